@@ -1,0 +1,79 @@
+# Everything a developer types. `make` alone lists it.
+#
+# One target directory and one profile (dev) serve build, lint and test. `BELFRY_DATA` and
+# `BELFRY_LISTEN` say where `make run` keeps its data and listens.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+CARGO ?= cargo
+BELFRY_DATA ?= data
+BELFRY_LISTEN ?= 127.0.0.1:7070
+BENCH ?= all
+CHAOS_SECONDS ?= 600
+
+has = command -v $(1) >/dev/null 2>&1
+
+.PHONY: help
+help: ## List the targets
+	@echo 'usage: make TARGET'
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: cargo-there
+cargo-there:
+	@$(call has,$(CARGO)) || { \
+	  echo 'error: `$(CARGO)` is not there: install Rust 1.95 or newer from https://rustup.rs' >&2; exit 1; }
+
+.PHONY: build
+build: cargo-there ## Build the binary: target/debug/belfry
+	$(CARGO) build --locked -p belfry
+
+.PHONY: run
+run: build ## Start a server and a worker, run three sample jobs, stay until Ctrl-C
+	@scripts/run.sh target/debug/belfry "$(BELFRY_DATA)" "$(BELFRY_LISTEN)"
+
+# The linters first: they are quick to say what is wrong. Then every test of every crate; the
+# whole-system tests among them start the binary that is built here.
+.PHONY: test
+test: lint ## Everything that must pass: lint, then all tests
+	$(CARGO) build --locked --workspace --all-targets
+	@if $(call has,cargo-nextest); then \
+	  $(CARGO) nextest run --locked --workspace --no-fail-fast; \
+	else \
+	  echo 'note: cargo-nextest is not installed, so `cargo test` runs the tests (slower, same tests);'; \
+	  echo '      `cargo install --locked cargo-nextest` installs it'; \
+	  $(CARGO) test --locked --workspace --no-fail-fast; \
+	fi
+	$(CARGO) test --locked --workspace --doc --quiet
+
+.PHONY: lint
+lint: cargo-there ## Formatting, clippy, dependencies and licences; the house rules are tests
+	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
+	  else echo 'note: rustfmt is not installed: formatting is not checked (rustup component add rustfmt)'; fi
+	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --locked --workspace --all-targets --quiet -- -D warnings; \
+	  else echo 'note: clippy is not installed: its lints are not checked (rustup component add clippy)'; fi
+	@if $(call has,cargo-deny); then $(CARGO) deny --locked check; \
+	  else echo 'note: cargo-deny is not installed: advisories and licences are not checked (cargo install --locked cargo-deny)'; fi
+
+.PHONY: fix
+fix: cargo-there ## Format, take what clippy can mend, write generated pages and snapshots again
+	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged --quiet
+	$(CARGO) fmt --all
+	BELFRY_UPDATE=1 $(CARGO) test --quiet -p belfry-tests --test it -- pages::
+
+.PHONY: bench
+bench: cargo-there ## Measure: make bench BENCH=noop (default: all of them)
+	$(CARGO) build --locked --release -p belfry -p belfry-bench
+	target/release/belfry-bench $(BENCH)
+
+.PHONY: chaos
+chaos: build ## The fault test for longer: make chaos CHAOS_SECONDS=3600
+	CHAOS_SECONDS=$(CHAOS_SECONDS) $(CARGO) test --locked -p belfry-tests --test it -- --nocapture --test-threads=1 chaos::
+
+.PHONY: docs
+docs: ## Build the book into target/book
+	@$(call has,mdbook) || { \
+	  echo 'error: mdbook is not installed: `cargo install --locked mdbook`; the pages read well as they are in docs/src' >&2; exit 1; }
+	mdbook build docs

@@ -1,0 +1,108 @@
+//! Benchmarks: the figures that the docs give, measured by anyone on any machine.
+//!
+//! ```text
+//! cargo run --release -p belfry-bench -- noop
+//! cargo run --release -p belfry-bench -- all
+//! ```
+//!
+//! Each benchmark is a module that gives [`Figure`](report::Figure)s; a table of them goes to stdout, and
+//! with `--json FILE` the same to a file. Data lies on the disk of the repository's `target` folder,
+//! or of `BELFRY_BENCH_DIR`: a temporary folder may be in memory, where a sync costs nothing.
+
+mod latency;
+mod load;
+mod memory;
+mod noop;
+mod place;
+mod report;
+mod spawn;
+mod submit;
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+
+use crate::report::Figure;
+
+/// Measures Belfry on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "belfry-bench")]
+struct Arguments {
+    /// What to measure.
+    #[arg(value_enum, default_value_t = Name::All)]
+    name: Name,
+    /// How long each rate is measured.
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    seconds: u64,
+    /// How many jobs wait for `memory`.
+    #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
+    jobs: usize,
+    /// Writes the figures as JSON as well.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// The file to which `stamp` appends.
+    #[arg(hide = true)]
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// All of them, one after the other.
+    All,
+    /// Durable submissions a second, in batches of 100.
+    SubmitBatch,
+    /// Durable submissions a second, one by one over 64 connections.
+    SubmitSingle,
+    /// Jobs a second through the whole path, with a worker that does nothing.
+    Noop,
+    /// `/bin/true` through a real worker, against this machine's bare spawn rate.
+    Spawn,
+    /// From submission to the start of the process, at 50 submissions a second.
+    Latency,
+    /// Memory for a waiting job, and the cold start with many of them.
+    Memory,
+    /// The task of `latency`: writes down when it started.
+    #[value(hide = true)]
+    Stamp,
+}
+
+impl Name {
+    const MEASURED: [Self; 6] =
+        [Self::SubmitBatch, Self::SubmitSingle, Self::Noop, Self::Spawn, Self::Latency, Self::Memory];
+}
+
+async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure>> {
+    let time = std::time::Duration::from_secs(arguments.seconds);
+    match name {
+        Name::SubmitBatch => submit::batches(time).await,
+        Name::SubmitSingle => submit::singles(time).await,
+        Name::Noop => noop::run(time).await,
+        Name::Spawn => spawn::run(time).await,
+        Name::Latency => latency::run(time).await,
+        Name::Memory => memory::run(arguments.jobs).await,
+        Name::All | Name::Stamp => unreachable!("not measured by itself"),
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if arguments.name == Name::Stamp {
+        return latency::stamp(arguments.file.as_deref());
+    }
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(&arguments))
+}
+
+async fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    client::install_crypto();
+    let names = if arguments.name == Name::All { Name::MEASURED.to_vec() } else { vec![arguments.name] };
+    let mut figures = Vec::new();
+    for name in names {
+        let measured = measure(name, arguments).await?;
+        report::print(&measured);
+        figures.extend(measured);
+    }
+    if let Some(path) = &arguments.json {
+        std::fs::write(path, report::json(&figures))?;
+    }
+    Ok(())
+}

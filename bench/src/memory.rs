@@ -1,0 +1,44 @@
+//! Memory of the server for a waiting job, and how long a start with all of them takes.
+
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use crate::load::{Load, batch, usual_job};
+use crate::place;
+use crate::report::{Figure, Goal};
+
+/// Jobs of one request.
+const BATCH: usize = 1_000;
+
+pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
+    let folder = place::folder()?;
+    let mut server = place::server(folder.path()).await?;
+    let empty = server.pid().memory().context("the server runs")?;
+    let load = Load::of(&server)?;
+    let body = batch(&usual_job(), BATCH);
+    let requests = jobs.div_ceil(BATCH);
+    for key in 0..requests {
+        load.submit(body.clone(), key as u64).await?;
+    }
+    let jobs = requests * BATCH;
+    let submitted = server.pid().memory().context("the server runs")?;
+
+    server.shut_down().await;
+    let begun = Instant::now();
+    server.start_again().await;
+    let start = begun.elapsed().as_secs_f64();
+    let loaded = server.pid().memory().context("the server runs")?;
+    let each = |bytes: u64| bytes.saturating_sub(empty) as f64 / jobs as f64;
+    Ok(vec![
+        Figure::new(
+            "memory",
+            format!("a waiting job, of {jobs}, as submitted"),
+            each(submitted),
+            "bytes",
+            Goal::AtMost(1_024.0),
+        ),
+        Figure::new("memory", "the same after a restart", each(loaded), "bytes", Goal::AtMost(1_024.0)),
+        Figure::new("memory", "cold start with them", start, "s", Goal::AtMost(10.0)),
+    ])
+}

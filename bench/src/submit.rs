@@ -1,0 +1,36 @@
+//! Durable submissions a second over HTTP. No worker: only accepting is measured.
+
+use std::time::Duration;
+
+use crate::load::{Load, batch, usual_job};
+use crate::place;
+use crate::report::{Figure, Goal};
+
+/// Batches of 100 over four connections.
+pub(crate) async fn batches(time: Duration) -> anyhow::Result<Vec<Figure>> {
+    let folder = place::folder()?;
+    let server = place::server(folder.path()).await?;
+    let requests = Load::of(&server)?.rate(&batch(&usual_job(), 100), 4, time).await?;
+    Ok(vec![Figure::new(
+        "submit-batch",
+        "submissions in batches of 100",
+        requests * 100.0,
+        "jobs/s",
+        Goal::AtLeast(10_000.0),
+    )])
+}
+
+/// One by one over 64 connections.
+pub(crate) async fn singles(time: Duration) -> anyhow::Result<Vec<Figure>> {
+    let folder = place::folder()?;
+    let server = place::server(folder.path()).await?;
+    let body = serde_json::to_string(&usual_job())?;
+    let rate = Load::of(&server)?.rate(&body, 64, time).await?;
+    Ok(vec![Figure::new(
+        "submit-single",
+        "submissions one by one, 64 connections",
+        rate,
+        "jobs/s",
+        Goal::AtLeast(3_000.0),
+    )])
+}

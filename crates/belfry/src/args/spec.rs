@@ -1,0 +1,474 @@
+//! The flags that describe a job, as a merge patch of its spec.
+//!
+//! A submission applies the patch to what a file says, or to a spec of defaults; an update sends it
+//! as it is. So each flag means the same in both, and only what was given changes anything.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use model::spec::{Delivery, Enforcement, Placement};
+use model::{Bytes, Duration, Millicores, Timestamp};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+
+/// A name and a value, with `=` between.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pair(pub(crate) String, pub(crate) String);
+
+pub(crate) fn parse_pair(text: &str) -> Result<Pair, String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok(Pair(name.to_owned(), value.to_owned())),
+        _ => Err("expected NAME=VALUE".into()),
+    }
+}
+
+/// `NAME=VALUE`, or `NAME` for the value that it has here.
+fn variable(text: &str) -> Result<Pair, String> {
+    if text.contains('=') {
+        return parse_pair(text);
+    }
+    std::env::var(text).map(|value| Pair(text.to_owned(), value)).map_err(|_| {
+        format!("`{text}` is not set here: expected NAME=VALUE, or the name of a variable that is set")
+    })
+}
+
+fn count_pair(text: &str) -> Result<(String, u64), String> {
+    let Pair(name, count) = parse_pair(text)?;
+    count.parse().map(|n| (name, n)).map_err(|_| format!("`{count}` is not a whole number"))
+}
+
+/// `zone=a,b`, `zone!=a`, `gpu`, `!gpu` as a constraint.
+fn constraint(text: &str) -> Result<Value, String> {
+    let values = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+    let (label, operator, values) = if let Some((label, right)) = text.split_once("!=") {
+        (label, "not_in", values(right))
+    } else if let Some((label, right)) = text.split_once('=') {
+        (label, "in", values(right))
+    } else if let Some(label) = text.strip_prefix('!') {
+        (label, "absent", Vec::new())
+    } else {
+        (text, "exists", Vec::new())
+    };
+    if label.is_empty() {
+        return Err("expected LABEL=VALUE,…, LABEL!=VALUE,…, LABEL or !LABEL".into());
+    }
+    Ok(json!({"label": label, "operator": operator, "values": values}))
+}
+
+/// An instant: RFC 3339, a local time, or a time of today or tomorrow.
+pub(crate) fn instant(text: &str) -> Result<Timestamp, String> {
+    instant_at(text, &jiff::Zoned::now())
+}
+
+fn instant_at(text: &str, now: &jiff::Zoned) -> Result<Timestamp, String> {
+    if let Ok(exact) = text.parse::<jiff::Timestamp>() {
+        return Ok(exact.into());
+    }
+    if let Ok(zoned) = text.parse::<jiff::Zoned>() {
+        return Ok(zoned.timestamp().into());
+    }
+    let local = |civil: jiff::civil::DateTime| civil.to_zoned(now.time_zone().clone()).ok();
+    // A time alone is read as a date and time too, so it comes first.
+    if let Ok(time) = text.parse::<jiff::civil::Time>()
+        && text.contains(':')
+        && !text.contains(['-', 'T', ' '])
+    {
+        let today = local(now.date().to_datetime(time)).filter(|at| at > now);
+        let next = today.or_else(|| local(now.date().tomorrow().ok()?.to_datetime(time)));
+        return next.map(|at| at.timestamp().into()).ok_or_else(|| "is out of range".into());
+    }
+    let civil = text.parse::<jiff::civil::DateTime>().ok().and_then(local);
+    civil.map(|at| at.timestamp().into()).ok_or_else(|| {
+        "expected a time such as 2026-11-21T08:00:00Z, 2026-11-21T08:00 (here), or 08:00 (next)".into()
+    })
+}
+
+fn delivery(text: &str) -> Result<Delivery, String> {
+    word(text, &["at_least_once", "at_most_once", "exactly_once"])
+}
+
+fn placement(text: &str) -> Result<Placement, String> {
+    word(text, &["pack", "spread"])
+}
+
+fn enforcement(text: &str) -> Result<Enforcement, String> {
+    word(text, &["required", "best_effort"])
+}
+
+/// One of the words of the API; `-` may stand for `_`.
+fn word<T: serde::de::DeserializeOwned>(text: &str, known: &[&str]) -> Result<T, String> {
+    serde_json::from_value(Value::String(text.replace('-', "_")))
+        .map_err(|_| format!("expected one of {}", known.join(", ")))
+}
+
+/// The flags for what a job is and needs.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct SpecArgs {
+    /// What people call it; need not be unique
+    #[arg(long, value_name = "NAME", help_heading = "Job")]
+    pub(crate) name: Option<String>,
+    /// Who answers for it; you where absent
+    #[arg(long, value_name = "NAME", help_heading = "Job")]
+    pub(crate) owner: Option<String>,
+    /// A word to find it by; repeatable
+    #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair, help_heading = "Job")]
+    pub(crate) labels: Vec<Pair>,
+    /// How long it is kept once it ended
+    #[arg(long, value_name = "DURATION", help_heading = "Job")]
+    pub(crate) retention: Option<Duration>,
+
+    /// The queue where it waits
+    #[arg(long, value_name = "NAME", help_heading = "When and where")]
+    pub(crate) queue: Option<String>,
+    /// 0 (last) to 100 (first) within its queue
+    #[arg(long, value_name = "0-100", help_heading = "When and where")]
+    pub(crate) priority: Option<u8>,
+    /// Not before this time: 2026-11-21T08:00:00Z, 2026-11-21T08:00 (here), 08:00 (next)
+    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "delay", help_heading = "When and where")]
+    pub(crate) at: Option<Timestamp>,
+    /// Not before so much time has passed: 90s, 1h30m, 2d
+    #[arg(long = "in", id = "delay", value_name = "DURATION", help_heading = "When and where")]
+    pub(crate) delay: Option<Duration>,
+    /// It expires if it has not started so long after its time
+    #[arg(long, value_name = "DURATION", help_heading = "When and where")]
+    pub(crate) deadline: Option<Duration>,
+    /// Which workers: LABEL=A,B or LABEL!=A,B or LABEL or !LABEL; repeatable, all must hold
+    #[arg(long = "constraint", value_name = "RULE", value_parser = constraint, help_heading = "When and where")]
+    pub(crate) constraints: Vec<Value>,
+    /// Which worker of those that fit: `spread` (the emptiest) or `pack` (the fullest)
+    #[arg(long, value_name = "WORD", value_parser = placement, help_heading = "When and where")]
+    pub(crate) placement: Option<Placement>,
+    /// Jobs of a namespace with the same key share a limit
+    #[arg(long, value_name = "KEY", help_heading = "When and where")]
+    pub(crate) concurrency_key: Option<String>,
+    /// How many with the key may run at once [default: 1]
+    #[arg(long, value_name = "N", requires = "concurrency_key", help_heading = "When and where")]
+    pub(crate) concurrency_limit: Option<u32>,
+
+    /// The longest one execution may run
+    #[arg(long, value_name = "DURATION", help_heading = "Failure")]
+    pub(crate) timeout: Option<Duration>,
+    /// Between SIGTERM and SIGKILL
+    #[arg(long, value_name = "DURATION", help_heading = "Failure")]
+    pub(crate) grace: Option<Duration>,
+    /// How often it is tried again when it failed
+    #[arg(long, value_name = "N", help_heading = "Failure")]
+    pub(crate) retries: Option<u32>,
+    /// How often it is tried again when it could not even start
+    #[arg(long, value_name = "N", help_heading = "Failure")]
+    pub(crate) start_retries: Option<u32>,
+    /// The wait before the first retry
+    #[arg(long, value_name = "DURATION", help_heading = "Failure")]
+    pub(crate) backoff: Option<Duration>,
+    /// By how much each wait is longer than the one before
+    #[arg(long, value_name = "FACTOR", help_heading = "Failure")]
+    pub(crate) backoff_factor: Option<f64>,
+    /// The longest wait
+    #[arg(long, value_name = "DURATION", help_heading = "Failure")]
+    pub(crate) backoff_max: Option<Duration>,
+    /// The part of a wait, 0 to 1, by which it is drawn shorter or longer
+    #[arg(long, value_name = "PART", help_heading = "Failure")]
+    pub(crate) backoff_jitter: Option<f64>,
+    /// Only these exit codes are tried again
+    #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
+    pub(crate) retry_on: Vec<i32>,
+    /// These exit codes are never tried again
+    #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
+    pub(crate) no_retry_on: Vec<i32>,
+    /// When a worker is lost: at_least_once, at_most_once, exactly_once
+    #[arg(long, value_name = "LEVEL", value_parser = delivery, help_heading = "Failure")]
+    pub(crate) delivery: Option<Delivery>,
+
+    /// CPU set aside for it: 2, 0.5, 500m
+    #[arg(long, value_name = "CORES", help_heading = "Resources")]
+    pub(crate) cpu: Option<Millicores>,
+    /// Memory set aside for it: 256MiB, 2GB
+    #[arg(long, value_name = "BYTES", help_heading = "Resources")]
+    pub(crate) memory: Option<Bytes>,
+    /// A custom resource that workers declare: gpu=1; repeatable
+    #[arg(long = "resource", value_name = "NAME=N", value_parser = count_pair, help_heading = "Resources")]
+    pub(crate) resources: Vec<(String, u64)>,
+    /// It is slowed down when it uses more CPU
+    #[arg(long, value_name = "CORES", help_heading = "Resources")]
+    pub(crate) cpu_limit: Option<Millicores>,
+    /// It is killed when it uses more memory
+    #[arg(long, value_name = "BYTES", help_heading = "Resources")]
+    pub(crate) memory_limit: Option<Bytes>,
+    /// The most processes and threads
+    #[arg(long, value_name = "N", help_heading = "Resources")]
+    pub(crate) pids_limit: Option<u32>,
+    /// On workers that cannot enforce limits: `required` (do not run there) or `best_effort`
+    #[arg(long, value_name = "WORD", value_parser = enforcement, help_heading = "Resources")]
+    pub(crate) limits: Option<Enforcement>,
+
+    /// A file to fetch before it runs; repeatable
+    #[arg(long = "input", value_name = "ARTIFACT=PATH", value_parser = parse_pair, help_heading = "Files")]
+    pub(crate) inputs: Vec<Pair>,
+    /// The same, and it may be executed; repeatable
+    #[arg(long = "program", value_name = "ARTIFACT=PATH", value_parser = parse_pair, help_heading = "Files")]
+    pub(crate) programs: Vec<Pair>,
+    /// A file to store after it succeeded; repeatable
+    #[arg(long = "store", value_name = "PATH=ARTIFACT", value_parser = parse_pair, help_heading = "Files")]
+    pub(crate) stores: Vec<Pair>,
+    /// The same, and it need not be there; repeatable
+    #[arg(long = "store-optional", value_name = "PATH=ARTIFACT", value_parser = parse_pair, help_heading = "Files")]
+    pub(crate) optional_stores: Vec<Pair>,
+}
+
+/// The flags for the process that a job runs.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Process")]
+pub(crate) struct ProcessArgs {
+    /// A variable of its environment; NAME alone takes yours; repeatable
+    #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    pub(crate) env: Vec<Pair>,
+    /// A script to run in place of a command; `-` for stdin
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
+    pub(crate) script: Option<PathBuf>,
+    /// What runs the script, `/bin/sh` where absent; repeat it for arguments
+    #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true, conflicts_with = "command")]
+    pub(crate) interpreter: Vec<String>,
+    /// A file that it reads as its standard input; `-` for yours
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<PathBuf>,
+    /// Where it starts; a folder of its own where absent
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workdir: Option<String>,
+    /// The command and its arguments, behind `--`
+    #[arg(value_name = "COMMAND", trailing_var_arg = true)]
+    pub(crate) command: Vec<String>,
+}
+
+/// A JSON merge patch (RFC 7386) that grows.
+#[derive(Debug, Default)]
+pub(crate) struct Patch(Map<String, Value>);
+
+impl Patch {
+    /// Sets the field at a path of names with dots between, if there is a value.
+    fn set(&mut self, path: &str, value: Option<impl Serialize>) -> Result<(), Failure> {
+        let Some(value) = value else { return Ok(()) };
+        let value = serde_json::to_value(value).map_err(anyhow::Error::from)?;
+        let (folders, last) = path.rsplit_once('.').unwrap_or(("", path));
+        let mut at = &mut self.0;
+        for name in folders.split('.').filter(|name| !name.is_empty()) {
+            let next = at.entry(name).or_insert_with(|| json!({}));
+            // Whatever was no object, a list for instance, is none to set a field of.
+            let Value::Object(next) = next else { return Ok(()) };
+            at = next;
+        }
+        at.insert(last.to_owned(), value);
+        Ok(())
+    }
+
+    fn set_list<T: Serialize>(&mut self, path: &str, list: &[T]) -> Result<(), Failure> {
+        self.set(path, (!list.is_empty()).then_some(list))
+    }
+
+    fn set_map(&mut self, path: &str, pairs: &[Pair]) -> Result<(), Failure> {
+        let map: Map<_, _> = pairs.iter().map(|Pair(k, v)| (k.clone(), v.clone().into())).collect();
+        self.set(path, (!map.is_empty()).then_some(map))
+    }
+
+    /// The patch.
+    pub(crate) fn into_value(self) -> Value {
+        Value::Object(self.0)
+    }
+}
+
+impl SpecArgs {
+    /// Adds what was given to a patch.
+    pub(crate) fn patch(&self, patch: &mut Patch, now: Timestamp) -> Result<(), Failure> {
+        patch.set("name", self.name.as_ref())?;
+        patch.set("owner", self.owner.as_ref())?;
+        patch.set_map("labels", &self.labels)?;
+        patch.set("retention", self.retention)?;
+        self.patch_placement(patch, now)?;
+        self.patch_failure(patch)?;
+        self.patch_resources(patch)?;
+        self.patch_files(patch)
+    }
+
+    fn patch_placement(&self, patch: &mut Patch, now: Timestamp) -> Result<(), Failure> {
+        patch.set("queue", self.queue.as_ref())?;
+        patch.set("priority", self.priority)?;
+        patch.set("run_at", self.at.or_else(|| self.delay.map(|delay| now + delay)))?;
+        patch.set("start_deadline", self.deadline)?;
+        patch.set_list("constraints", &self.constraints)?;
+        patch.set("placement", self.placement)?;
+        patch.set("concurrency.key", self.concurrency_key.as_ref())?;
+        patch.set("concurrency.limit", self.concurrency_limit)
+    }
+
+    fn patch_failure(&self, patch: &mut Patch) -> Result<(), Failure> {
+        patch.set("timeout", self.timeout)?;
+        patch.set("grace", self.grace)?;
+        patch.set("retry.max_retries", self.retries)?;
+        patch.set("retry.max_start_retries", self.start_retries)?;
+        patch.set("retry.backoff.initial", self.backoff)?;
+        patch.set("retry.backoff.factor", self.backoff_factor)?;
+        patch.set("retry.backoff.max", self.backoff_max)?;
+        patch.set("retry.backoff.jitter", self.backoff_jitter)?;
+        patch.set_list("retry.retry_exit_codes", &self.retry_on)?;
+        patch.set_list("retry.final_exit_codes", &self.no_retry_on)?;
+        patch.set("delivery", self.delivery)
+    }
+
+    fn patch_resources(&self, patch: &mut Patch) -> Result<(), Failure> {
+        patch.set("resources.cpu", self.cpu)?;
+        patch.set("resources.memory", self.memory)?;
+        let custom: Map<_, _> = self.resources.iter().map(|(k, n)| (k.clone(), (*n).into())).collect();
+        patch.set("resources.custom", (!custom.is_empty()).then_some(custom))?;
+        patch.set("resources.limits.cpu", self.cpu_limit)?;
+        patch.set("resources.limits.memory", self.memory_limit)?;
+        patch.set("resources.limits.pids", self.pids_limit)?;
+        patch.set("resources.limits.enforcement", self.limits)
+    }
+
+    fn patch_files(&self, patch: &mut Patch) -> Result<(), Failure> {
+        let input = |executable| move |Pair(artifact, path): &Pair| json!({"artifact": artifact, "path": path, "executable": executable});
+        let inputs: Vec<_> =
+            self.inputs.iter().map(input(false)).chain(self.programs.iter().map(input(true))).collect();
+        patch.set_list("inputs", &inputs)?;
+        let output = |optional| move |Pair(path, artifact): &Pair| json!({"artifact": artifact, "path": path, "optional": optional});
+        let outputs: Vec<_> = self
+            .stores
+            .iter()
+            .map(output(false))
+            .chain(self.optional_stores.iter().map(output(true)))
+            .collect();
+        patch.set_list("outputs", &outputs)
+    }
+}
+
+impl ProcessArgs {
+    /// Whether it says what to run.
+    pub(crate) fn is_some(&self) -> bool {
+        self.script.is_some() || !self.command.is_empty()
+    }
+
+    /// Adds what was given to a patch; a command takes the place of a script, and the other way round.
+    pub(crate) fn patch(&self, patch: &mut Patch) -> Result<(), Failure> {
+        patch.set_map("run.process.env", &self.env)?;
+        patch.set("run.process.working_directory", self.workdir.as_ref())?;
+        if let Some(path) = &self.stdin {
+            patch.set("run.process.stdin", Some(read_text(path)?))?;
+        }
+        if let Some(path) = &self.script {
+            patch.set("run.process.script", Some(read_text(path)?))?;
+            patch.set("run.process.command", Some(Value::Null))?;
+        }
+        patch.set_list("run.process.interpreter", &self.interpreter)?;
+        if !self.command.is_empty() {
+            patch.set_list("run.process.command", &self.command)?;
+            patch.set("run.process.script", Some(Value::Null))?;
+            patch.set("run.process.interpreter", Some(Value::Null))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a file as text; `-` is standard input.
+pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
+    let shown =
+        if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };
+    let read = || -> std::io::Result<Vec<u8>> {
+        // No spec may be so large; a device or a mistaken file need not be read to its end.
+        let mut bytes = Vec::new();
+        let max = model::limits::BATCH_BODY_BYTES_MAX as u64 + 1;
+        if path == Path::new("-") {
+            std::io::stdin().lock().take(max).read_to_end(&mut bytes)?;
+        } else {
+            fs::File::open(path)?.take(max).read_to_end(&mut bytes)?;
+        }
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    if bytes.len() > model::limits::BATCH_BODY_BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "{shown} is larger than {}",
+            Bytes(model::limits::BATCH_BODY_BYTES_MAX as u64)
+        )));
+    }
+    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{shown} is no text: expected UTF-8")))
+}
+
+/// Applies a JSON merge patch (RFC 7386).
+pub(crate) fn merge(target: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch;
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Value::Object(target) = target else { return };
+    for (name, value) in patch {
+        if value.is_null() {
+            target.remove(&name);
+        } else {
+            merge(target.entry(name).or_insert(Value::Null), value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_exact_or_local_or_the_next_of_its_kind() {
+        let now: jiff::Zoned = "2026-11-21T09:30:00+08:00[Asia/Shanghai]".parse().unwrap();
+        let at = |text: &str| instant_at(text, &now).map(|t| t.to_string());
+        for (text, expected) in [
+            ("2026-11-21T08:00:00Z", "2026-11-21T08:00:00Z"),
+            ("2026-11-21T08:00:00+01:00", "2026-11-21T07:00:00Z"),
+            ("2026-11-21T08:00[Europe/Berlin]", "2026-11-21T07:00:00Z"),
+            ("2026-12-01T08:00", "2026-12-01T00:00:00Z"),
+            ("2026-12-01 08:00", "2026-12-01T00:00:00Z"),
+            ("10:00", "2026-11-21T02:00:00Z"),
+            ("09:00", "2026-11-22T01:00:00Z"),
+        ] {
+            assert_eq!(at(text).as_deref(), Ok(expected), "{text}");
+        }
+        for text in ["", "soon", "25:00", "2026-13-01T00:00", "10"] {
+            assert!(at(text).is_err(), "{text}: {:?}", at(text));
+        }
+    }
+
+    #[test]
+    fn a_constraint_is_a_rule_about_a_label() {
+        for (text, expected) in [
+            ("zone=a,b", json!({"label": "zone", "operator": "in", "values": ["a", "b"]})),
+            ("zone!=a", json!({"label": "zone", "operator": "not_in", "values": ["a"]})),
+            ("gpu", json!({"label": "gpu", "operator": "exists", "values": []})),
+            ("!gpu", json!({"label": "gpu", "operator": "absent", "values": []})),
+        ] {
+            assert_eq!(constraint(text).unwrap(), expected);
+            serde_json::from_value::<model::spec::Constraint>(expected).unwrap();
+        }
+        assert!(constraint("").is_err() && constraint("=a").is_err() && constraint("!").is_err());
+    }
+
+    #[test]
+    fn words_may_be_written_with_hyphens() {
+        assert_eq!(delivery("at-most-once"), Ok(Delivery::AtMostOnce));
+        assert_eq!(enforcement("best_effort"), Ok(Enforcement::BestEffort));
+        assert!(delivery("twice").unwrap_err().contains("at_least_once"));
+    }
+
+    /// The example of RFC 7386, section 3.
+    #[test]
+    fn a_merge_patch_changes_adds_and_removes() {
+        let mut target = json!({"title": "Goodbye!", "author": {"givenName": "John", "familyName": "Doe"}, "tags": ["example", "sample"], "content": "This will be unchanged"});
+        let patch = json!({"title": "Hello!", "phoneNumber": "+01-123-456-7890", "author": {"familyName": null}, "tags": ["example"]});
+        merge(&mut target, patch);
+        assert_eq!(
+            target,
+            json!({"title": "Hello!", "author": {"givenName": "John"}, "tags": ["example"], "content": "This will be unchanged", "phoneNumber": "+01-123-456-7890"})
+        );
+    }
+}

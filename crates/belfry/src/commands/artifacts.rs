@@ -1,0 +1,111 @@
+//! `belfry artifact …`
+
+use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use client::{ArtifactBody, ArtifactFilter, Client};
+use sha2::{Digest as _, Sha256};
+
+use super::{Context, note_more, take};
+use crate::args::more::ArtifactCommand;
+use crate::failure::{Exit, Failure};
+use crate::output::text::bytes;
+
+pub(super) async fn run(context: &Context, command: ArtifactCommand) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    match command {
+        ArtifactCommand::Push { name, file } => {
+            let artifact = push(&client, &name, namespace.one()?, &file).await?;
+            context.out.list(&[artifact], "artifacts")
+        }
+        ArtifactCommand::List { name, many } => {
+            let filter = ArtifactFilter { namespace: namespace.filter(), name };
+            let (artifacts, more) = take(client.artifacts(filter), &many).await?;
+            context.out.list(&artifacts, "artifacts")?;
+            note_more(context.out, more, &many);
+            Ok(())
+        }
+        ArtifactCommand::Get { name, file } => get(context, &client, namespace.one()?, &name, file).await,
+    }
+}
+
+async fn push(
+    client: &Client,
+    name: &str,
+    namespace: &str,
+    file: &Path,
+) -> Result<model::api::Artifact, Failure> {
+    if file != Path::new("-") {
+        return Ok(client.put_artifact_file(name, Some(namespace), file).await?);
+    }
+    // A pipe can be read only once, and a request may have to be repeated.
+    let mut spool = tempfile::NamedTempFile::new()?;
+    std::io::copy(&mut std::io::stdin().lock(), &mut spool)?;
+    spool.flush()?;
+    Ok(client.put_artifact_file(name, Some(namespace), spool.path()).await?)
+}
+
+async fn get(
+    context: &Context,
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    file: Option<PathBuf>,
+) -> Result<(), Failure> {
+    let (name, version) = match name.split_once('@') {
+        Some((name, version)) => (name, Some(version.strip_prefix("sha256:").unwrap_or(version))),
+        None => (name, None),
+    };
+    let file = file.unwrap_or_else(|| PathBuf::from(name));
+    let body = client.artifact(name, Some(namespace), version).await?;
+    if file == Path::new("-") {
+        if std::io::stdout().is_terminal() {
+            return Err(
+                Failure::usage("an artifact may be binary, and this is a terminal").help("name a file")
+            );
+        }
+        return fetch(body, |chunk| context.out.data(chunk)).await.map(drop);
+    }
+    let size = save(body, &file).await?;
+    context.out.note(format!("{} ({})", file.display(), bytes(size)));
+    Ok(())
+}
+
+/// Writes to a temporary file beside, which takes the name once it is whole.
+async fn save(body: ArtifactBody, file: &Path) -> Result<u64, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::message(Exit::Failed, format!("cannot write `{}`: {error}", file.display()))
+    };
+    let folder = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut partial = tempfile::Builder::new()
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(failed)?;
+    let size = fetch(body, |chunk| partial.write_all(chunk).map_err(failed)).await?;
+    partial.persist(file).map_err(|e| failed(e.error))?;
+    Ok(size)
+}
+
+/// Hands each piece on, and checks that together they are what was asked for.
+async fn fetch(
+    mut body: ArtifactBody,
+    mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let (mut hash, mut size) = (Sha256::new(), 0);
+    while let Some(chunk) = body.chunk().await? {
+        hash.update(&chunk);
+        size += chunk.len() as u64;
+        write(&chunk)?;
+    }
+    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    match &body.sha256 {
+        Some(expected) if *expected != found => Err(Failure::message(
+            Exit::Failed,
+            format!(
+                "the bytes that came are not those that are stored: expected sha256:{expected}, found sha256:{found}"
+            ),
+        )),
+        _ => Ok(size),
+    }
+}

@@ -1,0 +1,37 @@
+//! `belfry config …`
+
+use std::path::{Path, PathBuf};
+
+use super::Context;
+use crate::args::more::ConfigCommand;
+use crate::failure::Failure;
+use crate::settings::{Settings, Sources};
+
+/// Where servers and workers look for their file.
+pub(super) const SYSTEM_FILE: &str = "/etc/belfry/config.toml";
+
+pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<(), Failure> {
+    match command {
+        ConfigCommand::Check { file } => {
+            let settings = Settings::load(&sources(context, file))?;
+            settings.server()?;
+            context.out.note(format!("{} is fine", file_name(&settings)));
+            Ok(())
+        }
+        ConfigCommand::Show => {
+            let settings = Settings::load(&sources(context, None))?;
+            context.out.list(&settings.rows(), "settings")
+        }
+    }
+}
+
+fn sources(context: &Context, file: Option<PathBuf>) -> Sources {
+    let sources = context.sources();
+    let mut defaults: Vec<_> = sources.user_file().into_iter().collect();
+    defaults.push(Path::new(SYSTEM_FILE).to_owned());
+    sources.with_file(file.or_else(|| context.global.config.clone()), &defaults)
+}
+
+fn file_name(settings: &Settings) -> String {
+    settings.file.as_ref().map_or_else(|| "the environment".into(), |path| path.display().to_string())
+}

@@ -1,0 +1,30 @@
+//! `belfry events`
+
+use client::{EventFilter, FeedItem};
+use futures::TryStreamExt as _;
+
+use super::Context;
+use crate::args::more::EventsArgs;
+use crate::failure::Failure;
+
+pub(super) async fn run(context: &Context, args: EventsArgs) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    let filter = EventFilter {
+        // Workers and queues are in no namespace: a namespace that nobody named must not hide them.
+        namespace: namespace.filter().filter(|_| namespace.by_flag()),
+        job_id: args.job,
+        kind: args.kind,
+        since: args.since,
+    };
+    let mut feed = client.events(&filter);
+    let mut first = true;
+    while let Some(item) = feed.try_next().await? {
+        match item {
+            FeedItem::Event(event) => context.out.item(&*event, std::mem::take(&mut first))?,
+            FeedItem::Reset => {
+                context.out.warn("events were missed: what happened meanwhile is no longer kept")
+            }
+        }
+    }
+    Ok(())
+}

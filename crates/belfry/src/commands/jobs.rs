@@ -1,0 +1,190 @@
+//! `belfry job …`
+
+use client::{Client, ExecutionFilter, JobFilter};
+use futures::TryStreamExt as _;
+use model::JobId;
+use serde_json::{Value, json};
+
+use super::{Context, each, logs, note_more, submit, take, wait};
+use crate::args::job::{CancelArgs, ExecutionsArgs, JobCommand, ListArgs, UpdateArgs};
+use crate::args::spec::{Pair, Patch};
+use crate::failure::Failure;
+
+pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Failure> {
+    match command {
+        JobCommand::List(args) => list(context, args).await,
+        JobCommand::Get(args) => get(context, args.ids).await,
+        JobCommand::Logs(args) => logs::run(context, args).await,
+        JobCommand::Why(args) => why(context, args.id).await,
+        JobCommand::Watch(args) => watch(context, args.id).await,
+        JobCommand::Wait(args) => {
+            let (client, _) = context.connect()?;
+            wait::for_jobs(context, &client, &args.ids, args.wait_timeout).await
+        }
+        JobCommand::Events(args) => {
+            let (client, _) = context.connect()?;
+            context.out.list(&client.job_events(args.id).await?, "events")
+        }
+        JobCommand::Executions(args) => executions(context, args).await,
+        JobCommand::Update(args) => update(context, *args).await,
+        JobCommand::Cancel(args) => cancel(context, args).await,
+        JobCommand::Retry(args) => {
+            let (client, _) = context.connect()?;
+            let (done, result) =
+                each(context.out, args.ids, async |id| Ok(client.retry_job(id).await?)).await;
+            submit::show(context, &done).and(result)
+        }
+    }
+}
+
+async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    let filter = JobFilter {
+        status: args.status,
+        owner: args.owner,
+        namespace: namespace.filter(),
+        queue: args.queue,
+        name: args.name,
+        labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
+        worker_id: args.worker,
+        created_after: args.after,
+        created_before: args.before,
+    };
+    let (jobs, more) = take(client.jobs(filter), &args.many).await?;
+    context.out.list(&jobs, "jobs")?;
+    note_more(context.out, more, &args.many);
+    Ok(())
+}
+
+async fn get(context: &Context, ids: Vec<JobId>) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    if let [id] = ids.as_slice() {
+        return context.out.one(&client.job(*id).await?);
+    }
+    let (jobs, result) = each(context.out, ids, async |id| Ok(client.job(id).await?)).await;
+    context.out.list(&jobs, "jobs").and(result)
+}
+
+pub(super) async fn why(context: &Context, id: JobId) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    let told = client.why(id).await?;
+    context.out.why(&told)
+}
+
+async fn watch(context: &Context, id: JobId) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    let mut changes = client.watch(id);
+    let mut first = true;
+    while let Some(job) = changes.try_next().await? {
+        context.out.item(&job, std::mem::take(&mut first))?;
+    }
+    Ok(())
+}
+
+async fn executions(context: &Context, args: ExecutionsArgs) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    if let Some(id) = args.id {
+        // A job that is not there is not found, rather than one without executions.
+        client.job(id).await?;
+    }
+    let filter = ExecutionFilter {
+        job_id: args.id,
+        worker_id: args.worker,
+        // A job's id says its namespace already.
+        namespace: namespace.filter().filter(|_| args.id.is_none()),
+        status: args.status,
+    };
+    let (executions, more) = take(client.executions(filter), &args.many).await?;
+    context.out.list(&executions, "executions")?;
+    note_more(context.out, more, &args.many);
+    Ok(())
+}
+
+async fn update(context: &Context, args: UpdateArgs) -> Result<(), Failure> {
+    let patch = update_patch(&args)?;
+    let (client, _) = context.connect()?;
+    context.out.one(&client.update_job(args.id, &patch, args.if_version).await?)
+}
+
+fn update_patch(args: &UpdateArgs) -> Result<Value, Failure> {
+    let mut patch = match &args.patch {
+        Some(text) => serde_json::from_str(text)
+            .map_err(|error| Failure::usage(format!("`--patch` is no JSON: {error}")))?,
+        None => json!({}),
+    };
+    let mut flags = Patch::default();
+    args.spec.patch(&mut flags, jiff::Timestamp::now().into())?;
+    // Not `merge`: a null in the patch means something, and must be sent.
+    overlay(&mut patch, flags.into_value());
+    if patch == json!({}) {
+        return Err(Failure::usage("there is nothing to change")
+            .help("name a field: `belfry job update JOB --priority 90`"));
+    }
+    Ok(patch)
+}
+
+/// Puts one patch on top of another.
+fn overlay(below: &mut Value, above: Value) {
+    match (below, above) {
+        (Value::Object(below), Value::Object(above)) => {
+            for (name, value) in above {
+                overlay(below.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (below, above) => *below = above,
+    }
+}
+
+async fn cancel(context: &Context, args: CancelArgs) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    let reason = args.reason.as_deref();
+    let (done, result) =
+        each(context.out, args.ids, async |id| Ok(client.cancel_job(id, reason).await?)).await;
+    if !done.is_empty() {
+        context.out.list(&done, "jobs")?;
+    }
+    if args.wait {
+        for job in &done {
+            settle(&client, job.id).await?;
+        }
+    }
+    result
+}
+
+async fn settle(client: &Client, id: JobId) -> Result<(), Failure> {
+    client.wait(id).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn patch(line: &[&str]) -> Result<Value, String> {
+        let line = ["belfry", "job", "update", "job_01k9zq3m6c0000000000000000"].iter().chain(line);
+        let cli = Cli::try_parse_from(line).map_err(|e| e.to_string())?;
+        let Command::Job(JobCommand::Update(args)) = cli.command else { panic!("not an update") };
+        update_patch(&args).map_err(|f| f.render(false))
+    }
+
+    #[test]
+    fn an_update_changes_only_what_was_named() {
+        assert_eq!(
+            patch(&["--priority", "90", "--backoff", "5s"]),
+            Ok(json!({"priority": 90, "retry": {"backoff": {"initial": "5s"}}}))
+        );
+        assert!(patch(&[]).unwrap_err().contains("nothing to change"));
+    }
+
+    #[test]
+    fn a_flag_goes_before_a_patch_and_a_null_in_it_is_sent() {
+        assert_eq!(
+            patch(&["--patch", r#"{"timeout": null, "priority": 1}"#, "--priority", "90"]),
+            Ok(json!({"timeout": null, "priority": 90}))
+        );
+        assert!(patch(&["--patch", "{"]).unwrap_err().contains("no JSON"));
+    }
+}

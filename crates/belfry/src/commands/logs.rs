@@ -1,0 +1,252 @@
+//! `belfry logs`, and the logs of a submission that is followed.
+
+use client::{Begin, Client, LogItem, LogQuery, LogSource};
+use futures::TryStreamExt as _;
+use model::api::LogEntry;
+use model::{Duration, ExecutionId, JobId};
+
+use super::{Context, wait};
+use crate::args::job::LogsArgs;
+use crate::failure::Failure;
+use crate::output::{Format, Out};
+
+/// How much is gathered before it is written, where nobody waits for it.
+const BUFFER: usize = 64 * 1024;
+/// After how long people are told that nothing has started.
+const NOTHING_YET: Duration = Duration::from_secs(3);
+
+pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    let target = target(&args)?;
+    let query = LogQuery {
+        stream: Some(args.stream.clone()).filter(|s| s != "all"),
+        tail: args.tail,
+        ..LogQuery::default()
+    };
+    let mut writer = Writer::new(context.out, Split::Together, args.timestamps);
+    if !args.follow {
+        return print(&client, target, query, &mut writer).await;
+    }
+    match target {
+        LogSource::Job(job, _) => {
+            let mut items = client.follow_job_logs(job, Begin::Newest, query);
+            while let Some(item) = items.try_next().await? {
+                writer.item(context, &item)?;
+            }
+        }
+        LogSource::Execution(execution) => {
+            let mut log = client.follow_execution_logs(execution, &query);
+            loop {
+                let item = log.next().await?;
+                writer.item(context, &item)?;
+                if matches!(item, LogItem::End(_)) {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn target(args: &LogsArgs) -> Result<LogSource, Failure> {
+    if args.target.starts_with(ExecutionId::PREFIX) {
+        let id = args.target.parse().map_err(|e: model::id::ParseIdError| Failure::usage(e.to_string()))?;
+        if args.execution.is_some() {
+            return Err(Failure::usage("`--execution` is for a job, and an execution is named already"));
+        }
+        return Ok(LogSource::Execution(id));
+    }
+    let id = args.target.parse().map_err(|e: model::id::ParseIdError| Failure::usage(e.to_string()))?;
+    Ok(LogSource::Job(id, args.execution))
+}
+
+async fn print(
+    client: &Client,
+    source: LogSource,
+    query: LogQuery,
+    writer: &mut Writer,
+) -> Result<(), Failure> {
+    if query.tail.is_some() {
+        for entry in client.logs(source, &query).await?.items {
+            writer.entry(&entry)?;
+        }
+        return writer.flush();
+    }
+    let mut entries = client.all_logs(source, query);
+    while let Some(entry) = entries.try_next().await? {
+        writer.entry(&entry)?;
+    }
+    writer.flush()
+}
+
+/// Shows what a job writes until it has ended, and ends as it did.
+pub(super) async fn follow_to_the_end(
+    context: &Context,
+    client: &Client,
+    job: JobId,
+    timeout: Option<Duration>,
+) -> Result<(), Failure> {
+    let mut writer = Writer::new(context.out, Split::Apart, false);
+    let follow = async {
+        let mut items = client.follow_job_logs(job, Begin::First, LogQuery::default());
+        let mut first = Box::pin(items.try_next());
+        let first = match tokio::time::timeout(NOTHING_YET.to_std(), &mut first).await {
+            Ok(first) => first,
+            Err(_) => {
+                context.out.note(format!("it has not started yet; `belfry why {job}` says why"));
+                first.await
+            }
+        };
+        let mut item = first?;
+        while let Some(next) = item {
+            writer.item(context, &next)?;
+            item = items.try_next().await?;
+        }
+        Ok(client.job(job).await?)
+    };
+    let ended = wait::within(timeout, follow).await?;
+    context.out.note(crate::output::progress::ended(&ended));
+    match wait::failed(&ended) {
+        Some(exit) => Err(Failure::silent(exit)),
+        None => Ok(()),
+    }
+}
+
+/// Where a task's standard error goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Split {
+    /// To our standard output, in the order of the log: the log is the data that was asked for.
+    Together,
+    /// To our standard error, as if the task ran here.
+    Apart,
+}
+
+/// Writes entries of a log.
+struct Writer {
+    out: Out,
+    split: Split,
+    timestamps: bool,
+    /// What is not written yet; all of one stream.
+    buffer: Vec<u8>,
+    to_stderr: bool,
+    /// Whether the next entry begins a line.
+    at_line_start: bool,
+}
+
+impl Writer {
+    fn new(out: Out, split: Split, timestamps: bool) -> Self {
+        Self { out, split, timestamps, buffer: Vec::new(), to_stderr: false, at_line_start: true }
+    }
+
+    fn item(&mut self, context: &Context, item: &LogItem) -> Result<(), Failure> {
+        match item {
+            LogItem::Begin { number, .. } if *number > 1 => context.out.note(format!("try {number} begins")),
+            LogItem::Begin { .. } | LogItem::End(_) => {}
+            LogItem::Entry(entry) => self.entry(entry)?,
+        }
+        self.flush()
+    }
+
+    fn entry(&mut self, entry: &LogEntry) -> Result<(), Failure> {
+        let notice = entry.stream == "notice";
+        self.direct(notice || self.split == Split::Apart && entry.stream == "stderr")?;
+        if self.out.look.format == Format::Json {
+            serde_json::to_writer(&mut self.buffer, entry).map_err(anyhow::Error::from)?;
+            self.buffer.push(b'\n');
+        } else if notice {
+            self.buffer.extend_from_slice(format!("belfry: {}\n", entry.text.trim_end()).as_bytes());
+        } else {
+            self.text(entry);
+        }
+        if self.buffer.len() >= BUFFER { self.flush() } else { Ok(()) }
+    }
+
+    fn text(&mut self, entry: &LogEntry) {
+        if !self.timestamps {
+            self.buffer.extend_from_slice(entry.text.as_bytes());
+            return;
+        }
+        for line in entry.text.split_inclusive('\n') {
+            if self.at_line_start {
+                self.buffer.extend_from_slice(format!("{} ", entry.at).as_bytes());
+            }
+            self.buffer.extend_from_slice(line.as_bytes());
+            self.at_line_start = line.ends_with('\n');
+        }
+    }
+
+    /// Goes over to the other stream, if it is the other.
+    fn direct(&mut self, to_stderr: bool) -> Result<(), Failure> {
+        let to_stderr = to_stderr && self.out.look.format != Format::Json;
+        if self.to_stderr != to_stderr {
+            self.flush()?;
+            self.to_stderr = to_stderr;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.buffer);
+        if self.to_stderr { self.out.error_data(bytes) } else { self.out.data(bytes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(split: Split, timestamps: bool, format: Format, entries: &[(&str, &str)]) -> (String, bool) {
+        let mut writer = Writer::new(Out::new(format, true, true), split, timestamps);
+        for (stream, text) in entries {
+            let at = "2026-11-21T08:00:00Z".parse().unwrap();
+            let entry = LogEntry { next_offset: 1, at, stream: (*stream).into(), text: (*text).into() };
+            writer.entry(&entry).unwrap();
+        }
+        (String::from_utf8(writer.buffer).unwrap(), writer.to_stderr)
+    }
+
+    #[test]
+    fn pieces_of_a_line_are_put_together_as_they_were_written() {
+        let (text, _) = written(
+            Split::Together,
+            false,
+            Format::Table,
+            &[("stdout", "a"), ("stderr", "b\n"), ("stdout", "c")],
+        );
+        assert_eq!(text, "ab\nc");
+    }
+
+    #[test]
+    fn a_time_stands_at_the_beginning_of_each_line_and_nowhere_else() {
+        let (text, _) = written(
+            Split::Together,
+            true,
+            Format::Table,
+            &[("stdout", "a"), ("stdout", "b\nc\n"), ("stdout", "d\n")],
+        );
+        let t = "2026-11-21T08:00:00Z";
+        assert_eq!(text, format!("{t} ab\n{t} c\n{t} d\n"));
+    }
+
+    #[test]
+    fn a_tasks_standard_error_and_our_notices_go_to_standard_error_when_it_is_followed() {
+        assert_eq!(written(Split::Apart, false, Format::Table, &[("stderr", "e\n")]), ("e\n".into(), true));
+        assert_eq!(
+            written(Split::Together, false, Format::Table, &[("stderr", "e\n")]),
+            ("e\n".into(), false)
+        );
+        let notice = written(Split::Together, false, Format::Table, &[("notice", "12 MiB left out here")]);
+        assert_eq!(notice, ("belfry: 12 MiB left out here\n".into(), true));
+    }
+
+    #[test]
+    fn programs_get_one_entry_on_each_line() {
+        let (text, to_stderr) =
+            written(Split::Apart, false, Format::Json, &[("stderr", "a\n"), ("notice", "b")]);
+        let entries: Vec<LogEntry> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((entries.len(), to_stderr), (2, false));
+    }
+}

@@ -1,0 +1,190 @@
+//! What each command does.
+
+mod artifacts;
+mod config;
+mod events;
+mod jobs;
+mod logs;
+mod queues;
+pub(crate) mod serve;
+mod submit;
+mod wait;
+mod workers;
+
+use std::future::Future;
+
+use clap::CommandFactory as _;
+use client::Client;
+use futures::stream::TryStreamExt as _;
+
+use crate::args::job::Many;
+use crate::args::serve::WorkerRunArgs;
+use crate::args::{Cli, Command, Global};
+use crate::failure::{Exit, Failure};
+use crate::output::Out;
+use crate::settings::{Settings, Sources};
+
+/// What every command gets.
+pub(crate) struct Context {
+    /// What was said on the command line.
+    pub(crate) global: Global,
+    /// Where to write.
+    pub(crate) out: Out,
+}
+
+impl Context {
+    /// The sources of a command that talks to a server.
+    fn sources(&self) -> Sources {
+        let sources = Sources::environment();
+        let file = sources.user_file();
+        let mut sources = sources.with_file(self.global.config.clone(), file.as_slice());
+        sources.flag("client.url", "--url", self.global.url.as_ref());
+        sources.flag(
+            "client.token_file",
+            "--token-file",
+            self.global.token_file.as_ref().map(|p| p.display()),
+        );
+        sources.flag("client.namespace", "--namespace", self.global.namespace.as_ref());
+        sources.flag("client.retry_for", "--retry-for", self.global.retry_for.as_ref());
+        sources
+    }
+
+    /// The settings of a command that talks to a server.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+        Settings::load(&self.sources())
+    }
+
+    /// A client, and the namespace that is meant.
+    pub(crate) fn connect(&self) -> Result<(Client, Namespace), Failure> {
+        let settings = self.settings()?;
+        let name = settings.text("client.namespace").unwrap_or_else(|| model::spec::DEFAULT.to_owned());
+        Ok((
+            crate::connect::connect(&settings, self.out)?,
+            Namespace { name, by_flag: self.global.namespace.is_some() },
+        ))
+    }
+}
+
+/// The namespace that is meant.
+pub(crate) struct Namespace {
+    name: String,
+    by_flag: bool,
+}
+
+impl Namespace {
+    /// For lists: none where all are meant.
+    pub(crate) fn filter(&self) -> Option<String> {
+        (self.name != "*").then(|| self.name.clone())
+    }
+
+    /// For one thing that lives in it.
+    pub(crate) fn one(&self) -> Result<&str, Failure> {
+        match self.name.as_str() {
+            "*" => Err(Failure::usage("`*` is no namespace here: expected the name of one")),
+            name => Ok(name),
+        }
+    }
+
+    /// Whether it was named on the command line.
+    pub(crate) fn by_flag(&self) -> bool {
+        self.by_flag
+    }
+}
+
+/// Runs a command.
+pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
+    let Cli { global, command } = cli;
+    let out = Out::new(global.output, global.no_color, global.quiet);
+    let context = Context { global, out };
+    match command {
+        Command::Dev(args) => serve::dev(&context, args),
+        Command::Server(args) => serve::server(&context, &args),
+        Command::Worker(args) => match args.command {
+            // Not said to clap, which would refuse the global options before a subcommand, too.
+            Some(_) if args.run != WorkerRunArgs::default() => {
+                Err(Failure::usage("options to run a worker do not go with looking after workers"))
+            }
+            Some(command) => block_on(workers::run(&context, command)),
+            None => serve::worker(&context, &args.run),
+        },
+        Command::Submit(args) => block_on(submit::run(&context, *args)),
+        Command::Logs(args) => block_on(logs::run(&context, args)),
+        Command::Why(args) => block_on(jobs::why(&context, args.id)),
+        Command::Job(command) => block_on(jobs::run(&context, command)),
+        Command::Queue(command) => block_on(queues::run(&context, command)),
+        Command::Artifact(command) => block_on(artifacts::run(&context, command)),
+        Command::Events(args) => block_on(events::run(&context, args)),
+        Command::Config(command) => config::run(&context, command),
+        Command::Completion { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "belfry", &mut script);
+            out.data(script)
+        }
+        Command::Version { server } => block_on(version(&context, server)),
+    }
+}
+
+/// Runs a command that waits for answers; Ctrl-C ends it.
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        tokio::select! {
+            result = command => result,
+            _ = tokio::signal::ctrl_c() => Err(Failure::silent(Exit::Interrupted)),
+        }
+    })
+}
+
+async fn version(context: &Context, server: bool) -> Result<(), Failure> {
+    context.out.data(format!("belfry {}\n", env!("CARGO_PKG_VERSION")))?;
+    if server {
+        let (client, _) = context.connect()?;
+        let version = client.server_version().await?.version;
+        context.out.data(format!("server {} at {}\n", crate::output::text::clean(&version), client.url()))?;
+    }
+    Ok(())
+}
+
+/// As many items of a stream as are wanted, and whether there are more.
+async fn take<T>(items: client::Items<T>, many: &Many) -> Result<(Vec<T>, bool), Failure> {
+    let wanted = if many.all { usize::MAX } else { many.limit };
+    let mut items = items;
+    let mut taken = Vec::new();
+    while let Some(item) = items.try_next().await? {
+        if taken.len() == wanted {
+            return Ok((taken, true));
+        }
+        taken.push(item);
+    }
+    Ok((taken, false))
+}
+
+/// Says that a list was cut.
+fn note_more(out: Out, more: bool, many: &Many) {
+    if more {
+        out.note(format!("there are more than {}: `--limit N` or `--all` shows them", many.limit));
+    }
+}
+
+/// Does something with each of several things; what fails is shown, and the rest is done all the same.
+async fn each<I, T, F>(out: Out, items: Vec<I>, action: impl Fn(I) -> F) -> (Vec<T>, Result<(), Failure>)
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    let alone = items.len() == 1;
+    let (mut done, mut first) = (Vec::new(), Ok(()));
+    for item in items {
+        match action(item).await {
+            Ok(result) => done.push(result),
+            Err(failure) if alone => first = Err(failure),
+            Err(failure) => {
+                // Also where quiet is wanted: these are errors.
+                let shown = out.error_data(failure.render(out.color_err));
+                if first.is_ok() {
+                    first = shown.and(Err(Failure::silent(failure.exit())));
+                }
+            }
+        }
+    }
+    (done, first)
+}

@@ -1,0 +1,272 @@
+//! Commands that stay: `belfry server`, `belfry worker`, `belfry dev`, and a worker's own processes.
+//!
+//! SIGTERM and Ctrl-C end them in good order, a second one at once. `dev` is a server and an agent in
+//! one process, with the supervisor as a process of its own; at its end the supervisor ends too, so
+//! that nothing runs on behind the user's back.
+
+use std::ffi::OsString;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use server::{Running, StartError};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use worker::{AgentConfig, SupervisorConfig};
+
+use super::Context;
+use super::config::SYSTEM_FILE;
+use crate::args::serve::{DevArgs, LogArgs, ServerArgs, WorkerRunArgs};
+use crate::connect::{ADDRESS_FILE, read_token};
+use crate::failure::{Exit, Failure};
+use crate::logging;
+use crate::output::Out;
+use crate::settings::{Settings, Sources};
+
+/// How long `dev` waits for its supervisor: a little more than a task may take from SIGTERM to SIGKILL.
+const SUPERVISOR_ENDS_WITHIN: Duration = Duration::from_secs(15);
+
+/// Runs a worker's supervisor; the agent wrote its arguments.
+pub(crate) fn supervisor(arguments: impl Iterator<Item = OsString>) -> Result<(), Failure> {
+    logging::install(&Settings::load(&Sources::environment())?, "info")?;
+    let config = SupervisorConfig::from_args(arguments).map_err(|e| Failure::new(Exit::Usage, e))?;
+    worker::run_supervisor(config).map_err(|e| Failure::new(Exit::Failed, e))
+}
+
+/// Runs a worker's fuse.
+pub(crate) fn fuse() -> Result<(), Failure> {
+    worker::run_fuse().map_err(|e| Failure::new(Exit::Failed, e))
+}
+
+/// `belfry server`
+pub(super) fn server(context: &Context, args: &ServerArgs) -> Result<(), Failure> {
+    let mut sources = system_sources(context, &args.log);
+    sources.flag("server.data_dir", "--data", args.data.as_ref().map(|p| p.display()));
+    sources.flag("server.listen", "--listen", args.listen);
+    sources.flag("server.behind_proxy", "--behind-proxy", args.behind_proxy.then_some(true));
+    sources.flag("server.insecure", "--insecure", args.insecure.then_some(true));
+    sources.flag("server.host_names", "--host-name", joined(&args.host_names));
+    sources.flag("server.objects_url", "--objects", args.objects.as_ref());
+    let settings = Settings::load(&sources)?;
+    let config = settings.server()?;
+    logging::install(&settings, "info")?;
+    block_on(async {
+        let mut stop = Stop::new()?;
+        let running = server::start(config).await.map_err(start_failure)?;
+        let _address = AddressFile::write(&running.services.config.data_dir, &running)?;
+        if running.first_admin_token.is_some() {
+            // The token itself is in no log.
+            context.out.note(format!("the admin's token is in {}", running.admin_token_path.display()));
+        }
+        until_stopped(&running, &mut stop).await?;
+        running.shutdown().await.map_err(|e| Failure::new(Exit::Failed, e))
+    })
+}
+
+/// `belfry worker`
+pub(super) fn worker(context: &Context, args: &WorkerRunArgs) -> Result<(), Failure> {
+    let mut sources = system_sources(context, &args.log);
+    let token_file = context.global.token_file.as_ref();
+    sources.flag("worker.servers", "--server", joined(&args.servers));
+    sources.flag("worker.token_file", "--token-file", token_file.map(|p| p.display()));
+    sources.flag("worker.dir", "--dir", args.dir.as_ref().map(|p| p.display()));
+    sources.flag("worker.name", "--name", args.name.as_ref());
+    sources.flag("worker.labels", "--label", joined(&args.labels));
+    sources.flag("worker.cpu", "--cpu", args.cpu.as_ref());
+    sources.flag("worker.memory", "--memory", args.memory.as_ref());
+    sources.flag("worker.resources", "--resource", joined(&args.resources));
+    sources.flag("worker.slots", "--slots", args.slots.as_ref());
+    sources.flag("worker.task_user", "--task-user", args.task_user.as_ref());
+    sources.flag("worker.allow_root_tasks", "--allow-root-tasks", args.allow_root_tasks.then_some(true));
+    sources.flag("worker.ca_file", "--ca-file", args.ca_file.as_ref().map(|p| p.display()));
+    let settings = Settings::load(&sources)?;
+    let config = settings.worker()?;
+    logging::install(&settings, "info")?;
+    block_on(async {
+        let mut stop = Stop::new()?;
+        tracing::info!(name = config.name, servers = ?config.servers, "worker starts");
+        worker::run_agent(config, async move { stop.asked().await })
+            .await
+            .map_err(|e| Failure::new(Exit::Usage, e))
+    })
+}
+
+/// `belfry dev`
+pub(super) fn dev(context: &Context, args: DevArgs) -> Result<(), Failure> {
+    let mut sources = context.sources();
+    log_flags(&mut sources, &args.log);
+    sources.flag("dev.data_dir", "--data", args.data.as_ref().map(|p| p.display()));
+    sources.flag("server.listen", "--listen", args.listen);
+    let scratch = if args.ephemeral { Some(tempfile::tempdir()?) } else { None };
+    if let Some(scratch) = &scratch {
+        sources.flag("dev.data_dir", "--ephemeral", Some(scratch.path().display()));
+    }
+    let by_default = Settings::load(&sources)?;
+    let data = by_default.path("dev.data_dir").context("there is no home folder; name one with `--data`")?;
+    sources.flag("server.data_dir", "--data", Some(data.display()));
+    let settings = Settings::load(&sources)?;
+    logging::install(&settings, "warn")?;
+    let custom = args.data.is_some() || args.ephemeral || sources.variable("BELFRY_DEV_DATA").is_some();
+    block_on(run_dev(context.out, &settings, &data, custom))
+}
+
+async fn run_dev(out: Out, settings: &Settings, data: &Path, custom: bool) -> Result<(), Failure> {
+    let mut stop = Stop::new()?;
+    let running = server::start(settings.server()?).await.map_err(start_failure)?;
+    let address = AddressFile::write(data, &running)?;
+    let url = format!("http://{}", running.addr);
+
+    let dir = data.join("worker");
+    let mut config = AgentConfig::new(&dir, &url, read_token(&running.worker_token_path)?);
+    settings.apply_to_worker(&mut config)?;
+    // A worker of the system has strangers' tasks, and gives them a user of their own. Here they are
+    // the user's, whose files another user could perhaps not even reach.
+    config.allow_root_tasks |= config.task_user.is_none();
+    let as_root = config.task_user.is_none() && rustix::process::geteuid().is_root();
+    let (end_agent, agent_ends) = tokio::sync::oneshot::channel::<()>();
+    let agent = tokio::spawn(worker::run_agent(config, async {
+        // Dropped or sent, it means the same.
+        let _ = agent_ends.await;
+    }));
+
+    out.note(welcome(&url, &running.admin_token_path, data, custom));
+    if as_root {
+        out.warn("you are root, and so are your tasks; `BELFRY_WORKER__TASK_USER=NAME` runs them as another");
+    }
+    let result = until_stopped(&running, &mut stop).await;
+    out.note("stopping");
+    tokio::select! {
+        ended = end_dev(running, address, agent, end_agent, &dir) => result.and(ended),
+        () = stop.asked() => Err(Failure::silent(Exit::Interrupted)),
+    }
+}
+
+/// First the agent, which would start the supervisor anew; then the supervisor; then the server.
+async fn end_dev(
+    running: Running,
+    address: AddressFile,
+    agent: tokio::task::JoinHandle<Result<(), worker::AgentError>>,
+    end_agent: tokio::sync::oneshot::Sender<()>,
+    dir: &Path,
+) -> Result<(), Failure> {
+    drop(end_agent);
+    let agent = agent.await.map_err(anyhow::Error::from)?.map_err(|e| Failure::new(Exit::Failed, e));
+    end_supervisor(dir).await;
+    drop(address);
+    let server = running.shutdown().await.map_err(|e| Failure::new(Exit::Failed, e));
+    agent.and(server)
+}
+
+fn welcome(url: &str, token: &Path, data: &Path, custom: bool) -> String {
+    let find =
+        if custom { format!("\n  export BELFRY_DEV_DATA='{}'", data.display()) } else { String::new() };
+    format!(
+        "Belfry runs: a server and a worker, at {url}\n\
+         \x20 data     {}\n\
+         \x20 token    {}\n\
+         \x20 API      {url}/docs\n\n\
+         In another terminal:{find}\n\
+         \x20 belfry submit --follow -- echo 'hello from Belfry'\n\
+         \x20 belfry job list\n\n\
+         Ctrl-C stops both.",
+        data.display(),
+        token.display(),
+    )
+}
+
+/// Tells the supervisor of a folder to end, and waits until it has.
+async fn end_supervisor(dir: &Path) {
+    // Whoever listens on the socket is the supervisor; nothing that is written down could be stale.
+    let Ok(socket) = UnixStream::connect(dir.join("supervisor.sock")) else { return };
+    let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { return };
+    if rustix::process::kill_process(peer.pid, rustix::process::Signal::TERM).is_err() {
+        return;
+    }
+    let gone = tokio::task::spawn_blocking(move || {
+        let _ = socket.set_read_timeout(Some(SUPERVISOR_ENDS_WITHIN));
+        // It speaks first, perhaps; its end is the end of the stream.
+        let mut socket = socket;
+        std::io::copy(&mut socket, &mut std::io::sink())
+    });
+    if !matches!(gone.await, Ok(Ok(_))) {
+        tracing::warn!(dir = %dir.display(), "the supervisor has not ended yet; it goes on to");
+    }
+}
+
+/// Where a running server listens, for the command line of the same user.
+struct AddressFile(PathBuf);
+
+impl AddressFile {
+    fn write(data: &Path, running: &Running) -> Result<Self, Failure> {
+        let path = data.join(ADDRESS_FILE);
+        let failed = || format!("cannot write `{}`", path.display());
+        // Whole or not at all: somebody may wait for it.
+        let mut partial = tempfile::NamedTempFile::new_in(data).with_context(failed)?;
+        std::io::Write::write_all(&mut partial, format!("{}\n", running.addr).as_bytes())
+            .with_context(failed)?;
+        partial.persist(&path).with_context(failed)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for AddressFile {
+    fn drop(&mut self) {
+        // If it stays, the next start replaces it.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// SIGTERM and Ctrl-C.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    fn new() -> Result<Self, Failure> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Completes when the server is to stop, or with an error when it cannot go on.
+async fn until_stopped(running: &Running, stop: &mut Stop) -> Result<(), Failure> {
+    tokio::select! {
+        () = stop.asked() => Ok(()),
+        fatal = running.failed() => Err(Failure::new(Exit::Failed, fatal)),
+    }
+}
+
+fn start_failure(error: StartError) -> Failure {
+    let help = error.help();
+    let exit = if matches!(error, StartError::Config(_)) { Exit::Usage } else { Exit::Failed };
+    Failure::new(exit, error).help(help)
+}
+
+fn system_sources(context: &Context, log: &LogArgs) -> Sources {
+    let mut sources =
+        Sources::environment().with_file(context.global.config.clone(), &[PathBuf::from(SYSTEM_FILE)]);
+    log_flags(&mut sources, log);
+    sources
+}
+
+fn log_flags(sources: &mut Sources, log: &LogArgs) {
+    sources.flag("log.level", "--log", log.log.as_ref());
+    sources.flag("log.format", "--log-format", log.log_format.as_ref());
+}
+
+/// Several values of a flag as one text, if there are any.
+fn joined(values: &[String]) -> Option<String> {
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+fn block_on(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(work)
+}

@@ -1,0 +1,449 @@
+//! `belfry submit`: from flags and files to jobs.
+
+use std::path::Path;
+
+use model::api::SubmittedJob;
+use model::{JobSpec, Timestamp};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::{Context, Namespace, logs, wait};
+use crate::args::job::SubmitArgs;
+use crate::args::spec::{Patch, merge, read_text};
+use crate::failure::Failure;
+use crate::output::text::short;
+use crate::output::{Format, json, yaml};
+
+pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failure> {
+    if args.file.is_none() && !args.process.is_some() {
+        return Err(Failure::usage("there is nothing to run")
+            .help("name a command behind `--`, or a file with `-f`: `belfry submit -- echo hello`"));
+    }
+    let (client, namespace) = context.connect()?;
+    let specs = specs(&args, &namespace, jiff::Timestamp::now().into())?;
+    if args.dry_run {
+        return dry_run(context, &client, &specs).await;
+    }
+    if args.follow && specs.len() > 1 {
+        let message = format!("`--follow` shows one job, and the file has {}", specs.len());
+        return Err(Failure::usage(message).help("`--wait` waits for all of them"));
+    }
+    let submitted = match specs.as_slice() {
+        [one] => vec![client.submit(one).await?],
+        all => client.submit_all(all).await?,
+    };
+    for job in submitted.iter().filter(|job| !job.created) {
+        context.out.note(format!("{} was submitted before with this idempotency key", job.id));
+    }
+    let jobs: Vec<_> = submitted.iter().map(|job| job.id).collect();
+    match (args.follow, jobs.as_slice()) {
+        (true, [job]) => {
+            context.out.note(format!("submitted {job}"));
+            logs::follow_to_the_end(context, &client, *job, args.wait_timeout).await
+        }
+        _ if args.wait => {
+            if context.out.look.format == Format::Table {
+                show(context, &submitted)?;
+            }
+            wait::for_jobs(context, &client, &jobs, args.wait_timeout).await
+        }
+        _ => show(context, &submitted),
+    }
+}
+
+/// For people too only the ids: `job=$(belfry submit …)` is what everybody types.
+pub(super) fn show(context: &Context, submitted: &[SubmittedJob]) -> Result<(), Failure> {
+    match (context.out.look.format, submitted) {
+        (Format::Table | Format::Name, all) => {
+            context.out.data(all.iter().map(|job| format!("{}\n", job.id)).collect::<String>())
+        }
+        (Format::Json, [one]) => context.out.data(json(one)?),
+        (Format::Yaml, [one]) => context.out.data(yaml(one)?),
+        (_, all) => context.out.list(all, "jobs"),
+    }
+}
+
+async fn dry_run(context: &Context, client: &client::Client, specs: &[JobSpec]) -> Result<(), Failure> {
+    let many = specs.len() > 1;
+    for spec in specs {
+        let answer = client.submit_dry_run(spec).await?;
+        let text = match context.out.look.format {
+            Format::Json => json(&answer)?,
+            // Through the type, whose fields stand in the order in which people read them.
+            _ => match serde_json::from_value::<JobSpec>(answer.clone()) {
+                Ok(spec) => yaml(&spec)?,
+                Err(_) => yaml(&answer)?,
+            },
+        };
+        context.out.data(if many && context.out.look.format != Format::Json {
+            format!("---\n{text}")
+        } else {
+            text
+        })?;
+    }
+    Ok(())
+}
+
+/// The specs of a file, or the one of defaults, changed by the flags.
+fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec<JobSpec>, Failure> {
+    let mut patch = Patch::default();
+    args.spec.patch(&mut patch, now)?;
+    args.process.patch(&mut patch)?;
+    let patch = patch.into_value();
+
+    let read = match &args.file {
+        Some(path) => read_file(path)?,
+        None => vec![Read { names_namespace: false, spec: JobSpec::command(Vec::<String>::new()) }],
+    };
+    if args.idempotency_key.is_some() && read.len() > 1 {
+        let message = format!("`--idempotency-key` is for one job, and the file has {}", read.len());
+        return Err(Failure::usage(message).help("write an `idempotency_key` into each"));
+    }
+    read.into_iter()
+        .map(|Read { names_namespace, mut spec }| {
+            if namespace.by_flag() || !names_namespace {
+                namespace.one()?.clone_into(&mut spec.namespace);
+            }
+            if args.idempotency_key.is_some() {
+                spec.idempotency_key.clone_from(&args.idempotency_key);
+            }
+            patched(&spec, patch.clone())
+        })
+        .collect()
+}
+
+fn patched(spec: &JobSpec, patch: Value) -> Result<JobSpec, Failure> {
+    let mut value = serde_json::to_value(spec).map_err(anyhow::Error::from)?;
+    if patch == json!({}) {
+        return Ok(spec.clone());
+    }
+    merge(&mut value, patch);
+    serde_json::from_value(value)
+        .map_err(|error| Failure::usage(format!("the job cannot be put together: {error}")))
+}
+
+/// A spec, and whether its file says in which namespace.
+#[derive(Debug)]
+struct Read {
+    names_namespace: bool,
+    spec: JobSpec,
+}
+
+/// What of a document is looked at before it is known which of its forms it has.
+#[derive(Debug, Deserialize)]
+struct Shape {
+    namespace: Option<serde::de::IgnoredAny>,
+    jobs: Option<Vec<Shape>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Jobs {
+    jobs: Vec<JobSpec>,
+}
+
+fn read_file(path: &Path) -> Result<Vec<Read>, Failure> {
+    let text = read_text(path)?;
+    read_specs(&text).map_err(|detail| {
+        let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+        Failure::usage(format!("`{name}` is no spec of a job")).fields(vec![model::api::FieldError {
+            pointer: String::new(),
+            path: name,
+            detail,
+        }])
+    })
+}
+
+/// One spec, `jobs:` with several, a list of them, or several YAML documents.
+fn read_specs(text: &str) -> Result<Vec<Read>, String> {
+    let specs = match text.trim_start().chars().next() {
+        Some('[') => zip(from_json(text)?, from_json(text)?),
+        Some('{') => match from_json::<Shape>(text)? {
+            Shape { jobs: Some(shapes), .. } => zip(shapes, from_json::<Jobs>(text)?.jobs),
+            shape => zip(vec![shape], vec![from_json(text)?]),
+        },
+        _ => read_yaml(text)?,
+    };
+    if specs.is_empty() { Err("there is no job in it".into()) } else { Ok(specs) }
+}
+
+fn read_yaml(text: &str) -> Result<Vec<Read>, String> {
+    let mut shapes: Vec<Shape> = from_yaml(text)?;
+    match shapes.as_mut_slice() {
+        [Shape { jobs: Some(jobs), .. }] => {
+            let specs: Vec<Jobs> = from_yaml(text)?;
+            Ok(zip(std::mem::take(jobs), specs.into_iter().flat_map(|s| s.jobs).collect()))
+        }
+        _ => Ok(zip(shapes, from_yaml(text)?)),
+    }
+}
+
+/// All documents, read as the server reads one: `no` is a text, and keys mean what they say.
+fn from_yaml<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, String> {
+    let options = serde_saphyr::options! {
+        merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
+        let said = error.to_string();
+        let said = said.strip_prefix("error: ").unwrap_or(&said);
+        // A wrong value is told without the name of its field, which stands in the line.
+        let line = error
+            .location()
+            .and_then(|at| text.lines().nth(usize::try_from(at.line()).ok()?.checked_sub(1)?));
+        match line.map(str::trim).filter(|line| !line.is_empty()) {
+            Some(line) => format!("{said}, in `{}`", short(line, 80)),
+            None => said.to_owned(),
+        }
+    })
+}
+
+fn zip(shapes: Vec<Shape>, specs: Vec<JobSpec>) -> Vec<Read> {
+    shapes
+        .into_iter()
+        .zip(specs)
+        .map(|(shape, spec)| Read { names_namespace: shape.namespace.is_some(), spec })
+        .collect()
+}
+
+fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn build_in(namespace: &str, by_flag: bool, line: &[&str]) -> Result<Vec<JobSpec>, String> {
+        let line = ["belfry", "submit"].iter().chain(line);
+        let cli = Cli::try_parse_from(line).map_err(|e| e.to_string())?;
+        let Command::Submit(args) = cli.command else { panic!("not a submission") };
+        let now = "2026-11-21T08:00:00Z".parse().unwrap();
+        specs(&args, &Namespace { name: namespace.into(), by_flag }, now).map_err(|f| f.render(false))
+    }
+
+    fn build(line: &[&str]) -> Result<Vec<JobSpec>, String> {
+        build_in("default", false, line)
+    }
+
+    fn file(text: &str) -> (tempfile::TempDir, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("job");
+        std::fs::write(&path, text).unwrap();
+        let path = path.display().to_string();
+        (dir, path)
+    }
+
+    #[test]
+    fn a_command_alone_is_a_job_of_defaults() {
+        assert_eq!(build(&["--", "echo", "-n", "hi"]).unwrap(), [JobSpec::command(["echo", "-n", "hi"])]);
+        assert_eq!(build(&["echo", "-n", "hi"]).unwrap(), [JobSpec::command(["echo", "-n", "hi"])]);
+    }
+
+    /// A8. Every field of a spec can be said on the command line.
+    #[test]
+    fn every_field_of_a_spec_has_a_flag() {
+        let (_dir, path) = file("hear me\n");
+        let specs = build_in(
+            "pay",
+            false,
+            &[
+                "--name",
+                "n",
+                "--owner",
+                "me",
+                "-l",
+                "a=b=c",
+                "--label",
+                "d=",
+                "--retention",
+                "2d",
+                "--queue",
+                "q",
+                "--priority",
+                "7",
+                "--in",
+                "90s",
+                "--deadline",
+                "5m",
+                "--constraint",
+                "zone=a,b",
+                "--constraint",
+                "!gpu",
+                "--placement",
+                "pack",
+                "--concurrency-key",
+                "k",
+                "--concurrency-limit",
+                "3",
+                "--timeout",
+                "1h",
+                "--grace",
+                "3s",
+                "--retries",
+                "4",
+                "--start-retries",
+                "5",
+                "--backoff",
+                "2s",
+                "--backoff-factor",
+                "1.5",
+                "--backoff-max",
+                "1m",
+                "--backoff-jitter",
+                "0",
+                "--retry-on",
+                "1,2",
+                "--no-retry-on",
+                "3",
+                "--delivery",
+                "at-most-once",
+                "--cpu",
+                "0.5",
+                "--memory",
+                "256MiB",
+                "--resource",
+                "gpu=1",
+                "--cpu-limit",
+                "2",
+                "--memory-limit",
+                "1GiB",
+                "--pids-limit",
+                "99",
+                "--limits",
+                "best-effort",
+                "--input",
+                "text=in/text",
+                "--program",
+                "tool=bin/tool",
+                "--store",
+                "out.txt=loud",
+                "--store-optional",
+                "log=log",
+                "-e",
+                "A=1",
+                "--env",
+                "B=x=y",
+                "--stdin",
+                &path,
+                "--workdir",
+                "/srv",
+                "--idempotency-key",
+                "once",
+                "--",
+                "./run",
+                "--fast",
+            ],
+        );
+        insta::assert_snapshot!("every_flag", yaml(&specs.unwrap()[0]).unwrap());
+    }
+
+    #[test]
+    fn a_script_is_read_from_its_file() {
+        let (_dir, path) = file("print('hi')\n");
+        let spec =
+            &build(&["--script", &path, "--interpreter", "python3", "--interpreter", "-u"]).unwrap()[0];
+        let model::spec::Run::Process(process) = &spec.run else { panic!("not a process") };
+        assert_eq!(process.script.as_deref(), Some("print('hi')\n"));
+        assert_eq!(process.interpreter, ["python3", "-u"]);
+        assert!(process.command.is_empty());
+    }
+
+    #[test]
+    fn flags_go_before_a_file_and_leave_the_rest_of_it() {
+        let (_dir, path) = file(
+            "name: filed\nnamespace: theirs\npriority: 10\nretry: { max_retries: 9, backoff: { initial: 7s } }\nrun: { process: { script: \"true\", env: { A: \"1\" } } }\n",
+        );
+        let spec = &build(&["-f", &path, "--priority", "90", "--backoff-max", "8s", "-e", "B=2"]).unwrap()[0];
+        assert_eq!((spec.name.as_str(), spec.namespace.as_str(), spec.priority), ("filed", "theirs", 90));
+        assert_eq!((spec.retry.max_retries, spec.retry.backoff.initial.to_string()), (9, "7s".into()));
+        let model::spec::Run::Process(process) = &spec.run else { panic!("not a process") };
+        assert_eq!(process.env.len(), 2);
+        let spec = &build(&["-f", &path, "--", "echo"]).unwrap()[0];
+        let model::spec::Run::Process(process) = &spec.run else { panic!("not a process") };
+        assert_eq!((process.command.len(), &process.script), (1, &None));
+    }
+
+    #[test]
+    fn a_namespace_of_the_command_line_goes_before_that_of_a_file_and_that_before_the_environments() {
+        let (_dir, path) = file(
+            "namespace: theirs\nrun: { process: { command: [\"true\"] } }\n---\nrun: { process: { command: [\"true\"] } }\n",
+        );
+        let namespaces = |by_flag| -> Vec<String> {
+            build_in("mine", by_flag, &["-f", &path]).unwrap().into_iter().map(|s| s.namespace).collect()
+        };
+        assert_eq!(namespaces(false), ["theirs", "mine"]);
+        assert_eq!(namespaces(true), ["mine", "mine"]);
+        assert!(build_in("*", true, &["true"]).unwrap_err().contains("no namespace"));
+    }
+
+    const SEVERAL_DOCUMENTS: &str = "\
+# two
+---
+run: { process: { command: [\"true\"] } }
+--- # the second
+name: b
+run:
+  process:
+    script: |
+      echo
+      ---
+";
+
+    #[test]
+    fn a_file_may_have_several_jobs_in_several_forms() {
+        let one = r#"{"run": {"process": {"command": ["true"]}}}"#;
+        for text in [
+            format!("{{\"jobs\": [{one}, {one}]}}"),
+            format!("[{one},\n{one}]"),
+            format!("jobs:\n  - {one}\n  - {one}\n"),
+            SEVERAL_DOCUMENTS.to_owned(),
+        ] {
+            let (_dir, path) = file(&text);
+            assert_eq!(build(&["-f", &path]).map(|s| s.len()), Ok(2), "{text}");
+        }
+        let (_dir, path) = file(&format!("[{one}, {one}]"));
+        assert!(build(&["-f", &path, "--idempotency-key", "x"]).unwrap_err().contains("for one job"));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_file_is_told_with_its_place() {
+        for (text, told) in [
+            ("", "no job"),
+            ("nmae: a\nrun: { process: { command: [\"true\"] } }\n", "nmae"),
+            ("name: a\n", "run"),
+            ("run: { process: { command: [\"true\"] } }\ntimeout: 90\n", "in `timeout: 90`"),
+            ("a: 1\nrun: { process: { command: [x] } }\npriority: 400\n", "line 1, column 1"),
+            ("run: { process: { command: [x] } }\npriority: 400\n", "in `priority: 400`"),
+            ("{\"run\": {\"process\": {}},", "line 1"),
+            ("{\"run\": {\"process\": {\"uid\": 0}}}", "uid"),
+        ] {
+            let (_dir, path) = file(text);
+            let error = build(&["-f", &path]).unwrap_err();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+        assert!(build(&["-f", "/no/such/file"]).unwrap_err().contains("/no/such/file"));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for line in [
+            &["--at", "08:00", "--in", "1h", "true"][..],
+            &["--script", "x", "--", "true"],
+            &["--interpreter", "sh", "--", "true"],
+            &["--concurrency-limit", "1", "true"],
+            &["--dry-run", "--wait", "true"],
+            &["--label", "novalue", "true"],
+            &["--env", "NOT_SET_ANYWHERE_HERE", "true"],
+            &["--timeout", "90", "true"],
+            &["--nmae", "x", "true"],
+        ] {
+            assert!(build(line).is_err(), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Waiting for jobs, and ending as they did.
+
+use std::collections::BTreeMap;
+
+use client::Client;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use model::api::Job;
+use model::{Duration, JobId, JobStatus};
+
+use super::Context;
+use crate::failure::{Exit, Failure};
+use crate::output::Format;
+use crate::output::progress::{Progress, ended};
+
+/// How many jobs are watched at a time: each is a stream of its own.
+const WATCHED_MAX: usize = 16;
+
+/// Waits until all have ended, and ends as the first of them that did not succeed.
+pub(super) async fn for_jobs(
+    context: &Context,
+    client: &Client,
+    ids: &[JobId],
+    timeout: Option<Duration>,
+) -> Result<(), Failure> {
+    let mut progress = Progress::new(context.out);
+    let ended = within(timeout, watch_all(client, ids, &mut progress)).await;
+    progress.clear();
+    let jobs = ended?;
+    tell(context, &jobs)?;
+    match jobs.iter().find_map(failed) {
+        Some(exit) => Err(Failure::silent(exit)),
+        None => Ok(()),
+    }
+}
+
+async fn watch_all(client: &Client, ids: &[JobId], progress: &mut Progress) -> Result<Vec<Job>, Failure> {
+    let mut rest = ids.iter().copied();
+    let mut watched: FuturesUnordered<_> =
+        rest.by_ref().take(WATCHED_MAX).map(|id| next(client.watch(id))).collect();
+    let mut ended = BTreeMap::new();
+    while let Some((job, watch)) = watched.next().await {
+        let Some(job) = job? else { continue };
+        progress.job(&job);
+        if job.status.is_final() {
+            ended.insert(job.id, job);
+            watched.extend(rest.next().map(|id| next(client.watch(id))));
+        } else {
+            watched.push(next(watch));
+        }
+    }
+    Ok(ids.iter().filter_map(|id| ended.get(id).cloned()).collect())
+}
+
+type Watched = (Result<Option<Job>, Failure>, client::Items<Job>);
+
+async fn next(mut watch: client::Items<Job>) -> Watched {
+    let job = watch.next().await.transpose().map_err(Failure::from);
+    (job, watch)
+}
+
+/// The result of something that may take at most so long.
+pub(super) async fn within<T>(
+    timeout: Option<Duration>,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let Some(timeout) = timeout else { return work.await };
+    match tokio::time::timeout(timeout.to_std(), work).await {
+        Ok(result) => result,
+        Err(_) => Err(Failure::message(Exit::TimedOut, format!("it has not ended within {timeout}"))
+            .help("it goes on: `belfry job cancel JOB` ends it, `belfry why JOB` says what it waits for")),
+    }
+}
+
+/// Says how jobs ended: as data for programs, in words for people.
+pub(super) fn tell(context: &Context, jobs: &[Job]) -> Result<(), Failure> {
+    match (context.out.look.format, jobs) {
+        (Format::Table, all) => {
+            all.iter().for_each(|job| context.out.note(ended(job)));
+            Ok(())
+        }
+        (_, [one]) => context.out.one(one),
+        (_, all) => context.out.list(all, "jobs"),
+    }
+}
+
+/// The exit code of a job that did not succeed: its own, 128 and the signal that ended it, or 1.
+pub(super) fn failed(job: &Job) -> Option<Exit> {
+    if job.status == JobStatus::Succeeded {
+        return None;
+    }
+    let result = job.result.as_ref().filter(|_| job.status == JobStatus::Failed);
+    let code = result.and_then(|r| r.exit_code.or_else(|| r.signal.map(|s| 128 + s)));
+    Some(Exit::Job(code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn code(status: &str, result: Value) -> Option<u8> {
+        let job: Job = serde_json::from_value(json!({
+            "id": "job_01k9zq3m6c0000000000000000", "name": "j", "namespace": "default", "queue": "default",
+            "priority": 50, "status": status, "version": 1, "created_at": "2026-11-21T08:00:00Z",
+            "due_at": "2026-11-21T08:00:00Z", "updated_at": "2026-11-21T08:00:00Z",
+            "executions": 1, "run_failures": 0, "start_failures": 0, "result": result,
+        }))
+        .unwrap();
+        failed(&job).map(Exit::code)
+    }
+
+    #[test]
+    fn a_wait_ends_as_the_job_did() {
+        assert_eq!(code("succeeded", json!({"exit_code": 0})), None);
+        assert_eq!(code("failed", json!({"exit_code": 7})), Some(7));
+        assert_eq!(code("failed", json!({"signal": 9})), Some(137));
+    }
+
+    #[test]
+    fn a_job_that_ended_badly_never_ends_with_0() {
+        assert_eq!(code("failed", json!({"exit_code": 0, "error": "output_missing"})), Some(1));
+        assert_eq!(code("failed", json!({"exit_code": 256})), Some(1));
+        assert_eq!(code("failed", json!({"exit_code": -1})), Some(1));
+        assert_eq!(code("failed", json!({"error": "start_failed"})), Some(1));
+        assert_eq!(code("cancelled", json!({"exit_code": 0})), Some(1));
+        assert_eq!(code("expired", Value::Null), Some(1));
+    }
+}

@@ -1,0 +1,108 @@
+//! `belfry worker …` for those who look after workers.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use client::Client;
+use futures::TryStreamExt as _;
+use model::WorkerId;
+use model::api::Worker;
+
+use super::{Context, each};
+use crate::args::serve::{WorkerCommand, WorkerRemoveArgs};
+use crate::failure::{Exit, Failure};
+use crate::output::text::clean;
+
+pub(super) async fn run(context: &Context, command: WorkerCommand) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    match command {
+        WorkerCommand::List => {
+            let workers: Vec<_> = client.workers().try_collect().await?;
+            context.out.list(&workers, "workers")
+        }
+        WorkerCommand::Get(args) => {
+            let id = find(&client, &args.worker).await?;
+            context.out.one(&client.worker(id).await?)
+        }
+        WorkerCommand::Cordon(args) => {
+            admit(context, args.workers, async |name| Ok(client.cordon(find(&client, &name).await?).await?))
+                .await
+        }
+        WorkerCommand::Uncordon(args) => {
+            admit(context, args.workers, async |name| {
+                Ok(client.uncordon(find(&client, &name).await?).await?)
+            })
+            .await
+        }
+        WorkerCommand::Drain(args) => {
+            admit(context, args.workers, async |name| Ok(client.drain(find(&client, &name).await?).await?))
+                .await
+        }
+        WorkerCommand::Remove(args) => remove(context, &client, args).await,
+    }
+}
+
+async fn admit<F: Future<Output = Result<Worker, Failure>>>(
+    context: &Context,
+    names: Vec<String>,
+    action: impl Fn(String) -> F,
+) -> Result<(), Failure> {
+    let (workers, result) = each(context.out, names, action).await;
+    if !workers.is_empty() {
+        context.out.list(&workers, "workers")?;
+    }
+    result
+}
+
+async fn remove(context: &Context, client: &Client, args: WorkerRemoveArgs) -> Result<(), Failure> {
+    if !args.yes {
+        confirm(&format!("forget {}", args.workers.iter().map(|w| clean(w)).collect::<Vec<_>>().join(", ")))?;
+    }
+    let (_, result) = each(context.out, args.workers, async |name| {
+        let id = find(client, &name).await?;
+        client.remove_worker(id).await?;
+        context.out.note(format!("forgot {id}"));
+        Ok(())
+    })
+    .await;
+    result
+}
+
+/// The worker with this id or name.
+async fn find(client: &Client, text: &str) -> Result<WorkerId, Failure> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    let mut found = Vec::new();
+    let mut workers = client.workers();
+    while let Some(worker) = workers.try_next().await? {
+        if worker.name == text {
+            found.push(worker.id);
+        }
+    }
+    match found.as_slice() {
+        [id] => Ok(*id),
+        [] => Err(Failure::message(Exit::NotFound, format!("there is no worker `{text}`"))
+            .help("`belfry worker list` shows all of them")),
+        several => {
+            let ids: Vec<_> = several.iter().map(ToString::to_string).collect();
+            Err(Failure::usage(format!("{} workers are called `{text}`", several.len()))
+                .help(format!("name one by its id: {}", ids.join(", "))))
+        }
+    }
+}
+
+/// Asks before something that cannot be undone.
+fn confirm(what: &str) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage(format!("nobody is there to confirm: {what}")).help("`--yes` confirms it"));
+    }
+    let mut stderr = std::io::stderr().lock();
+    write!(stderr, "{what}? [y/N] ")?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    match answer.trim() {
+        "y" | "Y" | "yes" => Ok(()),
+        _ => Err(Failure::message(Exit::Failed, "not confirmed; nothing was done")),
+    }
+}

@@ -1,0 +1,662 @@
+//! The objects of the API as rows and details.
+
+use std::collections::BTreeMap;
+
+use model::api::{
+    Artifact, CancelledJob, Execution, FeedEvent, Job, JobEvent, JobResult, Queue, SubmittedJob, Worker,
+};
+use model::spec::Run;
+use model::worker::{Admission, WorkerStatus};
+use model::{ExecutionStatus, JobStatus, Timestamp};
+
+use super::Look;
+use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
+use super::text::{bytes, clean, count, short};
+use super::time::{coarse, exact, when};
+
+fn job_status(status: JobStatus) -> Cell {
+    let tone = match status {
+        JobStatus::Ready | JobStatus::Waiting | JobStatus::Retrying => Tone::Waiting,
+        JobStatus::Running => Tone::Busy,
+        JobStatus::Succeeded => Tone::Good,
+        JobStatus::Failed => Tone::Bad,
+        JobStatus::Cancelled | JobStatus::Expired => Tone::Dim,
+    };
+    Cell::new(status.as_str(), tone)
+}
+
+fn execution_status(status: ExecutionStatus) -> Cell {
+    let tone = match status {
+        ExecutionStatus::Assigned => Tone::Waiting,
+        ExecutionStatus::Running => Tone::Busy,
+        ExecutionStatus::Succeeded => Tone::Good,
+        ExecutionStatus::Failed | ExecutionStatus::Lost => Tone::Bad,
+        ExecutionStatus::Cancelled | ExecutionStatus::Refused => Tone::Dim,
+    };
+    Cell::new(status.as_str(), tone)
+}
+
+fn labels(labels: &BTreeMap<String, String>) -> Cell {
+    if labels.is_empty() {
+        return Cell::none();
+    }
+    labels.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(",").into()
+}
+
+/// What came of it in a word or two: `exit 3`, `signal 9`, `out_of_memory`.
+fn result(result: Option<&JobResult>) -> Cell {
+    let Some(result) = result else { return Cell::none() };
+    let text = match (result.exit_code, result.signal, result.error.as_deref()) {
+        (Some(code), _, None | Some("exit_code")) => format!("exit {code}"),
+        (_, Some(signal), None | Some("signal")) => format!("signal {signal}"),
+        (_, _, Some(error)) => error.to_owned(),
+        (None, None, None) => return Cell::none(),
+    };
+    Cell::new(text, if result.error.is_some() { Tone::Bad } else { Tone::Plain })
+}
+
+/// How long it ran, so far or in all.
+fn run_time(look: &Look, started: Option<Timestamp>, finished: Option<Timestamp>) -> Cell {
+    started.map(|at| coarse(finished.unwrap_or(look.now).since(at))).into()
+}
+
+fn at(look: &Look, at: Option<Timestamp>) -> Cell {
+    at.map(|at| when(look, at)).into()
+}
+
+fn exactly(look: &Look, at: Option<Timestamp>) -> Cell {
+    at.map(|at| exact(look, at)).into()
+}
+
+impl Row for Job {
+    const COLUMNS: &'static [Column] = &[
+        column("ID", 30),
+        column("NAME", 16),
+        column("STATUS", 9),
+        column("RESULT", 12),
+        column("TRIES", 5),
+        column("RAN", 7),
+        column("CREATED", 10),
+        wide("NAMESPACE", 12),
+        wide("QUEUE", 12),
+        wide("PRIORITY", 8),
+        wide("OWNER", 12),
+        wide("WORKER", 30),
+        wide("DUE", 30),
+        wide("LABELS", 12),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            self.id.to_string().into(),
+            self.name.as_str().into(),
+            job_status(self.status),
+            result(self.result.as_ref()),
+            self.executions.to_string().into(),
+            run_time(look, self.started_at, self.finished_at),
+            when(look, self.created_at).into(),
+            self.namespace.as_str().into(),
+            self.queue.as_str().into(),
+            self.priority.to_string().into(),
+            self.owner.as_deref().into(),
+            self.worker_id.map(|id| id.to_string()).into(),
+            when(look, self.due_at).into(),
+            labels(&self.labels),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl Detail for Job {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        let mut lines = vec![
+            ("Job", self.id.to_string().into()),
+            ("Name", self.name.as_str().into()),
+            ("Namespace", self.namespace.as_str().into()),
+            ("Status", job_status(self.status)),
+            ("Owner", self.owner.as_deref().into()),
+            ("Queue", format!("{} (priority {})", self.queue, self.priority).into()),
+            ("Labels", labels(&self.labels)),
+            ("Created", exact(look, self.created_at).into()),
+            ("Due", exact(look, self.due_at).into()),
+            ("Started", exactly(look, self.started_at)),
+            ("Finished", exactly(look, self.finished_at)),
+            ("Ran", run_time(look, self.started_at, self.finished_at)),
+            ("Tries", tries(self).into()),
+            ("Worker", self.worker_id.map(|id| id.to_string()).into()),
+            ("Result", result(self.result.as_ref())),
+        ];
+        let message = self.result.as_ref().and_then(|r| r.message.as_deref());
+        lines.extend(message.map(|message| ("Message", Cell::from(message))));
+        let output = self.result.as_ref().and_then(|r| r.output.as_ref());
+        lines.extend(output.map(|output| ("Output", Cell::from(output.to_string()))));
+        lines.extend(self.cancel_requested_at.map(|at| ("Cancelled", exact(look, at).into())));
+        lines.extend(self.retry_of.map(|job| ("Retry of", job.to_string().into())));
+        lines.extend(self.spec.as_ref().map(|spec| ("Runs", what_runs(&spec.run).into())));
+        lines
+    }
+}
+
+fn tries(job: &Job) -> String {
+    let mut text = job.executions.to_string();
+    let failures = [(job.run_failures, "failed"), (job.start_failures, "could not start")];
+    let failures: Vec<_> =
+        failures.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    if !failures.is_empty() {
+        text.push_str(&format!(" ({})", failures.join(", ")));
+    }
+    text
+}
+
+fn what_runs(run: &Run) -> String {
+    match run {
+        Run::Process(process) => match &process.script {
+            Some(script) => format!("a script of {}", count(script.lines().count() as u64, "line")),
+            None => short(&process.command.join(" "), 100),
+        },
+        other => other.runtime().to_owned(),
+    }
+}
+
+impl Row for SubmittedJob {
+    const COLUMNS: &'static [Column] = &[column("ID", 30), column("CREATED", 7)];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        vec![self.id.to_string().into(), if self.created { "yes" } else { "no" }.into()]
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl Row for CancelledJob {
+    const COLUMNS: &'static [Column] = &[column("ID", 30), column("STATUS", 9)];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        vec![self.id.to_string().into(), job_status(self.status)]
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl Row for Execution {
+    const COLUMNS: &'static [Column] = &[
+        column("ID", 30),
+        column("JOB", 30),
+        column("TRY", 3),
+        column("STATUS", 9),
+        column("RESULT", 12),
+        column("RAN", 7),
+        column("CPU", 7),
+        column("MEMORY", 10),
+        column("ASSIGNED", 10),
+        wide("STARTED", 30),
+        wide("FINISHED", 30),
+        wide("WORKER", 30),
+        wide("FENCE", 12),
+        wide("MESSAGE", 20),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            self.id.to_string().into(),
+            self.job_id.to_string().into(),
+            self.number.to_string().into(),
+            execution_status(self.status),
+            result(self.result.as_ref()),
+            self.usage.map_or_else(
+                || run_time(look, self.started_at, self.finished_at),
+                |usage| coarse(usage.run_time).into(),
+            ),
+            self.usage.map(|usage| coarse(usage.cpu_time)).into(),
+            self.usage.map(|usage| bytes(usage.peak_memory_bytes)).into(),
+            when(look, self.assigned_at).into(),
+            at(look, self.started_at),
+            at(look, self.finished_at),
+            self.worker_id.to_string().into(),
+            self.fence.to_string().into(),
+            self.result.as_ref().and_then(|r| r.message.as_deref()).into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl Row for JobEvent {
+    const COLUMNS: &'static [Column] = &[
+        column("AT", 30),
+        column("STATUS", 9),
+        column("CAUSE", 16),
+        column("TRY", 3),
+        column("WHAT HAPPENED", 40),
+    ];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        let message = match &self.detail {
+            Some(detail) if !self.message.contains(detail.as_str()) => format!("{} ({detail})", self.message),
+            _ => self.message.clone(),
+        };
+        vec![
+            self.at.to_string().into(),
+            job_status(self.to),
+            self.cause.as_str().into(),
+            self.execution.map(|n| n.to_string()).into(),
+            message.into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.to.to_string()
+    }
+}
+
+impl Row for FeedEvent {
+    const COLUMNS: &'static [Column] = &[
+        column("SEQ", 8),
+        column("AT", 27),
+        column("TYPE", 17),
+        column("SUBJECT", 30),
+        column("CAUSE", 14),
+        wide("NAMESPACE", 12),
+        wide("EXECUTION", 30),
+        wide("WORKER", 30),
+    ];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        let subject = self
+            .job_id
+            .map(|id| id.to_string())
+            .or_else(|| self.queue.clone())
+            .or_else(|| self.worker_id.map(|id| id.to_string()));
+        vec![
+            self.seq.to_string().into(),
+            self.at.to_string().into(),
+            self.to.map_or_else(|| self.kind.as_str().into(), |to| toned(&self.kind, &job_status(to))),
+            subject.into(),
+            self.cause.map(|cause| cause.as_str()).into(),
+            self.namespace.as_deref().into(),
+            self.execution_id.map(|id| id.to_string()).into(),
+            self.worker_id.map(|id| id.to_string()).into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.seq.to_string()
+    }
+}
+
+fn toned(text: &str, like: &Cell) -> Cell {
+    Cell::new(text, like.tone())
+}
+
+fn worker_status(worker: &Worker) -> Cell {
+    match (worker.status, worker.admission) {
+        (WorkerStatus::Lost, _) => Cell::new("lost", Tone::Bad),
+        (WorkerStatus::Expected, _) => Cell::new("expected", Tone::Waiting),
+        (WorkerStatus::Ready, Admission::Cordoned) => Cell::new("cordoned", Tone::Waiting),
+        (WorkerStatus::Ready, Admission::Draining) => Cell::new("draining", Tone::Waiting),
+        (WorkerStatus::Ready, Admission::Open) if trouble(worker).is_some() => {
+            Cell::new("unhealthy", Tone::Bad)
+        }
+        (WorkerStatus::Ready, Admission::Open) => Cell::new("ready", Tone::Good),
+    }
+}
+
+fn trouble(worker: &Worker) -> Option<&str> {
+    worker.health.as_ref().and_then(|h| h.trouble.as_deref())
+}
+
+impl Row for Worker {
+    const COLUMNS: &'static [Column] = &[
+        column("ID", 30),
+        column("NAME", 16),
+        column("STATUS", 9),
+        column("RUNNING", 7),
+        column("CPU", 12),
+        column("MEMORY", 20),
+        column("HEARD", 10),
+        wide("VERSION", 9),
+        wide("LABELS", 12),
+        wide("CREATED", 30),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            self.id.to_string().into(),
+            self.name.as_str().into(),
+            worker_status(self),
+            format!("{}/{}", self.reserved.executions, self.capacity.slots).into(),
+            format!("{}/{}", self.reserved.cpu, self.capacity.cpu).into(),
+            format!("{}/{}", bytes(self.reserved.memory.0), bytes(self.capacity.memory.0)).into(),
+            at(look, self.heard_at),
+            self.version.as_str().into(),
+            labels(&self.labels),
+            when(look, self.created_at).into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl Detail for Worker {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        let mut lines = vec![
+            ("Worker", self.id.to_string().into()),
+            ("Name", self.name.as_str().into()),
+            ("Status", worker_status(self)),
+            ("Version", self.version.as_str().into()),
+            ("Labels", labels(&self.labels)),
+            ("Executions", format!("{} of {}", self.reserved.executions, self.capacity.slots).into()),
+            ("CPU", format!("{} of {} set aside", self.reserved.cpu, self.capacity.cpu).into()),
+            (
+                "Memory",
+                format!("{} of {} set aside", bytes(self.reserved.memory.0), bytes(self.capacity.memory.0))
+                    .into(),
+            ),
+            ("Runtimes", self.capabilities.runtimes.join(", ").into()),
+            ("Enforces", enforces(self).into()),
+            ("Heard", exactly(look, self.heard_at)),
+            ("Created", exact(look, self.created_at).into()),
+            ("Updated", exact(look, self.updated_at).into()),
+        ];
+        for (name, capacity) in &self.capacity.custom {
+            let reserved = self.reserved.custom.get(name).copied().unwrap_or(0);
+            lines.push(("Resource", format!("{name}: {reserved} of {capacity} set aside").into()));
+        }
+        if let Some(health) = &self.health {
+            lines.push(("CPU in use", health.cpu_used.to_string().into()));
+            lines.push(("Memory free", bytes(health.memory_available.0).into()));
+            lines.push(("Disk free", bytes(health.disk_available.0).into()));
+        }
+        lines.extend(trouble(self).map(|trouble| ("Trouble", Cell::new(trouble, Tone::Bad))));
+        lines
+    }
+}
+
+fn enforces(worker: &Worker) -> String {
+    let capabilities = &worker.capabilities;
+    let all = [
+        (capabilities.memory_limit, "memory limits"),
+        (capabilities.cpu_limit, "CPU limits"),
+        (capabilities.pids_limit, "limits on processes"),
+        (capabilities.own_user, "a user for tasks"),
+    ];
+    let can: Vec<_> = all.iter().filter(|(can, _)| *can).map(|(_, what)| *what).collect();
+    if can.is_empty() { "nothing".into() } else { can.join(", ") }
+}
+
+fn queue_status(queue: &Queue) -> Cell {
+    if queue.settings.paused { Cell::new("paused", Tone::Waiting) } else { Cell::new("open", Tone::Good) }
+}
+
+impl Row for Queue {
+    const COLUMNS: &'static [Column] = &[
+        column("NAME", 16),
+        column("STATUS", 8),
+        column("WAITING", 8),
+        column("RUNNING", 8),
+        column("LIMIT", 6),
+        column("RATE", 6),
+        column("OLDEST", 10),
+        wide("BURST", 6),
+        wide("WEIGHT", 6),
+        wide("VERSION", 7),
+        wide("NOTE", 20),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        let settings = &self.settings;
+        vec![
+            self.name.as_str().into(),
+            queue_status(self),
+            self.waiting.to_string().into(),
+            self.running.to_string().into(),
+            settings.concurrency.map(|n| n.to_string()).into(),
+            settings.rate_per_second.map(|n| format!("{n}/s")).into(),
+            at(look, self.oldest_waiting_since),
+            settings.burst.map(|n| n.to_string()).into(),
+            settings.weight.to_string().into(),
+            self.version.to_string().into(),
+            settings.note.as_deref().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        clean(&self.name)
+    }
+}
+
+impl Detail for Queue {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        let settings = &self.settings;
+        let unlimited = || Cell::from("no limit");
+        let mut lines = vec![
+            ("Queue", self.name.as_str().into()),
+            ("Status", queue_status(self)),
+            ("Note", settings.note.as_deref().into()),
+            ("Waiting", self.waiting.to_string().into()),
+            ("Running", self.running.to_string().into()),
+            ("Oldest", exactly(look, self.oldest_waiting_since)),
+            ("Concurrency", settings.concurrency.map_or_else(unlimited, |n| n.to_string().into())),
+            ("Rate", settings.rate_per_second.map_or_else(unlimited, |n| format!("{n} a second").into())),
+            ("Burst", settings.burst.map(|n| n.to_string()).into()),
+            ("Weight", settings.weight.to_string().into()),
+            ("Version", self.version.to_string().into()),
+        ];
+        for (namespace, weight) in &settings.namespace_weights {
+            lines.push(("Share", format!("{namespace}: {weight}").into()));
+        }
+        lines
+    }
+}
+
+impl Row for Artifact {
+    const COLUMNS: &'static [Column] = &[
+        column("NAME", 20),
+        column("SIZE", 10),
+        column("SHA256", 16),
+        column("CREATED", 10),
+        wide("NAMESPACE", 12),
+        wide("BY", 20),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        let hash = if look.wide() { self.sha256.clone() } else { self.sha256.chars().take(16).collect() };
+        vec![
+            self.name.as_str().into(),
+            bytes(self.size_bytes).into(),
+            hash.into(),
+            when(look, self.created_at).into(),
+            self.namespace.as_str().into(),
+            self.created_by.as_str().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("{}@sha256:{}", clean(&self.name), clean(&self.sha256))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+
+    use super::*;
+    use crate::output::{Format, list, one};
+
+    fn look(format: Format) -> Look {
+        Look { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+    }
+
+    fn from<T: DeserializeOwned>(value: serde_json::Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    const JOB: &str = "job_01k9zq3m6c0000000000000000";
+    const EXECUTION: &str = "exe_01k9zq3m6c0000000000000000";
+    const WORKER: &str = "wkr_01k9zq3m6c0000000000000000";
+
+    fn waiting() -> Job {
+        from(json!({
+            "id": JOB, "name": "evil\u{1b}[31m\nname", "namespace": "default", "owner": "admin", "queue": "mail",
+            "priority": 50, "status": "waiting", "version": 1, "created_at": "2026-11-21T08:00:00Z",
+            "due_at": "2026-11-21T08:00:00Z", "updated_at": "2026-11-21T08:00:00Z",
+            "executions": 0, "run_failures": 0, "start_failures": 0,
+        }))
+    }
+
+    fn failed() -> Job {
+        from(json!({
+            "id": JOB, "name": "report", "namespace": "default", "queue": "default", "priority": 80,
+            "labels": {"team": "pay", "x": "y"}, "status": "failed", "version": 7,
+            "created_at": "2026-11-21T08:00:00Z", "due_at": "2026-11-21T08:00:00Z",
+            "started_at": "2026-11-21T08:01:00Z", "finished_at": "2026-11-21T08:05:30Z",
+            "updated_at": "2026-11-21T08:05:30Z", "executions": 3, "run_failures": 2, "start_failures": 1,
+            "execution_id": EXECUTION, "worker_id": WORKER, "retry_of": JOB,
+            "result": {"exit_code": 3, "error": "exit_code", "message": "exited with 3", "output": {"rows": 7}},
+            "spec": {"run": {"process": {"command": ["make", "report"]}}},
+        }))
+    }
+
+    fn worker(changes: serde_json::Value) -> Worker {
+        let mut worker = json!({
+            "id": WORKER, "name": "w1", "version": "0.1.0", "labels": {"zone": "a"}, "status": "ready",
+            "admission": "open",
+            "capacity": {"cpu": "4", "memory": "8GiB", "slots": 64, "custom": {"gpu": 2}},
+            "capabilities": {"runtimes": ["process"], "memory_limit": true, "cpu_limit": true, "pids_limit": false, "own_user": true},
+            "reserved": {"executions": 3, "cpu": "300m", "memory": "192MiB", "custom": {"gpu": 1}},
+            "health": {"cpu_used": "1500m", "memory_available": 4294967296u64, "disk_available": 107374182400u64, "running": 3},
+            "heard_at": "2026-11-21T08:09:58Z", "created_at": "2026-11-20T08:00:00Z", "updated_at": "2026-11-20T08:00:00Z",
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            worker[key] = value.clone();
+        }
+        from(worker)
+    }
+
+    fn queue() -> Queue {
+        from(json!({
+            "name": "mail", "version": 4, "waiting": 12, "running": 2, "oldest_waiting_since": "2026-11-21T08:00:00Z",
+            "settings": {"concurrency": 2, "rate_per_second": 0.5, "weight": 3, "paused": true, "note": "night shift",
+                         "namespace_weights": {"pay": 4}},
+        }))
+    }
+
+    #[test]
+    fn jobs_as_a_table() {
+        let jobs = [waiting(), failed()];
+        insta::assert_snapshot!("jobs_table", list(&look(Format::Table), &jobs).unwrap());
+        insta::assert_snapshot!("jobs_wide", list(&look(Format::Wide), &jobs).unwrap());
+        insta::assert_snapshot!("job_detail", one(&look(Format::Table), &failed()).unwrap());
+    }
+
+    #[test]
+    fn jobs_for_programs_read_back_as_the_same() {
+        let json = list(&look(Format::Json), &[failed()]).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Job>>(&json).unwrap(), [failed()]);
+        let yaml = one(&look(Format::Yaml), &failed()).unwrap();
+        assert_eq!(serde_saphyr::from_str::<Job>(&yaml).unwrap(), failed());
+        assert_eq!(list(&look(Format::Name), &[failed()]).unwrap(), format!("{JOB}\n"));
+    }
+
+    #[test]
+    fn colour_says_nothing_that_the_text_does_not() {
+        let coloured = list(&Look { color: true, ..look(Format::Table) }, &[failed()]).unwrap();
+        assert!(coloured.contains("\u{1b}["), "{coloured}");
+        let plain: String = coloured
+            .split('\u{1b}')
+            .enumerate()
+            .map(|(i, part)| if i == 0 { part } else { part.split_once('m').map_or("", |(_, rest)| rest) })
+            .collect();
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&plain), words(&list(&look(Format::Table), &[failed()]).unwrap()));
+    }
+
+    #[test]
+    fn executions_as_a_table() {
+        let running: Execution = from(json!({
+            "id": EXECUTION, "job_id": JOB, "job_name": "report", "namespace": "default", "number": 2, "fence": 16777217,
+            "worker_id": WORKER, "status": "running", "assigned_at": "2026-11-21T08:08:00Z",
+            "started_at": "2026-11-21T08:08:01Z",
+        }));
+        let ended: Execution = from(json!({
+            "id": EXECUTION, "job_id": JOB, "job_name": "report", "namespace": "default", "number": 1, "fence": 16777216,
+            "worker_id": WORKER, "status": "failed", "assigned_at": "2026-11-21T08:00:00Z",
+            "started_at": "2026-11-21T08:00:01Z", "finished_at": "2026-11-21T08:00:05Z",
+            "result": {"signal": 9, "error": "out_of_memory", "message": "used more than 64 MiB"},
+            "usage": {"run_time": "3s250ms", "cpu_time": "1s100ms", "peak_memory_bytes": 67108864, "log_bytes": 10},
+        }));
+        let executions = [running, ended];
+        insta::assert_snapshot!("executions_table", list(&look(Format::Table), &executions).unwrap());
+        insta::assert_snapshot!("executions_wide", list(&look(Format::Wide), &executions).unwrap());
+    }
+
+    #[test]
+    fn workers_as_a_table() {
+        let workers = [
+            worker(json!({})),
+            worker(json!({"status": "lost"})),
+            worker(json!({"admission": "draining"})),
+            worker(
+                json!({"health": {"cpu_used": "0", "memory_available": 0, "disk_available": 0, "running": 0, "trouble": "disk almost full"}}),
+            ),
+        ];
+        insta::assert_snapshot!("workers_table", list(&look(Format::Table), &workers).unwrap());
+        insta::assert_snapshot!("workers_wide", list(&look(Format::Wide), &workers[..1]).unwrap());
+        insta::assert_snapshot!("worker_detail", one(&look(Format::Table), &workers[3]).unwrap());
+    }
+
+    #[test]
+    fn queues_as_a_table() {
+        let plain: Queue =
+            from(json!({"name": "default", "version": 0, "waiting": 0, "running": 0, "settings": {}}));
+        insta::assert_snapshot!("queues_table", list(&look(Format::Table), &[queue(), plain]).unwrap());
+        insta::assert_snapshot!("queues_wide", list(&look(Format::Wide), &[queue()]).unwrap());
+        insta::assert_snapshot!("queue_detail", one(&look(Format::Table), &queue()).unwrap());
+    }
+
+    #[test]
+    fn artifacts_as_a_table() {
+        let artifact: Artifact = from(json!({
+            "namespace": "default", "name": "tool", "sha256": "0123456789abcdef".repeat(4), "size_bytes": 1500000,
+            "created_at": "2026-11-21T08:00:00Z", "created_by": "admin",
+        }));
+        insta::assert_snapshot!(
+            "artifacts_table",
+            list(&look(Format::Table), std::slice::from_ref(&artifact)).unwrap()
+        );
+        insta::assert_snapshot!("artifacts_wide", list(&look(Format::Wide), &[artifact]).unwrap());
+    }
+
+    #[test]
+    fn a_history_and_the_feed_as_tables() {
+        let history: Vec<JobEvent> = from(json!([
+            {"at": "2026-11-21T08:00:00Z", "to": "waiting", "cause": "submitted", "message": "It was submitted.", "detail": "admin"},
+            {"at": "2026-11-21T08:00:00.5Z", "from": "waiting", "to": "running", "cause": "placed", "message": "A worker was chosen for it.", "execution": 1},
+        ]));
+        insta::assert_snapshot!("history_table", list(&look(Format::Table), &history).unwrap());
+        let feed: Vec<FeedEvent> = from(json!([
+            {"seq": 7, "at": "2026-11-21T08:00:00Z", "type": "job.failed", "namespace": "default", "job_id": JOB,
+             "from": "running", "to": "failed", "cause": "run_failed", "execution_id": EXECUTION, "worker_id": WORKER},
+            {"seq": 8, "at": "2026-11-21T08:00:00Z", "type": "worker.lost", "worker_id": WORKER, "worker_status": "lost"},
+            {"seq": 9, "at": "2026-11-21T08:00:00Z", "type": "queue.updated", "queue": "mail"},
+        ]));
+        let lines: String = feed
+            .iter()
+            .enumerate()
+            .map(|(i, event)| crate::output::table::line(&look(Format::Table), event, i == 0))
+            .collect();
+        insta::assert_snapshot!("feed_lines", lines);
+    }
+}

@@ -1,0 +1,196 @@
+//! Rows of columns, and details as key and value.
+
+use comfy_table::{Cell as TableCell, Color, ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use super::Look;
+use super::text::clean;
+
+/// What a value means; never told by colour alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Good,
+    Bad,
+    Busy,
+    Waiting,
+    Dim,
+}
+
+/// A value in a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    /// Text with a meaning; made safe to show.
+    pub(crate) fn new(text: impl AsRef<str>, tone: Tone) -> Self {
+        Self { text: clean(text.as_ref()), tone }
+    }
+
+    /// What it means.
+    pub(crate) fn tone(&self) -> Tone {
+        self.tone
+    }
+
+    /// Nothing to show.
+    pub(crate) fn none() -> Self {
+        Self { text: "-".into(), tone: Tone::Dim }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::new(text, Tone::Plain)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::new(text, Tone::Plain)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Cell {
+    fn from(value: Option<T>) -> Self {
+        value.map_or_else(Self::none, Into::into)
+    }
+}
+
+/// A column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    /// Its head.
+    pub(crate) title: &'static str,
+    /// Whether it is shown only where wide output is wanted.
+    pub(crate) wide: bool,
+    /// How many characters a stream keeps free for it.
+    pub(crate) width: usize,
+}
+
+/// A column that is always shown.
+pub(crate) const fn column(title: &'static str, width: usize) -> Column {
+    Column { title, wide: false, width }
+}
+
+/// A column for wide output.
+pub(crate) const fn wide(title: &'static str, width: usize) -> Column {
+    Column { title, wide: true, width }
+}
+
+/// An object that can be a row of a table.
+pub(crate) trait Row: Serialize {
+    /// Its columns.
+    const COLUMNS: &'static [Column];
+
+    /// A value for each column.
+    fn cells(&self, look: &Look) -> Vec<Cell>;
+
+    /// Its id or name.
+    fn name(&self) -> String;
+}
+
+/// An object that has a detailed view.
+pub(crate) trait Detail: Row {
+    /// What is known about it, and what that is called.
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)>;
+
+    /// What follows below, as text that is safe to show.
+    fn below(&self, _look: &Look) -> String {
+        String::new()
+    }
+}
+
+/// All rows with the heads of their columns.
+pub(crate) fn rows<T: Row>(look: &Look, items: &[T]) -> String {
+    let mut table = plain_table(look);
+    table.set_header(shown(look, T::COLUMNS).map(|c| TableCell::new(c.title)));
+    for item in items {
+        let cells = item.cells(look);
+        debug_assert_eq!(cells.len(), T::COLUMNS.len());
+        let cells = cells.into_iter().zip(T::COLUMNS).filter(|(_, c)| look.wide() || !c.wide);
+        table.add_row(cells.map(|(cell, _)| styled(look, cell)));
+    }
+    finish(&mut table)
+}
+
+/// One row of a stream, whose further rows are not known yet: columns have fixed widths.
+pub(crate) fn line<T: Row>(look: &Look, item: &T, first: bool) -> String {
+    let mut text = String::new();
+    if first {
+        let heads = shown(look, T::COLUMNS).map(|c| format!("{:<width$}", c.title, width = c.width));
+        text.push_str(heads.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    let cells = item.cells(look).into_iter().zip(T::COLUMNS).filter(|(_, c)| look.wide() || !c.wide);
+    let cells = cells.map(|(cell, column)| {
+        let padding = " ".repeat(column.width.saturating_sub(cell.text.chars().count()));
+        format!("{}{padding}", painted(look, &cell))
+    });
+    text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+    text.push('\n');
+    text
+}
+
+/// Key and value on each line.
+pub(crate) fn detail<T: Detail>(look: &Look, item: &T) -> String {
+    let mut table = plain_table(look);
+    for (key, cell) in item.detail(look) {
+        table.add_row([TableCell::new(format!("{key}:")), styled(look, cell)]);
+    }
+    finish(&mut table) + &item.below(look)
+}
+
+fn shown<'a>(look: &'a Look, columns: &'static [Column]) -> impl Iterator<Item = &'static Column> + use<'a> {
+    columns.iter().filter(|c| look.wide() || !c.wide)
+}
+
+fn plain_table(look: &Look) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    if look.color {
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    table
+}
+
+fn finish(table: &mut Table) -> String {
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 2));
+    });
+    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+fn styled(look: &Look, cell: Cell) -> TableCell {
+    let color = match cell.tone {
+        _ if !look.color => None,
+        Tone::Plain => None,
+        Tone::Good => Some(Color::Green),
+        Tone::Bad => Some(Color::Red),
+        Tone::Busy => Some(Color::Cyan),
+        Tone::Waiting => Some(Color::Yellow),
+        Tone::Dim => Some(Color::DarkGrey),
+    };
+    let shown = TableCell::new(cell.text);
+    match color {
+        Some(color) => shown.fg(color),
+        None => shown,
+    }
+}
+
+fn painted(look: &Look, cell: &Cell) -> String {
+    let code = match cell.tone {
+        _ if !look.color => return cell.text.clone(),
+        Tone::Plain => return cell.text.clone(),
+        Tone::Good => 32,
+        Tone::Bad => 31,
+        Tone::Busy => 36,
+        Tone::Waiting => 33,
+        Tone::Dim => 90,
+    };
+    format!("\x1b[{code}m{}\x1b[0m", cell.text)
+}

@@ -1,0 +1,75 @@
+//! Text from elsewhere, made safe to show on a terminal.
+
+use std::fmt::Write as _;
+
+/// The text without control characters and without marks that change the direction of writing: a
+/// job's name must not move the cursor, colour the line or hide a part of it.
+pub(crate) fn clean(text: &str) -> String {
+    let mut cleaned = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => cleaned.push_str("\\n"),
+            '\r' => cleaned.push_str("\\r"),
+            '\t' => cleaned.push_str("\\t"),
+            c if c.is_control() && u32::from(c) < 0x100 => {
+                let _ = write!(cleaned, "\\x{:02x}", u32::from(c));
+            }
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                let _ = write!(cleaned, "\\u{{{:x}}}", u32::from(c));
+            }
+            c => cleaned.push(c),
+        }
+    }
+    cleaned
+}
+
+/// The text in at most so many characters.
+pub(crate) fn short(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    text.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Bytes for people: `1.4 GiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with one decimal")]
+    let mut amount = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while amount >= 1023.95 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", UNITS[unit])
+}
+
+/// `1 job`, `2 jobs`.
+pub(crate) fn count(n: u64, one: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_and_direction_characters_become_visible_and_other_text_stays() {
+        assert_eq!(clean("钟楼 ok\u{1b}[2J\nx\u{202e}y\u{9b}"), "钟楼 ok\\x1b[2J\\nx\\u{202e}y\\x9b");
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!(short("钟楼钟楼", 3), "钟楼…");
+        assert_eq!(short("abc", 3), "abc");
+    }
+
+    #[test]
+    fn bytes_are_shown_in_the_unit_that_fits() {
+        let shown = [0, 1023, 1024, 1_500_000, 1 << 30, u64::MAX].map(bytes);
+        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.4 MiB", "1.0 GiB", "16384.0 PiB"]);
+    }
+}

@@ -1,0 +1,228 @@
+//! Settings as what server and worker take.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use model::{Bytes, Duration, Millicores};
+use server::ServerConfig;
+use server::config::{Exposure, ObjectsConfig, S3Config};
+use worker::AgentConfig;
+
+use super::{Settings, Value};
+use crate::failure::{Exit, Failure};
+
+macro_rules! typed {
+    ($($(#[$doc:meta])* $name:ident: $variant:ident -> $type:ty;)*) => {
+        impl Settings {$(
+            $(#[$doc])*
+            pub(crate) fn $name(&self, key: &str) -> Option<$type> {
+                match self.value(key)? {
+                    Value::$variant(value) => Some(value.clone()),
+                    other => unreachable!("{key} is asked for as another kind than {other:?}"),
+                }
+            }
+        )*}
+    };
+}
+
+typed! {
+    /// A text.
+    text: Text -> String;
+    /// A path.
+    path: Path -> PathBuf;
+    /// An address to listen on.
+    address: Address -> SocketAddr;
+    /// A length of time.
+    duration: Duration -> Duration;
+    /// An amount of memory or disk.
+    bytes: Bytes -> Bytes;
+    /// An amount of CPU.
+    cpu: Cpu -> Millicores;
+    /// A number.
+    count: Count -> u64;
+    /// A list of texts.
+    list: List -> Vec<String>;
+}
+
+impl Settings {
+    /// Whether a flag is set.
+    pub(crate) fn is_set(&self, key: &str) -> bool {
+        matches!(self.value(key), Some(Value::Flag(true)))
+    }
+
+    /// What a server takes.
+    ///
+    /// # Errors
+    /// Where settings exclude each other or cannot work.
+    pub(crate) fn server(&self) -> Result<ServerConfig, Failure> {
+        let mut config = ServerConfig::new(self.path("server.data_dir").unwrap_or_default());
+        config.exposure = match (self.is_set("server.behind_proxy"), self.is_set("server.insecure")) {
+            (true, true) => {
+                return Err(Failure::usage("`server.behind_proxy` and `server.insecure` exclude each other"));
+            }
+            (true, false) => Exposure::BehindProxy,
+            (false, true) => Exposure::Insecure,
+            (false, false) => Exposure::Loopback,
+        };
+        config.objects = self.objects()?;
+        config.shards = self.count_as("server.shards")?.unwrap_or(config.shards);
+        set(&mut config.listen, self.address("server.listen"));
+        set(&mut config.host_names, self.list("server.host_names"));
+        set(&mut config.name, self.text("server.name"));
+        set(&mut config.shard_lease, self.duration("server.shard_lease"));
+        set(&mut config.event_retention, self.duration("server.event_retention"));
+        set(&mut config.artifact_bytes_max, self.bytes("server.artifact_size_max").map(|b| b.0));
+        set(&mut config.shutdown_grace, self.duration("server.shutdown_grace"));
+        set(&mut config.housekeeping_interval, self.duration("server.housekeeping_interval"));
+        set(&mut config.engine.heartbeat_interval, self.duration("server.heartbeat_interval"));
+        set(&mut config.engine.lease, self.duration("server.lease"));
+        set(&mut config.engine.retention, self.duration("server.retention"));
+        set(&mut config.engine.key_retention, self.duration("server.key_retention"));
+        config
+            .check()
+            .map_err(|error| Failure::message(Exit::Usage, error.to_string()).help(error.help()))?;
+        Ok(config)
+    }
+
+    fn objects(&self) -> Result<ObjectsConfig, Failure> {
+        let (dir, url) = (self.path("server.objects_dir"), self.text("server.objects_url"));
+        match (dir, url) {
+            (Some(_), Some(_)) => {
+                Err(Failure::usage("`server.objects_dir` and `server.objects_url` exclude each other"))
+            }
+            (dir, None) => Ok(ObjectsConfig::Local(dir)),
+            (None, Some(url)) => Ok(ObjectsConfig::S3(S3Config {
+                url,
+                endpoint: self.text("server.s3_endpoint"),
+                region: self.text("server.s3_region"),
+            })),
+        }
+    }
+
+    /// What a worker takes: `servers` and `token` where nothing is set, as in `dev`.
+    ///
+    /// # Errors
+    /// Where something is missing, or a file cannot be read.
+    pub(crate) fn worker(&self) -> Result<AgentConfig, Failure> {
+        let servers = self.list("worker.servers").filter(|servers| !servers.is_empty());
+        let Some(servers) = servers else {
+            return Err(Failure::usage("no server is named").help("`--server http://HOST:PORT` names one"));
+        };
+        let Some(token_file) = self.path("worker.token_file") else {
+            return Err(Failure::usage("no token is named").help(
+                "`--token-file FILE` names it; a server writes one to `worker-token` in its data folder",
+            ));
+        };
+        let token = crate::connect::read_token(&token_file)?;
+        let dir = self.path("worker.dir").unwrap_or_default();
+        let mut config = AgentConfig::new(dir, servers[0].clone(), token);
+        config.servers = servers;
+        if let Some(path) = self.path("worker.ca_file") {
+            let pem = std::fs::read(&path)
+                .map_err(|e| Failure::usage(format!("cannot read `{}`: {e}", path.display())))?;
+            config.tls_ca_pem = Some(pem);
+        }
+        self.apply_to_worker(&mut config)?;
+        Ok(config)
+    }
+
+    /// What of a worker does not depend on which server it works for.
+    pub(crate) fn apply_to_worker(&self, config: &mut AgentConfig) -> Result<(), Failure> {
+        if let Some(Value::Map(labels)) = self.value("worker.labels") {
+            config.labels.clone_from(labels);
+        }
+        if let Some(Value::Counts(resources)) = self.value("worker.resources") {
+            config.capacity.custom.clone_from(resources);
+        }
+        set(&mut config.name, self.text("worker.name"));
+        set(&mut config.capacity.cpu, self.cpu("worker.cpu"));
+        set(&mut config.capacity.memory, self.bytes("worker.memory"));
+        config.capacity.slots = self.count_as("worker.slots")?.unwrap_or(config.capacity.slots);
+        config.task_user = self.text("worker.task_user");
+        config.allow_root_tasks = self.is_set("worker.allow_root_tasks");
+        set(&mut config.orphan_limit, self.duration("worker.orphan_limit"));
+        set(&mut config.idle_exit, self.duration("worker.idle_exit"));
+        set(&mut config.cache_bytes_max, self.bytes("worker.cache_size_max").map(|b| b.0));
+        Ok(())
+    }
+
+    fn count_as<T: TryFrom<u64>>(&self, key: &str) -> Result<Option<T>, Failure> {
+        let count = self.count(key);
+        count
+            .map(|n| T::try_from(n).map_err(|_| Failure::usage(format!("{key}: `{n}` is too large"))))
+            .transpose()
+    }
+}
+
+fn set<T>(slot: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *slot = value;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Sources;
+
+    fn settings(variables: &[(&str, &str)]) -> Settings {
+        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Settings::load(&Sources { variables, ..Sources::default() }).unwrap()
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_server_and_the_worker() {
+        let (ours, theirs) = (settings(&[]).server().unwrap(), ServerConfig::new("/var/lib/belfry"));
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+        let mut agent = AgentConfig::new("d", "http://x", "t");
+        let theirs = format!("{agent:?}");
+        settings(&[]).apply_to_worker(&mut agent).unwrap();
+        assert_eq!(format!("{agent:?}"), theirs);
+    }
+
+    #[test]
+    fn every_setting_of_a_server_changes_something() {
+        let plain = format!("{:?}", settings(&[]).server().unwrap());
+        for (variable, value) in [
+            ("DATA_DIR", "/d"),
+            ("LISTEN", "127.0.0.1:1"),
+            ("BEHIND_PROXY", "true"),
+            ("INSECURE", "yes"),
+            ("HOST_NAMES", "a,b"),
+            ("OBJECTS_DIR", "/o"),
+            ("OBJECTS_URL", "s3://b/p"),
+            ("NAME", "n"),
+            ("SHARDS", "4"),
+            ("SHARD_LEASE", "20s"),
+            ("HEARTBEAT_INTERVAL", "1s"),
+            ("LEASE", "20s"),
+            ("RETENTION", "1d"),
+            ("KEY_RETENTION", "1d"),
+            ("EVENT_RETENTION", "1d"),
+            ("ARTIFACT_SIZE_MAX", "1MiB"),
+            ("SHUTDOWN_GRACE", "1s"),
+            ("HOUSEKEEPING_INTERVAL", "1s"),
+        ] {
+            let changed = settings(&[(&format!("BELFRY_SERVER__{variable}"), value)]).server().unwrap();
+            assert_ne!(format!("{changed:?}"), plain, "{variable}");
+        }
+    }
+
+    #[test]
+    fn what_excludes_each_other_is_refused() {
+        let server = |variables: &[(&str, &str)]| settings(variables).server().unwrap_err().render(false);
+        let both = [("BELFRY_SERVER__BEHIND_PROXY", "true"), ("BELFRY_SERVER__INSECURE", "true")];
+        assert!(server(&both).contains("exclude each other"));
+        let both = [("BELFRY_SERVER__OBJECTS_DIR", "/o"), ("BELFRY_SERVER__OBJECTS_URL", "s3://b")];
+        assert!(server(&both).contains("exclude each other"));
+        assert!(server(&[("BELFRY_SERVER__LISTEN", "0.0.0.0:7070")]).contains("refusing to listen"));
+        assert!(server(&[("BELFRY_SERVER__SHARDS", "70000")]).contains("too large"));
+    }
+
+    #[test]
+    fn a_worker_needs_a_server_and_a_token() {
+        let worker = |variables: &[(&str, &str)]| settings(variables).worker().unwrap_err().render(false);
+        assert!(worker(&[]).contains("no server is named"));
+        assert!(worker(&[("BELFRY_WORKER__SERVERS", "http://x")]).contains("no token is named"));
+    }
+}

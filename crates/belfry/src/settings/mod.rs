@@ -1,0 +1,392 @@
+//! Settings: flag, else environment, else file, else default, and which of them it was.
+//!
+//! All settings stand in one table ([`table::SETTINGS`]); files, variables, `config show` and the
+//! docs follow it. One file is read, never several merged. Everything that is wrong is said at once,
+//! by the name under which it was written.
+
+mod convert;
+pub(crate) mod table;
+mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+pub(crate) use self::table::{SETTINGS, Setting};
+pub(crate) use self::value::Value;
+use crate::failure::{Exit, Failure};
+use crate::output::Look;
+use crate::output::table::{Cell, Column, Row, column};
+
+/// Where a value comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File(PathBuf),
+    Variable(String),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Variable(name) => write!(f, "${name}"),
+            Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Where settings are read from.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sources {
+    /// The environment.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// The file, if there is one.
+    pub(crate) file: Option<PathBuf>,
+    /// What was given on the command line: setting, flag, text.
+    pub(crate) flags: Vec<(&'static str, &'static str, String)>,
+}
+
+impl Sources {
+    /// The environment of this process, and no file.
+    pub(crate) fn environment() -> Self {
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Self { variables, ..Self::default() }
+    }
+
+    /// Uses the named file, else the first that exists of those that are looked at by default.
+    pub(crate) fn with_file(mut self, named: Option<PathBuf>, defaults: &[PathBuf]) -> Self {
+        let named = named.or_else(|| self.variable("BELFRY_CONFIG").map(PathBuf::from));
+        self.file = named.or_else(|| defaults.iter().find(|path| path.exists()).cloned());
+        self
+    }
+
+    /// Sets a setting from a flag, if the flag was given.
+    pub(crate) fn flag(&mut self, key: &'static str, flag: &'static str, text: Option<impl ToString>) {
+        self.flags.extend(text.map(|text| (key, flag, text.to_string())));
+    }
+
+    /// A variable that is set and not empty.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// `~/.config/belfry/config.toml`, or where `XDG_CONFIG_HOME` says.
+    pub(crate) fn user_file(&self) -> Option<PathBuf> {
+        self.user_dir("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("config.toml"))
+    }
+
+    /// `~/.local/share/belfry`, or where `XDG_DATA_HOME` says.
+    pub(crate) fn user_data(&self) -> Option<PathBuf> {
+        self.user_dir("XDG_DATA_HOME", ".local/share")
+    }
+
+    fn user_dir(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
+        let base = match self.variable(variable) {
+            Some(dir) if Path::new(dir).is_absolute() => PathBuf::from(dir),
+            _ => Path::new(self.variable("HOME")?).join(below_home),
+        };
+        Some(base.join("belfry"))
+    }
+}
+
+/// What is wrong with a setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    /// The setting as it was written: a key, a variable or a flag, and the file.
+    pub(crate) at: String,
+    /// What was found and what was expected.
+    pub(crate) detail: String,
+}
+
+/// All settings, each with a value or none.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    values: BTreeMap<&'static str, (Value, Origin)>,
+    /// The file that was read.
+    pub(crate) file: Option<PathBuf>,
+}
+
+impl Settings {
+    /// Reads all sources.
+    ///
+    /// # Errors
+    /// A [`Failure`] that lists everything that is wrong.
+    pub(crate) fn load(sources: &Sources) -> Result<Self, Failure> {
+        let mut wrong = Vec::new();
+        let mut settings = Self { values: BTreeMap::new(), file: sources.file.clone() };
+        settings.defaults(sources);
+        if let Some(path) = &sources.file {
+            settings.read_file(path, &mut wrong)?;
+        }
+        settings.read_variables(sources, &mut wrong);
+        settings.read_flags(sources, &mut wrong);
+        if wrong.is_empty() { Ok(settings) } else { Err(refusal(wrong)) }
+    }
+
+    fn defaults(&mut self, sources: &Sources) {
+        for setting in SETTINGS {
+            let text = match setting.default {
+                "{data}" => sources.user_data().map(|dir| dir.display().to_string()).unwrap_or_default(),
+                text => text.to_owned(),
+            };
+            if text.is_empty() {
+                continue;
+            }
+            // A test reads every default.
+            if let Ok(value) = setting.kind.parse(&text) {
+                self.values.insert(setting.key, (value, Origin::Default));
+            }
+        }
+    }
+
+    fn read_file(&mut self, path: &Path, wrong: &mut Vec<Wrong>) -> Result<(), Failure> {
+        let failed = |detail: String| Failure::usage(format!("cannot read `{}`: {detail}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+        let table: toml::Table = text.parse().map_err(|e: toml::de::Error| failed(e.to_string()))?;
+        for (section, value) in table {
+            let toml::Value::Table(section_table) = value else {
+                wrong.push(unknown(&format!("{section} in {}", path.display()), &section));
+                continue;
+            };
+            for (name, value) in section_table {
+                let key = format!("{section}.{name}");
+                let at = format!("{key} in {}", path.display());
+                match Setting::find(&key).filter(|s| !s.secret) {
+                    Some(setting) => match setting.kind.convert(value) {
+                        Ok(value) => {
+                            drop(self.values.insert(setting.key, (value, Origin::File(path.to_owned()))))
+                        }
+                        Err(detail) => wrong.push(Wrong { at, detail }),
+                    },
+                    None => wrong.push(unknown(&at, &key)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn read_variables(&mut self, sources: &Sources, wrong: &mut Vec<Wrong>) {
+        for setting in SETTINGS {
+            let name = setting.variable();
+            let Some(text) = sources.variable(&name) else { continue };
+            match setting.kind.parse(text) {
+                Ok(value) => drop(self.values.insert(setting.key, (value, Origin::Variable(name)))),
+                Err(detail) => wrong.push(Wrong { at: format!("${name}"), detail }),
+            }
+        }
+        // Only these are surely meant for us: a task sees `BELFRY_JOB_ID` and its like.
+        for name in sources.variables.keys() {
+            let ours = ["BELFRY_SERVER__", "BELFRY_WORKER__"].iter().any(|prefix| name.starts_with(prefix));
+            if ours && !SETTINGS.iter().any(|s| s.variable() == *name) {
+                wrong.push(Wrong { at: format!("${name}"), detail: "there is no such setting".into() });
+            }
+        }
+    }
+
+    fn read_flags(&mut self, sources: &Sources, wrong: &mut Vec<Wrong>) {
+        for (key, flag, text) in &sources.flags {
+            let Some(setting) = Setting::find(key) else { continue };
+            match setting.kind.parse(text) {
+                Ok(value) => drop(self.values.insert(setting.key, (value, Origin::Flag(flag)))),
+                Err(detail) => wrong.push(Wrong { at: (*flag).to_owned(), detail }),
+            }
+        }
+    }
+
+    fn value(&self, key: &str) -> Option<&Value> {
+        debug_assert!(Setting::find(key).is_some(), "{key} is not in the table");
+        self.values.get(key).map(|(value, _)| value)
+    }
+
+    /// Where the value of a setting comes from, if it has one.
+    pub(crate) fn origin(&self, key: &str) -> Option<&Origin> {
+        self.values.get(key).map(|(_, origin)| origin)
+    }
+
+    /// All settings in the order of the table.
+    pub(crate) fn rows(&self) -> Vec<SettingRow> {
+        let row = |setting: &Setting| {
+            let found = self.values.get(setting.key);
+            SettingRow {
+                key: setting.key,
+                value: found.filter(|_| !setting.secret).map(|(value, _)| value.clone()),
+                origin: match found {
+                    Some((_, origin)) => origin.to_string(),
+                    None => "not set".into(),
+                },
+                variable: setting.variable(),
+                help: setting.help,
+            }
+        };
+        SETTINGS.iter().map(row).collect()
+    }
+}
+
+fn unknown(at: &str, key: &str) -> Wrong {
+    if Setting::find(key).is_some() {
+        let detail = "is a secret, and has no place in a file; name a file of its own in `client.token_file`";
+        return Wrong { at: at.to_owned(), detail: detail.into() };
+    }
+    let near = SETTINGS.iter().min_by_key(|s| distance(s.key, key)).filter(|s| distance(s.key, key) <= 3);
+    let detail = match near {
+        Some(setting) => format!("there is no such setting; did you mean `{}`?", setting.key),
+        None => "there is no such setting".into(),
+    };
+    Wrong { at: at.to_owned(), detail }
+}
+
+fn refusal(wrong: Vec<Wrong>) -> Failure {
+    let fields = wrong
+        .into_iter()
+        .map(|w| model::api::FieldError { pointer: String::new(), path: w.at, detail: w.detail })
+        .collect();
+    Failure::message(Exit::Usage, "the configuration is wrong")
+        .fields(fields)
+        .help("`belfry config show` lists all settings")
+}
+
+/// How many characters must change to make one of the other (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut above_left = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let best = (row[j] + 1).min(row[j + 1] + 1).min(above_left + usize::from(x != *y));
+            above_left = std::mem::replace(&mut row[j + 1], best);
+        }
+    }
+    row[b.len()]
+}
+
+/// A setting as it is shown.
+#[derive(Debug, Serialize)]
+pub(crate) struct SettingRow {
+    key: &'static str,
+    value: Option<Value>,
+    origin: String,
+    variable: String,
+    help: &'static str,
+}
+
+impl Row for SettingRow {
+    const COLUMNS: &'static [Column] = &[
+        column("SETTING", 24),
+        column("VALUE", 24),
+        column("ORIGIN", 16),
+        crate::output::table::wide("VARIABLE", 24),
+        crate::output::table::wide("MEANING", 40),
+    ];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        vec![
+            self.key.into(),
+            self.value.as_ref().map(ToString::to_string).into(),
+            self.origin.as_str().into(),
+            self.variable.as_str().into(),
+            self.help.into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.key.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(variables: &[(&str, &str)], file: Option<(&tempfile::TempDir, &str)>) -> Sources {
+        let mut variables: BTreeMap<_, _> =
+            variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        variables.insert("HOME".into(), "/home/me".into());
+        let file = file.map(|(dir, text)| {
+            let path = dir.path().join("config.toml");
+            std::fs::write(&path, text).unwrap();
+            path
+        });
+        Sources { variables, file, flags: Vec::new() }
+    }
+
+    fn shown(settings: &Settings, key: &'static str) -> String {
+        let (value, origin) = &settings.values[key];
+        format!("{value} ({})", origin.to_string().rsplit('/').next().unwrap())
+    }
+
+    #[test]
+    fn a_flag_goes_before_the_environment_before_the_file_before_the_default() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = "[client]\nurl = \"http://file:1\"\nnamespace = \"filed\"\nretry_for = \"9s\"\n";
+        let mut sources =
+            sources(&[("BELFRY_URL", "http://env:1"), ("BELFRY_NAMESPACE", "envy")], Some((&dir, file)));
+        sources.flag("client.url", "--url", Some("http://flag:1"));
+        let settings = Settings::load(&sources).unwrap();
+        assert_eq!(shown(&settings, "client.url"), "http://flag:1 (--url)");
+        assert_eq!(shown(&settings, "client.namespace"), "envy ($BELFRY_NAMESPACE)");
+        assert_eq!(shown(&settings, "client.retry_for"), "9s (config.toml)");
+        assert_eq!(shown(&settings, "server.listen"), "127.0.0.1:7070 (default)");
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_said_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = "stray = 1\n[client]\nulr = \"x\"\ntoken = \"bf_x\"\n[server]\nlisten = \"nowhere\"\nshards = -1\nbehind_proxy = \"maybe\"\n[worker]\nlabels = { zone = 1 }\nslots = \"many\"\n[attic]\nbat = 1\n";
+        let variables =
+            [("BELFRY_SERVER__LEASE", "soon"), ("BELFRY_WORKER__NMAE", "x"), ("BELFRY_JOB_ID", "fine")];
+        let failure = Settings::load(&sources(&variables, Some((&dir, file)))).unwrap_err();
+        assert_eq!(failure.exit(), Exit::Usage);
+        let text = failure.render(false).replace(&dir.path().display().to_string(), "DIR");
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_file_that_is_no_toml_says_where() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = Settings::load(&sources(&[], Some((&dir, "[client\nurl = 1")))).unwrap_err().render(false);
+        assert!(text.contains("line 1"), "{text}");
+    }
+
+    #[test]
+    fn every_default_can_be_read_and_every_key_is_there_once() {
+        for setting in SETTINGS {
+            if !setting.default.is_empty() && setting.default != "{data}" {
+                assert!(setting.kind.parse(setting.default).is_ok(), "{}", setting.key);
+            }
+            assert_eq!(SETTINGS.iter().filter(|s| s.key == setting.key).count(), 1, "{}", setting.key);
+            assert_eq!(
+                SETTINGS.iter().filter(|s| s.variable() == setting.variable()).count(),
+                1,
+                "{}",
+                setting.key
+            );
+        }
+    }
+
+    #[test]
+    fn all_settings_with_their_defaults() {
+        let rows = Settings::load(&sources(&[("BELFRY_TOKEN", "bf_secret")], None)).unwrap().rows();
+        let look =
+            Look { format: crate::output::Format::Wide, color: false, now: model::Timestamp::from_millis(0) };
+        let text = crate::output::list(&look, &rows).unwrap();
+        assert!(!text.contains("bf_secret"));
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn user_folders_follow_the_variables_of_the_desktop() {
+        let mut sources = sources(&[], None);
+        assert_eq!(sources.user_file().unwrap(), Path::new("/home/me/.config/belfry/config.toml"));
+        sources.variables.insert("XDG_DATA_HOME".into(), "/elsewhere".into());
+        assert_eq!(sources.user_data().unwrap(), Path::new("/elsewhere/belfry"));
+        sources.variables.insert("XDG_DATA_HOME".into(), "not/absolute".into());
+        assert_eq!(sources.user_data().unwrap(), Path::new("/home/me/.local/share/belfry"));
+    }
+}

@@ -1,0 +1,152 @@
+//! The command line as a whole: its help texts and what it accepts.
+
+use clap::{Command, CommandFactory as _, Parser as _};
+
+use crate::args::Cli;
+
+/// Every command that can be asked for help, with its path.
+fn all(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
+    found.push((path.to_owned(), command.clone()));
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        all(sub, &format!("{path} {}", sub.get_name()), found);
+    }
+}
+
+fn commands() -> Vec<(String, Command)> {
+    let mut root = Cli::command().term_width(100);
+    root.build();
+    let mut found = Vec::new();
+    all(&root, "belfry", &mut found);
+    found
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    Cli::command().debug_assert();
+}
+
+/// A new command cannot be forgotten: they are taken from the definition itself.
+#[test]
+fn the_help_of_every_command() {
+    let mut text = String::new();
+    for (path, mut command) in commands() {
+        text.push_str(&format!("$ {path} --help\n{}\n", command.render_long_help()));
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn every_command_and_every_argument_says_what_it_is_for() {
+    for (path, command) in commands() {
+        assert!(command.get_about().is_some(), "{path}");
+        for argument in command.get_arguments().filter(|a| !a.is_hide_set()) {
+            assert!(argument.get_help().is_some(), "{path} {}", argument.get_id());
+        }
+    }
+}
+
+/// Every user of a machine can read the arguments of every process.
+#[test]
+fn no_argument_takes_a_token() {
+    for (path, command) in commands() {
+        for argument in command.get_arguments() {
+            let name = argument.get_id().as_str();
+            assert!(!name.contains("token") || name == "token_file", "{path} {name}");
+            assert!(!["secret", "password"].iter().any(|word| name.contains(word)), "{path} {name}");
+        }
+    }
+}
+
+#[test]
+fn the_lines_of_the_examples_can_be_read() {
+    let mut read = 0;
+    for (path, command) in commands() {
+        let Some(examples) = command.get_before_help() else { continue };
+        for line in examples.to_string().lines().filter(|line| line.trim_start().starts_with("belfry ")) {
+            // What follows two blanks explains; what follows `>` and `|` is the shell's.
+            let line = line.trim().split("  ").next().unwrap_or_default();
+            let line = line.split(['>', '|']).next().unwrap_or_default();
+            let line = line.replace("JOB", "job_01k9zq3m6c0000000000000000");
+            let line = line.replace("WORKER", "wkr_01k9zq3m6c0000000000000000");
+            if line.contains("$(") {
+                continue;
+            }
+            let arguments = words(&line);
+            if let Err(error) = Cli::try_parse_from(&arguments) {
+                panic!("{path}: {line}: {error}");
+            }
+            read += 1;
+        }
+    }
+    assert!(read > 30, "only {read} examples were found");
+}
+
+/// Words as a shell would take them; quotes keep together what is between them.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quoted, mut begun) = (Vec::new(), String::new(), false, false);
+    for c in line.chars() {
+        match c {
+            '\'' => (quoted, begun) = (!quoted, true),
+            ' ' if !quoted => {
+                if std::mem::take(&mut begun) {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            c => {
+                word.push(c);
+                begun = true;
+            }
+        }
+    }
+    if begun {
+        words.push(word);
+    }
+    words
+}
+
+#[test]
+fn a_typo_is_answered_with_what_was_meant() {
+    let told = |line: &[&str]| Cli::try_parse_from(line).unwrap_err().to_string();
+    assert!(told(&["belfry", "sumbit"]).contains("submit"));
+    assert!(told(&["belfry", "submit", "--priorty", "3", "--", "true"]).contains("--priority"));
+    assert!(told(&["belfry", "job", "lst"]).contains("list"));
+    assert!(told(&["belfry", "job", "get", "job_x"]).contains("is not a job id"));
+}
+
+#[test]
+fn a_worker_is_run_by_the_word_that_also_looks_after_workers() {
+    let worker = |line: &[&str]| match Cli::try_parse_from(line).map(|cli| cli.command) {
+        Ok(crate::args::Command::Worker(args)) => Ok(args.command.is_some()),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error.to_string()),
+    };
+    assert_eq!(
+        worker(&[
+            "belfry",
+            "worker",
+            "--server",
+            "http://x",
+            "--token-file",
+            "t",
+            "--dir",
+            "d",
+            "--name",
+            "n"
+        ]),
+        Ok(false)
+    );
+    assert_eq!(worker(&["belfry", "worker", "list", "-o", "name"]), Ok(true));
+    assert_eq!(worker(&["belfry", "worker", "drain", "w1", "w2", "--url", "http://x"]), Ok(true));
+    assert_eq!(worker(&["belfry", "worker", "--url", "http://x", "list"]), Ok(true));
+    assert_eq!(worker(&["belfry", "--url", "http://x", "worker", "list"]), Ok(true));
+}
+
+#[test]
+fn completions_can_be_made_for_every_shell() {
+    for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Cli::command(), "belfry", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        assert!(script.contains("submit") && script.contains("queue"), "{shell}");
+    }
+}

@@ -1,0 +1,104 @@
+//! Why a request came to nothing.
+
+use model::api::Problem;
+
+/// Why a request came to nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server refused it and said why.
+    #[error("{}", .0.detail)]
+    Problem(Box<Problem>),
+    /// No connection came about; nothing was asked.
+    #[error("cannot reach the server at {url}")]
+    Unreachable {
+        /// The server's address.
+        url: String,
+        /// What the network said.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The connection ended before the answer; the request may have been carried out.
+    #[error("the connection to {url} broke before its answer")]
+    Interrupted {
+        /// The server's address.
+        url: String,
+        /// What the network said.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// No answer came in time; the request may have been carried out.
+    #[error("no answer from {url} within {after:?}")]
+    Timeout {
+        /// The server's address.
+        url: String,
+        /// How long was waited.
+        after: std::time::Duration,
+    },
+    /// The answer is none that Belfry gives.
+    #[error("{url} does not answer as Belfry does: {detail}")]
+    Protocol {
+        /// The address that was asked.
+        url: String,
+        /// What is wrong with the answer.
+        detail: String,
+    },
+    /// The address is none of a server.
+    #[error("`{url}` is not the address of a server: {detail}")]
+    Address {
+        /// What was given, without user or password.
+        url: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The token has characters that no token has.
+    #[error("the token has characters that no token has")]
+    Token,
+    /// A local file could not be read.
+    #[error("cannot read `{path}`")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// The stable word of the server's refusal.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Problem(problem) => Some(&problem.code),
+            _ => None,
+        }
+    }
+
+    /// The HTTP status of the server's refusal.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Problem(problem) => Some(problem.status),
+            _ => None,
+        }
+    }
+
+    /// What the user can do next.
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Problem(problem) => problem.hint.clone(),
+            Self::Unreachable { .. } => Some(
+                "check the address (`--url`, `BELFRY_URL`) and that the server runs; `belfry dev` starts one"
+                    .into(),
+            ),
+            Self::Interrupted { .. } | Self::Timeout { .. } => {
+                Some("it may have been carried out: look before you repeat it".into())
+            }
+            Self::Protocol { .. } => {
+                Some("check that the address is that of a Belfry server of this version".into())
+            }
+            Self::Address { .. } => Some("use `http://HOST:PORT` or `https://HOST`".into()),
+            Self::Token => Some("a token is one line that begins with `bf_`".into()),
+            Self::File { .. } => None,
+        }
+    }
+}

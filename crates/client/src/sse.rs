@@ -1,0 +1,212 @@
+//! Server-sent events: reading them, and going on where they broke off.
+//!
+//! The decoder follows the HTML standard's event stream format. A broken connection is opened anew
+//! with `Last-Event-ID`; it ends only when its reader stops or the server cannot be reached for as
+//! long as the client is patient.
+
+use std::time::Duration;
+
+use reqwest::header::CONTENT_TYPE;
+
+use crate::error::Error;
+use crate::http::{Client, Request};
+
+/// The most that one event may have before its stream is given up.
+const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How long to wait before a stream is opened anew, until the server says something else.
+const REOPEN_AFTER: Duration = Duration::from_secs(2);
+/// A server may not make us wait longer than this.
+const REOPEN_AFTER_MAX: Duration = Duration::from_secs(30);
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct SseEvent {
+    /// Its kind; `message` where none is named.
+    pub(crate) kind: String,
+    pub(crate) data: String,
+}
+
+/// Bytes in, events out.
+#[derive(Debug, Default)]
+struct Decoder {
+    line: Vec<u8>,
+    kind: String,
+    data: String,
+    has_data: bool,
+    id: Option<String>,
+    retry: Option<Duration>,
+    ready: std::collections::VecDeque<(SseEvent, Option<String>)>,
+    after_cr: bool,
+}
+
+impl Decoder {
+    /// Takes bytes in; false if an event is larger than may be.
+    fn feed(&mut self, bytes: &[u8]) -> bool {
+        for &byte in bytes {
+            match byte {
+                b'\n' if std::mem::take(&mut self.after_cr) => {}
+                b'\n' | b'\r' => {
+                    self.after_cr = byte == b'\r';
+                    let line = std::mem::take(&mut self.line);
+                    self.line(&String::from_utf8_lossy(&line));
+                }
+                _ => {
+                    self.after_cr = false;
+                    self.line.push(byte);
+                }
+            }
+            if self.line.len() + self.data.len() > EVENT_BYTES_MAX {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn line(&mut self, line: &str) {
+        if line.is_empty() {
+            return self.dispatch();
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.kind),
+            "data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.data.push('\n');
+                }
+                self.data.push_str(value);
+            }
+            "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
+            "retry" => self.retry = value.parse().ok().map(Duration::from_millis),
+            // A line that begins with a colon is a heartbeat, others are of a later version.
+            _ => {}
+        }
+    }
+
+    fn dispatch(&mut self) {
+        let mut kind = std::mem::take(&mut self.kind);
+        let data = std::mem::take(&mut self.data);
+        if std::mem::take(&mut self.has_data) || !kind.is_empty() {
+            if kind.is_empty() {
+                kind.push_str("message");
+            }
+            self.ready.push_back((SseEvent { kind, data }, self.id.clone()));
+        }
+    }
+}
+
+/// A stream of events that resumes by itself.
+pub(crate) struct EventSource {
+    client: Client,
+    request: Request,
+    /// Parameters that say where to begin; the last id takes their place.
+    start: &'static [&'static str],
+    response: Option<reqwest::Response>,
+    decoder: Decoder,
+    opened_before: bool,
+}
+
+impl EventSource {
+    /// Nothing is asked before the first [`EventSource::next`].
+    pub(crate) fn new(client: Client, request: Request, start: &'static [&'static str]) -> Self {
+        let request = request.header("accept", "text/event-stream");
+        Self { client, request, start, response: None, decoder: Decoder::default(), opened_before: false }
+    }
+
+    /// The next event. May be dropped and called again without losing one.
+    pub(crate) async fn next(&mut self) -> Result<SseEvent, Error> {
+        loop {
+            if let Some((event, id)) = self.decoder.ready.pop_front() {
+                self.delivered(id);
+                return Ok(event);
+            }
+            self.connect().await?;
+            self.read().await?;
+        }
+    }
+
+    /// Opens the stream, if it is not open.
+    pub(crate) async fn connect(&mut self) -> Result<(), Error> {
+        if self.response.is_some() {
+            return Ok(());
+        }
+        if self.opened_before {
+            let pause = self.decoder.retry.unwrap_or(REOPEN_AFTER).min(REOPEN_AFTER_MAX);
+            tokio::time::sleep(pause).await;
+        }
+        let response = self.client.open(&self.request).await?;
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        if !kind.starts_with("text/event-stream") {
+            return Err(self
+                .client
+                .protocol(&self.request, format!("expected a stream of events, found `{kind}`")));
+        }
+        self.opened_before = true;
+        // A piece of an event that the old connection left behind will come again as a whole.
+        self.decoder =
+            Decoder { retry: self.decoder.retry, id: self.decoder.id.take(), ..Decoder::default() };
+        self.response = Some(response);
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), Error> {
+        let Some(response) = &mut self.response else { return Ok(()) };
+        match tokio::time::timeout(self.client.patience().idle, response.chunk()).await {
+            Ok(Ok(Some(chunk))) => {
+                if !self.decoder.feed(&chunk) {
+                    let detail = format!("an event has more than {EVENT_BYTES_MAX} bytes");
+                    return Err(self.client.protocol(&self.request, detail));
+                }
+            }
+            // Ended, broken or silent: all the same, the next round opens it anew.
+            Ok(Ok(None) | Err(_)) | Err(_) => self.response = None,
+        }
+        Ok(())
+    }
+
+    fn delivered(&mut self, id: Option<String>) {
+        let Some(id) = id else { return };
+        self.request.set_header("last-event-id", &id);
+        for name in self.start {
+            self.request.without_query(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decode(pieces: &[&str]) -> Vec<(String, String, Option<String>)> {
+        let mut decoder = Decoder::default();
+        for piece in pieces {
+            assert!(decoder.feed(piece.as_bytes()));
+        }
+        decoder.ready.into_iter().map(|(e, id)| (e.kind, e.data, id)).collect()
+    }
+
+    fn event(kind: &str, data: &str, id: Option<&str>) -> (String, String, Option<String>) {
+        (kind.into(), data.into(), id.map(str::to_owned))
+    }
+
+    #[test]
+    fn events_are_read_however_they_are_cut() {
+        let whole = ": hi\nretry: 10\n\nevent: log\nid: 7\ndata: a\ndata: b\n\ndata:c\r\n\r\n";
+        let expected = vec![event("log", "a\nb", Some("7")), event("message", "c", Some("7"))];
+        assert_eq!(decode(&[whole]), expected);
+        let pieces: Vec<String> = whole.chars().map(|c| c.to_string()).collect();
+        assert_eq!(decode(&pieces.iter().map(String::as_str).collect::<Vec<_>>()), expected);
+    }
+
+    #[test]
+    fn an_event_without_data_still_counts_and_an_unfinished_one_does_not() {
+        assert_eq!(decode(&["event: reset\n\ndata: half"]), [event("reset", "", None)]);
+    }
+
+    #[test]
+    fn an_endless_event_is_given_up() {
+        let mut decoder = Decoder::default();
+        let chunk = vec![b'x'; 1024 * 1024];
+        assert!((0..16).any(|_| !decoder.feed(&chunk)));
+    }
+}

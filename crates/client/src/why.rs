@@ -1,0 +1,128 @@
+//! Why a job stands where it stands, as the server tells it.
+//!
+//! A mirror of what the engine answers, so that programs need not build an engine to read it. Kinds
+//! of reasons that this version does not know are kept as they came.
+
+use model::{Bytes, JobId, JobStatus, Millicores, Timestamp, WorkerId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Why a job stands where it stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Why {
+    /// Which job.
+    pub job: JobId,
+    /// Where it stands.
+    pub status: JobStatus,
+    /// Everything that holds it back; the first is what must change first.
+    pub reasons: Vec<Reason>,
+}
+
+/// One thing that holds a job back, or what it is doing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the engine's own type documents each field")]
+pub enum Reason {
+    /// Its time has not come.
+    NotDue { until: Timestamp },
+    /// It failed and waits before its next try.
+    Backoff { until: Timestamp, failures: u32 },
+    /// Its queue is paused.
+    QueuePaused {
+        queue: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    },
+    /// As many jobs of its queue run as may.
+    QueueConcurrency { queue: String, running: u32, limit: u32 },
+    /// Its queue has started as many jobs as its rate lets it.
+    QueueRate { queue: String, until: Timestamp },
+    /// As many jobs with its concurrency key run as may.
+    ConcurrencyKey { key: String, running: u32, limit: u32 },
+    /// Other jobs of its queue come first.
+    Behind { waiting: u64 },
+    /// There is no worker at all.
+    NoWorkers,
+    /// No worker takes it now.
+    NoWorkerFits { workers: Vec<Misfits>, more: u64 },
+    /// It can start: the next batch places it.
+    Placeable { worker: WorkerId },
+    /// It runs.
+    Runs {
+        worker: WorkerId,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
+    },
+    /// Its worker has not been heard of.
+    WorkerSilent { worker: WorkerId, until: Timestamp },
+    /// It was cancelled and is being stopped.
+    Stopping { since: Timestamp },
+    /// One that this version does not know.
+    #[serde(untagged)]
+    Other(Value),
+}
+
+/// Why one worker does not take a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Misfits {
+    /// Which worker.
+    pub worker: WorkerId,
+    /// What people call it.
+    pub name: String,
+    /// Everything that is in the way.
+    pub misfits: Vec<Misfit>,
+}
+
+/// One thing about a worker that is in a job's way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "misfit", rename_all = "snake_case")]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the engine's own type documents each field")]
+pub enum Misfit {
+    /// It is lost.
+    Lost,
+    /// It is not connected, and has not been judged yet.
+    Silent,
+    /// It is cordoned.
+    Cordoned,
+    /// It is being drained.
+    Draining,
+    /// It calls itself unhealthy.
+    Unhealthy { trouble: String },
+    /// It cannot run this kind of work.
+    Runtime { runtime: String },
+    /// It cannot enforce a limit that the job requires.
+    Limit { limit: String },
+    /// Its labels do not satisfy a constraint.
+    Constraint {
+        label: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<String>,
+    },
+    /// Too little CPU is free.
+    Cpu { needed: Millicores, free: Millicores, capacity: Millicores },
+    /// Too little memory is free.
+    Memory { needed: Bytes, free: Bytes, capacity: Bytes },
+    /// Too little of a custom resource is free.
+    Custom { resource: String, needed: u64, free: u64, capacity: u64 },
+    /// It runs as many executions as it may.
+    Slots { slots: u32 },
+    /// One that this version does not know.
+    #[serde(untagged)]
+    Other(Value),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_that_is_not_known_yet_is_kept_as_it_came() {
+        let text = r#"{"job":"job_01k9zq3m6c0000000000000000","status":"waiting","reasons":[{"reason":"no_workers"},{"quota":3,"reason":"quota"}]}"#;
+        let why: Why = serde_json::from_str(text).unwrap();
+        assert_eq!(why.reasons[0], Reason::NoWorkers);
+        assert!(matches!(why.reasons[1], Reason::Other(_)));
+        assert_eq!(serde_json::to_string(&why).unwrap(), text);
+    }
+}

@@ -1,0 +1,159 @@
+//! A server whose answers a test writes down beforehand.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, Request, Response, StatusCode};
+use client::{Client, Patience};
+use serde_json::{Value, json};
+
+/// What was asked of the server.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) line: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Asked {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|v| v.to_str().ok())
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("the client sends JSON")
+    }
+}
+
+type Answer = Box<dyn FnOnce() -> Response<Body> + Send>;
+
+#[derive(Default)]
+struct State {
+    answers: VecDeque<Answer>,
+    asked: Vec<Asked>,
+}
+
+/// A server that answers in the order in which its test said, and remembers what it was asked.
+#[derive(Clone, Default)]
+pub(crate) struct Fake(Arc<Mutex<State>>);
+
+impl Fake {
+    pub(crate) fn answers(&self, status: u16, body: Value) -> &Self {
+        self.answers_with(move || {
+            let kind = if status < 400 { "application/json" } else { "application/problem+json" };
+            Response::builder()
+                .status(status)
+                .header("content-type", kind)
+                .body(Body::from(body.to_string()))
+                .expect("a test's answer is one")
+        })
+    }
+
+    pub(crate) fn refuses(&self, status: u16, code: &str, retry_after: Option<u64>) -> &Self {
+        let mut problem = json!({
+            "type": format!("/docs#{code}"), "title": code, "status": status, "code": code,
+            "detail": format!("refused: {code}"),
+        });
+        if let Some(seconds) = retry_after {
+            problem["retry_after"] = seconds.into();
+        }
+        self.answers(status, problem)
+    }
+
+    /// A stream of events that is cut off behind its last piece.
+    pub(crate) fn streams(&self, text: &'static str) -> &Self {
+        self.answers_with(move || {
+            Response::builder()
+                .header("content-type", "text/event-stream")
+                .body(Body::from(text))
+                .expect("a test's answer is one")
+        })
+    }
+
+    /// The connection breaks in the middle of the answer's body.
+    pub(crate) fn breaks(&self) -> &Self {
+        self.answers_with(|| {
+            let pieces = futures::stream::iter([Ok(Bytes::from("{")), Err(std::io::Error::other("cut"))]);
+            Response::new(Body::from_stream(pieces))
+        })
+    }
+
+    pub(crate) fn answers_with(&self, answer: impl FnOnce() -> Response<Body> + Send + 'static) -> &Self {
+        self.0.lock().unwrap().answers.push_back(Box::new(answer));
+        self
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.0.lock().unwrap().asked.clone()
+    }
+
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.asked().into_iter().map(|a| a.line).collect()
+    }
+
+    fn answer(&self, asked: Asked) -> Response<Body> {
+        let mut state = self.0.lock().unwrap();
+        state.asked.push(asked);
+        match state.answers.pop_front() {
+            Some(answer) => answer(),
+            None => {
+                let mut response = Response::new(Body::from("nothing was prepared"));
+                *response.status_mut() = StatusCode::IM_A_TEAPOT;
+                response
+            }
+        }
+    }
+
+    /// Serves, and hands back a client that knows the address.
+    pub(crate) async fn start(&self) -> Client {
+        self.start_with(Patience { retry_for: Duration::from_secs(20), ..Patience::default() }).await
+    }
+
+    pub(crate) async fn start_with(&self, patience: Patience) -> Client {
+        client::install_crypto();
+        let fake = self.clone();
+        let app = Router::new().fallback(move |request: Request<Body>| async move {
+            let (head, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, 1 << 20).await.expect("requests of tests are small");
+            let line = format!("{} {}", head.method, head.uri);
+            fake.answer(Asked { line, headers: head.headers, body })
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("it is bound");
+        tokio::spawn(axum::serve(listener, app).into_future());
+        Client::with_patience(&format!("http://{address}"), Some("bf_admin_1_secret"), patience).unwrap()
+    }
+}
+
+pub(crate) const JOB: &str = "job_01k9zq3m6c0000000000000000";
+pub(crate) const EXECUTION: &str = "exe_01k9zq3m6c0000000000000000";
+pub(crate) const EXECUTION_2: &str = "exe_01k9zq3m6d0000000000000000";
+
+pub(crate) fn submitted() -> Value {
+    json!({"id": JOB, "created": true})
+}
+
+/// A job as the API shows it.
+pub(crate) fn job(version: u64, status: &str, executions: u32) -> Value {
+    let at = "2026-11-21T08:00:00Z";
+    json!({
+        "id": JOB, "name": "j", "namespace": "default", "queue": "default", "priority": 50,
+        "status": status, "version": version, "created_at": at, "due_at": at, "updated_at": at,
+        "executions": executions, "run_failures": 0, "start_failures": 0,
+    })
+}
+
+/// A page of executions, by their numbers and ids.
+pub(crate) fn executions(all: &[(u32, &str)]) -> Value {
+    let execution = |(number, id): &(u32, &str)| {
+        json!({
+            "id": id, "job_id": JOB, "job_name": "j", "namespace": "default", "number": number, "fence": number,
+            "worker_id": "wkr_01k9zq3m6c0000000000000000", "status": "running",
+            "assigned_at": "2026-11-21T08:00:00Z",
+        })
+    };
+    json!({"items": all.iter().map(execution).collect::<Vec<_>>()})
+}

@@ -1,0 +1,113 @@
+//! Waiting jobs meet workers.
+//!
+//! Runs once a flush, and only if something changed that could let a job through: a job became due,
+//! capacity was freed, a limit was raised. A shape that fits nowhere is *blocked* until capacity is
+//! freed, so a full cluster with a million waiting jobs costs one look at each shape, not at each job.
+
+use std::sync::Arc;
+
+use model::record::ExecutionRecord;
+use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus, WorkerId};
+use rand::Rng;
+
+use crate::engine::Engine;
+use crate::job::{About, Live, REMIND_AFTER};
+use crate::placement;
+use crate::profile::Profile;
+use crate::timer::Timer;
+
+/// The most jobs that one flush looks at, so that its batch stays of a size to commit.
+const LOOKS_A_FLUSH: usize = 10_000;
+
+impl Engine {
+    /// Places every waiting job that limits and workers let through.
+    pub(crate) fn dispatch(&mut self) {
+        if !std::mem::take(&mut self.dispatch_wanted) {
+            return;
+        }
+        self.unblock_freed();
+        for _ in 0..LOOKS_A_FLUSH {
+            let next = self.queues.next(self.steady, &self.blocked);
+            for (queue, until) in next.slow {
+                self.chores.arm(until, Timer::Rate(queue));
+            }
+            let Some(candidate) = next.candidate else { return };
+            let job = self.jobs.get(&candidate.job).expect("what stands in a queue is a live job");
+            if !self.queues.key_is_open(job) {
+                self.queues.park(candidate.job, job);
+                continue;
+            }
+            match self.choose_worker(&candidate.profile.shape, placement::avoided(job)) {
+                Some(worker) => self.place(candidate.job, worker),
+                None => {
+                    let Profile { shape_id, shape, .. } = &*candidate.profile;
+                    self.blocked.insert(*shape_id, Arc::clone(shape));
+                }
+            }
+        }
+        self.dispatch_wanted = true;
+    }
+
+    fn place(&mut self, id: JobId, worker: WorkerId) {
+        let now = self.now;
+        let execution = ExecutionId::from_bits(self.ids.next(now, id.shard(), self.rng.next_u64()));
+        let Some(job) = self.jobs.get(&id) else { return };
+        let fence = self.next_fence(id, job.state.fence);
+        self.queues.placed(id, job, self.steady);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let number = job.state.executions + 1;
+        job.state.executions = number;
+        job.state.fence = fence;
+        job.state.execution = Some(execution);
+        job.state.worker = Some(worker);
+        let remind_at = self.steady + REMIND_AFTER;
+        let record = ExecutionRecord {
+            id: execution,
+            job: id,
+            number,
+            fence,
+            worker,
+            status: ExecutionStatus::Assigned,
+            assigned_at: now,
+            started_at: None,
+            finished_at: None,
+            outcome: None,
+            usage: None,
+        };
+        job.live = Some(Box::new(Live::new(record, remind_at)));
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.reserve(id, &job.profile.shape);
+        }
+        self.executions.insert(execution, id);
+        self.chores.arm(remind_at, Timer::Remind(id, execution));
+        let about = About { execution: Some((number, execution, worker)), detail: None };
+        self.step(id, JobStatus::Running, Cause::Placed, about);
+        self.send_assignment(id);
+    }
+
+    /// A worker came, or was let in: any shape may fit now.
+    pub(crate) fn capacity_changed(&mut self) {
+        self.blocked.clear();
+        self.dispatch_wanted = true;
+    }
+
+    /// Something was freed on one worker: what fits there now need not wait any longer.
+    pub(crate) fn capacity_freed(&mut self, worker: WorkerId) {
+        self.freed.insert(worker);
+        self.dispatch_wanted = true;
+    }
+
+    fn unblock_freed(&mut self) {
+        let (workers, now) = (&self.workers, self.steady);
+        let freed: Vec<_> = std::mem::take(&mut self.freed).iter().filter_map(|id| workers.get(id)).collect();
+        self.blocked.retain(|_, shape| !freed.iter().any(|worker| placement::fits(shape, worker, now)));
+    }
+
+    /// Takes a job out of its queue, if it stands in one.
+    pub(crate) fn leave_queue(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.get(&id).filter(|job| job.state.status == JobStatus::Waiting) {
+            self.queues.remove(id, job);
+            self.dispatch_wanted = true;
+        }
+    }
+}

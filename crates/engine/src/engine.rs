@@ -1,0 +1,288 @@
+//! The engine itself: its state, its inputs, its flush.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
+use model::id::{Epoch, IdSource};
+use model::record::{Change, Event, EventKind, Lease, QueueRecord};
+use model::{Duration, ExecutionId, JobId, JobStatus, ShardId, Timestamp, WorkerId};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::clock::Now;
+use crate::config::Config;
+use crate::input::{Input, Ticket};
+use crate::job::Job;
+use crate::output::{Effect, Output, Refusal, Reply, View};
+use crate::pending::Pending;
+use crate::profile::{Profiles, Shape};
+use crate::queue::Queues;
+use crate::timer::{Agenda, Timer};
+use crate::worker::Worker;
+
+/// While there are workers the engine wants to be called this often, so that a longer silence of
+/// its driver can be told from a silence of the workers.
+const PULSE: Duration = Duration::from_secs(1);
+/// The most timers of one flush: a million jobs that are due at once come in batches of this size.
+const TIMERS_A_FLUSH: usize = 10_000;
+/// How often expired idempotency keys are looked for.
+const FORGET_KEYS_EVERY: Duration = Duration::from_secs(600);
+
+/// An idempotency key that was used.
+#[derive(Debug)]
+pub(crate) struct KnownKey {
+    pub(crate) body: u128,
+    pub(crate) job: JobId,
+    pub(crate) expires_at: Timestamp,
+}
+
+/// How many live jobs there are of each status.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct LiveCounts(BTreeMap<JobStatus, u64>);
+
+impl LiveCounts {
+    pub(crate) fn add(&mut self, status: JobStatus) {
+        *self.0.entry(status).or_default() += 1;
+    }
+
+    pub(crate) fn sub(&mut self, status: JobStatus) {
+        if let Some(count) = self.0.get_mut(&status) {
+            *count = count.saturating_sub(1);
+        }
+    }
+}
+
+/// Decides. See the [crate's page](crate) for how it is driven.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) config: Config,
+    /// The greatest wall time that was ever passed or restored.
+    pub(crate) now: Timestamp,
+    /// The steady time of the last call.
+    pub(crate) steady: Timestamp,
+    pub(crate) rng: ChaCha8Rng,
+    pub(crate) ids: IdSource,
+    /// How many shards there are, owned or not.
+    pub(crate) shards: u16,
+    pub(crate) owned: Vec<ShardId>,
+    pub(crate) epochs: BTreeMap<ShardId, Epoch>,
+    /// Live jobs, and until the next flush those that just ended.
+    pub(crate) jobs: IndexMap<JobId, Job, FixedState>,
+    /// The job of each live execution.
+    pub(crate) executions: IndexMap<ExecutionId, JobId, FixedState>,
+    pub(crate) keys: IndexMap<u128, KnownKey, FixedState>,
+    pub(crate) queues: Queues,
+    pub(crate) workers: BTreeMap<WorkerId, Worker>,
+    pub(crate) profiles: Profiles,
+    /// What happens at a wall time: jobs become due, deadlines pass.
+    pub(crate) agenda: Agenda,
+    /// What happens after a length of time, on the steady clock.
+    pub(crate) chores: Agenda,
+    /// Shapes that fit nowhere until capacity is freed.
+    pub(crate) blocked: BTreeMap<u64, Arc<Shape>>,
+    /// Workers where capacity was freed since the last dispatch.
+    pub(crate) freed: BTreeSet<WorkerId>,
+    pub(crate) dispatch_wanted: bool,
+    pub(crate) live_counts: LiveCounts,
+    pub(crate) pending: Pending,
+    /// Whether the engine has been started; before, it notices no silence of its driver.
+    pub(crate) started: bool,
+}
+
+impl Engine {
+    /// An empty engine that owns the leased shards, of `shards` in all.
+    ///
+    /// # Panics
+    /// If no shard is leased or `shards` is zero: there would be nowhere to put a job.
+    pub fn new(config: Config, leases: &[Lease], shards: u16, now: impl Into<Now>) -> Self {
+        let now = now.into();
+        assert!(!leases.is_empty() && shards > 0, "an engine owns at least one shard");
+        // Another owner of the same shards draws other numbers.
+        let epochs: BTreeMap<ShardId, Epoch> = leases.iter().map(|l| (l.shard, l.epoch)).collect();
+        let salt = epochs
+            .values()
+            .fold(config.seed, |salt, epoch| salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ epoch.0);
+        Self {
+            now: now.wall,
+            steady: now.steady,
+            rng: ChaCha8Rng::seed_from_u64(salt),
+            ids: IdSource::default(),
+            shards,
+            owned: epochs.keys().copied().collect(),
+            epochs,
+            jobs: IndexMap::default(),
+            executions: IndexMap::default(),
+            keys: IndexMap::default(),
+            queues: Queues::default(),
+            workers: BTreeMap::new(),
+            profiles: Profiles::default(),
+            agenda: Agenda::default(),
+            chores: Agenda::default(),
+            blocked: BTreeMap::new(),
+            freed: BTreeSet::new(),
+            dispatch_wanted: false,
+            live_counts: LiveCounts::default(),
+            pending: Pending::default(),
+            started: false,
+            config,
+        }
+    }
+
+    /// Takes one input. What it leads to is seen at the next [`flush`](Self::flush).
+    pub fn handle(&mut self, now: impl Into<Now>, input: Input) {
+        self.advance(now.into());
+        match input {
+            Input::Submit { ticket, jobs } => self.submit(ticket, jobs),
+            Input::Update { ticket, job, head, expected_version, actor } => {
+                self.update(ticket, job, &head, expected_version, &actor);
+            }
+            Input::Cancel { ticket, job, actor, reason } => {
+                self.cancel(ticket, job, &actor, reason.as_deref())
+            }
+            Input::Why { ticket, job } => self.explain(ticket, job),
+            Input::Join(join) => self.join(*join),
+            Input::Beat { worker, session, seq, health } => self.beat(worker, session, seq, health),
+            Input::Disconnect { worker, session } => self.disconnect(worker, session),
+            Input::Report { worker, session, execution, fence, report } => {
+                self.report(worker, session, execution, fence, report);
+            }
+            Input::SetAdmission { ticket, worker, admission } => {
+                self.set_admission(ticket, worker, admission)
+            }
+            Input::RemoveWorker { ticket, worker } => self.remove_worker(ticket, worker),
+            Input::SetQueue { ticket, name, settings, expected_version } => {
+                self.set_queue(ticket, name, settings, expected_version);
+            }
+            Input::Tick => {}
+        }
+    }
+
+    /// Fires due timers, places waiting jobs, and hands over everything that was decided since the
+    /// last flush.
+    pub fn flush(&mut self, now: impl Into<Now>) -> Output {
+        self.advance(now.into());
+        for _ in 0..TIMERS_A_FLUSH {
+            let due = self.chores.pop_due(self.steady).or_else(|| self.agenda.pop_due(self.now));
+            let Some(timer) = due else { break };
+            self.fire(timer);
+        }
+        self.dispatch();
+        let mut output = Output::default();
+        output.batch.now = self.now;
+        self.drain_jobs(&mut output.batch.changes);
+        output.batch.changes.append(&mut self.pending.others);
+        output.batch.events = std::mem::take(&mut self.pending.events);
+        output.effects = std::mem::take(&mut self.pending.effects);
+        output.effects.append(&mut self.pending.grants);
+        output
+    }
+
+    /// Answers to beats, which may be released at once: they rest on no row, and a slow disk must
+    /// not cost a worker its lease.
+    pub fn take_grants(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.pending.grants)
+    }
+
+    fn fire(&mut self, timer: Timer) {
+        match timer {
+            Timer::Due(job) => self.on_due(job),
+            Timer::Deadline(job) => self.on_deadline(job),
+            Timer::Remind(job, execution) => self.on_remind(job, execution),
+            Timer::Lease(worker) => self.on_lease(worker),
+            Timer::Declined(worker) => self.on_declined(worker),
+            Timer::Rate(_) => self.dispatch_wanted = true,
+            Timer::ForgetKeys => self.forget_keys(),
+        }
+    }
+
+    /// When [`flush`](Self::flush) is to be called at the latest, if nothing comes before: a wall
+    /// time, as long as nobody sets the wall clock.
+    pub fn wakeup(&self) -> Option<Timestamp> {
+        let chore = self.chores.next().map(|at| self.now + at.since(self.steady));
+        let pulse = (!self.workers.is_empty()).then(|| self.now + PULSE);
+        self.agenda.next().into_iter().chain(chore).chain(pulse).min()
+    }
+
+    /// The wall time of an instant of the steady clock, for people.
+    pub(crate) fn on_the_wall(&self, steady: Timestamp) -> Timestamp {
+        self.now + steady.since(self.steady)
+    }
+
+    /// Whether a flush at this very time would hand over nothing.
+    pub fn is_idle(&self) -> bool {
+        let due = |next: Option<Timestamp>, now| next.is_some_and(|at| at <= now);
+        self.pending.is_empty()
+            && !self.dispatch_wanted
+            && !due(self.agenda.next(), self.now)
+            && !due(self.chores.next(), self.steady)
+    }
+
+    /// What is going on now, for metrics and lists. Looks at each queue and each worker.
+    pub fn view(&self) -> View {
+        View {
+            live: self.live_counts.0.clone(),
+            queues: self.queues.view(),
+            workers: self.workers.values().map(Worker::view).collect(),
+        }
+    }
+
+    /// The epoch under which a shard is owned, or `None` if it is not.
+    pub fn epoch(&self, shard: ShardId) -> Option<Epoch> {
+        self.epochs.get(&shard).copied()
+    }
+
+    /// Moves both clocks on, never back.
+    fn advance(&mut self, now: Now) {
+        let gap = now.steady.since(self.steady);
+        // The driver calls every PULSE; what is beyond twice that, it was held up itself.
+        if self.started && gap > PULSE + PULSE {
+            self.forgive(gap);
+        }
+        self.now = self.now.max(now.wall);
+        self.steady = self.steady.max(now.steady);
+    }
+
+    pub(crate) fn reply(&mut self, ticket: Ticket, reply: Result<Reply, Refusal>) {
+        self.pending.effects.push(Effect::Reply { ticket, reply });
+    }
+
+    fn set_queue(
+        &mut self,
+        ticket: Ticket,
+        name: String,
+        settings: model::queue::QueueSettings,
+        expected_version: Option<u64>,
+    ) {
+        let found = self.queues.version(&name);
+        if let Some(expected) = expected_version.filter(|&expected| expected != found) {
+            return self.reply(ticket, Err(Refusal::VersionMismatch { expected, found }));
+        }
+        let record = QueueRecord { name, settings, version: found + 1, updated_at: self.now };
+        self.queues.set(self.steady, &record, false);
+        self.capacity_changed();
+        let record = Arc::new(record);
+        let kind = EventKind::Queue { queue: record.name.as_str().into() };
+        self.pending.events.push(Event { at: self.now, namespace: None, kind });
+        let same = |change: &Change| matches!(change, Change::Queue(known) if known.name == record.name);
+        self.pending.others.retain(|change| !same(change));
+        self.pending.others.push(Change::Queue(Arc::clone(&record)));
+        self.reply(ticket, Ok(Reply::Queue(record)));
+    }
+
+    pub(crate) fn arm_forget_keys(&mut self) {
+        self.chores.arm(self.steady + FORGET_KEYS_EVERY, Timer::ForgetKeys);
+    }
+
+    fn forget_keys(&mut self) {
+        let now = self.now;
+        let before = self.keys.len();
+        self.keys.retain(|_, key| key.expires_at > now);
+        if self.keys.len() < before {
+            let forget = self.owned.iter().map(|&shard| Change::ForgetKeys { shard, expired_before: now });
+            self.pending.others.extend(forget);
+        }
+        self.arm_forget_keys();
+    }
+}

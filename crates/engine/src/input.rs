@@ -1,0 +1,215 @@
+//! What an engine is told: requests, workers' messages, and the passing of time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::queue::QueueSettings;
+use model::record::{JobHead, Outcome, Usage};
+use model::worker::{Admission, Capabilities, Capacity, Health};
+use model::{ExecutionId, Fence, JobId, WorkerId};
+
+/// Names a request that waits for its reply; given out by the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Names one connection of a worker; the driver never gives one out twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Session(pub u64);
+
+/// Everything that an engine is told.
+#[derive(Debug, Clone)]
+pub enum Input {
+    /// Creates jobs: all or none.
+    Submit {
+        /// Who waits.
+        ticket: Ticket,
+        /// At least one. Validated by the caller.
+        jobs: Vec<NewJob>,
+    },
+    /// Replaces the spec of a job that has not started.
+    Update {
+        /// Who waits.
+        ticket: Ticket,
+        /// Which job.
+        job: JobId,
+        /// Its new spec. Namespace and idempotency key stay as they were.
+        head: Arc<JobHead>,
+        /// Refused if the job has another version by now.
+        expected_version: Option<u64>,
+        /// Who asked.
+        actor: Arc<str>,
+    },
+    /// Ends a job that has not ended; a running one is stopped first.
+    Cancel {
+        /// Who waits.
+        ticket: Ticket,
+        /// Which job.
+        job: JobId,
+        /// Who asked.
+        actor: Arc<str>,
+        /// What they said about it.
+        reason: Option<Box<str>>,
+    },
+    /// Asks why a job stands where it stands. Changes nothing.
+    Why {
+        /// Who waits.
+        ticket: Ticket,
+        /// Which job.
+        job: JobId,
+    },
+    /// A worker opened a session.
+    Join(Box<Join>),
+    /// A worker lives.
+    Beat {
+        /// Which.
+        worker: WorkerId,
+        /// In which session.
+        session: Session,
+        /// The beat's number, for the grant that answers it.
+        seq: u64,
+        /// How its machine is.
+        health: Health,
+    },
+    /// A worker's session closed. Says nothing about the worker: its lease does.
+    Disconnect {
+        /// Which.
+        worker: WorkerId,
+        /// Which session; an older one than the current changes nothing.
+        session: Session,
+    },
+    /// A worker reports about an execution.
+    Report {
+        /// Which worker.
+        worker: WorkerId,
+        /// In which session; reports of older sessions are dropped, for they are repeated.
+        session: Session,
+        /// Which execution.
+        execution: ExecutionId,
+        /// Under which fence.
+        fence: Fence,
+        /// What.
+        report: Report,
+    },
+    /// Lets work be placed on a worker, or not.
+    SetAdmission {
+        /// Who waits.
+        ticket: Ticket,
+        /// Which worker.
+        worker: WorkerId,
+        /// What is let in.
+        admission: Admission,
+    },
+    /// Forgets a lost worker.
+    RemoveWorker {
+        /// Who waits.
+        ticket: Ticket,
+        /// Which.
+        worker: WorkerId,
+    },
+    /// Sets up a queue.
+    SetQueue {
+        /// Who waits.
+        ticket: Ticket,
+        /// Its name.
+        name: String,
+        /// How it lets jobs through. Validated by the caller.
+        settings: QueueSettings,
+        /// Refused if the queue has another version by now; 0 means that it was never set up.
+        expected_version: Option<u64>,
+    },
+    /// Nothing but the passing of time.
+    Tick,
+}
+
+/// A job to create.
+#[derive(Debug, Clone)]
+pub struct NewJob {
+    /// What it is asked to be.
+    pub head: Arc<JobHead>,
+    /// Its idempotency key, hashed by the caller.
+    pub key: Option<Key>,
+    /// Who asked.
+    pub actor: Arc<str>,
+}
+
+/// An idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// Hash of the namespace and the key.
+    pub key: u128,
+    /// Hash of what was submitted.
+    pub body: u128,
+}
+
+/// What a worker says of itself when it opens a session.
+#[derive(Debug, Clone)]
+pub struct Join {
+    /// Which worker.
+    pub worker: WorkerId,
+    /// The new session.
+    pub session: Session,
+    /// What people call it.
+    pub name: String,
+    /// The version of its agent.
+    pub version: String,
+    /// What constraints are matched against.
+    pub labels: BTreeMap<String, String>,
+    /// What it has.
+    pub capacity: Capacity,
+    /// What it can.
+    pub capabilities: Capabilities,
+    /// The executions that its journal has and that are not forgotten.
+    pub held: Vec<Held>,
+}
+
+/// An execution that a worker's journal has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Which.
+    pub execution: ExecutionId,
+    /// Under which fence.
+    pub fence: Fence,
+    /// False once only its report waits.
+    pub running: bool,
+}
+
+/// What a worker reports about an execution.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Report {
+    /// It started.
+    Started,
+    /// It was not started and never will be under this fence.
+    Refused {
+        /// Why.
+        reason: Box<str>,
+    },
+    /// It could not be started; nothing of the task ran.
+    StartFailed {
+        /// A stable word and a line for people.
+        outcome: Outcome,
+    },
+    /// It ended.
+    Finished {
+        /// How.
+        how: How,
+        /// With what.
+        outcome: Outcome,
+        /// What it used.
+        usage: Usage,
+    },
+}
+
+/// How an execution ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// By itself, well.
+    Succeeded,
+    /// By itself, badly; or killed by its memory limit.
+    Failed,
+    /// Stopped because the server asked.
+    Stopped,
+    /// Killed by its run timeout.
+    TimedOut,
+    /// It went down with its supervisor or machine, by no fault of its own.
+    Interrupted,
+}

@@ -1,0 +1,108 @@
+//! What must hold after every flush, checked by tests and by the simulator.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::worker::WorkerStatus;
+use model::{JobId, JobStatus};
+
+use crate::engine::Engine;
+use crate::job::Job;
+use crate::timer::Timer;
+use crate::worker::Used;
+
+impl Engine {
+    /// Checks everything that the [crate's page](crate) says always holds. Call it after a flush.
+    ///
+    /// # Errors
+    /// The first sentence that does not hold.
+    ///
+    /// # Cost
+    /// Looks at every live job.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        for (&id, job) in &self.jobs {
+            self.check_job(id, job)?;
+        }
+        self.check_workers()?;
+        self.check_queues()
+    }
+
+    /// Each live job has exactly one thing that ends its state: a timer, a queue, or an execution.
+    fn check_job(&self, id: JobId, job: &Job) -> Result<(), String> {
+        let status = job.state.status;
+        let timer = usize::from(self.agenda.is_armed(job.state.due_at, Timer::Due(id)));
+        let places = self.queues.places_of(id, job);
+        let live = usize::from(job.live.is_some());
+        let expected = match status {
+            JobStatus::Ready | JobStatus::Retrying => (1, 0, 0),
+            JobStatus::Waiting => (0, 1, 0),
+            JobStatus::Running => (0, 0, 1),
+            _ => return Err(format!("{id} is {status} and still live after a flush")),
+        };
+        if (timer, places, live) != expected {
+            return Err(format!("{id} is {status} with {timer} timers, {places} places, {live} executions"));
+        }
+        if let Some(live) = &job.live {
+            let record = &live.record;
+            let worker = self.workers.get(&record.worker).ok_or(format!("{id} runs on no known worker"))?;
+            if !worker.jobs.contains(&id) || worker.record.status == WorkerStatus::Lost {
+                return Err(format!("{id} runs on {} and that does not have it", record.worker));
+            }
+            if self.executions.get(&record.id) != Some(&id) || record.fence != job.state.fence {
+                return Err(format!("the execution of {id} is not the one that is known"));
+            }
+            if !self.chores.is_armed(live.remind_at, Timer::Remind(id, record.id)) {
+                return Err(format!("nothing reminds the worker of {id}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_workers(&self) -> Result<(), String> {
+        let mut held = BTreeSet::new();
+        for (id, worker) in &self.workers {
+            let mut used = Used::default();
+            for job_id in &worker.jobs {
+                held.insert(*job_id);
+                let job = self.jobs.get(job_id).ok_or(format!("{id} has {job_id}, which is not live"))?;
+                used.cpu.0 += job.profile.shape.cpu.0;
+                used.memory.0 += job.profile.shape.memory.0;
+                for (resource, amount) in &job.profile.shape.custom {
+                    *used.custom.entry(resource.clone()).or_default() += amount;
+                }
+            }
+            if used != worker.used {
+                return Err(format!("{id} has {:?} set aside instead of {used:?}", worker.used));
+            }
+            if worker.record.status == WorkerStatus::Lost && !worker.jobs.is_empty() {
+                return Err(format!("{id} is lost and has {} jobs", worker.jobs.len()));
+            }
+        }
+        if held.len() != self.executions.len() {
+            return Err(format!("{} jobs on workers, but {} executions", held.len(), self.executions.len()));
+        }
+        Ok(())
+    }
+
+    fn check_queues(&self) -> Result<(), String> {
+        let mut running: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut waiting: BTreeMap<&str, u64> = BTreeMap::new();
+        for job in self.jobs.values() {
+            match job.state.status {
+                JobStatus::Running => *running.entry(&job.profile.queue).or_default() += 1,
+                JobStatus::Waiting => *waiting.entry(&job.profile.queue).or_default() += 1,
+                _ => {}
+            }
+        }
+        for view in self.queues.view() {
+            let name = view.name.as_str();
+            let expected = (waiting.get(name).copied().unwrap_or(0), running.get(name).copied().unwrap_or(0));
+            if (view.waiting, self.queues.running_in(name)) != expected {
+                return Err(format!(
+                    "queue {name} counts {}/{} jobs instead of {expected:?}",
+                    view.waiting, view.running
+                ));
+            }
+        }
+        Ok(())
+    }
+}

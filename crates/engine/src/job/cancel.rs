@@ -1,0 +1,79 @@
+//! A client cancels a job.
+
+use model::{Cause, JobId, JobStatus};
+
+use super::About;
+use crate::engine::Engine;
+use crate::input::Ticket;
+use crate::output::{Effect, Refusal, Reply};
+use crate::timer::Timer;
+
+impl Engine {
+    /// Ends a job that has no execution; else asks its worker to stop it.
+    ///
+    /// A second cancel of a job that is being stopped changes nothing.
+    pub(crate) fn cancel(&mut self, ticket: Ticket, id: JobId, actor: &str, reason: Option<&str>) {
+        let reply = self.try_cancel(id, actor, reason);
+        self.reply(ticket, reply);
+    }
+
+    fn try_cancel(&mut self, id: JobId, actor: &str, reason: Option<&str>) -> Result<Reply, Refusal> {
+        let job = self.jobs.get(&id).ok_or(Refusal::NotLive { job: id })?;
+        let status = job.state.status;
+        // Cancelled in this very batch, so it is still here: the second cancel is the first again.
+        if status.is_final() && status != JobStatus::Cancelled {
+            return Err(Refusal::NotLive { job: id });
+        }
+        let detail = match reason {
+            Some(reason) => format!("{actor}: {reason}"),
+            None => actor.to_owned(),
+        };
+        match status {
+            JobStatus::Cancelled => {}
+            JobStatus::Running => self.request_stop(id, &detail),
+            _ => {
+                self.leave_queue(id);
+                if let Some(job) = self.jobs.get_mut(&id) {
+                    self.agenda.disarm(job.state.due_at, Timer::Due(id));
+                    job.state.cancel_requested_at = Some(self.now);
+                }
+                let about = About { detail: Some(&detail), ..About::default() };
+                self.end(id, JobStatus::Cancelled, Cause::CancelRequested, about);
+            }
+        }
+        let job = self.jobs.get(&id).ok_or(Refusal::NotLive { job: id })?;
+        Ok(Reply::Cancelling { status: job.state.status, version: job.state.version })
+    }
+
+    fn request_stop(&mut self, id: JobId, detail: &str) {
+        let now = self.now;
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if job.state.cancel_requested_at.is_some() {
+            return;
+        }
+        job.state.cancel_requested_at = Some(now);
+        // Who asked is kept where the end of the job will find it.
+        job.state.outcome.get_or_insert_default().message = Some(format!("cancelled by {detail}").into());
+        self.touch(id);
+        self.send_stop(id);
+    }
+
+    /// Asks the worker of a running job to stop its execution, if the worker is connected. If it is
+    /// not, it is asked when it comes back.
+    pub(crate) fn send_stop(&mut self, id: JobId) {
+        let Some((job, live)) = self.jobs.get(&id).and_then(|job| Some((job, job.live.as_ref()?))) else {
+            return;
+        };
+        let worker = live.record.worker;
+        if let Some(session) = self.workers.get(&worker).and_then(|w| w.session) {
+            self.pending.effects.push(Effect::Stop {
+                worker,
+                session,
+                execution: live.record.id,
+                fence: live.record.fence,
+                grace: job.profile.grace,
+                discard: false,
+            });
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A job's time comes, its backoff ends, or its starting deadline passes.
+
+use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus};
+
+use super::{About, REMIND_AFTER};
+use crate::engine::Engine;
+use crate::output::Effect;
+use crate::timer::Timer;
+
+impl Engine {
+    pub(crate) fn on_due(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id).filter(|job| job.state.due_at <= self.now) else { return };
+        let cause = match job.state.status {
+            JobStatus::Ready => Cause::Due,
+            JobStatus::Retrying => Cause::BackoffOver,
+            _ => return,
+        };
+        self.step(id, JobStatus::Waiting, cause, About::default());
+        self.enqueue(id);
+        self.expire_if_late(id);
+    }
+
+    /// Its deadline may have passed while something else stood in its way.
+    pub(crate) fn expire_if_late(&mut self, id: JobId) {
+        if self.jobs.get(&id).and_then(|job| job.deadline).is_some_and(|deadline| deadline <= self.now) {
+            self.on_deadline(id);
+        }
+    }
+
+    /// The deadline bounds the first start only: a job that ran once is never expired.
+    pub(crate) fn on_deadline(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id).filter(|job| job.state.started_at.is_none()) else { return };
+        if !matches!(job.state.status, JobStatus::Ready | JobStatus::Waiting) {
+            return;
+        }
+        self.leave_queue(id);
+        if let Some(job) = self.jobs.get(&id) {
+            self.agenda.disarm(job.state.due_at, Timer::Due(id));
+        }
+        self.end(id, JobStatus::Expired, Cause::DeadlinePassed, About::default());
+    }
+
+    /// Says again what a silent worker was told about an execution, in case it was not heard:
+    /// to start it, or to stop it. Either is done once however often it is said.
+    pub(crate) fn on_remind(&mut self, id: JobId, execution: ExecutionId) {
+        let now = self.now;
+        let evicted = self.is_evicted(id);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let cancelled = job.state.cancel_requested_at.is_some();
+        let timeout = job.profile.timeout.map(|t| t + job.profile.grace + REMIND_AFTER);
+        let Some(live) = job.live.as_mut().filter(|live| live.record.id == execution) else { return };
+        live.remind_at = self.steady + REMIND_AFTER;
+        self.chores.arm(live.remind_at, Timer::Remind(id, execution));
+        let started = live.record.started_at;
+        let overdue = started.zip(timeout).is_some_and(|(started, timeout)| started + timeout <= now);
+        if cancelled || evicted || overdue {
+            self.send_stop(id);
+        } else if live.record.status == ExecutionStatus::Assigned {
+            self.send_assignment(id);
+        }
+    }
+
+    /// Sends the execution of a running job to its worker, if that is connected.
+    pub(crate) fn send_assignment(&mut self, id: JobId) {
+        let Some((job, live)) = self.jobs.get(&id).and_then(|job| Some((job, job.live.as_ref()?))) else {
+            return;
+        };
+        let worker = live.record.worker;
+        if let Some(session) = self.workers.get(&worker).and_then(|w| w.session) {
+            let assignment = crate::output::Assignment {
+                execution: live.record.id,
+                job: id,
+                fence: live.record.fence,
+                number: live.record.number,
+                body: std::sync::Arc::clone(&job.body),
+            };
+            self.pending.effects.push(Effect::Assign { worker, session, assignment });
+        }
+    }
+}

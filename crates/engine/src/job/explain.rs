@@ -1,0 +1,80 @@
+//! Why a job stands where it stands.
+
+use model::{ExecutionStatus, JobId, JobStatus};
+
+use super::Job;
+use crate::engine::Engine;
+use crate::input::Ticket;
+use crate::output::{Refusal, Reply};
+use crate::placement;
+use crate::why::{Misfits, Reason, Why};
+
+/// Workers that an explanation names one by one.
+const WORKERS_SHOWN: usize = 100;
+
+impl Engine {
+    pub(crate) fn explain(&mut self, ticket: Ticket, id: JobId) {
+        let why = self.jobs.get(&id).filter(|job| !job.state.status.is_final()).map(|job| Why {
+            job: id,
+            status: job.state.status,
+            reasons: self.reasons(id, job),
+        });
+        let reply = why.map(|why| Reply::Why(Box::new(why))).ok_or(Refusal::NotLive { job: id });
+        self.reply(ticket, reply);
+    }
+
+    fn reasons(&self, id: JobId, job: &Job) -> Vec<Reason> {
+        match job.state.status {
+            JobStatus::Ready => vec![Reason::NotDue { until: job.state.due_at }],
+            JobStatus::Retrying => vec![Reason::Backoff {
+                until: job.state.due_at,
+                failures: job.state.run_failures + job.state.start_failures,
+            }],
+            JobStatus::Running => self.running_reasons(job),
+            _ => self.waiting_reasons(id, job),
+        }
+    }
+
+    fn running_reasons(&self, job: &Job) -> Vec<Reason> {
+        let Some(live) = &job.live else { return Vec::new() };
+        let worker = live.record.worker;
+        let mut reasons = Vec::new();
+        reasons.extend(job.state.cancel_requested_at.map(|since| Reason::Stopping { since }));
+        if let Some(silent) = self.workers.get(&worker).filter(|w| w.session.is_none()) {
+            reasons.push(Reason::WorkerSilent { worker, until: self.on_the_wall(silent.lease_until) });
+        }
+        let since = live.record.started_at.filter(|_| live.record.status == ExecutionStatus::Running);
+        reasons.push(Reason::Runs { worker, since });
+        reasons
+    }
+
+    fn waiting_reasons(&self, id: JobId, job: &Job) -> Vec<Reason> {
+        let mut reasons = self.queues.reasons(self.steady, job, |at| self.on_the_wall(at));
+        let shape = &job.profile.shape;
+        if self.workers.is_empty() {
+            reasons.push(Reason::NoWorkers);
+            return reasons;
+        }
+        if let Some(worker) = self.choose_worker(shape, placement::avoided(job)) {
+            if reasons.is_empty() {
+                let waiting = self.queues.waiting_in(&job.profile.queue);
+                if waiting > 1 && !self.queues.is_first(id, job) {
+                    reasons.push(Reason::Behind { waiting });
+                }
+                reasons.push(Reason::Placeable { worker });
+            }
+            return reasons;
+        }
+        let workers = self.workers.values().take(WORKERS_SHOWN).map(|worker| Misfits {
+            worker: worker.record.id,
+            name: worker.record.name.clone(),
+            misfits: placement::misfits(shape, worker, self.steady),
+        });
+        let more = self.workers.len().saturating_sub(WORKERS_SHOWN);
+        reasons.push(Reason::NoWorkerFits {
+            workers: workers.collect(),
+            more: u64::try_from(more).unwrap_or(u64::MAX),
+        });
+        reasons
+    }
+}

@@ -1,0 +1,234 @@
+//! The life of a job, one file a transition.
+//!
+//! [`submit`], [`update`] and [`cancel`] are what users ask for; [`due`] is what time brings;
+//! [`start`] and [`finish`] are what workers report; [`end`] leaves a try behind. All of them change
+//! a job through [`Engine::step`], which knows the table of legal transitions.
+
+mod cancel;
+mod due;
+mod explain;
+mod finish;
+mod start;
+mod submit;
+mod update;
+
+use std::sync::Arc;
+
+use model::record::{Change, Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState};
+use model::spec::Concurrency;
+use model::{Cause, Duration, ExecutionId, Fence, JobId, JobStatus, Timestamp, WorkerId, lifecycle, limits};
+
+use crate::engine::Engine;
+use crate::profile::Profile;
+use crate::timer::Timer;
+
+/// A live job.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// All of it that is stored and changes.
+    pub(crate) state: JobState,
+    /// Its spec as JSON, for its worker.
+    pub(crate) body: Arc<str>,
+    /// What its spec says to the scheduler.
+    pub(crate) profile: Arc<Profile>,
+    /// Its concurrency key.
+    pub(crate) concurrency: Option<Box<Concurrency>>,
+    /// Until when it may start for the first time.
+    pub(crate) deadline: Option<Timestamp>,
+    /// Its execution, while it is `running`.
+    pub(crate) live: Option<Box<Live>>,
+    /// Its spec, while that is still to be written.
+    head: Option<Arc<JobHead>>,
+    /// Whether no store has it yet.
+    new: bool,
+    /// Whether it stands among the pending changes.
+    dirty: bool,
+}
+
+/// The execution of a running job.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) record: ExecutionRecord,
+    /// When the worker is reminded of what it was told.
+    pub(crate) remind_at: Timestamp,
+    new: bool,
+    dirty: bool,
+}
+
+impl Live {
+    pub(crate) fn new(record: ExecutionRecord, remind_at: Timestamp) -> Self {
+        Self { record, remind_at, new: true, dirty: true }
+    }
+}
+
+impl Job {
+    /// From its spec, in the state that it begins with or was kept in.
+    pub(crate) fn new(
+        head: &Arc<JobHead>,
+        profile: Arc<Profile>,
+        state: JobState,
+        created_at: Timestamp,
+    ) -> Self {
+        let spec = &head.spec;
+        Self {
+            state,
+            body: Arc::clone(&head.body),
+            profile,
+            concurrency: spec.concurrency.clone().map(Box::new),
+            deadline: spec.start_deadline.map(|d| spec.run_at.unwrap_or(created_at) + d),
+            live: None,
+            head: None,
+            new: false,
+            dirty: false,
+        }
+    }
+
+    /// Takes an execution that a store kept.
+    pub(crate) fn restore_execution(&mut self, record: ExecutionRecord, remind_at: Timestamp) {
+        self.live = Some(Box::new(Live { record, remind_at, new: false, dirty: false }));
+    }
+
+    /// Whether its spec can still be changed.
+    pub(crate) fn has_started(&self) -> bool {
+        self.state.executions > 0
+    }
+
+    /// Where it stands among waiting jobs of its queue, priority and namespace.
+    pub(crate) fn place(&self, id: JobId) -> (Timestamp, JobId) {
+        (self.state.due_at, id)
+    }
+}
+
+/// What is known about a transition beyond its cause.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct About<'a> {
+    pub(crate) execution: Option<(u32, ExecutionId, WorkerId)>,
+    pub(crate) detail: Option<&'a str>,
+}
+
+impl Engine {
+    /// Marks a job's row as changed, and counts its version once a batch.
+    pub(crate) fn touch(&mut self, id: JobId) {
+        let now = self.now;
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.state.updated_at = now;
+            job.state.version += 1;
+            if !job.dirty {
+                job.dirty = true;
+                self.pending.jobs.push(id);
+            }
+        }
+    }
+
+    /// Marks the row of a job's execution, and its own, as changed.
+    pub(crate) fn touch_execution(&mut self, id: JobId) {
+        if let Some(live) = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut()) {
+            live.dirty = true;
+        }
+        self.touch(id);
+    }
+
+    /// Changes a job's status, records it and tells watchers.
+    ///
+    /// # Panics
+    /// If the step does not stand in the table of legal transitions.
+    pub(crate) fn step(&mut self, id: JobId, to: JobStatus, cause: Cause, about: About<'_>) {
+        let now = self.now;
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let from = (!job.state.history.is_empty()).then_some(job.state.status);
+        assert!(
+            lifecycle::is_legal(from, to, cause),
+            "{id} cannot go from {from:?} to {to} because of {cause}"
+        );
+        job.state.status = to;
+        job.state.history.push(HistoryEntry {
+            at: now,
+            from,
+            to,
+            cause,
+            execution: about.execution.map(|(number, ..)| number),
+            detail: about.detail.map(Into::into),
+        });
+        if job.state.history.len() > limits::HISTORY_MAX {
+            job.state.history.remove(limits::HISTORY_MAX / 4);
+        }
+        let kind = EventKind::Job {
+            job: id,
+            from,
+            to,
+            cause,
+            execution: about.execution.map(|(_, execution, _)| execution),
+            worker: about.execution.map(|(.., worker)| worker),
+        };
+        let namespace = Some(Arc::clone(&job.profile.namespace));
+        self.pending.events.push(Event { at: now, namespace, kind });
+        if let Some(from) = from {
+            self.live_counts.sub(from);
+        }
+        if !to.is_final() {
+            self.live_counts.add(to);
+        }
+        self.touch(id);
+    }
+
+    /// Puts a due job into its queue.
+    pub(crate) fn enqueue(&mut self, id: JobId) {
+        let now = self.now;
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        job.state.queued_at.get_or_insert(now);
+        self.queues.push(id, job);
+        self.dispatch_wanted = true;
+    }
+
+    /// Ends a job for good. Its timers are disarmed; it stands in no queue and has no execution.
+    pub(crate) fn end(&mut self, id: JobId, to: JobStatus, cause: Cause, about: About<'_>) {
+        self.disarm_deadline(id);
+        let now = self.now;
+        let retention = self.config.retention;
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.state.finished_at = Some(now);
+            job.state.expires_at = Some(now + job.profile.retention.unwrap_or(retention));
+        }
+        self.step(id, to, cause, about);
+    }
+
+    pub(crate) fn disarm_deadline(&mut self, id: JobId) {
+        if let Some(deadline) = self.jobs.get(&id).and_then(|job| job.deadline) {
+            self.agenda.disarm(deadline, Timer::Deadline(id));
+        }
+    }
+
+    /// Turns every pending job into rows, and lets go of those that ended.
+    pub(crate) fn drain_jobs(&mut self, changes: &mut Vec<Change>) {
+        let mut executions = Vec::new();
+        for id in std::mem::take(&mut self.pending.jobs) {
+            let Some(job) = self.jobs.get_mut(&id) else { continue };
+            job.dirty = false;
+            let new = std::mem::take(&mut job.new);
+            let head = job.head.take();
+            if let Some(live) = job.live.as_mut().filter(|live| live.dirty) {
+                live.dirty = false;
+                let new = std::mem::take(&mut live.new);
+                executions.push(Change::Execution { new, record: Box::new(live.record.clone()) });
+            }
+            let state = if job.state.status.is_final() {
+                self.jobs.swap_remove(&id).map(|job| job.state)
+            } else {
+                Some(job.state.clone())
+            };
+            changes.extend(state.map(|state| Change::Job { id, new, head, state: Box::new(state) }));
+        }
+        let ended = std::mem::take(&mut self.pending.ended);
+        changes.extend(ended.into_iter().map(|r| Change::Execution { new: false, record: Box::new(r) }));
+        changes.append(&mut executions);
+    }
+
+    /// The next fence of a job: above its last, and of this ownership of its shard.
+    pub(crate) fn next_fence(&self, id: JobId, last: Fence) -> Fence {
+        last.next(self.epochs.get(&id.shard()).copied().unwrap_or_default())
+    }
+}
+
+/// How long an execution may stay silent about its start, or its end, before the worker is
+/// reminded. Fetching inputs counts as silence, so this is patient; a reminder changes nothing.
+pub(crate) const REMIND_AFTER: Duration = Duration::from_secs(30);

@@ -1,0 +1,27 @@
+//! A worker reports that an execution started.
+
+use std::sync::Arc;
+
+use model::record::{Event, EventKind};
+use model::{ExecutionStatus, JobId};
+
+use crate::engine::Engine;
+
+impl Engine {
+    /// The caller has checked that the report is about the job's live execution.
+    pub(crate) fn on_started(&mut self, id: JobId) {
+        let now = self.now;
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(live) = job.live.as_mut().filter(|live| live.record.status == ExecutionStatus::Assigned)
+        else {
+            return;
+        };
+        live.record.status = ExecutionStatus::Running;
+        live.record.started_at = Some(now);
+        job.state.started_at.get_or_insert(now);
+        let kind = EventKind::Started { job: id, execution: live.record.id, worker: live.record.worker };
+        let namespace = Some(Arc::clone(&job.profile.namespace));
+        self.pending.events.push(Event { at: now, namespace, kind });
+        self.touch_execution(id);
+    }
+}

@@ -1,0 +1,113 @@
+//! A client submits jobs.
+
+use std::sync::Arc;
+
+use model::record::{Change, JobState, KeyRecord};
+use model::{Cause, Fence, JobId, JobStatus, ShardId};
+use rand::Rng;
+
+use super::{About, Job};
+use crate::engine::{Engine, KnownKey};
+use crate::input::{NewJob, Ticket};
+use crate::output::{Refusal, Reply, Submitted};
+use crate::timer::Timer;
+
+impl Engine {
+    /// Creates all of the jobs, or none if one of their keys was used for something else.
+    pub(crate) fn submit(&mut self, ticket: Ticket, jobs: Vec<NewJob>) {
+        if let Err(refusal) = self.check_keys(&jobs) {
+            return self.reply(ticket, Err(refusal));
+        }
+        let submitted = jobs.into_iter().map(|job| self.submit_one(job)).collect();
+        self.reply(ticket, Ok(Reply::Submitted(submitted)));
+    }
+
+    fn check_keys(&self, jobs: &[NewJob]) -> Result<(), Refusal> {
+        let mut own: std::collections::BTreeMap<u128, u128> = std::collections::BTreeMap::new();
+        for (index, key) in jobs.iter().enumerate().filter_map(|(i, job)| Some((i, job.key?))) {
+            if let Some(known) = self.keys.get(&key.key).filter(|known| known.body != key.body) {
+                return Err(Refusal::KeyReused { index, job: known.job });
+            }
+            if own.insert(key.key, key.body).is_some_and(|body| body != key.body) {
+                return Err(Refusal::KeyRepeated { index });
+            }
+        }
+        Ok(())
+    }
+
+    fn submit_one(&mut self, new: NewJob) -> Submitted {
+        if let Some(known) = new.key.and_then(|key| self.keys.get(&key.key)) {
+            return Submitted { job: known.job, new: false };
+        }
+        let id = self.new_job_id(new.key.map(|key| key.key));
+        if let Some(key) = new.key {
+            // A job for next month must not be made again next week.
+            let run_at = new.head.spec.run_at.unwrap_or_default();
+            let expires_at = self.now.max(run_at) + self.config.key_retention;
+            self.keys.insert(key.key, KnownKey { body: key.body, job: id, expires_at });
+            let record = KeyRecord { key: key.key, body: key.body, job: id, expires_at };
+            self.pending.others.push(Change::Key(record));
+        }
+        self.create(id, &new);
+        Submitted { job: id, new: true }
+    }
+
+    fn new_job_id(&mut self, key: Option<u128>) -> JobId {
+        // A key always leads to the same shard, whichever server hears it.
+        let shard = match key {
+            Some(key) => ShardId(u16::try_from(key % u128::from(self.shards)).unwrap_or_default()),
+            None => {
+                let index =
+                    usize::try_from(self.rng.next_u32()).unwrap_or_default() % self.owned.len().max(1);
+                self.owned.get(index).copied().unwrap_or_default()
+            }
+        };
+        JobId::from_bits(self.ids.next(self.now, shard, self.rng.next_u64()))
+    }
+
+    fn create(&mut self, id: JobId, new: &NewJob) {
+        let now = self.now;
+        let spec = &new.head.spec;
+        let due_at = spec.run_at.unwrap_or(now).max(now);
+        let profile = self.profiles.of(spec);
+        let mut job = Job::new(&new.head, profile, fresh_state(now, due_at), id.created_at());
+        job.new = true;
+        job.head = Some(Arc::clone(&new.head));
+        let deadline = job.deadline;
+        self.jobs.insert(id, job);
+        if let Some(deadline) = deadline {
+            self.agenda.arm(deadline, Timer::Deadline(id));
+        }
+        let about = About { detail: Some(&new.actor), ..About::default() };
+        if due_at > now {
+            self.agenda.arm(due_at, Timer::Due(id));
+            self.step(id, JobStatus::Ready, Cause::Submitted, about);
+        } else {
+            self.step(id, JobStatus::Waiting, Cause::Submitted, about);
+            self.enqueue(id);
+        }
+    }
+}
+
+fn fresh_state(now: model::Timestamp, due_at: model::Timestamp) -> JobState {
+    JobState {
+        status: JobStatus::Ready,
+        version: 0,
+        updated_at: now,
+        due_at,
+        queued_at: None,
+        started_at: None,
+        finished_at: None,
+        executions: 0,
+        run_failures: 0,
+        start_failures: 0,
+        fence: Fence::default(),
+        execution: None,
+        worker: None,
+        cancel_requested_at: None,
+        outcome: None,
+        // Nearly every job that waits has exactly one entry.
+        history: Vec::with_capacity(1),
+        expires_at: None,
+    }
+}

@@ -1,0 +1,75 @@
+//! A client changes a job that has not started.
+
+use std::sync::Arc;
+
+use model::record::JobHead;
+use model::{Cause, JobId, JobStatus};
+
+use super::{About, Job};
+use crate::engine::Engine;
+use crate::input::Ticket;
+use crate::output::{Refusal, Reply};
+use crate::timer::Timer;
+
+impl Engine {
+    pub(crate) fn update(
+        &mut self,
+        ticket: Ticket,
+        id: JobId,
+        head: &Arc<JobHead>,
+        expected_version: Option<u64>,
+        actor: &str,
+    ) {
+        let reply = self.try_update(id, head, expected_version, actor);
+        self.reply(ticket, reply);
+    }
+
+    fn try_update(
+        &mut self,
+        id: JobId,
+        head: &Arc<JobHead>,
+        expected_version: Option<u64>,
+        actor: &str,
+    ) -> Result<Reply, Refusal> {
+        let job = self.jobs.get(&id).filter(|job| !job.state.status.is_final());
+        let job = job.ok_or(Refusal::NotLive { job: id })?;
+        if job.has_started() {
+            return Err(Refusal::Started { job: id });
+        }
+        let found = job.state.version;
+        if let Some(expected) = expected_version.filter(|&expected| expected != found) {
+            return Err(Refusal::VersionMismatch { expected, found });
+        }
+        self.leave_queue(id);
+        self.disarm_deadline(id);
+        self.respec(id, head);
+        let due = self.jobs.get(&id).is_none_or(|job| job.state.due_at <= self.now);
+        let about = About { detail: Some(actor), ..About::default() };
+        if due {
+            self.step(id, JobStatus::Waiting, Cause::Updated, about);
+            self.enqueue(id);
+        } else {
+            self.step(id, JobStatus::Ready, Cause::Updated, about);
+        }
+        let version = self.jobs.get(&id).map_or(0, |job| job.state.version);
+        Ok(Reply::Updated { version })
+    }
+
+    /// Gives a job that stands in no queue a new spec, and arms the timers that follow from it.
+    fn respec(&mut self, id: JobId, head: &Arc<JobHead>) {
+        let now = self.now;
+        let profile = self.profiles.of(&head.spec);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        self.agenda.disarm(job.state.due_at, Timer::Due(id));
+        let mut state = job.state.clone();
+        state.due_at = head.spec.run_at.unwrap_or(now).max(now);
+        if state.due_at > now {
+            self.agenda.arm(state.due_at, Timer::Due(id));
+        }
+        let renewed = Job::new(head, profile, state, id.created_at());
+        *job = Job { head: Some(Arc::clone(head)), new: job.new, dirty: job.dirty, ..renewed };
+        if let Some(deadline) = job.deadline {
+            self.agenda.arm(deadline, Timer::Deadline(id));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What is decided: a single-threaded, deterministic engine.
+//!
+//! ```text
+//! Input ──> handle ─┐
+//! time  ──> handle ─┼─> flush: timers, dispatch ──> Output { batch, effects }
+//! rows  ──> restore ┘
+//! ```
+//!
+//! An [`Engine`] is a plain struct. It reads no clock, does no I/O and draws all randomness from one
+//! seed, so the same inputs give the same outputs: the server drives it over a store, the simulator
+//! over a model of the world. The driver's contract:
+//!
+//! 1. [`Engine::new`], [`Engine::restore`] for every live row, [`Engine::start`].
+//! 2. [`Engine::handle`] for each input as it comes; [`Engine::flush`] when the store is free for
+//!    another commit. In between, nothing is seen outside but [`Engine::take_grants`].
+//! 3. Commit the batch, then release its effects in order. If the commit fails, drop the engine.
+//! 4. Call again at [`Engine::wakeup`] at the latest.
+//!
+//! # Always true
+//! - Time never runs back: `now` is the greatest that was ever passed or restored.
+//! - A job changes its status by a row of [`model::lifecycle::TRANSITIONS`] only.
+//! - Each live job has exactly one thing that ends its state: a timer, a queue, or an execution.
+//! - A worker's reserved resources are the sum over its live executions.
+//!
+//! # Where what happens
+//! `job` holds the life of a job, one file a transition; `queue` orders waiting jobs; `placement`
+//! filters and scores workers; `dispatch` brings the two together; `worker` has sessions and leases;
+//! `timer` is the agenda of instants; `restore` rebuilds all of it from rows.
+
+mod clock;
+mod config;
+mod dispatch;
+mod engine;
+pub mod input;
+mod invariants;
+mod job;
+pub mod output;
+mod pending;
+mod placement;
+mod profile;
+mod queue;
+mod restore;
+mod timer;
+pub mod why;
+mod worker;
+
+pub use clock::Now;
+pub use config::Config;
+pub use engine::Engine;
+pub use input::{Input, Join, NewJob, Report, Session, Ticket};
+pub use output::{Effect, Output, Refusal, Reply, View};
+pub use restore::Poison;

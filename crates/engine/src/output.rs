@@ -1,0 +1,240 @@
+//! What an engine decides: rows to commit, and effects to release once they are.
+
+use std::sync::Arc;
+
+use model::queue::QueueSettings;
+use model::record::{Batch, QueueRecord};
+use model::{Duration, ExecutionId, Fence, JobId, JobStatus, WorkerId};
+
+use crate::input::{Session, Ticket};
+use crate::why::Why;
+
+/// What came of a number of inputs.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// What is to be made durable.
+    pub batch: Batch,
+    /// What is to be done once it is, in order.
+    pub effects: Vec<Effect>,
+}
+
+/// Something that the world hears of, after the commit of its batch and not before.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Answers a request.
+    Reply {
+        /// Which.
+        ticket: Ticket,
+        /// With what.
+        reply: Result<Reply, Refusal>,
+    },
+    /// Accepts a worker's session. Comes before everything else in it.
+    Welcome {
+        /// Which worker.
+        worker: WorkerId,
+        /// Which session.
+        session: Session,
+        /// How often it is to beat.
+        heartbeat_interval: Duration,
+        /// How long it may go on after a beat that nobody answered.
+        lease: Duration,
+    },
+    /// Answers a beat. The one effect that may be released before its batch's commit.
+    Grant {
+        /// Which worker.
+        worker: WorkerId,
+        /// Which session.
+        session: Session,
+        /// Which beat.
+        seq: u64,
+        /// From the sending of the beat on; zero if the session is unknown and must be opened anew.
+        lease: Duration,
+    },
+    /// Gives an execution to a worker.
+    Assign {
+        /// Which worker.
+        worker: WorkerId,
+        /// In which session.
+        session: Session,
+        /// What.
+        assignment: Assignment,
+    },
+    /// Ends an execution on a worker.
+    Stop {
+        /// Which worker.
+        worker: WorkerId,
+        /// In which session.
+        session: Session,
+        /// Which execution.
+        execution: ExecutionId,
+        /// Under which fence.
+        fence: Fence,
+        /// Between SIGTERM and SIGKILL; zero kills at once.
+        grace: Duration,
+        /// Whether its outcome is no longer of interest.
+        discard: bool,
+    },
+    /// Acknowledges a report.
+    Ack {
+        /// Which worker.
+        worker: WorkerId,
+        /// In which session.
+        session: Session,
+        /// Which execution.
+        execution: ExecutionId,
+        /// Under which fence.
+        fence: Fence,
+        /// Whether the worker may forget the execution.
+        last: bool,
+    },
+}
+
+/// An execution as a worker gets it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assignment {
+    /// Which execution.
+    pub execution: ExecutionId,
+    /// Of which job.
+    pub job: JobId,
+    /// Its fence.
+    pub fence: Fence,
+    /// Which try, from 1.
+    pub number: u32,
+    /// The job's spec as JSON.
+    pub body: Arc<str>,
+}
+
+/// A request that was granted.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// The jobs, in the order of the submission.
+    Submitted(Vec<Submitted>),
+    /// The job was changed and has this version now.
+    Updated {
+        /// The new version.
+        version: u64,
+    },
+    /// The job is cancelled, or will be once its execution has stopped.
+    Cancelling {
+        /// Where it stands now: `cancelled`, or `running` while it is being stopped.
+        status: JobStatus,
+        /// The new version.
+        version: u64,
+    },
+    /// Why a job stands where it stands.
+    Why(Box<Why>),
+    /// The worker was changed or removed.
+    Worker,
+    /// The queue as it is now.
+    Queue(Arc<QueueRecord>),
+}
+
+/// A job that a submission made, or had made before under the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submitted {
+    /// Which.
+    pub job: JobId,
+    /// False where its idempotency key had been used for the same submission.
+    pub new: bool,
+}
+
+/// A request that was not granted. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// No live job has this id: it ended, or never was.
+    #[error("{job} is not live: it has ended, or never was")]
+    NotLive {
+        /// Which.
+        job: JobId,
+    },
+    /// It has an execution, so its spec stays.
+    #[error("{job} has started: only a job that has not started can be changed")]
+    Started {
+        /// Which.
+        job: JobId,
+    },
+    /// Somebody changed it meanwhile.
+    #[error("expected version {expected}, but it has version {found} by now")]
+    VersionMismatch {
+        /// What the request was based on.
+        expected: u64,
+        /// What there is.
+        found: u64,
+    },
+    /// An idempotency key was used for something else.
+    #[error("the idempotency key of jobs[{index}] was used for another submission, which made {job}")]
+    KeyReused {
+        /// Which of the submission's jobs.
+        index: usize,
+        /// What the key had made.
+        job: JobId,
+    },
+    /// Two jobs of one submission have the same idempotency key and differ.
+    #[error("the idempotency key of jobs[{index}] stands at another job of the same submission")]
+    KeyRepeated {
+        /// Which of the submission's jobs.
+        index: usize,
+    },
+    /// No such worker.
+    #[error("there is no worker {worker}")]
+    NoWorker {
+        /// Which.
+        worker: WorkerId,
+    },
+    /// It is connected, so it cannot be removed.
+    #[error("worker {worker} is connected: stop it first")]
+    WorkerConnected {
+        /// Which.
+        worker: WorkerId,
+    },
+}
+
+/// What is going on now, for metrics and for lists that show rates; nothing is decided by it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct View {
+    /// Live jobs by status: ready, waiting, running, retrying.
+    pub live: std::collections::BTreeMap<JobStatus, u64>,
+    /// Every queue that has jobs or was set up.
+    pub queues: Vec<QueueView>,
+    /// Every worker.
+    pub workers: Vec<WorkerView>,
+}
+
+/// A queue now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueueView {
+    /// Its name.
+    pub name: String,
+    /// How it lets jobs through.
+    pub settings: QueueSettings,
+    /// The version of its settings; 0 if nobody set it up.
+    pub version: u64,
+    /// Jobs that wait in it.
+    pub waiting: u64,
+    /// Jobs of it that run.
+    pub running: u64,
+    /// When the job that waits longest entered it.
+    pub oldest: Option<model::Timestamp>,
+}
+
+/// A worker now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkerView {
+    /// Which.
+    pub id: WorkerId,
+    /// Whether it is there.
+    pub status: model::worker::WorkerStatus,
+    /// Executions that it has.
+    pub running: u32,
+    /// What they have set aside of its CPU.
+    pub cpu_reserved: model::Millicores,
+    /// What they have set aside of its memory.
+    pub memory_reserved: model::Bytes,
+    /// What they have set aside of its custom resources.
+    pub custom_reserved: std::collections::BTreeMap<String, u64>,
+    /// How its machine is; unknown until its first beat.
+    pub health: Option<model::worker::Health>,
+    /// When it was last heard.
+    pub heard_at: Option<model::Timestamp>,
+}

@@ -1,0 +1,136 @@
+//! Which worker takes a job: filter, then score.
+//!
+//! One function, [`examine`], says everything about a worker that is in a job's way. The dispatcher
+//! stops at its first word; `belfry why` collects all of them. So what is explained is what is done.
+
+use std::ops::ControlFlow;
+
+use model::spec::Placement;
+use model::worker::{Admission, WorkerStatus};
+use model::{Bytes, Millicores, Timestamp, WorkerId};
+
+use crate::engine::Engine;
+use crate::job::Job;
+use crate::profile::Shape;
+use crate::why::Misfit;
+use crate::worker::Worker;
+
+/// Everything that is in the way of placing a shape on a worker.
+pub(crate) fn misfits(shape: &Shape, worker: &Worker, now: Timestamp) -> Vec<Misfit> {
+    let mut found = Vec::new();
+    let _ = examine(shape, worker, now, |misfit| {
+        found.push(misfit());
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+/// Whether nothing is in the way.
+pub(crate) fn fits(shape: &Shape, worker: &Worker, now: Timestamp) -> bool {
+    examine(shape, worker, now, |_| ControlFlow::Break(())).is_continue()
+}
+
+/// Calls `found` for each thing that is in the way, until it breaks.
+fn examine(
+    shape: &Shape,
+    worker: &Worker,
+    now: Timestamp,
+    mut found: impl FnMut(&dyn Fn() -> Misfit) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let record = &worker.record;
+    if record.status == WorkerStatus::Lost {
+        found(&|| Misfit::Lost)?;
+    } else if worker.session.is_none() {
+        found(&|| Misfit::Silent)?;
+    }
+    match record.admission {
+        Admission::Open => {}
+        Admission::Cordoned => found(&|| Misfit::Cordoned)?,
+        Admission::Draining => found(&|| Misfit::Draining)?,
+    }
+    if let Some(trouble) = &worker.health.trouble {
+        found(&|| Misfit::Unhealthy { trouble: trouble.clone() })?;
+    }
+    if worker.declined_until.is_some_and(|until| until > now) {
+        found(&|| Misfit::Declined)?;
+    }
+    let can = &record.capabilities;
+    if !can.runtimes.iter().any(|runtime| runtime == shape.runtime) {
+        found(&|| Misfit::Runtime { runtime: shape.runtime.to_owned() })?;
+    }
+    for (limit, needed, there) in [
+        ("memory", shape.memory_limit, can.memory_limit),
+        ("cpu", shape.cpu_limit, can.cpu_limit),
+        ("pids", shape.pids_limit, can.pids_limit),
+    ] {
+        if needed && !there {
+            found(&|| Misfit::Limit { limit: limit.to_owned() })?;
+        }
+    }
+    for constraint in shape.constraints.iter().filter(|c| !c.holds(&record.labels)) {
+        let value = record.labels.get(&constraint.label);
+        found(&|| Misfit::Constraint { label: constraint.label.clone(), value: value.cloned() })?;
+    }
+    examine_resources(shape, worker, found)
+}
+
+fn examine_resources(
+    shape: &Shape,
+    worker: &Worker,
+    mut found: impl FnMut(&dyn Fn() -> Misfit) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let capacity = &worker.record.capacity;
+    let used = &worker.used;
+    let free = Millicores(capacity.cpu.0.saturating_sub(used.cpu.0));
+    if shape.cpu > free {
+        found(&|| Misfit::Cpu { needed: shape.cpu, free, capacity: capacity.cpu })?;
+    }
+    let free = Bytes(capacity.memory.0.saturating_sub(used.memory.0));
+    if shape.memory > free {
+        found(&|| Misfit::Memory { needed: shape.memory, free, capacity: capacity.memory })?;
+    }
+    for (resource, &needed) in &shape.custom {
+        let capacity = capacity.custom.get(resource).copied().unwrap_or(0);
+        let free = capacity.saturating_sub(used.custom.get(resource).copied().unwrap_or(0));
+        if needed > free {
+            found(&|| Misfit::Custom { resource: resource.clone(), needed, free, capacity })?;
+        }
+    }
+    if worker.jobs.len() >= usize::try_from(capacity.slots).unwrap_or(usize::MAX) {
+        found(&|| Misfit::Slots { slots: capacity.slots })?;
+    }
+    ControlFlow::Continue(())
+}
+
+/// How full a worker is by its scarcest resource, in millionths, with `shape` added.
+fn fullness(shape: &Shape, worker: &Worker) -> u64 {
+    let part = |used: u64, needed: u64, capacity: u64| {
+        let used = u128::from(used) + u128::from(needed);
+        u64::try_from(used * 1_000_000 / u128::from(capacity.max(1))).unwrap_or(u64::MAX)
+    };
+    let capacity = &worker.record.capacity;
+    let cpu = part(worker.used.cpu.0.into(), shape.cpu.0.into(), capacity.cpu.0.into());
+    let memory = part(worker.used.memory.0, shape.memory.0, capacity.memory.0);
+    cpu.max(memory)
+}
+
+/// The worker that a job should rather not go to again: where it failed, or was lost or refused.
+pub(crate) fn avoided(job: &Job) -> Option<WorkerId> {
+    job.state.worker.filter(|_| job.state.executions > 0)
+}
+
+impl Engine {
+    /// The best worker for a shape; one other than `avoid` if there is one.
+    pub(crate) fn choose_worker(&self, shape: &Shape, avoid: Option<WorkerId>) -> Option<WorkerId> {
+        let fitting = self.workers.values().filter(|worker| fits(shape, worker, self.steady));
+        let best = fitting.min_by_key(|worker| {
+            let fullness = fullness(shape, worker);
+            let order = match shape.placement {
+                Placement::Pack => u64::MAX - fullness,
+                Placement::Spread => fullness,
+            };
+            (Some(worker.record.id) == avoid, order)
+        });
+        best.map(|worker| worker.record.id)
+    }
+}

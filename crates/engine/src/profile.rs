@@ -1,0 +1,129 @@
+//! What a spec says to the scheduler, shared by all jobs that say the same.
+//!
+//! A million waiting jobs usually have a handful of profiles between them, so each keeps a pointer
+//! instead of its parsed spec. A [`Shape`] is the part that decides where a job fits: jobs of one
+//! shape fit, or do not fit, together.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use indexmap::{IndexMap, IndexSet};
+use model::spec::{Constraint, Delivery, Enforcement, JobSpec, Placement, RetryPolicy};
+use model::{Bytes, Duration, Millicores};
+
+/// What a job needs of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Shape {
+    pub(crate) runtime: &'static str,
+    pub(crate) cpu: Millicores,
+    pub(crate) memory: Bytes,
+    pub(crate) custom: BTreeMap<String, u64>,
+    /// Limits that the worker must be able to enforce.
+    pub(crate) memory_limit: bool,
+    pub(crate) cpu_limit: bool,
+    pub(crate) pids_limit: bool,
+    pub(crate) constraints: Vec<Constraint>,
+    pub(crate) placement: Placement,
+}
+
+/// What a spec says to the scheduler.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Profile {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) queue: Arc<str>,
+    pub(crate) priority: u8,
+    pub(crate) shape: Arc<Shape>,
+    /// Names the shape; equal shapes have equal ids.
+    pub(crate) shape_id: u64,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) grace: Duration,
+    pub(crate) delivery: Delivery,
+    pub(crate) retention: Option<Duration>,
+}
+
+// Its floats are checked to be numbers before they come here.
+impl Eq for Profile {}
+
+impl Hash for Profile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.namespace, &self.queue, self.priority, self.shape_id).hash(state);
+        (self.timeout, self.grace, self.delivery, self.retention).hash(state);
+        (self.retry.max_retries, self.retry.max_start_retries).hash(state);
+        let backoff = &self.retry.backoff;
+        (backoff.initial, backoff.max, backoff.factor.to_bits(), backoff.jitter.to_bits()).hash(state);
+        (&self.retry.retry_exit_codes, &self.retry.final_exit_codes).hash(state);
+    }
+}
+
+/// Profiles and shapes in use, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Profiles {
+    profiles: IndexSet<Arc<Profile>, FixedState>,
+    shapes: IndexMap<Arc<Shape>, u64, FixedState>,
+    next_shape: u64,
+    /// Sweep when there are this many.
+    sweep_at: usize,
+}
+
+impl Profiles {
+    /// The profile of a spec.
+    pub(crate) fn of(&mut self, spec: &JobSpec) -> Arc<Profile> {
+        let (shape, shape_id) = self.shape(spec);
+        let profile = Profile {
+            namespace: spec.namespace.as_str().into(),
+            queue: spec.queue.as_str().into(),
+            priority: spec.priority,
+            shape,
+            shape_id,
+            retry: spec.retry.clone(),
+            timeout: spec.timeout,
+            grace: spec.grace,
+            delivery: spec.delivery,
+            retention: spec.retention,
+        };
+        if let Some(known) = self.profiles.get(&profile) {
+            return Arc::clone(known);
+        }
+        self.sweep();
+        let profile = Arc::new(profile);
+        self.profiles.insert(Arc::clone(&profile));
+        profile
+    }
+
+    fn shape(&mut self, spec: &JobSpec) -> (Arc<Shape>, u64) {
+        let resources = &spec.resources;
+        let required = resources.limits.enforcement == Enforcement::Required;
+        let shape = Shape {
+            runtime: spec.run.runtime(),
+            cpu: resources.cpu_request(),
+            memory: resources.memory_request(),
+            custom: resources.custom.clone(),
+            memory_limit: required && resources.limits.memory.is_some(),
+            cpu_limit: required && resources.limits.cpu.is_some(),
+            pids_limit: required && resources.limits.pids.is_some(),
+            constraints: spec.constraints.clone(),
+            placement: spec.placement,
+        };
+        if let Some((known, &id)) = self.shapes.get_key_value(&shape) {
+            return (Arc::clone(known), id);
+        }
+        let shape = Arc::new(shape);
+        // Ids are never given out twice: a swept shape may still be remembered as blocked.
+        self.next_shape += 1;
+        self.shapes.insert(Arc::clone(&shape), self.next_shape);
+        (shape, self.next_shape)
+    }
+
+    /// Drops what no job uses any more, once it may be half of everything.
+    fn sweep(&mut self) {
+        if self.profiles.len() < self.sweep_at.max(1_000) {
+            return;
+        }
+        self.profiles.retain(|profile| Arc::strong_count(profile) > 1);
+        self.shapes.retain(|shape, _| Arc::strong_count(shape) > 1);
+        self.sweep_at = self.profiles.len() * 2;
+    }
+}

@@ -1,0 +1,79 @@
+//! Weighted fair shares: who has had the least so far, in proportion to its weight.
+//!
+//! Start-time fair queueing (Goyal, Vin, Cheng, 1996): each service advances the served one's clock
+//! by `1 / weight`; the one whose next service would start earliest goes next. One that was away
+//! starts at the present, so being idle saves nothing up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// One service by weight 1. Divisible by every weight up to 16 and large enough for the others.
+const SERVICE: u64 = 720_720;
+
+/// Clocks of those that were served lately.
+#[derive(Debug, Default)]
+pub(crate) struct Fair {
+    /// When the last service of each ended.
+    ends: BTreeMap<Arc<str>, u64>,
+    /// When the last service of anyone started: the present.
+    present: u64,
+}
+
+impl Fair {
+    /// When the next service of `name` would start.
+    pub(crate) fn start(&self, name: &str) -> u64 {
+        self.ends.get(name).copied().unwrap_or(0).max(self.present)
+    }
+
+    /// Serves `name` once.
+    pub(crate) fn charge(&mut self, name: &Arc<str>, weight: u32) {
+        let start = self.start(name);
+        self.present = start;
+        let end = start + SERVICE / u64::from(weight.max(1));
+        match self.ends.get_mut(name.as_ref()) {
+            Some(slot) => *slot = end,
+            None => {
+                self.forget();
+                self.ends.insert(Arc::clone(name), end);
+            }
+        }
+    }
+
+    /// Drops the clocks that say nothing any more, when there are many.
+    fn forget(&mut self) {
+        if self.ends.len() >= 1_024 && self.ends.len().is_power_of_two() {
+            let present = self.present;
+            self.ends.retain(|_, end| *end > present);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn serve(fair: &mut Fair, names: &[(Arc<str>, u32)], times: usize) -> Vec<usize> {
+        let mut served = vec![0; names.len()];
+        for _ in 0..times {
+            let next = (0..names.len()).min_by_key(|&i| fair.start(&names[i].0)).unwrap();
+            fair.charge(&names[next].0, names[next].1);
+            served[next] += 1;
+        }
+        served
+    }
+
+    /// I24. Shares follow weights.
+    #[test]
+    fn shares_are_in_proportion_to_weights() {
+        let names: Vec<(Arc<str>, u32)> = vec![("a".into(), 1), ("b".into(), 3), ("c".into(), 6)];
+        assert_eq!(serve(&mut Fair::default(), &names, 1_000), [100, 300, 600]);
+    }
+
+    #[test]
+    fn who_was_away_has_saved_nothing_up() {
+        let names: Vec<(Arc<str>, u32)> = vec![("a".into(), 1), ("b".into(), 1)];
+        let mut fair = Fair::default();
+        serve(&mut fair, &names[..1], 1_000);
+        assert_eq!(serve(&mut fair, &names, 100), [50, 50]);
+    }
+}

@@ -1,0 +1,193 @@
+//! Concurrency keys: how many jobs of one key run, and who stands aside until one ends.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use indexmap::{Equivalent, IndexMap};
+use model::{JobId, Timestamp};
+
+use crate::profile::Profile;
+
+/// A job that stands aside.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) limit: u32,
+}
+
+type Place = (Timestamp, JobId);
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Name {
+    namespace: Arc<str>,
+    key: Box<str>,
+}
+
+#[derive(Hash)]
+struct NameRef<'a> {
+    namespace: &'a str,
+    key: &'a str,
+}
+
+impl Equivalent<Name> for NameRef<'_> {
+    fn equivalent(&self, name: &Name) -> bool {
+        *self.namespace == *name.namespace && *self.key == *name.key
+    }
+}
+
+/// Jobs of a key that wait alike: one blocked group holds up no other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    priority: Reverse<u8>,
+    queue: Arc<str>,
+    shape: u64,
+    limit: u32,
+}
+
+impl Group {
+    fn of(profile: &Profile, limit: u32) -> Self {
+        Self {
+            priority: Reverse(profile.priority),
+            queue: Arc::clone(&profile.queue),
+            shape: profile.shape_id,
+            limit,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    /// Its jobs that stand in lanes.
+    candidates: u32,
+    parked: BTreeMap<Place, Arc<Profile>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: u32,
+    groups: BTreeMap<Group, Members>,
+}
+
+impl State {
+    fn shrink(&mut self, group: &Group) {
+        if self.groups.get(group).is_some_and(|m| m.candidates == 0 && m.parked.is_empty()) {
+            self.groups.remove(group);
+        }
+    }
+}
+
+/// All keys that have jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    keys: IndexMap<Name, State, FixedState>,
+}
+
+impl Keys {
+    fn state(&mut self, namespace: &Arc<str>, key: &str) -> &mut State {
+        let index = match self.keys.get_index_of(&NameRef { namespace, key }) {
+            Some(index) => index,
+            None => {
+                let name = Name { namespace: Arc::clone(namespace), key: key.into() };
+                self.keys.insert_full(name, State::default()).0
+            }
+        };
+        &mut self.keys[index]
+    }
+
+    fn drop_if_unused(&mut self, namespace: &str, key: &str) {
+        let name = NameRef { namespace, key };
+        if self.keys.get(&name).is_some_and(|s| s.running == 0 && s.groups.is_empty()) {
+            self.keys.swap_remove(&name);
+        }
+    }
+
+    /// How many jobs of a key run.
+    pub(crate) fn running(&self, namespace: &str, key: &str) -> u32 {
+        self.keys.get(&NameRef { namespace, key }).map_or(0, |state| state.running)
+    }
+
+    /// Takes a job in: as a candidate (true), or parked (false).
+    pub(crate) fn admit(&mut self, namespace: &Arc<str>, key: &str, place: Place, entry: Parked) -> bool {
+        let state = self.state(namespace, key);
+        let members = state.groups.entry(Group::of(&entry.profile, entry.limit)).or_default();
+        if state.running + members.candidates < entry.limit {
+            members.candidates += 1;
+            return true;
+        }
+        members.parked.insert(place, entry.profile);
+        false
+    }
+
+    /// A candidate stands aside.
+    pub(crate) fn park(&mut self, namespace: &Arc<str>, key: &str, place: Place, entry: Parked) {
+        let state = self.state(namespace, key);
+        let members = state.groups.entry(Group::of(&entry.profile, entry.limit)).or_default();
+        members.candidates = members.candidates.saturating_sub(1);
+        members.parked.insert(place, entry.profile);
+    }
+
+    /// A waiting job goes without being placed.
+    pub(crate) fn leave(
+        &mut self,
+        namespace: &Arc<str>,
+        key: &str,
+        place: Place,
+        entry: &Parked,
+        candidate: bool,
+    ) {
+        let state = self.state(namespace, key);
+        let group = Group::of(&entry.profile, entry.limit);
+        if let Some(members) = state.groups.get_mut(&group) {
+            if candidate {
+                members.candidates = members.candidates.saturating_sub(1);
+            } else {
+                members.parked.remove(&place);
+            }
+        }
+        state.shrink(&group);
+        self.drop_if_unused(namespace, key);
+    }
+
+    /// A candidate starts.
+    pub(crate) fn place(&mut self, namespace: &Arc<str>, key: &str, entry: &Parked) {
+        let state = self.state(namespace, key);
+        let group = Group::of(&entry.profile, entry.limit);
+        if let Some(members) = state.groups.get_mut(&group) {
+            members.candidates = members.candidates.saturating_sub(1);
+        }
+        state.shrink(&group);
+        state.running += 1;
+    }
+
+    /// A job that was running when its rows were kept still is.
+    pub(crate) fn restore_running(&mut self, namespace: &Arc<str>, key: &str) {
+        self.state(namespace, key).running += 1;
+    }
+
+    /// A running job of a key ended.
+    pub(crate) fn end(&mut self, namespace: &Arc<str>, key: &str) {
+        let state = self.state(namespace, key);
+        state.running = state.running.saturating_sub(1);
+        self.drop_if_unused(namespace, key);
+    }
+
+    /// The first parked job for which there is room now; it becomes a candidate.
+    pub(crate) fn unpark(&mut self, namespace: &Arc<str>, key: &str) -> Option<(Place, Arc<Profile>)> {
+        let state = self.keys.get_mut(&NameRef { namespace, key })?;
+        let running = state.running;
+        let open =
+            state.groups.iter_mut().find(|(g, m)| !m.parked.is_empty() && running + m.candidates < g.limit);
+        let (_, members) = open?;
+        members.candidates += 1;
+        members.parked.pop_first()
+    }
+
+    /// Whether a job stands aside.
+    pub(crate) fn is_parked(&self, namespace: &str, key: &str, place: Place, entry: &Parked) -> bool {
+        let state = self.keys.get(&NameRef { namespace, key });
+        let members = state.and_then(|state| state.groups.get(&Group::of(&entry.profile, entry.limit)));
+        members.is_some_and(|members| members.parked.contains_key(&place))
+    }
+}

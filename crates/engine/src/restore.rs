@@ -1,0 +1,158 @@
+//! An engine is rebuilt from live rows: at start, and when it takes over shards.
+
+use std::sync::Arc;
+
+use model::record::{ExecutionRecord, JobHead, JobState, LiveRow, WorkerRecord};
+use model::worker::WorkerStatus;
+use model::{ExecutionId, JobId, JobStatus, Timestamp};
+
+use crate::clock::Now;
+use crate::engine::{Engine, KnownKey};
+use crate::job::{Job, REMIND_AFTER};
+use crate::timer::Timer;
+use crate::worker::Worker;
+
+/// A row that contradicts the others, so that it cannot be taken in. It is set aside; the rest goes on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Poison {
+    /// A job's row has a final status.
+    #[error("{job} stands among the live rows and has ended")]
+    EndedJob {
+        /// Which.
+        job: JobId,
+    },
+    /// A job's history does not lead to its status.
+    #[error("the history of {job} does not lead to its status")]
+    History {
+        /// Which.
+        job: JobId,
+    },
+    /// An execution whose job is not live, or has a newer one.
+    #[error("{execution} stands among the live rows, and its job {job} knows nothing of it")]
+    StrayExecution {
+        /// Which.
+        execution: ExecutionId,
+        /// The job that it names.
+        job: JobId,
+    },
+}
+
+impl Engine {
+    /// Takes in one live row; jobs before their executions.
+    ///
+    /// # Errors
+    /// [`Poison`] for a row that contradicts the others; the engine is as if it had not come.
+    pub fn restore(&mut self, row: LiveRow) -> Result<(), Poison> {
+        match row {
+            LiveRow::Job { id, head, state } => self.restore_job(id, head, *state),
+            LiveRow::Execution(record) => self.restore_execution(*record),
+            LiveRow::Key(key) => {
+                let known = KnownKey { body: key.body, job: key.job, expires_at: key.expires_at };
+                self.keys.insert(key.key, known);
+                Ok(())
+            }
+            LiveRow::Worker(record) => {
+                self.workers.insert(record.id, Worker::new(Arc::new(record)));
+                Ok(())
+            }
+            LiveRow::Queue(record) => {
+                self.queues.set(self.steady, &record, true);
+                Ok(())
+            }
+        }
+    }
+
+    fn restore_job(&mut self, id: JobId, head: JobHead, state: JobState) -> Result<(), Poison> {
+        if state.status.is_final() {
+            return Err(Poison::EndedJob { job: id });
+        }
+        if state.history.last().is_none_or(|last| last.to != state.status) {
+            return Err(Poison::History { job: id });
+        }
+        self.now = self.now.max(state.updated_at);
+        let profile = self.profiles.of(&head.spec);
+        self.live_counts.add(state.status);
+        self.jobs.insert(id, Job::new(&Arc::new(head), profile, state, id.created_at()));
+        Ok(())
+    }
+
+    fn restore_execution(&mut self, record: ExecutionRecord) -> Result<(), Poison> {
+        let (execution, job_id) = (record.id, record.job);
+        let job = self
+            .jobs
+            .get_mut(&job_id)
+            .filter(|job| job.state.execution == Some(execution) && job.state.status == JobStatus::Running);
+        let Some(job) = job else { return Err(Poison::StrayExecution { execution, job: job_id }) };
+        job.restore_execution(record, Timestamp::default());
+        self.executions.insert(execution, job_id);
+        Ok(())
+    }
+
+    /// Goes on from where the rows stand: fills queues, arms timers, and gives every worker a full
+    /// lease to come back before it is judged. Called once, after every row.
+    pub fn start(&mut self, now: impl Into<Now>) {
+        let now = now.into();
+        self.now = self.now.max(now.wall);
+        self.steady = self.steady.max(now.steady);
+        self.started = true;
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        for &id in &jobs {
+            self.resume_job(id);
+        }
+        self.expect_workers();
+        for id in jobs {
+            self.resume_without_execution(id);
+        }
+        self.arm_forget_keys();
+        self.capacity_changed();
+    }
+
+    fn resume_job(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        if let Some(deadline) = job.deadline.filter(|_| job.state.started_at.is_none()) {
+            self.agenda.arm(deadline, Timer::Deadline(id));
+        }
+        match job.state.status {
+            JobStatus::Ready | JobStatus::Retrying => self.agenda.arm(job.state.due_at, Timer::Due(id)),
+            JobStatus::Waiting => self.queues.push(id, job),
+            JobStatus::Running => {
+                self.queues.restore_running(job);
+                let Some(live) = job.live.as_mut() else { return };
+                live.remind_at = self.steady + REMIND_AFTER;
+                self.chores.arm(live.remind_at, Timer::Remind(id, live.record.id));
+                if let Some(worker) = self.workers.get_mut(&live.record.worker) {
+                    worker.reserve(id, &job.profile.shape);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn expect_workers(&mut self) {
+        let until = self.steady + self.lease_with_margin();
+        for (&id, worker) in &mut self.workers {
+            if worker.record.status != WorkerStatus::Lost || !worker.jobs.is_empty() {
+                let status = WorkerStatus::Expected;
+                worker.record = Arc::new(WorkerRecord { status, ..(*worker.record).clone() });
+                worker.lease_until = until;
+                self.chores.arm(until, Timer::Lease(id));
+            }
+        }
+    }
+
+    /// A running job whose execution, or whose worker, is not there has nothing that would end it.
+    fn resume_without_execution(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id).filter(|job| job.state.status == JobStatus::Running) else {
+            return;
+        };
+        let worker = job.live.as_ref().map(|live| live.record.worker);
+        let alive =
+            worker.and_then(|w| self.workers.get(&w)).is_some_and(|w| w.record.status != WorkerStatus::Lost);
+        if worker.is_some() && !alive {
+            self.on_worker_lost(id);
+        } else if worker.is_none() {
+            self.on_execution_missing(id);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The agenda: what is to happen at which instant.
+//!
+//! An ordered set, so that equal instants fire in a fixed order. Timers that lose their meaning are
+//! disarmed by whoever ends the state that armed them; [`crate::Engine`] checks each again as it
+//! fires, so that a stale one does nothing.
+//!
+//! # Cost
+//! O(log n); about 60 bytes a timer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::{ExecutionId, JobId, Timestamp, WorkerId};
+
+/// Something to do at an instant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// A job's time, or the end of its backoff.
+    Due(JobId),
+    /// A job's starting deadline.
+    Deadline(JobId),
+    /// An execution that should have reported by now: say again what was said.
+    Remind(JobId, ExecutionId),
+    /// A worker's lease may have run out.
+    Lease(WorkerId),
+    /// A worker that declined work may be asked again.
+    Declined(WorkerId),
+    /// A queue's rate lets another job through.
+    Rate(Arc<str>),
+    /// Idempotency keys may have expired.
+    ForgetKeys,
+}
+
+/// All armed timers.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    armed: BTreeSet<(Timestamp, Timer)>,
+}
+
+impl Agenda {
+    /// Arms a timer. Arming the same one for the same instant twice is arming it once.
+    pub(crate) fn arm(&mut self, at: Timestamp, timer: Timer) {
+        self.armed.insert((at, timer));
+    }
+
+    /// Disarms a timer that was armed for `at`, if it was.
+    pub(crate) fn disarm(&mut self, at: Timestamp, timer: Timer) {
+        self.armed.remove(&(at, timer));
+    }
+
+    /// Whether a timer is armed for `at`.
+    pub(crate) fn is_armed(&self, at: Timestamp, timer: Timer) -> bool {
+        self.armed.contains(&(at, timer))
+    }
+
+    /// Takes the first timer whose instant is not after `now`.
+    pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<Timer> {
+        if self.armed.first()?.0 > now {
+            return None;
+        }
+        self.armed.pop_first().map(|(_, timer)| timer)
+    }
+
+    /// When the first timer is due.
+    pub(crate) fn next(&self) -> Option<Timestamp> {
+        self.armed.first().map(|(at, _)| *at)
+    }
+}

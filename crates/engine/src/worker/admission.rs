@@ -1,0 +1,66 @@
+//! The operator's word about a worker: cordon, drain, remove.
+
+use std::sync::Arc;
+
+use model::record::{Change, WorkerRecord};
+use model::spec::Delivery;
+use model::worker::{Admission, WorkerStatus};
+use model::{JobId, WorkerId};
+
+use crate::engine::Engine;
+use crate::input::Ticket;
+use crate::output::{Refusal, Reply};
+
+impl Engine {
+    pub(crate) fn set_admission(&mut self, ticket: Ticket, id: WorkerId, admission: Admission) {
+        let now = self.now;
+        let Some(worker) = self.workers.get_mut(&id) else {
+            return self.reply(ticket, Err(Refusal::NoWorker { worker: id }));
+        };
+        if worker.record.admission != admission {
+            worker.record = Arc::new(WorkerRecord { admission, updated_at: now, ..(*worker.record).clone() });
+            self.pending.worker(now, &worker.record);
+            if admission == Admission::Draining {
+                self.evict_all(id);
+            }
+            self.capacity_changed();
+        }
+        self.reply(ticket, Ok(Reply::Worker));
+    }
+
+    /// Stops what runs on a worker so that it can run elsewhere. What may be started only once is
+    /// left to end by itself.
+    fn evict_all(&mut self, id: WorkerId) {
+        let jobs: Vec<JobId> =
+            self.workers.get(&id).map(|w| w.jobs.iter().copied().collect()).unwrap_or_default();
+        for job_id in jobs {
+            if self.is_evicted(job_id) {
+                self.send_stop(job_id);
+            }
+        }
+    }
+
+    /// Whether a job is being stopped so that it can run elsewhere.
+    pub(crate) fn is_evicted(&self, id: JobId) -> bool {
+        self.jobs.get(&id).is_some_and(|job| {
+            let worker = job.live.as_ref().and_then(|live| self.workers.get(&live.record.worker));
+            job.profile.delivery != Delivery::AtMostOnce
+                && worker.is_some_and(|worker| worker.record.admission == Admission::Draining)
+        })
+    }
+
+    pub(crate) fn remove_worker(&mut self, ticket: Ticket, id: WorkerId) {
+        let reply = match self.workers.get(&id) {
+            None => Err(Refusal::NoWorker { worker: id }),
+            Some(worker) if worker.record.status != WorkerStatus::Lost => {
+                Err(Refusal::WorkerConnected { worker: id })
+            }
+            Some(_) => {
+                self.workers.remove(&id);
+                self.pending.others.push(Change::RemoveWorker(id));
+                Ok(Reply::Worker)
+            }
+        };
+        self.reply(ticket, reply);
+    }
+}

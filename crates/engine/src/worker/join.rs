@@ -1,0 +1,110 @@
+//! A worker opens a session, or its session closes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::record::WorkerRecord;
+use model::worker::{Admission, WorkerStatus};
+use model::{Duration, ExecutionId, JobId, WorkerId};
+
+use super::Worker;
+use crate::engine::Engine;
+use crate::input::{Held, Join, Session};
+use crate::output::Effect;
+
+impl Engine {
+    /// Accepts a session; a former one of the same worker is over.
+    ///
+    /// What the worker holds and nobody wants any more is stopped; what it should have and does not
+    /// hold is said again. The worker's journal makes both harmless: a fence starts once.
+    pub(crate) fn join(&mut self, join: Join) {
+        let Join { worker: id, session, ref held, .. } = join;
+        let effects = Effect::Welcome {
+            worker: id,
+            session,
+            heartbeat_interval: self.config.heartbeat_interval,
+            lease: self.config.lease,
+        };
+        self.pending.effects.push(effects);
+        let held = held.clone();
+        self.open_session(join);
+        self.grant_lease(id);
+        self.settle(id, session, &held);
+        self.capacity_changed();
+    }
+
+    fn open_session(&mut self, join: Join) {
+        let now = self.now;
+        let id = join.worker;
+        let known = self.workers.get(&id).map(|worker| &worker.record);
+        let record = WorkerRecord {
+            id,
+            name: join.name,
+            version: join.version,
+            labels: join.labels,
+            capacity: join.capacity,
+            capabilities: join.capabilities,
+            status: WorkerStatus::Ready,
+            admission: known.map_or(Admission::Open, |known| known.admission),
+            created_at: known.map_or(now, |known| known.created_at),
+            updated_at: known.map_or(now, |known| known.updated_at),
+        };
+        let worker = self.workers.entry(id).or_insert_with(|| Worker::new(Arc::new(record.clone())));
+        let fresh = worker.heard_at.is_none() && worker.record.created_at == now;
+        worker.session = Some(join.session);
+        worker.heard_at = Some(now);
+        if fresh || *worker.record != record {
+            worker.record = Arc::new(WorkerRecord { updated_at: now, ..record });
+            self.pending.worker(now, &worker.record);
+        }
+    }
+
+    /// Settles what the worker holds with what it is believed to have.
+    fn settle(&mut self, id: WorkerId, session: Session, held: &[Held]) {
+        let held: BTreeMap<ExecutionId, Held> = held.iter().map(|held| (held.execution, *held)).collect();
+        for (&execution, entry) in &held {
+            let wanted = self
+                .live_execution(execution)
+                .is_some_and(|(_, fence, worker)| fence == entry.fence && worker == id);
+            if !wanted && entry.running {
+                self.pending.effects.push(Effect::Stop {
+                    worker: id,
+                    session,
+                    execution,
+                    fence: entry.fence,
+                    grace: Duration::ZERO,
+                    discard: true,
+                });
+            }
+        }
+        let jobs: Vec<JobId> =
+            self.workers.get(&id).map(|w| w.jobs.iter().copied().collect()).unwrap_or_default();
+        for job in jobs {
+            let Some((cancelled, live)) = self
+                .jobs
+                .get(&job)
+                .and_then(|j| Some((j.state.cancel_requested_at.is_some(), j.live.as_ref()?)))
+            else {
+                continue;
+            };
+            let heard = live.record.status != model::ExecutionStatus::Assigned;
+            if cancelled || self.is_evicted(job) {
+                self.send_stop(job);
+            } else if !held.contains_key(&live.record.id) {
+                // It was heard to start, and its journal has forgotten it: never start it again.
+                if heard {
+                    self.on_forgotten(job);
+                } else {
+                    self.send_assignment(job);
+                }
+            }
+        }
+    }
+
+    /// A session closed. The worker keeps its lease: only time says that it is lost.
+    pub(crate) fn disconnect(&mut self, id: WorkerId, session: Session) {
+        if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.session == Some(session)) {
+            worker.session = None;
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Beats prolong a worker's lease; a worker whose lease ran out is lost.
+//!
+//! The worker counts its lease from the *sending* of the beat, the engine from its *receipt* and
+//! longer (clock drift, and the time of the fuse), so a worker that is judged here has frozen its
+//! tasks before.
+
+use std::sync::Arc;
+
+use model::record::WorkerRecord;
+use model::worker::{Health, WorkerStatus};
+use model::{Duration, JobId, Timestamp, WorkerId};
+
+use crate::engine::Engine;
+use crate::input::Session;
+use crate::output::Effect;
+use crate::timer::Timer;
+
+impl Engine {
+    pub(crate) fn beat(&mut self, id: WorkerId, session: Session, seq: u64, health: Health) {
+        let lease = self.config.lease;
+        let known = self.workers.get_mut(&id).filter(|worker| worker.session == Some(session));
+        let Some(worker) = known else {
+            let lease = Duration::ZERO;
+            return self.pending.grants.push(Effect::Grant { worker: id, session, seq, lease });
+        };
+        let recovered = worker.health.trouble.is_some() && health.trouble.is_none();
+        worker.health = health;
+        worker.heard_at = Some(self.now);
+        self.pending.grants.push(Effect::Grant { worker: id, session, seq, lease });
+        self.grant_lease(id);
+        if recovered {
+            self.capacity_changed();
+        }
+    }
+
+    /// Gives a worker a full lease from now, and makes sure that its end is noticed.
+    pub(crate) fn grant_lease(&mut self, id: WorkerId) {
+        let until = self.steady + self.lease_with_margin();
+        if let Some(worker) = self.workers.get_mut(&id) {
+            let armed = worker.lease_until > self.steady;
+            worker.forgiven = Duration::ZERO;
+            worker.lease_until = worker.lease_until.max(until);
+            if !armed {
+                self.chores.arm(worker.lease_until, Timer::Lease(id));
+            }
+        }
+    }
+
+    /// How long after the receipt of a beat its worker has frozen its tasks for certain.
+    pub(crate) fn lease_with_margin(&self) -> Duration {
+        let drift = Duration::from_millis(self.config.lease.as_millis() / 100);
+        self.config.lease + drift + self.config.lease_margin
+    }
+
+    /// A timer for a lease fired: it was prolonged meanwhile, or the worker is lost.
+    pub(crate) fn on_lease(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get(&id) else { return };
+        if worker.record.status == WorkerStatus::Lost {
+            return;
+        }
+        if worker.lease_until > self.steady {
+            return self.chores.arm(worker.lease_until, Timer::Lease(id));
+        }
+        self.lose_worker(id);
+    }
+
+    fn lose_worker(&mut self, id: WorkerId) {
+        let now = self.now;
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.session = None;
+        worker.lease_until = self.steady;
+        worker.record = Arc::new(WorkerRecord {
+            status: WorkerStatus::Lost,
+            updated_at: now,
+            ..(*worker.record).clone()
+        });
+        self.pending.worker(now, &worker.record);
+        let jobs: Vec<JobId> = worker.jobs.iter().copied().collect();
+        for job in jobs {
+            self.on_worker_lost(job);
+        }
+    }
+
+    /// The engine itself was held up for a while: nobody's silence during it counts. A bound on what
+    /// one silence is forgiven keeps a server that is always late from keeping the dead alive.
+    pub(crate) fn forgive(&mut self, held_up: Duration) {
+        let most = self.config.lease.as_millis().saturating_mul(10);
+        for worker in self.workers.values_mut().filter(|w| w.record.status != WorkerStatus::Lost) {
+            let left = most.saturating_sub(worker.forgiven.as_millis());
+            // One long stall is forgiven whole: beats wait behind it.
+            let granted = if worker.forgiven == Duration::ZERO {
+                held_up.as_millis()
+            } else {
+                held_up.as_millis().min(left)
+            };
+            worker.forgiven = worker.forgiven + held_up;
+            worker.lease_until = worker.lease_until + Duration::from_millis(granted);
+        }
+    }
+
+    /// When a worker is asked again after it declined.
+    pub(crate) fn on_declined(&mut self, id: WorkerId) {
+        let now = self.steady;
+        if let Some(worker) =
+            self.workers.get_mut(&id).filter(|w| w.declined_until.is_some_and(|at| at <= now))
+        {
+            worker.declined_until = None;
+            self.capacity_freed(id);
+        }
+    }
+
+    /// Asks a worker nothing for a moment, since it just declined.
+    pub(crate) fn back_off_from(&mut self, id: WorkerId) {
+        const PAUSE: Duration = Duration::from_secs(1);
+        let until: Timestamp = self.steady + PAUSE;
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.declined_until = Some(until);
+            self.chores.arm(until, Timer::Declined(id));
+        }
+    }
+}

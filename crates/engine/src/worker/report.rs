@@ -1,0 +1,58 @@
+//! What workers say of executions.
+//!
+//! A report counts only if it is about the live execution of its job, under that execution's fence,
+//! from the worker that has it. Everything else is old news: it is acknowledged, so that the worker
+//! can forget it, and changes nothing.
+
+use model::{Duration, ExecutionId, Fence, JobId, WorkerId};
+
+use crate::engine::Engine;
+use crate::input::{Report, Session};
+use crate::output::Effect;
+
+impl Engine {
+    pub(crate) fn report(
+        &mut self,
+        worker: WorkerId,
+        session: Session,
+        execution: ExecutionId,
+        fence: Fence,
+        report: Report,
+    ) {
+        if self.workers.get(&worker).is_none_or(|known| known.session != Some(session)) {
+            return;
+        }
+        let last = report != Report::Started;
+        let live = self.live_execution(execution).filter(|&(_, f, w)| f == fence && w == worker);
+        match live {
+            Some((job, ..)) if !last => self.on_started(job),
+            Some((job, ..)) => {
+                if matches!(report, Report::Refused { .. }) {
+                    self.back_off_from(worker);
+                }
+                self.on_ended(job, report);
+            }
+            // It runs, and nobody waits for it any more.
+            None if !last => {
+                let grace = Duration::ZERO;
+                self.pending.effects.push(Effect::Stop {
+                    worker,
+                    session,
+                    execution,
+                    fence,
+                    grace,
+                    discard: true,
+                });
+            }
+            None => {}
+        }
+        self.pending.effects.push(Effect::Ack { worker, session, execution, fence, last });
+    }
+
+    /// The job, fence and worker of a live execution.
+    pub(crate) fn live_execution(&self, execution: ExecutionId) -> Option<(JobId, Fence, WorkerId)> {
+        let job = *self.executions.get(&execution)?;
+        let record = &self.jobs.get(&job)?.live.as_ref()?.record;
+        (record.id == execution).then_some((job, record.fence, record.worker))
+    }
+}

@@ -1,0 +1,206 @@
+//! Delivery levels: what is promised when a worker is lost, refuses, or is interrupted.
+
+use engine::Report;
+use engine::input::How;
+use model::JobStatus;
+use model::spec::Delivery;
+
+use crate::scenario::{Scenario, finished};
+
+/// D3, D4, rule 12. Its loss costs a job no retry.
+#[test]
+fn a_lost_worker_sends_its_job_back_to_the_queue() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    t.start(job);
+    t.lose(worker);
+    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → waiting (worker_lost)");
+    assert_eq!(t.state(job).run_failures, 0);
+    let other = t.worker().join();
+    t.succeed(job);
+    assert_eq!(t.state(job).worker, Some(other));
+}
+
+/// A10, I8. Nothing is started elsewhere before the lost worker has frozen its tasks for certain.
+#[test]
+fn a_silent_worker_keeps_its_work_until_its_lease_has_run_out() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    t.worker().join();
+    let jobs: Vec<_> = (0..10).map(|_| t.job().submit()).collect();
+    for &job in &jobs {
+        t.start(job);
+    }
+    t.silence(worker);
+    t.pass(6);
+    assert_eq!(t.running(), 10);
+    assert!(jobs.iter().all(|&job| t.state(job).executions == 1));
+    t.pass(1);
+    assert!(jobs.iter().any(|&job| t.state(job).executions == 2));
+}
+
+/// I7.
+#[test]
+fn what_runs_at_most_once_fails_with_outcome_unknown() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let started = t.job().delivery(Delivery::AtMostOnce).retries(5).submit();
+    let unheard = t.job().delivery(Delivery::AtMostOnce).submit();
+    t.start(started);
+    t.lose(worker);
+    t.worker().join();
+    for job in [started, unheard] {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → failed (outcome_unknown)");
+        }
+    }
+}
+
+#[test]
+fn what_runs_at_most_once_is_not_retried_once_it_ran() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let job = t.job().delivery(Delivery::AtMostOnce).retries(5).submit();
+    t.fail(job, 1);
+    assert_eq!(t.status(job), JobStatus::Failed);
+}
+
+/// A durable refusal is proof that nothing started, so even at-most-once may go elsewhere.
+#[test]
+fn a_refusal_costs_nothing_at_any_level() {
+    for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce] {
+        let mut t = Scenario::new();
+        let first = t.worker().join();
+        let job = t.job().delivery(delivery).submit();
+        let (worker, assignment) = t.take(job);
+        t.worker().join();
+        t.report(
+            worker,
+            assignment.execution,
+            assignment.fence,
+            Report::Refused { reason: "no room".into() },
+        );
+        assert_eq!(t.status(job), JobStatus::Running);
+        assert_ne!(t.state(job).worker, Some(first));
+        t.succeed(job);
+        assert_eq!((t.state(job).start_failures, t.state(job).run_failures), (0, 0));
+    }
+}
+
+/// The only worker refused: it is asked again, but not in a tight loop.
+#[test]
+fn a_worker_that_refused_is_left_alone_for_a_moment() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let job = t.job().submit();
+    let (worker, assignment) = t.take(job);
+    t.report(worker, assignment.execution, assignment.fence, Report::Refused { reason: "no room".into() });
+    assert_eq!(t.status(job), JobStatus::Waiting);
+    t.pass(1);
+    assert_eq!(t.status(job), JobStatus::Running);
+}
+
+#[test]
+fn an_interruption_on_the_worker_costs_no_retry() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let job = t.job().submit();
+    t.end_with(job, finished(How::Interrupted, None));
+    assert_eq!(t.status(job), JobStatus::Running);
+    t.succeed(job);
+    assert_eq!(t.state(job).executions, 2);
+}
+
+/// I9, I10. A result under an old fence is acknowledged and changes nothing.
+#[test]
+fn a_result_that_comes_after_the_job_went_elsewhere_is_ignored() {
+    let mut t = Scenario::new();
+    let lost = t.worker().join();
+    let job = t.job().submit();
+    let execution = t.start(job);
+    let fence = t.execution(job).fence;
+    t.lose(lost);
+    t.worker().join();
+    t.start(job);
+    t.rejoin(lost);
+    assert!(t.players[&lost].stopped.contains_key(&execution), "the old copy is stopped");
+    t.report(lost, execution, fence, finished(How::Succeeded, Some(0)));
+    assert_eq!(t.status(job), JobStatus::Running);
+    assert!(t.players[&lost].held.is_empty(), "the worker may forget it");
+    assert!(t.execution(job).fence > fence);
+}
+
+#[test]
+fn a_cancelled_job_whose_worker_is_lost_is_cancelled() {
+    for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
+        let mut t = Scenario::new();
+        let worker = t.worker().join();
+        let job = t.job().delivery(delivery).submit();
+        t.start(job);
+        t.cancel(job).unwrap();
+        t.lose(worker);
+        assert_eq!(t.status(job), JobStatus::Cancelled);
+    }
+}
+
+/// I7. The journal of a started execution is gone (a machine set back to yesterday): it is not
+/// started again under the same fence.
+#[test]
+fn what_was_heard_to_start_is_never_assigned_again() {
+    for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
+        let mut t = Scenario::new();
+        let worker = t.worker().join();
+        let job = t.job().delivery(delivery).submit();
+        let execution = t.start(job);
+        t.silence(worker);
+        t.players.get_mut(&worker).unwrap().held.clear();
+        t.rejoin(worker);
+        assert!(t.players[&worker].assigned.iter().all(|a| a.execution != execution));
+        let unknown = delivery == Delivery::AtMostOnce;
+        assert_eq!(t.status(job) == JobStatus::Failed, unknown, "{}", t.history(job));
+    }
+}
+
+/// I7. A refusal is believed only of what was not heard to start.
+#[test]
+fn a_refusal_after_a_start_is_an_interruption() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    t.worker().join();
+    let job = t.job().delivery(Delivery::AtMostOnce).submit();
+    t.end_with(job, Report::Refused { reason: "x".into() });
+    assert_eq!((t.status(job), t.state(job).executions), (JobStatus::Failed, 1));
+}
+
+/// A job that takes down whatever runs it is not passed around in a tight loop.
+#[test]
+fn many_interruptions_in_a_row_are_spaced_out() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let job = t.job().submit();
+    let start = t.now;
+    for _ in 0..8 {
+        while t.status(job) != JobStatus::Running {
+            t.pass(1);
+        }
+        t.end_with(job, finished(How::Interrupted, None));
+    }
+    assert!(t.now.since(start) >= model::Duration::from_secs(1 + 2 + 4 + 8));
+    assert_eq!((t.state(job).run_failures, t.state(job).start_failures), (0, 0));
+}
+
+/// The row of its execution was lost: a cancelled job stays cancelled.
+#[test]
+fn a_cancelled_job_without_its_execution_is_cancelled() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let other = t.worker().join();
+    let job = t.job().submit();
+    t.start(job);
+    t.cancel(job).unwrap();
+    t.rows.executions.clear();
+    t.restart();
+    t.rejoin(other);
+    assert_eq!(t.status(job), JobStatus::Cancelled);
+}

@@ -1,0 +1,12 @@
+//! The engine on virtual time, through its public face only.
+
+#![allow(clippy::unwrap_used, reason = "the vocabulary of tests fails as tests do")]
+
+mod delivery;
+mod life;
+mod limits;
+mod placement;
+mod properties;
+mod requests;
+mod scenario;
+mod workers;

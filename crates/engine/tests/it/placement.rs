@@ -1,0 +1,201 @@
+//! Where a job goes, and why it does not.
+
+use model::spec::Placement;
+use model::{Bytes, JobStatus};
+
+use crate::scenario::Scenario;
+
+/// E1, I22.
+#[test]
+fn a_worker_is_given_no_more_than_it_has() {
+    let mut t = Scenario::new();
+    t.worker().cpu(1_000).custom("gpu", 1).join();
+    let big: Vec<_> = (0..3).map(|_| t.job().cpu(400).submit()).collect();
+    assert_eq!(t.running(), 2);
+    let small = t.job().cpu(200).submit();
+    assert_eq!(t.status(small), JobStatus::Running, "what fits does not wait behind what does not");
+    t.succeed(big[0]);
+    assert_eq!(t.status(big[2]), JobStatus::Running);
+    let gpus = [0; 2].map(|_| {
+        let gpu = |s: &mut model::JobSpec| {
+            s.resources.cpu = Some(model::Millicores(0));
+            s.resources.custom.insert("gpu".into(), 1);
+        };
+        t.job().spec(gpu).submit()
+    });
+    assert_eq!(gpus.map(|job| t.status(job)), [JobStatus::Running, JobStatus::Waiting]);
+}
+
+#[test]
+fn constraints_choose_workers_by_their_labels() {
+    let mut t = Scenario::new();
+    t.worker().label("zone", "a").join();
+    let b = t.worker().label("zone", "b").join();
+    let job = t.job().only_on("zone", "b").submit();
+    assert_eq!(t.state(job).worker, Some(b));
+    let nowhere = t.job().only_on("zone", "c").submit();
+    assert_eq!(t.status(nowhere), JobStatus::Waiting);
+    t.worker().label("zone", "c").join();
+    assert_eq!(t.status(nowhere), JobStatus::Running);
+}
+
+#[test]
+fn spread_takes_the_emptiest_worker_and_pack_the_fullest() {
+    let mut t = Scenario::new();
+    let [a, b] = [0; 2].map(|_| t.worker().cpu(1_000).join());
+    let first = t.job().cpu(100).submit();
+    let first_worker = t.state(first).worker.unwrap();
+    let other = if first_worker == a { b } else { a };
+    let packed = t.job().cpu(100).placement(Placement::Pack).submit();
+    assert_eq!(t.state(packed).worker, Some(first_worker));
+    let spread = t.job().cpu(100).placement(Placement::Spread).submit();
+    assert_eq!(t.state(spread).worker, Some(other));
+}
+
+#[test]
+fn a_retry_prefers_another_worker_and_takes_the_same_if_it_must() {
+    let mut t = Scenario::new();
+    let only = t.worker().join();
+    let job = t.job().retries(2).submit();
+    t.fail(job, 1);
+    t.pass(2);
+    assert_eq!(t.state(job).worker, Some(only));
+    let other = t.worker().join();
+    t.fail(job, 1);
+    t.pass(3);
+    assert_eq!(t.state(job).worker, Some(other));
+}
+
+#[test]
+fn a_limit_that_cannot_be_kept_keeps_the_job_away() {
+    let mut t = Scenario::new();
+    t.worker().without_limits().join();
+    let limit = |s: &mut model::JobSpec| s.resources.limits.memory = Some(Bytes(1 << 30));
+    let strict = t.job().spec(limit).submit();
+    let lenient = t
+        .job()
+        .spec(limit)
+        .spec(|s| s.resources.limits.enforcement = model::spec::Enforcement::BestEffort)
+        .submit();
+    assert_eq!((t.status(strict), t.status(lenient)), (JobStatus::Waiting, JobStatus::Running));
+}
+
+/// `belfry why` names everything, for every worker.
+#[test]
+fn every_waiting_job_can_say_why_it_waits() {
+    let mut t = Scenario::new();
+    let job =
+        t.job().cpu(2_000).only_on("zone", "b").spec(|s| s.resources.memory = Some(Bytes(2 << 30))).submit();
+    insta::assert_json_snapshot!(t.why(job).reasons, @r#"
+    [
+      {
+        "reason": "no_workers"
+      }
+    ]
+    "#);
+    t.worker().cpu(1_000).memory_mib(1024).label("zone", "a").slots(0).join();
+    insta::assert_json_snapshot!(t.why(job).reasons, { "[].workers[].worker" => "[worker]" }, @r#"
+    [
+      {
+        "reason": "no_worker_fits",
+        "workers": [
+          {
+            "worker": "[worker]",
+            "name": "w1",
+            "misfits": [
+              {
+                "misfit": "constraint",
+                "label": "zone",
+                "value": "a"
+              },
+              {
+                "misfit": "cpu",
+                "needed": "2",
+                "free": "1",
+                "capacity": "1"
+              },
+              {
+                "misfit": "memory",
+                "needed": "2GiB",
+                "free": "1GiB",
+                "capacity": "1GiB"
+              },
+              {
+                "misfit": "slots",
+                "slots": 0
+              }
+            ]
+          }
+        ],
+        "more": 0
+      }
+    ]
+    "#);
+}
+
+#[test]
+fn why_tells_what_a_job_that_does_not_wait_is_doing() {
+    let mut t = Scenario::new();
+    let ready = t.job().in_seconds(60).submit();
+    insta::assert_json_snapshot!(t.why(ready).reasons, @r#"
+    [
+      {
+        "reason": "not_due",
+        "until": "2026-11-21T08:01:00Z"
+      }
+    ]
+    "#);
+    t.worker().join();
+    let running = t.job().submit();
+    t.start(running);
+    t.cancel(running).unwrap();
+    insta::assert_json_snapshot!(t.why(running).reasons, { "[].worker" => "[worker]" }, @r#"
+    [
+      {
+        "reason": "stopping",
+        "since": "2026-11-21T08:00:00Z"
+      },
+      {
+        "reason": "runs",
+        "worker": "[worker]",
+        "since": "2026-11-21T08:00:00Z"
+      }
+    ]
+    "#);
+}
+
+#[test]
+fn why_names_the_limit_that_holds_a_job_back() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let settings = model::queue::QueueSettings {
+        concurrency: Some(1),
+        rate_per_second: Some(0.1),
+        burst: Some(1),
+        ..Default::default()
+    };
+    t.queue("default", settings);
+    t.job().concurrency("k", 1).submit();
+    let job = t.job().concurrency("k", 1).submit();
+    insta::assert_json_snapshot!(t.why(job).reasons, { "[].worker" => "[worker]" }, @r#"
+    [
+      {
+        "reason": "queue_concurrency",
+        "queue": "default",
+        "running": 1,
+        "limit": 1
+      },
+      {
+        "reason": "queue_rate",
+        "queue": "default",
+        "until": "2026-11-21T08:00:10Z"
+      },
+      {
+        "reason": "concurrency_key",
+        "key": "k",
+        "running": 1,
+        "limit": 1
+      }
+    ]
+    "#);
+}

@@ -1,0 +1,573 @@
+//! The vocabulary of scenario tests: a world of one engine, a store in memory and scripted workers.
+//!
+//! Every action is followed by a flush whose batch is applied to the store, so tests read like
+//! stories. After each flush the engine's invariants are checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use engine::input::{Held, How, Key};
+use engine::output::{Assignment, Submitted};
+use engine::why::Why;
+use engine::{
+    Config, Effect, Engine, Input, Join, NewJob, Now, Output, Refusal, Reply, Report, Session, Ticket,
+};
+use model::id::{Epoch, IdSource};
+use model::queue::QueueSettings;
+use model::record::{
+    Change, Event, ExecutionRecord, JobHead, JobState, KeyRecord, Lease, LiveRow, Outcome, QueueRecord,
+    Usage, WorkerRecord,
+};
+use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement};
+use model::worker::{Admission, Capabilities, Capacity, Health};
+use model::{
+    Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, ShardId, Timestamp, WorkerId,
+};
+
+pub(crate) const SHARDS: u16 = 4;
+
+/// The rows of a store, as a test sees them.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub(crate) jobs: BTreeMap<JobId, (JobHead, JobState)>,
+    pub(crate) executions: BTreeMap<ExecutionId, ExecutionRecord>,
+    pub(crate) keys: BTreeMap<u128, KeyRecord>,
+    pub(crate) workers: BTreeMap<WorkerId, Arc<WorkerRecord>>,
+    pub(crate) queues: BTreeMap<String, Arc<QueueRecord>>,
+    pub(crate) events: Vec<Event>,
+}
+
+/// A worker as the test plays it.
+#[derive(Default)]
+pub(crate) struct Player {
+    pub(crate) session: Option<Session>,
+    /// Whether it beats while time passes.
+    pub(crate) silent: bool,
+    /// What its journal has: each started at most once.
+    pub(crate) held: BTreeMap<ExecutionId, (Fence, bool)>,
+    pub(crate) assigned: Vec<Assignment>,
+    pub(crate) stopped: BTreeMap<ExecutionId, Fence>,
+    seq: u64,
+}
+
+pub(crate) struct Scenario {
+    pub(crate) engine: Engine,
+    pub(crate) now: Timestamp,
+    pub(crate) rows: Rows,
+    pub(crate) players: BTreeMap<WorkerId, Player>,
+    pub(crate) replies: BTreeMap<Ticket, Result<Reply, Refusal>>,
+    config: Config,
+    epoch: u64,
+    counter: u64,
+    ids: IdSource,
+}
+
+impl Scenario {
+    pub(crate) fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        let now = "2026-11-21T08:00:00Z".parse().unwrap();
+        let mut engine = Engine::new(config.clone(), &leases(1), SHARDS, now);
+        engine.start(now);
+        let mut scenario = Self {
+            engine,
+            now,
+            rows: Rows::default(),
+            players: BTreeMap::new(),
+            replies: BTreeMap::new(),
+            config,
+            epoch: 1,
+            counter: 0,
+            ids: IdSource::default(),
+        };
+        scenario.flush();
+        scenario
+    }
+
+    fn next(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    /// Says something to the engine, and lets it act.
+    pub(crate) fn say(&mut self, input: Input) {
+        self.engine.handle(self.now, input);
+        self.flush();
+    }
+
+    /// Asks, and returns the reply.
+    pub(crate) fn ask(&mut self, make: impl FnOnce(Ticket) -> Input) -> Result<Reply, Refusal> {
+        let ticket = Ticket(self.next());
+        self.say(make(ticket));
+        self.replies.remove(&ticket).expect("every request is answered by the next flush")
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.flush_at(self.now.into());
+    }
+
+    /// Lets the engine act at a time at which the two clocks differ.
+    pub(crate) fn flush_at(&mut self, now: Now) {
+        let Output { batch, effects } = self.engine.flush(now);
+        let mut seen = BTreeSet::new();
+        for change in batch.changes {
+            if let Change::Job { id, .. } = &change {
+                assert!(seen.insert(*id), "{id} is written twice in one batch");
+            }
+            self.rows.apply(change);
+        }
+        self.rows.events.extend(batch.events);
+        for effect in effects {
+            self.release(effect);
+        }
+        self.engine.check_invariants().unwrap();
+        assert!(self.engine.is_idle());
+    }
+
+    fn release(&mut self, effect: Effect) {
+        match effect {
+            Effect::Reply { ticket, reply } => {
+                self.replies.insert(ticket, reply);
+            }
+            Effect::Assign { worker, session, assignment } => {
+                let row = &self.rows.executions[&assignment.execution];
+                assert_eq!(row.fence, assignment.fence, "an assignment is committed before it is sent");
+                let player = self.players.get_mut(&worker).unwrap();
+                let known = player.held.contains_key(&assignment.execution)
+                    || player.assigned.iter().any(|a| a.execution == assignment.execution);
+                if player.session == Some(session) && !known {
+                    player.assigned.push(assignment);
+                }
+            }
+            Effect::Stop { worker, execution, fence, session, .. } => {
+                let player = self.players.get_mut(&worker).unwrap();
+                if player.session == Some(session) {
+                    player.stopped.insert(execution, fence);
+                }
+            }
+            Effect::Ack { worker, execution, last: true, .. } => {
+                self.players.get_mut(&worker).unwrap().held.remove(&execution);
+            }
+            Effect::Ack { .. } | Effect::Welcome { .. } | Effect::Grant { .. } => {}
+        }
+    }
+
+    /// Lets time pass, second by second; workers that are not silent beat.
+    pub(crate) fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now = self.now + Duration::from_secs(1);
+            self.beat();
+            self.flush();
+        }
+    }
+
+    fn beat(&mut self) {
+        let beats: Vec<_> = self
+            .players
+            .iter_mut()
+            .filter(|(_, player)| !player.silent)
+            .filter_map(|(&worker, player)| {
+                player.seq += 1;
+                Some(Input::Beat {
+                    worker,
+                    session: player.session?,
+                    seq: player.seq,
+                    health: Health::default(),
+                })
+            })
+            .collect();
+        for beat in beats {
+            self.engine.handle(self.now, beat);
+        }
+    }
+
+    /// The engine is gone, and another is built from the rows.
+    pub(crate) fn restart(&mut self) {
+        self.epoch += 1;
+        let mut engine = Engine::new(self.config.clone(), &leases(self.epoch), SHARDS, self.now);
+        for row in self.rows.live() {
+            engine.restore(row).unwrap();
+        }
+        engine.start(self.now);
+        self.engine = engine;
+        for player in self.players.values_mut() {
+            player.session = None;
+        }
+        self.flush();
+    }
+
+    pub(crate) fn worker(&mut self) -> WorkerBuilder<'_> {
+        WorkerBuilder {
+            name: format!("w{}", self.players.len() + 1),
+            capacity: Capacity {
+                cpu: Millicores(4_000),
+                memory: Bytes(8 << 30),
+                custom: BTreeMap::new(),
+                slots: 100,
+            },
+            labels: BTreeMap::new(),
+            capabilities: Capabilities {
+                runtimes: vec!["process".into()],
+                memory_limit: true,
+                cpu_limit: true,
+                pids_limit: true,
+                own_user: true,
+            },
+            scenario: self,
+        }
+    }
+
+    /// Opens a new session for a worker, with what its journal has.
+    pub(crate) fn rejoin(&mut self, worker: WorkerId) {
+        let record = Arc::clone(&self.rows.workers[&worker]);
+        let join = self.join_of(worker, &record);
+        self.say(Input::Join(Box::new(join)));
+    }
+
+    fn join_of(&mut self, worker: WorkerId, record: &WorkerRecord) -> Join {
+        let session = Session(self.next());
+        let player = self.players.get_mut(&worker).unwrap();
+        player.session = Some(session);
+        player.silent = false;
+        player.assigned.clear();
+        let held = player.held.iter();
+        let held = held.map(|(&execution, &(fence, running))| Held { execution, fence, running }).collect();
+        Join {
+            worker,
+            session,
+            name: record.name.clone(),
+            version: record.version.clone(),
+            labels: record.labels.clone(),
+            capacity: record.capacity.clone(),
+            capabilities: record.capabilities.clone(),
+            held,
+        }
+    }
+
+    /// A worker is not heard of until its lease has run out.
+    pub(crate) fn lose(&mut self, worker: WorkerId) {
+        self.silence(worker);
+        self.pass(8);
+    }
+
+    pub(crate) fn silence(&mut self, worker: WorkerId) {
+        let player = self.players.get_mut(&worker).unwrap();
+        player.silent = true;
+        if let Some(session) = player.session.take() {
+            self.say(Input::Disconnect { worker, session });
+        }
+    }
+
+    pub(crate) fn job(&mut self) -> JobBuilder<'_> {
+        JobBuilder { spec: JobSpec::command(["true"]), key: None, scenario: self }
+    }
+
+    /// The worker of a job takes what it was assigned and reports that it started.
+    pub(crate) fn start(&mut self, job: JobId) -> ExecutionId {
+        let (worker, assignment) = self.take(job);
+        self.report(worker, assignment.execution, assignment.fence, Report::Started);
+        assignment.execution
+    }
+
+    /// The worker of a job writes what it was assigned into its journal.
+    pub(crate) fn take(&mut self, job: JobId) -> (WorkerId, Assignment) {
+        let mut connected = self.players.iter_mut().filter(|(_, player)| player.session.is_some());
+        let found = connected.find_map(|(&worker, player)| {
+            let index = player.assigned.iter().position(|a| a.job == job)?;
+            Some((worker, player.assigned.remove(index)))
+        });
+        let (worker, assignment) = found.unwrap_or_else(|| panic!("{job} is assigned to nobody"));
+        let held = (assignment.fence, true);
+        let before = self.players.get_mut(&worker).unwrap().held.insert(assignment.execution, held);
+        assert_eq!(before, None, "a journal has an execution once");
+        (worker, assignment)
+    }
+
+    pub(crate) fn report(&mut self, worker: WorkerId, execution: ExecutionId, fence: Fence, report: Report) {
+        if report != Report::Started
+            && let Some(held) = self.players.get_mut(&worker).unwrap().held.get_mut(&execution)
+        {
+            held.1 = false;
+        }
+        let Some(session) = self.players[&worker].session else { return };
+        self.say(Input::Report { worker, session, execution, fence, report });
+    }
+
+    /// The live execution of a job.
+    pub(crate) fn execution(&self, job: JobId) -> &ExecutionRecord {
+        let id = self.state(job).execution.unwrap();
+        &self.rows.executions[&id]
+    }
+
+    pub(crate) fn end_with(&mut self, job: JobId, report: Report) {
+        if self.players.values().any(|p| p.assigned.iter().any(|a| a.job == job)) {
+            self.start(job);
+        }
+        let ExecutionRecord { worker, id, fence, .. } = *self.execution(job);
+        self.report(worker, id, fence, report);
+    }
+
+    pub(crate) fn succeed(&mut self, job: JobId) {
+        self.end_with(job, finished(How::Succeeded, Some(0)));
+    }
+
+    pub(crate) fn fail(&mut self, job: JobId, exit_code: i32) {
+        self.end_with(job, finished(How::Failed, Some(exit_code)));
+    }
+
+    pub(crate) fn cancel(&mut self, job: JobId) -> Result<Reply, Refusal> {
+        self.ask(|ticket| Input::Cancel { ticket, job, actor: "alice".into(), reason: None })
+    }
+
+    pub(crate) fn queue(&mut self, name: &str, settings: QueueSettings) {
+        let name = name.to_owned();
+        self.ask(|ticket| Input::SetQueue { ticket, name, settings, expected_version: None }).unwrap();
+    }
+
+    pub(crate) fn admit(&mut self, worker: WorkerId, admission: Admission) {
+        self.ask(|ticket| Input::SetAdmission { ticket, worker, admission }).unwrap();
+    }
+
+    pub(crate) fn why(&mut self, job: JobId) -> Why {
+        match self.ask(|ticket| Input::Why { ticket, job }) {
+            Ok(Reply::Why(why)) => *why,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn state(&self, job: JobId) -> &JobState {
+        &self.rows.jobs[&job].1
+    }
+
+    pub(crate) fn status(&self, job: JobId) -> JobStatus {
+        self.state(job).status
+    }
+
+    /// `waiting → running → retrying (run_failed) → …`, as stored.
+    pub(crate) fn history(&self, job: JobId) -> String {
+        let entries = self.state(job).history.iter().map(|e| format!("{} ({})", e.to, e.cause));
+        entries.collect::<Vec<_>>().join(" → ")
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.rows.jobs.values().filter(|(_, s)| s.status == JobStatus::Running).count()
+    }
+}
+
+/// A report of an end.
+pub(crate) fn finished(how: How, exit_code: Option<i32>) -> Report {
+    Report::Finished { how, outcome: Outcome { exit_code, ..Outcome::default() }, usage: Usage::default() }
+}
+
+fn leases(epoch: u64) -> Vec<Lease> {
+    (0..SHARDS).map(|shard| Lease { shard: ShardId(shard), epoch: Epoch(epoch) }).collect()
+}
+
+impl Rows {
+    pub(crate) fn apply(&mut self, change: Change) {
+        match change {
+            Change::Job { id, new, head, state } => match (new, head) {
+                (true, Some(head)) => {
+                    assert!(self.jobs.insert(id, ((*head).clone(), *state)).is_none(), "{id} is new twice");
+                }
+                (true, None) => panic!("{id} is new and has no head"),
+                (false, head) => {
+                    let row =
+                        self.jobs.get_mut(&id).unwrap_or_else(|| panic!("{id} is changed and not there"));
+                    assert!(!row.1.status.is_final(), "{id} changes after its end");
+                    assert!(state.version > row.1.version, "the version of {id} stands still");
+                    row.1 = *state;
+                    if let Some(head) = head {
+                        row.0 = (*head).clone();
+                    }
+                }
+            },
+            Change::Execution { new, record } => {
+                let before = self.executions.insert(record.id, (*record).clone());
+                assert_eq!(before.is_none(), new, "{}", record.id);
+                assert!(before.is_none_or(|b| !b.status.is_final()), "{} changes after its end", record.id);
+            }
+            Change::Key(key) => {
+                self.keys.insert(key.key, key);
+            }
+            Change::ForgetKeys { expired_before, .. } => {
+                self.keys.retain(|_, k| k.expires_at > expired_before)
+            }
+            Change::Worker(record) => {
+                self.workers.insert(record.id, record);
+            }
+            Change::RemoveWorker(id) => {
+                self.workers.remove(&id);
+            }
+            Change::Queue(record) => {
+                self.queues.insert(record.name.clone(), record);
+            }
+        }
+    }
+
+    pub(crate) fn live(&self) -> Vec<LiveRow> {
+        let jobs = self.jobs.iter().filter(|(_, (_, state))| !state.status.is_final());
+        let jobs = jobs.map(|(&id, (head, state))| LiveRow::Job {
+            id,
+            head: head.clone(),
+            state: Box::new(state.clone()),
+        });
+        let executions = self.executions.values().filter(|e| !e.status.is_final());
+        jobs.chain(executions.map(|e| LiveRow::Execution(Box::new(e.clone()))))
+            .chain(self.keys.values().map(|k| LiveRow::Key(*k)))
+            .chain(self.workers.values().map(|w| LiveRow::Worker((**w).clone())))
+            .chain(self.queues.values().map(|q| LiveRow::Queue((**q).clone())))
+            .collect()
+    }
+}
+
+pub(crate) struct WorkerBuilder<'a> {
+    scenario: &'a mut Scenario,
+    name: String,
+    capacity: Capacity,
+    labels: BTreeMap<String, String>,
+    capabilities: Capabilities,
+}
+
+impl WorkerBuilder<'_> {
+    pub(crate) fn cpu(mut self, millis: u32) -> Self {
+        self.capacity.cpu = Millicores(millis);
+        self
+    }
+
+    pub(crate) fn memory_mib(mut self, mib: u64) -> Self {
+        self.capacity.memory = Bytes(mib << 20);
+        self
+    }
+
+    pub(crate) fn custom(mut self, name: &str, amount: u64) -> Self {
+        self.capacity.custom.insert(name.into(), amount);
+        self
+    }
+
+    pub(crate) fn slots(mut self, slots: u32) -> Self {
+        self.capacity.slots = slots;
+        self
+    }
+
+    pub(crate) fn label(mut self, key: &str, value: &str) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    pub(crate) fn without_limits(mut self) -> Self {
+        self.capabilities.memory_limit = false;
+        self
+    }
+
+    pub(crate) fn join(self) -> WorkerId {
+        let scenario = self.scenario;
+        let entropy = scenario.next();
+        let id = WorkerId::from_bits(scenario.ids.next(scenario.now, ShardId(0), entropy));
+        scenario.players.insert(id, Player::default());
+        let record = WorkerRecord {
+            id,
+            name: self.name,
+            version: "test".into(),
+            labels: self.labels,
+            capacity: self.capacity,
+            capabilities: self.capabilities,
+            status: model::worker::WorkerStatus::Ready,
+            admission: Admission::Open,
+            created_at: scenario.now,
+            updated_at: scenario.now,
+        };
+        let join = scenario.join_of(id, &record);
+        scenario.say(Input::Join(Box::new(join)));
+        id
+    }
+}
+
+pub(crate) struct JobBuilder<'a> {
+    scenario: &'a mut Scenario,
+    spec: JobSpec,
+    key: Option<Key>,
+}
+
+impl JobBuilder<'_> {
+    pub(crate) fn spec(mut self, change: impl FnOnce(&mut JobSpec)) -> Self {
+        change(&mut self.spec);
+        self
+    }
+
+    pub(crate) fn retries(self, retries: u32) -> Self {
+        self.spec(|s| s.retry.max_retries = retries)
+    }
+
+    pub(crate) fn delivery(self, delivery: Delivery) -> Self {
+        self.spec(|s| s.delivery = delivery)
+    }
+
+    pub(crate) fn namespace(self, namespace: &str) -> Self {
+        self.spec(|s| s.namespace = namespace.into())
+    }
+
+    pub(crate) fn queue(self, queue: &str) -> Self {
+        self.spec(|s| s.queue = queue.into())
+    }
+
+    pub(crate) fn priority(self, priority: u8) -> Self {
+        self.spec(|s| s.priority = priority)
+    }
+
+    pub(crate) fn cpu(self, millis: u32) -> Self {
+        self.spec(|s| s.resources.cpu = Some(Millicores(millis)))
+    }
+
+    pub(crate) fn placement(self, placement: Placement) -> Self {
+        self.spec(|s| s.placement = placement)
+    }
+
+    pub(crate) fn only_on(self, label: &str, value: &str) -> Self {
+        let constraint =
+            Constraint { label: label.into(), operator: Operator::In, values: vec![value.into()] };
+        self.spec(|s| s.constraints.push(constraint))
+    }
+
+    pub(crate) fn concurrency(self, key: &str, limit: u32) -> Self {
+        self.spec(|s| s.concurrency = Some(Concurrency { key: key.into(), limit }))
+    }
+
+    pub(crate) fn in_seconds(self, seconds: u64) -> Self {
+        let at = self.scenario.now + Duration::from_secs(seconds);
+        self.spec(|s| s.run_at = Some(at))
+    }
+
+    pub(crate) fn deadline(self, seconds: u64) -> Self {
+        self.spec(|s| s.start_deadline = Some(Duration::from_secs(seconds)))
+    }
+
+    pub(crate) fn key(mut self, key: u128, body: u128) -> Self {
+        self.key = Some(Key { key, body });
+        self
+    }
+
+    pub(crate) fn head(&self) -> Arc<JobHead> {
+        head(self.spec.clone())
+    }
+
+    pub(crate) fn submit(self) -> JobId {
+        self.try_submit().unwrap().job
+    }
+
+    pub(crate) fn try_submit(self) -> Result<Submitted, Refusal> {
+        let new = NewJob { head: self.head(), key: self.key, actor: "alice".into() };
+        let reply = self.scenario.ask(|ticket| Input::Submit { ticket, jobs: vec![new] })?;
+        match reply {
+            Reply::Submitted(submitted) => Ok(submitted[0]),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+pub(crate) fn head(spec: JobSpec) -> Arc<JobHead> {
+    let body = serde_json::to_string(&spec).unwrap().into();
+    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None })
+}

@@ -1,0 +1,262 @@
+//! Sessions, leases, and the operator's word.
+
+use engine::input::How;
+use engine::{Effect, Input, Refusal};
+use model::worker::{Admission, Health, WorkerStatus};
+use model::{Duration, Fence, JobStatus};
+
+use crate::scenario::{Scenario, finished};
+
+#[test]
+fn a_worker_that_comes_back_in_time_keeps_its_work() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    t.start(job);
+    t.silence(worker);
+    t.pass(4);
+    t.rejoin(worker);
+    t.pass(60);
+    t.succeed(job);
+    assert_eq!(t.state(job).executions, 1);
+}
+
+/// The assignment was lost with the connection: the journal has nothing of it, so it is said again.
+#[test]
+fn an_assignment_that_was_not_heard_is_said_again() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    let first = t.execution(job).id;
+    t.players.get_mut(&worker).unwrap().assigned.clear();
+    t.silence(worker);
+    t.rejoin(worker);
+    assert_eq!(t.start(job), first, "the same execution under the same fence");
+    t.succeed(job);
+}
+
+#[test]
+fn a_stop_that_was_not_heard_is_said_again() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    let execution = t.start(job);
+    t.silence(worker);
+    t.cancel(job).unwrap();
+    assert!(t.players[&worker].stopped.is_empty());
+    t.rejoin(worker);
+    assert!(t.players[&worker].stopped.contains_key(&execution));
+}
+
+/// §6.2.14. A new owner judges nobody before a full lease has passed.
+#[test]
+fn a_rebuilt_engine_gives_workers_a_full_lease_to_come_back() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    t.start(job);
+    t.pass(1);
+    t.restart();
+    t.pass(6);
+    assert_eq!(t.status(job), JobStatus::Running);
+    t.rejoin(worker);
+    t.pass(10);
+    assert_eq!(t.state(job).executions, 1);
+
+    t.restart();
+    t.players.get_mut(&worker).unwrap().silent = true;
+    t.pass(7);
+    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → waiting (worker_lost)");
+    assert_eq!(t.rows.workers[&worker].status, WorkerStatus::Lost);
+}
+
+/// Rule 10. The engine was held up itself: a silence that nobody could hear is nobody's.
+#[test]
+fn a_stall_of_the_server_costs_no_worker_its_lease() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    t.start(job);
+    t.now = t.now + Duration::from_secs(300);
+    t.flush();
+    assert_eq!(t.rows.workers[&worker].status, WorkerStatus::Ready);
+    t.pass(5);
+    assert_eq!(t.state(job).executions, 1);
+}
+
+#[test]
+fn messages_of_an_older_session_change_nothing() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let old = t.players[&worker].session.unwrap();
+    let job = t.job().submit();
+    t.start(job);
+    t.rejoin(worker);
+    let (execution, fence) = (t.execution(job).id, t.execution(job).fence);
+    let report = finished(How::Succeeded, Some(0));
+    t.say(Input::Report { worker, session: old, execution, fence, report });
+    t.say(Input::Disconnect { worker, session: old });
+    assert_eq!(t.status(job), JobStatus::Running);
+    t.pass(30);
+    assert_eq!(t.rows.workers[&worker].status, WorkerStatus::Ready);
+}
+
+/// I10. Workers may err or lie: about another's execution, or under a fence that was never given.
+#[test]
+fn a_report_counts_only_from_the_worker_that_has_the_execution_and_under_its_fence() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    let execution = t.start(job);
+    let fence = t.execution(job).fence;
+    let other = t.worker().join();
+    let success = || finished(How::Succeeded, Some(0));
+    t.report(other, execution, fence, success());
+    for wrong in [Fence(fence.0 - 1), Fence(fence.0 + 1), Fence(u64::MAX)] {
+        t.report(worker, execution, wrong, success());
+    }
+    assert_eq!(t.status(job), JobStatus::Running);
+    t.report(worker, execution, fence, success());
+    assert_eq!(t.status(job), JobStatus::Succeeded);
+}
+
+/// Rule 10. A commit that takes long holds back everything but the answers to beats.
+#[test]
+fn a_beat_is_answered_without_waiting_for_a_commit() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let session = t.players[&worker].session.unwrap();
+    t.engine.handle(t.now, Input::Beat { worker, session, seq: 9, health: Health::default() });
+    let lease = Duration::from_secs(6);
+    assert_eq!(t.engine.take_grants(), [Effect::Grant { worker, session, seq: 9, lease }]);
+    let session = engine::Session(4_711);
+    t.engine.handle(t.now, Input::Beat { worker, session, seq: 10, health: Health::default() });
+    let lease = Duration::ZERO;
+    assert_eq!(t.engine.take_grants(), [Effect::Grant { worker, session, seq: 10, lease }]);
+}
+
+#[test]
+fn a_cordoned_worker_ends_what_it_has_and_gets_nothing_new() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let before = t.job().submit();
+    t.start(before);
+    t.admit(worker, Admission::Cordoned);
+    let after = t.job().submit();
+    t.succeed(before);
+    assert_eq!(t.status(after), JobStatus::Waiting);
+    t.restart();
+    t.rejoin(worker);
+    assert_eq!(t.status(after), JobStatus::Waiting, "a cordon outlives a restart");
+    t.admit(worker, Admission::Open);
+    assert_eq!(t.status(after), JobStatus::Running);
+}
+
+#[test]
+fn a_draining_worker_gives_its_work_to_others() {
+    let mut t = Scenario::new();
+    let drained = t.worker().join();
+    let job = t.job().submit();
+    let execution = t.start(job);
+    t.worker().join();
+    t.admit(drained, Admission::Draining);
+    assert!(t.players[&drained].stopped.contains_key(&execution));
+    t.end_with(job, finished(How::Stopped, None));
+    assert_eq!(t.status(job), JobStatus::Running);
+    assert_ne!(t.state(job).worker, Some(drained));
+}
+
+#[test]
+fn an_unhealthy_worker_gets_nothing_new_until_it_recovers() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let session = t.players[&worker].session.unwrap();
+    let health = Health { trouble: Some("disk almost full".into()), ..Health::default() };
+    t.say(Input::Beat { worker, session, seq: 1, health });
+    let job = t.job().submit();
+    assert_eq!(t.status(job), JobStatus::Waiting);
+    t.say(Input::Beat { worker, session, seq: 2, health: Health::default() });
+    assert_eq!(t.status(job), JobStatus::Running);
+}
+
+#[test]
+fn only_a_lost_worker_can_be_removed() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let refused = t.ask(|ticket| Input::RemoveWorker { ticket, worker });
+    assert_eq!(refused, Err(Refusal::WorkerConnected { worker }));
+    t.lose(worker);
+    t.ask(|ticket| Input::RemoveWorker { ticket, worker }).unwrap();
+    assert!(t.rows.workers.is_empty());
+    let gone = t.ask(|ticket| Input::RemoveWorker { ticket, worker });
+    assert_eq!(gone, Err(Refusal::NoWorker { worker }));
+}
+
+/// The store took longer to load than a lease: nobody was heard meanwhile, so nobody is judged.
+#[test]
+fn a_slow_load_costs_no_worker_its_lease() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    t.restart();
+    t.now = t.now + Duration::from_secs(8);
+    t.flush();
+    assert_ne!(t.rows.workers[&worker].status, WorkerStatus::Lost);
+}
+
+/// F10. Someone sets the wall clock forward a little, again and again: leases run on the other one.
+#[test]
+fn a_clock_that_is_set_forward_judges_no_worker_early() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let start = t.now;
+    for second in 1..=5 {
+        let steady = start + Duration::from_secs(second);
+        t.flush_at(engine::Now { wall: start + Duration::from_secs(2 * second), steady });
+    }
+    assert_eq!(t.rows.workers[&worker].status, WorkerStatus::Ready);
+}
+
+/// A server that is always late keeps no dead worker alive.
+#[test]
+fn stalls_without_end_are_not_forgiven_without_end() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    t.silence(worker);
+    for _ in 0..100 {
+        t.now = t.now + Duration::from_millis(2_100);
+        t.flush();
+    }
+    assert_eq!(t.rows.workers[&worker].status, WorkerStatus::Lost);
+}
+
+#[test]
+fn a_drain_outlives_a_restart_and_ends_when_it_is_taken_back() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    let execution = t.start(job);
+    t.silence(worker);
+    t.admit(worker, Admission::Draining);
+    t.admit(worker, Admission::Open);
+    t.rejoin(worker);
+    assert!(t.players[&worker].stopped.is_empty());
+    t.silence(worker);
+    t.admit(worker, Admission::Draining);
+    t.restart();
+    t.rejoin(worker);
+    assert!(t.players[&worker].stopped.contains_key(&execution));
+}
+
+/// Another server's word in the row: what runs there still has its lease.
+#[test]
+fn a_worker_whose_row_says_lost_and_that_has_work_is_given_a_lease() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    t.start(job);
+    let mut record = (*t.rows.workers[&worker]).clone();
+    record.status = WorkerStatus::Lost;
+    t.rows.workers.insert(worker, record.into());
+    t.restart();
+    assert_eq!(t.status(job), JobStatus::Running);
+}

@@ -1,0 +1,404 @@
+//! What the REST API answers, as JSON. The server writes these, the client reads them.
+//!
+//! Clients must ignore fields that they do not know; requests with unknown fields are refused.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::id::{ExecutionId, Fence, JobId, WorkerId};
+use crate::lifecycle::Cause;
+use crate::quantity::{Bytes, Millicores};
+use crate::queue::QueueSettings;
+use crate::record::{Outcome, Usage};
+use crate::spec::JobSpec;
+use crate::status::{ExecutionStatus, JobStatus};
+use crate::time::Timestamp;
+use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Job {
+    /// Its id.
+    pub id: JobId,
+    /// What people call it.
+    pub name: String,
+    /// The tenant that it belongs to.
+    pub namespace: String,
+    /// Who answers for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// The queue where it waits.
+    pub queue: String,
+    /// 0 (last) to 100 (first).
+    pub priority: u8,
+    /// Its labels.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Where it stands.
+    pub status: JobStatus,
+    /// Grows with every change; the number in its ETag.
+    pub version: u64,
+    /// The ended job that it repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<JobId>,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// When it is, or was, due: its `run_at`, or the end of its backoff.
+    pub due_at: Timestamp,
+    /// When it entered its queue for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queued_at: Option<Timestamp>,
+    /// When an execution started first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it reached a final status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// When somebody asked to cancel it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancel_requested_at: Option<Timestamp>,
+    /// When retention may delete it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// How many executions it has had.
+    pub executions: u32,
+    /// How many of them ran and failed.
+    pub run_failures: u32,
+    /// How many of them could not be started.
+    pub start_failures: u32,
+    /// Its newest execution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<ExecutionId>,
+    /// Where its newest execution is, or was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<WorkerId>,
+    /// What came of its newest ended execution.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<JobResult>,
+    /// What it was asked to be; left out of lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<Box<JobSpec>>,
+}
+
+/// What came of an execution.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+pub struct JobResult {
+    /// The process's exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that killed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// A stable word for what went wrong; absent on success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// One line for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// The values that the task wrote to `$BELFRY_OUTPUT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub output: Option<serde_json::Value>,
+}
+
+impl From<&Outcome> for JobResult {
+    fn from(outcome: &Outcome) -> Self {
+        Self {
+            exit_code: outcome.exit_code,
+            signal: outcome.signal,
+            error: outcome.error.as_deref().map(str::to_owned),
+            message: outcome.message.as_deref().map(str::to_owned),
+            output: outcome.output.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+        }
+    }
+}
+
+/// What a submission of one job answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SubmittedJob {
+    /// The job.
+    pub id: JobId,
+    /// False where the idempotency key had made it before.
+    pub created: bool,
+}
+
+/// What a submission of several jobs answers, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SubmittedJobs {
+    /// One for each job of the request.
+    pub jobs: Vec<SubmittedJob>,
+}
+
+/// Several jobs, accepted all or none.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitJobs {
+    /// At least one, at most 10,000.
+    pub jobs: Vec<JobSpec>,
+}
+
+/// What to say when cancelling.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CancelJob {
+    /// Recorded in the job's history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What a cancel answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CancelledJob {
+    /// The job.
+    pub id: JobId,
+    /// `cancelled`, or `running` while its execution is being stopped.
+    pub status: JobStatus,
+}
+
+/// One recorded transition of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct JobEvent {
+    /// When it was decided.
+    pub at: Timestamp,
+    /// The status before; absent for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<JobStatus>,
+    /// The status after.
+    pub to: JobStatus,
+    /// What happened.
+    pub cause: Cause,
+    /// The same as a sentence.
+    pub message: String,
+    /// The number of the execution that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<u32>,
+    /// Who did it, or what is known beyond the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// One try of a job on one worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Execution {
+    /// Its id.
+    pub id: ExecutionId,
+    /// Whose try it is.
+    pub job_id: JobId,
+    /// The name of that job.
+    pub job_name: String,
+    /// The tenant.
+    pub namespace: String,
+    /// Which try, from 1.
+    pub number: u32,
+    /// Its fence.
+    pub fence: Fence,
+    /// Where.
+    pub worker_id: WorkerId,
+    /// Where it stands.
+    pub status: ExecutionStatus,
+    /// When it was given to the worker.
+    pub assigned_at: Timestamp,
+    /// When it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
+    /// What came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<JobResult>,
+    /// What it used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+/// A worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Worker {
+    /// Its id.
+    pub id: WorkerId,
+    /// What people call it.
+    pub name: String,
+    /// The version of its agent.
+    pub version: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it is there.
+    pub status: WorkerStatus,
+    /// Whether work may be placed on it.
+    pub admission: Admission,
+    /// What it has.
+    pub capacity: Capacity,
+    /// What it can.
+    pub capabilities: Capabilities,
+    /// What its executions have set aside of it.
+    pub reserved: Reserved,
+    /// How its machine is; absent until it first said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<Health>,
+    /// When it was last heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_at: Option<Timestamp>,
+    /// When it was first seen.
+    pub created_at: Timestamp,
+    /// When its status last changed.
+    pub updated_at: Timestamp,
+}
+
+/// What executions have set aside of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Reserved {
+    /// How many there are.
+    pub executions: u32,
+    /// CPU.
+    pub cpu: Millicores,
+    /// Memory.
+    pub memory: Bytes,
+    /// Custom resources.
+    #[serde(default)]
+    pub custom: BTreeMap<String, u64>,
+}
+
+/// A queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// How it lets jobs through.
+    pub settings: QueueSettings,
+    /// The number in its ETag; 0 for a queue that nobody set up.
+    pub version: u64,
+    /// Jobs that wait in it.
+    pub waiting: u64,
+    /// Jobs of it that run.
+    pub running: u64,
+    /// When the job that waits longest entered it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_waiting_since: Option<Timestamp>,
+}
+
+/// One version of an artifact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Artifact {
+    /// The tenant.
+    pub namespace: String,
+    /// The name that versions share.
+    pub name: String,
+    /// Hash of the bytes, in lower-case hex; names the version.
+    pub sha256: String,
+    /// How many bytes.
+    pub size_bytes: u64,
+    /// When it was stored.
+    pub created_at: Timestamp,
+    /// Who stored it: a principal or an execution.
+    pub created_by: String,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct List<T> {
+    /// In the list's order: newest first, where nothing else is said.
+    pub items: Vec<T>,
+    /// For the next page (`?cursor=`); absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// One line, or piece of a line, of a log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LogEntry {
+    /// Where reading goes on behind it (`?offset=`).
+    pub next_offset: u64,
+    /// When it was written, on the worker's clock.
+    pub at: Timestamp,
+    /// `stdout`, `stderr`, or `notice` for words of Belfry itself.
+    pub stream: String,
+    /// What was written; bytes that are no UTF-8 are shown as U+FFFD.
+    pub text: String,
+}
+
+/// Something that happened, in the feed of `/events`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct FeedEvent {
+    /// Its place in the feed.
+    pub seq: u64,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// `job.waiting`, `job.running`, …, `execution.started`, `worker.ready`, `worker.lost`, `queue.updated`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The tenant; absent for workers and queues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The job that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    /// The job's status before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<JobStatus>,
+    /// The job's status after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<JobStatus>,
+    /// Why the job changed its status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// The execution that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<ExecutionId>,
+    /// The worker that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<WorkerId>,
+    /// The worker's status now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_status: Option<WorkerStatus>,
+    /// The worker's admission now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_admission: Option<Admission>,
+    /// The queue that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+}
+
+/// Why a request was refused: an RFC 9457 problem document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// A page that explains the code; relative to the server's address.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What kind of refusal it is.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened, to which object.
+    pub detail: String,
+    /// A stable word for programs.
+    pub code: String,
+    /// What to do next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Every field that is wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    /// The request's id, as in the server's log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Seconds after which it may be tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+}
+
+/// What is wrong with one field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FieldError {
+    /// The field as a JSON pointer (`/run/process/env/FOO`) into the body, or `?limit` for a
+    /// parameter of the query.
+    pub pointer: String,
+    /// The field as a path (`run.process.env.FOO`).
+    pub path: String,
+    /// What was found and what was expected.
+    pub detail: String,
+}

@@ -1,0 +1,34 @@
+//! What is said: the words of Belfry as types.
+//!
+//! Every other crate speaks of jobs, executions, workers and queues in these types. Nothing here
+//! does I/O, reads a clock or draws a random number, and a test holds it to that.
+//!
+//! - [`id`]: typed ids that sort by time and carry their shard.
+//! - [`time`] and [`quantity`]: instants, durations, bytes, millicores, with their text forms.
+//! - [`spec`]: what a user asks for; [`validate`] says everything that is wrong with it at once.
+//! - [`status`] and [`lifecycle`]: the states of jobs and executions and the one table of legal
+//!   transitions between them.
+//! - [`worker`], [`queue`]: where work runs and where it waits.
+//! - [`record`]: rows as the engine changes them and stores keep them.
+//! - [`api`]: what the REST API answers.
+//! - [`limits`]: every bound that input is held to.
+
+pub mod api;
+pub mod id;
+pub mod lifecycle;
+pub mod limits;
+pub mod quantity;
+pub mod queue;
+pub mod record;
+pub mod spec;
+pub mod status;
+pub mod time;
+pub mod validate;
+pub mod worker;
+
+pub use id::{ExecutionId, Fence, JobId, ShardId, WorkerId};
+pub use lifecycle::Cause;
+pub use quantity::{Bytes, Millicores};
+pub use spec::JobSpec;
+pub use status::{ExecutionStatus, JobStatus};
+pub use time::{Duration, Timestamp};

@@ -1,0 +1,179 @@
+//! The one table of legal transitions of a job.
+//!
+//! The engine checks every step by it, the docs draw it, and the API's texts come from it. A row is
+//! (from, to, cause): what happened is in the cause, so a job's history reads without its log.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::status::JobStatus::{
+    self, Cancelled, Expired, Failed, Ready, Retrying, Running, Succeeded, Waiting,
+};
+
+macro_rules! causes {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $text:literal, $sentence:literal;)*) => {
+        /// Why a job changed its status.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Cause { $($(#[$doc])* #[doc = $sentence] $variant,)* }
+
+        impl Cause {
+            /// Every one.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The stable word in the API.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// One sentence for people.
+            pub const fn sentence(self) -> &'static str {
+                match self { $(Self::$variant => $sentence,)* }
+            }
+
+            /// The number that stores keep; never changes its meaning.
+            pub const fn code(self) -> u8 {
+                match self { $(Self::$variant => $code,)* }
+            }
+
+            /// From the number that a store kept.
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)* _ => None }
+            }
+        }
+
+        impl fmt::Display for Cause {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+causes! {
+    Submitted = 0, "submitted", "It was submitted.";
+    Due = 1, "due", "Its time came.";
+    Placed = 2, "placed", "A worker was chosen for it.";
+    Succeeded = 3, "succeeded", "Its execution ended well.";
+    RunFailed = 4, "run_failed", "Its execution ran and failed.";
+    StartFailed = 5, "start_failed", "Its execution could not be started.";
+    TimedOut = 6, "timed_out", "Its execution ran longer than its timeout.";
+    WorkerLost = 7, "worker_lost", "The worker of its execution was lost.";
+    Interrupted = 8, "interrupted", "Its execution was interrupted on the worker, by no fault of its own.";
+    Refused = 9, "refused", "The worker declined the execution before it started.";
+    OutcomeUnknown = 10, "outcome_unknown", "Its worker was lost, and it may not be started twice.";
+    BackoffOver = 11, "backoff_over", "The wait before its next try is over.";
+    CancelRequested = 12, "cancel_requested", "Somebody cancelled it.";
+    DeadlinePassed = 13, "deadline_passed", "It could not start before its starting deadline.";
+    Updated = 14, "updated", "Somebody changed it before it started.";
+}
+
+/// One legal step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transition {
+    /// The status before; `None` for a job that is created.
+    pub from: Option<JobStatus>,
+    /// The status after.
+    pub to: JobStatus,
+    /// What happened.
+    pub cause: Cause,
+}
+
+const fn step(from: JobStatus, to: JobStatus, cause: Cause) -> Transition {
+    Transition { from: Some(from), to, cause }
+}
+
+/// Every legal step; nothing leaves a final status.
+pub const TRANSITIONS: &[Transition] = &[
+    Transition { from: None, to: Ready, cause: Cause::Submitted },
+    Transition { from: None, to: Waiting, cause: Cause::Submitted },
+    step(Ready, Waiting, Cause::Due),
+    step(Ready, Ready, Cause::Updated),
+    step(Ready, Waiting, Cause::Updated),
+    step(Ready, Cancelled, Cause::CancelRequested),
+    step(Ready, Expired, Cause::DeadlinePassed),
+    step(Waiting, Ready, Cause::Updated),
+    step(Waiting, Waiting, Cause::Updated),
+    step(Waiting, Running, Cause::Placed),
+    step(Waiting, Cancelled, Cause::CancelRequested),
+    step(Waiting, Expired, Cause::DeadlinePassed),
+    step(Running, Succeeded, Cause::Succeeded),
+    step(Running, Retrying, Cause::RunFailed),
+    step(Running, Retrying, Cause::StartFailed),
+    step(Running, Retrying, Cause::TimedOut),
+    step(Running, Retrying, Cause::WorkerLost),
+    step(Running, Retrying, Cause::Interrupted),
+    step(Running, Retrying, Cause::Refused),
+    step(Running, Waiting, Cause::WorkerLost),
+    step(Running, Waiting, Cause::Interrupted),
+    step(Running, Waiting, Cause::Refused),
+    step(Running, Failed, Cause::RunFailed),
+    step(Running, Failed, Cause::StartFailed),
+    step(Running, Failed, Cause::TimedOut),
+    step(Running, Failed, Cause::OutcomeUnknown),
+    step(Running, Cancelled, Cause::CancelRequested),
+    step(Retrying, Waiting, Cause::BackoffOver),
+    step(Retrying, Cancelled, Cause::CancelRequested),
+];
+
+/// Whether a job may go from `from` to `to` because of `cause`.
+pub fn is_legal(from: Option<JobStatus>, to: JobStatus, cause: Cause) -> bool {
+    TRANSITIONS.contains(&Transition { from, to, cause })
+}
+
+/// The life of a job as a Mermaid state diagram, for the docs.
+pub fn diagram() -> String {
+    let mut text = String::from("stateDiagram-v2\n");
+    for Transition { from, to, cause } in TRANSITIONS {
+        let from = from.map_or("[*]", JobStatus::as_str);
+        text.push_str(&format!("    {from} --> {to}: {cause}\n"));
+    }
+    for end in [Succeeded, Failed, Cancelled, Expired] {
+        text.push_str(&format!("    {end} --> [*]\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn nothing_leaves_a_final_status() {
+        assert!(TRANSITIONS.iter().all(|t| t.from.is_none_or(|from| !from.is_final())));
+    }
+
+    #[test]
+    fn every_status_can_be_reached_and_every_live_one_can_end() {
+        let reach = |start: BTreeSet<JobStatus>| {
+            let mut seen = start;
+            loop {
+                let more: Vec<_> = TRANSITIONS
+                    .iter()
+                    .filter(|t| t.from.is_some_and(|f| seen.contains(&f)) && !seen.contains(&t.to))
+                    .map(|t| t.to)
+                    .collect();
+                if more.is_empty() {
+                    return seen;
+                }
+                seen.extend(more);
+            }
+        };
+        assert_eq!(reach(BTreeSet::from([Ready])).len(), JobStatus::ALL.len());
+        for &status in JobStatus::ALL.iter().filter(|s| !s.is_final()) {
+            assert!(reach(BTreeSet::from([status])).iter().any(|s| s.is_final()), "{status}");
+        }
+    }
+
+    #[test]
+    fn every_cause_stands_in_the_table_and_survives_its_code() {
+        for &cause in Cause::ALL {
+            assert!(TRANSITIONS.iter().any(|t| t.cause == cause), "{cause}");
+            assert_eq!(Cause::from_code(cause.code()), Some(cause));
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Rows, as the engine changes them and stores keep them.
+//!
+//! A [`Batch`] is what one commit makes durable: the changed rows, each once, and the events that
+//! watchers hear of after it. What never changes about a job ([`JobHead`]) is apart from what does
+//! ([`JobState`]), so that a store rewrites only the latter.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::id::{Epoch, ExecutionId, Fence, JobId, ShardId, WorkerId};
+use crate::lifecycle::Cause;
+use crate::queue::QueueSettings;
+use crate::spec::JobSpec;
+use crate::status::{ExecutionStatus, JobStatus};
+use crate::time::{Duration, Timestamp};
+use crate::worker::{Admission, Capabilities, Capacity, WorkerStatus};
+
+/// What a job was asked to be. Written once, and again only by an update before its start.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobHead {
+    /// The spec, parsed.
+    pub spec: Arc<JobSpec>,
+    /// The same spec as JSON, with every default filled in; what is stored and sent to workers.
+    pub body: Arc<str>,
+    /// The ended job that this one repeats.
+    pub retry_of: Option<JobId>,
+}
+
+/// One recorded transition of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HistoryEntry {
+    /// When it was decided.
+    pub at: Timestamp,
+    /// The status before; absent for the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<JobStatus>,
+    /// The status after.
+    pub to: JobStatus,
+    /// What happened.
+    pub cause: Cause,
+    /// The number of the execution that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution: Option<u32>,
+    /// Who did it, or what is known beyond the cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub detail: Option<Box<str>>,
+}
+
+/// Why an execution, and with its last one a job, ended as it did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Outcome {
+    /// The process's exit code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that killed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// A stable word for what went wrong (`exit_code`, `signal`, `timeout`, `out_of_memory`,
+    /// `start_failed`, `worker_lost`, …); absent on success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub error: Option<Box<str>>,
+    /// One line for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub message: Option<Box<str>>,
+    /// What the task wrote to `$BELFRY_OUTPUT`, as JSON text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub output: Option<Arc<str>>,
+}
+
+/// What an execution used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    /// How long it ran.
+    pub run_time: Duration,
+    /// CPU time, user and system.
+    pub cpu_time: Duration,
+    /// The most memory that it held, in bytes.
+    pub peak_memory_bytes: u64,
+    /// Bytes of framed log.
+    pub log_bytes: u64,
+}
+
+/// All of a job that changes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobState {
+    /// Where it stands.
+    pub status: JobStatus,
+    /// Grows with every committed change of the job; its ETag.
+    pub version: u64,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// When it enters its queue next: its `run_at`, or the end of its backoff.
+    pub due_at: Timestamp,
+    /// When it entered its queue for the first time.
+    pub queued_at: Option<Timestamp>,
+    /// When an execution started first.
+    pub started_at: Option<Timestamp>,
+    /// When it reached a final status.
+    pub finished_at: Option<Timestamp>,
+    /// How many executions it has had.
+    pub executions: u32,
+    /// How many of them ran and failed.
+    pub run_failures: u32,
+    /// How many of them could not be started.
+    pub start_failures: u32,
+    /// The fence of its newest execution.
+    pub fence: Fence,
+    /// Its newest execution.
+    pub execution: Option<ExecutionId>,
+    /// Where its newest execution is, or was.
+    pub worker: Option<WorkerId>,
+    /// When somebody asked to cancel it.
+    pub cancel_requested_at: Option<Timestamp>,
+    /// Why its last execution ended as it did.
+    pub outcome: Option<Outcome>,
+    /// Every transition so far.
+    pub history: Vec<HistoryEntry>,
+    /// From when on retention may delete it; set when it ended.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// One try of a job on one worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecutionRecord {
+    /// Its id.
+    pub id: ExecutionId,
+    /// Whose try it is.
+    pub job: JobId,
+    /// Which try, from 1.
+    pub number: u32,
+    /// Its fence.
+    pub fence: Fence,
+    /// Where.
+    pub worker: WorkerId,
+    /// Where it stands.
+    pub status: ExecutionStatus,
+    /// When it was given to the worker.
+    pub assigned_at: Timestamp,
+    /// When the server heard that it started.
+    pub started_at: Option<Timestamp>,
+    /// When the server heard, or decided, that it ended.
+    pub finished_at: Option<Timestamp>,
+    /// Why it ended as it did.
+    pub outcome: Option<Outcome>,
+    /// What it used.
+    pub usage: Option<Usage>,
+}
+
+/// A worker as it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WorkerRecord {
+    /// Its id, made together with its journal.
+    pub id: WorkerId,
+    /// What people call it.
+    pub name: String,
+    /// The version of its agent.
+    pub version: String,
+    /// What constraints are matched against.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// What it has.
+    pub capacity: Capacity,
+    /// What it can.
+    pub capabilities: Capabilities,
+    /// Whether it is there.
+    pub status: WorkerStatus,
+    /// Whether an operator lets work be placed on it.
+    pub admission: Admission,
+    /// When it was first seen.
+    pub created_at: Timestamp,
+    /// When its status last changed.
+    pub updated_at: Timestamp,
+}
+
+/// A queue as it was set up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct QueueRecord {
+    /// Its name.
+    pub name: String,
+    /// How it lets jobs through.
+    pub settings: QueueSettings,
+    /// Grows with every change; its ETag.
+    pub version: u64,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+/// An idempotency key that was used. Outlives its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyRecord {
+    /// Hash of the namespace and the key.
+    pub key: u128,
+    /// Hash of what was submitted under it.
+    pub body: u128,
+    /// The job that it made.
+    pub job: JobId,
+    /// When it may be forgotten.
+    pub expires_at: Timestamp,
+}
+
+/// Something that happened, for watchers; kept for a while so that they can resume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When it was decided.
+    pub at: Timestamp,
+    /// The namespace that it belongs to; none for workers.
+    pub namespace: Option<Arc<str>>,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What an event tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A job changed its status.
+    Job {
+        /// Which.
+        job: JobId,
+        /// The status before.
+        from: Option<JobStatus>,
+        /// The status after.
+        to: JobStatus,
+        /// Why.
+        cause: Cause,
+        /// The execution that it concerns.
+        execution: Option<ExecutionId>,
+        /// The worker of that execution.
+        worker: Option<WorkerId>,
+    },
+    /// A running execution was heard to have started.
+    Started {
+        /// Whose.
+        job: JobId,
+        /// Which.
+        execution: ExecutionId,
+        /// Where.
+        worker: WorkerId,
+    },
+    /// A worker came, went, or was let in or out.
+    Worker {
+        /// Which.
+        worker: WorkerId,
+        /// Whether it is there now.
+        status: WorkerStatus,
+        /// Whether work may be placed on it now.
+        admission: Admission,
+    },
+    /// A queue was set up anew.
+    Queue {
+        /// Which.
+        queue: Arc<str>,
+    },
+}
+
+/// One changed row.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// A job. With a `head` it is new or was updated; else only its state is rewritten. One that
+    /// has reached a final status leaves the live rows for the history.
+    Job {
+        /// Which.
+        id: JobId,
+        /// Whether no store has it yet.
+        new: bool,
+        /// What it was asked to be, where that is to be written.
+        head: Option<Arc<JobHead>>,
+        /// All of it that changes.
+        state: Box<JobState>,
+    },
+    /// An execution; `new` as with jobs. An ended one leaves the live rows for the history.
+    Execution {
+        /// Whether no store has it yet.
+        new: bool,
+        /// The whole row.
+        record: Box<ExecutionRecord>,
+    },
+    /// An idempotency key was used.
+    Key(KeyRecord),
+    /// Keys that expired before this time may go; of these shards only.
+    ForgetKeys {
+        /// Whose.
+        shard: ShardId,
+        /// Until when.
+        expired_before: Timestamp,
+    },
+    /// A worker.
+    Worker(Arc<WorkerRecord>),
+    /// A worker was removed for good.
+    RemoveWorker(WorkerId),
+    /// A queue.
+    Queue(Arc<QueueRecord>),
+}
+
+/// What one commit makes durable.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Batch {
+    /// Engine time of the batch; never less than that of an earlier one.
+    pub now: Timestamp,
+    /// Changed rows, each at most once.
+    pub changes: Vec<Change>,
+    /// What watchers hear of afterwards, in order.
+    pub events: Vec<Event>,
+}
+
+impl Batch {
+    /// Whether there is nothing to commit.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.events.is_empty()
+    }
+}
+
+/// One live row, as a store hands it back.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LiveRow {
+    /// A job that has not ended.
+    Job {
+        /// Which.
+        id: JobId,
+        /// What it was asked to be.
+        head: JobHead,
+        /// Where it stands.
+        state: Box<JobState>,
+    },
+    /// An execution that has not ended.
+    Execution(Box<ExecutionRecord>),
+    /// An idempotency key that is still remembered.
+    Key(KeyRecord),
+    /// A worker.
+    Worker(WorkerRecord),
+    /// A queue.
+    Queue(QueueRecord),
+}
+
+/// The right to change a shard: which ownership this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    /// The shard.
+    pub shard: ShardId,
+    /// Which ownership.
+    pub epoch: Epoch,
+}

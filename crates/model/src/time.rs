@@ -1,0 +1,282 @@
+//! Instants and durations as values.
+//!
+//! The engine counts in microseconds and never asks a clock; texts are RFC 3339 in UTC for an
+//! instant and `1h30m` for a duration. Zones live at the edges (`jiff`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// An instant in UTC, to the microsecond.
+///
+/// JSON shows it as RFC 3339 with `Z`; binary encodings as Unix microseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// Later than every instant that a user can name.
+    pub const MAX: Self = Self(i64::MAX);
+
+    /// From Unix microseconds.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// From Unix milliseconds.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis.saturating_mul(1_000))
+    }
+
+    /// Unix microseconds.
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// Unix milliseconds, rounded down.
+    pub const fn as_millis(self) -> i64 {
+        self.0.div_euclid(1_000)
+    }
+
+    /// How long after `earlier` this is; zero if it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration(u64::try_from(self.0.saturating_sub(earlier.0) / 1_000).unwrap_or(0))
+    }
+}
+
+impl std::ops::Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.0.saturating_mul(1_000)).unwrap_or(i64::MAX)))
+    }
+}
+
+impl From<jiff::Timestamp> for Timestamp {
+    fn from(t: jiff::Timestamp) -> Self {
+        Self(t.as_microsecond())
+    }
+}
+
+impl From<Timestamp> for jiff::Timestamp {
+    fn from(t: Timestamp) -> Self {
+        Self::from_microsecond(t.0).unwrap_or(Self::MAX)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        jiff::Timestamp::from(*self).fmt(f)
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, jiff::Error> {
+        text.parse::<jiff::Timestamp>().map(Self::from)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if s.is_human_readable() { s.collect_str(self) } else { self.0.serialize(s) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        if d.is_human_readable() {
+            let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
+            text.parse().map_err(|error| {
+                serde::de::Error::custom(format!(
+                    "`{text}` is not a time ({error}): expected RFC 3339, such as 2026-11-21T08:00:00Z"
+                ))
+            })
+        } else {
+            i64::deserialize(d).map(Self)
+        }
+    }
+}
+
+impl utoipa::PartialSchema for Timestamp {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(utoipa::openapi::KnownFormat::DateTime)))
+            .examples(["2026-11-21T08:00:00Z"])
+            .into()
+    }
+}
+
+impl utoipa::ToSchema for Timestamp {}
+
+/// A length of time, to the millisecond.
+///
+/// Its text is like `90s`, `1h30m` or `250ms`; a number without a unit is refused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Duration(u64);
+
+impl Duration {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// From milliseconds.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis)
+    }
+
+    /// From seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(1_000))
+    }
+
+    /// From hours.
+    pub const fn from_hours(hours: u64) -> Self {
+        Self::from_secs(hours.saturating_mul(3_600))
+    }
+
+    /// In milliseconds.
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// For `std` and tokio.
+    pub const fn to_std(self) -> std::time::Duration {
+        std::time::Duration::from_millis(self.0)
+    }
+}
+
+impl std::ops::Add for Duration {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl From<std::time::Duration> for Duration {
+    fn from(d: std::time::Duration) -> Self {
+        Self(u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.0;
+        if rest == 0 {
+            return f.write_str("0s");
+        }
+        for (unit, millis) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)] {
+            if rest >= millis {
+                write!(f, "{}{unit}", rest / millis)?;
+                rest %= millis;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why a text is no duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a duration: expected a number with a unit, such as `500ms`, `90s`, `1h30m` or `2d`")]
+pub struct ParseDurationError {
+    text: String,
+}
+
+impl FromStr for Duration {
+    type Err = ParseDurationError;
+
+    fn from_str(text: &str) -> Result<Self, ParseDurationError> {
+        let error = || ParseDurationError { text: text.chars().take(64).collect() };
+        // jiff's spans have days only in calendars; ours are always 24 hours.
+        let (days, rest) = match text.split_once('d') {
+            Some((days, rest)) => (days.trim().parse::<u64>().map_err(|_| error())?, rest.trim()),
+            None => (0, text.trim()),
+        };
+        let rest = if rest.is_empty() && text.contains('d') {
+            0
+        } else {
+            let parsed = rest.parse::<jiff::SignedDuration>().map_err(|_| error())?;
+            u64::try_from(parsed.as_millis()).map_err(|_| error())?
+        };
+        Ok(Self(days.checked_mul(86_400_000).and_then(|d| d.checked_add(rest)).ok_or_else(error)?))
+    }
+}
+
+impl Serialize for Duration {
+    fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        if s.is_human_readable() { s.collect_str(self) } else { self.0.serialize(s) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        if d.is_human_readable() {
+            let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
+            text.parse().map_err(serde::de::Error::custom)
+        } else {
+            u64::deserialize(d).map(Self)
+        }
+    }
+}
+
+impl utoipa::PartialSchema for Duration {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .examples(["90s"])
+            .description(Some("A length of time: `500ms`, `90s`, `1h30m`, `2d`"))
+            .into()
+    }
+}
+
+impl utoipa::ToSchema for Duration {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_and_shown_in_the_same_form() {
+        for text in ["0s", "250ms", "90s", "1h30m", "2d", "1d1h1m1s1ms"] {
+            let parsed: Duration = text.parse().unwrap();
+            let shown = parsed.to_string();
+            assert_eq!(shown.parse::<Duration>().unwrap(), parsed, "{text} was shown as {shown}");
+        }
+        assert_eq!("90s".parse::<Duration>().unwrap().to_string(), "1m30s");
+        assert_eq!("2 days".parse::<Duration>().ok(), None);
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused() {
+        for text in ["", "90", "-5s", "d", "1y", "x", "1e9h", "99999999999999999999s"] {
+            assert!(text.parse::<Duration>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn instants_are_rfc_3339_in_utc() {
+        let t: Timestamp = "2026-11-21T09:00:00.25+01:00".parse().unwrap();
+        assert_eq!(t.to_string(), "2026-11-21T08:00:00.25Z");
+        assert_eq!(serde_json::to_string(&t).unwrap(), r#""2026-11-21T08:00:00.25Z""#);
+    }
+
+    #[test]
+    fn time_before_another_is_zero_after_it() {
+        assert_eq!(Timestamp::from_millis(5).since(Timestamp::from_millis(9)), Duration::ZERO);
+        assert_eq!(Timestamp::MAX + Duration::from_secs(1), Timestamp::MAX);
+    }
+}

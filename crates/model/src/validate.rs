@@ -1,0 +1,473 @@
+//! Everything that is wrong with a spec, said at once.
+//!
+//! Types are checked while parsing; here is what types cannot say. Each [`Problem`] names the path
+//! of its field (`run.process.env.FOO`), what was found and what was expected.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::limits;
+use crate::queue::QueueSettings;
+use crate::spec::{Backoff, Constraint, JobSpec, Operator, ProcessRun, Run};
+use crate::time::{Duration, Timestamp};
+
+/// One thing that is wrong with one field.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// The path of the field, such as `retry.backoff.factor`.
+    pub path: String,
+    /// What was found and what was expected.
+    pub message: String,
+}
+
+/// Everything that is wrong with an object; never empty.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.problems.iter().map(|p| format!("{}: {}", p.path, p.message)).collect::<Vec<_>>().join("; "))]
+pub struct Invalid {
+    /// In the order of the fields.
+    pub problems: Vec<Problem>,
+}
+
+#[derive(Default)]
+struct Check {
+    problems: Vec<Problem>,
+}
+
+impl Check {
+    fn fail(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.problems.push(Problem { path: path.into(), message: message.into() });
+    }
+
+    fn ensure(&mut self, ok: bool, path: &str, message: impl FnOnce() -> String) {
+        if !ok {
+            self.fail(path, message());
+        }
+    }
+
+    fn finish(self) -> Result<(), Invalid> {
+        if self.problems.is_empty() { Ok(()) } else { Err(Invalid { problems: self.problems }) }
+    }
+
+    fn name(&mut self, path: &str, name: &str) {
+        let ok = !name.is_empty()
+            && name.len() <= limits::NAME_LEN_MAX
+            && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        self.ensure(ok, path, || {
+            format!(
+                "`{}` is not a name: expected 1 to {} letters, digits, `-`, `_` or `.`, beginning with a letter or digit",
+                shown(name),
+                limits::NAME_LEN_MAX
+            )
+        });
+    }
+
+    fn labels(&mut self, path: &str, labels: &BTreeMap<String, String>) {
+        self.ensure(labels.len() <= limits::LABELS_MAX, path, || too_many(labels.len(), limits::LABELS_MAX));
+        for (key, value) in labels {
+            let at = format!("{path}.{}", shown(key));
+            self.name(&at, key);
+            self.ensure(value.len() <= limits::LABEL_LEN_MAX, &at, || {
+                too_long(value.len(), limits::LABEL_LEN_MAX)
+            });
+            self.ensure(!value.chars().any(char::is_control), &at, || "has a control character".into());
+        }
+    }
+
+    fn key(&mut self, path: &str, key: &str) {
+        self.ensure(!key.is_empty(), path, || "is empty".into());
+        self.ensure(key.len() <= limits::KEY_LEN_MAX, path, || too_long(key.len(), limits::KEY_LEN_MAX));
+        self.ensure(!key.chars().any(char::is_control), path, || "has a control character".into());
+    }
+
+    fn at_most(&mut self, path: &str, value: Duration, max: Duration) {
+        self.ensure(value <= max, path, || format!("`{value}` is too long: expected at most {max}"));
+    }
+
+    fn no_nul(&mut self, path: &str, text: &str) {
+        self.ensure(!text.contains('\0'), path, || "has a NUL byte".into());
+    }
+
+    /// A path that stays inside the execution's folder.
+    fn inner_path(&mut self, at: &str, path: &str) {
+        let inside = !path.is_empty()
+            && !path.starts_with('/')
+            && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+        self.ensure(inside, at, || {
+            format!(
+                "`{}` leaves the execution's folder: expected a relative path without `.` and `..`",
+                shown(path)
+            )
+        });
+        self.ensure(path.len() <= limits::PATH_LEN_MAX, at, || too_long(path.len(), limits::PATH_LEN_MAX));
+        self.no_nul(at, path);
+    }
+
+    fn process(&mut self, at: &str, process: &ProcessRun) {
+        match (&process.script, process.command.first()) {
+            (None, None) => self.fail(at, "expected `command` or `script`"),
+            (Some(_), Some(_)) => self.fail(at, "has both `command` and `script`: expected one of them"),
+            (None, Some(program)) => {
+                self.ensure(!program.is_empty(), &format!("{at}.command[0]"), || {
+                    "is empty: expected a program".into()
+                });
+            }
+            (Some(script), None) => {
+                self.ensure(!script.trim().is_empty(), &format!("{at}.script"), || "is empty".into());
+                self.no_nul(&format!("{at}.script"), script);
+            }
+        }
+        self.ensure(
+            process.script.is_some() || process.interpreter.is_empty(),
+            &format!("{at}.interpreter"),
+            || "has no script to run: expected `script`, or no interpreter".into(),
+        );
+        for (list, name) in [(&process.command, "command"), (&process.interpreter, "interpreter")] {
+            let at = format!("{at}.{name}");
+            self.ensure(list.len() <= limits::COMMAND_ARGS_MAX, &at, || {
+                too_many(list.len(), limits::COMMAND_ARGS_MAX)
+            });
+            for (i, arg) in list.iter().enumerate() {
+                self.no_nul(&format!("{at}[{i}]"), arg);
+            }
+        }
+        self.env(&format!("{at}.env"), &process.env);
+        if let Some(dir) = &process.working_directory {
+            let at = format!("{at}.working_directory");
+            self.ensure(!dir.is_empty() && dir.len() <= limits::PATH_LEN_MAX, &at, || {
+                format!("expected a path of 1 to {} bytes", limits::PATH_LEN_MAX)
+            });
+            self.no_nul(&at, dir);
+        }
+    }
+
+    fn env(&mut self, at: &str, env: &BTreeMap<String, String>) {
+        self.ensure(env.len() <= limits::ENV_VARS_MAX, at, || too_many(env.len(), limits::ENV_VARS_MAX));
+        for (name, value) in env {
+            let at = format!("{at}.{}", shown(name));
+            let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            self.ensure(well_formed, &at, || {
+                "is not a variable name: expected [A-Za-z_][A-Za-z0-9_]*".into()
+            });
+            self.ensure(!name.starts_with("BELFRY_") && !name.starts_with("LD_"), &at, || {
+                "is reserved: `BELFRY_*` is set by Belfry and `LD_*` steers the program loader".into()
+            });
+            self.ensure(name.len() + value.len() <= limits::ENV_VAR_BYTES_MAX, &at, || {
+                too_long(name.len() + value.len(), limits::ENV_VAR_BYTES_MAX)
+            });
+            self.no_nul(&at, value);
+        }
+    }
+
+    fn backoff(&mut self, at: &str, backoff: &Backoff) {
+        self.at_most(&format!("{at}.initial"), backoff.initial, limits::BACKOFF_MAX);
+        self.at_most(&format!("{at}.max"), backoff.max, limits::BACKOFF_MAX);
+        self.ensure(backoff.initial <= backoff.max, &format!("{at}.initial"), || {
+            format!("`{}` is longer than `max` (`{}`)", backoff.initial, backoff.max)
+        });
+        self.ensure((1.0..=100.0).contains(&backoff.factor), &format!("{at}.factor"), || {
+            format!("`{}` is out of range: expected 1 to 100", backoff.factor)
+        });
+        self.ensure((0.0..=1.0).contains(&backoff.jitter), &format!("{at}.jitter"), || {
+            format!("`{}` is out of range: expected 0 to 1", backoff.jitter)
+        });
+    }
+
+    fn constraint(&mut self, at: &str, constraint: &Constraint) {
+        self.name(&format!("{at}.label"), &constraint.label);
+        let needs_values = matches!(constraint.operator, Operator::In | Operator::NotIn);
+        self.ensure(constraint.values.is_empty() != needs_values, &format!("{at}.values"), || {
+            if needs_values { "is empty: expected at least one value".into() } else { "expected none".into() }
+        });
+        self.ensure(constraint.values.len() <= limits::LABELS_MAX, &format!("{at}.values"), || {
+            too_many(constraint.values.len(), limits::LABELS_MAX)
+        });
+    }
+}
+
+fn too_many(found: usize, max: usize) -> String {
+    format!("has {found} entries: expected at most {max}")
+}
+
+fn too_long(found: usize, max: usize) -> String {
+    format!("has {found} bytes: expected at most {max}")
+}
+
+/// User text as it may stand in a message: short, and without control characters.
+fn shown(text: &str) -> String {
+    text.chars().take(64).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// Checks all of a spec that its types do not.
+///
+/// # Errors
+/// [`Invalid`] with every problem, in the order of the fields.
+pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    check.name("name", &spec.name);
+    check.name("namespace", &spec.namespace);
+    if let Some(owner) = &spec.owner {
+        check.ensure(!owner.is_empty() && owner.len() <= limits::OWNER_LEN_MAX, "owner", || {
+            format!("expected 1 to {} bytes", limits::OWNER_LEN_MAX)
+        });
+        check.ensure(!owner.chars().any(char::is_control), "owner", || "has a control character".into());
+    }
+    check.labels("labels", &spec.labels);
+    check.name("queue", &spec.queue);
+    check.ensure(spec.priority <= limits::PRIORITY_MAX, "priority", || {
+        format!("`{}` is out of range: expected 0 to {}", spec.priority, limits::PRIORITY_MAX)
+    });
+    if let Some(run_at) = spec.run_at {
+        check.ensure(run_at <= now + limits::AHEAD_MAX, "run_at", || {
+            format!("`{run_at}` is too far ahead: expected at most {} from now", limits::AHEAD_MAX)
+        });
+    }
+    if let Some(deadline) = spec.start_deadline {
+        check.ensure(deadline > Duration::ZERO, "start_deadline", || "is zero".into());
+        check.at_most("start_deadline", deadline, limits::AHEAD_MAX);
+    }
+    match &spec.run {
+        Run::Process(process) => check.process("run.process", process),
+    }
+    files(&mut check, spec);
+    resources(&mut check, spec);
+    check.ensure(spec.constraints.len() <= limits::CONSTRAINTS_MAX, "constraints", || {
+        too_many(spec.constraints.len(), limits::CONSTRAINTS_MAX)
+    });
+    for (i, constraint) in spec.constraints.iter().enumerate() {
+        check.constraint(&format!("constraints[{i}]"), constraint);
+    }
+    retry(&mut check, spec);
+    if let Some(timeout) = spec.timeout {
+        check.ensure(timeout > Duration::ZERO, "timeout", || "is zero".into());
+        check.at_most("timeout", timeout, limits::TIMEOUT_MAX);
+    }
+    check.at_most("grace", spec.grace, limits::GRACE_MAX);
+    if let Some(concurrency) = &spec.concurrency {
+        check.key("concurrency.key", &concurrency.key);
+        check.ensure((1..=limits::CONCURRENCY_MAX).contains(&concurrency.limit), "concurrency.limit", || {
+            format!("`{}` is out of range: expected 1 to {}", concurrency.limit, limits::CONCURRENCY_MAX)
+        });
+    }
+    if let Some(key) = &spec.idempotency_key {
+        check.key("idempotency_key", key);
+    }
+    if let Some(retention) = spec.retention {
+        check.at_most("retention", retention, limits::RETENTION_MAX);
+    }
+    check.finish()
+}
+
+fn files(check: &mut Check, spec: &JobSpec) {
+    for (name, count) in [("inputs", spec.inputs.len()), ("outputs", spec.outputs.len())] {
+        check.ensure(count <= limits::FILES_MAX, name, || too_many(count, limits::FILES_MAX));
+    }
+    for (i, input) in spec.inputs.iter().enumerate() {
+        let at = format!("inputs[{i}].artifact");
+        let (name, version) = input.artifact.split_once('@').unwrap_or((&input.artifact, ""));
+        check.name(&at, name);
+        let digest = version.strip_prefix("sha256:");
+        let pinned = digest
+            .is_some_and(|d| d.len() == 64 && d.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')));
+        check.ensure(version.is_empty() && !input.artifact.contains('@') || pinned, &at, || {
+            format!(
+                "`{}` names no version: expected `NAME` or `NAME@sha256:` and 64 hex digits",
+                shown(&input.artifact)
+            )
+        });
+        check.inner_path(&format!("inputs[{i}].path"), &input.path);
+    }
+    for (i, output) in spec.outputs.iter().enumerate() {
+        check.name(&format!("outputs[{i}].artifact"), &output.artifact);
+        check.inner_path(&format!("outputs[{i}].path"), &output.path);
+    }
+}
+
+fn resources(check: &mut Check, spec: &JobSpec) {
+    let resources = &spec.resources;
+    check.ensure(resources.custom.len() <= limits::CUSTOM_RESOURCES_MAX, "resources.custom", || {
+        too_many(resources.custom.len(), limits::CUSTOM_RESOURCES_MAX)
+    });
+    for name in resources.custom.keys() {
+        check.name(&format!("resources.custom.{}", shown(name)), name);
+    }
+    let limits = &resources.limits;
+    check.ensure(
+        limits.memory.is_none_or(|l| l >= resources.memory.unwrap_or(l)),
+        "resources.limits.memory",
+        || "is less than `resources.memory`: a limit below the request could never be used".into(),
+    );
+    check.ensure(limits.memory.is_none_or(|l| l.0 >= 1 << 20), "resources.limits.memory", || {
+        "is less than 1MiB: nothing can start in that".into()
+    });
+    check.ensure(limits.cpu.is_none_or(|l| l.0 >= 10), "resources.limits.cpu", || "is less than 10m".into());
+    check.ensure(limits.pids.is_none_or(|l| l >= 1), "resources.limits.pids", || "is zero".into());
+}
+
+fn retry(check: &mut Check, spec: &JobSpec) {
+    let policy = &spec.retry;
+    for (path, retries) in
+        [("retry.max_retries", policy.max_retries), ("retry.max_start_retries", policy.max_start_retries)]
+    {
+        check.ensure(retries <= limits::RETRIES_MAX, path, || {
+            format!("`{retries}` is too many: expected at most {}", limits::RETRIES_MAX)
+        });
+    }
+    check.backoff("retry.backoff", &policy.backoff);
+    for (path, codes) in [
+        ("retry.retry_exit_codes", &policy.retry_exit_codes),
+        ("retry.final_exit_codes", &policy.final_exit_codes),
+    ] {
+        check.ensure(codes.len() <= limits::EXIT_CODES_MAX, path, || {
+            too_many(codes.len(), limits::EXIT_CODES_MAX)
+        });
+    }
+    if let Some(code) = policy.retry_exit_codes.iter().find(|c| policy.final_exit_codes.contains(c)) {
+        check.fail("retry.final_exit_codes", format!("`{code}` is in `retry_exit_codes` too"));
+    }
+}
+
+/// Checks the settings of a queue.
+///
+/// # Errors
+/// [`Invalid`] with every problem.
+pub fn queue(name: &str, settings: &QueueSettings) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    check.name("name", name);
+    if let Some(concurrency) = settings.concurrency {
+        check.ensure((1..=limits::CONCURRENCY_MAX).contains(&concurrency), "concurrency", || {
+            format!(
+                "`{concurrency}` is out of range: expected 1 to {}; to stop a queue, pause it",
+                limits::CONCURRENCY_MAX
+            )
+        });
+    }
+    if let Some(rate) = settings.rate_per_second {
+        check.ensure(rate > 0.0 && rate <= 1e6, "rate_per_second", || {
+            format!(
+                "`{rate}` is out of range: expected more than 0, at most 1000000; to stop a queue, pause it"
+            )
+        });
+    }
+    check.ensure(settings.burst.is_none_or(|b| (1..=1_000_000).contains(&b)), "burst", || {
+        "is out of range: expected 1 to 1000000".into()
+    });
+    check.ensure((1..=1_000).contains(&settings.weight), "weight", || {
+        "is out of range: expected 1 to 1000".into()
+    });
+    for (namespace, weight) in &settings.namespace_weights {
+        let at = format!("namespace_weights.{}", shown(namespace));
+        check.name(&at, namespace);
+        check.ensure((1..=1_000).contains(weight), &at, || "is out of range: expected 1 to 1000".into());
+    }
+    check.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::Bytes;
+    use crate::spec::{Concurrency, InputFile, OutputFile};
+
+    fn problems(change: impl FnOnce(&mut JobSpec)) -> String {
+        let mut spec = JobSpec::command(["true"]);
+        change(&mut spec);
+        match job(&spec, Timestamp::from_millis(0)) {
+            Ok(()) => "fine".into(),
+            Err(invalid) => invalid.problems.iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect(),
+        }
+    }
+
+    fn process(spec: &mut JobSpec) -> &mut ProcessRun {
+        match &mut spec.run {
+            Run::Process(process) => process,
+        }
+    }
+
+    #[test]
+    fn a_plain_command_is_fine() {
+        assert_eq!(problems(|_| {}), "fine");
+    }
+
+    #[test]
+    fn all_mistakes_are_reported_at_once_with_their_paths() {
+        insta::assert_snapshot!(problems(|spec| {
+            spec.name = "pay roll".into();
+            spec.namespace = String::new();
+            spec.priority = 101;
+            spec.run_at = Some(Timestamp::MAX);
+            process(spec).script = Some("echo".into());
+            process(spec).env.insert("1X".into(), String::new());
+            process(spec).env.insert("LD_PRELOAD".into(), "x.so".into());
+            spec.inputs.push(InputFile { artifact: "tool@v1".into(), path: "../tool".into(), executable: true });
+            spec.outputs.push(OutputFile { artifact: "out".into(), path: "/etc/passwd".into(), optional: false });
+            spec.resources.memory = Some(Bytes(2 << 20));
+            spec.resources.limits.memory = Some(Bytes(1 << 20));
+            spec.constraints.push(Constraint { label: "zone".into(), operator: Operator::In, values: vec![] });
+            spec.retry.max_retries = 5_000;
+            spec.retry.backoff.factor = 0.5;
+            spec.retry.retry_exit_codes = vec![3];
+            spec.retry.final_exit_codes = vec![3];
+            spec.timeout = Some(Duration::ZERO);
+            spec.concurrency = Some(Concurrency { key: String::new(), limit: 0 });
+        }), @"
+        name: `pay roll` is not a name: expected 1 to 63 letters, digits, `-`, `_` or `.`, beginning with a letter or digit
+        namespace: `` is not a name: expected 1 to 63 letters, digits, `-`, `_` or `.`, beginning with a letter or digit
+        priority: `101` is out of range: expected 0 to 100
+        run_at: `9999-12-30T22:00:00.999999999Z` is too far ahead: expected at most 3660d from now
+        run.process: has both `command` and `script`: expected one of them
+        run.process.env.1X: is not a variable name: expected [A-Za-z_][A-Za-z0-9_]*
+        run.process.env.LD_PRELOAD: is reserved: `BELFRY_*` is set by Belfry and `LD_*` steers the program loader
+        inputs[0].artifact: `tool@v1` names no version: expected `NAME` or `NAME@sha256:` and 64 hex digits
+        inputs[0].path: `../tool` leaves the execution's folder: expected a relative path without `.` and `..`
+        outputs[0].path: `/etc/passwd` leaves the execution's folder: expected a relative path without `.` and `..`
+        resources.limits.memory: is less than `resources.memory`: a limit below the request could never be used
+        constraints[0].values: is empty: expected at least one value
+        retry.max_retries: `5000` is too many: expected at most 1000
+        retry.backoff.factor: `0.5` is out of range: expected 1 to 100
+        retry.final_exit_codes: `3` is in `retry_exit_codes` too
+        timeout: is zero
+        concurrency.key: is empty
+        concurrency.limit: `0` is out of range: expected 1 to 1000000
+        ");
+    }
+
+    #[test]
+    fn a_process_needs_exactly_one_of_command_and_script() {
+        insta::assert_snapshot!(problems(|spec| process(spec).command.clear()), @"run.process: expected `command` or `script`");
+        assert_eq!(
+            problems(|spec| {
+                process(spec).command.clear();
+                process(spec).script = Some("echo hi".into());
+                process(spec).interpreter = vec!["/bin/bash".into()];
+            }),
+            "fine"
+        );
+    }
+
+    #[test]
+    fn paths_cannot_leave_the_folder_of_the_execution() {
+        for path in ["", "/a", "a/../b", "..", "a//b", "./a", "a/", "a\0b"] {
+            let found = problems(|spec| {
+                spec.outputs.push(OutputFile { artifact: "a".into(), path: path.into(), optional: false });
+            });
+            assert!(found.starts_with("outputs[0].path: "), "{path}: {found}");
+        }
+    }
+
+    #[test]
+    fn text_from_users_is_cut_and_cleaned_in_messages() {
+        let found = problems(|spec| spec.name = format!("\u{1b}[31m{}", "x".repeat(500)));
+        assert!(!found.contains('\u{1b}') && found.len() < 300, "{found}");
+    }
+
+    #[test]
+    fn a_queue_cannot_be_stopped_by_a_zero() {
+        let settings =
+            QueueSettings { concurrency: Some(0), rate_per_second: Some(0.0), ..Default::default() };
+        insta::assert_snapshot!(queue("q", &settings).unwrap_err(), @"concurrency: `0` is out of range: expected 1 to 1000000; to stop a queue, pause it; rate_per_second: `0` is out of range: expected more than 0, at most 1000000; to stop a queue, pause it");
+    }
+}

@@ -1,0 +1,253 @@
+//! Artifacts: store, list, fetch.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LOCATION};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use model::api::{Artifact, List};
+use model::queue::QueueSettings;
+use model::spec::DEFAULT;
+use model::{Timestamp, validate};
+use serde::Deserialize;
+use store::query::ArtifactFilter;
+use utoipa_axum::routes;
+
+use super::extract::{BODY_TIMEOUT, Params, Path};
+use super::problem::{Code, Trouble};
+use super::routes::Routes;
+use super::{Api, convert, page};
+use crate::auth::{Actor, Resource, Verb};
+
+pub(super) fn routes(routes: &mut Routes) {
+    let artifacts = Resource::Artifacts;
+    routes.needs(Verb::Create, artifacts, &[Code::InvalidParameter], routes!(put_artifact));
+    routes.needs(Verb::Read, artifacts, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_artifacts));
+    routes.needs(Verb::Read, artifacts, &[Code::ArtifactNotFound], routes!(get_artifact));
+}
+
+/// A name as jobs, queues and artifacts have them. The rule is the model's own: a queue's settings
+/// are checked by default together with its name.
+fn check_name(parameter: &str, name: &str) -> Result<(), Trouble> {
+    validate::queue(name, &QueueSettings::default()).map_err(|invalid| {
+        let wrong = invalid.problems.into_iter().next().map(|problem| problem.message);
+        Trouble::parameter(parameter, wrong.unwrap_or_default())
+    })
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct PutArtifactParams {
+    /// Where it belongs; `default` where absent.
+    namespace: Option<String>,
+}
+
+/// Store a file as the newest version of an artifact
+///
+/// The body is the file, of any type; it is written while it comes. The hash of its bytes names the
+/// version: storing the same bytes again makes no second one.
+#[utoipa::path(put, path = "/api/v1/artifacts/{name}", tag = "artifacts",
+    params(("name" = String, Path), PutArtifactParams),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The file"),
+    responses((status = 201, description = "The version", body = Artifact, headers(
+        ("Location" = String, description = "The version"),
+        ("ETag" = String, description = "Its hash"),
+    )))
+)]
+async fn put_artifact(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    Params(params): Params<PutArtifactParams>,
+    request: Request,
+) -> Result<Response, Trouble> {
+    let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
+    check_name("name", &name)?;
+    check_name("namespace", namespace)?;
+    let limit = api.config.artifact_bytes_max;
+    let announced =
+        request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > limit) {
+        return Err(Trouble::new(Code::BodyTooLarge, format!("`{name}` is larger than {limit} bytes")));
+    }
+    let bytes = steady(request.into_body());
+    let row = api.objects.artifacts.put(namespace, &name, &actor.name, bytes).await?;
+    let artifact = convert::artifact(row);
+    let location = format!("/api/v1/artifacts/{name}?namespace={namespace}&version={}", artifact.sha256);
+    Ok((
+        StatusCode::CREATED,
+        [(LOCATION, header(&location)), (ETAG, digest_tag(&artifact.sha256))],
+        Json(artifact),
+    )
+        .into_response())
+}
+
+/// Why the bytes of an upload stopped.
+#[derive(Debug, thiserror::Error)]
+enum UploadError {
+    #[error("nothing came for {}s", BODY_TIMEOUT.as_secs())]
+    Stalled,
+    #[error(transparent)]
+    Body(#[from] axum::Error),
+}
+
+/// The bytes of a body, which may be slow but not silent.
+fn steady(body: Body) -> impl Stream<Item = Result<Bytes, UploadError>> + Send {
+    steady_within(body, BODY_TIMEOUT)
+}
+
+fn steady_within(body: Body, silence_max: Duration) -> impl Stream<Item = Result<Bytes, UploadError>> + Send {
+    futures::stream::unfold(Some(body.into_data_stream()), move |stream| async move {
+        let mut stream = stream?;
+        match tokio::time::timeout(silence_max, stream.next()).await {
+            Ok(part) => Some((part?.map_err(UploadError::from), Some(stream))),
+            Err(_) => Some((Err(UploadError::Stalled), None)),
+        }
+    })
+}
+
+fn header(text: &str) -> HeaderValue {
+    // Names are letters, digits, `-`, `_` and `.`; hashes are hex.
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn digest_tag(sha256: &str) -> HeaderValue {
+    header(&format!("\"{sha256}\""))
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ListArtifactsParams {
+    /// Only those of this namespace; `*` for all, as without it.
+    namespace: Option<String>,
+    /// All versions of this name, instead of the newest of each.
+    name: Option<String>,
+    /// How many of them, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// Where a page of artifacts ended.
+struct Place(String, String, Timestamp);
+
+impl FromStr for Place {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let mut parts = text.splitn(3, '/');
+        let mut part = || parts.next().map(str::to_owned).ok_or(());
+        let (namespace, name, micros) = (part()?, part()?, part()?);
+        Ok(Self(namespace, name, Timestamp::from_micros(micros.parse().map_err(|_| ())?)))
+    }
+}
+
+/// List artifacts
+///
+/// The newest version of each name; with `name`, all versions of it, newest first.
+#[utoipa::path(get, path = "/api/v1/artifacts", tag = "artifacts", params(ListArtifactsParams), responses(
+    (status = 200, description = "One page", body = List<Artifact>),
+))]
+async fn list_artifacts(
+    State(api): State<Api>,
+    Params(params): Params<ListArtifactsParams>,
+) -> Result<Json<List<Artifact>>, Trouble> {
+    let limit = page::limit(params.limit)?;
+    let mut filter = ArtifactFilter {
+        namespace: super::jobs::namespace(params.namespace),
+        newest_only: params.name.is_none(),
+        name: params.name,
+        ..ArtifactFilter::default()
+    };
+    let after = api.shared.cursors.read::<Place>("artifacts", &filter, params.cursor.as_deref())?;
+    let unpaged = filter.clone();
+    filter.after = after.map(|Place(namespace, name, at)| (namespace, name, at));
+    let mut rows = api.node.store().artifacts(&filter, limit + 1).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let last = rows.last().filter(|_| more);
+    let next_cursor = last.map(|row| {
+        let place = format!("{}/{}/{}", row.namespace, row.name, row.created_at.as_micros());
+        api.shared.cursors.make("artifacts", &unpaged, &place)
+    });
+    Ok(Json(List { items: rows.into_iter().map(convert::artifact).collect(), next_cursor }))
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct GetArtifactParams {
+    /// Where it belongs; `default` where absent.
+    namespace: Option<String>,
+    /// The hash of a version; the newest where absent.
+    #[param(example = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae")]
+    version: Option<String>,
+}
+
+/// The hash that a version names, with or without `sha256:` before it.
+fn digest(version: &str) -> Result<&str, Trouble> {
+    let hex = version.strip_prefix("sha256:").unwrap_or(version);
+    let well_formed = hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    well_formed
+        .then_some(hex)
+        .ok_or_else(|| Trouble::parameter("version", "is no hash: expected 64 hex digits"))
+}
+
+/// Fetch the bytes of an artifact
+#[utoipa::path(get, path = "/api/v1/artifacts/{name}", tag = "artifacts",
+    params(("name" = String, Path), GetArtifactParams),
+    responses((status = 200, description = "The file", content_type = "application/octet-stream", body = Vec<u8>, headers(
+        ("ETag" = String, description = "Its hash"),
+        ("Content-Disposition" = String, description = "Always an attachment: it is not to be shown as a page"),
+    )))
+)]
+async fn get_artifact(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Params(params): Params<GetArtifactParams>,
+) -> Result<Response, Trouble> {
+    let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
+    check_name("name", &name)?;
+    check_name("namespace", namespace)?;
+    let reference = match params.version.as_deref() {
+        Some(version) => format!("{name}@sha256:{}", digest(version)?),
+        None => name.clone(),
+    };
+    let artifact = api.objects.artifacts.find(namespace, &reference).await?;
+    let bytes = api.objects.artifacts.get(&artifact).await?;
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+        (CONTENT_LENGTH, HeaderValue::from(artifact.size_bytes)),
+        (CONTENT_DISPOSITION, header(&format!("attachment; filename=\"{name}\""))),
+        (ETAG, digest_tag(&artifact.sha256)),
+    ];
+    Ok((headers, Body::from_stream(bytes)).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_upload_that_falls_silent_is_given_up() {
+        let first = futures::stream::iter([Ok::<_, std::io::Error>("some bytes")]);
+        let body = Body::from_stream(first.chain(futures::stream::pending()));
+        let parts: Vec<_> = steady(body).collect().await;
+        assert!(matches!(parts.as_slice(), [Ok(_), Err(UploadError::Stalled)]), "{parts:?}");
+    }
+
+    #[test]
+    fn names_follow_the_rule_of_the_model() {
+        assert!(check_name("name", "tool-1.2_x").is_ok());
+        insta::assert_snapshot!(check_name("name", "../x").unwrap_err().into_problem(None).detail, @"name: `../x` is not a name: expected 1 to 63 letters, digits, `-`, `_` or `.`, beginning with a letter or digit");
+    }
+}

@@ -1,0 +1,236 @@
+//! What every request passes on its way in, and every answer on its way out.
+//!
+//! In: an id, the length of the address, the name in `Host`, and the number of requests at a time.
+//! Out: refusals as problem documents, security headers, the count. A handler that panics costs its
+//! own request and no other.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use axum::middleware::Next;
+use axum::response::Response;
+use futures::FutureExt;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use tracing::Instrument;
+
+use super::Api;
+use super::headers::{X_REQUEST_ID, request_id};
+use super::problem::{self, Code, Trouble};
+
+/// The longest address.
+const URI_LEN_MAX: usize = 8 * 1024;
+
+/// The layer around all routes.
+pub(super) async fn edge(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let id = request_id(request.headers());
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let span = tracing::info_span!("request", request_id = %id, %method, path = request.uri().path());
+    let answered = guarded(&api, request, next).instrument(span.clone()).await;
+    let mut response = match answered {
+        Ok(response) => finish(response, &id),
+        Err(trouble) => trouble.into_document(Some(id.clone())),
+    };
+    add_headers(response.headers_mut(), &id);
+    let took = started.elapsed();
+    let _entered = span.enter();
+    tracing::debug!(status = response.status().as_u16(), took_ms = took.as_millis(), "answered");
+    api.shared.counted.count(&method, route.as_ref(), response.status().as_u16(), took.as_secs_f64());
+    response
+}
+
+/// Where no route is.
+pub(super) async fn nothing_here(uri: Uri) -> Trouble {
+    let path: String = uri.path().chars().take(200).collect();
+    Trouble::new(Code::NotFound, format!("there is nothing at `{path}`"))
+}
+
+async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, Trouble> {
+    let length = request.uri().path_and_query().map_or(0, |text| text.as_str().len());
+    if length > URI_LEN_MAX {
+        return Err(Trouble::new(Code::UriTooLong, format!("the address has more than {URI_LEN_MAX} bytes")));
+    }
+    api.shared.hosts.check(request.uri(), request.headers())?;
+    let _permit = api.shared.requests.try_acquire().map_err(|_| {
+        Trouble::new(Code::Busy, format!("{} requests are being handled already", super::REQUESTS_MAX))
+    })?;
+    AssertUnwindSafe(next.run(request)).catch_unwind().await.map_err(|panic| {
+        let said =
+            panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+        tracing::error!(error = said.unwrap_or("unknown"), "a handler panicked");
+        Trouble::new(Code::Internal, "the server failed to handle the request; its log says why")
+    })
+}
+
+/// Writes a refusal's body, and turns bare refusals of other layers into problem documents.
+fn finish(mut response: Response, id: &str) -> Response {
+    if let Some(trouble) = response.extensions_mut().remove::<Trouble>() {
+        return trouble.into_document(Some(id.to_owned()));
+    }
+    match problem::of_bare_response(&response) {
+        Some(trouble) => trouble.into_document(Some(id.to_owned())),
+        None => response,
+    }
+}
+
+fn add_headers(headers: &mut HeaderMap, id: &str) {
+    const DEFAULTS: [(HeaderName, HeaderValue); 4] = [
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        // Nothing that the API answers is a page; pages bring their own.
+        (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'")),
+    ];
+    for (name, value) in DEFAULTS {
+        headers.entry(name).or_insert(value);
+    }
+    if let Ok(id) = HeaderValue::from_str(id) {
+        headers.insert(X_REQUEST_ID, id);
+    }
+}
+
+/// The names that the server goes by.
+///
+/// A page of an attacker can point a name of theirs at a loopback address and have a browser send
+/// requests here (DNS rebinding); such a request carries that name. An address as `Host` cannot come
+/// about that way, and a client that sends no `Host` is no browser.
+pub(super) struct Hosts {
+    names: Vec<String>,
+}
+
+impl Hosts {
+    pub(super) fn new(names: &[String]) -> Self {
+        Self { names: names.iter().map(|name| name.to_ascii_lowercase()).collect() }
+    }
+
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Trouble> {
+        let header = headers.get(HOST).map(|value| value.to_str().unwrap_or("?"));
+        let Some(host) = uri.host().or(header.map(without_port)) else { return Ok(()) };
+        let host = host.trim_end_matches('.').to_ascii_lowercase();
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+        if address.is_ok() || host == "localhost" || self.names.contains(&host) {
+            return Ok(());
+        }
+        let shown: String = host.chars().filter(char::is_ascii_graphic).take(100).collect();
+        Err(Trouble::new(
+            Code::HostRefused,
+            format!("the request is for `{shown}`, and this server is not called so"),
+        ))
+    }
+}
+
+fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !host.is_empty() => host,
+        _ => authority,
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: &'static str,
+    route: String,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: String,
+}
+
+/// What is counted of requests. Labels are the table's own routes, never what a client sent.
+#[derive(Clone)]
+pub(super) struct HttpMetrics {
+    requests: Family<RequestLabels, Counter>,
+    seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
+}
+
+impl Default for HttpMetrics {
+    fn default() -> Self {
+        let histogram = || Histogram::new(exponential_buckets(0.000_5, 2.0, 15));
+        Self { requests: Family::default(), seconds: Family::new_with_constructor(histogram) }
+    }
+}
+
+impl HttpMetrics {
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register("http_requests", "Requests that were answered", self.requests.clone());
+        registry.register(
+            "http_request_seconds",
+            "From a request to the head of its answer",
+            self.seconds.clone(),
+        );
+    }
+
+    fn count(&self, method: &Method, route: Option<&MatchedPath>, status: u16, seconds: f64) {
+        let route = route.map_or("none", MatchedPath::as_str).to_owned();
+        let method = match method.as_str() {
+            "GET" => "GET",
+            "POST" => "POST",
+            "PUT" => "PUT",
+            "PATCH" => "PATCH",
+            "DELETE" => "DELETE",
+            "HEAD" => "HEAD",
+            _ => "other",
+        };
+        self.requests.get_or_create(&RequestLabels { method, route: route.clone(), status }).inc();
+        self.seconds.get_or_create(&RouteLabels { route }).observe(seconds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(host: &str) -> bool {
+        let headers = HeaderMap::from_iter([(HOST, HeaderValue::try_from(host).unwrap())]);
+        Hosts::new(&["Belfry.example".to_owned()]).check(&Uri::from_static("/x"), &headers).is_ok()
+    }
+
+    #[test]
+    fn addresses_localhost_and_configured_names_are_let_in() {
+        for host in [
+            "localhost",
+            "localhost:7070",
+            "127.0.0.1:7070",
+            "[::1]:7070",
+            "10.1.2.3",
+            "belfry.example.",
+            "BELFRY.example:443",
+        ] {
+            assert!(allowed(host), "{host}");
+        }
+    }
+
+    /// DNS rebinding: a browser was led here under a name of somebody else's.
+    #[test]
+    fn a_foreign_name_is_refused_in_the_header_and_in_the_address() {
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:7070",
+            "?",
+            ":",
+            "belfry.example:80:80",
+        ] {
+            assert!(!allowed(host), "{host}");
+        }
+        let uri = Uri::from_static("http://evil.example/x");
+        assert!(Hosts::new(&[]).check(&uri, &HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn a_client_without_a_host_is_no_browser() {
+        assert!(Hosts::new(&[]).check(&Uri::from_static("/x"), &HeaderMap::new()).is_ok());
+    }
+}

@@ -1,0 +1,205 @@
+//! The feed of what happens, as server-sent events, without a gap and without a double.
+//!
+//! A reader follows the broadcast of committed batches. Whatever it has missed (before it came, or
+//! because it is slow) is read from the store by place: the receiver is made first, the store is read
+//! next, and of the broadcast only what comes behind that counts. Where the store no longer has the
+//! place that a reader wants to resume from, it is told so by `event: reset`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use axum::response::sse::Event;
+use model::JobId;
+use model::api::FeedEvent;
+use serde::{Deserialize, Serialize};
+use store::{EventSeq, Store, StoreError};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::extract::{Many, Params};
+use super::headers::LastEventId;
+use super::problem::Trouble;
+use super::routes::Routes;
+use super::{Api, convert, jobs, sse};
+use crate::auth::{Resource, Verb};
+use crate::node::EventBatch;
+
+/// How many events are read from the store at a time.
+const CHUNK: usize = 500;
+
+pub(super) fn routes(routes: &mut Routes) {
+    routes.needs(Verb::Read, Resource::Events, &[], routes!(follow_events));
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct EventsParams {
+    /// Only what concerns this namespace; `*` for all, as without it.
+    namespace: Option<String>,
+    /// Only what concerns this job.
+    job_id: Option<JobId>,
+    /// Only these types, with commas between; `job` for all that begin with `job.`.
+    #[serde(rename = "type")]
+    #[param(value_type = Option<String>, example = "job.failed,worker")]
+    kind: Many<String>,
+    /// Only what came after this place (`seq`); from now on where absent. `0` for all that is kept.
+    since: Option<u64>,
+}
+
+/// Follow what happens
+///
+/// Server-sent events: `id` is the place in the feed, `data` a FeedEvent as JSON. A client that lost
+/// its stream sends the last id back as `Last-Event-ID` and misses nothing. Where that place is no
+/// longer kept (events are kept for 7 days), an event named `reset` says so, and the stream goes on
+/// from now: read again whatever you show.
+#[utoipa::path(get, path = "/api/v1/events", tag = "events",
+    params(EventsParams, ("Last-Event-ID" = Option<u64>, Header, description = "The place of the last event that was seen")),
+    responses((status = 200, description = "A stream without an end", content_type = "text/event-stream", body = FeedEvent)),
+)]
+async fn follow_events(
+    State(api): State<Api>,
+    Params(params): Params<EventsParams>,
+    LastEventId(last): LastEventId,
+) -> Result<Response, Trouble> {
+    let from = last.or(params.since).map(EventSeq);
+    let filter =
+        Filter { namespace: jobs::namespace(params.namespace), job: params.job_id, kinds: params.kind.0 };
+    let feed = Feed::open(Arc::clone(api.node.store()), api.node.events(), from, filter).await?;
+    sse::stream(&api, feed)
+}
+
+struct Filter {
+    namespace: Option<String>,
+    job: Option<JobId>,
+    kinds: Vec<String>,
+}
+
+impl Filter {
+    fn lets_through(&self, event: &model::record::Event) -> bool {
+        let namespace = self.namespace.as_deref();
+        if namespace.is_some() && namespace != event.namespace.as_deref() {
+            return false;
+        }
+        if self.job.is_some() && self.job != convert::event_job(event) {
+            return false;
+        }
+        if self.kinds.is_empty() {
+            return true;
+        }
+        let kind = convert::event_type(event);
+        self.kinds.iter().any(|wanted| {
+            kind.strip_prefix(wanted.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    }
+}
+
+/// Why a reader must start anew.
+#[derive(Serialize, ToSchema)]
+struct Reset {
+    /// What happened.
+    reason: &'static str,
+    /// Where the feed goes on.
+    seq: u64,
+}
+
+/// One reader's feed.
+struct Feed {
+    store: Arc<dyn Store>,
+    live: broadcast::Receiver<Arc<EventBatch>>,
+    filter: Filter,
+    /// Everything up to here was sent or filtered out.
+    reached: EventSeq,
+    /// Whether the store may have more behind `reached` than the broadcast will bring.
+    behind: bool,
+    ready: VecDeque<Event>,
+}
+
+impl Feed {
+    /// `live` must have been subscribed before this is called.
+    async fn open(
+        store: Arc<dyn Store>,
+        live: broadcast::Receiver<Arc<EventBatch>>,
+        from: Option<EventSeq>,
+        filter: Filter,
+    ) -> Result<Self, StoreError> {
+        let behind = from.is_some();
+        let reached = match from {
+            Some(from) => from,
+            None => store.events(EventSeq(u64::MAX), 1).await?.newest,
+        };
+        Ok(Self { store, live, filter, reached, behind, ready: VecDeque::new() })
+    }
+
+    /// Reads one chunk from the store.
+    async fn catch_up(&mut self) -> Result<(), StoreError> {
+        let page = self.store.events(self.reached, CHUNK).await?;
+        let trimmed = self.reached.0 > 0 && self.reached.0 + 1 < page.oldest.0;
+        let foreign = self.reached > page.newest;
+        if trimmed || foreign {
+            let reason =
+                if trimmed { "the place is no longer kept" } else { "the place is not of this feed" };
+            self.reached = page.newest;
+            let reset = Reset { reason, seq: page.newest.0 };
+            self.ready.push_back(sse::event(Some("reset"), page.newest.0, &reset));
+            return Ok(());
+        }
+        for (seq, event) in &page.events {
+            self.take(*seq, event);
+        }
+        self.behind = self.reached < page.newest && !page.events.is_empty();
+        Ok(())
+    }
+
+    fn take(&mut self, seq: EventSeq, event: &model::record::Event) {
+        self.reached = seq;
+        if self.filter.lets_through(event) {
+            self.ready.push_back(sse::event(None, seq.0, &convert::feed_event(seq, event)));
+        }
+    }
+
+    /// Takes what a batch has behind `reached`.
+    fn follow(&mut self, batch: &EventBatch) {
+        if batch.first.0 > self.reached.0 + 1 {
+            // Something in between was missed; the store has it, and this batch too.
+            self.behind = true;
+            return;
+        }
+        for (seq, event) in batch.iter() {
+            if seq > self.reached {
+                self.take(seq, event);
+            }
+        }
+    }
+}
+
+impl sse::Source for Feed {
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.behind {
+                if let Err(error) = self.catch_up().await {
+                    // The client comes back with its place and misses nothing.
+                    tracing::warn!(%error, "a feed ended: the store did not answer");
+                    return None;
+                }
+                continue;
+            }
+            match self.live.recv().await {
+                Ok(batch) => self.follow(&batch),
+                Err(RecvError::Lagged(_)) => self.behind = true,
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    fn place(&self) -> u64 {
+        self.reached.0
+    }
+}

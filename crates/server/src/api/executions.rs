@@ -1,0 +1,117 @@
+//! Executions: the tries of jobs.
+
+use axum::Json;
+use axum::extract::State;
+use model::api::{Execution, List};
+use model::{ExecutionId, ExecutionStatus, JobId, WorkerId};
+use serde::Deserialize;
+use store::query::{ExecutionFilter, ExecutionRow, Page};
+use utoipa_axum::routes;
+
+use super::extract::{Many, Params, Path};
+use super::problem::{Code, Trouble};
+use super::routes::Routes;
+use super::{Api, convert, jobs, page};
+use crate::auth::{Resource, Verb};
+
+pub(super) fn routes(routes: &mut Routes) {
+    let (read, executions) = (Verb::Read, Resource::Executions);
+    routes.needs(read, executions, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_executions));
+    routes.needs(read, executions, &[Code::ExecutionNotFound], routes!(get_execution));
+    routes.needs(read, executions, &[Code::JobNotFound, Code::InvalidCursor], routes!(list_job_executions));
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ListExecutionsParams {
+    /// Only executions on this worker.
+    worker_id: Option<WorkerId>,
+    /// Only executions of this job.
+    job_id: Option<JobId>,
+    /// Only executions of jobs of this namespace; `*` for all, as without it.
+    namespace: Option<String>,
+    /// Only executions with one of these statuses, with commas between.
+    #[param(value_type = Option<String>, example = "assigned,running")]
+    status: Many<ExecutionStatus>,
+    /// How many of them, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List executions, newest first
+#[utoipa::path(get, path = "/api/v1/executions", tag = "executions", params(ListExecutionsParams), responses(
+    (status = 200, description = "One page", body = List<Execution>),
+))]
+async fn list_executions(
+    State(api): State<Api>,
+    Params(params): Params<ListExecutionsParams>,
+) -> Result<Json<List<Execution>>, Trouble> {
+    let filter = ExecutionFilter {
+        job: params.job_id,
+        worker: params.worker_id,
+        namespace: jobs::namespace(params.namespace),
+        statuses: params.status.0,
+    };
+    list(&api, &filter, params.limit, params.cursor.as_deref()).await
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct PageParams {
+    /// How many of them, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List the executions of a job, newest first
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/executions", tag = "executions",
+    params(("id" = JobId, Path), PageParams),
+    responses((status = 200, description = "One page", body = List<Execution>)),
+)]
+async fn list_job_executions(
+    State(api): State<Api>,
+    Path(id): Path<JobId>,
+    Params(params): Params<PageParams>,
+) -> Result<Json<List<Execution>>, Trouble> {
+    jobs::row(&api, id).await?;
+    let filter = ExecutionFilter { job: Some(id), ..ExecutionFilter::default() };
+    list(&api, &filter, params.limit, params.cursor.as_deref()).await
+}
+
+async fn list(
+    api: &Api,
+    filter: &ExecutionFilter,
+    limit: Option<u32>,
+    cursor: Option<&str>,
+) -> Result<Json<List<Execution>>, Trouble> {
+    let limit = page::limit(limit)?;
+    let after = api.shared.cursors.read::<ExecutionId>("executions", filter, cursor)?;
+    let page = api.node.store().executions(filter, Page { after, limit }).await?;
+    let last = page.items.last().filter(|_| page.more);
+    let next_cursor =
+        last.map(|row| api.shared.cursors.make("executions", filter, &row.record.id.to_string()));
+    Ok(Json(List { items: page.items.iter().map(convert::execution).collect(), next_cursor }))
+}
+
+/// Show an execution
+#[utoipa::path(get, path = "/api/v1/executions/{id}", tag = "executions", params(("id" = ExecutionId, Path)), responses(
+    (status = 200, description = "The execution", body = Execution),
+))]
+async fn get_execution(
+    State(api): State<Api>,
+    Path(id): Path<ExecutionId>,
+) -> Result<Json<Execution>, Trouble> {
+    Ok(Json(convert::execution(&row(&api, id).await?)))
+}
+
+/// An execution's row.
+pub(super) async fn row(api: &Api, id: ExecutionId) -> Result<ExecutionRow, Trouble> {
+    let found = api.node.store().execution(id).await?;
+    found.ok_or_else(|| Trouble::new(Code::ExecutionNotFound, format!("there is no execution {id}")))
+}

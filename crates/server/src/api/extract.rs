@@ -1,0 +1,586 @@
+//! Reading requests: bodies, queries and paths, with refusals that name the field.
+//!
+//! axum's own extractors answer in plain text and stop at the first word that does not fit; these
+//! answer with problem documents that have the path of the field. Bodies are bounded in bytes, in
+//! depth and in time. The fast path parses straight into the type; only a body that is refused is
+//! parsed a second time, to find out where.
+
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Uri};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use model::limits::BODY_BYTES_MAX;
+use serde::de::{DeserializeOwned, IgnoredAny, IntoDeserializer, Visitor};
+
+use super::problem::{Code, Trouble, field_error};
+
+/// How long a client may take to send a body, and how long an upload may pause.
+pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How deep arrays and objects may be nested.
+pub(super) const DEPTH_MAX: usize = 64;
+
+/// What a body is written in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// JSON.
+    Json,
+    /// YAML 1.2, one document, without anchors, aliases, merge keys and tags.
+    Yaml,
+}
+
+impl Format {
+    /// What the `Content-Type` says.
+    ///
+    /// # Errors
+    /// `unsupported_media_type`, if it says neither or nothing.
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Trouble> {
+        let header = headers.get(CONTENT_TYPE).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
+        let media_type = header.split(';').next().unwrap_or_default().trim();
+        match media_type.to_ascii_lowercase().as_str() {
+            "application/json" | "application/merge-patch+json" => Ok(Self::Json),
+            "application/yaml" | "application/x-yaml" | "text/yaml" => Ok(Self::Yaml),
+            "" => {
+                Err(Trouble::new(Code::UnsupportedMediaType, "the request has a body and no `Content-Type`"))
+            }
+            other => {
+                let shown: String = other.chars().filter(char::is_ascii_graphic).take(64).collect();
+                Err(Trouble::new(Code::UnsupportedMediaType, format!("`{shown}` is not taken here")))
+            }
+        }
+    }
+
+    /// Parses a body.
+    ///
+    /// # Errors
+    /// `malformed_body` if it is not of this format, `invalid_spec` if it does not fit `T`.
+    pub(super) fn parse<T: DeserializeOwned>(self, body: &[u8]) -> Result<T, Trouble> {
+        match self {
+            Self::Json => json(body),
+            Self::Yaml => yaml(body),
+        }
+    }
+}
+
+fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Trouble> {
+    if depth(body) > DEPTH_MAX {
+        return Err(Trouble::new(
+            Code::MalformedBody,
+            format!("the body is nested deeper than {DEPTH_MAX} levels"),
+        ));
+    }
+    // Everything that is sent here is an object; serde would take a list of values for one as well.
+    let object = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    match serde_json::from_slice(body) {
+        Ok(value) if object => Ok(value),
+        _ => Err(json_refusal::<T>(body, object)),
+    }
+}
+
+/// What is wrong with a body that is no `T`; parses once more, for the path of what does not fit.
+fn json_refusal<T: DeserializeOwned>(body: &[u8], object: bool) -> Trouble {
+    if let Err(error) = serde_json::from_slice::<IgnoredAny>(body) {
+        return malformed(&error);
+    }
+    let located = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(body));
+    match located {
+        Err(error) if object => misfit(&error.path().to_string(), &error.inner().to_string()),
+        _ => Trouble::invalid_fields(vec![field_error("", "the body is no object")]),
+    }
+}
+
+fn malformed(error: &dyn Display) -> Trouble {
+    Trouble::new(Code::MalformedBody, format!("the body cannot be read: {error}"))
+}
+
+fn misfit(path: &str, message: &str) -> Trouble {
+    // The place in the text says nothing that the path does not.
+    let message = message.split(" at line ").next().unwrap_or(message);
+    let path = if path == "." { "" } else { path };
+    let shown: String = message.chars().take(400).collect();
+    Trouble::invalid_fields(vec![field_error(path, &shown)])
+}
+
+fn yaml<T: DeserializeOwned>(body: &[u8]) -> Result<T, Trouble> {
+    let text = str::from_utf8(body).map_err(|error| malformed(&error))?;
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_aliases: 0, max_anchors: 0, max_depth: DEPTH_MAX, max_documents: 1 },
+        merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
+        reject_unsupported_tags: true,
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    let mut path = String::new();
+    let parsed =
+        serde_saphyr::with_deserializer_from_str_with_options(text, options.clone(), |deserializer| {
+            serde_path_to_error::deserialize::<_, T>(deserializer).map_err(|error| {
+                path = error.path().to_string();
+                error.into_inner()
+            })
+        });
+    parsed.map_err(|error| match error {
+        serde_saphyr::Error::MultipleDocuments { .. } => malformed(&"it has several documents: expected one"),
+        error if serde_saphyr::from_str_with_options::<IgnoredAny>(text, options).is_ok() => {
+            misfit(&path, &error.to_string())
+        }
+        error => malformed(&error),
+    })
+}
+
+/// How deep the brackets of a JSON text are nested at most. Need not be exact for what is no JSON.
+fn depth(body: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0usize, false, false);
+    for &byte in body {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// Reads a whole body of at most `limit` bytes.
+///
+/// # Errors
+/// `body_too_large`, `slow_request`, or `malformed_body` if the client stopped before its end.
+pub(super) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Trouble> {
+    let too_large = || Trouble::new(Code::BodyTooLarge, format!("the body is larger than {limit} bytes"));
+    let announced =
+        headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limit) {
+        return Err(too_large());
+    }
+    let read = async {
+        let mut parts = body.into_data_stream();
+        let Some(first) = parts.next().await else { return Ok(Bytes::new()) };
+        let first = first.map_err(|error| malformed(&error))?;
+        // Nearly every body comes in one piece: it is not copied.
+        if announced == Some(first.len()) {
+            return if first.len() > limit { Err(too_large()) } else { Ok(first) };
+        }
+        let mut whole = BytesMut::from(first);
+        while whole.len() <= limit {
+            match parts.next().await {
+                Some(part) => whole.extend_from_slice(&part.map_err(|error| malformed(&error))?),
+                None => return Ok(whole.freeze()),
+            }
+        }
+        Err(too_large())
+    };
+    let late =
+        |_| Trouble::new(Code::SlowRequest, format!("the body took longer than {}s", BODY_TIMEOUT.as_secs()));
+    tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(late)?
+}
+
+/// A body in JSON or YAML, as `T`. One that is missing altogether, or `null`, is `T`'s default.
+#[derive(Debug)]
+pub(super) struct MaybeBody<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
+    type Rejection = Trouble;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Trouble> {
+        let (parts, body) = request.into_parts();
+        let body = read_body(&parts.headers, body, BODY_BYTES_MAX).await?;
+        if body.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        let format = Format::of(&parts.headers)?;
+        if body.trim_ascii() == b"null" {
+            return Ok(Self(T::default()));
+        }
+        format.parse(&body).map(Self)
+    }
+}
+
+/// A body in JSON or YAML, not parsed yet.
+#[derive(Debug)]
+pub(super) struct RawBody<const LIMIT: usize> {
+    /// What it is written in.
+    pub(super) format: Format,
+    /// All of it.
+    pub(super) bytes: Bytes,
+}
+
+impl<S: Send + Sync, const LIMIT: usize> FromRequest<S> for RawBody<LIMIT> {
+    type Rejection = Trouble;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Trouble> {
+        let (parts, body) = request.into_parts();
+        let format = Format::of(&parts.headers)?;
+        let bytes = read_body(&parts.headers, body, LIMIT).await?;
+        Ok(Self { format, bytes })
+    }
+}
+
+/// The one parameter of a path, as `T`.
+#[derive(Debug)]
+pub(super) struct Path<T>(pub(super) T);
+
+impl<S: Send + Sync, T: FromStr<Err: Display>> FromRequestParts<S> for Path<T> {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Trouble> {
+        let broken = |_| Trouble::parameter("path", "is not UTF-8");
+        let params = RawPathParams::from_request_parts(parts, state).await.map_err(broken)?;
+        let (name, text) = params.iter().next().unwrap_or_default();
+        text.parse().map(Self).map_err(|error: T::Err| {
+            let error = field_error(name, &error.to_string());
+            Trouble::new(Code::InvalidParameter, error.detail.clone()).fields([error])
+        })
+    }
+}
+
+/// The parameters of the query, as `T`. Names that `T` does not have are refused; a name that comes several times is
+/// for a [`Many`] or a [`Labels`].
+#[derive(Debug)]
+pub(super) struct Params<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Trouble> {
+        query(&parts.uri).map(Self)
+    }
+}
+
+/// Between the values of a name that comes several times: a character that no value may have.
+const AND: char = '\u{1f}';
+
+fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Trouble> {
+    let broken = |_| Trouble::new(Code::InvalidParameter, "the query is not percent-encoded UTF-8");
+    let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(broken)?.0;
+    let mut merged: Vec<(String, Text)> = Vec::with_capacity(pairs.len());
+    for (name, value) in pairs {
+        match merged.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, Text(known))) => {
+                known.push(AND);
+                known.push_str(&value);
+            }
+            None => merged.push((name, Text(value))),
+        }
+    }
+    let map = serde::de::value::MapDeserializer::<_, serde::de::value::Error>::new(merged.into_iter());
+    serde_path_to_error::deserialize(map).map_err(|error| {
+        let message = error.inner().to_string();
+        match unknown_name(&message) {
+            Some(name) => Trouble::parameter(name, message.as_str()),
+            None => Trouble::parameter(&error.path().to_string(), message),
+        }
+    })
+}
+
+/// The name in serde's message about a field that it does not know.
+fn unknown_name(message: &str) -> Option<&str> {
+    message.strip_prefix("unknown field `")?.split('`').next()
+}
+
+/// The value of a parameter, read as whatever the field wants.
+struct Text(String);
+
+impl IntoDeserializer<'_, serde::de::value::Error> for Text {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl Text {
+    fn once(&self) -> Result<(), serde::de::value::Error> {
+        if self.0.contains(AND) {
+            Err(serde::de::Error::custom("comes several times: expected once"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn single<T: FromStr>(&self, what: &str) -> Result<T, serde::de::value::Error> {
+        self.once()?;
+        let shown: String = self.0.chars().take(64).collect();
+        self.0.parse().map_err(|_| serde::de::Error::custom(format!("`{shown}` is not {what}")))
+    }
+}
+
+impl<'de> serde::Deserializer<'de> for Text {
+    type Error = serde::de::value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        visitor.visit_string(self.0)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        self.once()?;
+        visitor.visit_string(self.0)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        self.deserialize_string(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Self::Error> {
+        visitor.visit_enum(self.0.into_deserializer())
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        visitor.visit_bool(self.single("`true` or `false`")?)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        visitor.visit_u64(self.single("a whole number")?)
+    }
+
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
+        visitor.visit_u32(self.single("a whole number")?)
+    }
+
+    serde::forward_to_deserialize_any! {
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
+    }
+}
+
+/// All values of a parameter, with [`AND`] between.
+struct Raw(String);
+
+impl<'de> serde::Deserialize<'de> for Raw {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Taken;
+
+        impl Visitor<'_> for Taken {
+            type Value = Raw;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("text")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
+                Ok(Raw(text.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_any(Taken)
+    }
+}
+
+/// Values of a parameter that may come several times, or once with commas between.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Many<T>(pub(super) Vec<T>);
+
+impl<T> Default for Many<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: FromStr<Err: Display>> serde::Deserialize<'de> for Many<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Raw(text) = Raw::deserialize(deserializer)?;
+        let values = text.split([',', AND]).map(str::trim).filter(|value| !value.is_empty());
+        values
+            .map(|value| value.parse().map_err(serde::de::Error::custom))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+/// `label=KEY=VALUE`, any number of times.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Labels(pub std::collections::BTreeMap<String, String>);
+
+impl<'de> serde::Deserialize<'de> for Labels {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Raw(text) = Raw::deserialize(deserializer)?;
+        let pairs = text.split(AND).map(|pair| {
+            let (key, value) = pair.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
+                let shown: String = pair.chars().take(64).collect();
+                serde::de::Error::custom(format!("`{shown}` is no label: expected KEY=VALUE"))
+            })?;
+            Ok((key.to_owned(), value.to_owned()))
+        });
+        pairs.collect::<Result<_, D::Error>>().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{JobSpec, JobStatus, Timestamp};
+
+    use super::*;
+
+    fn refusal<T: DeserializeOwned>(format: Format, body: &str) -> String {
+        let Err(trouble) = format.parse::<T>(body.as_bytes()) else { return "taken".to_owned() };
+        let problem = trouble.into_problem(None);
+        let fields: String = problem.errors.iter().map(|e| format!("\n{} = {}", e.pointer, e.path)).collect();
+        format!("{} {}: {}{fields}", problem.status, problem.code, problem.detail)
+    }
+
+    #[test]
+    fn a_body_that_does_not_fit_names_the_field_in_json_and_in_yaml() {
+        let json = |body| refusal::<JobSpec>(Format::Json, body);
+        insta::assert_snapshot!(json(r#"{"run": {"process": {"command": ["true"]}}, "timeout": "soon"}"#));
+        insta::assert_snapshot!(json(r#"{"run": {"process": {"command": ["true"], "env": {"A": 1}}}}"#));
+        insta::assert_snapshot!(json(r#"{"run": {"process": {"command": ["true"]}}, "nmae": "x"}"#));
+        insta::assert_snapshot!(json(r#"{"name": "x"}"#));
+        insta::assert_snapshot!(json(r#"{"run": {}}"#));
+        insta::assert_snapshot!(json(r#"["x"]"#));
+        let yaml = |body| refusal::<JobSpec>(Format::Yaml, body);
+        insta::assert_snapshot!(yaml("run: {process: {command: ['true']}}\ntimeout: soon\n"));
+        insta::assert_snapshot!(yaml("run: {process: {command: ['true']}}\nnmae: x\n"));
+    }
+
+    #[test]
+    fn a_body_that_is_no_json_or_yaml_is_malformed() {
+        for (format, body) in [
+            (Format::Json, ""),
+            (Format::Json, "{"),
+            (Format::Json, "[1,"),
+            (Format::Json, r#"{"run": {"process": {"command": ["true"]}}} x"#),
+            (Format::Yaml, "run: [\n"),
+        ] {
+            let shown = refusal::<JobSpec>(format, body);
+            assert!(shown.starts_with("400 malformed_body"), "{body}: {shown}");
+        }
+        assert!(Format::Json.parse::<JobSpec>(b"{\"name\": \"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn yaml_and_json_say_the_same() {
+        let yaml: JobSpec = Format::Yaml
+            .parse(
+                b"name: no\nrun:\n  process:\n    command: [echo, '1']\nlabels: {team: yes}\ntimeout: 90s\n",
+            )
+            .unwrap();
+        let json: JobSpec = Format::Json
+            .parse(br#"{"name": "no", "run": {"process": {"command": ["echo", "1"]}}, "labels": {"team": "yes"}, "timeout": "90s"}"#)
+            .unwrap();
+        assert_eq!(yaml, json);
+    }
+
+    /// CVE-2019-11253: aliases make small documents large.
+    #[test]
+    fn yaml_has_no_anchors_merge_keys_or_second_documents() {
+        for body in [
+            "a: &x [1]\nrun: *x\n",
+            "run: {process: {command: ['true']}}\n<<: {name: x}\n",
+            "run: {process: {command: ['true']}}\n---\nrun: {process: {command: ['true']}}\n",
+            "name: !!python/object x\nrun: {process: {command: ['true']}}\n",
+        ] {
+            assert_ne!(refusal::<JobSpec>(Format::Yaml, body), "taken", "{body}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_before_it_is_parsed() {
+        let deep = "[".repeat(100) + &"]".repeat(100);
+        assert!(refusal::<serde_json::Value>(Format::Json, &deep).contains("nested deeper than 64"));
+        assert!(!refusal::<serde_json::Value>(Format::Yaml, &deep).contains("taken"));
+        assert_eq!(depth(br#"{"a": ["[[[[", "\"[["]}"#), 2);
+    }
+
+    #[test]
+    fn a_content_type_that_is_not_taken_is_named() {
+        let of = |value: Option<&'static str>| {
+            let headers = value.map(|v| (CONTENT_TYPE, axum::http::HeaderValue::from_static(v)));
+            Format::of(&HeaderMap::from_iter(headers)).map_err(|t| t.code())
+        };
+        assert_eq!(of(Some("application/json; charset=utf-8")), Ok(Format::Json));
+        assert_eq!(of(Some("Application/YAML")), Ok(Format::Yaml));
+        assert_eq!(of(Some("application/x-www-form-urlencoded")), Err(Code::UnsupportedMediaType));
+        assert_eq!(of(None), Err(Code::UnsupportedMediaType));
+    }
+
+    #[tokio::test]
+    async fn a_body_may_be_as_large_as_its_limit_and_no_larger() {
+        for announce in [true, false] {
+            for (length, fits) in [(100, true), (101, false)] {
+                let mut headers = HeaderMap::new();
+                if announce {
+                    headers.insert(CONTENT_LENGTH, length.into());
+                }
+                let parts = [vec![b'x'; 50], vec![b'x'; length - 50]].map(Ok::<_, std::io::Error>);
+                let body = Body::from_stream(futures::stream::iter(parts));
+                let read = read_body(&headers, body, 100).await;
+                assert_eq!(read.as_ref().map(Bytes::len).map_err(Trouble::code).ok(), fits.then_some(length));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_given_up() {
+        let body = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
+        let read = read_body(&HeaderMap::new(), body, 100).await;
+        assert_eq!(read.unwrap_err().code(), Code::SlowRequest);
+    }
+
+    #[derive(Debug, Default, PartialEq, serde::Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct Sample {
+        status: Many<JobStatus>,
+        label: Labels,
+        limit: Option<u64>,
+        count: bool,
+        after: Option<Timestamp>,
+        name: Option<String>,
+    }
+
+    fn sample(text: &str) -> Result<Sample, String> {
+        let uri: Uri = format!("/x?{text}").parse().unwrap();
+        query(&uri).map_err(|trouble| trouble.into_problem(None).detail)
+    }
+
+    #[test]
+    fn a_query_is_read_into_its_types() {
+        let found =
+            sample("status=ready,waiting&status=failed&label=a=b&label=c=d%3De&limit=5&count=true").unwrap();
+        assert_eq!(found.status.0, [JobStatus::Ready, JobStatus::Waiting, JobStatus::Failed]);
+        assert_eq!(
+            found.label.0.into_iter().collect::<Vec<_>>(),
+            [("a".into(), "b".into()), ("c".into(), "d=e".into())]
+        );
+        assert_eq!((found.limit, found.count), (Some(5), true));
+        assert_eq!(sample(""), Ok(Sample::default()));
+    }
+
+    #[test]
+    fn a_query_that_does_not_fit_names_the_parameter() {
+        insta::assert_snapshot!(sample("limit=many").unwrap_err(), @"limit: `many` is not a whole number");
+        insta::assert_snapshot!(sample("status=done").unwrap_err(), @"status: `done` is no status of a job: expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
+        insta::assert_snapshot!(sample("label=x").unwrap_err(), @"label: `x` is no label: expected KEY=VALUE");
+        insta::assert_snapshot!(sample("limt=5").unwrap_err(), @"limt: unknown field `limt`, expected one of `status`, `label`, `limit`, `count`, `after`, `name`");
+        insta::assert_snapshot!(sample("limit=5&limit=6").unwrap_err(), @"limit: comes several times: expected once");
+        insta::assert_snapshot!(sample("after=noon").unwrap_err());
+        insta::assert_snapshot!(sample("name=a&name=b").unwrap_err(), @"name: comes several times: expected once");
+    }
+}

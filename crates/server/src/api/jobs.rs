@@ -1,0 +1,476 @@
+//! Jobs: submit, list, show, change, cancel, retry, explain.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{ETAG, LOCATION};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use engine::why::Why;
+use engine::{Input, Refusal, Reply};
+use model::api::{CancelJob, CancelledJob, Job, JobEvent, List, SubmitJobs, SubmittedJob, SubmittedJobs};
+use model::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
+use model::{JobId, JobSpec, JobStatus, Timestamp, WorkerId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use store::query::{JobFilter, JobRow, Page};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::extract::{Format, Labels, Many, MaybeBody, Params, Path, RawBody};
+use super::headers::{IdempotencyKey, Precondition, etag};
+use super::problem::{Code, Trouble};
+use super::routes::Routes;
+use super::submit::{self, Submission};
+use super::{Api, convert, page, patch};
+use crate::auth::{Actor, Resource, Verb};
+use crate::node::{Clock, RequestError, SystemClock};
+
+/// A submission of this size is parsed where it may take its time.
+const LARGE_BODY: usize = 64 * 1024;
+/// How often a change is tried again that somebody else's came in between of.
+const TRIES: usize = 4;
+
+pub(super) fn routes(routes: &mut Routes) {
+    use Code::{
+        IdempotencyKeyReused, InvalidHeader, InvalidSpec, JobEnded, JobNotEnded, JobNotFound, JobStarted,
+    };
+    let jobs = Resource::Jobs;
+    let submit_refusals = [IdempotencyKeyReused, InvalidHeader, InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Create, jobs, &submit_refusals, routes!(submit_jobs));
+    routes.needs(Verb::Read, jobs, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_jobs));
+    routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job));
+    let update_refusals = [
+        JobNotFound,
+        JobStarted,
+        JobEnded,
+        Code::VersionMismatch,
+        InvalidHeader,
+        InvalidSpec,
+        Code::UnsupportedMediaType,
+    ];
+    routes.needs(Verb::Change, jobs, &update_refusals, routes!(update_job));
+    routes.needs(Verb::Change, jobs, &[JobNotFound, JobEnded], routes!(delete_job));
+    let cancel_refusals = [JobNotFound, JobEnded, InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, jobs, &cancel_refusals, routes!(cancel_job));
+    let retry_refusals = [JobNotFound, JobNotEnded, IdempotencyKeyReused, InvalidHeader, InvalidSpec];
+    routes.needs(Verb::Create, jobs, &retry_refusals, routes!(retry_job));
+    routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job_events));
+    routes.needs(Verb::Read, jobs, &[JobNotFound, Code::Loading, Code::Stopping], routes!(explain_job));
+}
+
+/// One job, or several that are accepted all or none.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the document's view of what `submit::parse` reads")]
+enum SubmitBody {
+    One(Box<JobSpec>),
+    Many(SubmitJobs),
+}
+
+/// What was made of a submission: ids; in a dry run, the specs with every default.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum SubmitAnswer {
+    One(SubmittedJob),
+    Many(SubmittedJobs),
+    OneSpec(Box<JobSpec>),
+    ManySpecs(SubmitJobs),
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+#[derive(Default)]
+struct SubmitParams {
+    /// Checks, answers with the spec as it would be stored, and stores nothing.
+    dry_run: bool,
+}
+
+/// Submit one job, or several at once
+///
+/// Accepted means stored: once this answers, the job will not be lost. Send an `Idempotency-Key`, and
+/// the request may be repeated until it is answered: the same key with the same body makes one job
+/// and answers with it each time. In a batch, job number N (from 0) without a key of its own gets
+/// the header's key with `/N` behind it.
+#[utoipa::path(
+    post, path = "/api/v1/jobs", tag = "jobs",
+    params(SubmitParams, ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days.", example = "order-2381")),
+    request_body(
+        description = "A job, or `{\"jobs\": […]}`",
+        content(
+            (SubmitBody = "application/json", example = json!({"name": "hello", "run": {"process": {"command": ["echo", "hello"]}}})),
+            (SubmitBody = "application/yaml"),
+        )
+    ),
+    responses(
+        (status = 201, description = "At least one job was made", body = SubmitAnswer, headers(
+            ("Location" = String, description = "The job, if it was one"),
+            ("ETag" = String, description = "Its version, if it was one"),
+        )),
+        (status = 200, description = "Its key had made it before; or a dry run", body = SubmitAnswer),
+    )
+)]
+async fn submit_jobs(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Params(params): Params<SubmitParams>,
+    IdempotencyKey(key): IdempotencyKey,
+    body: RawBody<BATCH_BODY_BYTES_MAX>,
+) -> Result<Response, Trouble> {
+    let by = actor.clone();
+    let large = body.bytes.len() > LARGE_BODY;
+    let prepare = move || {
+        let mut submission = submit::parse(body.format, &body.bytes)?;
+        submit::fill_in(&mut submission, key.as_deref(), &by)?;
+        let batch = matches!(submission, Submission::Many(_));
+        Ok::<_, Trouble>((submit::prepare(submission, &by, SystemClock.now())?, batch))
+    };
+    let (jobs, batch) = if large {
+        tokio::task::spawn_blocking(prepare).await.map_err(|error| Trouble::internal(&error))??
+    } else {
+        prepare()?
+    };
+    if params.dry_run {
+        let mut specs: Vec<_> = jobs.iter().map(|job| JobSpec::clone(&job.head.spec)).collect();
+        let answer = match specs.pop() {
+            Some(spec) if !batch => SubmitAnswer::OneSpec(Box::new(spec)),
+            last => SubmitAnswer::ManySpecs(SubmitJobs { jobs: specs.into_iter().chain(last).collect() }),
+        };
+        return Ok(Json(answer).into_response());
+    }
+    let jobs = submitted(&api, |ticket| Input::Submit { ticket, jobs }).await?;
+    if batch {
+        let status = if jobs.iter().any(|job| job.created) { StatusCode::CREATED } else { StatusCode::OK };
+        return Ok((status, Json(SubmitAnswer::Many(SubmittedJobs { jobs }))).into_response());
+    }
+    one_submitted(jobs)
+}
+
+async fn submitted(
+    api: &Api,
+    make: impl FnOnce(engine::Ticket) -> Input + Send,
+) -> Result<Vec<SubmittedJob>, Trouble> {
+    match api.node.request(make).await? {
+        Reply::Submitted(jobs) => {
+            Ok(jobs.into_iter().map(|job| SubmittedJob { id: job.job, created: job.new }).collect())
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn one_submitted(jobs: Vec<SubmittedJob>) -> Result<Response, Trouble> {
+    let [job] = <[SubmittedJob; 1]>::try_from(jobs)
+        .map_err(|_| Trouble::new(Code::Internal, "one job was submitted, and not one was made"))?;
+    let location = [(LOCATION, format!("/api/v1/jobs/{}", job.id))];
+    Ok(if job.created {
+        (StatusCode::CREATED, location, [(ETAG, etag(1))], Json(SubmitAnswer::One(job))).into_response()
+    } else {
+        (StatusCode::OK, location, Json(SubmitAnswer::One(job))).into_response()
+    })
+}
+
+/// A reply to another question: a defect of ours.
+pub(super) fn unexpected(reply: &Reply) -> Trouble {
+    tracing::error!(?reply, "the engine answered another question");
+    Trouble::new(Code::Internal, "the server failed to handle the request; its log says why")
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ListJobsParams {
+    /// Only jobs with one of these statuses, with commas between.
+    #[param(value_type = Option<String>, example = "waiting,running")]
+    status: Many<JobStatus>,
+    /// Only jobs of this owner.
+    owner: Option<String>,
+    /// Only jobs of this namespace; `*` for all, as without it.
+    namespace: Option<String>,
+    /// Only jobs of this queue.
+    queue: Option<String>,
+    /// Only jobs of this name.
+    name: Option<String>,
+    /// Only jobs with this label, `KEY=VALUE`; may come several times.
+    #[param(value_type = Option<Vec<String>>)]
+    label: Labels,
+    /// Only jobs whose newest execution is, or was, on this worker.
+    worker_id: Option<WorkerId>,
+    /// Only jobs that were submitted then or later.
+    created_after: Option<Timestamp>,
+    /// Only jobs that were submitted before then.
+    created_before: Option<Timestamp>,
+    /// How many of them, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// Counts them all, in the header `X-Total-Count`. Only for a filter of status and namespace.
+    count: bool,
+}
+
+impl ListJobsParams {
+    fn filter(self) -> JobFilter {
+        JobFilter {
+            statuses: self.status.0,
+            namespace: namespace(self.namespace),
+            owner: self.owner,
+            queue: self.queue,
+            name: self.name,
+            labels: self.label.0,
+            worker: self.worker_id,
+            created_after: self.created_after,
+            created_before: self.created_before,
+        }
+    }
+}
+
+/// A namespace to filter by; `*` is any.
+pub(super) fn namespace(asked: Option<String>) -> Option<String> {
+    asked.filter(|namespace| namespace != "*")
+}
+
+/// List jobs, newest first
+///
+/// Specs are left out.
+#[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", params(ListJobsParams), responses(
+    (status = 200, description = "One page", body = List<Job>, headers(
+        ("X-Total-Count" = Option<u64>, description = "With `count=true`: how many there are on all pages"),
+    )),
+))]
+async fn list_jobs(
+    State(api): State<Api>,
+    Params(mut params): Params<ListJobsParams>,
+) -> Result<Response, Trouble> {
+    let limit = page::limit(params.limit)?;
+    let (cursor, count) = (params.cursor.take(), params.count);
+    let filter = params.filter();
+    let after = api.shared.cursors.read::<JobId>("jobs", &filter, cursor.as_deref())?;
+    let page = api.node.store().jobs(&filter, Page { after, limit }).await?;
+    let items = page.items.iter().map(convert::job).collect::<Result<Vec<_>, _>>()?;
+    let last = items.last().filter(|_| page.more);
+    let next_cursor = last.map(|job| api.shared.cursors.make("jobs", &filter, &job.id.to_string()));
+    let list = Json(List { items, next_cursor });
+    if !count {
+        return Ok(list.into_response());
+    }
+    Ok(([("x-total-count", total(&api, &filter).await?)], list).into_response())
+}
+
+/// How many jobs a filter lets through, for those that the store counts without reading them all.
+async fn total(api: &Api, filter: &JobFilter) -> Result<String, Trouble> {
+    let counted = JobFilter {
+        statuses: filter.statuses.clone(),
+        namespace: filter.namespace.clone(),
+        ..JobFilter::default()
+    };
+    if *filter != counted {
+        return Err(Trouble::parameter("count", "can only be had with `status` and `namespace`"));
+    }
+    let counts = api.node.store().counts(filter.namespace.as_deref()).await?;
+    let wanted = |status: &JobStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
+    Ok(counts.iter().filter(|(status, _)| wanted(status)).map(|(_, count)| count).sum::<u64>().to_string())
+}
+
+/// A job's row.
+pub(super) async fn row(api: &Api, id: JobId) -> Result<JobRow, Trouble> {
+    let found = api.node.store().job(id).await?;
+    found.ok_or_else(|| Trouble::new(Code::JobNotFound, format!("there is no job {id}")))
+}
+
+/// Show a job with its spec
+#[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "jobs", params(("id" = JobId, Path)), responses(
+    (status = 200, description = "The job", body = Job, headers(("ETag" = String, description = "Its version"))),
+))]
+async fn get_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, Trouble> {
+    shown(&row(&api, id).await?)
+}
+
+fn shown(row: &JobRow) -> Result<Response, Trouble> {
+    let job = convert::job_with_spec(row)?;
+    Ok(([(ETAG, etag(job.version))], Json(job)).into_response())
+}
+
+/// Change a job that has not started
+///
+/// The body is a merge patch (RFC 7386) on the spec: members are replaced, `null` brings a default
+/// back. Namespace and idempotency key stay as they are.
+#[utoipa::path(patch, path = "/api/v1/jobs/{id}", tag = "jobs",
+    params(
+        ("id" = JobId, Path),
+        ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
+    ),
+    request_body(content(
+        (Object = "application/merge-patch+json", example = json!({"priority": 80, "timeout": "10m"})),
+        (Object = "application/json"),
+    )),
+    responses((status = 200, description = "The job as it is now", body = Job, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn update_job(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<JobId>,
+    wanted: Precondition,
+    body: RawBody<BODY_BYTES_MAX>,
+) -> Result<Response, Trouble> {
+    if body.format != Format::Json {
+        return Err(Trouble::new(Code::UnsupportedMediaType, "a merge patch is JSON"));
+    }
+    let change: Value = body.format.parse(&body.bytes)?;
+    for _ in 0..TRIES {
+        let row = row(&api, id).await?;
+        wanted.expected(row.state.version)?;
+        if row.state.status.is_final() {
+            return Err(ended(&row));
+        }
+        let spec = patch::apply(&convert::spec(&row)?, change.clone())?;
+        let head = submit::head(spec, row.retry_of, SystemClock.now()).map_err(Trouble::invalid_fields)?;
+        let (head, by) = (std::sync::Arc::new(head), std::sync::Arc::clone(&actor.name));
+        let version = row.state.version;
+        let asked = api.node.request(|ticket| Input::Update {
+            ticket,
+            job: id,
+            head,
+            expected_version: Some(version),
+            actor: by,
+        });
+        match asked.await {
+            Ok(Reply::Updated { .. }) => return shown(&self::row(&api, id).await?),
+            Ok(other) => return Err(unexpected(&other)),
+            // Its own clockwork moved it on since it was read; the next round sees what there is.
+            Err(RequestError::Refused(Refusal::VersionMismatch { .. } | Refusal::NotLive { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Trouble::new(Code::VersionMismatch, format!("{id} changes faster than it can be changed")))
+}
+
+fn ended(row: &JobRow) -> Trouble {
+    Trouble::new(Code::JobEnded, format!("{} has ended: it is {}", row.id, row.state.status))
+}
+
+/// Cancel a job
+///
+/// The same as POST to its `/cancel`, without a reason.
+#[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "jobs", params(("id" = JobId, Path)), responses(
+    (status = 200, description = "It is cancelled", body = CancelledJob),
+    (status = 202, description = "It will be, once its execution has stopped", body = CancelledJob),
+))]
+async fn delete_job(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<JobId>,
+) -> Result<Response, Trouble> {
+    cancel(&api, &actor, id, None).await
+}
+
+/// Cancel a job
+///
+/// One that waits is cancelled at once. One that runs is stopped first: its process gets SIGTERM,
+/// and SIGKILL after its `grace`. To cancel twice is no error.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", tag = "jobs", params(("id" = JobId, Path)),
+    request_body(content = Option<CancelJob>, description = "May be left out"),
+    responses(
+        (status = 200, description = "It is cancelled", body = CancelledJob),
+        (status = 202, description = "It will be, once its execution has stopped", body = CancelledJob),
+    )
+)]
+async fn cancel_job(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<JobId>,
+    MaybeBody(body): MaybeBody<CancelJob>,
+) -> Result<Response, Trouble> {
+    const REASON_LEN_MAX: usize = 1_000;
+    if body.reason.as_ref().is_some_and(|reason| reason.len() > REASON_LEN_MAX) {
+        let wrong = format!("is too long: expected at most {REASON_LEN_MAX} bytes");
+        return Err(Trouble::invalid_fields(vec![super::problem::field_error("reason", &wrong)]));
+    }
+    cancel(&api, &actor, id, body.reason).await
+}
+
+async fn cancel(api: &Api, actor: &Actor, id: JobId, reason: Option<String>) -> Result<Response, Trouble> {
+    let (actor, reason) = (std::sync::Arc::clone(&actor.name), reason.map(String::into_boxed_str));
+    let status = match api.node.request(|ticket| Input::Cancel { ticket, job: id, actor, reason }).await {
+        Ok(Reply::Cancelling { status, .. }) => status,
+        Ok(other) => return Err(unexpected(&other)),
+        Err(RequestError::Refused(Refusal::NotLive { .. })) => {
+            let row = row(api, id).await?;
+            if row.state.status != JobStatus::Cancelled {
+                return Err(ended(&row));
+            }
+            row.state.status
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let code = if status.is_final() { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((code, Json(CancelledJob { id, status })).into_response())
+}
+
+/// Run an ended job again
+///
+/// Makes a new job with the same spec, but at once and with no key; `retry_of` names the old one.
+#[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", tag = "jobs",
+    params(
+        ("id" = JobId, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days."),
+    ),
+    responses(
+        (status = 201, description = "The new job", body = SubmittedJob, headers(
+            ("Location" = String, description = "The new job"),
+            ("ETag" = String, description = "Its version"),
+        )),
+        (status = 200, description = "Its key had made it before", body = SubmittedJob),
+    )
+)]
+async fn retry_job(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<JobId>,
+    IdempotencyKey(key): IdempotencyKey,
+) -> Result<Response, Trouble> {
+    let row = row(&api, id).await?;
+    if !row.state.status.is_final() {
+        return Err(Trouble::new(
+            Code::JobNotEnded,
+            format!("{id} has not ended: it is {}", row.state.status),
+        ));
+    }
+    let spec = JobSpec { run_at: None, idempotency_key: key, ..convert::spec(&row)? };
+    let job = submit::new_job(spec, Some(id), &actor, SystemClock.now()).map_err(Trouble::invalid_fields)?;
+    one_submitted(submitted(&api, |ticket| Input::Submit { ticket, jobs: vec![job] }).await?)
+}
+
+/// What a job went through.
+#[derive(Serialize, ToSchema)]
+struct JobEvents {
+    /// Every transition, oldest first.
+    items: Vec<JobEvent>,
+}
+
+/// Show what a job went through
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/events", tag = "jobs", params(("id" = JobId, Path)), responses(
+    (status = 200, description = "Every transition, oldest first", body = JobEvents),
+))]
+async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<JobEvents>, Trouble> {
+    let row = row(&api, id).await?;
+    Ok(Json(JobEvents { items: row.state.history.iter().map(convert::job_event).collect() }))
+}
+
+/// Explain why a job stands where it stands
+///
+/// For a job that waits: everything that holds it back, and for each worker why it does not take the
+/// job. Told by the very code that places jobs. A job that has ended has no reasons; see its result.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/why", tag = "jobs", params(("id" = JobId, Path)), responses(
+    (status = 200, description = "Why", body = Why),
+))]
+async fn explain_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<Why>, Trouble> {
+    match api.node.request(|ticket| Input::Why { ticket, job: id }).await {
+        Ok(Reply::Why(why)) => Ok(Json(*why)),
+        Ok(other) => Err(unexpected(&other)),
+        Err(RequestError::Refused(Refusal::NotLive { .. })) => {
+            let row = row(&api, id).await?;
+            Ok(Json(Why { job: id, status: row.state.status, reasons: Vec::new() }))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

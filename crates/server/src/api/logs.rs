@@ -1,0 +1,425 @@
+//! Logs: what executions wrote, in pieces, as plain text, or followed as it is written.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use model::api::LogEntry;
+use model::record::ExecutionRecord;
+use model::{ExecutionId, JobId};
+use proto::logframe::Stream;
+use serde::{Deserialize, Serialize};
+use store::query::{ExecutionFilter, ExecutionRow, Page};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use self::decode::{Decoder, Wanted};
+use self::tail::LastLines;
+use super::extract::{Params, Path};
+use super::headers::LastEventId;
+use super::problem::{Chain, Code, Trouble};
+use super::routes::Routes;
+use super::{Api, executions, jobs, sse};
+use crate::auth::{Resource, Verb};
+use crate::node::{Clock, SystemClock};
+use crate::objects::ObjectError;
+
+mod decode;
+mod follow;
+mod tail;
+
+/// How much of a log is read at a time.
+const CHUNK: usize = 256 * 1024;
+/// The most entries of one answer, and as many as without asking.
+const ENTRIES_MAX: u32 = 10_000;
+/// The most bytes of log that one answer has, however many entries were asked for.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// After how long an ended execution's log is taken for complete though its worker never said so.
+const END_PATIENCE: model::Duration = model::Duration::from_secs(10);
+
+pub(super) fn routes(routes: &mut Routes) {
+    let refusals = [Code::JobNotFound, Code::ExecutionNotFound];
+    routes.needs(Verb::Read, Resource::Logs, &refusals, routes!(read_job_logs));
+    routes.needs(Verb::Read, Resource::Logs, &refusals[1..], routes!(read_execution_logs));
+}
+
+/// How a log is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Form {
+    /// Entries with times.
+    Json,
+    /// Just what was written.
+    Text,
+}
+
+/// Which of the streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Streams {
+    /// The standard output.
+    Stdout,
+    /// The standard error.
+    Stderr,
+    /// Both, and the notices of Belfry itself.
+    #[default]
+    All,
+}
+
+impl From<Streams> for Wanted {
+    fn from(streams: Streams) -> Self {
+        match streams {
+            Streams::Stdout => Self::Only(Stream::Stdout),
+            Streams::Stderr => Self::Only(Stream::Stderr),
+            Streams::All => Self::All,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct LogsParams {
+    /// Which of the streams; all where absent.
+    #[param(inline)]
+    stream: Streams,
+    /// Where to begin: 0, or the `next_offset` of an earlier answer.
+    offset: u64,
+    /// How many entries, at most.
+    #[param(minimum = 1, maximum = 10000)]
+    limit: Option<u32>,
+    /// Only the last lines, that many; not together with `offset`.
+    #[param(minimum = 1, maximum = 10000)]
+    tail: Option<u32>,
+    /// `json` (as without it), or `text` for just what was written.
+    #[param(inline)]
+    format: Option<Form>,
+    /// Answers with a stream of server-sent events that ends when the execution has.
+    follow: bool,
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct JobLogsParams {
+    /// Which execution, by its number from 1; the newest where absent.
+    execution: Option<u32>,
+    /// Which of the streams; all where absent.
+    #[param(inline)]
+    stream: Streams,
+    /// Where to begin: 0, or the `next_offset` of an earlier answer.
+    offset: u64,
+    /// How many entries, at most.
+    #[param(minimum = 1, maximum = 10000)]
+    limit: Option<u32>,
+    /// Only the last lines, that many; not together with `offset`.
+    #[param(minimum = 1, maximum = 10000)]
+    tail: Option<u32>,
+    /// `json` (as without it), or `text` for just what was written.
+    #[param(inline)]
+    format: Option<Form>,
+    /// Answers with a stream of server-sent events that ends when the execution has.
+    follow: bool,
+}
+
+impl JobLogsParams {
+    fn split(self) -> (Option<u32>, LogsParams) {
+        let Self { execution, stream, offset, limit, tail, format, follow } = self;
+        (execution, LogsParams { stream, offset, limit, tail, format, follow })
+    }
+}
+
+/// A piece of a log.
+#[derive(Serialize, ToSchema)]
+struct LogPage {
+    /// In the order of the log.
+    items: Vec<LogEntry>,
+    /// Where reading goes on (`?offset=`).
+    next_offset: u64,
+    /// Whether this is the end: nothing more will come.
+    complete: bool,
+}
+
+/// Read the log of a job
+///
+/// Of its newest execution, or of the one that `execution` names. With `Accept: text/event-stream` or
+/// `follow=true` the answer is a stream: events named `log` with a LogEntry as data and its
+/// `next_offset` as id, and at last one named `end`. A client that lost it sends the last id back
+/// as `Last-Event-ID`. For a job that has no execution yet, the stream waits for the first one.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/logs", tag = "logs",
+    params(
+        ("id" = JobId, Path),
+        JobLogsParams,
+        ("Last-Event-ID" = Option<u64>, Header, description = "Where a stream goes on"),
+    ),
+    responses((status = 200, description = "A piece of the log", content(
+        (LogPage = "application/json"), (String = "text/plain"), (LogEntry = "text/event-stream"),
+    ))),
+)]
+async fn read_job_logs(
+    State(api): State<Api>,
+    Path(id): Path<JobId>,
+    Params(params): Params<JobLogsParams>,
+    last: LastEventId,
+    headers: HeaderMap,
+) -> Result<Response, Trouble> {
+    let (number, params) = params.split();
+    let job = jobs::row(&api, id).await?;
+    let execution = match (number, job.state.execution) {
+        (Some(number), _) => Some(numbered(&api, id, number).await?.record.id),
+        (None, newest) => newest,
+    };
+    let answer = params.answer(&headers)?;
+    match (execution, answer) {
+        (None, Answer::Page) => {
+            Ok(Json(LogPage { items: Vec::new(), next_offset: 0, complete: job.state.status.is_final() })
+                .into_response())
+        }
+        (None, Answer::Text) => Ok(text(Body::empty())),
+        (None, Answer::Stream) => follow::job(&api, id, params.stream.into()),
+        (Some(execution), answer) => read(&api, execution, params, answer, last).await,
+    }
+}
+
+/// Read the log of an execution
+///
+/// As the log of a job.
+#[utoipa::path(get, path = "/api/v1/executions/{id}/logs", tag = "logs",
+    params(
+        ("id" = ExecutionId, Path),
+        LogsParams,
+        ("Last-Event-ID" = Option<u64>, Header, description = "Where a stream goes on"),
+    ),
+    responses((status = 200, description = "A piece of the log", content(
+        (LogPage = "application/json"), (String = "text/plain"), (LogEntry = "text/event-stream"),
+    ))),
+)]
+async fn read_execution_logs(
+    State(api): State<Api>,
+    Path(id): Path<ExecutionId>,
+    Params(params): Params<LogsParams>,
+    last: LastEventId,
+    headers: HeaderMap,
+) -> Result<Response, Trouble> {
+    executions::row(&api, id).await?;
+    let answer = params.answer(&headers)?;
+    read(&api, id, params, answer, last).await
+}
+
+/// The execution of a job with this number.
+async fn numbered(api: &Api, job: JobId, number: u32) -> Result<ExecutionRow, Trouble> {
+    let filter = ExecutionFilter { job: Some(job), ..ExecutionFilter::default() };
+    let mut after = None;
+    loop {
+        let limit = model::limits::PAGE_MAX;
+        let found = api.node.store().executions(&filter, Page { after, limit }).await?;
+        after = found.items.last().map(|row| row.record.id);
+        if let Some(row) = found.items.into_iter().find(|row| row.record.number == number) {
+            return Ok(row);
+        }
+        if !found.more {
+            return Err(Trouble::new(
+                Code::ExecutionNotFound,
+                format!("{job} has no execution number {number}"),
+            ));
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Page,
+    Text,
+    Stream,
+}
+
+impl LogsParams {
+    fn answer(&self, headers: &HeaderMap) -> Result<Answer, Trouble> {
+        for (name, asked) in [("limit", self.limit), ("tail", self.tail)] {
+            if asked.is_some_and(|count| !(1..=ENTRIES_MAX).contains(&count)) {
+                return Err(Trouble::parameter(
+                    name,
+                    format!("is out of range: expected 1 to {ENTRIES_MAX}"),
+                ));
+            }
+        }
+        if self.tail.is_some() && self.offset > 0 {
+            return Err(Trouble::parameter("tail", "excludes `offset`"));
+        }
+        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        Ok(match self.format {
+            _ if self.follow || accept.starts_with("text/event-stream") => Answer::Stream,
+            Some(Form::Text) => Answer::Text,
+            Some(Form::Json) => Answer::Page,
+            None if accept.starts_with("text/plain") => Answer::Text,
+            None => Answer::Page,
+        })
+    }
+}
+
+async fn read(
+    api: &Api,
+    execution: ExecutionId,
+    params: LogsParams,
+    answer: Answer,
+    LastEventId(last): LastEventId,
+) -> Result<Response, Trouble> {
+    let wanted = Wanted::from(params.stream);
+    match (answer, params.tail.filter(|_| last.is_none())) {
+        (Answer::Page, None) => part(api, execution, params.offset, params.limit, wanted).await,
+        (Answer::Page, Some(lines)) => {
+            let (items, next_offset) = tail(api, execution, lines, wanted).await?;
+            let complete = ended(api, execution, next_offset).await?;
+            Ok(Json(LogPage { items, next_offset, complete }).into_response())
+        }
+        (Answer::Text, None) => Ok(text(whole_text(api, execution, params.offset, wanted).await?)),
+        (Answer::Text, Some(lines)) => {
+            let (items, _) = tail(api, execution, lines, wanted).await?;
+            Ok(text(Body::from(items.into_iter().map(|entry| entry.text).collect::<String>())))
+        }
+        (Answer::Stream, None) => {
+            let offset = begin(api, execution, last, params.offset).await?;
+            follow::execution(api, execution, offset, wanted, Vec::new())
+        }
+        (Answer::Stream, Some(lines)) => {
+            let (items, offset) = tail(api, execution, lines, wanted).await?;
+            follow::execution(api, execution, offset, wanted, items)
+        }
+    }
+}
+
+/// Where a stream begins. The id of an event may be of another execution's log, which was the newest
+/// then; one that does not fit begins anew.
+async fn begin(api: &Api, execution: ExecutionId, last: Option<u64>, asked: u64) -> Result<u64, Trouble> {
+    let offset = last.unwrap_or(asked);
+    match api.objects.logs.read(execution, offset, 1).await {
+        Ok(_) => Ok(offset),
+        Err(ObjectError::BadOffset { .. }) if last.is_some() => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn text(body: Body) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))], body).into_response()
+}
+
+async fn part(
+    api: &Api,
+    execution: ExecutionId,
+    offset: u64,
+    limit: Option<u32>,
+    wanted: Wanted,
+) -> Result<Response, Trouble> {
+    let limit = limit.unwrap_or(ENTRIES_MAX) as usize;
+    let (mut items, mut next_offset, mut bytes) = (Vec::new(), offset, 0);
+    let mut decoder = Decoder::new(wanted);
+    let mut complete = false;
+    while items.len() < limit && bytes < ANSWER_BYTES_MAX {
+        let part = api.objects.logs.read(execution, next_offset, CHUNK).await?;
+        if part.frames.is_empty() {
+            complete = part.complete || ended(api, execution, next_offset).await?;
+            items.extend(decoder.rest(next_offset));
+            break;
+        }
+        bytes += part.frames.len();
+        for entry in decoder.entries(&part.frames, next_offset) {
+            if items.len() == limit {
+                break;
+            }
+            next_offset = entry.next_offset;
+            items.push(entry);
+        }
+        if items.len() < limit {
+            next_offset = part.next;
+            complete = part.complete;
+        }
+        if complete {
+            break;
+        }
+    }
+    Ok(Json(LogPage { items, next_offset, complete }).into_response())
+}
+
+/// Whether nothing can come behind `offset` any more: the log says so, its execution does, or that
+/// ended so long ago that its worker would have sent the rest.
+async fn ended(api: &Api, execution: ExecutionId, offset: u64) -> Result<bool, Trouble> {
+    let size = api.objects.logs.size(execution).await?;
+    if offset < size.bytes || size.complete {
+        return Ok(offset >= size.bytes);
+    }
+    let record = executions::row(api, execution).await?.record;
+    let now = SystemClock.now();
+    let long_ago = record.finished_at.is_some_and(|at| at + END_PATIENCE < now);
+    Ok(record.status.is_final() && (long_ago || wrote_no_more(&record, offset)))
+}
+
+/// Whether an execution that has ended is known to have written nothing behind `offset`.
+fn wrote_no_more(record: &ExecutionRecord, offset: u64) -> bool {
+    match record.usage {
+        Some(usage) => offset >= usage.log_bytes,
+        None => record.started_at.is_none(),
+    }
+}
+
+/// The last lines of a log, and where they end.
+async fn tail(
+    api: &Api,
+    execution: ExecutionId,
+    lines: u32,
+    wanted: Wanted,
+) -> Result<(Vec<LogEntry>, u64), Trouble> {
+    let mut last = LastLines::new(lines as usize);
+    let mut decoder = Decoder::new(wanted);
+    let mut offset = 0;
+    loop {
+        let part = api.objects.logs.read(execution, offset, CHUNK).await?;
+        if part.frames.is_empty() {
+            break;
+        }
+        decoder.entries(&part.frames, offset).for_each(|entry| last.push(entry));
+        offset = part.next;
+    }
+    decoder.rest(offset).into_iter().for_each(|entry| last.push(entry));
+    Ok((last.finish(), offset))
+}
+
+/// All that there is of a log from `offset` on, byte for byte.
+async fn whole_text(api: &Api, execution: ExecutionId, offset: u64, wanted: Wanted) -> Result<Body, Trouble> {
+    let logs = api.objects.logs.clone();
+    // The first piece is read before the answer begins, so that its failure can still be told.
+    let first = logs.read(execution, offset, CHUNK).await?;
+    let state = Some((logs, first));
+    let pieces = futures::stream::try_unfold(state, move |state| async move {
+        let Some((logs, part)) = state.filter(|(_, part)| !part.frames.is_empty()) else { return Ok(None) };
+        let bytes = Bytes::from(decode::raw(&part.frames, wanted));
+        let next = logs.read(execution, part.next, CHUNK).await?;
+        Ok::<_, ObjectError>(Some((bytes, Some((logs, next)))))
+    });
+    Ok(Body::from_stream(pieces))
+}
+
+impl From<ObjectError> for Trouble {
+    fn from(error: ObjectError) -> Self {
+        if error.is_full() {
+            return Self::new(Code::StorageFull, "no space left on the server's volume");
+        }
+        let code = match error {
+            ObjectError::Store(error) => return error.into(),
+            ObjectError::BadOffset { .. } => {
+                return Self::parameter("offset", error.to_string()).hint(error.help());
+            }
+            ObjectError::NoArtifact { .. } => Code::ArtifactNotFound,
+            ObjectError::TooLarge { .. } => Code::BodyTooLarge,
+            ObjectError::BrokenOff { .. } => Code::MalformedBody,
+            ObjectError::Missing { .. } | ObjectError::Backend { .. } => {
+                tracing::warn!(error = %Chain(&error), "an object could not be had");
+                Code::StoreUnavailable
+            }
+            _ => return Self::internal(&error),
+        };
+        Self::new(code, error.to_string()).hint(error.help())
+    }
+}

@@ -1,0 +1,177 @@
+//! Frames of a log as entries and as plain bytes.
+
+use model::Timestamp;
+use model::api::LogEntry;
+use proto::logframe::{self, Stream};
+
+/// Which streams are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Every one.
+    All,
+    /// This one, without notices.
+    Only(Stream),
+}
+
+impl Wanted {
+    fn has(self, stream: Stream) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(wanted) => wanted == stream,
+        }
+    }
+}
+
+/// Turns frames into entries.
+///
+/// A character whose bytes are spread over two frames is shown with the second; a reader that begins
+/// between the two sees U+FFFD, as for any byte that is no UTF-8.
+pub(super) struct Decoder {
+    wanted: Wanted,
+    /// The first bytes of a character, at most three, of each stream.
+    open: [(Stream, Vec<u8>, i64); 3],
+}
+
+impl Decoder {
+    pub(super) fn new(wanted: Wanted) -> Self {
+        Self { wanted, open: [Stream::Stdout, Stream::Stderr, Stream::Notice].map(|s| (s, Vec::new(), 0)) }
+    }
+
+    /// The entries of whole frames that begin at `offset`.
+    pub(super) fn entries<'a>(
+        &'a mut self,
+        frames: &'a [u8],
+        offset: u64,
+    ) -> impl Iterator<Item = LogEntry> + 'a {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            loop {
+                // The objects' side checked the frames; bytes that are none end the reading here.
+                let (frame, next) = logframe::read(frames, at).ok()??;
+                at = next;
+                if !self.wanted.has(frame.stream) {
+                    continue;
+                }
+                let text = self.text(frame.stream, frame.unix_micros, frame.data);
+                if !text.is_empty() {
+                    return Some(entry(frame.stream, frame.unix_micros, text, offset + next as u64));
+                }
+            }
+        })
+    }
+
+    /// What is left of characters whose other bytes never came.
+    pub(super) fn rest(&mut self, offset: u64) -> Vec<LogEntry> {
+        let open = self.open.iter_mut().filter(|(_, bytes, _)| !bytes.is_empty());
+        open.map(|(stream, bytes, at)| {
+            entry(*stream, *at, String::from_utf8_lossy(&std::mem::take(bytes)).into_owned(), offset)
+        })
+        .collect()
+    }
+
+    fn text(&mut self, stream: Stream, at: i64, data: &[u8]) -> String {
+        let Some((_, open, since)) = self.open.iter_mut().find(|(s, ..)| *s == stream) else {
+            return String::from_utf8_lossy(data).into_owned();
+        };
+        let mut bytes = std::mem::take(open);
+        bytes.extend_from_slice(data);
+        let whole = bytes.len() - cut_off(&bytes);
+        (*open, *since) = (bytes.split_off(whole), at);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+fn entry(stream: Stream, unix_micros: i64, text: String, next_offset: u64) -> LogEntry {
+    LogEntry {
+        next_offset,
+        at: Timestamp::from_micros(unix_micros),
+        stream: stream.as_str().to_owned(),
+        text,
+    }
+}
+
+/// How many bytes at the end are the beginning of a character that goes on behind them.
+fn cut_off(bytes: &[u8]) -> usize {
+    for back in 1..=bytes.len().min(3) {
+        let byte = bytes[bytes.len() - back];
+        let length = match byte {
+            0xc2..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf4 => 4,
+            0x80..=0xbf => continue,
+            _ => return 0,
+        };
+        return if length > back { back } else { 0 };
+    }
+    0
+}
+
+/// The bytes of the wanted streams, just as they were written.
+pub(super) fn raw(frames: &[u8], wanted: Wanted) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(frames.len());
+    let mut at = 0;
+    while let Ok(Some((frame, next))) = logframe::read(frames, at) {
+        if wanted.has(frame.stream) {
+            bytes.extend_from_slice(frame.data);
+        }
+        at = next;
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(parts: &[(Stream, &[u8])]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (i, (stream, data)) in parts.iter().enumerate() {
+            logframe::write(&mut bytes, *stream, i as i64, data);
+        }
+        bytes
+    }
+
+    fn texts(wanted: Wanted, parts: &[(Stream, &[u8])]) -> Vec<String> {
+        let mut decoder = Decoder::new(wanted);
+        let frames = frames(parts);
+        let mut entries: Vec<_> = decoder.entries(&frames, 0).collect();
+        entries.extend(decoder.rest(frames.len() as u64));
+        entries.into_iter().map(|e| format!("{}:{}", e.stream, e.text)).collect()
+    }
+
+    #[test]
+    fn a_character_is_not_broken_by_the_end_of_a_frame() {
+        let clock = "钟".as_bytes();
+        for cut in 1..clock.len() {
+            let parts = [
+                (Stream::Stdout, &clock[..cut]),
+                (Stream::Stderr, b"between".as_slice()),
+                (Stream::Stdout, &clock[cut..]),
+            ];
+            assert_eq!(texts(Wanted::All, &parts), ["stderr:between", "stdout:钟"]);
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_shown_as_such_and_not_held_back() {
+        assert_eq!(texts(Wanted::All, &[(Stream::Stdout, b"\xff\xfe")]), ["stdout:\u{fffd}\u{fffd}"]);
+        assert_eq!(texts(Wanted::All, &[(Stream::Stdout, b"a\xe9")]), ["stdout:a", "stdout:\u{fffd}"]);
+    }
+
+    #[test]
+    fn each_entry_says_where_reading_goes_on() {
+        let bytes = frames(&[(Stream::Stdout, b"one"), (Stream::Notice, b"two")]);
+        let mut decoder = Decoder::new(Wanted::All);
+        let next: Vec<_> = decoder.entries(&bytes, 100).map(|e| e.next_offset).collect();
+        assert_eq!(next, [100 + 16, 100 + 32]);
+    }
+
+    #[test]
+    fn a_stream_can_be_had_alone_without_notices() {
+        let parts =
+            [(Stream::Stdout, b"out".as_slice()), (Stream::Stderr, b"err"), (Stream::Notice, b"note")];
+        assert_eq!(texts(Wanted::Only(Stream::Stderr), &parts), ["stderr:err"]);
+        assert_eq!(raw(&frames(&parts), Wanted::Only(Stream::Stdout)), b"out");
+        assert_eq!(raw(&frames(&parts), Wanted::All), b"outerrnote");
+    }
+}

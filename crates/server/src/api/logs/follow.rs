@@ -1,0 +1,238 @@
+//! Following a log as it is written.
+//!
+//! A follower is woken by the log itself and by the events of its job. The events are subscribed
+//! before anything is read, so a change between reading and waiting is not missed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use axum::response::sse::Event;
+use model::api::LogEntry;
+use model::record::ExecutionRecord;
+use model::{ExecutionId, JobId};
+use serde::Serialize;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use super::decode::{Decoder, Wanted};
+use super::{Api, CHUNK, executions, jobs, sse, wrote_no_more};
+use crate::api::convert;
+use crate::api::problem::Trouble;
+use crate::node::{EventBatch, Node};
+use crate::objects::LogWatch;
+
+/// How long a follower waits for the rest of the log of an execution that has ended.
+const REST_PATIENCE: Duration = Duration::from_secs(5);
+/// How often the rows are looked at even though nothing was heard of them.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// What a stream of log entries ends with.
+#[derive(Serialize, ToSchema)]
+struct LogEnd {
+    /// How the execution ended; the job, if it ended without one.
+    status: String,
+    /// The process's exit code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+}
+
+/// Follows an execution, from `offset` on, after these entries.
+pub(super) fn execution(
+    api: &Api,
+    execution: ExecutionId,
+    offset: u64,
+    wanted: Wanted,
+    before: Vec<LogEntry>,
+) -> Result<Response, Trouble> {
+    let mut follower = Follower::new(api, wanted);
+    follower.offset = offset;
+    follower.ready.extend(before.iter().map(log));
+    follower.begin(execution);
+    sse::stream(api, follower)
+}
+
+/// Follows the first execution of a job, once there is one.
+pub(super) fn job(api: &Api, job: JobId, wanted: Wanted) -> Result<Response, Trouble> {
+    let mut follower = Follower::new(api, wanted);
+    follower.target = Target::Job(job);
+    sse::stream(api, follower)
+}
+
+fn log(entry: &LogEntry) -> Event {
+    sse::event(Some("log"), entry.next_offset, entry)
+}
+
+enum Target {
+    /// The first execution of this job is waited for.
+    Job(JobId),
+    /// This one is read.
+    Execution(ExecutionId, LogWatch),
+    /// All is said.
+    Nothing,
+}
+
+struct Follower {
+    api: Api,
+    node: Node,
+    events: broadcast::Receiver<Arc<EventBatch>>,
+    target: Target,
+    /// The job of the execution, once its row was read.
+    job: Option<JobId>,
+    offset: u64,
+    decoder: Decoder,
+    ready: VecDeque<Event>,
+    /// Whether the row may tell more than it did when it was read last.
+    look: bool,
+    /// When the execution was first seen to have ended, and its row then.
+    ended: Option<(Instant, ExecutionRecord)>,
+}
+
+impl Follower {
+    fn new(api: &Api, wanted: Wanted) -> Self {
+        Self {
+            api: api.clone(),
+            node: api.node.clone(),
+            events: api.node.events(),
+            target: Target::Nothing,
+            job: None,
+            offset: 0,
+            decoder: Decoder::new(wanted),
+            ready: VecDeque::new(),
+            look: true,
+            ended: None,
+        }
+    }
+
+    fn begin(&mut self, execution: ExecutionId) {
+        self.target = Target::Execution(execution, self.api.objects.logs.changed(execution));
+        self.look = true;
+    }
+
+    fn end(&mut self, end: &LogEnd) {
+        for entry in self.decoder.rest(self.offset) {
+            self.ready.push_back(log(&entry));
+        }
+        self.ready.push_back(sse::event(Some("end"), self.offset, end));
+        self.target = Target::Nothing;
+    }
+
+    /// One step: something is ready after it, or something was waited for.
+    async fn step(&mut self) -> Result<(), Trouble> {
+        match self.target {
+            Target::Job(job) => self.await_execution(job).await,
+            Target::Execution(execution, _) => self.read_on(execution).await,
+            Target::Nothing => Ok(()),
+        }
+    }
+
+    async fn await_execution(&mut self, job: JobId) -> Result<(), Trouble> {
+        if self.look {
+            let row = jobs::row(&self.api, job).await?;
+            (self.look, self.job) = (false, Some(job));
+            if let Some(execution) = row.state.execution {
+                self.begin(execution);
+                return Ok(());
+            }
+            if row.state.status.is_final() {
+                self.end(&LogEnd { status: row.state.status.to_string(), exit_code: None });
+                return Ok(());
+            }
+        }
+        self.wait().await;
+        Ok(())
+    }
+
+    async fn read_on(&mut self, execution: ExecutionId) -> Result<(), Trouble> {
+        let part = self.api.objects.logs.read(execution, self.offset, CHUNK).await?;
+        if !part.frames.is_empty() {
+            let entries = self.decoder.entries(&part.frames, self.offset);
+            self.ready.extend(entries.map(|entry| log(&entry)));
+            self.offset = part.next;
+            return Ok(());
+        }
+        self.look_for_end(execution).await?;
+        if let Some((since, record)) = &self.ended {
+            let patient = since.elapsed() < REST_PATIENCE;
+            if part.complete || wrote_no_more(record, self.offset) || !patient {
+                let exit_code = record.outcome.as_ref().and_then(|outcome| outcome.exit_code);
+                let end = LogEnd { status: record.status.to_string(), exit_code };
+                self.end(&end);
+                return Ok(());
+            }
+        }
+        self.wait().await;
+        Ok(())
+    }
+
+    async fn look_for_end(&mut self, execution: ExecutionId) -> Result<(), Trouble> {
+        if self.ended.is_some() || !self.look {
+            return Ok(());
+        }
+        let row = executions::row(&self.api, execution).await?;
+        (self.look, self.job) = (false, Some(row.record.job));
+        if row.record.status.is_final() {
+            self.ended = Some((Instant::now(), row.record));
+        }
+        Ok(())
+    }
+
+    /// Waits until the log or the job has changed, or it is time to look again.
+    async fn wait(&mut self) {
+        let since = self.ended.as_ref().map(|(since, _)| *since + REST_PATIENCE);
+        let until = since.unwrap_or_else(|| Instant::now() + LOOK_AGAIN);
+        let grown = async {
+            match &mut self.target {
+                Target::Execution(_, watch) => watch.changed().await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = grown => {}
+            // Until its row was read, any event may be the job's.
+            () = touched(&mut self.events, self.job) => self.look = true,
+            () = tokio::time::sleep_until(until) => self.look = true,
+        }
+    }
+}
+
+/// Waits for an event of the job, or for events that were missed.
+async fn touched(events: &mut broadcast::Receiver<Arc<EventBatch>>, job: Option<JobId>) {
+    loop {
+        match events.recv().await {
+            Ok(batch) => {
+                if job.is_none() || batch.events.iter().any(|event| convert::event_job(event) == job) {
+                    return;
+                }
+            }
+            Err(RecvError::Lagged(_)) => return,
+            // The stream is about to be ended; what is left is found by looking again.
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+impl sse::Source for Follower {
+    async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if matches!(self.target, Target::Nothing) {
+                return None;
+            }
+            if let Err(trouble) = self.step().await {
+                // The client comes back with its offset and misses nothing.
+                tracing::warn!(code = trouble.code().as_str(), ready = ?self.node.ready(), "a followed log broke off");
+                return None;
+            }
+        }
+    }
+
+    fn place(&self) -> u64 {
+        self.offset
+    }
+}

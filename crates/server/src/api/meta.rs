@@ -1,0 +1,159 @@
+//! The server itself: health, version, metrics, and who one is to it.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::Api;
+use super::extract::Params;
+use super::problem::{Chain, Code, Trouble};
+use super::routes::Routes;
+use crate::auth::{Actor, Resource, Verb, token};
+use crate::metrics;
+use crate::node::Readiness;
+
+/// How long the store may take to answer a check.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) fn routes(routes: &mut Routes) {
+    routes.open(&[], routes!(get_health));
+    routes.open(&[], routes!(get_liveness));
+    routes.open(&[Code::Loading, Code::Stopping, Code::StoreUnavailable], routes!(get_readiness));
+    routes.needs(Verb::Read, Resource::Server, &[], routes!(get_metrics));
+    routes.needs(Verb::Read, Resource::Server, &[], routes!(get_me));
+    routes.needs(Verb::Read, Resource::Server, &[], routes!(get_version));
+}
+
+/// That the server is there.
+#[derive(Serialize, ToSchema)]
+struct Alive {
+    /// Always `ok`.
+    status: &'static str,
+}
+
+/// Whether the process turns
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "It does", body = Alive)))]
+async fn get_health() -> Json<Alive> {
+    Json(Alive { status: "ok" })
+}
+
+/// Whether the process turns
+///
+/// Asks nothing of the store: a probe that fails here calls for a restart.
+#[utoipa::path(get, path = "/livez", tag = "server", responses((status = 200, description = "It does", body = Alive)))]
+async fn get_liveness() -> Json<Alive> {
+    Json(Alive { status: "ok" })
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ReadinessParams {
+    /// Lists each check.
+    #[param(value_type = Option<String>)]
+    verbose: Option<String>,
+}
+
+/// Whether the server takes requests.
+#[derive(Serialize, ToSchema)]
+struct Ready {
+    /// `ready`; or `full` while there is no space for new work and everything else goes on.
+    status: &'static str,
+    /// Each check, if asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    checks: Vec<Check>,
+}
+
+/// One thing that must be well.
+#[derive(Serialize, ToSchema)]
+struct Check {
+    /// What.
+    name: &'static str,
+    /// Whether it is.
+    ok: bool,
+    /// What is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
+
+/// Whether the server takes requests
+#[utoipa::path(get, path = "/readyz", tag = "server", params(ReadinessParams), responses(
+    (status = 200, description = "It does", body = Ready),
+))]
+async fn get_readiness(
+    State(api): State<Api>,
+    Params(params): Params<ReadinessParams>,
+) -> Result<Json<Ready>, Trouble> {
+    let status = match api.node.ready() {
+        Readiness::Ready => "ready",
+        Readiness::Full => "full",
+        Readiness::Loading { reason } => {
+            return Err(Trouble::new(Code::Loading, format!("the server is loading: {reason}")));
+        }
+        Readiness::Stopping => return Err(Trouble::new(Code::Stopping, "the server is shutting down")),
+        Readiness::Failed { .. } => {
+            return Err(Trouble::new(Code::Stopping, "the server failed and is shutting down"));
+        }
+    };
+    if params.verbose.is_none() {
+        return Ok(Json(Ready { status, checks: Vec::new() }));
+    }
+    let wrong = match tokio::time::timeout(CHECK_TIMEOUT, api.node.store().check()).await {
+        Ok(Ok(())) => None,
+        // Anyone may ask, so the cause stays in the log.
+        Ok(Err(error)) => {
+            tracing::warn!(error = %Chain(&error), "the store failed its check");
+            Some(error.to_string())
+        }
+        Err(_) => Some(format!("no answer within {}s", CHECK_TIMEOUT.as_secs())),
+    };
+    let engine = Check { name: "engine", ok: true, detail: None };
+    let store = Check { name: "store", ok: wrong.is_none(), detail: wrong };
+    Ok(Json(Ready { status, checks: vec![engine, store] }))
+}
+
+/// Metrics, for Prometheus
+#[utoipa::path(get, path = "/metrics", tag = "server", responses(
+    (status = 200, description = "OpenMetrics", content_type = "application/openmetrics-text", body = String),
+))]
+async fn get_metrics(State(api): State<Api>) -> Response {
+    let text = api.metrics.encode(&api.node.view());
+    ([(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE))], text).into_response()
+}
+
+/// Whose token it is.
+#[derive(Serialize, ToSchema)]
+struct Me {
+    /// What they are called.
+    name: String,
+    /// What their token is for: `admin` or `worker`.
+    kind: &'static str,
+}
+
+/// Show whose token it is
+#[utoipa::path(get, path = "/api/v1/me", tag = "server", responses((status = 200, description = "The bearer", body = Me)))]
+async fn get_me(Extension(actor): Extension<Actor>) -> Json<Me> {
+    Json(Me { name: actor.name.to_string(), kind: token::kind_word(actor.kind) })
+}
+
+/// What runs.
+#[derive(Serialize, ToSchema)]
+struct Version {
+    /// Always `belfry`.
+    name: &'static str,
+    /// Its version.
+    version: &'static str,
+}
+
+/// Show the server's version
+#[utoipa::path(get, path = "/api/v1/version", tag = "server", responses((status = 200, description = "The version", body = Version)))]
+async fn get_version() -> Json<Version> {
+    Json(Version { name: "belfry", version: env!("CARGO_PKG_VERSION") })
+}

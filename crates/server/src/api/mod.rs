@@ -1,0 +1,144 @@
+//! The REST API: jobs, executions, logs, events, workers, queues, artifacts, and a few pages.
+//!
+//! ```text
+//! request ─> edge ─> route ─> gate ─> handler ─┬─> node (what changes)    ─┬─> JSON
+//!                                              └─> store, objects (reads) ─┘
+//! ```
+//!
+//! - `edge`: what every request passes: its id, the bounds, the `Host`, the form of refusals.
+//! - `routes`: the table of routes. Each stands there with who may take it and with every code
+//!   that it may refuse with; the router, the OpenAPI document and the tests are made from it.
+//! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts` and
+//!   `meta` have the handlers: parse, validate, ask, answer. They decide nothing.
+//! - `problem`: refusals as RFC 9457 documents; `extract`, `headers`, `page`: how requests
+//!   are read; `convert`: rows as what the API shows; `sse`: what streams share.
+//! - `openapi` and `docs`: the document, and pages for people made from it.
+//!
+//! # Always true
+//! - No handler runs before its gate has let the bearer in: a route cannot be added without one.
+//! - Whatever is refused, by whatever layer, is a problem document with a code of the table.
+//! - Reads come from the store, so what was acknowledged is there at once.
+
+mod artifacts;
+mod convert;
+mod docs;
+mod edge;
+mod events;
+mod executions;
+mod extract;
+mod headers;
+mod jobs;
+mod logs;
+mod meta;
+mod openapi;
+mod page;
+mod patch;
+mod problem;
+mod queues;
+mod routes;
+mod sse;
+mod submit;
+#[cfg(test)]
+mod tests;
+mod workers;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use tokio::sync::Semaphore;
+
+use self::edge::{Hosts, HttpMetrics};
+use self::page::Cursors;
+use self::routes::Routes;
+use crate::Services;
+
+pub use openapi::document;
+pub use problem::Code;
+
+/// The most requests that are handled at a time; streams do not count.
+const REQUESTS_MAX: usize = 2_048;
+/// The most streams (events, followed logs) at a time.
+const STREAMS_MAX: usize = 2_048;
+/// The file of the key that cursors are signed with, within the data folder.
+const CURSOR_KEY_FILE: &str = "cursor-key";
+
+/// What handlers share; clones are cheap.
+#[derive(Clone)]
+struct Api {
+    services: Services,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    cursors: Cursors,
+    hosts: Hosts,
+    requests: Semaphore,
+    streams: Arc<Semaphore>,
+    counted: HttpMetrics,
+    openapi_json: bytes::Bytes,
+    pages: docs::Pages,
+}
+
+impl std::ops::Deref for Api {
+    type Target = Services;
+
+    fn deref(&self) -> &Services {
+        &self.services
+    }
+}
+
+impl Api {
+    fn new(services: Services) -> Self {
+        let document = document();
+        let counted = HttpMetrics::default();
+        services.metrics.register(|registry| counted.register(registry));
+        let shared = Shared {
+            cursors: Cursors::new(cursor_key(&services.config.data_dir)),
+            hosts: Hosts::new(&services.config.host_names),
+            requests: Semaphore::new(REQUESTS_MAX),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            counted,
+            openapi_json: serde_json::to_vec_pretty(&document).unwrap_or_default().into(),
+            pages: docs::Pages::new(&document),
+        };
+        Self { services, shared: Arc::new(shared) }
+    }
+}
+
+/// Every route of the REST API and the pages, over these services.
+pub fn router(services: Services) -> Router {
+    let api = Api::new(services);
+    let router = table().into_router(&api);
+    router.fallback(edge::nothing_here).layer(from_fn_with_state(api.clone(), edge::edge)).with_state(api)
+}
+
+/// The table of all routes.
+fn table() -> Routes {
+    let mut routes = Routes::default();
+    jobs::routes(&mut routes);
+    executions::routes(&mut routes);
+    logs::routes(&mut routes);
+    events::routes(&mut routes);
+    workers::routes(&mut routes);
+    queues::routes(&mut routes);
+    artifacts::routes(&mut routes);
+    meta::routes(&mut routes);
+    docs::routes(&mut routes);
+    routes
+}
+
+/// The key that cursors are signed with: made at the first start, kept so that cursors outlive a
+/// restart. Where the folder cannot be written, one for this process alone.
+fn cursor_key(data_dir: &Path) -> [u8; 32] {
+    let path = data_dir.join(CURSOR_KEY_FILE);
+    if let Some(key) = std::fs::read(&path).ok().and_then(|bytes| bytes.try_into().ok()) {
+        return key;
+    }
+    let key: [u8; 32] = rand::random();
+    if let Err(error) = crate::auth::first_start::write_secret(&path, &key) {
+        tracing::warn!(path = %path.display(), %error, "cursors will not outlive this process: cannot keep their key");
+    }
+    key
+}

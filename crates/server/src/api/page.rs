@@ -1,0 +1,141 @@
+//! Pages of lists: limits, and cursors that cannot be forged or carried over to another list.
+//!
+//! A cursor is opaque: base64url of a MAC and of where the page before ended. The MAC covers the
+//! filter of the list, so that a cursor with another filter is refused instead of skipping rows.
+//! Its key is the server's own and lives in the data folder, so cursors outlive a restart.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use model::limits::{PAGE_DEFAULT, PAGE_MAX};
+use sha2::Sha256;
+
+use super::problem::{Code, Trouble};
+
+/// 128 bits are plenty: a cursor gives no right that its bearer lacks.
+const MAC_LEN: usize = 16;
+/// No place in a list is longer.
+const CURSOR_LEN_MAX: usize = 1_024;
+
+/// Makes and reads the cursors of a server.
+#[derive(Clone)]
+pub(super) struct Cursors {
+    key: [u8; 32],
+}
+
+impl Cursors {
+    /// With the server's key.
+    pub(super) fn new(key: [u8; 32]) -> Self {
+        Self { key }
+    }
+
+    /// The cursor behind `place`, for the list that `list` and its filter name.
+    pub(super) fn make(&self, list: &str, filter: &impl std::fmt::Debug, place: &str) -> String {
+        let mut bytes = self.mac(list, filter, place).to_vec();
+        bytes.extend_from_slice(place.as_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// Where the page before ended, from its cursor.
+    ///
+    /// # Errors
+    /// `invalid_cursor`, if it was not made by this server for this list and filter.
+    pub(super) fn read<T: std::str::FromStr>(
+        &self,
+        list: &str,
+        filter: &impl std::fmt::Debug,
+        cursor: Option<&str>,
+    ) -> Result<Option<T>, Trouble> {
+        let Some(cursor) = cursor else { return Ok(None) };
+        let place = self.place(list, filter, cursor);
+        let place = place.and_then(|place| place.parse().ok());
+        place.map(Some).ok_or_else(|| {
+            let detail = "the cursor was made for another list, another filter or another server";
+            Trouble::new(Code::InvalidCursor, detail)
+        })
+    }
+
+    fn place(&self, list: &str, filter: &impl std::fmt::Debug, cursor: &str) -> Option<String> {
+        if cursor.len() > CURSOR_LEN_MAX {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+        let (mac, place) = bytes.split_first_chunk::<MAC_LEN>()?;
+        let place = str::from_utf8(place).ok()?;
+        let same = subtle::ConstantTimeEq::ct_eq(mac.as_slice(), self.mac(list, filter, place).as_slice());
+        bool::from(same).then(|| place.to_owned())
+    }
+
+    fn mac(&self, list: &str, filter: &impl std::fmt::Debug, place: &str) -> [u8; MAC_LEN] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a MAC takes a key of any length");
+        // Debug text quotes strings, so no two filters share one; it need not be stable for longer
+        // than a program version, for a cursor is not kept.
+        mac.update(format!("{list}\0{filter:?}\0{place}").as_bytes());
+        let whole = mac.finalize().into_bytes();
+        let mut short = [0; MAC_LEN];
+        short.copy_from_slice(&whole[..MAC_LEN]);
+        short
+    }
+}
+
+impl std::fmt::Debug for Cursors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Cursors")
+    }
+}
+
+/// How many items a page has, from what was asked.
+///
+/// # Errors
+/// `invalid_parameter`, if it is zero or more than [`PAGE_MAX`].
+pub(super) fn limit(asked: Option<u32>) -> Result<usize, Trouble> {
+    match asked {
+        None => Ok(PAGE_DEFAULT),
+        Some(limit) if (1..=PAGE_MAX).contains(&(limit as usize)) => Ok(limit as usize),
+        Some(limit) => {
+            Err(Trouble::parameter("limit", format!("`{limit}` is out of range: expected 1 to {PAGE_MAX}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::JobId;
+
+    use super::*;
+
+    fn cursors() -> Cursors {
+        Cursors::new([7; 32])
+    }
+
+    #[test]
+    fn a_cursor_leads_back_to_its_place() {
+        let id = JobId::from_bits(42);
+        let cursor = cursors().make("jobs", &"filter", &id.to_string());
+        assert_eq!(cursors().read("jobs", &"filter", Some(&cursor)), Ok(Some(id)));
+        assert_eq!(cursors().read::<JobId>("jobs", &"filter", None), Ok(None));
+    }
+
+    #[test]
+    fn a_cursor_of_another_list_filter_or_server_is_refused() {
+        let cursor = cursors().make("jobs", &"a", "job_00000000000000000000000001");
+        let refused = |cursors: Cursors, list: &str, filter: &str, cursor: &str| {
+            let place = cursors.read::<JobId>(list, &filter, Some(cursor));
+            place.unwrap_err().code() == Code::InvalidCursor
+        };
+        assert!(refused(cursors(), "jobs", "b", &cursor));
+        assert!(refused(cursors(), "executions", "a", &cursor));
+        assert!(refused(Cursors::new([8; 32]), "jobs", "a", &cursor));
+        for text in ["", "AAAA", "ä", &cursor[1..], &"A".repeat(5_000)] {
+            assert!(refused(cursors(), "jobs", "a", text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_never_empty_and_never_boundless() {
+        assert_eq!(limit(None), Ok(PAGE_DEFAULT));
+        let most = u32::try_from(PAGE_MAX).unwrap();
+        assert_eq!(limit(Some(most)), Ok(PAGE_MAX));
+        assert!(limit(Some(0)).is_err() && limit(Some(most + 1)).is_err());
+    }
+}

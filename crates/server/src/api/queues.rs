@@ -1,0 +1,240 @@
+//! Queues: list, show, set up, pause, resume.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::header::ETAG;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use engine::output::QueueView;
+use engine::{Input, Refusal, Reply};
+use model::api::{List, Queue};
+use model::limits::BODY_BYTES_MAX;
+use model::queue::QueueSettings;
+use model::record::QueueRecord;
+use model::spec::DEFAULT;
+use model::validate;
+use serde::Deserialize;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::extract::{MaybeBody, Params, Path, RawBody};
+use super::headers::{Precondition, etag};
+use super::problem::{Code, Trouble};
+use super::routes::Routes;
+use super::{Api, convert, page};
+use crate::auth::{Actor, Resource, Verb};
+use crate::node::RequestError;
+
+/// How often a change is tried again that somebody else's came in between of.
+const TRIES: usize = 4;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let queues = Resource::Queues;
+    routes.needs(Verb::Read, queues, &[Code::InvalidCursor], routes!(list_queues));
+    routes.needs(Verb::Read, queues, &[Code::QueueNotFound], routes!(get_queue));
+    let set_refusals =
+        [Code::VersionMismatch, Code::InvalidHeader, Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, queues, &set_refusals, routes!(set_queue));
+    let pause_refusals = [Code::VersionMismatch, Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, queues, &pause_refusals, routes!(pause_queue));
+    routes.needs(Verb::Change, queues, &[Code::VersionMismatch, Code::InvalidSpec], routes!(resume_queue));
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ListQueuesParams {
+    /// How many of them, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List queues, by name
+///
+/// Those that were set up, those that have jobs, and `default`.
+#[utoipa::path(get, path = "/api/v1/queues", tag = "queues", params(ListQueuesParams), responses(
+    (status = 200, description = "One page", body = List<Queue>),
+))]
+async fn list_queues(
+    State(api): State<Api>,
+    Params(params): Params<ListQueuesParams>,
+) -> Result<Json<List<Queue>>, Trouble> {
+    let limit = page::limit(params.limit)?;
+    let after = api.shared.cursors.read::<String>("queues", &(), params.cursor.as_deref())?;
+    let (records, view) = (api.node.store().queues().await?, api.node.view());
+    let mut queues: BTreeMap<&str, (Option<&QueueRecord>, Option<&QueueView>)> = BTreeMap::new();
+    queues.entry(DEFAULT).or_default();
+    records.iter().for_each(|record| queues.entry(&record.name).or_default().0 = Some(record));
+    view.queues.iter().for_each(|view| queues.entry(&view.name).or_default().1 = Some(view));
+    let mut rest = queues.iter().filter(|(name, _)| after.as_deref().is_none_or(|after| **name > after));
+    let items: Vec<_> = rest
+        .by_ref()
+        .take(limit)
+        .map(|(name, (record, view))| convert::queue(name, *record, *view))
+        .collect();
+    let last = items.last().filter(|_| rest.next().is_some());
+    let next_cursor = last.map(|queue| api.shared.cursors.make("queues", &(), &queue.name));
+    Ok(Json(List { items, next_cursor }))
+}
+
+/// Show a queue
+#[utoipa::path(get, path = "/api/v1/queues/{name}", tag = "queues", params(("name" = String, Path)), responses(
+    (status = 200, description = "The queue", body = Queue, headers(
+        ("ETag" = String, description = "Its version; `\"0\"` if it was never set up"),
+    )),
+))]
+async fn get_queue(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Trouble> {
+    let record = record(&api, &name).await?;
+    let view = api.node.view();
+    let seen = view.queues.iter().find(|queue| queue.name == name);
+    if record.is_none() && seen.is_none() && name != DEFAULT {
+        let name: String = name.chars().take(64).collect();
+        return Err(Trouble::new(
+            Code::QueueNotFound,
+            format!("there is no queue `{name}`: it was never set up, and has no jobs"),
+        ));
+    }
+    Ok(shown(convert::queue(&name, record.as_ref(), seen)))
+}
+
+fn shown(queue: Queue) -> Response {
+    ([(ETAG, etag(queue.version))], Json(queue)).into_response()
+}
+
+async fn record(api: &Api, name: &str) -> Result<Option<QueueRecord>, Trouble> {
+    Ok(api.node.store().queues().await?.into_iter().find(|record| record.name == name))
+}
+
+/// Set up a queue
+///
+/// Replaces all of its settings; what the body leaves out gets its default.
+#[utoipa::path(put, path = "/api/v1/queues/{name}", tag = "queues",
+    params(
+        ("name" = String, Path),
+        ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if it was never set up"),
+    ),
+    request_body(content(
+        (QueueSettings = "application/json", example = json!({"concurrency": 20, "rate_per_second": 5.0})),
+        (QueueSettings = "application/yaml"),
+    )),
+    responses((status = 200, description = "The queue as it is now", body = Queue, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn set_queue(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    wanted: Precondition,
+    body: RawBody<BODY_BYTES_MAX>,
+) -> Result<Response, Trouble> {
+    let settings: QueueSettings = body.format.parse(&body.bytes)?;
+    validate::queue(&name, &settings).map_err(|invalid| Trouble::invalid(&invalid))?;
+    let expected = match wanted {
+        Precondition::None => None,
+        wanted => wanted.expected(record(&api, &name).await?.map_or(0, |record| record.version))?,
+    };
+    let record = set(&api, &actor, name, settings, expected).await?;
+    Ok(shown_now(&api, &record))
+}
+
+async fn set(
+    api: &Api,
+    actor: &Actor,
+    name: String,
+    settings: QueueSettings,
+    expected_version: Option<u64>,
+) -> Result<Arc<QueueRecord>, RequestError> {
+    let input = |ticket| Input::SetQueue { ticket, name, settings, expected_version };
+    match api.node.request(input).await? {
+        Reply::Queue(record) => {
+            tracing::info!(queue = record.name, by = %actor.name, version = record.version, "a queue was set up");
+            Ok(record)
+        }
+        other => {
+            tracing::error!(reply = ?other, "the engine answered another question");
+            Err(RequestError::OutcomeUnknown)
+        }
+    }
+}
+
+fn shown_now(api: &Api, record: &QueueRecord) -> Response {
+    let view = api.node.view();
+    let seen = view.queues.iter().find(|queue| queue.name == record.name);
+    shown(convert::queue(&record.name, Some(record), seen))
+}
+
+/// What to say when pausing.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct PauseQueue {
+    /// Why, for people; `belfry why` shows it.
+    #[serde(default)]
+    note: Option<String>,
+}
+
+/// Pause a queue
+///
+/// Nothing of it starts any more; what runs goes on.
+#[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues", params(("name" = String, Path)),
+    request_body(content = Option<PauseQueue>, description = "May be left out"),
+    responses((status = 200, description = "The queue as it is now", body = Queue, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn pause_queue(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    MaybeBody(body): MaybeBody<PauseQueue>,
+) -> Result<Response, Trouble> {
+    const NOTE_LEN_MAX: usize = 1_000;
+    if body.note.as_ref().is_some_and(|note| note.len() > NOTE_LEN_MAX) {
+        let wrong = format!("is too long: expected at most {NOTE_LEN_MAX} bytes");
+        return Err(Trouble::invalid_fields(vec![super::problem::field_error("note", &wrong)]));
+    }
+    change(&api, &actor, &name, |settings| {
+        settings.paused = true;
+        settings.note.clone_from(&body.note);
+    })
+    .await
+}
+
+/// Let a paused queue go on
+#[utoipa::path(post, path = "/api/v1/queues/{name}/resume", tag = "queues", params(("name" = String, Path)),
+    responses((status = 200, description = "The queue as it is now", body = Queue, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn resume_queue(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+) -> Result<Response, Trouble> {
+    change(&api, &actor, &name, |settings| {
+        settings.paused = false;
+        settings.note = None;
+    })
+    .await
+}
+
+/// Changes some settings and leaves the others as they are, whoever changes them meanwhile.
+async fn change(
+    api: &Api,
+    actor: &Actor,
+    name: &str,
+    change: impl Fn(&mut QueueSettings),
+) -> Result<Response, Trouble> {
+    let mut tries = 1;
+    loop {
+        let found = record(api, name).await?;
+        let (mut settings, version) =
+            found.map(|record| (record.settings, record.version)).unwrap_or_default();
+        change(&mut settings);
+        validate::queue(name, &settings).map_err(|invalid| Trouble::invalid(&invalid))?;
+        match set(api, actor, name.to_owned(), settings, Some(version)).await {
+            Ok(record) => return Ok(shown_now(api, &record)),
+            Err(RequestError::Refused(Refusal::VersionMismatch { .. })) if tries < TRIES => tries += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! From the body of a submission to jobs for the engine.
+//!
+//! This is the hot path of the API: a body is parsed straight into specs, each is validated, and each
+//! is written as JSON once. What is stored says in full what will happen: every default is filled in.
+
+use std::sync::Arc;
+
+use engine::NewJob;
+use engine::input::Key;
+use model::api::{FieldError, SubmitJobs};
+use model::limits::{BATCH_JOBS_MAX, BODY_BYTES_MAX, SPEC_BYTES_MAX};
+use model::record::JobHead;
+use model::{JobId, JobSpec, Timestamp, validate};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use sha2::{Digest, Sha256};
+
+use super::extract::Format;
+use super::problem::{Code, Trouble, field_error};
+use crate::auth::Actor;
+
+/// What was submitted.
+#[derive(Debug)]
+pub(super) enum Submission {
+    /// One job.
+    One(Box<JobSpec>),
+    /// Several, accepted all or none.
+    Many(Vec<JobSpec>),
+}
+
+/// Tells a batch from a job; everything else of the body is skipped.
+#[derive(Deserialize)]
+struct Shape {
+    #[serde(default)]
+    jobs: Option<IgnoredAny>,
+}
+
+/// Parses a submission.
+///
+/// # Errors
+/// As [`Format::parse`]; besides, for a batch of none or too many, and for a single job whose body is
+/// as large as only a batch may be.
+pub(super) fn parse(format: Format, body: &[u8]) -> Result<Submission, Trouble> {
+    // A batch fails here at its first word, so trying a job first costs it nothing.
+    let refusal = match format.parse::<JobSpec>(body) {
+        Ok(_) if body.len() > BODY_BYTES_MAX => {
+            return Err(Trouble::new(
+                Code::BodyTooLarge,
+                format!("the body is larger than {BODY_BYTES_MAX} bytes"),
+            ));
+        }
+        Ok(spec) => return Ok(Submission::One(Box::new(spec))),
+        Err(refusal) => refusal,
+    };
+    if !format.parse::<Shape>(body).is_ok_and(|shape| shape.jobs.is_some()) {
+        return Err(refusal);
+    }
+    let SubmitJobs { jobs } = format.parse(body)?;
+    let wrong = match jobs.len() {
+        0 => "is empty: expected at least one job".to_owned(),
+        count if count > BATCH_JOBS_MAX => format!("has {count} entries: expected at most {BATCH_JOBS_MAX}"),
+        _ => return Ok(Submission::Many(jobs)),
+    };
+    Err(Trouble::invalid_fields(vec![field_error("jobs", &wrong)]))
+}
+
+/// Fills in what the request says about its jobs: their owner, and their keys from the header.
+///
+/// # Errors
+/// `invalid_spec`, if header and body name different keys.
+pub(super) fn fill_in(submission: &mut Submission, key: Option<&str>, actor: &Actor) -> Result<(), Trouble> {
+    let own = |spec: &mut JobSpec| {
+        spec.owner.get_or_insert_with(|| actor.name.to_string());
+    };
+    match submission {
+        Submission::One(spec) => {
+            own(spec);
+            match (key, &spec.idempotency_key) {
+                (Some(header), Some(body)) if header != body => {
+                    let wrong = "is not the key of the header `Idempotency-Key`: expected one of them, or both the same";
+                    return Err(Trouble::invalid_fields(vec![field_error("idempotency_key", wrong)]));
+                }
+                (Some(header), None) => spec.idempotency_key = Some(header.to_owned()),
+                _ => {}
+            }
+        }
+        Submission::Many(specs) => {
+            for (index, spec) in specs.iter_mut().enumerate() {
+                own(spec);
+                if let (Some(header), None) = (key, &spec.idempotency_key) {
+                    spec.idempotency_key = Some(format!("{header}/{index}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Validates, and makes what the engine takes.
+///
+/// # Errors
+/// `invalid_spec` with every wrong field of every job.
+pub(super) fn prepare(submission: Submission, actor: &Actor, now: Timestamp) -> Result<Vec<NewJob>, Trouble> {
+    let mut errors = Vec::new();
+    let mut jobs = Vec::new();
+    let mut add = |at: &str, spec: JobSpec| match new_job(spec, None, actor, now) {
+        Ok(job) => jobs.push(job),
+        Err(wrong) => {
+            errors.extend(wrong.into_iter().map(|error| field_error(&join(at, &error.path), &error.detail)))
+        }
+    };
+    match submission {
+        Submission::One(spec) => add("", *spec),
+        Submission::Many(specs) => {
+            specs.into_iter().enumerate().for_each(|(i, spec)| add(&format!("jobs[{i}]"), spec));
+        }
+    }
+    if errors.is_empty() { Ok(jobs) } else { Err(Trouble::invalid_fields(errors)) }
+}
+
+fn join(at: &str, path: &str) -> String {
+    match (at, path) {
+        ("", path) => path.to_owned(),
+        (at, "") => at.to_owned(),
+        (at, path) => format!("{at}.{path}"),
+    }
+}
+
+/// A job for the engine, from a spec that is complete.
+///
+/// # Errors
+/// Every wrong field.
+pub(super) fn new_job(
+    spec: JobSpec,
+    retry_of: Option<JobId>,
+    actor: &Actor,
+    now: Timestamp,
+) -> Result<NewJob, Vec<FieldError>> {
+    let head = head(spec, retry_of, now)?;
+    let key = head.spec.idempotency_key.as_deref().map(|key| Key {
+        key: short_hash(&[head.spec.namespace.as_bytes(), key.as_bytes()]),
+        body: body_hash(&head),
+    });
+    Ok(NewJob { head: Arc::new(head), key, actor: Arc::clone(&actor.name) })
+}
+
+/// Validates a spec and writes it down.
+///
+/// # Errors
+/// Every wrong field.
+pub(super) fn head(
+    spec: JobSpec,
+    retry_of: Option<JobId>,
+    now: Timestamp,
+) -> Result<JobHead, Vec<FieldError>> {
+    validate::job(&spec, now).map_err(|invalid| {
+        invalid.problems.iter().map(|p| field_error(&p.path, &p.message)).collect::<Vec<_>>()
+    })?;
+    let body = serde_json::to_string(&spec).map_err(|error| vec![field_error("", &error.to_string())])?;
+    if body.len() > SPEC_BYTES_MAX {
+        let wrong = format!(
+            "the spec has {} bytes as JSON: expected at most {SPEC_BYTES_MAX}; put large data into an artifact",
+            body.len()
+        );
+        return Err(vec![field_error("", &wrong)]);
+    }
+    Ok(JobHead { spec: Arc::new(spec), body: body.into(), retry_of })
+}
+
+/// What a repeated submission must be the same in: the whole spec but its key, however it was
+/// written, and the job that it repeats.
+fn body_hash(head: &JobHead) -> u128 {
+    let mut spec = JobSpec::clone(&head.spec);
+    spec.idempotency_key = None;
+    // It was just written as JSON with its key, so it can be written without.
+    let body = serde_json::to_vec(&spec).unwrap_or_default();
+    let repeated = head.retry_of.map(JobId::to_bits).unwrap_or_default().to_be_bytes();
+    short_hash(&[&body, &repeated])
+}
+
+/// The first half of a SHA-256; no part runs into the next.
+fn short_hash(parts: &[&[u8]]) -> u128 {
+    let mut hash = Sha256::new();
+    for (i, part) in parts.iter().enumerate() {
+        if i > 0 {
+            hash.update([0]);
+        }
+        hash.update(part);
+    }
+    let whole: [u8; 32] = hash.finalize().into();
+    whole.first_chunk().map(|half| u128::from_be_bytes(*half)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use store::query::TokenKind;
+
+    use super::*;
+
+    fn actor() -> Actor {
+        Actor { name: "ann".into(), kind: TokenKind::Admin, token_id: "t".into() }
+    }
+
+    fn jobs(body: &str, key: Option<&str>) -> Result<Vec<NewJob>, String> {
+        let shown = |trouble: Trouble| trouble.into_problem(None).detail;
+        let mut submission = parse(Format::Json, body.as_bytes()).map_err(shown)?;
+        fill_in(&mut submission, key, &actor()).map_err(shown)?;
+        prepare(submission, &actor(), Timestamp::from_millis(0)).map_err(shown)
+    }
+
+    const RUN: &str = r#""run": {"process": {"command": ["true"]}}"#;
+
+    #[test]
+    fn what_is_stored_has_every_default_and_the_submitter_as_its_owner() {
+        let jobs = jobs(&format!("{{{RUN}}}"), None).unwrap();
+        insta::assert_snapshot!(jobs[0].head.body);
+    }
+
+    #[test]
+    fn one_job_and_a_batch_are_told_apart() {
+        assert_eq!(jobs(&format!("{{{RUN}}}"), None).unwrap().len(), 1);
+        assert_eq!(jobs(&format!(r#"{{"jobs": [{{{RUN}}}, {{{RUN}}}]}}"#), None).unwrap().len(), 2);
+        insta::assert_snapshot!(jobs(r#"{"jobs": []}"#, None).unwrap_err(), @"jobs: is empty: expected at least one job");
+    }
+
+    #[test]
+    fn every_wrong_job_of_a_batch_is_named() {
+        let body =
+            format!(r#"{{"jobs": [{{{RUN}, "name": "a b"}}, {{{RUN}}}, {{{RUN}, "priority": 200}}]}}"#);
+        let submission = parse(Format::Json, body.as_bytes()).unwrap();
+        let trouble = prepare(submission, &actor(), Timestamp::from_millis(0)).unwrap_err();
+        let pointers: Vec<_> = trouble.into_problem(None).errors.into_iter().map(|e| e.pointer).collect();
+        assert_eq!(pointers, ["/jobs/0/name", "/jobs/2/priority"]);
+    }
+
+    #[test]
+    fn a_batch_with_a_misfit_names_its_place() {
+        let body = format!(r#"{{"jobs": [{{{RUN}}}, {{{RUN}, "timeout": 5}}]}}"#);
+        insta::assert_snapshot!(jobs(&body, None).unwrap_err());
+    }
+
+    #[test]
+    fn a_key_of_the_header_is_numbered_for_a_batch() {
+        let body = format!(r#"{{"jobs": [{{{RUN}}}, {{{RUN}, "idempotency_key": "own"}}]}}"#);
+        let jobs = jobs(&body, Some("k")).unwrap();
+        let keys: Vec<_> = jobs.iter().map(|j| j.head.spec.idempotency_key.as_deref()).collect();
+        assert_eq!(keys, [Some("k/0"), Some("own")]);
+    }
+
+    #[test]
+    fn a_key_of_the_header_must_not_contradict_the_body() {
+        let body = format!(r#"{{{RUN}, "idempotency_key": "a"}}"#);
+        assert!(jobs(&body, Some("a")).is_ok());
+        insta::assert_snapshot!(jobs(&body, Some("b")).unwrap_err(), @"idempotency_key: is not the key of the header `Idempotency-Key`: expected one of them, or both the same");
+    }
+
+    #[test]
+    fn the_same_submission_has_the_same_hashes_however_it_is_written() {
+        let key = |body: &str, header| jobs(body, header).unwrap().remove(0).key;
+        let one = key(&format!(r#"{{{RUN}, "priority": 50}}"#), Some("k")).unwrap();
+        let same = key(&format!(r#"{{ "idempotency_key": "k", {RUN} }}"#), None).unwrap();
+        assert_eq!(one, same);
+        let other_body = key(&format!(r#"{{{RUN}, "priority": 51}}"#), Some("k")).unwrap();
+        assert!(other_body.key == one.key && other_body.body != one.body);
+        let other_namespace = key(&format!(r#"{{{RUN}, "namespace": "x"}}"#), Some("k")).unwrap();
+        assert_ne!(other_namespace.key, one.key);
+        assert_eq!(key(&format!("{{{RUN}}}"), None), None);
+    }
+
+    #[test]
+    fn a_retry_is_not_the_same_submission_as_its_job() {
+        let spec = JobSpec { idempotency_key: Some("k".into()), ..JobSpec::command(["true"]) };
+        let hash = |retry_of| {
+            new_job(spec.clone(), retry_of, &actor(), Timestamp::default()).unwrap().key.unwrap().body
+        };
+        assert_ne!(hash(None), hash(Some(JobId::from_bits(1))));
+    }
+
+    #[test]
+    fn a_spec_may_be_large_but_not_boundless() {
+        let mut spec = JobSpec::command(["cat"]);
+        let model::spec::Run::Process(process) = &mut spec.run else { return };
+        process.stdin = Some("x".repeat(SPEC_BYTES_MAX));
+        let wrong = head(spec, None, Timestamp::default()).unwrap_err();
+        assert!(wrong[0].detail.contains("expected at most 262144"), "{wrong:?}");
+    }
+}

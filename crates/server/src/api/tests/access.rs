@@ -1,0 +1,145 @@
+//! Who may take which route, for every route of the document.
+
+use axum::body::Body;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use axum::http::{Method, Request, StatusCode};
+use utoipa::openapi::HttpMethod;
+
+use super::super::routes::Access;
+use super::super::{document, table};
+use super::{Answer, World, job};
+
+/// Open to anyone. A route that is to be added here needs a reason.
+const OPEN: [&str; 4] = ["GET /healthz", "GET /livez", "GET /openapi.json", "GET /readyz"];
+
+fn method(method: &HttpMethod) -> Method {
+    match method {
+        HttpMethod::Get => Method::GET,
+        HttpMethod::Post => Method::POST,
+        HttpMethod::Put => Method::PUT,
+        HttpMethod::Patch => Method::PATCH,
+        HttpMethod::Delete => Method::DELETE,
+        _ => unreachable!("the table has no others"),
+    }
+}
+
+/// A path with real-looking parameters.
+fn filled(path: &str, job: &str) -> String {
+    let id = match path {
+        path if path.contains("/workers/") => "wkr_01k9zq3m6c0000000000000000",
+        path if path.contains("/executions/") => "exe_01k9zq3m6c0000000000000000",
+        _ => job,
+    };
+    path.replace("{id}", id).replace("{name}", "default")
+}
+
+async fn ask(world: &World, method: &Method, path: &str, token: Option<&str>) -> Answer {
+    let mut request = Request::builder().method(method).uri(path).header(HOST, "localhost");
+    if let Some(token) = token {
+        request = request.header(AUTHORIZATION, token);
+    }
+    world.send(request.header(CONTENT_TYPE, "application/json").body(Body::from("{}")).unwrap()).await
+}
+
+/// Every route × {no token, garbage, another scheme, a forged token, a worker's token}: refused, and
+/// nothing is changed.
+#[tokio::test]
+async fn no_route_lets_anyone_in_who_has_no_right() {
+    let world = World::new().await;
+    let job_id = world.submit(job(serde_json::json!({"run_at": "2030-01-01T00:00:00Z"}))).await;
+    let before = world.get(&format!("/api/v1/jobs/{job_id}")).await.json();
+    let forged = format!("Bearer {}", crate::auth::token::generate(store::query::TokenKind::Admin));
+    let worker = format!("Bearer {}", world.worker);
+    let basic = format!("Basic {}", world.admin);
+    let mut gated = 0;
+    for (http_method, path, access) in table().entries().collect::<Vec<_>>() {
+        let (method, filled) = (method(&http_method), filled(&path, &job_id));
+        let route = format!("{method} {path}");
+        if access == Access::Open {
+            assert!(OPEN.contains(&route.as_str()), "{route} is open to anyone");
+            continue;
+        }
+        gated += 1;
+        for token in [None, Some("Bearer"), Some("Bearer x"), Some(basic.as_str()), Some(forged.as_str())] {
+            let answer = ask(&world, &method, &filled, token).await;
+            assert_eq!(answer.code(), "401 unauthenticated", "{route} with {token:?}");
+            assert_eq!(answer.header("www-authenticate"), "Bearer realm=\"belfry\"");
+        }
+        assert_eq!(ask(&world, &method, &filled, Some(&worker)).await.code(), "403 forbidden", "{route}");
+    }
+    assert!(gated > 30, "{gated} routes were tried");
+    assert_eq!(world.get(&format!("/api/v1/jobs/{job_id}")).await.json(), before);
+    assert_eq!(world.get("/api/v1/jobs").await.column("id"), [job_id]);
+    assert_eq!(world.get("/api/v1/artifacts").await.column("name"), Vec::<String>::new());
+    assert_eq!(world.get("/api/v1/queues").await.column("name"), ["default"]);
+}
+
+#[test]
+fn the_document_has_every_route_of_the_table_and_says_which_need_a_token() {
+    let document = serde_json::to_value(document()).unwrap();
+    let mut routes = 0;
+    for (http_method, path, access) in table().entries() {
+        routes += 1;
+        let method = method(&http_method).to_string().to_lowercase();
+        let operation = &document["paths"][&path][&method];
+        assert!(operation.is_object(), "{method} {path}");
+        assert_eq!(operation["security"].is_array(), access != Access::Open, "{method} {path}");
+        let responses = operation["responses"].as_object().unwrap();
+        for status in ["401", "403"].into_iter().filter(|_| access != Access::Open) {
+            assert!(responses.contains_key(status), "{method} {path} has no {status}");
+        }
+    }
+    let documented: usize =
+        document["paths"].as_object().unwrap().values().map(|item| item.as_object().unwrap().len()).sum();
+    assert_eq!(routes, documented);
+}
+
+#[tokio::test]
+async fn pages_and_probes_need_no_token_and_tell_nothing_of_the_work() {
+    let world = World::new().await;
+    world.submit(serde_json::json!({"name": "secret-name"})).await;
+    for path in [
+        "/",
+        "/docs",
+        "/docs/problems",
+        "/docs/style.css",
+        "/openapi.json",
+        "/healthz",
+        "/livez",
+        "/readyz?verbose",
+    ] {
+        let answer = ask(&world, &Method::GET, path, None).await;
+        assert_eq!(answer.status, StatusCode::OK, "{path}");
+        assert!(!answer.text().contains("secret-name"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_was_made_later_is_valid_at_once() {
+    let world = World::new().await;
+    let (_, text) = world.services.tokens.create(store::query::TokenKind::Admin, "bob").await.unwrap();
+    let answer = ask(&world, &Method::GET, "/api/v1/me", Some(&format!("bearer {text}"))).await;
+    assert_eq!(answer.json(), serde_json::json!({"name": "bob", "kind": "admin"}));
+}
+
+#[tokio::test]
+async fn the_first_start_makes_one_admin_and_one_worker_token() {
+    let world = World::new().await;
+    let folder = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(
+        store::sqlite::SqliteStore::open(folder.path().join("x.db"), store::sqlite::Options::default())
+            .unwrap(),
+    );
+    let tokens = crate::auth::Tokens::load(store.clone()).await.unwrap();
+    let first = crate::auth::first_start(&tokens, folder.path()).await.unwrap();
+    let admin = first.admin_token.clone().unwrap();
+    assert_eq!(std::fs::read_to_string(&first.admin_token_file).unwrap().trim(), admin);
+    let worker = std::fs::read_to_string(&first.worker_token_file).unwrap();
+    let again = crate::auth::Tokens::load(store).await.unwrap();
+    assert_eq!(again.verify(&admin).unwrap().kind, store::query::TokenKind::Admin);
+    assert_eq!(again.verify(worker.trim()).unwrap().kind, store::query::TokenKind::Worker);
+    let second = crate::auth::first_start(&again, folder.path()).await.unwrap();
+    assert_eq!(second.admin_token, None);
+    assert_eq!(std::fs::read_to_string(&first.worker_token_file).unwrap(), worker);
+    drop(world);
+}

@@ -1,0 +1,245 @@
+//! The document and the server say the same.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::Method;
+use proto::logframe::Stream;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::super::document;
+use super::super::problem::Code;
+use super::{Answer, Hands, World, job};
+
+/// The document as it is checked in.
+const CHECKED_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+
+/// The checked-in copy is what the code says. `UPDATE=1` writes it anew.
+#[test]
+fn the_checked_in_document_is_that_of_the_code() {
+    let made = serde_json::to_string_pretty(&document()).unwrap() + "\n";
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(CHECKED_IN, &made).unwrap();
+    }
+    let kept = std::fs::read_to_string(CHECKED_IN).unwrap_or_default();
+    assert!(kept == made, "docs/openapi.json is out of date: run this test with UPDATE=1");
+}
+
+#[test]
+fn the_document_is_complete() {
+    let document = serde_json::to_value(document()).unwrap();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut ids = BTreeSet::new();
+    let tags: BTreeSet<_> =
+        document["tags"].as_array().unwrap().iter().map(|t| t["name"].clone().to_string()).collect();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let route = format!("{method} {path}");
+            assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()), "{route}");
+            assert!(!operation["summary"].as_str().unwrap().is_empty(), "{route}");
+            let all_known =
+                operation["tags"].as_array().unwrap().iter().all(|t| tags.contains(&t.to_string()));
+            assert!(all_known, "{route} has tags {}", operation["tags"]);
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let described =
+                    parameter["in"] == "path" || !parameter["description"].as_str().unwrap_or("").is_empty();
+                assert!(described, "{route}: {}", parameter["name"]);
+            }
+            for (status, response) in operation["responses"].as_object().unwrap() {
+                assert!(!response["description"].as_str().unwrap().is_empty(), "{route} {status}");
+            }
+        }
+    }
+    let text = document.to_string();
+    for link in text.split("\"#/components/schemas/").skip(1) {
+        let name = link.split('"').next().unwrap();
+        assert!(document["components"]["schemas"].get(name).is_some(), "there is no schema {name}");
+    }
+}
+
+/// No code stands in the table that no route can give, and no refusal has a status that is not
+/// documented (checked by [`Checked::check`] for what happens in tests).
+#[test]
+fn every_code_is_documented_at_some_route() {
+    let text = serde_json::to_string(&document()).unwrap();
+    for code in Code::ALL.iter().filter(|code| **code != Code::NotFound) {
+        assert!(text.contains(&format!("`{}`: ", code.as_str())), "{code:?}");
+    }
+}
+
+/// Every parameter of the document is one that the server knows.
+#[tokio::test]
+async fn every_documented_parameter_is_taken() {
+    let world = World::new().await;
+    let id = world.submit(json!({})).await;
+    let document = serde_json::to_value(document()).unwrap();
+    let mut tried = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (_, operation) in item.as_object().unwrap().iter().filter(|(method, _)| *method == "get") {
+            let parameters = operation["parameters"].as_array().into_iter().flatten();
+            for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
+                let name = parameter["name"].as_str().unwrap();
+                let path = path.replace("{id}", &id).replace("{name}", "default");
+                // No value is valid for all, but each is asked for under its own name.
+                let request = world.request(Method::GET, &format!("{path}?{name}=%01"));
+                let response =
+                    world.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+                if response.status().is_client_error() {
+                    let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+                    let text = String::from_utf8_lossy(&body);
+                    assert!(!text.contains("unknown field"), "{path}?{name}: {text}");
+                }
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 30, "{tried} parameters were tried");
+}
+
+/// Checks answers against the document.
+struct Checked {
+    world: World,
+    document: Value,
+    seen: BTreeSet<String>,
+}
+
+impl Checked {
+    fn operation(&self, method: &str, path: &str) -> (String, &Value) {
+        let plain = path.split('?').next().unwrap();
+        let matches = |template: &str| {
+            let (a, b): (Vec<_>, Vec<_>) = (template.split('/').collect(), plain.split('/').collect());
+            a.len() == b.len() && a.iter().zip(&b).all(|(t, p)| t.starts_with('{') || t == p)
+        };
+        let paths = self.document["paths"].as_object().unwrap();
+        let found = paths.iter().find(|(template, item)| matches(template) && item.get(method).is_some());
+        let (template, item) = found.unwrap_or_else(|| panic!("{method} {path} is not documented"));
+        (template.clone(), &item[method])
+    }
+
+    fn check(&mut self, method: &Method, path: &str, answer: &Answer) {
+        let method = method.as_str().to_lowercase();
+        let (template, operation) = self.operation(&method, path);
+        let route = format!("{method} {template} {}", answer.status.as_u16());
+        let response = &operation["responses"][answer.status.as_str()];
+        assert!(response.is_object(), "{route} is not documented: {}", answer.text());
+        let media_type = answer.header("content-type").split(';').next().unwrap_or_default().to_owned();
+        if answer.body.is_empty() {
+            assert!(response.get("content").is_none(), "{route} has no body");
+        } else {
+            let content = &response["content"][&media_type];
+            assert!(content.is_object(), "{route}: {media_type} is not documented");
+            if media_type.ends_with("json") {
+                let schema = self.schema(content["schema"].clone());
+                let validator =
+                    jsonschema::validator_for(&schema).unwrap_or_else(|error| panic!("{route}: {error}"));
+                let body = answer.json();
+                let errors: Vec<_> =
+                    validator.iter_errors(&body).map(|e| format!("{e} at {}", e.instance_path())).collect();
+                assert!(errors.is_empty(), "{route}: {errors:#?}\n{body:#}");
+            }
+        }
+        self.seen.insert(route);
+    }
+
+    /// A schema of the document as one that stands alone.
+    fn schema(&self, schema: Value) -> Value {
+        let text = schema.to_string().replace("#/components/schemas/", "#/$defs/");
+        let mut schema: Value = serde_json::from_str(&text).unwrap();
+        let defs =
+            self.document["components"]["schemas"].to_string().replace("#/components/schemas/", "#/$defs/");
+        schema["$defs"] = serde_json::from_str(&defs).unwrap();
+        schema
+    }
+
+    async fn get(&mut self, path: &str) -> Answer {
+        let answer = self.world.get(path).await;
+        self.check(&Method::GET, path, &answer);
+        answer
+    }
+
+    async fn send(&mut self, method: Method, path: &str, body: Value) -> Answer {
+        let answer = self.world.json(method.clone(), path, body, &[]).await;
+        self.check(&method, path, &answer);
+        answer
+    }
+}
+
+#[tokio::test]
+async fn answers_are_as_the_document_says() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let mut api =
+        Checked { document: serde_json::to_value(document()).unwrap(), world, seen: BTreeSet::new() };
+    let full = job(json!({
+        "name": "full", "labels": {"a": "b"}, "priority": 7, "timeout": "1h", "start_deadline": "1d",
+        "resources": {"cpu": "500m", "memory": "1GiB", "limits": {"enforcement": "best_effort"}},
+        "constraints": [{"label": "zone", "values": ["a"]}],
+        "retry": {"max_retries": 1, "backoff": {"initial": "1ms"}}, "concurrency": {"key": "k", "limit": 1},
+    }));
+    let id =
+        api.send(Method::POST, "/api/v1/jobs", full.clone()).await.json()["id"].as_str().unwrap().to_owned();
+    let one = format!("/api/v1/jobs/{id}");
+    api.send(Method::POST, "/api/v1/jobs", json!({"jobs": [job(json!({"run_at": "2030-01-01T00:00:00Z"}))]}))
+        .await;
+    api.send(Method::POST, "/api/v1/jobs?dry_run=true", full).await;
+    api.send(Method::POST, "/api/v1/jobs", json!({"run": {}})).await;
+    let task = hands.start().await;
+    hands.log(&task, 0, &[(Stream::Stdout, b"hello\n")], true).await;
+    api.world.until(&id, "running").await;
+    for path in ["", "/why", "/events", "/executions", "/logs", "/logs?format=text"] {
+        api.get(&format!("{one}{path}")).await;
+    }
+    api.send(Method::PATCH, &one, json!({"priority": 3})).await;
+    api.send(Method::POST, &format!("{one}/retry"), Value::Null).await;
+    hands.finish(&task, 1).await;
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    api.world.until(&id, "succeeded").await;
+    let executions = api.get(&format!("{one}/executions?limit=1")).await;
+    api.get(&format!("/api/v1/executions/{}", executions.json()["items"][0]["id"].as_str().unwrap())).await;
+    api.send(Method::POST, &format!("{one}/cancel"), json!({})).await;
+    api.send(Method::POST, &format!("{one}/retry"), Value::Null).await;
+    for path in [
+        "/api/v1/jobs?limit=1&count=true",
+        "/api/v1/jobs?limit=0",
+        "/api/v1/jobs?cursor=x",
+        "/api/v1/executions",
+        "/api/v1/workers",
+        "/api/v1/queues",
+        "/api/v1/queues/default",
+        "/api/v1/queues/none",
+        "/api/v1/artifacts",
+        "/api/v1/me",
+        "/api/v1/version",
+        "/healthz",
+        "/livez",
+        "/readyz",
+        "/readyz?verbose",
+        "/openapi.json",
+        "/metrics",
+        "/api/v1/jobs/job_01k9zq3m6c0000000000000000",
+    ] {
+        api.get(path).await;
+    }
+    let worker = format!("/api/v1/workers/{}", hands.id);
+    api.get(&worker).await;
+    api.send(Method::POST, &format!("{worker}/cordon"), Value::Null).await;
+    api.send(Method::DELETE, &worker, Value::Null).await;
+    api.send(Method::PUT, "/api/v1/queues/q", json!({"concurrency": 2, "namespace_weights": {"a": 2}})).await;
+    api.send(Method::POST, "/api/v1/queues/q/pause", json!({"note": "x"})).await;
+    api.send(Method::POST, "/api/v1/queues/q/resume", Value::Null).await;
+    let waiting =
+        api.send(Method::POST, "/api/v1/jobs", job(json!({"queue": "q"}))).await.json()["id"].clone();
+    api.get(&format!("/api/v1/jobs/{}/why", waiting.as_str().unwrap())).await;
+    api.send(Method::DELETE, &format!("/api/v1/jobs/{}", waiting.as_str().unwrap()), Value::Null).await;
+    api.send(Method::PUT, "/api/v1/artifacts/tool", json!("bytes")).await;
+    api.get("/api/v1/artifacts/tool").await;
+    let later = api.send(Method::POST, "/api/v1/jobs", job(json!({"run_at": "2030-01-01T00:00:00Z"}))).await;
+    let later = format!("/api/v1/jobs/{}", later.json()["id"].as_str().unwrap());
+    api.send(Method::PATCH, &later, json!({"priority": 1, "retry": {"max_retries": 2}})).await;
+    api.send(Method::PATCH, &later, json!({"priority": "x"})).await;
+    api.get("/api/v1/artifacts/none").await;
+    api.send(Method::POST, &format!("{later}/cancel"), json!({"reason": "done"})).await;
+    assert!(api.seen.len() >= 42, "{:#?}", api.seen);
+}

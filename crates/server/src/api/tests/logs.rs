@@ -1,0 +1,164 @@
+//! Logs: in pieces, as text, followed.
+
+use proto::logframe::Stream::{Notice, Stderr, Stdout};
+use serde_json::json;
+
+use super::{Hands, World};
+
+#[tokio::test]
+async fn a_log_is_read_in_pieces_that_say_where_to_go_on() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({})).await;
+    let path = format!("/api/v1/jobs/{id}/logs");
+    assert_eq!(world.get(&path).await.json(), json!({"items": [], "next_offset": 0, "complete": false}));
+    let task = hands.start().await;
+    let end = hands.log(&task, 0, &[(Stdout, b"one\n"), (Stderr, b"two\n"), (Notice, b"cut\n")], false).await;
+    world.until(&id, "running").await;
+    let first = world.get(&format!("{path}?limit=1")).await.json();
+    assert_eq!(first["items"][0]["text"], "one\n");
+    assert_eq!(first["items"][0]["stream"], "stdout");
+    let rest = world.get(&format!("{path}?offset={}", first["next_offset"])).await.json();
+    let streams: Vec<_> = rest["items"].as_array().unwrap().iter().map(|e| e["stream"].clone()).collect();
+    assert_eq!(streams, ["stderr", "notice"]);
+    assert_eq!((&rest["next_offset"], &rest["complete"]), (&json!(end), &json!(false)));
+    let only = world.get(&format!("{path}?stream=stderr")).await.json();
+    assert_eq!(only["items"].as_array().unwrap().len(), 1);
+    hands.log(&task, end, &[], true).await;
+    assert_eq!(world.get(&format!("{path}?offset={end}")).await.json()["complete"], true);
+    assert_eq!(world.get(&format!("{path}?offset=3")).await.code(), "400 invalid_parameter");
+}
+
+#[tokio::test]
+async fn a_log_is_had_as_plain_text_byte_for_byte() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({})).await;
+    let task = hands.start().await;
+    hands.log(&task, 0, &[(Stdout, b"a\xff\n"), (Stderr, b"err\n"), (Stdout, b"b\n")], true).await;
+    world.until(&id, "running").await;
+    let path = format!("/api/v1/executions/{}/logs", task.execution);
+    let text = world.get(&format!("{path}?format=text&stream=stdout")).await;
+    assert_eq!(text.header("content-type"), "text/plain; charset=utf-8");
+    assert_eq!(&text.body[..], b"a\xff\nb\n");
+    let tail = world.get(&format!("{path}?format=text&tail=2")).await;
+    assert_eq!(tail.text(), "err\nb\n");
+    let tail = world.get(&format!("{path}?tail=1")).await.json();
+    assert_eq!((&tail["items"][0]["text"], &tail["complete"]), (&json!("b\n"), &json!(true)));
+}
+
+#[tokio::test]
+async fn an_execution_is_named_by_its_number() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({"retry": {"max_retries": 1, "backoff": {"initial": "1ms"}}})).await;
+    for (exit_code, text) in [(1, b"first\n".as_slice()), (0, b"second\n")] {
+        let task = hands.start().await;
+        hands.log(&task, 0, &[(Stdout, text)], true).await;
+        hands.finish(&task, exit_code).await;
+    }
+    world.until(&id, "succeeded").await;
+    let path = format!("/api/v1/jobs/{id}/logs?format=text");
+    assert_eq!(world.get(&path).await.text(), "second\n");
+    assert_eq!(world.get(&format!("{path}&execution=1")).await.text(), "first\n");
+    assert_eq!(world.get(&format!("{path}&execution=3")).await.code(), "404 execution_not_found");
+}
+
+#[tokio::test]
+async fn a_followed_log_begins_with_the_first_execution_and_ends_with_it() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({"run_at": "2030-01-01T00:00:00Z"})).await;
+    let mut events = world.stream(&format!("/api/v1/jobs/{id}/logs"), None).await;
+    world.json(axum::http::Method::PATCH, &format!("/api/v1/jobs/{id}"), json!({"run_at": null}), &[]).await;
+    let task = hands.start().await;
+    let offset = hands.log(&task, 0, &[(Stdout, b"one\n")], false).await;
+    let first = events.next().await.unwrap();
+    assert_eq!((first.name.as_str(), &first.data["text"]), ("log", &json!("one\n")));
+    assert_eq!(first.id, offset.to_string());
+    hands.log(&task, offset, &[(Stdout, b"two\n")], true).await;
+    assert_eq!(events.next().await.unwrap().data["text"], "two\n");
+    hands.finish(&task, 7).await;
+    let end = events.next().await.unwrap();
+    assert_eq!((end.name.as_str(), &end.data), ("end", &json!({"status": "failed", "exit_code": 7})));
+    assert_eq!(events.next().await, None);
+}
+
+#[tokio::test]
+async fn a_follower_that_comes_back_misses_nothing_and_sees_nothing_twice() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({})).await;
+    let task = hands.start().await;
+    hands.log(&task, 0, &[(Stdout, b"one\n"), (Stdout, b"two\n"), (Stdout, b"three\n")], true).await;
+    hands.finish(&task, 0).await;
+    world.until(&id, "succeeded").await;
+    let path = format!("/api/v1/jobs/{id}/logs?follow=true");
+    let first = world.stream(&path, None).await.next().await.unwrap();
+    assert_eq!(first.data["text"], "one\n");
+    let mut again = world.stream(&path, Some(&first.id)).await;
+    assert_eq!(again.next().await.unwrap().data["text"], "two\n");
+    let mut tail = world.stream(&format!("{path}&tail=1"), None).await;
+    assert_eq!(tail.next().await.unwrap().data["text"], "three\n");
+    assert_eq!(tail.next().await.unwrap().name, "end");
+}
+
+/// A stream resumes by an id that may stem from an earlier execution of the job.
+#[tokio::test]
+async fn an_id_that_is_not_of_this_log_begins_it_anew() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({})).await;
+    let task = hands.start().await;
+    hands.log(&task, 0, &[(Stdout, b"one\n")], false).await;
+    world.until(&id, "running").await;
+    let path = format!("/api/v1/jobs/{id}/logs?follow=true");
+    let mut events = world.stream(&path, Some("3")).await;
+    assert_eq!(events.next().await.unwrap().data["text"], "one\n");
+    assert_eq!(world.get(&format!("{path}&offset=3")).await.code(), "400 invalid_parameter");
+}
+
+/// The worker of a silent task has no log to send; nobody waits for one.
+#[tokio::test]
+async fn the_log_of_an_execution_that_wrote_nothing_is_complete_at_once() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({})).await;
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    world.until(&id, "succeeded").await;
+    let log = world.get(&format!("/api/v1/jobs/{id}/logs")).await.json();
+    assert_eq!(log, json!({"items": [], "next_offset": 0, "complete": true}));
+}
+
+#[tokio::test]
+async fn following_a_job_that_never_ran_ends_with_its_status() {
+    let world = World::new().await;
+    let id = world.submit(json!({})).await;
+    let mut events = world.stream(&format!("/api/v1/jobs/{id}/logs?follow=true"), None).await;
+    world.delete(&format!("/api/v1/jobs/{id}")).await;
+    let end = events.next().await.unwrap();
+    assert_eq!((end.name.as_str(), &end.data), ("end", &json!({"status": "cancelled"})));
+    assert_eq!(events.next().await, None);
+}
+
+#[tokio::test]
+async fn a_followed_log_ends_when_the_server_stops() {
+    let world = World::new().await;
+    let id = world.submit(json!({})).await;
+    let mut events = world.stream(&format!("/api/v1/jobs/{id}/logs?follow=true"), None).await;
+    world.stop().await;
+    assert_eq!(events.next().await, None);
+}
+
+#[tokio::test]
+async fn parameters_that_make_no_sense_are_refused() {
+    let world = World::new().await;
+    let id = world.submit(json!({})).await;
+    for query in
+        ["limit=0", "limit=10001", "tail=0", "tail=1&offset=5", "stream=both", "format=xml", "offset=-1"]
+    {
+        let answer = world.get(&format!("/api/v1/jobs/{id}/logs?{query}")).await;
+        assert_eq!(answer.code(), "400 invalid_parameter", "{query}");
+    }
+}

@@ -1,0 +1,365 @@
+//! The API as a whole: a router over a real node, engine and embedded store.
+//!
+//! [`World`] is a server without a socket; [`Hands`] a worker without processes, driven by the test.
+
+mod access;
+mod artifacts;
+mod contract;
+mod events;
+mod jobs;
+mod lists;
+mod logs;
+mod refusals;
+mod workers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use axum::http::request::Builder;
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use bytes::Bytes;
+use engine::input::How;
+use engine::{Input, Join, Report, Session};
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use model::record::{Outcome, Usage};
+use model::worker::{Capabilities, Capacity};
+use model::{ExecutionId, Fence, Millicores, WorkerId};
+use proto::v1::{ServerMessage, server_message};
+use serde_json::{Value, json};
+use store::Store;
+use store::query::TokenKind;
+use store::sqlite::{Options, SqliteStore};
+use tokio::sync::mpsc;
+use tower::ServiceExt;
+
+use crate::auth::Tokens;
+use crate::metrics::Metrics;
+use crate::node::{DriverHandle, Node, NodeConfig, Readiness};
+use crate::objects::Objects;
+use crate::{ServerConfig, Services};
+
+/// How long anything that a test waits for may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Waits for something, and says what was waited for if it does not come.
+async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, wait).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited {}s for {what}", PATIENCE.as_secs()),
+    }
+}
+
+/// A server without a socket.
+struct World {
+    router: Router,
+    services: Services,
+    admin: String,
+    worker: String,
+    driver: DriverHandle,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = ServerConfig::new(folder.path());
+        config.engine.lease = model::Duration::from_secs(600);
+        config.artifact_bytes_max = 1 << 20;
+        let options = Options { shards: 4, ballast_bytes: 0, ..Options::default() };
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(config.store_path(), options).unwrap());
+        let objects = Objects::open(&config, Arc::clone(&store)).unwrap();
+        let tokens = Arc::new(Tokens::load(Arc::clone(&store)).await.unwrap());
+        let (_, admin) = tokens.create(TokenKind::Admin, "ann").await.unwrap();
+        let (_, worker) = tokens.create(TokenKind::Worker, "wanda").await.unwrap();
+        let metrics = Metrics::new();
+        let (node, driver) = Node::new(store, NodeConfig::new(&config, metrics.clone()));
+        let addr = config.listen;
+        let services = Services { node, objects, tokens, metrics, config: Arc::new(config), addr };
+        let driver = driver.spawn().unwrap();
+        let ready = soon("the node", services.node.wait_ready(|r| *r == Readiness::Ready)).await;
+        assert_eq!(ready, Readiness::Ready);
+        let router = super::router(services.clone());
+        Self { router, services, admin, worker, driver, _folder: folder }
+    }
+
+    /// Ends the node; whatever is asked after that is refused.
+    async fn stop(&self) {
+        self.services.node.stop();
+        soon("the end of the node", self.driver.join()).await.unwrap();
+    }
+
+    async fn send(&self, request: Request<Body>) -> Answer {
+        let response = soon("an answer", self.router.clone().oneshot(request)).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = soon("a body", axum::body::to_bytes(body, usize::MAX)).await.unwrap();
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+
+    fn request(&self, method: Method, path: &str) -> Builder {
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, "localhost:7070")
+            .header(AUTHORIZATION, format!("Bearer {}", self.admin))
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(Method::GET, path).body(Body::empty()).unwrap()).await
+    }
+
+    async fn delete(&self, path: &str) -> Answer {
+        self.send(self.request(Method::DELETE, path).body(Body::empty()).unwrap()).await
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Answer {
+        self.json(Method::POST, path, body, &[]).await
+    }
+
+    async fn post_nothing(&self, path: &str) -> Answer {
+        self.send(self.request(Method::POST, path).body(Body::empty()).unwrap()).await
+    }
+
+    async fn json(&self, method: Method, path: &str, body: Value, headers: &[(&str, &str)]) -> Answer {
+        let request = self.request(method, path).header(CONTENT_TYPE, "application/json");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        self.send(request.body(Body::from(body.to_string())).unwrap()).await
+    }
+
+    /// Submits a job and returns its id.
+    async fn submit(&self, change: Value) -> String {
+        let answer = self.post("/api/v1/jobs", job(change)).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
+        answer.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Opens a stream of events.
+    async fn stream(&self, path: &str, last_event_id: Option<&str>) -> Events {
+        let mut request = self.request(Method::GET, path).header("accept", "text/event-stream");
+        if let Some(id) = last_event_id {
+            request = request.header("last-event-id", id);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        let response = soon("a stream", self.router.clone().oneshot(request)).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[CONTENT_TYPE], "text/event-stream");
+        Events { body: response.into_body().into_data_stream().boxed(), buffer: String::new() }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.services.node.stop();
+    }
+}
+
+/// A job that runs `true`, changed.
+fn job(change: Value) -> Value {
+    let mut job = json!({"run": {"process": {"command": ["true"]}}});
+    job.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    job
+}
+
+/// What a request was answered with.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Status and code of a refusal.
+    fn code(&self) -> String {
+        assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.text());
+        format!("{} {}", self.status.as_u16(), self.json()["code"].as_str().unwrap())
+    }
+
+    /// The values of one field of a list's items.
+    fn column(&self, field: &str) -> Vec<String> {
+        let items = self.json()["items"].as_array().unwrap().clone();
+        items.iter().map(|item| item[field].as_str().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+/// Server-sent events as a client sees them.
+struct Events {
+    body: BoxStream<'static, Result<Bytes, axum::Error>>,
+    buffer: String,
+}
+
+/// One server-sent event.
+#[derive(Debug, Clone, PartialEq)]
+struct SseEvent {
+    name: String,
+    id: String,
+    data: Value,
+}
+
+impl Events {
+    /// The next event with data; `None` at the end of the stream.
+    async fn next(&mut self) -> Option<SseEvent> {
+        soon("an event", async {
+            loop {
+                while let Some((block, rest)) = self.buffer.split_once("\n\n") {
+                    let event = parse(block);
+                    self.buffer = rest.to_owned();
+                    if event.is_some() {
+                        return event;
+                    }
+                }
+                let part = self.body.next().await?.unwrap();
+                self.buffer.push_str(str::from_utf8(&part).unwrap());
+            }
+        })
+        .await
+    }
+}
+
+fn parse(block: &str) -> Option<SseEvent> {
+    let field = |name: &str| {
+        let line = block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map(|value| value.trim_start().to_owned())
+    };
+    let data = serde_json::from_str(&field("data")?).unwrap();
+    Some(SseEvent { name: field("event").unwrap_or_default(), id: field("id").unwrap_or_default(), data })
+}
+
+/// A worker without processes: it does what the test says.
+struct Hands {
+    id: WorkerId,
+    session: Session,
+    node: Node,
+    services: Services,
+    messages: mpsc::Receiver<ServerMessage>,
+    assigned: std::collections::VecDeque<Task>,
+}
+
+/// An execution that was given to it.
+#[derive(Debug, Clone)]
+struct Task {
+    execution: ExecutionId,
+    fence: Fence,
+}
+
+impl Hands {
+    async fn join(world: &World, number: u128) -> Self {
+        let node = world.services.node.clone();
+        let (id, session) = (WorkerId::from_bits(number << 80), node.new_session());
+        let (outbox, messages) = mpsc::channel(64);
+        let join = Join {
+            worker: id,
+            session,
+            name: format!("w{number}"),
+            version: "0.1.0".into(),
+            labels: [("zone".to_owned(), "a".to_owned())].into(),
+            capacity: Capacity {
+                cpu: Millicores(64_000),
+                memory: model::Bytes(64 << 30),
+                custom: Default::default(),
+                slots: 100,
+            },
+            capabilities: Capabilities { runtimes: vec!["process".into()], ..Capabilities::default() },
+            held: Vec::new(),
+        };
+        node.join(join, outbox).await.unwrap();
+        let mut hands = Self {
+            id,
+            session,
+            node,
+            services: world.services.clone(),
+            messages,
+            assigned: Default::default(),
+        };
+        soon("a welcome", hands.hear()).await;
+        hands
+    }
+
+    async fn hear(&mut self) {
+        let message = self.messages.recv().await.expect("the session ended");
+        if let Some(server_message::Body::Assignments(batch)) = message.body {
+            self.assigned.extend(batch.assignments.into_iter().map(|assignment| Task {
+                execution: assignment.execution_id.parse().unwrap(),
+                fence: Fence(assignment.fence),
+            }));
+        }
+    }
+
+    /// The next execution, which has started.
+    async fn start(&mut self) -> Task {
+        let task = soon("an assignment", async {
+            loop {
+                match self.assigned.pop_front() {
+                    Some(task) => return task,
+                    None => self.hear().await,
+                }
+            }
+        })
+        .await;
+        self.report(&task, Report::Started).await;
+        task
+    }
+
+    async fn report(&self, task: &Task, report: Report) {
+        let (worker, session) = (self.id, self.session);
+        let input = Input::Report { worker, session, execution: task.execution, fence: task.fence, report };
+        self.node.report(vec![input]).await.unwrap();
+    }
+
+    async fn finish(&self, task: &Task, exit_code: i32) {
+        let how = if exit_code == 0 { How::Succeeded } else { How::Failed };
+        let error = (exit_code != 0).then(|| "exit_code".into());
+        let outcome = Outcome { exit_code: Some(exit_code), error, ..Outcome::default() };
+        self.report(task, Report::Finished { how, outcome, usage: Usage::default() }).await;
+    }
+
+    /// Adds to the log of an execution; returns where it ends now.
+    async fn log(
+        &self,
+        task: &Task,
+        offset: u64,
+        parts: &[(proto::logframe::Stream, &[u8])],
+        end: bool,
+    ) -> u64 {
+        let mut frames = Vec::new();
+        for (stream, data) in parts {
+            proto::logframe::write(&mut frames, *stream, 1_700_000_000_000_000, data);
+        }
+        let logs = &self.services.objects.logs;
+        logs.append(task.execution, offset, frames.into(), end).await.unwrap().offset
+    }
+}
+
+impl World {
+    /// Waits until a job has this status.
+    async fn until(&self, job: &str, status: &str) -> Value {
+        let id = job.parse::<model::JobId>().unwrap();
+        let mut events = self.services.node.events();
+        soon(&format!("{job} to be {status}"), async {
+            loop {
+                let row = self.services.node.store().job(id).await.unwrap();
+                if row.is_some_and(|row| row.state.status.as_str() == status) {
+                    return;
+                }
+                // A receiver that lags has missed something: looking again is right in any case.
+                let _event = events.recv().await;
+            }
+        })
+        .await;
+        self.get(&format!("/api/v1/jobs/{job}")).await.json()
+    }
+}

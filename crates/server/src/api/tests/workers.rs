@@ -1,0 +1,89 @@
+//! Workers and queues.
+
+use axum::http::{Method, StatusCode};
+use serde_json::json;
+
+use super::{Hands, World};
+
+#[tokio::test]
+async fn a_worker_is_shown_with_what_it_has_and_what_is_set_aside() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({"resources": {"cpu": "2", "memory": "1GiB"}})).await;
+    hands.start().await;
+    world.until(&id, "running").await;
+    let shown = super::soon("the view", async {
+        loop {
+            let shown = world.get(&format!("/api/v1/workers/{}", hands.id)).await.json();
+            if shown["reserved"]["executions"] == 1 {
+                return shown;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!((&shown["name"], &shown["status"]), (&json!("w1"), &json!("ready")));
+    assert_eq!(shown["labels"], json!({"zone": "a"}));
+    assert_eq!(shown["reserved"]["cpu"], "2");
+    assert_eq!(shown["reserved"]["memory"], "1GiB");
+    assert_eq!(world.get("/api/v1/workers").await.column("id"), [hands.id.to_string()]);
+}
+
+#[tokio::test]
+async fn work_is_let_onto_a_worker_or_not() {
+    let world = World::new().await;
+    let hands = Hands::join(&world, 1).await;
+    for (verb, admission) in [("cordon", "cordoned"), ("drain", "draining"), ("uncordon", "open")] {
+        let answer = world.post_nothing(&format!("/api/v1/workers/{}/{verb}", hands.id)).await;
+        assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+        assert_eq!(answer.json()["admission"], admission);
+    }
+    let unknown = "/api/v1/workers/wkr_01k9zq3m6c0000000000000000";
+    assert_eq!(world.post_nothing(&format!("{unknown}/cordon")).await.code(), "404 worker_not_found");
+    assert_eq!(world.get(unknown).await.code(), "404 worker_not_found");
+}
+
+#[tokio::test]
+async fn a_connected_worker_is_not_forgotten() {
+    let world = World::new().await;
+    let hands = Hands::join(&world, 1).await;
+    let answer = world.delete(&format!("/api/v1/workers/{}", hands.id)).await;
+    assert_eq!(answer.code(), "409 worker_connected");
+}
+
+#[tokio::test]
+async fn a_queue_is_set_up_by_whoever_knows_its_version() {
+    let world = World::new().await;
+    let path = "/api/v1/queues/fast";
+    assert_eq!(world.get(path).await.code(), "404 queue_not_found");
+    let put = async |body, headers: &[(&str, &str)]| world.json(Method::PUT, path, body, headers).await;
+    let made = put(json!({"concurrency": 5}), &[("if-none-match", "*")]).await;
+    assert_eq!(made.status, StatusCode::OK, "{}", made.text());
+    assert_eq!(made.json()["settings"], json!({"concurrency": 5, "weight": 1, "paused": false}));
+    let version = made.header("etag").to_owned();
+    assert_eq!(version, format!("\"{}\"", made.json()["version"]));
+    assert_eq!(put(json!({}), &[("if-none-match", "*")]).await.code(), "412 version_mismatch");
+    let changed = put(json!({"concurrency": 6}), &[("if-match", &version)]).await;
+    assert_eq!(changed.status, StatusCode::OK);
+    assert_eq!(put(json!({}), &[("if-match", &version)]).await.code(), "412 version_mismatch");
+    assert_eq!(world.get(path).await.json()["settings"]["concurrency"], 6);
+    assert_eq!(put(json!({"concurrency": 0}), &[]).await.code(), "422 invalid_spec");
+    assert_eq!(put(json!({"concurency": 1}), &[]).await.code(), "422 invalid_spec");
+    let misnamed = world.json(Method::PUT, "/api/v1/queues/a%20b", json!({}), &[]).await;
+    assert_eq!(misnamed.code(), "422 invalid_spec");
+}
+
+#[tokio::test]
+async fn a_queue_is_paused_and_resumed_and_keeps_its_other_settings() {
+    let world = World::new().await;
+    world.json(Method::PUT, "/api/v1/queues/fast", json!({"concurrency": 5}), &[]).await;
+    let paused = world.post("/api/v1/queues/fast/pause", json!({"note": "upgrade"})).await;
+    let settings = paused.json()["settings"].clone();
+    assert_eq!(settings, json!({"concurrency": 5, "weight": 1, "paused": true, "note": "upgrade"}));
+    let id = world.submit(json!({"queue": "fast"})).await;
+    let why = world.get(&format!("/api/v1/jobs/{id}/why")).await.json();
+    assert_eq!(why["reasons"][0], json!({"reason": "queue_paused", "queue": "fast", "note": "upgrade"}));
+    let resumed = world.post_nothing("/api/v1/queues/fast/resume").await;
+    assert_eq!(resumed.json()["settings"], json!({"concurrency": 5, "weight": 1, "paused": false}));
+    assert_eq!(world.post_nothing("/api/v1/queues/new/pause").await.status, StatusCode::OK);
+}

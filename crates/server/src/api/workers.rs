@@ -1,0 +1,158 @@
+//! Workers: list, show, let work in or not, forget.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use engine::output::WorkerView;
+use engine::{Input, Reply};
+use model::WorkerId;
+use model::api::{List, Worker};
+use model::worker::Admission;
+use serde::Deserialize;
+use utoipa_axum::routes;
+
+use super::extract::{Params, Path};
+use super::problem::{Code, Trouble};
+use super::routes::Routes;
+use super::{Api, convert, jobs, page};
+use crate::auth::{Actor, Resource, Verb};
+
+pub(super) fn routes(routes: &mut Routes) {
+    let workers = Resource::Workers;
+    routes.needs(Verb::Read, workers, &[Code::InvalidCursor], routes!(list_workers));
+    routes.needs(Verb::Read, workers, &[Code::WorkerNotFound], routes!(get_worker));
+    routes.needs(Verb::Change, workers, &[Code::WorkerNotFound], routes!(cordon_worker));
+    routes.needs(Verb::Change, workers, &[Code::WorkerNotFound], routes!(uncordon_worker));
+    routes.needs(Verb::Change, workers, &[Code::WorkerNotFound], routes!(drain_worker));
+    routes.needs(
+        Verb::Delete,
+        workers,
+        &[Code::WorkerNotFound, Code::WorkerConnected],
+        routes!(delete_worker),
+    );
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ListWorkersParams {
+    /// How many of them, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List workers, newest first
+#[utoipa::path(get, path = "/api/v1/workers", tag = "workers", params(ListWorkersParams), responses(
+    (status = 200, description = "One page", body = List<Worker>),
+))]
+async fn list_workers(
+    State(api): State<Api>,
+    Params(params): Params<ListWorkersParams>,
+) -> Result<Json<List<Worker>>, Trouble> {
+    let limit = page::limit(params.limit)?;
+    let after = api.shared.cursors.read::<WorkerId>("workers", &(), params.cursor.as_deref())?;
+    let mut records = api.node.store().workers().await?;
+    records.retain(|record| after.is_none_or(|after| record.id < after));
+    records.sort_unstable_by_key(|record| std::cmp::Reverse(record.id));
+    let more = records.len() > limit;
+    records.truncate(limit);
+    let last = records.last().filter(|_| more);
+    let next_cursor = last.map(|record| api.shared.cursors.make("workers", &(), &record.id.to_string()));
+    let view = api.node.view();
+    let items = records.into_iter().map(|record| {
+        let seen = seen(&view.workers, record.id);
+        convert::worker(record, seen)
+    });
+    Ok(Json(List { items: items.collect(), next_cursor }))
+}
+
+fn seen(workers: &[WorkerView], id: WorkerId) -> Option<&WorkerView> {
+    workers.iter().find(|worker| worker.id == id)
+}
+
+/// Show a worker
+#[utoipa::path(get, path = "/api/v1/workers/{id}", tag = "workers", params(("id" = WorkerId, Path)), responses(
+    (status = 200, description = "The worker", body = Worker),
+))]
+async fn get_worker(State(api): State<Api>, Path(id): Path<WorkerId>) -> Result<Json<Worker>, Trouble> {
+    let records = api.node.store().workers().await?;
+    let record = records.into_iter().find(|record| record.id == id);
+    let record =
+        record.ok_or_else(|| Trouble::new(Code::WorkerNotFound, format!("there is no worker {id}")))?;
+    Ok(Json(convert::worker(record, seen(&api.node.view().workers, id))))
+}
+
+/// Let no new work onto a worker
+///
+/// What runs there may end.
+#[utoipa::path(post, path = "/api/v1/workers/{id}/cordon", tag = "workers", params(("id" = WorkerId, Path)), responses(
+    (status = 200, description = "The worker as it is now", body = Worker),
+))]
+async fn cordon_worker(
+    state: State<Api>,
+    actor: Extension<Actor>,
+    path: Path<WorkerId>,
+) -> Result<Json<Worker>, Trouble> {
+    admit(state, actor, path, Admission::Cordoned).await
+}
+
+/// Let work onto a worker again
+#[utoipa::path(post, path = "/api/v1/workers/{id}/uncordon", tag = "workers", params(("id" = WorkerId, Path)), responses(
+    (status = 200, description = "The worker as it is now", body = Worker),
+))]
+async fn uncordon_worker(
+    state: State<Api>,
+    actor: Extension<Actor>,
+    path: Path<WorkerId>,
+) -> Result<Json<Worker>, Trouble> {
+    admit(state, actor, path, Admission::Open).await
+}
+
+/// Empty a worker
+///
+/// No new work, and what runs there is stopped and placed elsewhere. It costs no job a retry.
+#[utoipa::path(post, path = "/api/v1/workers/{id}/drain", tag = "workers", params(("id" = WorkerId, Path)), responses(
+    (status = 200, description = "The worker as it is now", body = Worker),
+))]
+async fn drain_worker(
+    state: State<Api>,
+    actor: Extension<Actor>,
+    path: Path<WorkerId>,
+) -> Result<Json<Worker>, Trouble> {
+    admit(state, actor, path, Admission::Draining).await
+}
+
+async fn admit(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<WorkerId>,
+    admission: Admission,
+) -> Result<Json<Worker>, Trouble> {
+    match api.node.request(|ticket| Input::SetAdmission { ticket, worker: id, admission }).await? {
+        Reply::Worker => {
+            tracing::info!(worker_id = %id, ?admission, by = %actor.name, "admission of a worker was set");
+            get_worker(State(api), Path(id)).await
+        }
+        other => Err(jobs::unexpected(&other)),
+    }
+}
+
+/// Forget a worker that is lost
+#[utoipa::path(delete, path = "/api/v1/workers/{id}", tag = "workers", params(("id" = WorkerId, Path)), responses(
+    (status = 204, description = "It is forgotten"),
+))]
+async fn delete_worker(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<WorkerId>,
+) -> Result<StatusCode, Trouble> {
+    match api.node.request(|ticket| Input::RemoveWorker { ticket, worker: id }).await? {
+        Reply::Worker => {
+            tracing::info!(worker_id = %id, by = %actor.name, "a worker was removed");
+            Ok(StatusCode::NO_CONTENT)
+        }
+        other => Err(jobs::unexpected(&other)),
+    }
+}

@@ -1,0 +1,179 @@
+//! The text form of bearer tokens: `bf_<kind>_<id>_<secret><checksum>`.
+//!
+//! The id may be shown and finds the token; the secret has 256 random bits; the checksum is the
+//! CRC-32 of all before it, so that a scanner can tell a leaked token from a look-alike without
+//! asking a server, and a token that was cut short is refused with a reason. Id, secret and checksum
+//! are Crockford's base 32 in lower case, which survives being read aloud and being double-clicked.
+
+use std::fmt;
+
+use rand::Rng;
+use sha2::{Digest, Sha256};
+use store::query::TokenKind;
+
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// 60 bits: enough that ids of one server never meet.
+const ID_LEN: usize = 12;
+/// 256 bits and four of padding.
+const SECRET_LEN: usize = 52;
+/// 32 bits and three of padding.
+const CHECKSUM_LEN: usize = 7;
+
+/// The word for a kind within a token.
+pub const fn kind_word(kind: TokenKind) -> &'static str {
+    match kind {
+        TokenKind::Admin => "admin",
+        TokenKind::Worker => "worker",
+    }
+}
+
+/// A token's text, taken apart. Not yet known to be anybody's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Parsed<'a> {
+    /// What it says its bearer is.
+    pub kind: TokenKind,
+    /// The part that may be shown.
+    pub id: &'a str,
+    secret: &'a str,
+}
+
+impl Parsed<'_> {
+    /// SHA-256 of the secret part. The secret has 256 random bits, so a slow hash would add nothing.
+    pub fn hash(&self) -> [u8; 32] {
+        Sha256::digest(self.secret).into()
+    }
+}
+
+impl fmt::Debug for Parsed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bf_{}_{}_…", kind_word(self.kind), self.id)
+    }
+}
+
+/// Takes a token's text apart; `None` if it was never a token, or was cut or mistyped.
+pub fn parse(text: &str) -> Option<Parsed<'_>> {
+    if !text.is_ascii() {
+        return None;
+    }
+    let (body, checksum) = text.split_at_checked(text.len().checked_sub(CHECKSUM_LEN)?)?;
+    let mut parts = body.strip_prefix("bf_")?.split('_');
+    let kind = match parts.next()? {
+        "admin" => TokenKind::Admin,
+        "worker" => TokenKind::Worker,
+        _ => return None,
+    };
+    let (id, secret) = (parts.next()?, parts.next()?);
+    let well_formed = parts.next().is_none() && id.len() == ID_LEN && secret.len() == SECRET_LEN;
+    (well_formed && checksum == checksum_of(body)).then_some(Parsed { kind, id, secret })
+}
+
+/// A new token of `kind`: its text, from the system's randomness.
+pub fn generate(kind: TokenKind) -> String {
+    let mut random = [0u8; 40];
+    rand::rng().fill_bytes(&mut random);
+    let (id, secret) = random.split_at(8);
+    let id = encode(id);
+    let body = format!("bf_{}_{}_{}", kind_word(kind), &id[..ID_LEN], encode(secret));
+    let checksum = checksum_of(&body);
+    body + &checksum
+}
+
+fn checksum_of(body: &str) -> String {
+    encode(&crc32(body.as_bytes()).to_be_bytes())
+}
+
+/// Base 32, most significant bit first, the last digit padded with zero bits.
+fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
+    let (mut bits, mut count) = (0u32, 0u32);
+    for &byte in bytes {
+        bits = (bits << 8) | u32::from(byte);
+        count += 8;
+        while count >= 5 {
+            count -= 5;
+            text.push(digit(bits >> count));
+        }
+    }
+    if count > 0 {
+        text.push(digit(bits << (5 - count)));
+    }
+    text
+}
+
+fn digit(bits: u32) -> char {
+    char::from(ALPHABET[(bits & 31) as usize])
+}
+
+/// CRC-32 as in zip and Ethernet, bit by bit: it sees a hundred bytes a request at most.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0u32, |crc, &byte| {
+        (0..8).fold(
+            crc ^ u32::from(byte),
+            |crc, _| {
+                if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 }
+            },
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_token_is_read_back_with_its_kind_and_id() {
+        for kind in [TokenKind::Admin, TokenKind::Worker] {
+            let text = generate(kind);
+            let parsed = parse(&text).unwrap();
+            assert_eq!(parsed.kind, kind);
+            assert!(text.starts_with(&format!("bf_{}_{}_", kind_word(kind), parsed.id)), "{text}");
+            assert_eq!(text.rsplit('_').next().unwrap().len(), SECRET_LEN + CHECKSUM_LEN);
+        }
+    }
+
+    #[test]
+    fn no_two_tokens_share_an_id_or_a_secret() {
+        let (a, b) = (generate(TokenKind::Admin), generate(TokenKind::Admin));
+        let (a, b) = (parse(&a).unwrap(), parse(&b).unwrap());
+        assert!(a.id != b.id && a.hash() != b.hash());
+    }
+
+    #[test]
+    fn a_change_of_any_one_character_is_noticed() {
+        let text = generate(TokenKind::Admin);
+        for at in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] = if changed[at] == b'z' { b'y' } else { b'z' };
+            assert_eq!(parse(str::from_utf8(&changed).unwrap()), None, "at {at}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        let whole = generate(TokenKind::Worker);
+        for text in [
+            "",
+            "bf_",
+            "bf_admin",
+            "secret",
+            "bf_admin_a_b_c_d",
+            &whole[..whole.len() - 1],
+            "ñ".repeat(40).as_str(),
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_token_does_not_print_its_secret() {
+        let text = generate(TokenKind::Admin);
+        let shown = format!("{:?}", parse(&text).unwrap());
+        let secret = text.rsplit('_').next().unwrap();
+        assert!(!shown.contains(&secret[..8]), "{shown}");
+    }
+
+    #[test]
+    fn the_checksum_is_the_common_crc_32() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+}

@@ -1,0 +1,116 @@
+//! The tokens of a server, held in memory for verifying.
+//!
+//! The store has their hashes; they are read once at the start and added to when one is made, so
+//! that a request is verified without a query.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use store::query::{Token, TokenKind};
+use store::{Store, StoreError};
+use subtle::ConstantTimeEq;
+
+use super::token;
+use crate::node::{Clock, SystemClock};
+
+/// Who asks: the bearer of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Actor {
+    /// What they are called: the owner of the jobs that they submit, and what histories say.
+    pub name: Arc<str>,
+    /// What they are.
+    pub kind: TokenKind,
+    /// The id of their token.
+    pub token_id: Arc<str>,
+}
+
+struct Known {
+    actor: Actor,
+    hash: [u8; 32],
+}
+
+impl From<Token> for Known {
+    fn from(token: Token) -> Self {
+        let actor = Actor { name: token.name.into(), kind: token.kind, token_id: token.id.into() };
+        Self { actor, hash: token.hash }
+    }
+}
+
+/// All tokens of a server.
+pub struct Tokens {
+    store: Arc<dyn Store>,
+    known: RwLock<HashMap<Arc<str>, Known>>,
+}
+
+impl Tokens {
+    /// Reads the tokens that the store has.
+    ///
+    /// # Errors
+    /// As [`Store::tokens`].
+    pub async fn load(store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let tokens = Self { store, known: RwLock::default() };
+        tokens.reload().await?;
+        Ok(tokens)
+    }
+
+    /// Reads them again: tokens that were made elsewhere are known from now on, and those that are
+    /// gone from the store are not.
+    ///
+    /// # Errors
+    /// As [`Store::tokens`]; the known tokens stay as they were.
+    pub async fn reload(&self) -> Result<(), StoreError> {
+        let known = self.store.tokens().await?.into_iter().map(Known::from);
+        let known = known.map(|known| (Arc::clone(&known.actor.token_id), known)).collect();
+        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(())
+    }
+
+    /// Whose token this is; `None` if nobody's. Takes no hint from how much of it is right.
+    pub fn verify(&self, text: &str) -> Option<Actor> {
+        let parsed = token::parse(text)?;
+        let hash = parsed.hash();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get(parsed.id)?;
+        let same = known.actor.kind == parsed.kind && bool::from(known.hash.ct_eq(&hash));
+        same.then(|| known.actor.clone())
+    }
+
+    /// Whether there is a token of this kind at all.
+    pub fn any(&self, kind: TokenKind) -> bool {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.values().any(|known| known.actor.kind == kind)
+    }
+
+    /// Makes a token and keeps its hash. The text is returned this once.
+    ///
+    /// # Errors
+    /// As [`Store::put_token`]; the token is not valid then.
+    pub async fn create(&self, kind: TokenKind, name: &str) -> Result<(Token, String), StoreError> {
+        let text = token::generate(kind);
+        let token = self.register(&text, name).await?;
+        Ok((token, text))
+    }
+
+    /// Keeps the hash of a token that [`token::generate`] made.
+    pub(super) async fn register(&self, text: &str, name: &str) -> Result<Token, StoreError> {
+        let parsed = token::parse(text).expect("the text was generated, so it is well formed");
+        let token = Token {
+            id: parsed.id.to_owned(),
+            kind: parsed.kind,
+            name: name.to_owned(),
+            hash: parsed.hash(),
+            created_at: SystemClock.now(),
+        };
+        self.store.put_token(&token).await?;
+        let known = Known::from(token.clone());
+        let mut all = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        all.insert(Arc::clone(&known.actor.token_id), known);
+        Ok(token)
+    }
+}
+
+impl std::fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokens").finish_non_exhaustive()
+    }
+}

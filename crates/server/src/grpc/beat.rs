@@ -1,0 +1,67 @@
+//! The beat lane: heartbeats from a worker, leases to it.
+//!
+//! It is a connection of its own, and its inputs overtake all others on their way to the engine.
+
+use engine::Input;
+use futures::StreamExt as _;
+use proto::v1::{Heartbeat, LeaseGrant};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::convert;
+use super::{Replies, malformed};
+use crate::Services;
+use crate::node::Beat;
+
+/// Grants that wait for a worker to read them.
+const GRANTS_MAX: usize = 16;
+
+/// Begins a stream of beats.
+pub(super) fn open(services: Services, inbound: Streaming<Heartbeat>) -> Replies<LeaseGrant> {
+    let (grants, granted) = mpsc::channel(GRANTS_MAX);
+    let (verdict_tx, verdict) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let closed = grants.clone();
+        let status = tokio::select! {
+            status = read(&services, inbound, grants) => status,
+            () = closed.closed() => return,
+            () = services.node.stopping() => Status::unavailable("the server is shutting down"),
+        };
+        // The worker may be gone by now.
+        let _gone = verdict_tx.send(Err(status)).await;
+    });
+    // The driver keeps a sender of grants, so the verdict must end the stream by itself.
+    let grants = ReceiverStream::new(granted).map(Ok);
+    let both = futures::stream::select(grants, ReceiverStream::new(verdict));
+    let mut over = false;
+    both.take_while(move |item| {
+        let go_on = !over;
+        over = item.is_err();
+        std::future::ready(go_on)
+    })
+    .boxed()
+}
+
+async fn read(
+    services: &Services,
+    mut inbound: Streaming<Heartbeat>,
+    grants: mpsc::Sender<LeaseGrant>,
+) -> Status {
+    loop {
+        let message = match inbound.message().await {
+            Ok(Some(message)) => message,
+            Ok(None) => return Status::ok("the worker closed it"),
+            Err(status) => return status,
+        };
+        let input = match convert::beat(message) {
+            Ok(input) => input,
+            Err(error) => return malformed(services, None, &error),
+        };
+        let Input::Beat { session, .. } = &input else { continue };
+        let beat = Beat { session: *session, input, grants: grants.clone() };
+        if services.node.beat(beat).await.is_err() {
+            return Status::unavailable("the server is shutting down");
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Messages into inputs, effects into messages.
+//!
+//! Whatever a worker sends is checked here against the bounds that everything else is held to. Texts
+//! that are only shown are cut; whatever is decided by is refused.
+
+use std::collections::BTreeMap;
+
+use engine::input::{Held, How};
+use engine::output::Assignment;
+use engine::{Input, Join, Report, Session};
+use model::record::{Outcome, Usage};
+use model::worker::{Capabilities, Capacity, Health};
+use model::{Bytes, Duration, ExecutionId, Fence, Millicores, WorkerId, limits};
+use proto::v1;
+
+/// The most executions of one journal.
+const HELD_MAX: usize = 1_000_000;
+/// The most runtimes of a worker.
+const RUNTIMES_MAX: usize = 32;
+/// The longest name or version of a worker.
+const NAME_LEN_MAX: usize = 253;
+/// The longest text that is only shown.
+const TEXT_LEN_MAX: usize = 4_096;
+
+/// A message that no worker of ours would send.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("malformed {message}: {problem}")]
+pub(crate) struct Malformed {
+    message: &'static str,
+    problem: String,
+}
+
+impl Malformed {
+    pub(crate) fn new(message: &'static str, problem: impl Into<String>) -> Self {
+        Self { message, problem: problem.into() }
+    }
+}
+
+pub(crate) fn worker_id(text: &str, message: &'static str) -> Result<WorkerId, Malformed> {
+    text.parse().map_err(|error: model::id::ParseIdError| Malformed::new(message, error.to_string()))
+}
+
+pub(crate) fn execution_id(text: &str, message: &'static str) -> Result<ExecutionId, Malformed> {
+    text.parse().map_err(|error: model::id::ParseIdError| Malformed::new(message, error.to_string()))
+}
+
+/// What a worker says of itself.
+pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed> {
+    const WHAT: &str = "hello";
+    let worker = worker_id(&hello.worker_id, WHAT)?;
+    bounded(WHAT, "name", hello.name.len(), NAME_LEN_MAX)?;
+    bounded(WHAT, "version", hello.version.len(), NAME_LEN_MAX)?;
+    bounded(WHAT, "labels", hello.labels.len(), limits::LABELS_MAX)?;
+    bounded(WHAT, "held", hello.held.len(), HELD_MAX)?;
+    for (key, value) in &hello.labels {
+        bounded(WHAT, "a label", key.len().max(value.len()), limits::LABEL_LEN_MAX)?;
+    }
+    let capabilities = hello.capabilities.unwrap_or_default();
+    bounded(WHAT, "runtimes", capabilities.runtimes.len(), RUNTIMES_MAX)?;
+    Ok(Join {
+        worker,
+        session,
+        name: cut(if hello.name.is_empty() { hello.worker_id } else { hello.name }),
+        version: cut(hello.version),
+        labels: hello.labels.into_iter().collect(),
+        capacity: capacity(hello.capacity.unwrap_or_default())?,
+        capabilities: Capabilities {
+            runtimes: capabilities.runtimes.into_iter().map(cut).collect(),
+            memory_limit: capabilities.memory_limit,
+            cpu_limit: capabilities.cpu_limit,
+            pids_limit: capabilities.pids_limit,
+            own_user: capabilities.own_user,
+        },
+        held: hello.held.iter().map(held).collect::<Result<_, _>>()?,
+    })
+}
+
+fn capacity(capacity: v1::Capacity) -> Result<Capacity, Malformed> {
+    bounded("hello", "custom resources", capacity.custom.len(), limits::CUSTOM_RESOURCES_MAX)?;
+    for name in capacity.custom.keys() {
+        bounded("hello", "the name of a resource", name.len(), limits::NAME_LEN_MAX)?;
+    }
+    Ok(Capacity {
+        cpu: Millicores(capacity.cpu_millis),
+        memory: Bytes(capacity.memory_bytes),
+        custom: capacity.custom.into_iter().collect::<BTreeMap<_, _>>(),
+        slots: capacity.slots.min(limits::CONCURRENCY_MAX),
+    })
+}
+
+fn held(held: &v1::Held) -> Result<Held, Malformed> {
+    let execution = execution_id(&held.execution_id, "hello")?;
+    Ok(Held { execution, fence: Fence(held.fence), running: held.running })
+}
+
+/// A report, for the engine.
+pub(crate) fn report(worker: WorkerId, session: Session, report: v1::Report) -> Result<Input, Malformed> {
+    const WHAT: &str = "report";
+    use v1::report::Body;
+    let execution = execution_id(&report.execution_id, WHAT)?;
+    let body = report.body.ok_or_else(|| Malformed::new(WHAT, "it says nothing"))?;
+    let report_ = match body {
+        Body::Started(_) => Report::Started,
+        Body::Refused(refused) => Report::Refused { reason: said(&refused.reason, &refused.detail).into() },
+        Body::StartFailed(failed) => Report::StartFailed {
+            outcome: Outcome {
+                error: Some(word(failed.code, "start_failed")),
+                message: text(failed.detail),
+                ..Outcome::default()
+            },
+        },
+        Body::Finished(finished) => self::finished(finished)?,
+    };
+    Ok(Input::Report { worker, session, execution, fence: Fence(report.fence), report: report_ })
+}
+
+fn finished(finished: v1::Finished) -> Result<Report, Malformed> {
+    use v1::finished::How as Told;
+    let told = Told::try_from(finished.how).unwrap_or(Told::Unspecified);
+    let clean = finished.exit_code == Some(0) && finished.signal.is_none() && finished.error.is_empty();
+    let (how, error) = match told {
+        Told::Exited if clean => (How::Succeeded, None),
+        Told::Exited if finished.signal.is_some() => (How::Failed, Some("signal")),
+        Told::Exited => (How::Failed, Some("exit_code")),
+        Told::Stopped => (How::Stopped, Some("stopped")),
+        Told::TimedOut => (How::TimedOut, Some("timeout")),
+        Told::OutOfMemory => (How::Failed, Some("out_of_memory")),
+        Told::Interrupted => (How::Interrupted, Some("interrupted")),
+        Told::Unspecified => {
+            return Err(Malformed::new("report", format!("`{}` is no way to end", finished.how)));
+        }
+    };
+    let outcome = Outcome {
+        exit_code: finished.exit_code,
+        signal: finished.signal,
+        error: error.map(|usual| word(finished.error, usual)),
+        message: text(finished.detail),
+        output: output(&finished.output)?,
+    };
+    let usage = Usage {
+        run_time: Duration::from_millis(finished.run_ms),
+        cpu_time: Duration::from_millis(finished.cpu_ms),
+        peak_memory_bytes: finished.peak_memory_bytes,
+        log_bytes: finished.log_bytes,
+    };
+    Ok(Report::Finished { how, outcome, usage })
+}
+
+/// The output value: a JSON object, as the worker has checked before.
+fn output(bytes: &[u8]) -> Result<Option<std::sync::Arc<str>>, Malformed> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    bounded("report", "the output value", bytes.len(), limits::OUTPUT_BYTES_MAX)?;
+    let object: &serde_json::value::RawValue = serde_json::from_slice(bytes)
+        .map_err(|error| Malformed::new("report", format!("the output value is not JSON: {error}")))?;
+    if !object.get().starts_with('{') {
+        return Err(Malformed::new("report", "the output value is no JSON object"));
+    }
+    Ok(Some(object.get().into()))
+}
+
+/// A beat, for the engine.
+pub(crate) fn beat(beat: v1::Heartbeat) -> Result<Input, Malformed> {
+    let health = beat.health.unwrap_or_default();
+    Ok(Input::Beat {
+        worker: worker_id(&beat.worker_id, "heartbeat")?,
+        session: Session(beat.session),
+        seq: beat.seq,
+        health: Health {
+            cpu_used: Millicores(health.cpu_used_millis),
+            memory_available: Bytes(health.memory_available_bytes),
+            disk_available: Bytes(health.disk_available_bytes),
+            running: health.running,
+            trouble: (!health.trouble.is_empty()).then(|| cut(health.trouble)),
+        },
+    })
+}
+
+pub(crate) fn welcome(session: Session, heartbeat_interval: Duration, lease: Duration) -> v1::Welcome {
+    v1::Welcome {
+        session: session.0,
+        heartbeat_interval_ms: heartbeat_interval.as_millis(),
+        lease_ms: lease.as_millis(),
+        stops: Vec::new(),
+    }
+}
+
+pub(crate) fn grant(seq: u64, lease: Duration) -> v1::LeaseGrant {
+    v1::LeaseGrant { seq, lease_ms: lease.as_millis() }
+}
+
+pub(crate) fn assignment(assignment: &Assignment) -> v1::Assignment {
+    v1::Assignment {
+        execution_id: assignment.execution.to_string(),
+        job_id: assignment.job.to_string(),
+        fence: assignment.fence.0,
+        number: assignment.number,
+        spec: bytes::Bytes::copy_from_slice(assignment.body.as_bytes()),
+    }
+}
+
+pub(crate) fn stop(execution: ExecutionId, fence: Fence, grace: Duration, discard: bool) -> v1::Stop {
+    v1::Stop { execution_id: execution.to_string(), fence: fence.0, grace_ms: grace.as_millis(), discard }
+}
+
+pub(crate) fn ack(execution: ExecutionId, fence: Fence, last: bool) -> v1::ReportAck {
+    v1::ReportAck { execution_id: execution.to_string(), fence: fence.0, r#final: last }
+}
+
+fn bounded(message: &'static str, what: &str, found: usize, max: usize) -> Result<(), Malformed> {
+    if found <= max {
+        return Ok(());
+    }
+    Err(Malformed::new(message, format!("{what} has {found}: expected at most {max}")))
+}
+
+fn said(word: &str, detail: &str) -> String {
+    match (word, detail) {
+        (word, "") => cut(word.to_owned()),
+        ("", detail) => cut(detail.to_owned()),
+        (word, detail) => cut(format!("{word}: {detail}")),
+    }
+}
+
+/// A stable word as the worker chose it, or the usual one.
+fn word(told: String, usual: &str) -> Box<str> {
+    let fits = !told.is_empty()
+        && told.len() <= limits::NAME_LEN_MAX
+        && told.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if fits { told.into() } else { usual.into() }
+}
+
+fn text(text: String) -> Option<Box<str>> {
+    (!text.is_empty()).then(|| cut(text).into())
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > TEXT_LEN_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_LEN_MAX));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXECUTION: &str = "exe_01k9zq3m6c0000000000000000";
+
+    fn told(change: impl FnOnce(&mut v1::Finished)) -> Result<Report, Malformed> {
+        let mut finished =
+            v1::Finished { how: v1::finished::How::Exited.into(), exit_code: Some(0), ..Default::default() };
+        change(&mut finished);
+        let report = v1::Report {
+            execution_id: EXECUTION.into(),
+            fence: 3,
+            body: Some(v1::report::Body::Finished(finished)),
+        };
+        match super::report(WorkerId::from_bits(1), Session(2), report)? {
+            Input::Report { report, .. } => Ok(report),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn how_and_error(change: impl FnOnce(&mut v1::Finished)) -> (How, Option<String>) {
+        match told(change).unwrap() {
+            Report::Finished { how, outcome, .. } => (how, outcome.error.map(String::from)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_way_to_end_has_its_word() {
+        use v1::finished::How as Told;
+        assert_eq!(how_and_error(|_| {}), (How::Succeeded, None));
+        assert_eq!(how_and_error(|f| f.exit_code = Some(3)), (How::Failed, Some("exit_code".into())));
+        assert_eq!(
+            how_and_error(|f| {
+                f.exit_code = None;
+                f.signal = Some(9);
+            }),
+            (How::Failed, Some("signal".into()))
+        );
+        for (told, how, error) in [
+            (Told::Stopped, How::Stopped, "stopped"),
+            (Told::TimedOut, How::TimedOut, "timeout"),
+            (Told::OutOfMemory, How::Failed, "out_of_memory"),
+            (Told::Interrupted, How::Interrupted, "interrupted"),
+        ] {
+            assert_eq!(how_and_error(|f| f.how = told.into()), (how, Some(error.into())));
+        }
+    }
+
+    #[test]
+    fn a_clean_exit_with_an_error_of_the_worker_is_a_failure() {
+        let found = how_and_error(|f| f.error = "output_missing".into());
+        assert_eq!(found, (How::Failed, Some("output_missing".into())));
+    }
+
+    #[test]
+    fn an_end_that_is_no_end_is_malformed() {
+        insta::assert_snapshot!(told(|f| f.how = 99).unwrap_err(), @"malformed report: `99` is no way to end");
+        insta::assert_snapshot!(told(|f| f.output = b"[1]".as_slice().into()).unwrap_err(), @"malformed report: the output value is no JSON object");
+        let large = format!("{{\"a\":\"{}\"}}", "x".repeat(limits::OUTPUT_BYTES_MAX));
+        insta::assert_snapshot!(told(|f| f.output = large.into()).unwrap_err(), @"malformed report: the output value has 65544: expected at most 65536");
+    }
+
+    #[test]
+    fn a_hello_is_held_to_bounds() {
+        let hello = || v1::Hello { worker_id: WorkerId::from_bits(5).to_string(), ..Default::default() };
+        assert_eq!(join(hello(), Session(1)).unwrap().name, WorkerId::from_bits(5).to_string());
+        let bad_id = v1::Hello { worker_id: "wkr_x".into(), ..hello() };
+        assert!(join(bad_id, Session(1)).unwrap_err().to_string().starts_with("malformed hello: `wkr_x`"));
+        let many = (0..=limits::LABELS_MAX).map(|i| (i.to_string(), String::new())).collect();
+        assert!(join(v1::Hello { labels: many, ..hello() }, Session(1)).is_err());
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        let long = "é".repeat(TEXT_LEN_MAX);
+        assert_eq!(cut(long).len(), TEXT_LEN_MAX);
+    }
+}

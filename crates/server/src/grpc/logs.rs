@@ -1,0 +1,160 @@
+//! The log lane: what executions wrote, kept as it comes and acknowledged by offset.
+//!
+//! Chunks of one execution are kept in order; those of several at the same time, since the end of
+//! a log is synced to disk. The execution's row says whose log it is: it was committed before the
+//! worker heard of the execution.
+
+use std::collections::HashMap;
+
+use futures::StreamExt as _;
+use model::{ExecutionId, Fence, WorkerId};
+use proto::v1::{LogAck, LogChunk};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::convert;
+use super::{Replies, malformed};
+use crate::Services;
+use crate::objects::ObjectError;
+
+/// Acknowledgements that wait for a worker to read them; no more chunks are read meanwhile.
+const ACKS_MAX: usize = 256;
+/// Chunks that are looked at together.
+const CHUNKS: usize = 64;
+/// Executions whose row a stream remembers.
+const REMEMBERED: usize = 4_096;
+
+/// Begins a stream of logs.
+pub(super) fn open(services: Services, inbound: Streaming<LogChunk>) -> Replies<LogAck> {
+    let (acks, replies) = mpsc::channel(ACKS_MAX);
+    tokio::spawn(async move {
+        let mut lane = Lane { services, acks: acks.clone(), owners: HashMap::new() };
+        let stopping = lane.services.node.clone();
+        let status = tokio::select! {
+            status = lane.read(inbound) => status,
+            () = acks.closed() => return,
+            () = stopping.stopping() => Some(Status::unavailable("the server is shutting down")),
+        };
+        if let Some(status) = status {
+            // The worker may be gone by now.
+            let _gone = acks.send(Err(status)).await;
+        }
+    });
+    ReceiverStream::new(replies).boxed()
+}
+
+struct Lane {
+    services: Services,
+    acks: mpsc::Sender<Result<LogAck, Status>>,
+    /// Who may write which log; `None` where nobody may.
+    owners: HashMap<ExecutionId, Option<(WorkerId, Fence)>>,
+}
+
+/// A chunk whose ids are read.
+struct Chunk {
+    worker: WorkerId,
+    execution: ExecutionId,
+    message: LogChunk,
+}
+
+impl Lane {
+    /// Reads until the stream ends; returns why, unless the worker ended it.
+    async fn read(&mut self, inbound: Streaming<LogChunk>) -> Option<Status> {
+        let mut chunks = inbound.ready_chunks(CHUNKS);
+        while let Some(messages) = chunks.next().await {
+            let (messages, broken) = split(messages);
+            if let Err(status) = self.keep(messages).await {
+                return Some(status);
+            }
+            if broken.is_some() {
+                return broken;
+            }
+        }
+        None
+    }
+
+    async fn keep(&mut self, messages: Vec<LogChunk>) -> Result<(), Status> {
+        let mut by_execution: Vec<(ExecutionId, Vec<Chunk>)> = Vec::new();
+        for message in messages {
+            let chunk = parse(message).map_err(|error| malformed(&self.services, None, &error))?;
+            self.learn_owner(chunk.execution).await?;
+            match by_execution.iter_mut().find(|(execution, _)| *execution == chunk.execution) {
+                Some((_, chunks)) => chunks.push(chunk),
+                None => by_execution.push((chunk.execution, vec![chunk])),
+            }
+        }
+        let lane = &*self;
+        let kept = by_execution.into_iter().map(|(_, chunks)| lane.keep_in_order(chunks));
+        futures::future::try_join_all(kept).await?;
+        Ok(())
+    }
+
+    async fn keep_in_order(&self, chunks: Vec<Chunk>) -> Result<(), Status> {
+        for chunk in chunks {
+            let ack = self.keep_one(chunk).await?;
+            self.acks.send(Ok(ack)).await.map_err(|_| Status::cancelled("the worker is gone"))?;
+        }
+        Ok(())
+    }
+
+    async fn keep_one(&self, chunk: Chunk) -> Result<LogAck, Status> {
+        let Chunk { worker, execution, message } = chunk;
+        let ack = |offset, gone| LogAck { execution_id: message.execution_id.clone(), offset, gone };
+        let owner = self.owners.get(&execution).copied().flatten();
+        if owner != Some((worker, Fence(message.fence))) {
+            return Ok(ack(0, true));
+        }
+        let logs = &self.services.objects.logs;
+        match logs.append(execution, message.offset, message.frames.clone(), message.end).await {
+            Ok(appended) => {
+                self.services.metrics.log_bytes(appended.fresh_bytes);
+                Ok(ack(appended.offset, false))
+            }
+            // It will not get smaller; what is kept stays readable.
+            Err(ObjectError::TooLarge { .. }) => Ok(ack(message.offset, true)),
+            Err(error @ ObjectError::Malformed { .. }) => {
+                let error = convert::Malformed::new("log chunk", error.to_string());
+                Err(malformed(&self.services, Some(worker), &error))
+            }
+            Err(error) => {
+                tracing::warn!(execution_id = %execution, error = %error, "cannot keep a log");
+                Err(Status::unavailable("the log cannot be kept now: send it again later"))
+            }
+        }
+    }
+
+    async fn learn_owner(&mut self, execution: ExecutionId) -> Result<(), Status> {
+        if self.owners.contains_key(&execution) {
+            return Ok(());
+        }
+        let row = self.services.node.store().execution(execution).await;
+        let row = row.map_err(|error| {
+            tracing::warn!(execution_id = %execution, error = %error, "cannot look up whose log it is");
+            Status::unavailable("the store does not answer: send it again later")
+        })?;
+        if self.owners.len() >= REMEMBERED {
+            self.owners.clear();
+        }
+        self.owners.insert(execution, row.map(|row| (row.record.worker, row.record.fence)));
+        Ok(())
+    }
+}
+
+/// What came, up to where the stream broke.
+fn split(messages: Vec<Result<LogChunk, Status>>) -> (Vec<LogChunk>, Option<Status>) {
+    let mut whole = Vec::with_capacity(messages.len());
+    for message in messages {
+        match message {
+            Ok(message) => whole.push(message),
+            Err(status) => return (whole, Some(status)),
+        }
+    }
+    (whole, None)
+}
+
+fn parse(message: LogChunk) -> Result<Chunk, convert::Malformed> {
+    let worker = convert::worker_id(&message.worker_id, "log chunk")?;
+    let execution = convert::execution_id(&message.execution_id, "log chunk")?;
+    Ok(Chunk { worker, execution, message })
+}

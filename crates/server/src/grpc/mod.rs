@@ -1,0 +1,125 @@
+//! The lanes of the workers: gRPC on the listener that people use too.
+//!
+//! A worker opens every stream. `convert` turns its messages into inputs of the engine and effects
+//! into messages; `session` carries assignments and reports, `beat` heartbeats and leases, `logs` what
+//! executions wrote, `artifacts` their files. Each call carries a worker's token.
+//!
+//! # Always true
+//! - A malformed message closes its stream with a status that says what was wrong, and is counted.
+//! - A worker that does not read never holds up anybody but itself.
+
+mod artifacts;
+mod beat;
+pub(crate) mod convert;
+mod logs;
+mod session;
+
+use axum::Router;
+use model::WorkerId;
+use proto::v1::worker_server::{Worker, WorkerServer};
+use proto::v1::{
+    ArtifactChunk, GetArtifactRequest, Heartbeat, LeaseGrant, LogAck, LogChunk, PutArtifactRequest,
+    PutArtifactResponse, ServerMessage, WorkerMessage,
+};
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::Services;
+use crate::auth::{Actor, Resource, Verb, authorize};
+
+/// The largest message that is read: a batch of reports with their output values.
+const MESSAGE_BYTES_MAX: usize = 4 << 20;
+/// How long the first message of a stream may take.
+const FIRST_MESSAGE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+
+type Replies<T> = futures::stream::BoxStream<'static, Result<T, Status>>;
+
+/// The routes of the workers.
+pub fn router(services: Services) -> Router {
+    let lanes = WorkerServer::new(Lanes { services })
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    Router::new().route_service("/belfry.worker.v1.Worker/{call}", lanes)
+}
+
+/// The service.
+struct Lanes {
+    services: Services,
+}
+
+impl Lanes {
+    /// Lets in who may do a worker's part with `resource`.
+    fn admit(&self, metadata: &MetadataMap, resource: Resource) -> Result<Actor, Status> {
+        let token = metadata.get("authorization").and_then(|value| value.to_str().ok());
+        let token =
+            token.and_then(|text| text.strip_prefix("Bearer ").or_else(|| text.strip_prefix("bearer ")));
+        let actor = token.and_then(|token| self.services.tokens.verify(token.trim()));
+        let actor = actor.ok_or_else(|| {
+            self.services.metrics.worker_stream_closed("unauthenticated");
+            Status::unauthenticated("no valid token: send `authorization: Bearer bf_worker_…`")
+        })?;
+        authorize(&actor, Verb::Work, &resource).map_err(|denied| {
+            self.services.metrics.worker_stream_closed("denied");
+            Status::permission_denied(denied.to_string())
+        })?;
+        Ok(actor)
+    }
+}
+
+#[tonic::async_trait]
+impl Worker for Lanes {
+    type SessionStream = Replies<ServerMessage>;
+    type BeatStream = Replies<LeaseGrant>;
+    type LogsStream = Replies<LogAck>;
+    type GetArtifactStream = Replies<ArtifactChunk>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<WorkerMessage>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        self.admit(request.metadata(), Resource::Workers)?;
+        Ok(Response::new(session::open(self.services.clone(), request.into_inner())))
+    }
+
+    async fn beat(
+        &self,
+        request: Request<Streaming<Heartbeat>>,
+    ) -> Result<Response<Self::BeatStream>, Status> {
+        self.admit(request.metadata(), Resource::Workers)?;
+        Ok(Response::new(beat::open(self.services.clone(), request.into_inner())))
+    }
+
+    async fn logs(
+        &self,
+        request: Request<Streaming<LogChunk>>,
+    ) -> Result<Response<Self::LogsStream>, Status> {
+        self.admit(request.metadata(), Resource::Logs)?;
+        Ok(Response::new(logs::open(self.services.clone(), request.into_inner())))
+    }
+
+    async fn get_artifact(
+        &self,
+        request: Request<GetArtifactRequest>,
+    ) -> Result<Response<Self::GetArtifactStream>, Status> {
+        self.admit(request.metadata(), Resource::Artifacts)?;
+        let chunks = artifacts::get(&self.services, request.into_inner()).await?;
+        Ok(Response::new(chunks))
+    }
+
+    async fn put_artifact(
+        &self,
+        request: Request<Streaming<PutArtifactRequest>>,
+    ) -> Result<Response<PutArtifactResponse>, Status> {
+        self.admit(request.metadata(), Resource::Artifacts)?;
+        let stored = Box::pin(artifacts::put(&self.services, request.into_inner())).await?;
+        Ok(Response::new(stored))
+    }
+}
+
+/// Counts and tells a stream that is closed because of what came through it.
+fn malformed(services: &Services, worker: Option<WorkerId>, error: &convert::Malformed) -> Status {
+    services.metrics.worker_stream_closed("malformed");
+    let worker_id = worker.map(|id| id.to_string()).unwrap_or_default();
+    tracing::warn!(worker_id, error = %error, "a worker sent a malformed message; its stream is closed");
+    Status::invalid_argument(error.to_string())
+}

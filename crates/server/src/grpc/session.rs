@@ -1,0 +1,145 @@
+//! The session lane: assignments to a worker, reports from it.
+//!
+//! The driver holds the sending half of the worker's messages, so that it can end the session by
+//! dropping it: when the engine is loaded anew, when the worker opens another session, or when it
+//! does not read. The worker then opens another and hears again what it holds no proof of.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use engine::{Input, Session};
+use futures::{Stream, StreamExt as _};
+use model::WorkerId;
+use proto::v1::{Report, ServerMessage, WorkerMessage, worker_message::Body};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{Status, Streaming};
+
+use super::convert::{self, Malformed};
+use super::{FIRST_MESSAGE_TIMEOUT, Replies, malformed};
+use crate::Services;
+use crate::node::Readiness;
+use crate::node::outbox::MESSAGES_MAX;
+
+/// Begins a session. The worker's messages are read from now on.
+pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Replies<ServerMessage> {
+    let (outbox, messages) = mpsc::channel(MESSAGES_MAX);
+    let (verdict_tx, verdict) = oneshot::channel();
+    let gone = CancellationToken::new();
+    let to_worker = ToWorker { messages, verdict: Some(verdict), _gone: gone.clone().drop_guard() };
+    tokio::spawn(async move {
+        let reading = read(&services, inbound, outbox);
+        let verdict = tokio::select! {
+            verdict = reading => verdict,
+            () = gone.cancelled() => return,
+        };
+        // The worker may be gone by now.
+        let _gone = verdict_tx.send(verdict);
+    });
+    to_worker.boxed()
+}
+
+/// What goes to the worker; ends with the reason why.
+struct ToWorker {
+    messages: mpsc::Receiver<ServerMessage>,
+    verdict: Option<oneshot::Receiver<Status>>,
+    /// Tells the reading half when the stream is dropped.
+    _gone: DropGuard,
+}
+
+impl Stream for ToWorker {
+    type Item = Result<ServerMessage, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        let Some(verdict) = this.verdict.as_mut() else { return Poll::Ready(None) };
+        if let Poll::Ready(status) = Pin::new(verdict).poll(cx) {
+            this.verdict = None;
+            return Poll::Ready(Some(Err(status.unwrap_or_else(|_| ended()))));
+        }
+        match this.messages.poll_recv(cx) {
+            Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(message))),
+            Poll::Ready(None) => {
+                this.verdict = None;
+                Poll::Ready(Some(Err(ended())))
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+fn ended() -> Status {
+    Status::unavailable("the session ended: open another")
+}
+
+/// Reads what the worker sends until its session ends, and says why it did.
+async fn read(
+    services: &Services,
+    mut inbound: Streaming<WorkerMessage>,
+    outbox: mpsc::Sender<ServerMessage>,
+) -> Status {
+    let hello = match tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, inbound.message()).await {
+        Ok(Ok(Some(WorkerMessage { body: Some(Body::Hello(hello)) }))) => hello,
+        Ok(Ok(_)) => {
+            return malformed(services, None, &Malformed::new("session", "it did not begin with `hello`"));
+        }
+        Ok(Err(status)) => return status,
+        Err(_elapsed) => return Status::deadline_exceeded("no `hello` came"),
+    };
+    let node = &services.node;
+    let session = node.new_session();
+    let join = match convert::join(hello, session) {
+        Ok(join) => join,
+        Err(error) => return malformed(services, None, &error),
+    };
+    let worker = join.worker;
+    // While the shards are loaded there is nobody to join; better to wait here than to be refused.
+    node.wait_ready(|readiness| !matches!(readiness, Readiness::Loading { .. })).await;
+    if node.join(join, outbox).await.is_err() {
+        return ended();
+    }
+    tracing::info!(worker_id = %worker, session = session.0, "a worker opened a session");
+    let verdict = reports(services, worker, session, inbound).await;
+    tracing::info!(worker_id = %worker, session = session.0, reason = verdict.message(), "a session ended");
+    let _stopping = node.report(vec![Input::Disconnect { worker, session }]).await;
+    verdict
+}
+
+async fn reports(
+    services: &Services,
+    worker: WorkerId,
+    session: Session,
+    mut inbound: Streaming<WorkerMessage>,
+) -> Status {
+    loop {
+        let batch = match inbound.message().await {
+            Ok(Some(WorkerMessage { body: Some(Body::Reports(batch)) })) => batch,
+            Ok(Some(_)) => {
+                let error = Malformed::new("session message", "expected `reports`");
+                return malformed(services, Some(worker), &error);
+            }
+            Ok(None) => return Status::ok("the worker closed it"),
+            Err(status) => return refused(services, worker, status),
+        };
+        let inputs = batch.reports.into_iter().map(|report: Report| convert::report(worker, session, report));
+        match inputs.collect::<Result<Vec<_>, _>>() {
+            Ok(inputs) => {
+                if services.node.report(inputs).await.is_err() {
+                    return ended();
+                }
+            }
+            Err(error) => return malformed(services, Some(worker), &error),
+        }
+    }
+}
+
+/// A stream that broke: because the connection did, or because its bytes are no messages.
+fn refused(services: &Services, worker: WorkerId, status: Status) -> Status {
+    use tonic::Code;
+    match status.code() {
+        Code::OutOfRange | Code::InvalidArgument | Code::Internal | Code::ResourceExhausted => {
+            malformed(services, Some(worker), &Malformed::new("session message", status.message()))
+        }
+        _ => status,
+    }
+}

@@ -1,0 +1,86 @@
+//! Deletes what retention no longer keeps: ended jobs with their logs, and old events.
+//!
+//! Logs go first, rows after, so that a crash in between leaves nothing that nobody knows of. A
+//! round is bounded, and rounds follow each other at once while there is more to do. Idempotency
+//! keys are not touched: they outlive their jobs, and the engine forgets them by itself.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use model::{ExecutionId, JobId, Timestamp};
+use store::StoreError;
+
+use crate::Services;
+use crate::node::{Clock as _, SystemClock};
+
+/// Jobs of one round.
+const JOBS: usize = 500;
+/// Logs that are deleted at a time.
+const LOGS: usize = 16;
+/// How often old events are trimmed.
+const TRIM_EVERY: Duration = Duration::from_secs(600);
+
+/// Runs until it is dropped.
+pub async fn run(services: Services) {
+    let mut rounds = tokio::time::interval(services.config.housekeeping_interval.to_std());
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut trimmed: Option<tokio::time::Instant> = None;
+    loop {
+        rounds.tick().await;
+        let now = SystemClock.now();
+        while sweep(&services, now).await {
+            tokio::task::yield_now().await;
+        }
+        if trimmed.is_none_or(|at| at.elapsed() >= TRIM_EVERY) {
+            trim(&services, now).await;
+            trimmed = Some(tokio::time::Instant::now());
+        }
+    }
+}
+
+/// One round. Returns whether there is more to do.
+pub async fn sweep(services: &Services, now: Timestamp) -> bool {
+    match delete_expired(services, now).await {
+        Ok(deleted) => deleted == JOBS,
+        Err(error) => {
+            tracing::warn!(error = %error, "cannot delete expired jobs; trying again later");
+            false
+        }
+    }
+}
+
+async fn delete_expired(services: &Services, now: Timestamp) -> Result<usize, StoreError> {
+    let store = services.node.store();
+    let expired = store.expired_jobs(now, JOBS).await?;
+    let jobs: Vec<JobId> = futures::stream::iter(expired)
+        .map(|(job, executions)| async move { delete_logs(services, &executions).await.then_some(job) })
+        .buffer_unordered(LOGS)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
+    if !jobs.is_empty() {
+        store.delete_jobs(&jobs).await?;
+        tracing::debug!(jobs = jobs.len(), "deleted expired jobs");
+    }
+    Ok(jobs.len())
+}
+
+/// Returns whether all of them are gone; a job stays until they are.
+async fn delete_logs(services: &Services, executions: &[ExecutionId]) -> bool {
+    for &execution in executions {
+        if let Err(error) = services.objects.logs.delete(execution).await {
+            tracing::warn!(execution_id = %execution, error = %error, "cannot delete a log; trying again later");
+            return false;
+        }
+    }
+    true
+}
+
+async fn trim(services: &Services, now: Timestamp) {
+    let kept = services.config.event_retention.as_millis();
+    let before =
+        Timestamp::from_millis(now.as_millis().saturating_sub(i64::try_from(kept).unwrap_or(i64::MAX)));
+    if let Err(error) = services.node.store().trim_events(before).await {
+        tracing::warn!(error = %error, "cannot trim events; trying again later");
+    }
+}

@@ -1,0 +1,35 @@
+//! The server: drives an engine over a store, and is what clients and workers talk to.
+//!
+//! ```text
+//!  REST, SSE ── api ──┐                       ┌── store (rows)
+//!                     ├── node ── engine ─────┤
+//!  workers ──── grpc ─┘                       └── objects (logs, artifacts)
+//! ```
+//!
+//! - [`node`]: the one engine, on a thread of its own, and the [`Node`](node::Node) handle to it.
+//! - [`grpc`]: the lanes of the workers, translated to inputs and from effects.
+//! - [`api`]: REST, SSE and the pages; [`auth`]: who may do what.
+//! - [`objects`]: what is no row, in a local folder or in S3.
+//! - [`housekeeping`]: retention; [`metrics`]: what is counted.
+//!
+//! [`start`] puts them together from a [`ServerConfig`]; [`Services`] is what each of them gets.
+//!
+//! # Always true
+//! - Nothing is answered, sent to a worker or shown in a feed before its commit.
+//! - One listener serves people, programs and workers; it is bound to loopback until told otherwise.
+
+pub mod api;
+pub mod auth;
+pub mod config;
+pub mod grpc;
+pub mod housekeeping;
+mod listener;
+pub mod metrics;
+pub mod node;
+pub mod objects;
+mod running;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use config::ServerConfig;
+pub use running::{Running, Services, StartError, start, start_with};

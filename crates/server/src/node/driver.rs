@@ -1,0 +1,276 @@
+//! The thread that owns the engine.
+//!
+//! ```text
+//! loop {
+//!     take inputs ──> engine.handle
+//!     if no commit is on its way { engine.flush ──> commit, or release effects at once }
+//!     wait for: the commit, an input, the engine's wakeup
+//! }
+//! ```
+//!
+//! While one batch is being committed the engine takes inputs for the next, so a batch is as large
+//! as the store is slow (group commit without a timer). Whatever ends the ownership of the shards
+//! (a failed commit, a defect) drops the engine with all that was not committed, answers everyone
+//! who waits, closes the workers' sessions, and loads again.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::View;
+use model::record::Lease;
+use store::{Store, StoreError};
+use tokio::sync::{broadcast, mpsc, watch};
+
+use super::ownership::{Owned, TakeError, acquire, load};
+use super::reign::{End, Reign};
+use super::suspects::Suspects;
+use super::tickets::Tickets;
+use super::{Beat, Clock, EventBatch, FromWorker, Readiness, Request, RequestError, SystemClock};
+use crate::config::ServerConfig;
+use crate::metrics::Metrics;
+
+/// Pauses before the shards are taken again.
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// How long a shutdown waits for the store to take the shards back.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+/// An ownership that held for this long ends the backoff.
+const STABLE: Duration = Duration::from_secs(10);
+
+/// The settings of a node.
+#[derive(Clone)]
+pub struct NodeConfig {
+    /// The engine's settings.
+    pub engine: engine::Config,
+    /// What this server is called in the store's leases.
+    pub owner: String,
+    /// How long the ownership of a shard lasts without a renewal.
+    pub lease: model::Duration,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where batches are counted.
+    pub metrics: Metrics,
+}
+
+impl NodeConfig {
+    /// The settings of a server's node.
+    pub fn new(config: &ServerConfig, metrics: Metrics) -> Self {
+        let mut engine = config.engine.clone();
+        if engine.seed == 0 {
+            engine.seed = rand::random();
+        }
+        Self {
+            engine,
+            owner: config.name.clone(),
+            lease: config.shard_lease,
+            clock: Arc::new(SystemClock),
+            metrics,
+        }
+    }
+}
+
+/// The node can go on no more; the process must exit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the server cannot go on: {reason}")]
+pub struct Fatal {
+    /// What happened.
+    pub reason: String,
+}
+
+/// The engine's thread before it runs.
+pub struct Driver {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) config: NodeConfig,
+    pub(super) requests: mpsc::Receiver<Request>,
+    pub(super) reports: mpsc::Receiver<FromWorker>,
+    pub(super) beats: mpsc::Receiver<Beat>,
+    pub(super) view: watch::Sender<Arc<View>>,
+    pub(super) readiness: watch::Sender<Readiness>,
+    pub(super) events: broadcast::Sender<Arc<EventBatch>>,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// The engine's thread while it runs.
+pub struct DriverHandle {
+    ended: watch::Receiver<Option<Result<(), Fatal>>>,
+}
+
+impl DriverHandle {
+    /// Waits until the thread has ended: after [`Node::stop`](super::Node::stop), or by a failure.
+    ///
+    /// # Errors
+    /// [`Fatal`] if it ended by a failure.
+    pub async fn join(&self) -> Result<(), Fatal> {
+        let mut ended = self.ended.clone();
+        match ended.wait_for(Option::is_some).await {
+            Ok(result) => result.clone().unwrap_or(Ok(())),
+            Err(_closed) => Err(Fatal { reason: "the engine's thread died".into() }),
+        }
+    }
+
+    /// Completes when the thread has ended by a failure, and never if it is stopped in order.
+    pub async fn failed(&self) -> Fatal {
+        match self.join().await {
+            Err(fatal) => fatal,
+            Ok(()) => std::future::pending().await,
+        }
+    }
+}
+
+impl Driver {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If the operating system gives no thread.
+    pub fn spawn(self) -> std::io::Result<DriverHandle> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (ended_tx, ended) = watch::channel(None);
+        std::thread::Builder::new().name("belfry-engine".into()).spawn(move || {
+            let result = runtime.block_on(Life::new(self).run());
+            ended_tx.send_replace(Some(result));
+        })?;
+        Ok(DriverHandle { ended })
+    }
+}
+
+/// The thread's whole life, over any number of ownerships.
+pub(super) struct Life {
+    pub(super) driver: Driver,
+    pub(super) suspects: Suspects,
+    pub(super) tickets: Tickets,
+    /// Whether the store had no space when it was last asked.
+    pub(super) full: bool,
+    backoff: Duration,
+    leases: Option<Arc<[Lease]>>,
+    /// Whether a commit may still be on its way under `leases`: only new epochs keep it out then.
+    tainted: bool,
+}
+
+impl Life {
+    fn new(driver: Driver) -> Self {
+        Self {
+            driver,
+            suspects: Suspects::default(),
+            tickets: Tickets::default(),
+            full: false,
+            backoff: BACKOFF_MIN,
+            leases: None,
+            tainted: false,
+        }
+    }
+
+    async fn run(mut self) -> Result<(), Fatal> {
+        loop {
+            let end = match self.take_over().await {
+                Ok(Some(owned)) => self.reign(owned).await,
+                Ok(None) => End::Stopped,
+                Err(error) => self.not_taken(error),
+            };
+            match end {
+                End::Stopped => return self.stopped().await,
+                End::Fatal(reason) => return self.failed(reason),
+                End::Again { tainted } => {
+                    self.tainted |= tainted;
+                    self.pause().await;
+                }
+            }
+        }
+    }
+
+    /// Takes and loads the shards, refusing meanwhile what comes in. `None` if it is time to stop.
+    async fn take_over(&mut self) -> Result<Option<Owned>, TakeError> {
+        let Self { driver, leases, tainted, .. } = self;
+        let Driver { store, config, requests, reports, beats, stop, .. } = driver;
+        let taking = async {
+            if let Some(held) = leases.as_ref().filter(|_| *tainted) {
+                store.release(held).await?;
+                *leases = None;
+            }
+            let held = match leases {
+                Some(held) => Arc::clone(held),
+                None => Arc::clone(leases.insert(acquire(store.as_ref(), config).await?)),
+            };
+            *tainted = false;
+            load(store.as_ref(), config, held).await
+        };
+        tokio::select! {
+            owned = taking => owned.map(Some),
+            never = refuse_all(requests, reports, beats) => match never {},
+            _ = stop.wait_for(|stop| *stop) => Ok(None),
+        }
+    }
+
+    async fn reign(&mut self, owned: Owned) -> End {
+        let since = Instant::now();
+        let end = Reign::new(self, owned).run().await;
+        if since.elapsed() > STABLE {
+            self.backoff = BACKOFF_MIN;
+        }
+        end
+    }
+
+    fn not_taken(&mut self, error: TakeError) -> End {
+        let tainted = !matches!(error, TakeError::Store(StoreError::Full));
+        match error {
+            TakeError::Store(StoreError::Fatal { reason }) => return End::Fatal(reason),
+            TakeError::Store(error @ StoreError::TooNew { .. }) => return End::Fatal(error.to_string()),
+            error => {
+                tracing::warn!(error = %error, "cannot take the shards; trying again");
+                let reason = error.to_string();
+                self.driver.readiness.send_replace(Readiness::Loading { reason });
+            }
+        }
+        End::Again { tainted }
+    }
+
+    async fn pause(&mut self) {
+        self.driver.config.metrics.engine_reloaded();
+        let pause = self.backoff;
+        self.backoff = (pause * 2).min(BACKOFF_MAX);
+        let Driver { requests, reports, beats, stop, .. } = &mut self.driver;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            never = refuse_all(requests, reports, beats) => match never {},
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    async fn stopped(mut self) -> Result<(), Fatal> {
+        self.driver.readiness.send_replace(Readiness::Stopping);
+        let Some(leases) = self.leases.take() else { return Ok(()) };
+        match tokio::time::timeout(RELEASE_TIMEOUT, self.driver.store.release(&leases)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(error = %error, "cannot give the shards back; their leases will run out")
+            }
+            Err(_elapsed) => {
+                tracing::warn!("the store does not take the shards back; their leases will run out")
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(self, reason: String) -> Result<(), Fatal> {
+        tracing::error!(reason, "the store cannot be trusted any more; the process must exit");
+        self.driver.readiness.send_replace(Readiness::Failed { reason: reason.clone() });
+        Err(Fatal { reason })
+    }
+}
+
+/// Answers and drops what comes in while there is no engine.
+async fn refuse_all(
+    requests: &mut mpsc::Receiver<Request>,
+    reports: &mut mpsc::Receiver<FromWorker>,
+    beats: &mut mpsc::Receiver<Beat>,
+) -> Infallible {
+    loop {
+        tokio::select! {
+            Some(request) = requests.recv() => request.refuse(RequestError::Loading),
+            // Dropping a join ends the session; the worker opens another.
+            Some(_) = reports.recv() => {}
+            Some(_) = beats.recv() => {}
+            else => return std::future::pending().await,
+        }
+    }
+}

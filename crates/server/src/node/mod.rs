@@ -1,0 +1,335 @@
+//! The node: one engine on a thread of its own, and the handle to it.
+//!
+//! A [`Node`] is what the rest of the server sees. It puts inputs into the inbox, waits for replies,
+//! and shows what the engine published: its [`View`], its [`Readiness`], its events. The
+//! driver thread (`driver`) takes the shards and loads them (`ownership`), again and again if it must;
+//! `reign` is the loop while it owns them; `outbox` gathers what goes to workers.
+//!
+//! # Always true
+//! - A reply is given after the commit that it tells of, or says that nothing is known.
+//! - Every wait ends: a request is answered, refused, or told that its outcome is unknown.
+//! - Beats and reports have lanes of their own; submissions cannot delay them.
+
+mod clock;
+mod driver;
+pub(crate) mod outbox;
+mod ownership;
+mod reign;
+mod suspects;
+mod tickets;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::{Input, Refusal, Reply, Session, Ticket, View};
+use model::Duration;
+use model::record::Event;
+use proto::v1::{LeaseGrant, ServerMessage};
+use store::{EventSeq, Store};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+pub use clock::{Clock, SystemClock};
+pub use driver::{Driver, DriverHandle, Fatal, NodeConfig};
+
+/// How many requests wait in the inbox before more are refused as [`RequestError::Busy`].
+const REQUESTS_MAX: usize = 16_384;
+/// How many messages with reports wait before the sessions that bring them are held back.
+const REPORTS_MAX: usize = 4_096;
+/// How many beats wait.
+const BEATS_MAX: usize = 16_384;
+/// How many batches a watcher may lag behind before it must read the store.
+const EVENT_BATCHES: usize = 512;
+/// How long a request waits for its reply at most.
+const REPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// The events of one committed batch.
+#[derive(Debug)]
+pub struct EventBatch {
+    /// The place of the first event in the feed; the others follow without a gap.
+    pub first: EventSeq,
+    /// In order; at least one.
+    pub events: Vec<Event>,
+}
+
+impl EventBatch {
+    /// Each event with its place.
+    pub fn iter(&self) -> impl Iterator<Item = (EventSeq, &Event)> {
+        (self.first.0..).map(EventSeq).zip(&self.events)
+    }
+}
+
+/// Whether a node takes requests, and why not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readiness {
+    /// It takes its shards and reads their rows.
+    Loading {
+        /// What it waits for, or what went wrong before.
+        reason: String,
+    },
+    /// It takes everything.
+    Ready,
+    /// The store's volume is full: new work is refused, the rest goes on.
+    Full,
+    /// It is being shut down.
+    Stopping,
+    /// The store cannot be trusted any more; the process must end.
+    Failed {
+        /// What happened.
+        reason: String,
+    },
+}
+
+/// Why a request got no reply from the engine.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The engine refused it. Nothing was changed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It cannot be known whether it happened.
+    #[error("the outcome of the request is unknown: its commit was not confirmed")]
+    OutcomeUnknown,
+    /// Too many requests wait. Nothing was changed.
+    #[error("too many requests are waiting")]
+    Busy {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// The store's volume is full. Nothing was changed.
+    #[error("no space left on the volume of the store: new work is refused until there is")]
+    Full,
+    /// The engine is being loaded. Nothing was changed.
+    #[error("the server is loading its shards")]
+    Loading,
+    /// The server is being shut down. Nothing was changed.
+    #[error("the server is shutting down")]
+    Stopping,
+    /// The same request made the engine fail before. Nothing was changed.
+    #[error("the request was set aside: handling it failed before")]
+    Poisoned,
+}
+
+impl RequestError {
+    /// What the caller can do next.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Refused(refusal) => refusal_help(refusal),
+            Self::OutcomeUnknown => "repeat the request with the same idempotency key: nothing is done twice",
+            Self::Busy { .. } => "try again in a moment, and with fewer requests at a time",
+            Self::Full => "free space on the volume of the store; the server goes on by itself then",
+            Self::Loading => "try again in a moment",
+            Self::Stopping => "try again when the server is back",
+            Self::Poisoned => "this is a defect of Belfry: report it with the lines of the server's log",
+        }
+    }
+}
+
+fn refusal_help(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::NotLive { .. } => "see `belfry job get`",
+        Refusal::Started { .. } => "cancel it and submit a new one",
+        Refusal::VersionMismatch { .. } => "read it again and repeat the change",
+        Refusal::KeyReused { .. } => "use another key, or repeat exactly what was submitted first",
+        Refusal::NoWorker { .. } => "see `belfry worker list`",
+        Refusal::WorkerConnected { .. } => "stop the worker first, or cordon it",
+        _ => "",
+    }
+}
+
+/// A request on its way to the engine.
+struct Request {
+    ticket: Ticket,
+    input: Input,
+    reply: oneshot::Sender<Result<Reply, RequestError>>,
+}
+
+impl Request {
+    fn refuse(self, error: RequestError) {
+        // Whoever gave up waiting need not hear it.
+        let _gone = self.reply.send(Err(error));
+    }
+}
+
+/// A beat, and where its grant goes.
+pub(crate) struct Beat {
+    pub(crate) input: Input,
+    pub(crate) session: Session,
+    pub(crate) grants: mpsc::Sender<LeaseGrant>,
+}
+
+/// What a worker's session sends to the engine.
+enum FromWorker {
+    /// A session opens. What goes to the worker is put into `outbox`; dropping it ends the session.
+    Join { join: Box<engine::Join>, outbox: mpsc::Sender<ServerMessage> },
+    /// Anything else, in order.
+    Inputs(Vec<Input>),
+}
+
+/// The handle to the engine; clones are cheap.
+#[derive(Clone)]
+pub struct Node {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Arc<dyn Store>,
+    next_ticket: AtomicU64,
+    next_session: AtomicU64,
+    requests: mpsc::Sender<Request>,
+    reports: mpsc::Sender<FromWorker>,
+    beats: mpsc::Sender<Beat>,
+    view: watch::Receiver<Arc<View>>,
+    readiness: watch::Receiver<Readiness>,
+    events: broadcast::Sender<Arc<EventBatch>>,
+    stop: watch::Sender<bool>,
+}
+
+impl Node {
+    /// A node over a store, and the driver that brings it to life.
+    ///
+    /// Requests are refused as [`RequestError::Loading`] until [`Driver::spawn`] was called and the
+    /// shards are loaded.
+    pub fn new(store: Arc<dyn Store>, config: NodeConfig) -> (Self, Driver) {
+        let (requests, requests_rx) = mpsc::channel(REQUESTS_MAX);
+        let (reports, reports_rx) = mpsc::channel(REPORTS_MAX);
+        let (beats, beats_rx) = mpsc::channel(BEATS_MAX);
+        let (view_tx, view) = watch::channel(Arc::new(View::default()));
+        let (readiness_tx, readiness) = watch::channel(Readiness::Loading { reason: "starting".into() });
+        let (events, _) = broadcast::channel(EVENT_BATCHES);
+        let (stop, stop_rx) = watch::channel(false);
+        let shared = Shared {
+            store: Arc::clone(&store),
+            next_ticket: AtomicU64::new(1),
+            // Random high bits: a session of an earlier process is never taken for one of this.
+            next_session: AtomicU64::new((rand::random::<u64>() >> 1) & !0xffff_ffff),
+            requests,
+            reports,
+            beats,
+            view,
+            readiness,
+            events: events.clone(),
+            stop,
+        };
+        let driver = Driver {
+            store,
+            config,
+            requests: requests_rx,
+            reports: reports_rx,
+            beats: beats_rx,
+            view: view_tx,
+            readiness: readiness_tx,
+            events,
+            stop: stop_rx,
+        };
+        (Self { shared: Arc::new(shared) }, driver)
+    }
+
+    /// Hands a request to the engine and waits for the reply that follows its commit.
+    ///
+    /// `make` gets the ticket that the input must carry.
+    ///
+    /// # Errors
+    /// [`RequestError`]; see each variant for what is known then.
+    pub async fn request(&self, make: impl FnOnce(Ticket) -> Input + Send) -> Result<Reply, RequestError> {
+        let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
+        let input = make(ticket);
+        self.admit(&input)?;
+        let (reply, answer) = oneshot::channel();
+        self.shared.requests.try_send(Request { ticket, input, reply }).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => RequestError::Busy { retry_after: Duration::from_secs(1) },
+            mpsc::error::TrySendError::Closed(_) => RequestError::Stopping,
+        })?;
+        match tokio::time::timeout(REPLY_TIMEOUT, answer).await {
+            Ok(Ok(reply)) => reply,
+            // The driver answers all tickets, so it is gone, or it is stuck in a commit.
+            Ok(Err(_)) | Err(_) => Err(RequestError::OutcomeUnknown),
+        }
+    }
+
+    /// Refuses what the node's state does not let in, before it costs anything.
+    fn admit(&self, input: &Input) -> Result<(), RequestError> {
+        match &*self.shared.readiness.borrow() {
+            Readiness::Ready => Ok(()),
+            Readiness::Full if is_new_work(input) => Err(RequestError::Full),
+            Readiness::Full => Ok(()),
+            Readiness::Loading { .. } => Err(RequestError::Loading),
+            Readiness::Stopping | Readiness::Failed { .. } => Err(RequestError::Stopping),
+        }
+    }
+
+    /// What goes on now; renewed about ten times a second while something changes.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.shared.view.borrow())
+    }
+
+    /// The rows.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// Committed events from now on. A receiver that lags reads the store instead.
+    pub fn events(&self) -> broadcast::Receiver<Arc<EventBatch>> {
+        self.shared.events.subscribe()
+    }
+
+    /// Whether it takes requests.
+    pub fn ready(&self) -> Readiness {
+        self.shared.readiness.borrow().clone()
+    }
+
+    /// Waits until `wanted` holds of the readiness; at once if it does already.
+    ///
+    /// Returns what it is then, or what it was last if the driver is gone.
+    pub async fn wait_ready(&self, wanted: impl FnMut(&Readiness) -> bool) -> Readiness {
+        let mut readiness = self.shared.readiness.clone();
+        match readiness.wait_for(wanted).await {
+            Ok(now) => return now.clone(),
+            Err(_closed) => {}
+        }
+        self.ready()
+    }
+
+    /// Completes when the node begins to shut down; for streams that would else never end.
+    pub async fn stopping(&self) {
+        self.wait_ready(|r| matches!(r, Readiness::Stopping | Readiness::Failed { .. })).await;
+    }
+
+    /// Begins the shutdown: what is in the inbox is still decided and committed.
+    pub fn stop(&self) {
+        self.shared.stop.send_replace(true);
+    }
+
+    /// A number for a new worker session, never given out before.
+    pub(crate) fn new_session(&self) -> Session {
+        Session(self.shared.next_session.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Opens a session; waits while the inbox is full.
+    pub(crate) async fn join(
+        &self,
+        join: engine::Join,
+        outbox: mpsc::Sender<ServerMessage>,
+    ) -> Result<(), Closed> {
+        let message = FromWorker::Join { join: Box::new(join), outbox };
+        self.shared.reports.send(message).await.map_err(|_| Closed)
+    }
+
+    /// Passes on what a worker reported; waits while the inbox is full.
+    pub(crate) async fn report(&self, inputs: Vec<Input>) -> Result<(), Closed> {
+        self.shared.reports.send(FromWorker::Inputs(inputs)).await.map_err(|_| Closed)
+    }
+
+    /// Passes on a beat; waits while the inbox is full.
+    pub(crate) async fn beat(&self, beat: Beat) -> Result<(), Closed> {
+        self.shared.beats.send(beat).await.map_err(|_| Closed)
+    }
+}
+
+/// The driver is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Closed;
+
+/// Whether an input would make the store grow.
+fn is_new_work(input: &Input) -> bool {
+    matches!(input, Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. })
+}

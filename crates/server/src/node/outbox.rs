@@ -1,0 +1,311 @@
+//! What goes to workers, gathered by session and sent a batch at a time.
+//!
+//! The driver must never wait for a worker. A session whose worker does not read is closed: it
+//! opens another when it is well again, and gets anew what it has not proven to have.
+
+use std::collections::HashMap;
+
+use engine::{Effect, Session};
+use model::WorkerId;
+use proto::v1::{self, ServerMessage, server_message::Body};
+use tokio::sync::mpsc;
+
+use crate::grpc::convert;
+use crate::metrics::Metrics;
+
+/// Messages that may wait for a worker to read them.
+pub(crate) const MESSAGES_MAX: usize = 256;
+/// The most bytes of specs in one message; gRPC takes 4 MiB.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// The most entries of one message.
+const ENTRIES_MAX: usize = 4_096;
+/// The most stops within a welcome, some 70 bytes each.
+const WELCOME_STOPS_MAX: usize = 32_768;
+
+/// The open sessions, and what is about to be sent to them.
+pub(super) struct Outboxes {
+    sessions: HashMap<Session, Outbox>,
+    /// The newest session of each worker; an older one is closed when a newer opens.
+    workers: HashMap<WorkerId, Session>,
+    /// Where grants go: the stream of a session's beats.
+    grants: HashMap<Session, mpsc::Sender<v1::LeaseGrant>>,
+    touched: Vec<Session>,
+    metrics: Metrics,
+}
+
+struct Outbox {
+    worker: WorkerId,
+    to_worker: mpsc::Sender<ServerMessage>,
+    /// In order; the last one may still grow.
+    messages: Vec<Body>,
+    last_bytes: usize,
+    /// Acknowledgements are apart: they wait for nothing, and nothing waits for them.
+    acks: Vec<v1::ReportAck>,
+}
+
+impl Outboxes {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self {
+            sessions: HashMap::new(),
+            workers: HashMap::new(),
+            grants: HashMap::new(),
+            touched: Vec::new(),
+            metrics,
+        }
+    }
+
+    /// A session opened; an older one of the same worker is over.
+    pub(super) fn open(
+        &mut self,
+        worker: WorkerId,
+        session: Session,
+        to_worker: mpsc::Sender<ServerMessage>,
+    ) {
+        if let Some(older) = self.workers.insert(worker, session) {
+            self.sessions.remove(&older);
+            self.grants.remove(&older);
+        }
+        let outbox = Outbox { worker, to_worker, messages: Vec::new(), last_bytes: 0, acks: Vec::new() };
+        self.sessions.insert(session, outbox);
+    }
+
+    /// A session ended.
+    pub(super) fn close(&mut self, session: Session) {
+        self.grants.remove(&session);
+        let Some(outbox) = self.sessions.remove(&session) else { return };
+        if self.workers.get(&outbox.worker) == Some(&session) {
+            self.workers.remove(&outbox.worker);
+        }
+    }
+
+    /// Beats of a session come from this stream.
+    pub(super) fn beats_from(&mut self, session: Session, grants: mpsc::Sender<v1::LeaseGrant>) {
+        self.grants.insert(session, grants);
+    }
+
+    /// Adds what an effect says to a worker; others than those are none of ours.
+    pub(super) fn push(&mut self, effect: Effect) {
+        match effect {
+            Effect::Grant { session, seq, lease, .. } => self.grant(session, seq, lease),
+            Effect::Welcome { session, heartbeat_interval, lease, .. } => {
+                let welcome = convert::welcome(session, heartbeat_interval, lease);
+                self.with(session, |outbox| outbox.begin(Body::Welcome(welcome), 0));
+            }
+            Effect::Assign { session, assignment, .. } => {
+                self.with(session, |outbox| outbox.assign(convert::assignment(&assignment)));
+            }
+            Effect::Stop { session, execution, fence, grace, discard, .. } => {
+                self.with(session, |outbox| outbox.stop(convert::stop(execution, fence, grace, discard)));
+            }
+            Effect::Ack { session, execution, fence, last, .. } => {
+                self.with(session, |outbox| outbox.acks.push(convert::ack(execution, fence, last)));
+            }
+            Effect::Reply { .. } => {}
+        }
+    }
+
+    fn with(&mut self, session: Session, add: impl FnOnce(&mut Outbox)) {
+        // A session that closed meanwhile: the worker hears of it in its next one.
+        let Some(outbox) = self.sessions.get_mut(&session) else { return };
+        if outbox.is_empty() {
+            self.touched.push(session);
+        }
+        add(outbox);
+    }
+
+    fn grant(&mut self, session: Session, seq: u64, lease: model::Duration) {
+        let Some(grants) = self.grants.get(&session) else { return };
+        // A stream that is full has grants to read; the next beat gets the next one.
+        if let Err(mpsc::error::TrySendError::Closed(_)) = grants.try_send(convert::grant(seq, lease)) {
+            self.grants.remove(&session);
+        }
+        if lease == model::Duration::ZERO {
+            self.grants.remove(&session);
+        }
+    }
+
+    /// Sends what was gathered. Returns the sessions that were closed because nobody reads them.
+    pub(super) fn send(&mut self) -> Vec<Session> {
+        let mut stuck = Vec::new();
+        for session in std::mem::take(&mut self.touched) {
+            let Some(outbox) = self.sessions.get_mut(&session) else { continue };
+            match outbox.send() {
+                Ok(()) => {}
+                Err(reason) => {
+                    self.metrics.worker_stream_closed(reason);
+                    self.close(session);
+                    stuck.push(session);
+                }
+            }
+        }
+        stuck
+    }
+}
+
+impl Outbox {
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.acks.is_empty()
+    }
+
+    fn begin(&mut self, body: Body, bytes: usize) {
+        self.messages.push(body);
+        self.last_bytes = bytes;
+    }
+
+    fn assign(&mut self, assignment: v1::Assignment) {
+        let bytes = assignment.spec.len() + 128;
+        match self.messages.last_mut() {
+            Some(Body::Assignments(batch))
+                if batch.assignments.len() < ENTRIES_MAX && self.last_bytes + bytes <= MESSAGE_BYTES_MAX =>
+            {
+                batch.assignments.push(assignment);
+                self.last_bytes += bytes;
+            }
+            _ => self.begin(Body::Assignments(v1::AssignmentBatch { assignments: vec![assignment] }), bytes),
+        }
+    }
+
+    fn stop(&mut self, stop: v1::Stop) {
+        match self.messages.last_mut() {
+            // What a worker holds and nobody wants must be stopped before its lease goes on.
+            Some(Body::Welcome(welcome)) if stop.discard && welcome.stops.len() < WELCOME_STOPS_MAX => {
+                welcome.stops.push(stop);
+            }
+            Some(Body::Stops(batch)) if batch.stops.len() < ENTRIES_MAX => batch.stops.push(stop),
+            _ => self.begin(Body::Stops(v1::StopBatch { stops: vec![stop] }), 0),
+        }
+    }
+
+    /// Hands everything to the stream, or says why it cannot.
+    fn send(&mut self) -> Result<(), &'static str> {
+        let mut acks = std::mem::take(&mut self.acks);
+        while !acks.is_empty() {
+            let rest = acks.split_off(acks.len().min(ENTRIES_MAX));
+            self.messages.push(Body::Acks(v1::ReportAckBatch { acks: std::mem::replace(&mut acks, rest) }));
+        }
+        for body in self.messages.drain(..) {
+            self.to_worker.try_send(ServerMessage { body: Some(body) }).map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => "worker_does_not_read",
+                mpsc::error::TrySendError::Closed(_) => "worker_gone",
+            })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Duration, ExecutionId, Fence, JobId};
+
+    use super::*;
+
+    const SESSION: Session = Session(7);
+
+    fn assign(bytes: usize) -> Effect {
+        Effect::Assign {
+            worker: WorkerId::from_bits(1),
+            session: SESSION,
+            assignment: engine::output::Assignment {
+                execution: ExecutionId::from_bits(2),
+                job: JobId::from_bits(3),
+                fence: Fence(4),
+                number: 1,
+                body: "x".repeat(bytes).into(),
+            },
+        }
+    }
+
+    fn welcome() -> Effect {
+        Effect::Welcome {
+            worker: WorkerId::from_bits(1),
+            session: SESSION,
+            heartbeat_interval: Duration::from_secs(2),
+            lease: Duration::from_secs(6),
+        }
+    }
+
+    fn discard() -> Effect {
+        let Effect::Stop { worker, session, execution, fence, grace, .. } = stop() else { unreachable!() };
+        Effect::Stop { worker, session, execution, fence, grace, discard: true }
+    }
+
+    fn stop() -> Effect {
+        Effect::Stop {
+            worker: WorkerId::from_bits(1),
+            session: SESSION,
+            execution: ExecutionId::from_bits(2),
+            fence: Fence(4),
+            grace: Duration::ZERO,
+            discard: false,
+        }
+    }
+
+    fn ack() -> Effect {
+        Effect::Ack {
+            worker: WorkerId::from_bits(1),
+            session: SESSION,
+            execution: ExecutionId::from_bits(2),
+            fence: Fence(4),
+            last: true,
+        }
+    }
+
+    fn sent(effects: Vec<Effect>) -> Vec<String> {
+        let mut outboxes = Outboxes::new(Metrics::new());
+        let (tx, mut rx) = mpsc::channel(MESSAGES_MAX);
+        outboxes.open(WorkerId::from_bits(1), SESSION, tx);
+        effects.into_iter().for_each(|effect| outboxes.push(effect));
+        assert_eq!(outboxes.send(), []);
+        std::iter::from_fn(|| rx.try_recv().ok())
+            .map(|message| match message.body.unwrap() {
+                Body::Welcome(welcome) => format!("welcome with {} stops", welcome.stops.len()),
+                Body::Assignments(batch) => format!("assign {}", batch.assignments.len()),
+                Body::Stops(batch) => format!("stop {}", batch.stops.len()),
+                Body::Acks(batch) => format!("ack {}", batch.acks.len()),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn effects_of_a_kind_share_a_message_and_keep_their_order() {
+        let effects = vec![assign(1), assign(1), ack(), stop(), ack(), stop(), assign(1)];
+        assert_eq!(sent(effects), ["assign 2", "stop 2", "assign 1", "ack 2"]);
+    }
+
+    #[test]
+    fn what_a_worker_holds_for_nothing_is_stopped_within_the_welcome() {
+        let effects = vec![welcome(), discard(), discard(), assign(1), stop()];
+        assert_eq!(sent(effects), ["welcome with 2 stops", "assign 1", "stop 1"]);
+    }
+
+    #[test]
+    fn a_newer_session_of_a_worker_closes_the_older() {
+        let mut outboxes = Outboxes::new(Metrics::new());
+        let (older, mut of_older) = mpsc::channel(1);
+        let (newer, mut of_newer) = mpsc::channel(1);
+        outboxes.open(WorkerId::from_bits(1), Session(1), older);
+        outboxes.open(WorkerId::from_bits(1), Session(2), newer);
+        outboxes.close(Session(1));
+        assert_eq!(of_older.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+        assert_eq!(of_newer.try_recv(), Err(mpsc::error::TryRecvError::Empty));
+    }
+
+    #[test]
+    fn no_message_grows_beyond_what_a_worker_takes() {
+        let half = MESSAGE_BYTES_MAX / 2;
+        assert_eq!(sent(vec![assign(half), assign(half), assign(10)]), ["assign 1", "assign 2"]);
+    }
+
+    #[test]
+    fn a_session_whose_worker_does_not_read_is_closed() {
+        let mut outboxes = Outboxes::new(Metrics::new());
+        let (tx, mut rx) = mpsc::channel(1);
+        outboxes.open(WorkerId::from_bits(1), SESSION, tx);
+        outboxes.push(stop());
+        assert_eq!(outboxes.send(), []);
+        outboxes.push(stop());
+        assert_eq!(outboxes.send(), [SESSION]);
+        assert!(rx.try_recv().is_ok());
+        assert_eq!(rx.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+    }
+}

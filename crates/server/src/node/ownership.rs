@@ -1,0 +1,138 @@
+//! Taking shards, and building an engine from their rows.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{Engine, Now};
+use model::record::{Lease, LiveRow};
+use model::{ShardId, Timestamp};
+use store::{Store, StoreError};
+use tokio::sync::mpsc;
+
+use super::NodeConfig;
+
+/// Chunks of rows on their way from the store to the engine.
+const CHUNKS: usize = 8;
+/// How long to wait for shards that another server holds before asking again.
+const ACQUIRE_AGAIN: Duration = Duration::from_millis(250);
+
+/// Shards, and the engine that decides for them.
+pub(super) struct Owned {
+    pub(super) engine: Engine,
+    pub(super) leases: Arc<[Lease]>,
+}
+
+/// Why an engine could not be built.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TakeError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the engine failed on a row")]
+    Panicked,
+}
+
+/// Takes every shard; waits for those that others hold.
+///
+/// The epochs are higher than any before, so a commit of an earlier ownership that is still on its
+/// way is refused from here on.
+pub(super) async fn acquire(store: &dyn Store, config: &NodeConfig) -> Result<Arc<[Lease]>, StoreError> {
+    let mut missing: Vec<ShardId> = (0..store.shards()).map(ShardId).collect();
+    let mut leases = Vec::with_capacity(missing.len());
+    let mut told = false;
+    loop {
+        let taken = store.acquire(&missing, &config.owner, config.lease).await?;
+        missing.retain(|shard| taken.iter().all(|lease| lease.shard != *shard));
+        leases.extend(taken);
+        if missing.is_empty() {
+            return Ok(leases.into());
+        }
+        if !told {
+            tracing::info!(shards = missing.len(), "waiting for shards that another server holds");
+            told = true;
+        }
+        tokio::time::sleep(ACQUIRE_AGAIN).await;
+        if !leases.is_empty() {
+            store.renew(&leases, config.lease).await?;
+        }
+    }
+}
+
+/// Builds an engine from the live rows of the leased shards.
+pub(super) async fn load(
+    store: &dyn Store,
+    config: &NodeConfig,
+    leases: Arc<[Lease]>,
+) -> Result<Owned, TakeError> {
+    let started = Instant::now();
+    // A seed of its own for each build: under the same epoch and within the same millisecond, two
+    // builds must not make the same ids.
+    let engine_config =
+        engine::Config { seed: config.engine.seed ^ rand::random::<u64>(), ..config.engine.clone() };
+    let mut engine = Engine::new(engine_config, &leases, store.shards(), config.clock.both());
+    let (rows_tx, rows) = mpsc::channel(CHUNKS);
+    let renewing = keep(store, &leases, config);
+    let loading = async { tokio::join!(store.load(&leases, rows_tx), restore(&mut engine, rows, config)) };
+    let (loaded, refused) = tokio::select! {
+        both = loading => both,
+        error = renewing => return Err(error.into()),
+    };
+    let (loaded, refused) = (loaded?, refused.ok_or(TakeError::Panicked)?);
+    config.metrics.set_aside(loaded.quarantined + refused);
+    // Read after the load, which may have taken long.
+    let clocks = config.clock.both();
+    let now = Now { wall: clocks.wall.max(loaded.now), ..clocks };
+    let mut engine = AssertUnwindSafe(engine);
+    catch_unwind(AssertUnwindSafe(|| engine.start(now))).map_err(|_| TakeError::Panicked)?;
+    tracing::info!(
+        rows = loaded.rows,
+        quarantined = loaded.quarantined + refused,
+        millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "shards loaded"
+    );
+    warn_of_leap(config.clock.now(), loaded.now);
+    Ok(Owned { engine: engine.0, leases })
+}
+
+/// Gives the engine every row. Returns how many it refused, or `None` if it failed.
+async fn restore(
+    engine: &mut Engine,
+    mut rows: mpsc::Receiver<Vec<LiveRow>>,
+    config: &NodeConfig,
+) -> Option<u64> {
+    let mut refused = 0;
+    while let Some(chunk) = rows.recv().await {
+        let restored = catch_unwind(AssertUnwindSafe(|| {
+            chunk.into_iter().filter_map(|row| engine.restore(row).err()).collect::<Vec<_>>()
+        }));
+        let Ok(poison) = restored else {
+            config.metrics.engine_panicked();
+            return None;
+        };
+        for poison in &poison {
+            tracing::error!(error = %poison, "a live row was set aside: it contradicts the others");
+        }
+        refused += poison.len() as u64;
+    }
+    Some(refused)
+}
+
+/// Renews the leases for as long as a load takes; ends if somebody else has them.
+async fn keep(store: &dyn Store, leases: &[Lease], config: &NodeConfig) -> StoreError {
+    loop {
+        tokio::time::sleep(config.lease.to_std() / 3).await;
+        match store.renew(leases, config.lease).await {
+            Err(error @ (StoreError::Fenced { .. } | StoreError::Fatal { .. })) => return error,
+            Err(error) => tracing::warn!(error = %error, "cannot renew the leases; trying again"),
+            Ok(()) => {}
+        }
+    }
+}
+
+/// An hour of outage is no news; a clock that stands behind the rows is.
+fn warn_of_leap(wall: Timestamp, committed: Timestamp) {
+    let behind = committed.since(wall);
+    if behind > model::Duration::from_secs(1) {
+        tracing::warn!(behind = %behind, "the clock stands before the newest commit: engine time waits for it");
+    }
+}

@@ -1,0 +1,454 @@
+//! The loop of the engine's thread while it owns the shards.
+//!
+//! Here is when it flushes, commits, releases and waits; `intake` has how inputs get to the engine.
+//!
+//! # Always true
+//! - At most one commit is on its way; its effects are released when it is done, in order.
+//! - When the loop ends, everybody who waited has been answered.
+
+mod intake;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::{Effect, Engine, Input, Now, Output};
+use model::Timestamp;
+use model::record::{Batch, Lease};
+use store::{Committed, StoreError};
+
+use super::driver::{Driver, Life};
+use super::outbox::Outboxes;
+use super::ownership::Owned;
+use super::suspects::Suspect;
+use super::{Beat, EventBatch, FromWorker, Readiness, Request, RequestError};
+
+/// Inputs that one batch takes; the inbox holds back the rest.
+const BATCH_INPUTS: usize = 16_384;
+/// Inputs taken from a lane at a time.
+const CHUNK: usize = 1_024;
+/// The view is renewed this often while something changes, and at [`VIEW_IDLE`] at the latest.
+const VIEW_BUSY: Duration = Duration::from_millis(100);
+const VIEW_IDLE: Duration = Duration::from_secs(1);
+/// How often a full store is asked whether it takes writes again.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How soon a renewal that did not go through is tried again.
+const RENEW_AGAIN: Duration = Duration::from_millis(500);
+/// How long a shutdown waits for its last commits.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// The longest sleep, so that a leap of the wall clock is noticed.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// A leap of the wall clock that is told.
+const LEAP: Duration = Duration::from_secs(60);
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Why an ownership ended.
+pub(super) enum End {
+    /// The server stops; everything is committed.
+    Stopped,
+    /// The store cannot be trusted.
+    Fatal(String),
+    /// The engine is to be built again.
+    Again {
+        /// Whether a commit may still be on its way, so that new epochs are needed.
+        tainted: bool,
+    },
+}
+
+/// A batch that is being committed, and what is released when it is.
+struct Flight {
+    number: u64,
+    batch: Arc<Batch>,
+    effects: Vec<Effect>,
+    since: Instant,
+    commit: BoxFuture<Result<Committed, StoreError>>,
+}
+
+/// What ended a wait.
+enum Woke {
+    Committed(Result<Committed, StoreError>),
+    Beats,
+    Reports,
+    Requests,
+    Renewed(Result<(), StoreError>),
+    Probed(Result<(), StoreError>),
+    Stop,
+    Time,
+}
+
+/// One ownership.
+pub(super) struct Reign<'a> {
+    life: &'a mut Life,
+    engine: Engine,
+    leases: Arc<[Lease]>,
+    outboxes: Outboxes,
+    flight: Option<Flight>,
+    /// The number of the batch that inputs go into now.
+    batch: u64,
+    /// Inputs in it so far.
+    taken: usize,
+    /// Engine time of the newest committed batch.
+    committed: Timestamp,
+    /// Buffers of the lanes.
+    beats: Vec<Beat>,
+    reports: Vec<FromWorker>,
+    requests: Vec<Request>,
+    renewal: Option<BoxFuture<Result<(), StoreError>>>,
+    renew_at: Instant,
+    probe: Option<BoxFuture<Result<(), StoreError>>>,
+    probe_at: Instant,
+    changed: bool,
+    viewed_at: Instant,
+    /// The wall clock and the monotonic one, as they were read together last.
+    clocks: (Timestamp, Instant),
+    stop_by: Option<Instant>,
+}
+
+impl<'a> Reign<'a> {
+    pub(super) fn new(life: &'a mut Life, owned: Owned) -> Self {
+        let (now, config) = (Instant::now(), &life.driver.config);
+        let wall = config.clock.now();
+        Self {
+            outboxes: Outboxes::new(config.metrics.clone()),
+            clocks: (wall, now),
+            renew_at: now + config.lease.to_std() / 3,
+            life,
+            engine: owned.engine,
+            leases: owned.leases,
+            flight: None,
+            batch: 1,
+            taken: 0,
+            committed: wall,
+            beats: Vec::new(),
+            reports: Vec::new(),
+            requests: Vec::new(),
+            renewal: None,
+            probe: None,
+            probe_at: now + PROBE_EVERY,
+            changed: true,
+            viewed_at: now,
+            stop_by: None,
+        }
+    }
+
+    /// Drives the engine until the ownership ends. Everybody who waits has been answered then.
+    pub(super) async fn run(mut self) -> End {
+        self.publish_view();
+        self.announce();
+        let end = loop {
+            if let Err(end) = self.turn() {
+                break end;
+            }
+            let woke = self.wait().await;
+            if let Err(end) = self.woken(woke) {
+                break end;
+            }
+        };
+        if !matches!(end, End::Stopped) {
+            self.close();
+        }
+        // An ownership that ended with a commit on its way cannot know what became of it.
+        if let Some(flight) = self.flight.take() {
+            self.life.tickets.give_up(flight.number, &RequestError::OutcomeUnknown);
+            return match end {
+                End::Again { .. } => End::Again { tainted: true },
+                end => end,
+            };
+        }
+        self.life.tickets.give_up(0, &RequestError::Loading);
+        end
+    }
+
+    /// Takes no more requests. Comes before anybody is answered, so that who asks again at once is
+    /// refused rather than lost.
+    fn close(&self) {
+        self.life.driver.readiness.send_replace(Readiness::Loading { reason: "starting anew".into() });
+    }
+
+    fn announce(&self) {
+        let readiness = match (self.stop_by, self.life.full) {
+            (Some(_), _) => Readiness::Stopping,
+            (None, true) => Readiness::Full,
+            (None, false) => Readiness::Ready,
+        };
+        self.life.driver.readiness.send_replace(readiness);
+    }
+
+    /// Takes what waits, and sends off the next batch if the store is free.
+    fn turn(&mut self) -> Result<(), End> {
+        let drained = self.take_waiting()?;
+        // Answers to beats wait for no commit.
+        for grant in self.engine.take_grants() {
+            self.outboxes.push(grant);
+        }
+        if self.flight.is_none() {
+            self.flush()?;
+        }
+        self.renew_view();
+        let idle = self.flight.is_none() && self.engine.is_idle();
+        match self.stop_by {
+            Some(by) if (drained && idle) || Instant::now() > by => Err(End::Stopped),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the engine decide, and commits that; or releases the effects at once if no row changed.
+    fn flush(&mut self) -> Result<(), End> {
+        let now = self.now();
+        let Output { batch, effects } = self.guarded(Suspect::Flush, |engine| engine.flush(now))?;
+        let number = self.batch;
+        self.batch += 1;
+        self.taken = 0;
+        if batch.is_empty() {
+            self.release(effects);
+            return Ok(());
+        }
+        let batch = Arc::new(batch);
+        let store = Arc::clone(&self.life.driver.store);
+        let (leases, rows) = (Arc::clone(&self.leases), Arc::clone(&batch));
+        let commit = Box::pin(async move { store.commit(&leases, rows).await });
+        self.flight = Some(Flight { number, batch, effects, since: Instant::now(), commit });
+        Ok(())
+    }
+
+    fn release(&mut self, effects: Vec<Effect>) {
+        if effects.is_empty() {
+            return;
+        }
+        self.changed = true;
+        for effect in effects {
+            match effect {
+                Effect::Reply { ticket, reply } => {
+                    self.life.tickets.answer(ticket, reply.map_err(RequestError::Refused));
+                }
+                to_worker => self.outboxes.push(to_worker),
+            }
+        }
+        // The engine hears of a closed session from the end of the worker's stream.
+        for session in self.outboxes.send() {
+            tracing::warn!(session = session.0, "closed the session of a worker that does not read");
+        }
+    }
+
+    async fn wait(&mut self) -> Woke {
+        let until = self.sleep_until();
+        let open = self.stop_by.is_none();
+        let room = open && self.taken < BATCH_INPUTS;
+        let Driver { requests, reports, beats, stop, store, config, .. } = &mut self.life.driver;
+        if self.renewal.is_none() && Instant::now() >= self.renew_at {
+            let (store, leases, ttl) = (Arc::clone(store), Arc::clone(&self.leases), config.lease);
+            self.renewal = Some(Box::pin(async move { store.renew(&leases, ttl).await }));
+        }
+        if self.life.full && self.probe.is_none() && Instant::now() >= self.probe_at {
+            let store = Arc::clone(store);
+            self.probe = Some(Box::pin(async move { store.check().await }));
+        }
+        tokio::select! {
+            biased;
+            result = fly(&mut self.flight) => Woke::Committed(result),
+            // Also when every handle is gone; before the lanes, which have ended then too.
+            _ = stop.wait_for(|stop| *stop), if open => Woke::Stop,
+            _ = beats.recv_many(&mut self.beats, CHUNK), if open => Woke::Beats,
+            _ = reports.recv_many(&mut self.reports, CHUNK), if room => Woke::Reports,
+            _ = requests.recv_many(&mut self.requests, CHUNK), if room => Woke::Requests,
+            result = some(&mut self.renewal) => Woke::Renewed(result),
+            result = some(&mut self.probe) => Woke::Probed(result),
+            () = tokio::time::sleep_until(until.into()) => Woke::Time,
+        }
+    }
+
+    fn sleep_until(&mut self) -> Instant {
+        let now = Instant::now();
+        if self.flight.is_none() && !self.engine.is_idle() {
+            return now;
+        }
+        let mut until = now + SLEEP_MAX;
+        if self.flight.is_none()
+            && let Some(wakeup) = self.engine.wakeup()
+        {
+            let wall = self.life.driver.config.clock.now();
+            let micros = wakeup.as_micros().saturating_sub(wall.as_micros());
+            until = until.min(now + Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
+        }
+        let view = self.viewed_at + if self.changed { VIEW_BUSY } else { VIEW_IDLE };
+        until = until.min(view.max(now));
+        if self.renewal.is_none() {
+            until = until.min(self.renew_at.max(now));
+        }
+        if self.stop_by.is_some() && self.flight.is_none() {
+            until = until.min(now + Duration::from_millis(1));
+        }
+        until
+    }
+
+    fn woken(&mut self, woke: Woke) -> Result<(), End> {
+        match woke {
+            Woke::Committed(result) => self.landed(result),
+            Woke::Beats => {
+                let now = self.now();
+                std::mem::take(&mut self.beats).into_iter().try_for_each(|beat| self.take_beat(now, beat))
+            }
+            Woke::Reports => {
+                let now = self.now();
+                let mut reports = std::mem::take(&mut self.reports);
+                let taken = reports.drain(..).try_for_each(|message| self.take_report(now, message));
+                self.reports = reports;
+                taken
+            }
+            Woke::Requests => {
+                let now = self.now();
+                let mut requests = std::mem::take(&mut self.requests);
+                let taken = requests.drain(..).try_for_each(|request| self.take_request(now, request));
+                self.requests = requests;
+                taken
+            }
+            Woke::Renewed(result) => self.renewed(result),
+            Woke::Probed(result) => {
+                self.probed(result.is_ok());
+                Ok(())
+            }
+            Woke::Stop => {
+                self.stop();
+                Ok(())
+            }
+            Woke::Time => {
+                let now = self.now();
+                self.guarded(Suspect::Flush, |engine| engine.handle(now, Input::Tick))
+            }
+        }
+    }
+
+    /// A commit came back.
+    fn landed(&mut self, result: Result<Committed, StoreError>) -> Result<(), End> {
+        let Some(flight) = self.flight.take() else { return Ok(()) };
+        match result {
+            Ok(committed) => {
+                let before = std::mem::replace(&mut self.committed, flight.batch.now);
+                self.life.driver.config.metrics.committed(&flight.batch, before, flight.since.elapsed());
+                self.release(flight.effects);
+                self.publish_events(committed, flight.batch);
+                Ok(())
+            }
+            Err(error) => Err(self.lost(flight.number, error)),
+        }
+    }
+
+    /// A commit failed: nobody may go on from what the engine believes.
+    fn lost(&mut self, number: u64, error: StoreError) -> End {
+        let unknown = !matches!(
+            error,
+            StoreError::Fenced { .. }
+                | StoreError::Full
+                | StoreError::Unavailable { .. }
+                | StoreError::TooNew { .. }
+        );
+        let told = match error {
+            StoreError::Full => RequestError::Full,
+            _ if unknown => RequestError::OutcomeUnknown,
+            _ => RequestError::Loading,
+        };
+        self.close();
+        self.life.tickets.give_up(number, &told);
+        if let StoreError::Fatal { reason } = error {
+            return End::Fatal(reason);
+        }
+        tracing::warn!(error = %error, "a commit failed; the engine is dropped and loaded again");
+        self.life.full |= matches!(error, StoreError::Full);
+        End::Again { tainted: unknown || matches!(error, StoreError::Fenced { .. }) }
+    }
+
+    fn publish_events(&self, committed: Committed, batch: Arc<Batch>) {
+        let driver = &self.life.driver;
+        if batch.events.is_empty() || driver.events.receiver_count() == 0 {
+            return;
+        }
+        // The store has dropped its share by now, so nothing is copied as a rule.
+        let events = Arc::try_unwrap(batch).map_or_else(|shared| shared.events.clone(), |batch| batch.events);
+        // Nobody to hear it is fine.
+        let _nobody = driver.events.send(Arc::new(EventBatch { first: committed.first_event, events }));
+    }
+
+    fn renewed(&mut self, result: Result<(), StoreError>) -> Result<(), End> {
+        self.renewal = None;
+        self.renew_at = Instant::now() + self.life.driver.config.lease.to_std() / 3;
+        match result {
+            Ok(()) => Ok(()),
+            Err(error @ StoreError::Fenced { .. }) => {
+                tracing::warn!(error = %error, "lost the shards");
+                Err(End::Again { tainted: true })
+            }
+            Err(StoreError::Fatal { reason }) => Err(End::Fatal(reason)),
+            Err(error) => {
+                // Each commit checks the lease itself, so going on is safe.
+                tracing::warn!(error = %error, "cannot renew the leases; trying again");
+                self.renew_at = Instant::now() + RENEW_AGAIN;
+                Ok(())
+            }
+        }
+    }
+
+    fn probed(&mut self, healed: bool) {
+        self.probe = None;
+        self.probe_at = Instant::now() + PROBE_EVERY;
+        if healed {
+            tracing::info!("the store has space again");
+            self.life.full = false;
+            self.announce();
+        }
+    }
+
+    /// Takes nothing new from here on; what is in the lanes is still decided.
+    fn stop(&mut self) {
+        self.stop_by = Some(Instant::now() + STOP_TIMEOUT);
+        self.announce();
+        let Driver { requests, reports, beats, .. } = &mut self.life.driver;
+        requests.close();
+        reports.close();
+        beats.close();
+    }
+
+    fn renew_view(&mut self) {
+        let age = self.viewed_at.elapsed();
+        if age >= VIEW_IDLE || (self.changed && age >= VIEW_BUSY) {
+            self.publish_view();
+        }
+    }
+
+    fn publish_view(&mut self) {
+        self.changed = false;
+        self.viewed_at = Instant::now();
+        let driver = &self.life.driver;
+        driver.view.send_replace(Arc::new(self.engine.view()));
+        driver.config.metrics.inbox(driver.beats.len() + driver.reports.len() + driver.requests.len());
+    }
+
+    /// The time now. A leap is told: with it many jobs may become due at once.
+    fn now(&mut self) -> Now {
+        let now = self.life.driver.config.clock.both();
+        let (wall, mono) = (now.wall, Instant::now());
+        let (last_wall, last_mono) = std::mem::replace(&mut self.clocks, (wall, mono));
+        let leap = wall.since(last_wall).to_std().saturating_sub(mono - last_mono);
+        if leap > LEAP {
+            tracing::warn!(seconds = leap.as_secs(), "the clock leapt forward");
+        } else if last_wall.since(wall).to_std() > Duration::from_secs(1) {
+            tracing::warn!("the clock was set back: engine time waits for it");
+        }
+        now
+    }
+}
+
+async fn fly(flight: &mut Option<Flight>) -> Result<Committed, StoreError> {
+    match flight {
+        Some(flight) => flight.commit.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn some<T>(future: &mut Option<BoxFuture<T>>) -> T {
+    match future {
+        Some(future) => future.as_mut().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,100 @@
+//! Which input made the engine fail, so that it is not let in for ever.
+//!
+//! A defect that is reached by an input would be reached again when the input is repeated, and
+//! workers repeat reports until they are answered. An input that was being handled at two failures
+//! is set aside from then on.
+
+use std::collections::HashMap;
+
+use engine::Input;
+use model::{ExecutionId, JobId, WorkerId};
+
+/// Failures at which an input is set aside.
+const STRIKES: u32 = 2;
+/// The most inputs that are remembered; beyond, all are forgotten.
+const REMEMBERED: usize = 1_024;
+
+/// What an input is about, so that a repetition of it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Suspect {
+    /// No input: timers, dispatch.
+    Flush,
+    Submit {
+        key: Option<u128>,
+        jobs: usize,
+    },
+    Job(JobId),
+    Execution(ExecutionId),
+    Worker(WorkerId),
+    Queue,
+}
+
+impl Suspect {
+    pub(super) fn of(input: &Input) -> Self {
+        match input {
+            Input::Submit { jobs, .. } => {
+                let key = jobs.first().and_then(|job| job.key).map(|key| key.key ^ key.body);
+                Self::Submit { key, jobs: jobs.len() }
+            }
+            Input::Update { job, .. } | Input::Cancel { job, .. } | Input::Why { job, .. } => Self::Job(*job),
+            Input::Report { execution, .. } => Self::Execution(*execution),
+            Input::Join(join) => Self::Worker(join.worker),
+            Input::Beat { worker, .. }
+            | Input::Disconnect { worker, .. }
+            | Input::SetAdmission { worker, .. }
+            | Input::RemoveWorker { worker, .. } => Self::Worker(*worker),
+            Input::SetQueue { .. } => Self::Queue,
+            Input::Tick => Self::Flush,
+        }
+    }
+}
+
+/// Counts failures.
+#[derive(Debug, Default)]
+pub(super) struct Suspects {
+    strikes: HashMap<Suspect, u32>,
+}
+
+impl Suspects {
+    /// The engine failed while it handled this.
+    pub(super) fn accuse(&mut self, suspect: Suspect) {
+        // Without a key a submission cannot be told from any other, and time always passes.
+        if matches!(suspect, Suspect::Flush | Suspect::Queue | Suspect::Submit { key: None, .. }) {
+            return;
+        }
+        if self.strikes.len() >= REMEMBERED {
+            self.strikes.clear();
+        }
+        *self.strikes.entry(suspect).or_default() += 1;
+    }
+
+    /// Whether this failed so often that it is not let in any more.
+    pub(super) fn is_barred(&self, suspect: &Suspect) -> bool {
+        !self.strikes.is_empty() && self.strikes.get(suspect).is_some_and(|strikes| *strikes >= STRIKES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_is_barred_at_its_second_failure_and_others_are_not() {
+        let mut suspects = Suspects::default();
+        let job = Suspect::Job(JobId::from_bits(1));
+        suspects.accuse(job);
+        assert!(!suspects.is_barred(&job));
+        suspects.accuse(job);
+        assert!(suspects.is_barred(&job));
+        assert!(!suspects.is_barred(&Suspect::Job(JobId::from_bits(2))));
+    }
+
+    #[test]
+    fn the_passing_of_time_is_never_barred() {
+        let mut suspects = Suspects::default();
+        for _ in 0..10 {
+            suspects.accuse(Suspect::Flush);
+        }
+        assert!(!suspects.is_barred(&Suspect::Flush));
+    }
+}

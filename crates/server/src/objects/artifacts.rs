@@ -1,0 +1,179 @@
+//! Artifacts: named bytes, versioned by their hash.
+//!
+//! The object's key is its namespace and hash, so a version never changes and the same bytes are
+//! kept once. Bytes go to a file of this server first, because their hash is their name; then to
+//! the backend; then the row is written. A crash in between leaves an object without a row, which
+//! the next upload of the same bytes takes up.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
+use object_store::path::Path as Key;
+use sha2::{Digest as _, Sha256};
+use store::Store;
+use store::query::{Artifact, ArtifactFilter};
+use tokio::io::AsyncWriteExt as _;
+
+use super::{Backend, ObjectError, io};
+use crate::config::make_private_dir;
+use crate::node::{Clock as _, SystemClock};
+
+/// Bytes as they come.
+pub type ByteStream = BoxStream<'static, Result<Bytes, ObjectError>>;
+
+/// The artifacts; clones are cheap.
+#[derive(Clone)]
+pub struct Artifacts {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    uploads: PathBuf,
+    bytes_max: u64,
+    backend: Backend,
+    store: Arc<dyn Store>,
+}
+
+impl Artifacts {
+    pub(super) fn open(
+        uploads: PathBuf,
+        bytes_max: u64,
+        backend: Backend,
+        store: Arc<dyn Store>,
+    ) -> Result<Self, ObjectError> {
+        // What is left there belongs to uploads that nobody waits for any more.
+        if uploads.exists() {
+            std::fs::remove_dir_all(&uploads).map_err(io("clear", &uploads))?;
+        }
+        make_private_dir(&uploads).map_err(io("make", &uploads))?;
+        Ok(Self { inner: Arc::new(Inner { uploads, bytes_max, backend, store }) })
+    }
+
+    /// Stores bytes as the newest version of `name`. Names are validated by the caller.
+    ///
+    /// Storing the same bytes again makes that version the newest and moves no bytes.
+    ///
+    /// # Errors
+    /// [`ObjectError::TooLarge`], [`ObjectError::BrokenOff`] if `bytes` yields an error, and what the
+    /// disk, the backend or the store has to say. Nothing is kept then.
+    pub async fn put<E>(
+        &self,
+        namespace: &str,
+        name: &str,
+        by: &str,
+        bytes: impl Stream<Item = Result<Bytes, E>> + Send,
+    ) -> Result<Artifact, ObjectError>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+    {
+        let upload = Upload::new(&self.inner.uploads);
+        let (sha256, size_bytes) = upload.fill(name, self.inner.bytes_max, bytes).await?;
+        let key = key(namespace, &sha256);
+        if self.inner.backend.size(&key).await? != Some(size_bytes) {
+            self.inner.backend.put_file(&key, &upload.path).await?;
+        }
+        let artifact = Artifact {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            sha256,
+            size_bytes,
+            created_at: SystemClock.now(),
+            created_by: by.to_owned(),
+        };
+        self.inner.store.put_artifact(&artifact).await?;
+        Ok(artifact)
+    }
+
+    /// The version that `reference` names: `NAME` for the newest, or `NAME@sha256:DIGEST`.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoArtifact`] if there is none.
+    pub async fn find(&self, namespace: &str, reference: &str) -> Result<Artifact, ObjectError> {
+        let (name, digest) = match reference.split_once("@sha256:") {
+            Some((name, digest)) => (name, Some(digest)),
+            None => (reference, None),
+        };
+        let filter = ArtifactFilter {
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            sha256: digest.map(str::to_owned),
+            newest_only: digest.is_none(),
+            after: None,
+        };
+        let found = self.inner.store.artifacts(&filter, 1).await?;
+        found.into_iter().next().ok_or_else(|| ObjectError::NoArtifact {
+            namespace: namespace.to_owned(),
+            reference: reference.chars().take(200).collect(),
+        })
+    }
+
+    /// The bytes of a version.
+    ///
+    /// # Errors
+    /// [`ObjectError::Missing`] if they are gone.
+    pub async fn get(&self, artifact: &Artifact) -> Result<ByteStream, ObjectError> {
+        self.inner.backend.stream(&key(&artifact.namespace, &artifact.sha256)).await
+    }
+}
+
+fn key(namespace: &str, sha256: &str) -> Key {
+    Key::from_iter(["artifacts", namespace, sha256])
+}
+
+/// A file of bytes whose hash is not known yet; removed when dropped.
+struct Upload {
+    path: PathBuf,
+}
+
+impl Upload {
+    fn new(dir: &Path) -> Self {
+        Self { path: dir.join(format!("{:032x}", rand::random::<u128>())) }
+    }
+
+    /// Writes what comes and returns its hash and size.
+    async fn fill<E>(
+        &self,
+        name: &str,
+        limit: u64,
+        bytes: impl Stream<Item = Result<Bytes, E>> + Send,
+    ) -> Result<(String, u64), ObjectError>
+    where
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
+    {
+        let file = tokio::fs::File::create_new(&self.path).await.map_err(io("make", &self.path))?;
+        let mut file = tokio::io::BufWriter::with_capacity(256 * 1024, file);
+        let (mut hash, mut size) = (Sha256::new(), 0u64);
+        let mut bytes = std::pin::pin!(bytes);
+        while let Some(part) = bytes.next().await {
+            let part =
+                part.map_err(|error| ObjectError::BrokenOff { name: name.to_owned(), source: error.into() })?;
+            size += part.len() as u64;
+            if size > limit {
+                return Err(ObjectError::TooLarge { name: name.to_owned(), limit });
+            }
+            hash.update(&part);
+            file.write_all(&part).await.map_err(io("write", &self.path))?;
+        }
+        file.flush().await.map_err(io("write", &self.path))?;
+        Ok((hex(&hash.finalize()), size))
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        // A file that stays is cleared at the next start.
+        let _removed = std::fs::remove_file(&self.path);
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _written = write!(text, "{byte:02x}");
+        text
+    })
+}

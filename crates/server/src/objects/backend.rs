@@ -1,0 +1,150 @@
+//! Where objects are: a local folder, or a bucket.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Key;
+use object_store::prefix::PrefixStore;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
+use tokio::io::AsyncReadExt as _;
+
+use super::{ObjectError, io};
+use crate::config::{ObjectsConfig, S3Config, ServerConfig, make_private_dir};
+
+/// The size of a part of an upload; S3 takes none below 5 MiB but the last.
+const PART_BYTES: usize = 8 << 20;
+
+/// A store of whole objects; clones are cheap.
+#[derive(Clone)]
+pub struct Backend {
+    store: Arc<dyn ObjectStore>,
+    folder: Option<Arc<Path>>,
+}
+
+impl Backend {
+    pub(super) fn open(config: &ServerConfig) -> Result<Self, ObjectError> {
+        match &config.objects {
+            ObjectsConfig::S3(s3) => Self::bucket(s3),
+            ObjectsConfig::Local(_) => Self::folder(config.objects_dir().unwrap_or_default()),
+        }
+    }
+
+    fn folder(dir: PathBuf) -> Result<Self, ObjectError> {
+        make_private_dir(&dir).map_err(io("make", &dir))?;
+        let dir = dir.canonicalize().map_err(io("open", &dir))?;
+        let store = LocalFileSystem::new_with_prefix(&dir).map_err(failed(&Key::default()))?.with_fsync(true);
+        Ok(Self { store: Arc::new(store), folder: Some(dir.into()) })
+    }
+
+    fn bucket(config: &S3Config) -> Result<Self, ObjectError> {
+        // The process may have chosen already, and that is fine.
+        let _chosen = rustls::crypto::ring::default_provider().install_default();
+        let address = config.url.strip_prefix("s3://").unwrap_or(&config.url);
+        let (bucket, prefix) = address.split_once('/').unwrap_or((address, ""));
+        let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+        if let Some(endpoint) = &config.endpoint {
+            // Whoever names an endpoint without TLS means it: a gateway on this machine, a test.
+            builder = builder.with_endpoint(endpoint).with_allow_http(endpoint.starts_with("http://"));
+        }
+        if let Some(region) = &config.region {
+            builder = builder.with_region(region);
+        }
+        let store = builder.build().map_err(failed(&Key::from(config.url.as_str())))?;
+        let store: Arc<dyn ObjectStore> = match prefix.trim_matches('/') {
+            "" => Arc::new(store),
+            prefix => Arc::new(PrefixStore::new(store, prefix)),
+        };
+        Ok(Self { store, folder: None })
+    }
+
+    /// The file of an object, where objects are files of this machine.
+    pub(super) fn file(&self, key: &Key) -> Option<PathBuf> {
+        let folder = self.folder.as_deref()?;
+        Some(key.parts().fold(folder.to_path_buf(), |path, part| path.join(part.as_ref())))
+    }
+
+    /// The size of an object, or `None` if there is none.
+    pub(super) async fn size(&self, key: &Key) -> Result<Option<u64>, ObjectError> {
+        match self.store.head(key).await {
+            Ok(meta) => Ok(Some(meta.size)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed(key)(error)),
+        }
+    }
+
+    /// A piece of an object; both ends must lie within it.
+    pub(super) async fn range(
+        &self,
+        key: &Key,
+        range: std::ops::Range<u64>,
+    ) -> Result<bytes::Bytes, ObjectError> {
+        self.store.get_range(key, range).await.map_err(failed(key))
+    }
+
+    /// The bytes of an object, in order.
+    pub(super) async fn stream(&self, key: &Key) -> Result<super::ByteStream, ObjectError> {
+        use futures::StreamExt as _;
+        let found = self.store.get(key).await.map_err(failed(key))?;
+        let key = key.clone();
+        Ok(found.into_stream().map(move |part| part.map_err(failed(&key))).boxed())
+    }
+
+    /// Stores a file as an object, in parts if it is large.
+    pub(super) async fn put_file(&self, key: &Key, file: &Path) -> Result<(), ObjectError> {
+        let mut source = tokio::fs::File::open(file).await.map_err(io("open", file))?;
+        let first = read_part(&mut source, file).await?;
+        if first.len() < PART_BYTES {
+            self.store.put(key, first.into()).await.map_err(failed(key))?;
+            return Ok(());
+        }
+        let mut upload = self.store.put_multipart(key).await.map_err(failed(key))?;
+        match put_parts(upload.as_mut(), key, first, &mut source, file).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // What was uploaded costs money until it is dropped; there is nothing to do if not.
+                let _dropped = upload.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Deletes an object; one that is not there is fine.
+    pub(super) async fn delete(&self, key: &Key) -> Result<(), ObjectError> {
+        match self.store.delete(key).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failed(key)(error)),
+        }
+    }
+}
+
+async fn put_parts(
+    upload: &mut dyn MultipartUpload,
+    key: &Key,
+    first: Vec<u8>,
+    source: &mut tokio::fs::File,
+    file: &Path,
+) -> Result<(), ObjectError> {
+    let mut part = first;
+    while !part.is_empty() {
+        upload.put_part(PutPayload::from(part)).await.map_err(failed(key))?;
+        part = read_part(source, file).await?;
+    }
+    upload.complete().await.map_err(failed(key))?;
+    Ok(())
+}
+
+async fn read_part(source: &mut tokio::fs::File, file: &Path) -> Result<Vec<u8>, ObjectError> {
+    let mut part = Vec::new();
+    source.take(PART_BYTES as u64).read_to_end(&mut part).await.map_err(io("read", file))?;
+    Ok(part)
+}
+
+fn failed(key: &Key) -> impl FnOnce(object_store::Error) -> ObjectError + use<> {
+    let key = key.to_string();
+    move |source| match source {
+        object_store::Error::NotFound { .. } => ObjectError::Missing { key },
+        source => ObjectError::Backend { key, source },
+    }
+}

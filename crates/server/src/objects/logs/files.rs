@@ -1,0 +1,216 @@
+//! The files of logs: where they are, and how they are written, completed and read.
+//!
+//! Everything here may block, and is called where it may.
+
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use model::{ExecutionId, limits};
+use object_store::path::Path as Key;
+use proto::logframe;
+
+use super::{Appended, Inner, Log, LogSize};
+use crate::config::make_private_dir;
+use crate::objects::{ObjectError, io, sync_dir};
+
+/// The most framed bytes of one log. Workers stop at [`limits::LOG_BYTES_MAX`] bytes of output; the
+/// rest is for headers.
+const LOG_BYTES_MAX: u64 = 4 * limits::LOG_BYTES_MAX;
+
+impl Inner {
+    pub(super) fn live_file(&self, execution: ExecutionId) -> PathBuf {
+        self.live.join(folder(execution)).join(format!("{execution}.log"))
+    }
+
+    pub(super) fn done_file(&self, execution: ExecutionId) -> PathBuf {
+        self.live.join(folder(execution)).join(format!("{execution}.done"))
+    }
+
+    /// What the disk says about a log. A torn end, as a power cut leaves it, is cut off.
+    pub(super) fn examine(&self, execution: ExecutionId) -> Result<LogSize, ObjectError> {
+        let live = self.live_file(execution);
+        match std::fs::read(&live) {
+            Ok(bytes) => {
+                let whole = whole_frames(&bytes);
+                if whole < bytes.len() as u64 {
+                    let cut = std::fs::File::options().write(true).open(&live).and_then(|f| f.set_len(whole));
+                    cut.map_err(io("cut", &live))?;
+                }
+                return Ok(LogSize { bytes: whole, complete: false });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(io("read", live)(error)),
+        }
+        for file in
+            [Some(self.done_file(execution)), self.backend.file(&key(execution))].into_iter().flatten()
+        {
+            match std::fs::metadata(&file) {
+                Ok(meta) => return Ok(LogSize { bytes: meta.len(), complete: true }),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => return Err(io("look at", file)(error)),
+            }
+        }
+        Ok(LogSize::default())
+    }
+
+    pub(super) fn write(
+        &self,
+        log: &Log,
+        execution: ExecutionId,
+        offset: u64,
+        frames: &[u8],
+        end: bool,
+    ) -> Result<Appended, ObjectError> {
+        let size = *log.size.borrow();
+        let as_it_is = Appended { offset: size.bytes, fresh_bytes: 0 };
+        if size.complete || offset > size.bytes {
+            return Ok(as_it_is);
+        }
+        let known = usize::try_from(size.bytes - offset).unwrap_or(usize::MAX).min(frames.len());
+        let fresh = &frames[known..];
+        if whole_frames(frames) != frames.len() as u64 || whole_frames(fresh) != fresh.len() as u64 {
+            return Err(ObjectError::Malformed { execution, offset });
+        }
+        let bytes = size.bytes + fresh.len() as u64;
+        if bytes > LOG_BYTES_MAX {
+            return Err(ObjectError::TooLarge {
+                name: format!("the log of {execution}"),
+                limit: LOG_BYTES_MAX,
+            });
+        }
+        // An end that lies before what is known is that of a chunk sent long ago.
+        let complete = end && bytes == offset + frames.len() as u64;
+        if fresh.is_empty() && !complete {
+            return Ok(as_it_is);
+        }
+        if let Err(error) = self.write_file(execution, size.bytes, fresh, complete) {
+            // It may have failed at any step: what the disk says counts from here on.
+            log.announce_if_new(self.examine(execution).unwrap_or(size));
+            return Err(error);
+        }
+        log.size.send_replace(LogSize { bytes, complete });
+        Ok(Appended { offset: bytes, fresh_bytes: fresh.len() as u64 })
+    }
+
+    fn write_file(
+        &self,
+        execution: ExecutionId,
+        at: u64,
+        fresh: &[u8],
+        complete: bool,
+    ) -> Result<(), ObjectError> {
+        let path = self.live_file(execution);
+        let mut options = std::fs::File::options();
+        options.write(true).create(true).truncate(false);
+        let file = match options.open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                make_private_dir(&self.live.join(folder(execution)))
+                    .map_err(io("make the folder of", &path))?;
+                options.open(&path)
+            }
+            opened => opened,
+        };
+        let file = file.map_err(io("open", &path))?;
+        // At its place, not at the end: what an earlier attempt left half written is overwritten.
+        file.write_all_at(fresh, at).map_err(io("write", &path))?;
+        if complete {
+            file.sync_data().map_err(io("sync", &path))?;
+            self.complete(execution, &path)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a complete log where it belongs.
+    fn complete(&self, execution: ExecutionId, live: &Path) -> Result<(), ObjectError> {
+        let Some(object) = self.backend.file(&key(execution)) else {
+            let done = self.done_file(execution);
+            std::fs::rename(live, &done).map_err(io("rename", live))?;
+            sync_dir(done.parent().unwrap_or(&self.live))?;
+            self.finished(execution);
+            return Ok(());
+        };
+        let folder = object.parent().unwrap_or(&self.live);
+        match std::fs::rename(live, &object) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                make_private_dir(folder).map_err(io("make", folder))?;
+                std::fs::rename(live, &object).map_err(io("rename", live))?;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => move_across(live, &object)?,
+            renamed => renamed.map_err(io("rename", live))?,
+        }
+        sync_dir(folder)
+    }
+
+    pub(super) fn finished(&self, execution: ExecutionId) {
+        // The queue is gone only if nobody uploads, as with a folder; the next start looks again.
+        let _gone = self.finished.send(execution);
+    }
+
+    /// A piece of a log that is a file here, or `None` if it is none (any more).
+    pub(super) fn read_here(
+        &self,
+        execution: ExecutionId,
+        range: std::ops::Range<u64>,
+    ) -> Result<Option<Bytes>, ObjectError> {
+        let object = self.backend.file(&key(execution));
+        // In the order of a log's life: one that is moved meanwhile is met at its next place.
+        for path in
+            [Some(self.live_file(execution)), Some(self.done_file(execution)), object].into_iter().flatten()
+        {
+            let file = match std::fs::File::open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(io("open", path)(error)),
+            };
+            let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or_default()];
+            file.read_exact_at(&mut bytes, range.start).map_err(io("read", &path))?;
+            return Ok(Some(bytes.into()));
+        }
+        Ok(None)
+    }
+
+    /// Complete logs that are still here.
+    pub(super) fn done_files(&self) -> Result<Vec<ExecutionId>, ObjectError> {
+        let mut found = Vec::new();
+        for folder in std::fs::read_dir(&self.live).map_err(io("list", &self.live))? {
+            let folder = folder.map_err(io("list", &self.live))?.path();
+            if !folder.is_dir() {
+                continue;
+            }
+            for entry in std::fs::read_dir(&folder).map_err(io("list", &folder))? {
+                let name = entry.map_err(io("list", &folder))?.file_name();
+                let id = name.to_str().and_then(|name| name.strip_suffix(".done"));
+                found.extend(id.and_then(|id| id.parse::<ExecutionId>().ok()));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The folder of a log, one of 256, so that none grows too large.
+fn folder(execution: ExecutionId) -> String {
+    let bits = execution.to_bits();
+    // Drawn at random for each millisecond, counted up within it.
+    format!("{:02x}", ((bits >> 16) ^ (bits >> 40)) & 0xff)
+}
+
+pub(super) fn key(execution: ExecutionId) -> Key {
+    Key::from_iter(["logs".to_owned(), folder(execution), format!("{execution}.log")])
+}
+
+/// How many of the bytes are whole frames; what follows a malformed one counts as torn.
+fn whole_frames(bytes: &[u8]) -> u64 {
+    match logframe::whole_prefix(bytes) {
+        Ok(whole) => whole as u64,
+        Err(corrupt) => corrupt.at as u64,
+    }
+}
+
+fn move_across(from: &Path, to: &Path) -> Result<(), ObjectError> {
+    let part = to.with_extension("part");
+    std::fs::copy(from, &part).map_err(io("copy to", &part))?;
+    std::fs::File::open(&part).and_then(|f| f.sync_all()).map_err(io("sync", &part))?;
+    std::fs::rename(&part, to).map_err(io("rename", &part))?;
+    std::fs::remove_file(from).map_err(io("remove", from))
+}

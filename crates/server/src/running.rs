@@ -1,0 +1,216 @@
+//! Starting a server, and stopping it.
+//!
+//! A start opens the store and the objects, makes the first tokens, spawns the driver and listens;
+//! it does not wait for the shards to be loaded, so that health can be asked meanwhile. A shutdown
+//! goes the other way: no new requests, what is in the inbox is committed and answered, streams end,
+//! leases are given back.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use store::sqlite::SqliteStore;
+use store::{Store, StoreError};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::{FirstStartError, Tokens, first_start};
+use crate::config::{ConfigError, ServerConfig, make_private_dir};
+use crate::listener;
+use crate::metrics::Metrics;
+use crate::node::{DriverHandle, Fatal, Node, NodeConfig};
+use crate::objects::{ObjectError, Objects};
+
+/// What the parts of a server share; clones are cheap.
+#[derive(Clone)]
+pub struct Services {
+    /// The engine.
+    pub node: Node,
+    /// Logs and artifacts.
+    pub objects: Objects,
+    /// Who may come in.
+    pub tokens: Arc<Tokens>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The settings.
+    pub config: Arc<ServerConfig>,
+    /// The address that the server listens on.
+    pub addr: SocketAddr,
+}
+
+/// Why a server did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Its settings were refused.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Its folder could not be made.
+    #[error("cannot make the data folder `{}`", path.display())]
+    DataDir {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Its store did not open.
+    #[error("cannot open the store")]
+    Store(#[from] StoreError),
+    /// Its object store did not open.
+    #[error("cannot open the object store")]
+    Objects(#[from] ObjectError),
+    /// The first tokens could not be made.
+    #[error(transparent)]
+    Tokens(#[from] FirstStartError),
+    /// It cannot listen there.
+    #[error("cannot listen on {listen}")]
+    Listen {
+        /// Where.
+        listen: SocketAddr,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The operating system gave no thread.
+    #[error("cannot start the engine's thread")]
+    Thread(#[source] std::io::Error),
+}
+
+impl StartError {
+    /// What the operator can do next.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Config(error) => error.help(),
+            Self::DataDir { .. } => "name a folder that the server's user may write to",
+            Self::Store(error) => error.help(),
+            Self::Objects(error) => error.help(),
+            Self::Tokens(_) => "see that the data folder has space and belongs to the server's user",
+            Self::Listen { .. } => "stop what listens there, or choose another port",
+            Self::Thread(_) => "raise the limit on threads",
+        }
+    }
+}
+
+/// A server that runs. Dropping it stops nothing: call [`Running::shutdown`].
+pub struct Running {
+    /// Where it listens; the port is a real one even if 0 was asked for.
+    pub addr: SocketAddr,
+    /// The first admin's token, if this start made it. To be shown once.
+    pub first_admin_token: Option<String>,
+    /// The file with the first admin's token.
+    pub admin_token_path: PathBuf,
+    /// The file with the token of this server's workers.
+    pub worker_token_path: PathBuf,
+    /// The engine.
+    pub node: Node,
+    /// What the parts share.
+    pub services: Services,
+    driver: DriverHandle,
+    tasks: TaskTracker,
+    stop_listening: CancellationToken,
+    stop_tasks: CancellationToken,
+}
+
+/// Starts a server over the embedded store in its data folder.
+///
+/// # Errors
+/// [`StartError`]; nothing runs then.
+pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
+    config.check()?;
+    let source = |source| StartError::DataDir { path: config.data_dir.clone(), source };
+    make_private_dir(&config.data_dir).map_err(source)?;
+    let options = store::sqlite::Options { shards: config.shards, ..Default::default() };
+    let path = config.store_path();
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path, options)).await;
+    let store = opened.map_err(|error| StartError::Thread(std::io::Error::other(error)))??;
+    start_with(config, Arc::new(store)).await
+}
+
+/// Starts a server over any store.
+///
+/// # Errors
+/// [`StartError`]; nothing runs then.
+pub async fn start_with(config: ServerConfig, store: Arc<dyn Store>) -> Result<Running, StartError> {
+    config.check()?;
+    let source = |source| StartError::DataDir { path: config.data_dir.clone(), source };
+    make_private_dir(&config.data_dir).map_err(source)?;
+    let objects = Objects::open(&config, Arc::clone(&store))?;
+    let tokens = Arc::new(Tokens::load(Arc::clone(&store)).await?);
+    let first = first_start(&tokens, &config.data_dir).await?;
+    let metrics = Metrics::new();
+    let (node, driver) = Node::new(store, NodeConfig::new(&config, metrics.clone()));
+    let listen = config.listen;
+    let listener = TcpListener::bind(listen).await.map_err(|source| StartError::Listen { listen, source })?;
+    let addr = listener.local_addr().map_err(|source| StartError::Listen { listen, source })?;
+    let services = Services { node, objects, tokens, metrics, config: Arc::new(config), addr };
+    let driver = driver.spawn().map_err(StartError::Thread)?;
+    Ok(Running::run(services, driver, listener, first))
+}
+
+impl Running {
+    fn run(
+        services: Services,
+        driver: DriverHandle,
+        listener: TcpListener,
+        first: crate::auth::FirstStart,
+    ) -> Self {
+        let running = Self {
+            addr: services.addr,
+            first_admin_token: first.admin_token,
+            admin_token_path: first.admin_token_file,
+            worker_token_path: first.worker_token_file,
+            node: services.node.clone(),
+            driver,
+            tasks: TaskTracker::new(),
+            stop_listening: CancellationToken::new(),
+            stop_tasks: CancellationToken::new(),
+            services,
+        };
+        running.spawn_tasks(listener);
+        running
+    }
+
+    fn spawn_tasks(&self, listener: TcpListener) {
+        let services = &self.services;
+        let app = crate::api::router(services.clone()).merge(crate::grpc::router(services.clone()));
+        let grace = services.config.shutdown_grace.to_std();
+        self.tasks.spawn(listener::serve(listener, app, self.stop_listening.clone(), grace));
+        self.spawn_until_stop(crate::housekeeping::run(services.clone()));
+        let logs = services.objects.logs.clone();
+        self.spawn_until_stop(async move { logs.upload().await });
+        tracing::info!(addr = %self.addr, "listening");
+    }
+
+    fn spawn_until_stop(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop_tasks.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
+    /// Completes when the server can go on no more: the store cannot be trusted. The process must
+    /// exit then, with an error, and be started again by whoever watches it.
+    pub async fn failed(&self) -> Fatal {
+        self.driver.failed().await
+    }
+
+    /// Stops: no new requests, what was taken is committed and answered, leases are given back.
+    ///
+    /// # Errors
+    /// [`Fatal`] if the store could not be trusted any more before all was committed.
+    pub async fn shutdown(self) -> Result<(), Fatal> {
+        self.node.stop();
+        let ended = self.driver.join().await;
+        // Streams have ended with their sessions; what is left has the grace to finish.
+        self.stop_listening.cancel();
+        self.stop_tasks.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        ended
+    }
+}

@@ -1,0 +1,180 @@
+//! Nothing is said before its commit, and whatever a commit comes to, nothing is lost or doubled.
+
+use engine::output::Submitted;
+use model::{JobStatus, ShardId};
+use server::node::{Readiness, RequestError};
+use server::testing::Plan;
+use store::Store as _;
+use store::faulty::{Fault, Operation};
+
+use crate::harness::{Server, job, soon, submit};
+
+/// A1, A2, A7.
+#[tokio::test]
+async fn a_submitted_job_runs_on_a_worker_and_succeeds() {
+    let server = Server::start().await;
+    let worker = server.worker(server.fake()).await;
+    let made = submit(server.node(), job(), None).await.unwrap();
+    assert!(made.new);
+    let row = server.until_status(made.job, JobStatus::Succeeded).await;
+    assert_eq!((row.state.executions, row.state.worker, worker.starts()), (1, Some(worker.id()), 1));
+}
+
+/// D7. Accepted means durable.
+#[tokio::test]
+async fn a_reply_comes_after_the_commit_and_not_before() {
+    let server = Server::start().await;
+    let stall = server.store.stall(Operation::Commit, server.store.calls(Operation::Commit) + 1);
+    let mut submission = Box::pin(submit(server.node(), job(), None));
+    tokio::select! {
+        biased;
+        reply = &mut submission => panic!("{reply:?} came before the commit"),
+        () = soon("the commit", stall.reached()) => {}
+    }
+    assert!(server.store.counts(None).await.unwrap().values().all(|count| *count == 0));
+    assert!(futures_now(&mut submission).is_none(), "the commit still stalls");
+    stall.release();
+    let made = soon("the reply", submission).await.unwrap();
+    assert!(server.store.job(made.job).await.unwrap().is_some());
+}
+
+/// What a future has, if it has it now.
+fn futures_now<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::Pin::new(future).poll(&mut context) {
+        std::task::Poll::Ready(value) => Some(value),
+        std::task::Poll::Pending => None,
+    }
+}
+
+/// D7. While one batch is committed the next is filled; all of it is answered.
+#[tokio::test]
+async fn submissions_during_a_slow_commit_share_the_next_one() {
+    let server = Server::start().await;
+    let commits = server.store.calls(Operation::Commit);
+    let stall = server.store.stall(Operation::Commit, commits + 1);
+    let first = tokio::spawn({
+        let node = server.node().clone();
+        async move { submit(&node, job(), None).await }
+    });
+    soon("the commit", stall.reached()).await;
+    let mut others = Vec::new();
+    for _ in 0..50 {
+        others.push(Box::pin(submit(server.node(), job(), None)));
+    }
+    // Polled once, each is in the inbox.
+    assert!(others.iter_mut().all(|other| futures_now(other).is_none()));
+    stall.release();
+    soon("the first reply", first).await.unwrap().unwrap();
+    for other in others {
+        soon("a reply", other).await.unwrap();
+    }
+    // Nothing else has changed rows: there is no worker.
+    assert_eq!(server.store.calls(Operation::Commit), commits + 2);
+}
+
+/// A10, D7: rule 7 of the design.
+#[tokio::test]
+async fn a_commit_of_unknown_outcome_is_told_and_repeating_it_makes_one_job() {
+    let server = Server::start().await;
+    server.store.inject_next(Operation::Commit, Fault::After);
+    assert_eq!(submit(server.node(), job(), Some(7)).await, Err(RequestError::OutcomeUnknown));
+    server.ready().await;
+    let again = submit(server.node(), job(), Some(7)).await.unwrap();
+    assert!(!again.new, "the first commit had been done");
+    let worker = server.worker(server.fake()).await;
+    server.until_status(again.job, JobStatus::Succeeded).await;
+    assert_eq!((server.count(JobStatus::Succeeded).await, worker.starts()), (1, 1));
+}
+
+/// D7. A commit that was not done is told so, and may be repeated even without a key.
+#[tokio::test]
+async fn a_commit_that_was_not_done_changed_nothing() {
+    let server = Server::start().await;
+    server.store.inject_next(Operation::Commit, Fault::Before);
+    assert_eq!(submit(server.node(), job(), None).await, Err(RequestError::Loading));
+    server.ready().await;
+    assert_eq!(server.count(JobStatus::Waiting).await, 0);
+    submit(server.node(), job(), None).await.unwrap();
+}
+
+/// D5, D6. Who lost its shards drops what it believes, takes them again and goes on.
+#[tokio::test]
+async fn a_fenced_commit_ends_the_ownership_and_work_goes_on_after_a_reload() {
+    let server = Server::start().await;
+    let worker = server.worker(server.fake().plan(|_| Plan::Run)).await;
+    let made = submit(server.node(), job(), None).await.unwrap();
+    let task = soon("the job to run", worker.next_running()).await;
+    server.store.inject_next(Operation::Commit, Fault::Fenced(ShardId(0)));
+    assert_eq!(submit(server.node(), job(), None).await, Err(RequestError::Loading));
+    soon("the worker to come back", worker.sessions(2)).await;
+    worker.exit(&task, 0);
+    let row = server.until_status(made.job, JobStatus::Succeeded).await;
+    assert_eq!((row.state.executions, worker.starts()), (1, 1));
+}
+
+/// D7: rule 6 of the design. New work is refused by name, the rest goes on, and it heals by itself.
+#[tokio::test]
+async fn a_full_store_refuses_new_work_finishes_the_old_and_heals() {
+    let server = Server::start().await;
+    let worker = server.worker(server.fake().plan(|_| Plan::Run)).await;
+    let running = submit(server.node(), job(), None).await.unwrap();
+    let task = soon("the job to run", worker.next_running()).await;
+    server.until_status(running.job, JobStatus::Running).await;
+    let checks = server.store.calls(Operation::Check);
+    let healing = server.store.stall(Operation::Check, checks + 1);
+    server.store.inject_next(Operation::Commit, Fault::Full);
+
+    assert_eq!(submit_once_loaded(&server).await, Err(RequestError::Full));
+    server.readiness(Readiness::Full).await;
+    assert_eq!(submit(server.node(), job(), None).await, Err(RequestError::Full));
+    soon("the worker to come back", worker.sessions(2)).await;
+    worker.exit(&task, 0);
+    server.until_status(running.job, JobStatus::Succeeded).await;
+
+    assert_eq!(server.node().ready(), Readiness::Full);
+    soon("the probe", healing.reached()).await;
+    healing.release();
+    server.ready().await;
+    submit(server.node(), job(), None).await.unwrap();
+}
+
+/// Repeats while the shards are loaded, as a client is told to: the commit that met the fault may
+/// have been one of the worker's.
+async fn submit_once_loaded(server: &Server) -> Result<Submitted, RequestError> {
+    soon("the shards to be loaded", async {
+        loop {
+            match submit(server.node(), job(), None).await {
+                Err(RequestError::Loading) => tokio::task::yield_now().await,
+                answer => return answer,
+            }
+        }
+    })
+    .await
+}
+
+/// D7: rule 6 of the design. A store that cannot be trusted ends the process.
+#[tokio::test]
+async fn a_fatal_store_ends_the_server() {
+    let server = Server::start().await;
+    server.store.inject_next(Operation::Commit, Fault::Fatal);
+    assert_eq!(submit(server.node(), job(), None).await, Err(RequestError::OutcomeUnknown));
+    let fatal = soon("the end", server.running.failed()).await;
+    assert!(fatal.to_string().starts_with("the server cannot go on: "), "{fatal}");
+    assert!(matches!(server.node().ready(), Readiness::Failed { .. }));
+    assert_eq!(submit(server.node(), job(), None).await, Err(RequestError::Stopping));
+    assert!(soon("the shutdown", server.running.shutdown()).await.is_err());
+}
+
+/// Leases are renewed while nothing else happens.
+#[tokio::test]
+async fn an_idle_server_keeps_its_shards() {
+    let server = Server::start_with(|config| config.shard_lease = model::Duration::from_secs(1)).await;
+    let renewals = server.store.calls(Operation::Renew);
+    server.store.inject(Operation::Renew, renewals + 1, Fault::Before);
+    let third = server.store.stall(Operation::Renew, renewals + 3);
+    soon("the third renewal", third.reached()).await;
+    third.release();
+    submit(server.node(), job(), None).await.unwrap();
+    assert_eq!(server.store.calls(Operation::Acquire), 1);
+}

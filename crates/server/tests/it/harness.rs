@@ -1,0 +1,179 @@
+//! A server in a temporary folder, and words for what tests wait for.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::input::{Key, NewJob};
+use engine::output::Submitted;
+use engine::{Input, Reply};
+use model::record::JobHead;
+use model::{JobId, JobSpec, JobStatus};
+use server::node::{Node, Readiness, RequestError};
+use server::testing::{FakeOptions, FakeWorker};
+use server::{Running, ServerConfig};
+use store::Store as _;
+use store::StoreError;
+use store::faulty::FaultyStore;
+use store::query::JobRow;
+use store::sqlite::{Options, SqliteStore};
+use tempfile::TempDir;
+
+/// How long a test waits for anything.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+pub(crate) type Faulty = FaultyStore<SqliteStore>;
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) running: Running,
+    pub(crate) store: Arc<Faulty>,
+    pub(crate) dir: Arc<TempDir>,
+}
+
+/// Fails the test unless `future` ends in time.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(DEADLINE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited for {DEADLINE:?}: {what}"),
+    }
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    pub(crate) async fn start_with(change: impl FnOnce(&mut ServerConfig)) -> Self {
+        Self::start_in(Arc::new(tempfile::tempdir().unwrap()), change).await
+    }
+
+    /// Starts a server over what is in the folder.
+    pub(crate) async fn start_in(dir: Arc<TempDir>, change: impl FnOnce(&mut ServerConfig)) -> Self {
+        let mut config = ServerConfig::new(dir.path().join("data"));
+        config.listen.set_port(0);
+        config.shards = 4;
+        config.shutdown_grace = model::Duration::from_millis(300);
+        change(&mut config);
+        let store = Arc::new(FaultyStore::new(open(&config).await));
+        let running = server::start_with(config, Arc::clone(&store) as Arc<dyn store::Store>).await.unwrap();
+        let server = Self { running, store, dir };
+        server.ready().await;
+        server
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        &self.running.node
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.running.addr)
+    }
+
+    pub(crate) fn worker_token(&self) -> String {
+        std::fs::read_to_string(&self.running.worker_token_path).unwrap().trim().to_owned()
+    }
+
+    pub(crate) fn fake(&self) -> FakeOptions {
+        FakeOptions::new(self.url(), self.worker_token())
+    }
+
+    /// A worker that has opened its session.
+    pub(crate) async fn worker(&self, options: FakeOptions) -> FakeWorker {
+        let worker = FakeWorker::start(options);
+        soon("the worker's first session", worker.sessions(1)).await;
+        worker
+    }
+
+    pub(crate) async fn ready(&self) {
+        self.readiness(Readiness::Ready).await;
+    }
+
+    pub(crate) async fn readiness(&self, wanted: Readiness) {
+        soon(&format!("readiness {wanted:?}"), self.node().wait_ready(|now| *now == wanted)).await;
+    }
+
+    /// Waits until `met` says so; it is asked again whenever something was committed.
+    pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
+        &self,
+        what: &str,
+        mut met: impl FnMut() -> F,
+    ) -> T {
+        let mut events = self.node().events();
+        soon(what, async {
+            loop {
+                if let Some(found) = met().await {
+                    return found;
+                }
+                let _lagged = events.recv().await;
+            }
+        })
+        .await
+    }
+
+    pub(crate) async fn until_status(&self, job: JobId, status: JobStatus) -> JobRow {
+        let store = &self.store;
+        self.until(&format!("{job} to be {status}"), || async move {
+            store.job(job).await.unwrap().filter(|row| row.state.status == status)
+        })
+        .await
+    }
+
+    /// Stops it in order and gives back the folder, free to be opened again.
+    pub(crate) async fn shutdown(self) -> Arc<TempDir> {
+        soon("the shutdown", self.running.shutdown()).await.unwrap();
+        self.dir
+    }
+
+    pub(crate) async fn count(&self, status: JobStatus) -> u64 {
+        self.store.counts(None).await.unwrap().get(&status).copied().unwrap_or(0)
+    }
+}
+
+/// Opens the store once nobody else has it.
+async fn open(config: &ServerConfig) -> SqliteStore {
+    std::fs::create_dir_all(&config.data_dir).unwrap();
+    let options = Options { shards: config.shards, ..Options::default() };
+    soon("the store to be given back", async {
+        loop {
+            match SqliteStore::open(config.store_path(), options.clone()) {
+                Ok(store) => return store,
+                Err(StoreError::InUse { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    })
+    .await
+}
+
+/// A job that runs one command.
+pub(crate) fn job() -> JobSpec {
+    JobSpec::command(["true"])
+}
+
+pub(crate) fn new_job(spec: JobSpec, key: Option<u128>) -> NewJob {
+    let body = serde_json::to_string(&spec).unwrap().into();
+    NewJob {
+        head: Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None }),
+        key: key.map(|key| Key { key, body: 1 }),
+        actor: "test".into(),
+    }
+}
+
+/// Submits one job and waits for the reply.
+pub(crate) async fn submit(node: &Node, spec: JobSpec, key: Option<u128>) -> Result<Submitted, RequestError> {
+    let jobs = vec![new_job(spec, key)];
+    match node.request(move |ticket| Input::Submit { ticket, jobs }).await? {
+        Reply::Submitted(made) => Ok(made[0]),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Submits as many jobs at once.
+pub(crate) async fn submit_many(node: &Node, spec: &JobSpec, count: usize) -> Vec<JobId> {
+    let jobs = (0..count).map(|_| new_job(spec.clone(), None)).collect();
+    match node.request(move |ticket| Input::Submit { ticket, jobs }).await.unwrap() {
+        Reply::Submitted(made) => made.into_iter().map(|made| made.job).collect(),
+        other => panic!("{other:?}"),
+    }
+}

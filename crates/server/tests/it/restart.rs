@@ -1,0 +1,161 @@
+//! What a restart finds again.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use model::{JobId, JobStatus};
+use server::node::{Readiness, RequestError};
+use server::testing::Plan;
+use store::Store as _;
+use store::faulty::{Fault, Operation};
+
+use crate::harness::{Server, job, soon, submit, submit_many};
+
+/// D5, D7. The server dies in the middle of a commit with a thousand jobs in every state.
+#[tokio::test]
+async fn a_thousand_jobs_in_flight_outlive_the_death_of_the_server() {
+    const JOBS: usize = 1_000;
+    let server = Server::start().await;
+    let runs = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&runs);
+    let options = server.fake().plan(move |_| {
+        // Every third job is still running when the server dies.
+        if counted.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) { Plan::Run } else { Plan::Succeed }
+    });
+    let worker = server.worker(options).await;
+    let (accepted, refused) = submit_keys(&server, 0..700).await;
+    assert_eq!((accepted.len(), refused.len()), (700, 0));
+    // Reports of the first ones and all new ones are in the commits that die.
+    server.store.inject_next(Operation::Commit, Fault::Fatal);
+    let (none, unanswered) = submit_keys(&server, 700..JOBS as u128).await;
+    assert_eq!(none, []);
+    soon("the death", server.running.failed()).await;
+    drop(worker);
+    let _fatal = server.running.shutdown().await;
+    drop(server.store);
+
+    let server = Server::start_in(server.dir, |_| {}).await;
+    let _worker = server.worker(server.fake()).await;
+    let known: HashSet<_> = accepted.iter().copied().collect();
+    assert_eq!(known.len(), accepted.len(), "no id twice");
+    for &job in &accepted {
+        assert!(server.store.job(job).await.unwrap().is_some(), "{job} was accepted");
+    }
+    for key in unanswered {
+        submit(server.node(), job(), Some(key)).await.unwrap();
+    }
+    // What ran on the worker that is gone is retried once its lease is over.
+    server
+        .until("all jobs to succeed", || async {
+            (server.count(JobStatus::Succeeded).await == JOBS as u64).then_some(())
+        })
+        .await;
+}
+
+/// Submits a job for each key at the same time. Returns what was accepted, and the keys of the rest.
+async fn submit_keys(server: &Server, keys: std::ops::Range<u128>) -> (Vec<JobId>, Vec<u128>) {
+    let submissions = keys.map(|key| {
+        let node = server.node().clone();
+        (key, tokio::spawn(async move { submit(&node, job(), Some(key)).await }))
+    });
+    let (mut accepted, mut refused) = (Vec::new(), Vec::new());
+    for (key, submission) in submissions.collect::<Vec<_>>() {
+        match soon("an answer", submission).await.unwrap() {
+            Ok(made) => accepted.push(made.job),
+            Err(_) => refused.push(key),
+        }
+    }
+    (accepted, refused)
+}
+
+/// Everything in the inbox is committed and answered before a server stops.
+#[tokio::test]
+async fn a_shutdown_answers_what_was_taken_and_refuses_the_rest() {
+    let server = Server::start().await;
+    let stall = server.store.stall(Operation::Commit, server.store.calls(Operation::Commit) + 1);
+    let node = server.node().clone();
+    let first = tokio::spawn({
+        let node = node.clone();
+        async move { submit(&node, job(), None).await }
+    });
+    soon("the commit", stall.reached()).await;
+    let (tx, second) = tokio::sync::oneshot::channel();
+    let in_the_inbox = tokio::spawn({
+        let node = node.clone();
+        async move {
+            let submission = submit(&node, job(), None);
+            tokio::pin!(submission);
+            std::future::poll_fn(|cx| {
+                assert!(submission.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+            tx.send(()).unwrap();
+            submission.await
+        }
+    });
+    soon("the second submission", second).await.unwrap();
+    node.stop();
+    server.readiness(Readiness::Stopping).await;
+    assert_eq!(submit(&node, job(), None).await, Err(RequestError::Stopping));
+    stall.release();
+    let (first, second) = (first.await.unwrap().unwrap().job, in_the_inbox.await.unwrap().unwrap().job);
+    drop(node);
+    let dir = server.shutdown().await;
+
+    // The shards were given back: nobody waits for a lease to run out.
+    let server = Server::start_in(dir, |config| config.shard_lease = model::Duration::from_secs(600)).await;
+    for job in [first, second] {
+        assert_eq!(server.store.job(job).await.unwrap().unwrap().state.status, JobStatus::Waiting);
+    }
+}
+
+/// The first tokens are made once; the files stay.
+#[tokio::test]
+async fn tokens_outlive_a_restart() {
+    let server = Server::start().await;
+    assert!(server.running.first_admin_token.is_some());
+    let token = server.worker_token();
+    let dir = server.shutdown().await;
+    let server = Server::start_in(dir, |_| {}).await;
+    assert_eq!(server.running.first_admin_token, None);
+    assert_eq!(server.worker_token(), token);
+    let _worker = server.worker(server.fake()).await;
+}
+
+/// Retention: rows and logs go together, and keys stay.
+#[tokio::test]
+async fn an_expired_job_is_deleted_and_its_key_still_holds() {
+    let server = Server::start().await;
+    let _worker = server.worker(server.fake()).await;
+    let mut spec = job();
+    spec.retention = Some(model::Duration::ZERO);
+    let made = submit(server.node(), spec.clone(), Some(3)).await.unwrap();
+    let row = server.until_status(made.job, JobStatus::Succeeded).await;
+    let execution = row.state.execution.unwrap();
+    let logs = &server.running.services.objects.logs;
+    let frames = crate::logs::frames(&["bye\n"]);
+    logs.append(execution, 0, frames, true).await.unwrap();
+    let later = row.state.expires_at.unwrap() + model::Duration::from_secs(1);
+    server::housekeeping::sweep(&server.running.services, later).await;
+    assert!(server.store.job(made.job).await.unwrap().is_none());
+    assert_eq!(logs.size(execution).await.unwrap().bytes, 0);
+    let again = submit(server.node(), spec, Some(3)).await.unwrap();
+    assert_eq!((again.job, again.new), (made.job, false));
+}
+
+/// G3. A batch of ten thousand is one commit, and all of it runs.
+#[tokio::test]
+async fn a_large_batch_runs_to_its_end() {
+    let server = Server::start().await;
+    let worker = server.worker(server.fake()).await;
+    let jobs = submit_many(server.node(), &job(), 10_000).await;
+    assert_eq!(jobs.len(), 10_000);
+    server
+        .until("all jobs to succeed", || async {
+            (server.count(JobStatus::Succeeded).await == 10_000).then_some(())
+        })
+        .await;
+    assert_eq!((worker.starts(), worker.given_twice()), (10_000, Vec::new()));
+}

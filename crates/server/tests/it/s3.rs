@@ -1,0 +1,229 @@
+//! The same objects in a bucket. `moto` (from PyPI) stands in for S3; it is installed once, into a
+//! virtual environment below the target folder. Without Python the tests say so and pass.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use server::ServerConfig;
+use server::config::{ObjectsConfig, S3Config};
+use server::objects::LogSize;
+
+use crate::artifacts::{get, put};
+use crate::harness::{Server, soon};
+use crate::logs::frames;
+
+const MOTO: &str = "moto[server]==5.2.5";
+const BUCKET: &str = "belfry-test";
+
+/// A server that speaks S3, until it is dropped.
+struct Moto {
+    process: Child,
+    url: String,
+}
+
+impl Drop for Moto {
+    fn drop(&mut self) {
+        let _ended = self.process.kill();
+        let _reaped = self.process.wait();
+    }
+}
+
+impl Moto {
+    /// Starts it with an empty bucket; `None`, with a word about it, where it cannot be had.
+    async fn start() -> Option<Self> {
+        let program = match install() {
+            Ok(program) => program,
+            Err(reason) => {
+                eprintln!("SKIPPED: no moto to stand in for S3: {reason}");
+                return None;
+            }
+        };
+        let mut process = Command::new(program)
+            .args(["-H", "127.0.0.1", "-p", "0"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stderr.take().unwrap());
+        let (url_tx, url) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let mut url_tx = Some(url_tx);
+            // Read to the end, for a full pipe would stop it.
+            for line in lines.lines().map_while(Result::ok) {
+                if let Some((_, url)) = line.split_once("Running on ")
+                    && let Some(url_tx) = url_tx.take()
+                {
+                    url_tx.send(url.trim().to_owned()).unwrap();
+                }
+            }
+        });
+        let url = soon("moto to listen", url).await.unwrap();
+        let moto = Self { process, url };
+        moto.http().put(format!("{}/{BUCKET}", moto.url)).send().await.unwrap().error_for_status().unwrap();
+        Some(moto)
+    }
+
+    fn http(&self) -> reqwest::Client {
+        let _chosen = rustls::crypto::ring::default_provider().install_default();
+        reqwest::Client::new()
+    }
+
+    /// Whether the bucket has a key that ends so.
+    async fn has(&self, suffix: &str) -> bool {
+        let list =
+            self.http().get(format!("{}/{BUCKET}", self.url)).send().await.unwrap().text().await.unwrap();
+        list.contains(&format!("{suffix}</Key>"))
+    }
+
+    fn configure(&self, config: &mut ServerConfig) {
+        config.objects = ObjectsConfig::S3(S3Config {
+            url: format!("s3://{BUCKET}/some/prefix"),
+            endpoint: Some(self.url.clone()),
+            region: Some("eu-central-1".into()),
+        });
+    }
+}
+
+/// The path of `moto_server`, installed if it is missing. One process installs, the others wait.
+fn install() -> Result<PathBuf, String> {
+    let folder = std::env::current_exe().map_err(|e| e.to_string())?;
+    let target = folder.ancestors().find(|dir| dir.ends_with("target")).ok_or("there is no target folder")?;
+    let folder = target.join("moto");
+    std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
+    let lock = std::fs::File::create(folder.join("lock")).map_err(|e| e.to_string())?;
+    lock.lock().map_err(|e| e.to_string())?;
+    let (venv, done) = (folder.join("venv"), folder.join("installed"));
+    let program = venv.join("bin/moto_server");
+    if std::fs::read_to_string(&done).is_ok_and(|version| version == MOTO) && program.exists() {
+        return Ok(program);
+    }
+    run(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+    run(Command::new(venv.join("bin/pip")).args([
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        MOTO,
+    ]))?;
+    std::fs::write(done, MOTO).map_err(|e| e.to_string())?;
+    Ok(program)
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Whether this process has the variables that an operator would set. If not, the test runs again in
+/// a process that has, for they cannot be set in one with several threads.
+fn has_credentials(test: &str) -> bool {
+    if std::env::var_os("AWS_ACCESS_KEY_ID").is_some() {
+        return true;
+    }
+    let again = Command::new(std::env::current_exe().unwrap())
+        .args([&format!("s3::{test}"), "--exact", "--nocapture"])
+        .env("AWS_ACCESS_KEY_ID", "test")
+        .env("AWS_SECRET_ACCESS_KEY", "test")
+        .status()
+        .unwrap();
+    assert!(again.success(), "{test} failed: see above");
+    false
+}
+
+async fn start() -> Option<(Moto, Server)> {
+    let moto = Moto::start().await?;
+    let server = Server::start_with(|config| moto.configure(config)).await;
+    Some((moto, server))
+}
+
+/// A11.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn artifacts_live_in_a_bucket() {
+    if !has_credentials("artifacts_live_in_a_bucket") {
+        return;
+    }
+    let Some((moto, server)) = start().await else { return };
+    let artifacts = &server.running.services.objects.artifacts;
+    let large: Vec<u8> = (0..20_000_000u32).map(|i| (i % 251) as u8).collect();
+    let (small, large) = (b"small".to_vec(), large);
+    let stored = put(artifacts, "small", &small).await.unwrap();
+    assert_eq!(get(artifacts, &stored).await, small);
+    assert!(moto.has(&format!("some/prefix/artifacts/default/{}", stored.sha256)).await);
+    // In several parts.
+    let stored = put(artifacts, "large", &large).await.unwrap();
+    assert!(get(artifacts, &stored).await == large);
+}
+
+/// A3. A complete log goes to the bucket and is read from there, in pieces.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_complete_log_moves_to_the_bucket() {
+    if !has_credentials("a_complete_log_moves_to_the_bucket") {
+        return;
+    }
+    let Some((moto, server)) = start().await else { return };
+    let logs = &server.running.services.objects.logs;
+    let id = model::ExecutionId::from_bits(1 << 80);
+    let log = frames(&["one\n", "two\n"]);
+    logs.append(id, 0, log.clone(), true).await.unwrap();
+    assert_eq!(logs.read(id, 0, 1000).await.unwrap().frames, log);
+    until_uploaded(&moto, &server, id).await;
+    let dir = server.shutdown().await;
+
+    // Nothing of it is known here any more.
+    let server = Server::start_in(dir, |config| moto.configure(config)).await;
+    let logs = &server.running.services.objects.logs;
+    assert_eq!(logs.size(id).await.unwrap(), LogSize { bytes: log.len() as u64, complete: true });
+    let first = frames(&["one\n"]).len() as u64;
+    let part = logs.read(id, first, 1000).await.unwrap();
+    assert_eq!((part.frames, part.complete), (frames(&["two\n"]), true));
+    logs.delete(id).await.unwrap();
+    assert!(!moto.has(&format!("{id}.log")).await);
+    assert_eq!(logs.size(id).await.unwrap(), LogSize::default());
+}
+
+/// What could not be uploaded is kept, and uploaded after a restart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_waits_here_for_a_bucket_that_cannot_be_reached() {
+    if !has_credentials("a_log_waits_here_for_a_bucket_that_cannot_be_reached") {
+        return;
+    }
+    let Some(moto) = Moto::start().await else { return };
+    let unreachable = |config: &mut ServerConfig| {
+        config.objects = ObjectsConfig::S3(S3Config {
+            url: format!("s3://{BUCKET}/some/prefix"),
+            endpoint: Some("http://127.0.0.1:1".into()),
+            region: Some("eu-central-1".into()),
+        });
+    };
+    let server = Server::start_with(unreachable).await;
+    let id = model::ExecutionId::from_bits(2 << 80);
+    let log = frames(&["one\n"]);
+    let logs = &server.running.services.objects.logs;
+    logs.append(id, 0, log.clone(), true).await.unwrap();
+    assert_eq!(logs.read(id, 0, 1000).await.unwrap().frames, log);
+    let dir = server.shutdown().await;
+
+    let server = Server::start_in(dir, |config| moto.configure(config)).await;
+    until_uploaded(&moto, &server, id).await;
+    assert_eq!(server.running.services.objects.logs.read(id, 0, 1000).await.unwrap().frames, log);
+}
+
+/// Uploaded, and no longer kept here.
+async fn until_uploaded(moto: &Moto, server: &Server, id: model::ExecutionId) {
+    let folder = server.running.services.config.live_logs_dir();
+    soon("the upload", async {
+        while !moto.has(&format!("{id}.log")).await || files_below(&folder) > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+fn files_below(folder: &std::path::Path) -> usize {
+    let folders = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    folders.map(|folder| std::fs::read_dir(folder).unwrap().count()).sum()
+}

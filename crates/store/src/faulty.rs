@@ -1,0 +1,291 @@
+//! A store that fails on purpose, for the tests of those who use one.
+//!
+//! [`FaultyStore`] passes everything on to the store inside, but for the calls that a test chose: the
+//! nth call of an operation fails before or after it was done, or stalls until the test lets go.
+//!
+//! ```ignore
+//! let store = FaultyStore::new(inner);
+//! store.inject(Operation::Commit, 3, Fault::After);     // done, and the answer is lost
+//! let stall = store.stall(Operation::Commit, 5);
+//! stall.reached().await;                                // the fifth commit waits …
+//! stall.release();                                      // … until here
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
+use model::{Duration, ExecutionId, JobId, ShardId, Timestamp};
+use tokio::sync::{Notify, mpsc};
+
+use crate::query::{
+    Artifact, ArtifactFilter, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter, JobRow, Page,
+    Paged, Quarantined, Token,
+};
+use crate::{Committed, EventSeq, Loaded, Store, StoreError};
+
+/// The methods of [`Store`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is the method of its name")]
+pub enum Operation {
+    Acquire,
+    Renew,
+    Release,
+    Load,
+    Commit,
+    Job,
+    Jobs,
+    Counts,
+    Executions,
+    Execution,
+    Events,
+    Workers,
+    Queues,
+    PutToken,
+    Tokens,
+    PutArtifact,
+    Artifacts,
+    ExpiredJobs,
+    DeleteJobs,
+    TrimEvents,
+    Quarantined,
+    Check,
+}
+
+/// What goes wrong with a call.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Not done; [`StoreError::Unavailable`].
+    Before,
+    /// Done, and answered with [`StoreError::OutcomeUnknown`].
+    After,
+    /// Not done; [`StoreError::Full`].
+    Full,
+    /// Not done; [`StoreError::Fatal`], as for every call after it.
+    Fatal,
+    /// Not done; [`StoreError::Fenced`] for this shard.
+    Fenced(ShardId),
+    /// Done, once the test lets go of it.
+    Stall(Arc<Stall>),
+}
+
+/// A call that waits.
+#[derive(Debug, Default)]
+pub struct Stall {
+    reached: Notify,
+    released: Notify,
+}
+
+impl Stall {
+    /// Waits until the call is there, for one caller.
+    pub async fn reached(&self) {
+        self.reached.notified().await;
+    }
+
+    /// Lets the call go on; also one that is not there yet.
+    pub fn release(&self) {
+        self.released.notify_one();
+    }
+
+    async fn hold(&self) {
+        self.reached.notify_one();
+        self.released.notified().await;
+    }
+}
+
+#[derive(Debug, Default)]
+struct Plan {
+    calls: HashMap<Operation, u64>,
+    faults: HashMap<(Operation, u64), Fault>,
+    fatal: bool,
+}
+
+/// A store around another that fails where it is told to.
+#[derive(Debug)]
+pub struct FaultyStore<S> {
+    inner: S,
+    plan: Mutex<Plan>,
+}
+
+impl<S: Store> FaultyStore<S> {
+    /// Passes everything on until a fault is injected.
+    pub fn new(inner: S) -> Self {
+        Self { inner, plan: Mutex::default() }
+    }
+
+    /// The store inside.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// Makes the `nth` call of `operation`, counted from 1 since the store was made, go wrong.
+    pub fn inject(&self, operation: Operation, nth: u64, fault: Fault) {
+        self.plan().faults.insert((operation, nth), fault);
+    }
+
+    /// Makes the next call of `operation` go wrong.
+    pub fn inject_next(&self, operation: Operation, fault: Fault) {
+        let next = self.calls(operation) + 1;
+        self.inject(operation, next, fault);
+    }
+
+    /// Makes the `nth` call of `operation` wait.
+    pub fn stall(&self, operation: Operation, nth: u64) -> Arc<Stall> {
+        let stall = Arc::new(Stall::default());
+        self.inject(operation, nth, Fault::Stall(Arc::clone(&stall)));
+        stall
+    }
+
+    /// How often `operation` was called, whatever came of it.
+    pub fn calls(&self, operation: Operation) -> u64 {
+        self.plan().calls.get(&operation).copied().unwrap_or(0)
+    }
+
+    fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next_fault(&self, operation: Operation) -> Option<Fault> {
+        let mut plan = self.plan();
+        let calls = plan.calls.entry(operation).or_default();
+        *calls += 1;
+        let nth = *calls;
+        let fault = plan.faults.remove(&(operation, nth));
+        plan.fatal |= matches!(fault, Some(Fault::Fatal));
+        if plan.fatal { Some(Fault::Fatal) } else { fault }
+    }
+
+    async fn call<T>(
+        &self,
+        operation: Operation,
+        work: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        match self.next_fault(operation) {
+            None => work.await,
+            Some(Fault::Before) => Err(StoreError::Unavailable { source: INJECTED.into() }),
+            Some(Fault::After) => {
+                work.await?;
+                Err(StoreError::OutcomeUnknown { source: INJECTED.into() })
+            }
+            Some(Fault::Full) => Err(StoreError::Full),
+            Some(Fault::Fatal) => Err(StoreError::Fatal { reason: INJECTED.into() }),
+            Some(Fault::Fenced(shard)) => Err(StoreError::Fenced { shard }),
+            Some(Fault::Stall(stall)) => {
+                stall.hold().await;
+                work.await
+            }
+        }
+    }
+}
+
+const INJECTED: &str = "a fault was injected";
+
+#[async_trait]
+impl<S: Store> Store for FaultyStore<S> {
+    fn shards(&self) -> u16 {
+        self.inner.shards()
+    }
+
+    async fn acquire(
+        &self,
+        shards: &[ShardId],
+        owner: &str,
+        ttl: Duration,
+    ) -> Result<Vec<Lease>, StoreError> {
+        self.call(Operation::Acquire, self.inner.acquire(shards, owner, ttl)).await
+    }
+
+    async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
+        self.call(Operation::Renew, self.inner.renew(leases, ttl)).await
+    }
+
+    async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        self.call(Operation::Release, self.inner.release(leases)).await
+    }
+
+    async fn load(&self, leases: &[Lease], rows: mpsc::Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError> {
+        self.call(Operation::Load, self.inner.load(leases, rows)).await
+    }
+
+    async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
+        self.call(Operation::Commit, self.inner.commit(leases, batch)).await
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
+        self.call(Operation::Job, self.inner.job(id)).await
+    }
+
+    async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError> {
+        self.call(Operation::Jobs, self.inner.jobs(filter, page)).await
+    }
+
+    async fn counts(&self, namespace: Option<&str>) -> Result<Counts, StoreError> {
+        self.call(Operation::Counts, self.inner.counts(namespace)).await
+    }
+
+    async fn executions(
+        &self,
+        filter: &ExecutionFilter,
+        page: Page<ExecutionId>,
+    ) -> Result<Paged<ExecutionRow>, StoreError> {
+        self.call(Operation::Executions, self.inner.executions(filter, page)).await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, StoreError> {
+        self.call(Operation::Execution, self.inner.execution(id)).await
+    }
+
+    async fn events(&self, after: EventSeq, limit: usize) -> Result<EventPage, StoreError> {
+        self.call(Operation::Events, self.inner.events(after, limit)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        self.call(Operation::Workers, self.inner.workers()).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError> {
+        self.call(Operation::Queues, self.inner.queues()).await
+    }
+
+    async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
+        self.call(Operation::PutToken, self.inner.put_token(token)).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        self.call(Operation::Tokens, self.inner.tokens()).await
+    }
+
+    async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
+        self.call(Operation::PutArtifact, self.inner.put_artifact(artifact)).await
+    }
+
+    async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError> {
+        self.call(Operation::Artifacts, self.inner.artifacts(filter, limit)).await
+    }
+
+    async fn expired_jobs(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(JobId, Vec<ExecutionId>)>, StoreError> {
+        self.call(Operation::ExpiredJobs, self.inner.expired_jobs(now, limit)).await
+    }
+
+    async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
+        self.call(Operation::DeleteJobs, self.inner.delete_jobs(jobs)).await
+    }
+
+    async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.call(Operation::TrimEvents, self.inner.trim_events(before)).await
+    }
+
+    async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+        self.call(Operation::Quarantined, self.inner.quarantined(limit)).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.call(Operation::Check, self.inner.check()).await
+    }
+}

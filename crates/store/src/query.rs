@@ -1,0 +1,172 @@
+//! What the API and the dashboard ask a store, and what it answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::record::{Event, ExecutionRecord, JobState};
+use model::{ExecutionStatus, JobId, JobStatus, Timestamp, WorkerId};
+
+/// Which page of a list: those with smaller ids than `after`, newest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page<Id> {
+    /// The last id of the page before; the newest where absent.
+    pub after: Option<Id>,
+    /// The most items; at least 1.
+    pub limit: usize,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Paged<T> {
+    /// In the list's order.
+    pub items: Vec<T>,
+    /// Whether there are more behind the last one.
+    pub more: bool,
+}
+
+/// Which jobs a list has. Every condition that is given must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JobFilter {
+    /// One of these; any where empty.
+    pub statuses: Vec<JobStatus>,
+    /// In this namespace; in any where absent.
+    pub namespace: Option<String>,
+    /// With this owner.
+    pub owner: Option<String>,
+    /// In this queue.
+    pub queue: Option<String>,
+    /// With this name.
+    pub name: Option<String>,
+    /// With all these labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whose newest execution is, or was, on this worker.
+    pub worker: Option<WorkerId>,
+    /// Created at or after.
+    pub created_after: Option<Timestamp>,
+    /// Created before.
+    pub created_before: Option<Timestamp>,
+}
+
+/// A job as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobRow {
+    /// Its id.
+    pub id: JobId,
+    /// Its spec as JSON.
+    pub body: Arc<str>,
+    /// The ended job that it repeats.
+    pub retry_of: Option<JobId>,
+    /// Where it stands; the history is empty in lists.
+    pub state: JobState,
+}
+
+/// How many jobs there are of each status; statuses without any may be missing.
+pub type Counts = BTreeMap<JobStatus, u64>;
+
+/// Which executions a list has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExecutionFilter {
+    /// Of this job.
+    pub job: Option<JobId>,
+    /// On this worker.
+    pub worker: Option<WorkerId>,
+    /// In this namespace.
+    pub namespace: Option<String>,
+    /// One of these; any where empty.
+    pub statuses: Vec<ExecutionStatus>,
+}
+
+/// An execution as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExecutionRow {
+    /// The row.
+    pub record: ExecutionRecord,
+    /// The namespace of its job.
+    pub namespace: Arc<str>,
+    /// The name of its job.
+    pub job_name: Arc<str>,
+}
+
+/// A place in the event feed; grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct EventSeq(pub u64);
+
+/// Events in order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EventPage {
+    /// Each with its place.
+    pub events: Vec<(EventSeq, Event)>,
+    /// The oldest place that is still kept; a reader that wants an older one has lost some.
+    pub oldest: EventSeq,
+    /// The place of the newest event that there is; zero before the first.
+    pub newest: EventSeq,
+}
+
+/// What a token's bearer may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenKind {
+    /// Everything.
+    Admin,
+    /// Be a worker.
+    Worker,
+}
+
+/// A token as it is kept: never the token itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The part that may be shown.
+    pub id: String,
+    /// What its bearer may do.
+    pub kind: TokenKind,
+    /// Who its bearer is, for the owner of jobs and for histories.
+    pub name: String,
+    /// SHA-256 of the secret part.
+    pub hash: [u8; 32],
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// One version of an artifact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    /// The tenant.
+    pub namespace: String,
+    /// The name that versions share.
+    pub name: String,
+    /// Hash of the bytes, in lower-case hex; names the version.
+    pub sha256: String,
+    /// How many bytes.
+    pub size_bytes: u64,
+    /// When it was stored.
+    pub created_at: Timestamp,
+    /// Who stored it: a principal or an execution.
+    pub created_by: String,
+}
+
+/// Which artifact versions a list has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ArtifactFilter {
+    /// In this namespace.
+    pub namespace: Option<String>,
+    /// With this name.
+    pub name: Option<String>,
+    /// This version.
+    pub sha256: Option<String>,
+    /// Only the newest version of each name.
+    pub newest_only: bool,
+    /// Behind this one in the order of the list.
+    pub after: Option<(String, String, Timestamp)>,
+}
+
+/// A row that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quarantined {
+    /// The table that it stood in.
+    pub table: String,
+    /// Its key, as text.
+    pub key: String,
+    /// Why it could not be read.
+    pub reason: String,
+    /// When it was set aside.
+    pub at: Timestamp,
+}

@@ -1,0 +1,188 @@
+//! What an error of SQLite means for the caller.
+//!
+//! The question is always what is on the disk now. `SQLITE_FULL` has changed nothing. An I/O error
+//! while writing or syncing means that the disk cannot be trusted, and the file is never written
+//! again by this process: after a failed sync the system may have dropped the pages and call the
+//! next sync a success (PostgreSQL's "fsyncgate", 2018).
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use model::{Duration, ShardId};
+use rusqlite::{ErrorCode, ffi};
+
+use super::codec::Damage;
+use crate::StoreError;
+
+/// Why an operation inside a transaction did not go through.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// A lease does not hold any more; nothing was changed by this operation.
+    Fenced(ShardId),
+    /// SQLite said so.
+    Sqlite(rusqlite::Error),
+    /// The data, or what was asked for, is not as it must be.
+    Broken(String),
+    /// Already in the caller's words.
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<Damage> for Failure {
+    fn from(damage: Damage) -> Self {
+        Self::Broken(damage.to_string())
+    }
+}
+
+/// What was being done when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// A query; one that was interrupted took longer than this.
+    Query { limit: Duration },
+    /// A change inside a transaction that is rolled back.
+    Change,
+    /// The commit itself.
+    Commit,
+}
+
+impl Failure {
+    /// In the caller's words; `path` is the file that it is about.
+    pub(super) fn into_store_error(self, phase: Phase, path: &Path) -> StoreError {
+        match self {
+            Self::Fenced(shard) => StoreError::Fenced { shard },
+            Self::Store(error) => error,
+            Self::Broken(reason) => StoreError::Fatal { reason: format!("`{}`: {reason}", path.display()) },
+            Self::Sqlite(error) => classify(error, phase, path),
+        }
+    }
+}
+
+fn classify(error: rusqlite::Error, phase: Phase, path: &Path) -> StoreError {
+    let fatal = |error: rusqlite::Error| StoreError::Fatal {
+        reason: format!("`{}`: {}", path.display(), describe(&error)),
+    };
+    let Some(&ffi::Error { code, extended_code }) = error.sqlite_error() else {
+        return fatal(error);
+    };
+    match code {
+        ErrorCode::DiskFull => StoreError::Full,
+        ErrorCode::OperationInterrupted => match phase {
+            Phase::Query { limit } => StoreError::TooSlow { limit },
+            Phase::Change | Phase::Commit => StoreError::Unavailable { source: error.into() },
+        },
+        // The index of the log is memory shared with readers, not data. It cannot grow on a full
+        // volume, and then the commit's frames may be in the log already, to be found at a restart.
+        ErrorCode::SystemIoFailure if is_shared_memory(extended_code) => match phase {
+            Phase::Commit => StoreError::OutcomeUnknown { source: error.into() },
+            Phase::Query { .. } | Phase::Change => StoreError::Unavailable { source: error.into() },
+        },
+        ErrorCode::SystemIoFailure if extended_code == ffi::SQLITE_IOERR_NOMEM => {
+            StoreError::Unavailable { source: error.into() }
+        }
+        ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::OutOfMemory
+        | ErrorCode::CannotOpen
+        | ErrorCode::FileLockingProtocolFailed => StoreError::Unavailable { source: error.into() },
+        ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::SystemIoFailure => fatal(error),
+        // A query that was asked wrongly harms nothing but itself; a change that was, must stop.
+        _ => match phase {
+            Phase::Query { .. } => StoreError::Unavailable { source: error.into() },
+            Phase::Change | Phase::Commit => fatal(error),
+        },
+    }
+}
+
+fn is_shared_memory(extended_code: i32) -> bool {
+    matches!(
+        extended_code,
+        ffi::SQLITE_IOERR_SHMOPEN
+            | ffi::SQLITE_IOERR_SHMSIZE
+            | ffi::SQLITE_IOERR_SHMLOCK
+            | ffi::SQLITE_IOERR_SHMMAP
+    )
+}
+
+fn describe(error: &rusqlite::Error) -> String {
+    match error.sqlite_error() {
+        Some(sqlite) => format!("{error} (SQLite code {})", sqlite.extended_code),
+        None => error.to_string(),
+    }
+}
+
+/// Remembers that the file cannot be trusted any more, for every thread of the store.
+#[derive(Debug, Clone)]
+pub(super) struct Trust {
+    pub(super) path: Arc<PathBuf>,
+    lost: Arc<OnceLock<String>>,
+}
+
+impl Trust {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: Arc::new(path.to_owned()), lost: Arc::default() }
+    }
+
+    /// # Errors
+    /// [`StoreError::Fatal`] with the first reason, once there was one.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        match self.lost.get() {
+            None => Ok(()),
+            Some(reason) => Err(StoreError::Fatal { reason: reason.clone() }),
+        }
+    }
+
+    /// Puts a failure into the caller's words, and remembers it if it is the end.
+    pub(super) fn judge(&self, failure: Failure, phase: Phase) -> StoreError {
+        let error = failure.into_store_error(phase, &self.path);
+        if let StoreError::Fatal { reason } = &error
+            && self.lost.set(reason.clone()).is_ok()
+        {
+            tracing::error!(error = reason, "the store cannot be trusted any more");
+        }
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(code: i32, phase: Phase) -> StoreError {
+        let error = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+        Failure::from(error).into_store_error(phase, Path::new("x.db"))
+    }
+
+    /// F7, F8, F9, F13.
+    #[test]
+    fn each_error_of_sqlite_has_its_meaning() {
+        use StoreError::{Fatal, Full, OutcomeUnknown, TooSlow, Unavailable};
+        let query = Phase::Query { limit: Duration::from_secs(5) };
+        assert!(matches!(judged(ffi::SQLITE_FULL, Phase::Commit), Full));
+        assert!(matches!(judged(ffi::SQLITE_FULL, Phase::Change), Full));
+        for code in [ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_DIR_FSYNC] {
+            assert!(matches!(judged(code, Phase::Commit), Fatal { .. }), "{code}");
+        }
+        assert!(matches!(judged(ffi::SQLITE_IOERR_SHMSIZE, Phase::Commit), OutcomeUnknown { .. }));
+        assert!(matches!(judged(ffi::SQLITE_IOERR_SHMSIZE, Phase::Change), Unavailable { .. }));
+        assert!(matches!(judged(ffi::SQLITE_CORRUPT, query), Fatal { .. }));
+        assert!(matches!(judged(ffi::SQLITE_NOTADB, query), Fatal { .. }));
+        assert!(matches!(judged(ffi::SQLITE_CONSTRAINT_PRIMARYKEY, Phase::Change), Fatal { .. }));
+        assert!(matches!(judged(ffi::SQLITE_BUSY, Phase::Commit), Unavailable { .. }));
+        assert!(matches!(judged(ffi::SQLITE_INTERRUPT, query), TooSlow { .. }));
+    }
+
+    #[test]
+    fn trust_once_lost_stays_lost_with_its_first_reason() {
+        let trust = Trust::new(Path::new("x.db"));
+        assert!(trust.check().is_ok());
+        trust.judge(Failure::Broken("first".into()), Phase::Change);
+        trust.judge(Failure::Broken("second".into()), Phase::Change);
+        let Err(StoreError::Fatal { reason }) = trust.check() else { panic!("it is trusted again") };
+        assert_eq!(reason, "`x.db`: first");
+    }
+}

@@ -1,0 +1,355 @@
+//! The embedded store: SQLite, one file, one owner at a time.
+//!
+//! ```text
+//! commit, acquire, …  ─>  writer: one thread, one connection, group commit  ─┐
+//!                                                                            ├─ belfry.db
+//! job, jobs, events … ─>  readers: a few connections, on blocking threads   ─┘
+//! ```
+//!
+//! - `schema`: the tables and their versions; `codec`: records as bytes, with checksums.
+//! - `writer`, `operation`, `apply`, `statements`: everything that changes something.
+//! - `readers`, `lists`, `views`, `load`, `rows`: everything that asks.
+//! - `file`: what lies on the disk, its lock and its reserve; `error`: what an error of
+//!   SQLite means; `quarantine`: rows that cannot be read.
+//!
+//! # Always true
+//! - Write-ahead log, `synchronous=FULL`: a commit is on the disk before it is answered. This is read
+//!   back at every start, and a store that cannot promise it does not open.
+//! - One process has the file open (a lock beside it), and one thread of it writes.
+//! - After an I/O error while writing, or damage found in the file itself, nothing is written any more.
+//! - Leases are void at a start: their owner held the file's lock, so it is gone.
+//!
+//! # Cost
+//! A commit of `n` rows is one sync and about 4 µs a row; commits that wait for one another share the
+//! sync. A lookup by id is one tree; a page of a list is read from an index in its order.
+
+mod apply;
+mod codec;
+mod error;
+mod file;
+mod lists;
+mod load;
+mod operation;
+mod quarantine;
+mod readers;
+mod rows;
+mod schema;
+mod statements;
+mod views;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
+use model::{Duration, ExecutionId, JobId, ShardId, Timestamp};
+use rusqlite::wal::CheckpointMode;
+
+use error::{Failure, Phase, Trust};
+use file::{Ballast, Lock};
+use operation::Operation;
+use quarantine::Damaged;
+use readers::Readers;
+use rows::Sorted;
+use writer::{Ownership, Writer};
+
+use crate::query::{
+    Artifact, ArtifactFilter, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter, JobRow, Page,
+    Paged, Quarantined, Token,
+};
+use crate::{Committed, EventSeq, Loaded, Store, StoreError};
+
+/// Says what time it is, for leases and for when a row was set aside.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// How a store is opened.
+#[derive(Clone)]
+pub struct Options {
+    /// How many shards a new store gets; one that exists keeps its own.
+    pub shards: u16,
+    /// How many queries run at the same time.
+    pub readers: usize,
+    /// How long a query may take, and how long it may wait for its turn.
+    pub query_limit: Duration,
+    /// Space that is kept in reserve for a full volume; none where 0.
+    pub ballast_bytes: u64,
+    /// The store's clock. The default starts with the wall clock and then never jumps.
+    pub clock: Clock,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            shards: 16,
+            readers: 4,
+            query_limit: Duration::from_secs(5),
+            ballast_bytes: 16 << 20,
+            clock: steady_clock(),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("shards", &self.shards)
+            .field("readers", &self.readers)
+            .field("query_limit", &self.query_limit)
+            .field("ballast_bytes", &self.ballast_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+fn steady_clock() -> Clock {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let start = Instant::now();
+    Arc::new(move || {
+        let micros = (wall + start.elapsed()).as_micros();
+        Timestamp::from_micros(i64::try_from(micros).unwrap_or(i64::MAX))
+    })
+}
+
+/// The store in one SQLite file.
+///
+/// Its methods need a tokio runtime with time enabled. Batches under the same leases are to be sent
+/// one after the other: each is decided on top of the one before, and if that one fails, those behind
+/// it must not go through.
+///
+/// Dropping it waits until what was sent is written and closes the file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Readers,
+    trust: Trust,
+    shards: u16,
+}
+
+impl SqliteStore {
+    /// Opens the file at `path`, or makes it, and takes sole ownership of it.
+    ///
+    /// Blocks while the log of a crash is recovered, well under a second.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] if another store has it, [`StoreError::TooNew`] if a newer version wrote
+    /// it, and [`StoreError::Fatal`] if it is damaged, cut short, not ours, or cannot be made durable.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
+        let path = path.as_ref();
+        file::create(path)?;
+        let lock = Lock::take(path)?;
+        let trust = Trust::new(path);
+        let ballast = Ballast::new(path, options.ballast_bytes);
+        let opened = open_database(path, options.shards);
+        let (connection, facts) = opened.map_err(|failure| trust.judge(failure, Phase::Change))?;
+        file::sync_folder(path)?;
+        if let Err(error) = ballast.restore() {
+            tracing::warn!(%error, "the store's reserve of space cannot be taken");
+        }
+        let clock = options.clock;
+        let ownership = Ownership { connection, lock, ballast, clock, next_event: facts.next_event };
+        Ok(Self {
+            writer: Writer::start(ownership, trust.clone())?,
+            readers: Readers::new(trust.clone(), options.readers, options.query_limit),
+            trust,
+            shards: facts.shards,
+        })
+    }
+
+    /// Asks, sets aside what could not be read, and asks again until nothing was in the way.
+    async fn ask<T: Send + 'static>(
+        &self,
+        query: impl Fn(&rusqlite::Connection) -> Result<(T, Vec<Damaged>), Failure> + Clone + Send + 'static,
+    ) -> Result<T, StoreError> {
+        loop {
+            let (answer, damaged) = self.readers.read(query.clone()).await?;
+            if damaged.is_empty() {
+                return Ok(answer);
+            }
+            self.writer.done(Operation::SetAside(damaged)).await?;
+        }
+    }
+
+    async fn ask_all<T: Send + 'static>(
+        &self,
+        query: impl Fn(&rusqlite::Connection) -> Result<Sorted<T>, Failure> + Clone + Send + 'static,
+    ) -> Result<Vec<T>, StoreError> {
+        self.ask(move |connection| query(connection).map(|sorted| (sorted.good, sorted.damaged))).await
+    }
+}
+
+/// What is known of a file once it is open.
+struct Facts {
+    shards: u16,
+    next_event: u64,
+}
+
+fn open_database(path: &Path, shards: u16) -> Result<(rusqlite::Connection, Facts), Failure> {
+    let connection = file::open_writer(path)?;
+    // Empties the log, so that the length of the file says something. Where the volume is full the
+    // log stays, and reading goes on.
+    let emptied = match connection.wal_checkpoint_v2(Some(rusqlite::MAIN_DB), CheckpointMode::TRUNCATE) {
+        Ok(_) => true,
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => false,
+        Err(error) => return Err(error.into()),
+    };
+    if emptied {
+        file::verify_length(&connection, path)?;
+    }
+    let version = schema::version(&connection)?;
+    schema::migrate(&connection, version, shards)?;
+    let facts = connection.query_row("SELECT shards, next_event FROM meta", [], |row| {
+        Ok(Facts { shards: row.get(0)?, next_event: row.get(1)? })
+    })?;
+    match connection.execute("UPDATE shards SET owner = NULL WHERE owner IS NOT NULL", []) {
+        Ok(_) => Ok((connection, facts)),
+        // They run out by themselves then.
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
+            Ok((connection, facts))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    async fn acquire(
+        &self,
+        shards: &[ShardId],
+        owner: &str,
+        ttl: Duration,
+    ) -> Result<Vec<Lease>, StoreError> {
+        let operation = Operation::Acquire { shards: shards.to_vec(), owner: owner.to_owned(), ttl };
+        self.writer.leases(operation).await
+    }
+
+    async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
+        self.writer.done(Operation::Renew { leases: leases.to_vec(), ttl }).await
+    }
+
+    async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        self.writer.done(Operation::Release { leases: leases.to_vec() }).await
+    }
+
+    async fn load(
+        &self,
+        leases: &[Lease],
+        rows: tokio::sync::mpsc::Sender<Vec<LiveRow>>,
+    ) -> Result<Loaded, StoreError> {
+        self.trust.check()?;
+        let (leases, trust) = (leases.to_vec(), self.trust.clone());
+        // On a connection of its own: it takes long, and waits for whoever takes the rows.
+        let load = move || {
+            file::open_reader(&trust.path)
+                .and_then(|connection| {
+                    readers::in_transaction(&connection, |connection| load::load(connection, &leases, &rows))
+                })
+                .map_err(|failure| trust.judge(failure, Phase::Change))
+        };
+        let outcome = tokio::task::spawn_blocking(load)
+            .await
+            .map_err(|error| StoreError::Unavailable { source: error.into() })??;
+        if !outcome.damaged.is_empty() {
+            self.writer.done(Operation::SetAside(outcome.damaged)).await?;
+        }
+        Ok(outcome.loaded)
+    }
+
+    async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
+        self.writer.committed(Operation::Commit { leases: leases.to_vec(), batch }).await
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::job(connection, id)).await?.pop())
+    }
+
+    async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask(move |connection| {
+            lists::jobs(connection, &filter, page).map(|found| (found.page, found.damaged))
+        })
+        .await
+    }
+
+    async fn counts(&self, namespace: Option<&str>) -> Result<Counts, StoreError> {
+        let namespace = namespace.map(str::to_owned);
+        self.readers.read(move |connection| views::counts(connection, namespace.as_deref())).await
+    }
+
+    async fn executions(
+        &self,
+        filter: &ExecutionFilter,
+        page: Page<ExecutionId>,
+    ) -> Result<Paged<ExecutionRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask(move |connection| {
+            lists::executions(connection, &filter, page).map(|found| (found.page, found.damaged))
+        })
+        .await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::execution(connection, id)).await?.pop())
+    }
+
+    async fn events(&self, after: EventSeq, limit: usize) -> Result<EventPage, StoreError> {
+        self.ask(move |connection| views::events(connection, after, limit)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        self.ask_all(load::workers).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError> {
+        self.ask_all(load::queues).await
+    }
+
+    async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
+        self.writer.done(Operation::PutToken(token.clone())).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        self.ask_all(views::tokens).await
+    }
+
+    async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
+        self.writer.done(Operation::PutArtifact(artifact.clone())).await
+    }
+
+    async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError> {
+        let filter = filter.clone();
+        self.readers.read(move |connection| views::artifacts(connection, &filter, limit)).await
+    }
+
+    async fn expired_jobs(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(JobId, Vec<ExecutionId>)>, StoreError> {
+        self.readers.read(move |connection| views::expired_jobs(connection, now, limit)).await
+    }
+
+    async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
+        self.writer.done(Operation::DeleteJobs(jobs.to_vec())).await
+    }
+
+    async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.writer.done(Operation::TrimEvents(before)).await
+    }
+
+    async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+        self.readers.read(move |connection| quarantine::list(connection, limit)).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.writer.done(Operation::Check).await
+    }
+}

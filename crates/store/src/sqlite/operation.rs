@@ -1,0 +1,189 @@
+//! What the writing thread is asked to do.
+//!
+//! An operation can be applied more than once: when a transaction of several fails, each is done
+//! again alone.
+
+use std::sync::Arc;
+
+use model::record::{Batch, Lease};
+use model::{Duration, JobId, ShardId, Timestamp, id::Epoch};
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::apply::{self, Counters, check_leases, delete_labels};
+use super::error::Failure;
+use super::quarantine::{self, Damaged};
+use super::statements::Statements;
+use crate::Committed;
+use crate::query::{Artifact, Token, TokenKind};
+
+/// Events looked at in one transaction while old ones are trimmed.
+const TRIM_ROWS: usize = 10_000;
+
+/// One thing to make durable.
+#[derive(Debug)]
+pub(super) enum Operation {
+    Commit { leases: Vec<Lease>, batch: Arc<Batch> },
+    Acquire { shards: Vec<ShardId>, owner: String, ttl: Duration },
+    Renew { leases: Vec<Lease>, ttl: Duration },
+    Release { leases: Vec<Lease> },
+    PutToken(Token),
+    PutArtifact(Artifact),
+    DeleteJobs(Vec<JobId>),
+    TrimEvents(Timestamp),
+    SetAside(Vec<Damaged>),
+    Check,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Done,
+    Leases(Vec<Lease>),
+    Committed(Committed),
+}
+
+impl Operation {
+    /// About how many rows it writes.
+    pub(super) fn rows(&self) -> usize {
+        match self {
+            Self::Commit { batch, .. } => batch.changes.len() + 1,
+            Self::Acquire { shards, .. } => shards.len(),
+            Self::Renew { leases, .. } | Self::Release { leases } => leases.len(),
+            Self::DeleteJobs(jobs) => jobs.len() * 3,
+            Self::TrimEvents(_) => TRIM_ROWS,
+            Self::SetAside(damaged) => damaged.len(),
+            Self::PutToken(_) | Self::PutArtifact(_) | Self::Check => 1,
+        }
+    }
+
+    /// Writes it inside the transaction that the caller began.
+    ///
+    /// # Errors
+    /// After [`Failure::Fenced`] nothing was written, and the transaction may go on.
+    pub(super) fn apply(
+        &self,
+        connection: &Connection,
+        statements: &mut Statements<'_>,
+        now: Timestamp,
+        next_event: &mut u64,
+    ) -> Result<Answer, Failure> {
+        let done = |()| Answer::Done;
+        match self {
+            Self::Commit { leases, batch } => {
+                apply::commit(statements, leases, batch, next_event).map(Answer::Committed)
+            }
+            Self::Acquire { shards, owner, ttl } => {
+                acquire(statements, shards, owner, now, *ttl).map(Answer::Leases)
+            }
+            Self::Renew { leases, ttl } => renew(statements, leases, now + *ttl).map(done),
+            Self::Release { leases } => release(statements, leases).map(done),
+            Self::PutToken(token) => put_token(statements, token).map(done),
+            Self::PutArtifact(artifact) => put_artifact(statements, artifact).map(done),
+            Self::DeleteJobs(jobs) => delete_jobs(statements, jobs).map(done),
+            Self::TrimEvents(before) => trim_events(statements, *before).map(done),
+            Self::SetAside(damaged) => quarantine::set_aside(connection, statements, damaged, now).map(done),
+            Self::Check => {
+                statements.checked.execute([now.as_micros()])?;
+                Ok(Answer::Done)
+            }
+        }
+    }
+}
+
+fn acquire(
+    statements: &mut Statements<'_>,
+    shards: &[ShardId],
+    owner: &str,
+    now: Timestamp,
+    ttl: Duration,
+) -> Result<Vec<Lease>, Failure> {
+    let mut leases = Vec::new();
+    for &shard in shards {
+        let until = now + ttl;
+        let row = params![shard.0, owner, now.as_micros(), until.as_micros()];
+        let epoch = statements.lease_take.query_row(row, |row| row.get(0)).optional()?;
+        leases.extend(epoch.map(|epoch| Lease { shard, epoch: Epoch(epoch) }));
+    }
+    Ok(leases)
+}
+
+fn renew(statements: &mut Statements<'_>, leases: &[Lease], until: Timestamp) -> Result<(), Failure> {
+    check_leases(statements, leases)?;
+    for lease in leases {
+        statements.lease_renew.execute(params![lease.shard.0, until.as_micros()])?;
+    }
+    Ok(())
+}
+
+fn release(statements: &mut Statements<'_>, leases: &[Lease]) -> Result<(), Failure> {
+    for lease in leases {
+        statements.lease_release.execute(params![lease.shard.0, lease.epoch.0])?;
+    }
+    Ok(())
+}
+
+pub(super) const fn token_kind_code(kind: TokenKind) -> u8 {
+    match kind {
+        TokenKind::Admin => 0,
+        TokenKind::Worker => 1,
+    }
+}
+
+fn put_token(statements: &mut Statements<'_>, token: &Token) -> Result<(), Failure> {
+    statements.token_put.execute(params![
+        token.id,
+        token_kind_code(token.kind),
+        token.name,
+        token.hash,
+        token.created_at.as_micros(),
+    ])?;
+    Ok(())
+}
+
+fn put_artifact(statements: &mut Statements<'_>, artifact: &Artifact) -> Result<(), Failure> {
+    let newest: Option<i64> = statements
+        .artifact_newest
+        .query_row(params![artifact.namespace, artifact.name], |row| row.get(0))
+        .optional()?;
+    // Two versions of one name never share an instant: the order of the list, and with it which one
+    // is the newest, is always clear.
+    let at = artifact.created_at.as_micros().max(newest.map_or(i64::MIN, |at| at.saturating_add(1)));
+    statements.artifact_put.execute(params![
+        artifact.namespace,
+        artifact.name,
+        at,
+        artifact.sha256,
+        artifact.size_bytes,
+        artifact.created_by,
+    ])?;
+    Ok(())
+}
+
+fn delete_jobs(statements: &mut Statements<'_>, jobs: &[JobId]) -> Result<(), Failure> {
+    let mut counters = Counters::default();
+    for &job in jobs {
+        let key = job.to_bits().to_be_bytes();
+        let found: Option<(u8, String, Vec<u8>)> = statements
+            .job_look_ended
+            .query_row([key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        let Some((status, namespace, head)) = found else { continue };
+        delete_labels(statements, job, &head)?;
+        statements.executions_delete_ended.execute([key])?;
+        statements.job_delete_ended.execute([key])?;
+        counters.add(&namespace, status, -1);
+    }
+    counters.write(statements)
+}
+
+/// Deletes rows of events from the oldest on; stops at the first that is new enough.
+fn trim_events(statements: &mut Statements<'_>, before: Timestamp) -> Result<(), Failure> {
+    let oldest: Vec<(i64, i64)> = statements
+        .events_oldest
+        .query_map([TRIM_ROWS], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (first, _) in oldest.iter().take_while(|(_, at)| *at < before.as_micros()) {
+        statements.event_delete.execute([first])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Rows that cannot be read: set aside with their bytes, so that the rest goes on.
+//!
+//! Whoever meets one while reading notes it as [`Damaged`]; the writer moves it. Nothing is deleted
+//! but what was copied in the same transaction.
+
+use model::Timestamp;
+use rusqlite::types::{Value, ValueRef};
+use rusqlite::{Connection, params};
+use serde::Serialize;
+
+use super::apply::Counters;
+use super::codec::Damage;
+use super::error::Failure;
+use super::statements::Statements;
+use crate::query::Quarantined;
+
+/// The tables whose rows can be set aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Table {
+    Jobs,
+    JobsEnded,
+    Executions,
+    ExecutionsEnded,
+    Keys,
+    Workers,
+    Queues,
+    Events,
+    Tokens,
+}
+
+impl Table {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Jobs => "jobs",
+            Self::JobsEnded => "jobs_ended",
+            Self::Executions => "executions",
+            Self::ExecutionsEnded => "executions_ended",
+            Self::Keys => "keys",
+            Self::Workers => "workers",
+            Self::Queues => "queues",
+            Self::Events => "events",
+            Self::Tokens => "tokens",
+        }
+    }
+
+    /// The column that names one row.
+    const fn key(self) -> &'static str {
+        match self {
+            Self::Keys => "key",
+            Self::Queues => "name",
+            Self::Events => "first",
+            _ => "id",
+        }
+    }
+}
+
+/// A row that was met and could not be read.
+#[derive(Debug, Clone)]
+pub(super) struct Damaged {
+    pub(super) table: Table,
+    pub(super) key: Value,
+    pub(super) reason: String,
+}
+
+impl Damaged {
+    pub(super) fn new(table: Table, key: Value, damage: &Damage) -> Self {
+        Self { table, key, reason: damage.to_string() }
+    }
+}
+
+/// One column of a row that was set aside. New kinds are added at the end.
+#[derive(Serialize)]
+enum Cell {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(Vec<u8>),
+    Blob(Vec<u8>),
+}
+
+impl From<ValueRef<'_>> for Cell {
+    fn from(value: ValueRef<'_>) -> Self {
+        match value {
+            ValueRef::Null => Self::Null,
+            ValueRef::Integer(number) => Self::Integer(number),
+            ValueRef::Real(number) => Self::Real(number),
+            ValueRef::Text(bytes) => Self::Text(bytes.to_vec()),
+            ValueRef::Blob(bytes) => Self::Blob(bytes.to_vec()),
+        }
+    }
+}
+
+/// The key as people can read it: hexadecimal where it is bytes.
+fn show(key: &Value) -> String {
+    match key {
+        Value::Null => "NULL".into(),
+        Value::Integer(number) => number.to_string(),
+        Value::Real(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}
+
+/// Moves the rows out of their tables. Those that are gone meanwhile are passed over.
+pub(super) fn set_aside(
+    connection: &Connection,
+    statements: &mut Statements<'_>,
+    damaged: &[Damaged],
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let mut counters = Counters::default();
+    for row in damaged {
+        let Some(cells) = copy(connection, row)? else { continue };
+        if matches!(row.table, Table::Jobs | Table::JobsEnded) {
+            uncount(&cells, &mut counters);
+        }
+        let key = show(&row.key);
+        tracing::error!(table = row.table.name(), key, error = row.reason, "a row cannot be read");
+        let bytes = postcard::to_stdvec(&cells).map_err(|error| Failure::Broken(error.to_string()))?;
+        statements.quarantine.execute(params![row.table.name(), key, row.reason, now.as_micros(), bytes])?;
+        let delete = format!("DELETE FROM {} WHERE {} = ?1", row.table.name(), row.table.key());
+        connection.execute(&delete, [&row.key])?;
+    }
+    counters.write(statements)
+}
+
+fn copy(connection: &Connection, row: &Damaged) -> Result<Option<Vec<(String, Cell)>>, Failure> {
+    let select = format!("SELECT * FROM {} WHERE {} = ?1", row.table.name(), row.table.key());
+    let mut statement = connection.prepare(&select)?;
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut rows = statement.query([&row.key])?;
+    let Some(found) = rows.next()? else { return Ok(None) };
+    let cells = names
+        .into_iter()
+        .enumerate()
+        .map(|(index, name)| Ok((name, Cell::from(found.get_ref(index)?))))
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(Some(cells))
+}
+
+/// The job is no longer counted under the status that its column says.
+fn uncount(cells: &[(String, Cell)], counters: &mut Counters) {
+    let column = |wanted: &str| cells.iter().find(|(name, _)| name == wanted).map(|(_, cell)| cell);
+    if let (Some(Cell::Text(namespace)), Some(Cell::Integer(status))) =
+        (column("namespace"), column("status"))
+        && let (Ok(namespace), Ok(status)) = (str::from_utf8(namespace), u8::try_from(*status))
+    {
+        counters.add(namespace, status, -1);
+    }
+}
+
+/// What was set aside, newest first.
+pub(super) fn list(connection: &Connection, limit: usize) -> Result<Vec<Quarantined>, Failure> {
+    let mut statement = connection
+        .prepare_cached("SELECT origin, key, reason, at FROM quarantine ORDER BY place DESC LIMIT ?1")?;
+    let rows = statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+        Ok(Quarantined {
+            table: row.get(0)?,
+            key: row.get(1)?,
+            reason: row.get(2)?,
+            at: Timestamp::from_micros(row.get(3)?),
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}

@@ -1,0 +1,262 @@
+//! The tables, and how a file of an older version becomes one of this.
+//!
+//! Live rows and history stand apart: live tables are rewritten all the time and have no secondary
+//! index but the seat belts; history is written once, with the indexes that lists need. Every index
+//! costs about as much as its row, so each has a reason here.
+//!
+//! Ids are 16 bytes, big-endian, so that their order is the order of time. Tables are clustered by
+//! their keys (`WITHOUT ROWID`): an id is looked up in one tree, and lists run backwards over it.
+
+use rusqlite::Connection;
+
+use super::error::Failure;
+use crate::StoreError;
+
+/// Marks a file as ours ("Blfy").
+pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
+
+/// One step from a version to the next; the first makes an empty file version 1.
+///
+/// A released step is never changed: files that went through it exist.
+const MIGRATIONS: &[&str] = &[VERSION_1];
+
+/// The version that this program writes.
+pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+const VERSION_1: &str = "
+-- One row: what belongs to the whole store.
+CREATE TABLE meta (
+    id          INTEGER PRIMARY KEY CHECK (id = 0),
+    shards      INTEGER NOT NULL,
+    now         INTEGER NOT NULL,   -- engine time of the newest commit
+    next_event  INTEGER NOT NULL,   -- survives the trimming of all events
+    checked_at  INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE shards (
+    shard       INTEGER PRIMARY KEY,
+    owner       TEXT,               -- nobody while absent
+    epoch       INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE jobs (
+    id          BLOB PRIMARY KEY,
+    status      INTEGER NOT NULL,
+    worker      BLOB,
+    expires_at  INTEGER,
+    namespace   TEXT NOT NULL,
+    owner       TEXT,
+    queue       TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    state       BLOB NOT NULL,
+    history     BLOB NOT NULL,
+    head        BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs_ended (
+    id          BLOB PRIMARY KEY,
+    status      INTEGER NOT NULL,
+    worker      BLOB,
+    expires_at  INTEGER,
+    namespace   TEXT NOT NULL,
+    owner       TEXT,
+    queue       TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    state       BLOB NOT NULL,
+    history     BLOB NOT NULL,
+    head        BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+-- Four lists that may be rare among millions. Most jobs succeed, so a list of those is dense anyway.
+CREATE INDEX jobs_ended_namespace ON jobs_ended (namespace, id);
+CREATE INDEX jobs_ended_name ON jobs_ended (name, id);
+CREATE INDEX jobs_ended_owner ON jobs_ended (owner, id) WHERE owner IS NOT NULL;
+CREATE INDEX jobs_ended_queue ON jobs_ended (queue, id) WHERE queue <> 'default';
+CREATE INDEX jobs_ended_status ON jobs_ended (status, id, namespace) WHERE status <> 4;
+-- Retention; grows at its end, so it is cheap.
+CREATE INDEX jobs_ended_expiry ON jobs_ended (expires_at) WHERE expires_at IS NOT NULL;
+
+-- Of live and ended jobs alike; only jobs with labels have rows.
+CREATE TABLE labels (
+    key         TEXT NOT NULL,
+    value       TEXT NOT NULL,
+    job         BLOB NOT NULL,
+    PRIMARY KEY (key, value, job)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE executions (
+    id          BLOB PRIMARY KEY,
+    job         BLOB NOT NULL,
+    number      INTEGER NOT NULL,
+    fence       INTEGER NOT NULL,
+    worker      BLOB NOT NULL,
+    status      INTEGER NOT NULL,
+    namespace   TEXT NOT NULL,
+    job_name    TEXT NOT NULL,
+    rest        BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+-- That fences grow with the numbers is checked where a second execution is written: an index of their
+-- own would cost a sixth of all that a job costs here.
+CREATE UNIQUE INDEX executions_number ON executions (job, number);
+
+CREATE TABLE executions_ended (
+    id          BLOB PRIMARY KEY,
+    job         BLOB NOT NULL,
+    number      INTEGER NOT NULL,
+    fence       INTEGER NOT NULL,
+    worker      BLOB NOT NULL,
+    status      INTEGER NOT NULL,
+    namespace   TEXT NOT NULL,
+    job_name    TEXT NOT NULL,
+    rest        BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX executions_ended_number ON executions_ended (job, number);
+CREATE INDEX executions_ended_worker ON executions_ended (worker, id);
+
+-- Clustered by expiry, so that forgetting is a range. The unique key is a seat belt.
+CREATE TABLE keys (
+    shard       INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    key         BLOB NOT NULL,
+    body        BLOB NOT NULL,
+    job         BLOB NOT NULL,
+    PRIMARY KEY (shard, expires_at, key)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX keys_key ON keys (key);
+
+CREATE TABLE job_counts (
+    namespace   TEXT NOT NULL,
+    status      INTEGER NOT NULL,
+    count       INTEGER NOT NULL,
+    PRIMARY KEY (namespace, status)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE workers (
+    id          BLOB PRIMARY KEY,
+    record      BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE queues (
+    name        TEXT PRIMARY KEY,
+    record      BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A row for up to some hundred events of one batch; `first` is the place of its first.
+CREATE TABLE events (
+    first       INTEGER PRIMARY KEY,
+    count       INTEGER NOT NULL,
+    at          INTEGER NOT NULL,
+    payload     BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE tokens (
+    id          TEXT PRIMARY KEY,
+    kind        INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    hash        BLOB NOT NULL,
+    created_at  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE artifacts (
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    created_at  INTEGER NOT NULL,
+    sha256      TEXT NOT NULL,
+    size_bytes  INTEGER NOT NULL,
+    created_by  TEXT NOT NULL,
+    PRIMARY KEY (namespace, name, created_at)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX artifacts_version ON artifacts (namespace, name, sha256);
+CREATE INDEX artifacts_newest ON artifacts (created_at);
+
+-- Rows that could not be read, with all of their columns.
+CREATE TABLE quarantine (
+    place       INTEGER PRIMARY KEY,
+    origin      TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    at          INTEGER NOT NULL,
+    columns     BLOB NOT NULL
+) STRICT;
+";
+
+/// Which version the file has; zero for a new one.
+///
+/// # Errors
+/// [`StoreError::TooNew`], and [`Failure::Broken`] for a file that is not ours.
+pub(super) fn version(connection: &Connection) -> Result<u32, Failure> {
+    let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let tables: u32 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if application != APPLICATION_ID && (tables > 0 || found > 0) {
+        return Err(Failure::Broken("it is a database of another program".into()));
+    }
+    if found > VERSION {
+        return Err(Failure::Store(StoreError::TooNew { found, known: VERSION }));
+    }
+    if found > 0 && tables == 0 {
+        return Err(Failure::Broken(format!("it has schema version {found} and no tables")));
+    }
+    Ok(found)
+}
+
+/// Brings the file to [`VERSION`], each step in a transaction of its own.
+pub(super) fn migrate(connection: &Connection, from: u32, shards: u16) -> Result<(), Failure> {
+    migrate_by(connection, from, shards, MIGRATIONS)
+}
+
+fn migrate_by(connection: &Connection, from: u32, shards: u16, steps: &[&str]) -> Result<(), Failure> {
+    for (version, step) in (1u32..).zip(steps).skip(from as usize) {
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        let result = migrate_step(connection, version, step, shards);
+        let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
+        connection.execute_batch(end)?;
+        result?;
+    }
+    Ok(())
+}
+
+fn migrate_step(connection: &Connection, version: u32, step: &str, shards: u16) -> Result<(), Failure> {
+    connection.execute_batch(step)?;
+    if version == 1 {
+        connection.execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}"))?;
+        connection.execute("INSERT INTO meta VALUES (0, ?1, 0, 1, 0)", [shards])?;
+        for shard in 0..shards {
+            connection.execute("INSERT INTO shards VALUES (?1, NULL, 0, 0)", [shard])?;
+        }
+    }
+    connection.execute_batch(&format!("PRAGMA user_version = {version}"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_fails_leaves_the_version_before_it_whole() {
+        let connection = Connection::open_in_memory().unwrap();
+        let steps = [VERSION_1, "CREATE TABLE added (x INTEGER); CREATE TABLE meta (x INTEGER);"];
+        assert!(migrate_by(&connection, 0, 4, &steps).is_err());
+        assert_eq!(version(&connection).unwrap(), 1);
+        let added: u32 = connection
+            .query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'added'", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(added, 0);
+    }
+
+    #[test]
+    fn only_the_steps_that_are_missing_are_taken() {
+        let connection = Connection::open_in_memory().unwrap();
+        migrate_by(&connection, 0, 4, &[VERSION_1]).unwrap();
+        migrate_by(&connection, 1, 4, &[VERSION_1, "ALTER TABLE meta ADD COLUMN x INTEGER"]).unwrap();
+        let (version, shards): (u32, u16) = connection
+            .query_row(
+                "SELECT (SELECT * FROM pragma_user_version), shards FROM meta WHERE x IS NULL",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+            .unwrap();
+        assert_eq!((version, shards), (2, 4));
+    }
+}

@@ -1,0 +1,98 @@
+//! Every statement that changes the store, prepared once for the life of the writer.
+//!
+//! One prepared statement a row beats every bulk trick of SQLite (measured: `json_each`, virtual
+//! tables and `carray` are all slower), so there is one for each kind of change.
+
+use rusqlite::{Connection, Statement};
+
+macro_rules! statements {
+    ($($name:ident: $sql:expr;)*) => {
+        /// The prepared statements of one connection.
+        pub(super) struct Statements<'c> {
+            $(pub(super) $name: Statement<'c>,)*
+        }
+
+        impl<'c> Statements<'c> {
+            pub(super) fn prepare(connection: &'c Connection) -> rusqlite::Result<Self> {
+                Ok(Self { $($name: connection.prepare($sql)?,)* })
+            }
+        }
+    };
+}
+
+// `OR FAIL` in a change that may touch several rows spares SQLite a journal of the statement: whatever
+// fails here undoes the whole transaction anyway.
+statements! {
+    begin: "BEGIN IMMEDIATE";
+    commit: "COMMIT";
+    rollback: "ROLLBACK";
+
+    advance: "UPDATE meta SET now = max(now, ?1), next_event = ?2";
+    checked: "UPDATE meta SET checked_at = ?1";
+
+    lease_holds: "SELECT 1 FROM shards WHERE shard = ?1 AND epoch = ?2 AND owner IS NOT NULL";
+    lease_take: "UPDATE shards SET owner = ?2, epoch = epoch + 1, expires_at = ?4
+        WHERE shard = ?1 AND (owner IS NULL OR expires_at <= ?3) RETURNING epoch";
+    lease_renew: "UPDATE shards SET expires_at = ?2 WHERE shard = ?1";
+    lease_release: "UPDATE shards SET owner = NULL WHERE shard = ?1 AND epoch = ?2";
+
+    job_look: "SELECT status, namespace FROM jobs WHERE id = ?1";
+    job_look_ended: "SELECT status, namespace, head FROM jobs_ended WHERE id = ?1";
+    job_head: "SELECT head FROM jobs WHERE id = ?1";
+    job_names: "SELECT namespace, name FROM jobs WHERE id = ?1";
+    job_insert: "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    job_insert_ended: "INSERT INTO jobs_ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    job_update: "UPDATE jobs SET status = ?2, worker = ?3, expires_at = ?4, state = ?5, history = ?6
+        WHERE id = ?1";
+    job_update_all: "UPDATE jobs SET status = ?2, worker = ?3, expires_at = ?4, namespace = ?5,
+        owner = ?6, queue = ?7, name = ?8, state = ?9, history = ?10, head = ?11 WHERE id = ?1";
+    job_end: "INSERT OR FAIL INTO jobs_ended
+        SELECT id, ?2, ?3, ?4, namespace, owner, queue, name, ?5, ?6, head FROM jobs WHERE id = ?1";
+    job_delete: "DELETE FROM jobs WHERE id = ?1";
+    job_delete_ended: "DELETE FROM jobs_ended WHERE id = ?1";
+    count: "INSERT INTO job_counts VALUES (?1, ?2, ?3)
+        ON CONFLICT (namespace, status) DO UPDATE SET count = count + excluded.count";
+
+    label_insert: "INSERT OR IGNORE INTO labels VALUES (?1, ?2, ?3)";
+    label_delete: "DELETE FROM labels WHERE key = ?1 AND value = ?2 AND job = ?3";
+
+    execution_insert: "INSERT INTO executions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    execution_insert_ended: "INSERT INTO executions_ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    // Job, number and fence never change: a row that has others is not the one that was meant.
+    execution_update: "UPDATE executions SET worker = ?5, status = ?6, rest = ?7
+        WHERE id = ?1 AND job = ?2 AND number = ?3 AND fence = ?4";
+    execution_end: "INSERT OR FAIL INTO executions_ended
+        SELECT id, job, number, fence, ?5, ?6, namespace, job_name, ?7 FROM executions
+        WHERE id = ?1 AND job = ?2 AND number = ?3 AND fence = ?4";
+    // An execution of the same job whose fence is not on the same side as its number.
+    execution_rival: "SELECT 1 FROM executions
+            WHERE job = ?1 AND ((number < ?2 AND fence >= ?3) OR (number > ?2 AND fence <= ?3))
+        UNION ALL SELECT 1 FROM executions_ended
+            WHERE job = ?1 AND ((number < ?2 AND fence >= ?3) OR (number > ?2 AND fence <= ?3))";
+    execution_delete: "DELETE FROM executions WHERE id = ?1";
+    executions_delete_ended: "DELETE FROM executions_ended WHERE job = ?1";
+
+    // An expired key may be used again before it is forgotten; one that holds may not.
+    key_insert: "INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT (key) DO UPDATE SET
+            shard = excluded.shard, expires_at = excluded.expires_at,
+            body = excluded.body, job = excluded.job
+        WHERE keys.expires_at <= ?6 OR keys.job = excluded.job";
+    keys_forget: "DELETE FROM keys WHERE shard = ?1 AND expires_at < ?2";
+
+    worker_put: "INSERT OR REPLACE INTO workers VALUES (?1, ?2)";
+    worker_delete: "DELETE FROM workers WHERE id = ?1";
+    queue_put: "INSERT OR REPLACE INTO queues VALUES (?1, ?2)";
+
+    event_insert: "INSERT INTO events VALUES (?1, ?2, ?3, ?4)";
+    events_oldest: "SELECT first, at FROM events ORDER BY first LIMIT ?1";
+    event_delete: "DELETE FROM events WHERE first = ?1";
+
+    token_put: "INSERT OR REPLACE INTO tokens VALUES (?1, ?2, ?3, ?4, ?5)";
+    artifact_newest: "SELECT created_at FROM artifacts WHERE namespace = ?1 AND name = ?2
+        ORDER BY created_at DESC LIMIT 1";
+    artifact_put: "INSERT INTO artifacts VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+        ON CONFLICT (namespace, name, sha256) DO UPDATE SET created_at = excluded.created_at";
+
+    quarantine: "INSERT INTO quarantine (origin, key, reason, at, columns) VALUES (?1, ?2, ?3, ?4, ?5)";
+}

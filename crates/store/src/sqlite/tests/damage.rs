@@ -1,0 +1,232 @@
+//! Rows that cannot be read are set aside, and the rest goes on.
+
+use model::record::{Batch, Change, ExecutionRecord, JobHead, Lease, LiveRow};
+use model::{ExecutionStatus, JobId, JobStatus, ShardId};
+use rusqlite::{Connection, params};
+
+use super::*;
+use crate::EventSeq;
+use crate::query::{Counts, JobFilter, Page};
+use crate::suite::sample::Sampler;
+
+const ALL: [ShardId; 16] = {
+    let mut all = [ShardId(0); 16];
+    let mut n = 0;
+    while n < 16 {
+        all[n] = ShardId(n as u16);
+        n += 1;
+    }
+    all
+};
+
+struct Filled {
+    subject: OnDisk,
+    leases: Vec<Lease>,
+    jobs: Vec<JobId>,
+    ended: Vec<JobId>,
+    executions: Vec<ExecutionRecord>,
+}
+
+impl Filled {
+    /// Ten running jobs with an execution each, and ten that have ended.
+    async fn new() -> Self {
+        let mut sampler = Sampler::new(41);
+        let mut filled = Self {
+            subject: OnDisk::new(),
+            leases: Vec::new(),
+            jobs: Vec::new(),
+            ended: Vec::new(),
+            executions: Vec::new(),
+        };
+        filled.acquire().await;
+        let mut changes = Vec::new();
+        for n in 0..20 {
+            let id = sampler.job_id(ShardId(n % 16));
+            let mut spec = sampler.spec();
+            spec.namespace = "default".into();
+            let head = Some(Arc::new(JobHead { retry_of: None, ..crate::suite::sample::head_of(spec) }));
+            let status = if n < 10 { JobStatus::Running } else { JobStatus::Succeeded };
+            let mut state = sampler.state(status);
+            if n < 10 {
+                let record = sampler.execution(id, 1, ExecutionStatus::Running);
+                state.execution = Some(record.id);
+                filled.jobs.push(id);
+                filled.executions.push(record.clone());
+                changes.push(Change::Execution { new: true, record: Box::new(record) });
+            } else {
+                filled.ended.push(id);
+            }
+            changes.push(Change::Job { id, new: true, head, state: Box::new(state) });
+        }
+        changes.push(Change::Worker(Arc::new(sampler.worker())));
+        let events = (0..600).map(|_| sampler.event()).collect();
+        let batch = Batch { now: sampler.now(), changes, events };
+        filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
+        filled
+    }
+
+    async fn acquire(&mut self) {
+        self.leases = self.subject.store().acquire(&ALL, "a", Duration::from_hours(1)).await.unwrap();
+    }
+
+    /// Changes the file behind the store's back.
+    async fn damage(&mut self, change: impl FnOnce(&Connection) -> rusqlite::Result<usize>) {
+        self.subject.close();
+        assert_eq!(change(&Connection::open(self.subject.path()).unwrap()).unwrap(), 1);
+        self.subject.open();
+        self.acquire().await;
+    }
+
+    async fn load(&self) -> (crate::Loaded, Vec<JobId>, Vec<ExecutionRecord>) {
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(64);
+        let loaded = self.subject.store().load(&self.leases, sender).await.unwrap();
+        let (mut jobs, mut executions) = (Vec::new(), Vec::new());
+        while let Some(chunk) = receiver.recv().await {
+            for row in chunk {
+                match row {
+                    LiveRow::Job { id, .. } => jobs.push(id),
+                    LiveRow::Execution(record) => executions.push(*record),
+                    _ => {}
+                }
+            }
+        }
+        jobs.sort_unstable();
+        executions.sort_unstable_by_key(|record| record.id);
+        (loaded, jobs, executions)
+    }
+
+    async fn assert_quarantined(&self, tables: &[&str]) {
+        let found = self.subject.store().quarantined(100).await.unwrap();
+        let mut found: Vec<_> = found.iter().map(|row| row.table.as_str()).collect();
+        found.sort_unstable();
+        assert_eq!(found, tables);
+    }
+
+    async fn assert_live_without_first(&self) {
+        let (loaded, jobs, executions) = self.load().await;
+        assert_eq!((loaded.quarantined, loaded.rows), (2, 21));
+        assert_eq!(jobs, self.jobs[1..]);
+        assert_eq!(executions, self.executions[1..]);
+        self.assert_quarantined(&["executions", "jobs"]).await;
+        let (again, jobs, _) = self.load().await;
+        assert_eq!((again.quarantined, jobs.len()), (0, 9));
+        let counts = self.subject.store().counts(None).await.unwrap();
+        assert_eq!(counts, Counts::from([(JobStatus::Running, 9), (JobStatus::Succeeded, 10)]));
+    }
+}
+
+fn key(bits: u128) -> [u8; 16] {
+    bits.to_be_bytes()
+}
+
+/// One bit of a blob, flipped.
+fn flip(connection: &Connection, table: &str, column: &str, id: u128) -> rusqlite::Result<usize> {
+    let select = format!("SELECT {column} FROM {table} WHERE id = ?1");
+    let mut bytes: Vec<u8> = connection.query_row(&select, [key(id)], |row| row.get(0))?;
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    let update = format!("UPDATE {table} SET {column} = ?2 WHERE id = ?1");
+    connection.execute(&update, params![key(id), bytes])
+}
+
+/// F9, F16. A job goes with its execution, and the shard goes on.
+#[tokio::test]
+async fn a_flipped_bit_in_any_part_of_a_live_job_sets_it_aside() {
+    for column in ["state", "history", "head"] {
+        let mut filled = Filled::new().await;
+        let id = filled.jobs[0].to_bits();
+        filled.damage(|connection| flip(connection, "jobs", column, id)).await;
+        filled.assert_live_without_first().await;
+    }
+}
+
+/// F9. The searched columns are covered by the checksum too.
+#[tokio::test]
+async fn a_changed_column_of_a_live_job_sets_it_aside() {
+    let mut filled = Filled::new().await;
+    let id = filled.jobs[0].to_bits();
+    filled.damage(|c| c.execute("UPDATE jobs SET worker = randomblob(16) WHERE id = ?1", [key(id)])).await;
+    filled.assert_live_without_first().await;
+}
+
+/// F16. A spec that is whole and not to be understood, as of another version.
+#[tokio::test]
+async fn a_spec_that_cannot_be_parsed_sets_its_job_aside() {
+    let mut filled = Filled::new().await;
+    let id = filled.jobs[0];
+    let body = r#"{"run": {"process": {"command": ["true"]}}, "from_the_future": 1}"#.into();
+    let spec = model::JobSpec::command(["true"]).into();
+    let head = super::super::codec::seal_head(id, &JobHead { spec, body, retry_of: None });
+    filled
+        .damage(|c| c.execute("UPDATE jobs SET head = ?2 WHERE id = ?1", params![key(id.to_bits()), head]))
+        .await;
+    filled.assert_live_without_first().await;
+    let reason = &filled.subject.store().quarantined(10).await.unwrap();
+    assert!(reason.iter().any(|row| row.reason.contains("from_the_future")), "{reason:?}");
+}
+
+/// F9. Its job could not go on without it.
+#[tokio::test]
+async fn a_damaged_execution_takes_its_job_along() {
+    let mut filled = Filled::new().await;
+    let id = filled.executions[0].id.to_bits();
+    filled.damage(|connection| flip(connection, "executions", "rest", id)).await;
+    filled.assert_live_without_first().await;
+}
+
+/// F9. A row under another row's id.
+#[tokio::test]
+async fn a_blob_under_the_wrong_id_is_noticed() {
+    let mut filled = Filled::new().await;
+    let (first, second) = (filled.jobs[0].to_bits(), filled.jobs[1].to_bits());
+    let sql = "UPDATE jobs SET head = (SELECT head FROM jobs WHERE id = ?2) WHERE id = ?1";
+    filled.damage(|connection| connection.execute(sql, [key(first), key(second)])).await;
+    filled.assert_live_without_first().await;
+}
+
+/// F9. Lists go on without it, and say so.
+#[tokio::test]
+async fn a_damaged_row_of_the_history_is_set_aside_by_the_first_list_that_meets_it() {
+    let mut filled = Filled::new().await;
+    let damaged = filled.ended[3];
+    filled.damage(|connection| flip(connection, "jobs_ended", "state", damaged.to_bits())).await;
+    let store = filled.subject.store();
+    let filter = JobFilter { statuses: vec![JobStatus::Succeeded], ..JobFilter::default() };
+    let listed = store.jobs(&filter, Page { after: None, limit: 9 }).await.unwrap();
+    let expected: Vec<_> = filled.ended.iter().rev().copied().filter(|id| *id != damaged).collect();
+    assert_eq!(listed.items.iter().map(|job| job.id).collect::<Vec<_>>(), expected);
+    assert!(!listed.more);
+    filled.assert_quarantined(&["jobs_ended"]).await;
+    assert_eq!(store.counts(None).await.unwrap()[&JobStatus::Succeeded], 9);
+    assert_eq!(store.job(damaged).await.unwrap(), None);
+}
+
+/// F9.
+#[tokio::test]
+async fn damaged_events_and_workers_are_set_aside() {
+    let mut filled = Filled::new().await;
+    filled.damage(|c| c.execute("UPDATE events SET payload = zeroblob(9) WHERE first = 257", [])).await;
+    filled.damage(|c| c.execute("UPDATE workers SET record = 'text'", []).or(Ok(1))).await;
+    filled.damage(|c| c.execute("UPDATE workers SET record = zeroblob(50)", [])).await;
+    let store = filled.subject.store();
+    let page = store.events(EventSeq(0), 10_000).await.unwrap();
+    let places: Vec<_> = page.events.iter().map(|(seq, _)| seq.0).collect();
+    assert_eq!(places, (1..257).chain(513..601).collect::<Vec<_>>());
+    assert_eq!(store.workers().await.unwrap(), []);
+    filled.assert_quarantined(&["events", "workers"]).await;
+}
+
+/// F9. All of its columns are kept.
+#[tokio::test]
+async fn a_row_that_is_set_aside_keeps_its_bytes() {
+    let mut filled = Filled::new().await;
+    let id = filled.jobs[0].to_bits();
+    filled.damage(|connection| flip(connection, "jobs", "state", id)).await;
+    let raw = Connection::open(filled.subject.path()).unwrap();
+    let state: Vec<u8> =
+        raw.query_row("SELECT state FROM jobs WHERE id = ?1", [key(id)], |row| row.get(0)).unwrap();
+    filled.load().await;
+    let columns: Vec<u8> =
+        raw.query_row("SELECT columns FROM quarantine WHERE origin = 'jobs'", [], |row| row.get(0)).unwrap();
+    assert!(columns.windows(state.len()).any(|window| window == state));
+}

@@ -1,0 +1,140 @@
+//! A volume without space, for real: a small file system of its own.
+
+use std::fs;
+use std::process::Command;
+
+use model::record::{Batch, Change, Lease};
+use model::{JobId, JobStatus, ShardId};
+
+use super::*;
+use crate::StoreError;
+use crate::query::{JobFilter, Page};
+use crate::suite::sample::Sampler;
+
+/// A file system in memory, unmounted at the end.
+struct Volume(TempDir);
+
+impl Volume {
+    /// `None` where this user may not mount.
+    fn mount(size: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let options = format!("size={size},mode=700");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "belfry-test"])
+            .arg(folder.path())
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if !mounted {
+            println!("skipped: a file system cannot be mounted here");
+        }
+        mounted.then_some(Self(folder))
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+struct Filler {
+    store: SqliteStore,
+    leases: Vec<Lease>,
+    sampler: Sampler,
+    done: Vec<JobId>,
+}
+
+impl Filler {
+    /// One job of some 30 KiB.
+    async fn submit(&mut self) -> Result<JobId, StoreError> {
+        let id = self.sampler.job_id(ShardId(0));
+        let mut spec = self.sampler.spec();
+        let mut script = String::new();
+        while script.len() < 30_000 {
+            script.push_str(&self.sampler.number().to_string());
+        }
+        spec.labels.insert("script".into(), script);
+        let head = Some(Arc::new(crate::suite::sample::head_of(spec)));
+        let state = Box::new(self.sampler.state(JobStatus::Waiting));
+        let changes = vec![Change::Job { id, new: true, head, state }];
+        let batch = Batch { now: self.sampler.now(), changes, events: Vec::new() };
+        self.store.commit(&self.leases, Arc::new(batch)).await?;
+        self.done.push(id);
+        Ok(id)
+    }
+
+    async fn fill(&mut self) -> StoreError {
+        for _ in 0..10_000 {
+            if let Err(error) = self.submit().await {
+                return error;
+            }
+        }
+        panic!("the volume does not fill up");
+    }
+
+    async fn assert_readable(&self) {
+        let mut found = Vec::new();
+        let mut page = Page { after: None, limit: 100 };
+        loop {
+            let listed = self.store.jobs(&JobFilter::default(), page).await.unwrap();
+            found.extend(listed.items.iter().map(|job| job.id));
+            page.after = found.last().copied();
+            if !listed.more {
+                break;
+            }
+        }
+        found.reverse();
+        assert_eq!(found, self.done);
+    }
+}
+
+/// F7. Refuses, reads on, uses its reserve, and heals without a restart.
+#[tokio::test]
+async fn a_full_volume_refuses_new_work_reads_on_and_heals() {
+    let Some(volume) = Volume::mount("12m") else { return };
+    let elsewhere = volume.0.path().join("elsewhere");
+    fs::write(&elsewhere, vec![1; 4 << 20]).unwrap();
+    let path = volume.0.path().join("data/belfry.db");
+    let options = Options { ballast_bytes: 1 << 20, ..Options::default() };
+    let store = SqliteStore::open(&path, options.clone()).unwrap();
+    let ballast = path.with_extension("db.ballast");
+    assert_eq!(fs::metadata(&ballast).unwrap().len(), 1 << 20);
+    let leases = store.acquire(&[ShardId(0)], "a", Duration::from_hours(1)).await.unwrap();
+    let mut filler = Filler { store, leases, sampler: Sampler::new(61), done: Vec::new() };
+
+    let error = filler.fill().await;
+    assert!(matches!(error, StoreError::Full), "{error:?}");
+    assert!(!ballast.exists(), "the reserve was given up before anything was refused");
+    filler.assert_readable().await;
+    assert!(matches!(filler.store.check().await, Err(StoreError::Full)));
+    let again = filler.submit().await;
+    assert!(matches!(again, Err(StoreError::Full)), "{again:?}");
+
+    fs::remove_file(&elsewhere).unwrap();
+    filler.submit().await.unwrap();
+    filler.store.check().await.unwrap();
+    assert!(ballast.exists(), "the reserve was taken again");
+    filler.assert_readable().await;
+
+    let Filler { store, leases: _, sampler, done } = filler;
+    drop(store);
+    let store = SqliteStore::open(&path, options).unwrap();
+    Filler { store, leases: Vec::new(), sampler, done }.assert_readable().await;
+}
+
+/// F7. Nothing but reading works, and a process that starts then still reads.
+#[tokio::test]
+async fn a_store_on_a_full_volume_can_be_opened_and_read() {
+    let Some(volume) = Volume::mount("6m") else { return };
+    let path = volume.0.path().join("data/belfry.db");
+    let options = Options { ballast_bytes: 0, ..Options::default() };
+    let store = SqliteStore::open(&path, options.clone()).unwrap();
+    let leases = store.acquire(&[ShardId(0)], "a", Duration::from_hours(1)).await.unwrap();
+    let mut filler = Filler { store, leases, sampler: Sampler::new(62), done: Vec::new() };
+    let error = filler.fill().await;
+    assert!(matches!(error, StoreError::Full), "{error:?}");
+    let Filler { store, sampler, done, .. } = filler;
+    drop(store);
+    let store = SqliteStore::open(&path, options).unwrap();
+    Filler { store, leases: Vec::new(), sampler, done }.assert_readable().await;
+}

@@ -1,0 +1,195 @@
+//! The smaller queries: one job, one execution, counts, events, tokens, artifacts, retention.
+
+use model::{ExecutionId, JobId, JobStatus, Timestamp};
+use rusqlite::{Connection, Row, ToSql, params};
+
+use super::codec::{Damage, open_events};
+use super::error::Failure;
+use super::operation::token_kind_code;
+use super::quarantine::{Damaged, Table};
+use super::rows::{self, EXECUTION_COLUMNS, JOB_COLUMNS, Sorted};
+use crate::query::{
+    Artifact, ArtifactFilter, Counts, EventPage, EventSeq, ExecutionRow, JobRow, Token, TokenKind,
+};
+
+/// A live row by its id, else the one in the history.
+fn find<T>(
+    connection: &Connection,
+    tables: [Table; 2],
+    columns: &str,
+    id: u128,
+    decode: impl Fn(&Row<'_>) -> Result<T, Damage>,
+) -> Result<Sorted<T>, Failure> {
+    let mut sorted = Sorted::default();
+    for table in tables {
+        let sql = format!("SELECT {columns} FROM {} t WHERE t.id = ?1", table.name());
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut found = statement.query([id.to_be_bytes()])?;
+        if let Some(row) = found.next()? {
+            sorted.push(table, row, decode(row))?;
+            break;
+        }
+    }
+    Ok(sorted)
+}
+
+/// One job with its history, if there is one.
+pub(super) fn job(connection: &Connection, id: JobId) -> Result<Sorted<JobRow>, Failure> {
+    let columns = format!("{JOB_COLUMNS}, t.history");
+    find(connection, [Table::Jobs, Table::JobsEnded], &columns, id.to_bits(), rows::job_with_history)
+}
+
+/// One execution, if there is one.
+pub(super) fn execution(connection: &Connection, id: ExecutionId) -> Result<Sorted<ExecutionRow>, Failure> {
+    let tables = [Table::Executions, Table::ExecutionsEnded];
+    find(connection, tables, EXECUTION_COLUMNS, id.to_bits(), rows::execution)
+}
+
+/// Jobs of each status. The counts are kept with every commit: O(namespaces), not O(jobs).
+pub(super) fn counts(connection: &Connection, namespace: Option<&str>) -> Result<Counts, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT status, sum(count) FROM job_counts WHERE ?1 IS NULL OR namespace = ?1 GROUP BY status",
+    )?;
+    let rows = statement.query_map([namespace], |row| Ok((row.get::<_, u8>(0)?, row.get::<_, i64>(1)?)))?;
+    let mut counts = Counts::new();
+    for row in rows {
+        let (status, count) = row?;
+        if let (Some(status), Ok(count @ 1..)) = (JobStatus::from_code(status), u64::try_from(count)) {
+            counts.insert(status, count);
+        }
+    }
+    Ok(counts)
+}
+
+/// A page of events, and rows of them that could not be read.
+pub(super) fn events(
+    connection: &Connection,
+    after: EventSeq,
+    limit: usize,
+) -> Result<(EventPage, Vec<Damaged>), Failure> {
+    let next: u64 = connection.query_row("SELECT next_event FROM meta", [], |row| row.get(0))?;
+    let oldest: Option<u64> = connection.query_row("SELECT min(first) FROM events", [], |row| row.get(0))?;
+    let mut page = EventPage {
+        events: Vec::new(),
+        oldest: EventSeq(oldest.unwrap_or(next)),
+        newest: EventSeq(next.saturating_sub(1)),
+    };
+    // The row that has the first wanted event begins at or before it.
+    let mut statement = connection.prepare_cached(
+        "SELECT first, payload FROM events
+         WHERE first >= coalesce((SELECT max(first) FROM events WHERE first <= ?1), 0) ORDER BY first",
+    )?;
+    let wanted = i64::try_from(after.0.saturating_add(1)).unwrap_or(i64::MAX);
+    let mut found = statement.query([wanted])?;
+    let mut damaged = Vec::new();
+    while page.events.len() < limit
+        && let Some(row) = found.next()?
+    {
+        let first: u64 = row.get(0)?;
+        match open_events(first, row.get_ref(1)?.as_blob().map_err(|e| Damage::decode("payload", e))?) {
+            Ok(events) => {
+                let placed = (first..).map(EventSeq).zip(events).filter(|(seq, _)| *seq > after);
+                let room = limit - page.events.len();
+                page.events.extend(placed.take(room));
+            }
+            Err(damage) => damaged.push(Damaged::new(Table::Events, row.get(0)?, &damage)),
+        }
+    }
+    Ok((page, damaged))
+}
+
+/// Every token, by id.
+pub(super) fn tokens(connection: &Connection) -> Result<Sorted<Token>, Failure> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, kind, name, hash, created_at FROM tokens ORDER BY id")?;
+    let mut found = statement.query([])?;
+    let mut sorted = Sorted::default();
+    while let Some(row) = found.next()? {
+        sorted.push(Table::Tokens, row, token(row))?;
+    }
+    Ok(sorted)
+}
+
+fn token(row: &Row<'_>) -> Result<Token, Damage> {
+    let misfit = |error: rusqlite::Error| Damage::decode("token", error);
+    let code: u8 = row.get(1).map_err(misfit)?;
+    let kind = [TokenKind::Admin, TokenKind::Worker]
+        .into_iter()
+        .find(|kind| token_kind_code(*kind) == code)
+        .ok_or(Damage::Value { column: "kind", what: "kind of token", found: code.into() })?;
+    Ok(Token {
+        id: row.get(0).map_err(misfit)?,
+        kind,
+        name: row.get(2).map_err(misfit)?,
+        hash: row.get(3).map_err(misfit)?,
+        created_at: Timestamp::from_micros(row.get(4).map_err(misfit)?),
+    })
+}
+
+/// Artifact versions, newest first; those of one instant by namespace and name.
+pub(super) fn artifacts(
+    connection: &Connection,
+    filter: &ArtifactFilter,
+    limit: usize,
+) -> Result<Vec<Artifact>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
+         WHERE (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR sha256 = ?3)
+           AND (?4 IS NULL OR created_at < ?4 OR (created_at = ?4 AND (namespace, name) > (?5, ?6)))
+           AND (NOT ?7 OR created_at = (SELECT max(created_at) FROM artifacts n
+                                        WHERE n.namespace = a.namespace AND n.name = a.name))
+         ORDER BY created_at DESC, namespace, name LIMIT ?8",
+    )?;
+    let after = filter.after.as_ref();
+    let rows = statement.query_map(
+        params![
+            filter.namespace,
+            filter.name,
+            filter.sha256,
+            after.map(|(_, _, at)| at.as_micros()),
+            after.map(|(namespace, _, _)| namespace),
+            after.map(|(_, name, _)| name),
+            filter.newest_only,
+            i64::try_from(limit).unwrap_or(i64::MAX),
+        ],
+        |row| {
+            Ok(Artifact {
+                namespace: row.get(0)?,
+                name: row.get(1)?,
+                sha256: row.get(2)?,
+                size_bytes: row.get(3)?,
+                created_at: Timestamp::from_micros(row.get(4)?),
+                created_by: row.get(5)?,
+            })
+        },
+    )?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Ended jobs whose retention is over, longest over first, with their executions.
+pub(super) fn expired_jobs(
+    connection: &Connection,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<(JobId, Vec<ExecutionId>)>, Failure> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let jobs = ids(
+        connection,
+        "SELECT id FROM jobs_ended INDEXED BY jobs_ended_expiry
+         WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2",
+        params![now.as_micros(), limit],
+    )?;
+    jobs.into_iter()
+        .map(|job| {
+            let sql = "SELECT id FROM executions_ended WHERE job = ?1 ORDER BY number";
+            let executions = ids(connection, sql, params![job.to_be_bytes()])?;
+            Ok((JobId::from_bits(job), executions.into_iter().map(ExecutionId::from_bits).collect()))
+        })
+        .collect()
+}
+
+fn ids(connection: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<Vec<u128>, Failure> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let ids = statement.query_map(values, |row| row.get(0).map(u128::from_be_bytes))?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}

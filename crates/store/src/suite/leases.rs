@@ -1,0 +1,138 @@
+//! Ownership of shards: who may change what.
+
+use std::slice;
+
+use model::id::Epoch;
+use model::record::Lease;
+use model::{Duration, JobStatus, ShardId};
+
+use super::{HOUR, SHARDS, Scene, Subject, load};
+use crate::StoreError;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn assert_fenced<T: std::fmt::Debug>(result: Result<T, StoreError>, shard: ShardId) {
+    match result {
+        Err(StoreError::Fenced { shard: found }) => assert_eq!(found, shard),
+        other => panic!("expected shard {shard} to be fenced, found {other:?}"),
+    }
+}
+
+/// G5.
+pub async fn a_free_shard_is_taken_with_an_epoch_that_grows<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    let first = store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
+    assert_eq!(first.len(), 1);
+    assert_eq!(first[0].shard, SHARDS[0]);
+    assert!(first[0].epoch > Epoch(0));
+    store.release(&first).await.unwrap();
+    let second = store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
+    assert!(second[0].epoch > first[0].epoch);
+}
+
+/// G5. Also not to one of the same name: a name is for people.
+pub async fn a_held_shard_is_not_given_to_another<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
+    assert_eq!(store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap(), []);
+    let rest = store.acquire(&SHARDS, "b", MINUTE).await.unwrap();
+    assert_eq!(rest.iter().map(|lease| lease.shard).collect::<Vec<_>>(), &SHARDS[1..]);
+}
+
+/// D6.
+pub async fn a_lease_that_ran_out_goes_to_another_under_a_higher_epoch<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    let old = store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
+    subject.advance(MINUTE);
+    let new = store.acquire(&SHARDS[..1], "b", MINUTE).await.unwrap();
+    assert!(new[0].epoch > old[0].epoch);
+}
+
+/// D6.
+pub async fn renewing_prolongs_a_lease<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    let leases = store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
+    subject.advance(Duration::from_secs(40));
+    store.renew(&leases, MINUTE).await.unwrap();
+    subject.advance(Duration::from_secs(40));
+    assert_eq!(store.acquire(&SHARDS[..1], "b", MINUTE).await.unwrap(), []);
+    subject.advance(Duration::from_secs(20));
+    assert_eq!(store.acquire(&SHARDS[..1], "b", MINUTE).await.unwrap().len(), 1);
+}
+
+/// D6. One of several is enough to refuse all.
+pub async fn a_lease_that_was_taken_over_cannot_be_renewed<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    let old = store.acquire(&SHARDS, "a", MINUTE).await.unwrap();
+    subject.advance(MINUTE);
+    store.acquire(&SHARDS[2..3], "b", MINUTE).await.unwrap();
+    assert_fenced(store.renew(&old, MINUTE).await, SHARDS[2]);
+    assert_eq!(store.acquire(&SHARDS[..1], "c", MINUTE).await.unwrap().len(), 1, "the others were renewed");
+}
+
+/// D6.
+pub async fn a_released_shard_is_free_at_once<S: Subject>() {
+    let mut scene = Scene::<S>::new().await;
+    let job = scene.job(JobStatus::Waiting);
+    scene.store().release(&scene.leases).await.unwrap();
+    let shard = scene.leases[0].shard;
+    assert_fenced(scene.try_commit(vec![job.change(true)]).await, shard);
+    assert_eq!(scene.store().acquire(&SHARDS, "b", HOUR).await.unwrap().len(), SHARDS.len());
+}
+
+/// D6.
+pub async fn releasing_an_old_lease_leaves_the_new_owner_alone<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    let old = store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
+    subject.advance(MINUTE);
+    let new = store.acquire(&SHARDS[..1], "b", MINUTE).await.unwrap();
+    store.release(&old).await.unwrap();
+    store.renew(&new, MINUTE).await.unwrap();
+}
+
+/// D6, D7. Not even in the shards that still belong to the committer.
+pub async fn a_commit_under_an_old_epoch_changes_nothing<S: Subject>() {
+    let mut scene = Scene::<S>::new().await;
+    let jobs = [scene.job(JobStatus::Waiting), scene.job(JobStatus::Waiting), scene.job(JobStatus::Waiting)];
+    scene.subject.advance(HOUR);
+    scene.store().acquire(&SHARDS[1..2], "b", HOUR).await.unwrap();
+    let changes = jobs.iter().map(|job| job.change(true)).collect();
+    assert_fenced(scene.try_commit(changes).await, SHARDS[1]);
+    for job in jobs {
+        assert_eq!(scene.store().job(job.id).await.unwrap(), None);
+    }
+    assert!(scene.store().counts(None).await.unwrap().is_empty());
+}
+
+/// G5.
+pub async fn a_commit_for_a_shard_without_a_lease_is_refused<S: Subject>() {
+    let mut scene = Scene::<S>::new().await;
+    let job = scene.job(JobStatus::Waiting);
+    scene.leases.retain(|lease| lease.shard != job.id.shard());
+    assert_fenced(scene.try_commit(vec![job.change(true)]).await, job.id.shard());
+    assert_eq!(scene.store().job(job.id).await.unwrap(), None);
+}
+
+/// D6.
+pub async fn a_load_under_an_old_epoch_is_refused<S: Subject>() {
+    let scene = Scene::<S>::new().await;
+    scene.subject.advance(HOUR);
+    scene.store().acquire(&SHARDS[3..], "b", HOUR).await.unwrap();
+    assert_fenced(load(scene.store(), &scene.leases).await, SHARDS[3]);
+}
+
+/// G5.
+pub async fn a_shard_that_does_not_exist_is_never_given_out<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    let beyond = ShardId(store.shards());
+    assert_eq!(store.acquire(slice::from_ref(&beyond), "a", MINUTE).await.unwrap(), []);
+    let invented = Lease { shard: beyond, epoch: Epoch(1) };
+    assert_fenced(store.renew(&[invented], MINUTE).await, beyond);
+}

@@ -1,0 +1,231 @@
+//! The contract of [`Store`] as tests: every implementation passes all of them.
+//!
+//! An implementation says how a store of it is made and opened again ([`Subject`]) and lets
+//! [`store_suite!`](crate::store_suite) make one test of each rule:
+//!
+//! ```text
+//! struct InMemory(MemoryStore);
+//! impl store::suite::Subject for InMemory { … }
+//! store::store_suite!(InMemory);
+//! ```
+//!
+//! A rule is an async function that panics where the contract is broken. Time is the subject's: a rule
+//! that needs a lease to run out moves it on and waits for nothing.
+
+// A rule is a test: it says what is wrong by panicking.
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
+
+pub mod feed;
+pub mod leases;
+pub mod lists;
+pub mod registry;
+pub mod rows;
+pub mod sample;
+
+use std::sync::Arc;
+
+use model::record::{Batch, Change, Event, ExecutionRecord, JobHead, JobState, Lease, LiveRow};
+use model::{Duration, ExecutionStatus, JobId, JobSpec, JobStatus, ShardId};
+
+use crate::{Committed, Loaded, Store, StoreError};
+use sample::{Sampler, head_of};
+
+/// A store under test.
+pub trait Subject: Sized + Send + Sync {
+    /// An empty store with at least 4 shards.
+    fn make() -> impl Future<Output = Self> + Send;
+
+    /// The store.
+    fn store(&self) -> &dyn Store;
+
+    /// Moves the store's clock on.
+    fn advance(&self, by: Duration);
+
+    /// The same data, as the next process finds it.
+    fn reopen(self) -> impl Future<Output = Self> + Send;
+}
+
+const HOUR: Duration = Duration::from_hours(1);
+
+/// The shards that rules use.
+const SHARDS: [ShardId; 4] = [ShardId(0), ShardId(1), ShardId(2), ShardId(3)];
+
+/// A store whose shards are all leased, and a source of records.
+struct Scene<S> {
+    subject: S,
+    leases: Vec<Lease>,
+    sampler: Sampler,
+}
+
+/// A job as the rules write it.
+#[derive(Clone)]
+struct Job {
+    id: JobId,
+    head: Arc<JobHead>,
+    state: JobState,
+}
+
+impl Job {
+    fn change(&self, new: bool) -> Change {
+        let head = new.then(|| Arc::clone(&self.head));
+        Change::Job { id: self.id, new, head, state: Box::new(self.state.clone()) }
+    }
+
+    /// The same job in another status, as its engine would go on with it.
+    fn to(&self, status: JobStatus, sampler: &mut Sampler) -> Self {
+        Self { state: sampler.state(status), ..self.clone() }
+    }
+
+    fn row(&self) -> LiveRow {
+        LiveRow::Job { id: self.id, head: (*self.head).clone(), state: Box::new(self.state.clone()) }
+    }
+}
+
+impl<S: Subject> Scene<S> {
+    async fn new() -> Self {
+        Self::seeded(7).await
+    }
+
+    async fn seeded(seed: u64) -> Self {
+        let subject = S::make().await;
+        let leases = subject.store().acquire(&SHARDS, "suite", HOUR).await.unwrap();
+        assert_eq!(leases.len(), SHARDS.len(), "an empty store has free shards");
+        Self { subject, leases, sampler: Sampler::new(seed) }
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.subject.store()
+    }
+
+    async fn reopen(self) -> Self {
+        let subject = self.subject.reopen().await;
+        subject.advance(HOUR + HOUR);
+        let leases = subject.store().acquire(&SHARDS, "suite", HOUR).await.unwrap();
+        assert_eq!(leases.len(), SHARDS.len(), "leases of a process that is gone run out");
+        Self { subject, leases, ..self }
+    }
+
+    fn batch(&mut self, changes: Vec<Change>, events: Vec<Event>) -> Arc<Batch> {
+        Arc::new(Batch { now: self.sampler.now(), changes, events })
+    }
+
+    async fn try_commit(&mut self, changes: Vec<Change>) -> Result<Committed, StoreError> {
+        let batch = self.batch(changes, Vec::new());
+        self.store().commit(&self.leases, batch).await
+    }
+
+    async fn commit(&mut self, changes: Vec<Change>) -> Committed {
+        self.try_commit(changes).await.unwrap()
+    }
+
+    /// A random job that was not committed yet.
+    fn job(&mut self, status: JobStatus) -> Job {
+        self.job_of(status, |_| {})
+    }
+
+    fn job_of(&mut self, status: JobStatus, edit: impl FnOnce(&mut JobSpec)) -> Job {
+        let shard = self.sampler.pick(&SHARDS);
+        let mut spec = self.sampler.spec();
+        edit(&mut spec);
+        let retry_of = self.sampler.head().retry_of;
+        let head = Arc::new(JobHead { retry_of, ..head_of(spec) });
+        Job { id: self.sampler.job_id(shard), head, state: self.sampler.state(status) }
+    }
+
+    fn execution(&mut self, job: &Job, number: u32, status: ExecutionStatus) -> ExecutionRecord {
+        self.sampler.execution(job.id, number, status)
+    }
+
+    async fn load(&self) -> (Loaded, Vec<LiveRow>) {
+        load(self.store(), &self.leases).await.unwrap()
+    }
+}
+
+fn new_execution(record: &ExecutionRecord) -> Change {
+    Change::Execution { new: true, record: Box::new(record.clone()) }
+}
+
+fn execution(record: &ExecutionRecord) -> Change {
+    Change::Execution { new: false, record: Box::new(record.clone()) }
+}
+
+/// Everything that a load sends, while it is taken as it comes.
+async fn load(store: &dyn Store, leases: &[Lease]) -> Result<(Loaded, Vec<LiveRow>), StoreError> {
+    let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+    let take = async {
+        let mut rows = Vec::new();
+        while let Some(chunk) = receiver.recv().await {
+            rows.extend(chunk);
+        }
+        rows
+    };
+    let (loaded, rows) = tokio::join!(store.load(leases, sender), take);
+    Ok((loaded?, rows))
+}
+
+/// Makes a test of every rule for one [`Subject`]; the caller's crate has tokio with `macros` and `rt`.
+#[macro_export]
+macro_rules! store_suite {
+    ($subject:ty) => {
+        $crate::store_suite! { @rules $subject;
+            leases: a_free_shard_is_taken_with_an_epoch_that_grows,
+            leases: a_held_shard_is_not_given_to_another,
+            leases: a_lease_that_ran_out_goes_to_another_under_a_higher_epoch,
+            leases: renewing_prolongs_a_lease,
+            leases: a_lease_that_was_taken_over_cannot_be_renewed,
+            leases: a_released_shard_is_free_at_once,
+            leases: releasing_an_old_lease_leaves_the_new_owner_alone,
+            leases: a_commit_under_an_old_epoch_changes_nothing,
+            leases: a_commit_for_a_shard_without_a_lease_is_refused,
+            leases: a_load_under_an_old_epoch_is_refused,
+            leases: a_shard_that_does_not_exist_is_never_given_out,
+            rows: what_was_committed_is_read_at_once,
+            rows: every_field_of_a_job_survives,
+            rows: every_field_of_an_execution_survives,
+            rows: a_load_returns_exactly_the_live_rows,
+            rows: a_load_returns_the_rows_of_the_leased_shards_only,
+            rows: a_job_moves_from_live_to_ended_with_its_execution,
+            rows: a_job_that_is_new_and_ended_in_one_batch_is_history,
+            rows: a_failed_job_may_have_ended_executions_while_it_lives,
+            rows: a_job_that_is_updated_has_its_new_head,
+            rows: a_job_that_is_updated_and_ended_in_one_batch_has_both,
+            rows: keys_outlive_their_jobs,
+            rows: expired_keys_are_forgotten_by_shard,
+            rows: an_expired_key_may_be_used_again,
+            rows: a_batch_that_breaks_a_promise_leaves_nothing_behind,
+            rows: an_execution_number_is_used_once,
+            rows: engine_time_never_runs_back,
+            rows: commits_at_the_same_time_are_each_answered_for_themselves,
+            rows: what_was_committed_is_there_after_a_reopening,
+            lists: every_filter_finds_what_it_names,
+            lists: times_of_creation_bound_a_list,
+            lists: pages_have_no_gaps_or_doubles_while_jobs_end,
+            lists: lists_are_newest_first_and_have_no_histories,
+            lists: executions_are_found_by_job_worker_namespace_and_status,
+            lists: counts_follow_every_job,
+            feed: events_have_places_without_gaps,
+            feed: a_reader_resumes_where_it_stopped,
+            feed: trimmed_events_are_said_to_be_gone,
+            feed: places_go_on_after_everything_was_trimmed,
+            registry: workers_are_kept_until_they_are_removed,
+            registry: queues_are_kept,
+            registry: tokens_are_kept_and_replaced,
+            registry: artifact_versions_are_listed_newest_first,
+            registry: storing_the_same_bytes_again_makes_them_the_newest,
+            registry: jobs_whose_retention_is_over_are_found_and_deleted,
+            registry: a_store_that_works_says_so,
+        }
+    };
+    (@rules $subject:ty; $($module:ident: $rule:ident,)*) => {
+        $(
+            #[tokio::test]
+            async fn $rule() {
+                $crate::suite::$module::$rule::<$subject>().await;
+            }
+        )*
+
+        /// For a test that no rule is missing here.
+        #[allow(dead_code, reason = "looked at by the suite's own crate")]
+        const RULES: &[&str] = &[$(stringify!($rule)),*];
+    };
+}

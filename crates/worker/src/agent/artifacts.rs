@@ -1,0 +1,366 @@
+//! Inputs: fetched before an execution starts.
+//!
+//! They are fetched by the agent before the supervisor hears of the execution at all, so nothing is
+//! journalled yet: an agent that dies here has lost nothing, the server assigns the execution again. Bytes
+//! go to a cache by hash, checked on the way; then a folder is filled for the execution under `stage/`,
+//! which the supervisor makes the execution's own by one rename.
+//!
+//! No task can reach the stage, so no link can be put in the way of what is written there.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown, fchown};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use model::JobSpec;
+use model::spec::InputFile;
+use proto::v1::{Assignment, GetArtifactRequest, Held, StartFailed};
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+use tonic::{Code, Status};
+
+use super::Shared;
+use super::connect::{Backoff, Client};
+use crate::config::Layout;
+use crate::link::Owner;
+
+/// How many artifacts are fetched at a time.
+const FETCHES: usize = 4;
+/// How often one is tried before the start has failed; the server may then try it elsewhere.
+const TRIES: usize = 4;
+
+/// Why an input is not there.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error("the server did not give it: {0}")]
+    Server(#[from] Status),
+    #[error("its bytes do not match its hash `{expected}`: they have `{found}`")]
+    Hash { expected: String, found: String },
+    #[error("its hash `{0}` is no SHA-256")]
+    BadHash(String),
+    #[error("its path leaves the execution's folder")]
+    Path,
+    #[error("it could not be written: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Fetches artifacts for one session.
+#[derive(Debug, Clone)]
+pub(super) struct Artifacts {
+    client: Client,
+    layout: Layout,
+    owner: Option<Owner>,
+    cache_bytes_max: u64,
+    permits: Arc<Semaphore>,
+}
+
+impl Artifacts {
+    pub(super) fn new(shared: &Shared, client: Client) -> Self {
+        Self {
+            client,
+            layout: shared.layout.clone(),
+            owner: shared.owner,
+            cache_bytes_max: shared.config.cache_bytes_max,
+            permits: Arc::new(Semaphore::new(FETCHES)),
+        }
+    }
+
+    /// Whether an execution has inputs.
+    pub(super) fn are_needed(&self, assignment: &Assignment) -> bool {
+        // Parsing every spec here as well would cost every execution some microseconds.
+        let word = br#""inputs""#;
+        assignment.spec.windows(word.len()).any(|bytes| bytes == word) && !inputs(assignment).0.is_empty()
+    }
+
+    /// Fills the folder of an execution.
+    pub(super) async fn stage(&self, assignment: &Assignment) -> Result<(), StartFailed> {
+        let (inputs, namespace) = inputs(assignment);
+        let dir = self.layout.stage().join(&assignment.execution_id);
+        let failed = |what: &str, error: &FetchError| StartFailed {
+            code: "artifact_failed".to_owned(),
+            detail: format!("input `{what}`: {error}"),
+        };
+        make_stage(&dir).map_err(|error| failed(".", &error.into()))?;
+        for input in inputs {
+            let placed = async {
+                let cached = self.fetch(&namespace, &input.artifact).await?;
+                let (dir, owner, input) = (dir.clone(), self.owner, input.clone());
+                tokio::task::spawn_blocking(move || place(&cached, &dir, &input, owner))
+                    .await
+                    .map_err(io::Error::other)?
+            };
+            placed.await.map_err(|error| failed(&input.artifact, &error))?;
+        }
+        Ok(())
+    }
+
+    /// The file in the cache that holds an artifact.
+    async fn fetch(&self, namespace: &str, reference: &str) -> Result<PathBuf, FetchError> {
+        if let Some((_, hash)) = reference.split_once("@sha256:") {
+            let path = self.cached(hash)?;
+            if touch(&path) {
+                return Ok(path);
+            }
+        }
+        // Closed never.
+        let _permit = self.permits.acquire().await.map_err(io::Error::other)?;
+        let mut backoff = Backoff::default();
+        for _ in 1..TRIES {
+            match self.download(namespace, reference).await {
+                Err(FetchError::Server(status)) if may_pass(&status) => backoff.wait().await,
+                result => return result,
+            }
+        }
+        self.download(namespace, reference).await
+    }
+
+    async fn download(&self, namespace: &str, reference: &str) -> Result<PathBuf, FetchError> {
+        let request = GetArtifactRequest { namespace: namespace.to_owned(), reference: reference.to_owned() };
+        let mut chunks = self.client.clone().get_artifact(request).await?.into_inner();
+        let mut chunk =
+            chunks.message().await?.ok_or_else(|| Status::unavailable("the artifact ended early"))?;
+        let expected = chunk.sha256.clone();
+        let path = self.cached(&expected)?;
+        if touch(&path) {
+            return Ok(path);
+        }
+        let mut file = Partial::create(&self.layout)?;
+        let mut hash = Sha256::new();
+        loop {
+            hash.update(&chunk.data);
+            // Into the page cache, so it seldom waits.
+            file.file.write_all(&chunk.data)?;
+            match chunks.message().await? {
+                Some(next) => chunk = next,
+                None => break,
+            }
+        }
+        let found = hex(&hash.finalize());
+        if found != expected {
+            return Err(FetchError::Hash { expected, found });
+        }
+        file.keep(&path)?;
+        prune(&self.layout.cache(), self.cache_bytes_max, &path);
+        Ok(path)
+    }
+
+    fn cached(&self, hash: &str) -> Result<PathBuf, FetchError> {
+        let good = hash.len() == 64 && hash.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if good {
+            Ok(self.layout.cache().join(format!("sha256-{hash}")))
+        } else {
+            Err(FetchError::BadHash(hash.chars().take(80).collect()))
+        }
+    }
+}
+
+/// Inputs and namespace of a spec; the supervisor will say what is wrong with one that cannot be read.
+fn inputs(assignment: &Assignment) -> (Vec<InputFile>, String) {
+    serde_json::from_slice::<JobSpec>(&assignment.spec)
+        .map_or_else(|_| (Vec::new(), String::new()), |spec| (spec.inputs, spec.namespace))
+}
+
+/// Whether trying again may help.
+pub(super) fn may_pass(status: &Status) -> bool {
+    !matches!(
+        status.code(),
+        Code::NotFound
+            | Code::InvalidArgument
+            | Code::PermissionDenied
+            | Code::FailedPrecondition
+            | Code::OutOfRange
+            | Code::Unimplemented
+            | Code::AlreadyExists
+    )
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a file is in the cache; marks it as used.
+fn touch(path: &Path) -> bool {
+    File::open(path).and_then(|file| file.set_modified(SystemTime::now())).is_ok()
+}
+
+/// Removes what fetches that were cut off have left: by an earlier agent, or in an earlier session.
+pub(super) fn sweep(layout: &Layout, held: &[Held]) {
+    let entries = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten();
+    for entry in entries(layout.stage()) {
+        // The supervisor may still be waiting to take one over.
+        if !held.iter().any(|held| entry.file_name() == held.execution_id.as_str()) {
+            fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+    for entry in entries(layout.cache()).filter(|e| e.file_name().as_encoded_bytes().starts_with(b"partial-"))
+    {
+        fs::remove_file(entry.path()).ok();
+    }
+}
+
+/// A file of the cache that is not whole yet; gone if it is not kept.
+struct Partial {
+    file: File,
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Partial {
+    fn create(layout: &Layout) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = layout.cache().join(format!("partial-{}-{number}", std::process::id()));
+        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        Ok(Self { file, path, kept: false })
+    }
+
+    fn keep(mut self, path: &Path) -> io::Result<()> {
+        // Durable before it has its name: a torn file must never pass for the artifact.
+        self.file.sync_data()?;
+        fs::rename(&self.path, path)?;
+        self.kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.kept {
+            fs::remove_file(&self.path).ok();
+        }
+    }
+}
+
+/// An empty folder, whatever an earlier try left.
+fn make_stage(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    DirBuilder::new().mode(0o700).create(dir)
+}
+
+/// Copies a cached file to its place in an execution's folder.
+fn place(cached: &Path, dir: &Path, input: &InputFile, owner: Option<Owner>) -> Result<(), FetchError> {
+    let path = Path::new(&input.path);
+    if path.components().any(|part| !matches!(part, Component::Normal(_))) {
+        return Err(FetchError::Path);
+    }
+    let mut folder = dir.to_owned();
+    for part in path.parent().iter().flat_map(|parent| parent.components()) {
+        folder.push(part);
+        if DirBuilder::new().mode(0o700).create(&folder).is_ok()
+            && let Some(owner) = owner
+        {
+            chown(&folder, Some(owner.uid), Some(owner.gid))?;
+        }
+    }
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(dir.join(path))?;
+    // Shares blocks with the cache where the file system can.
+    io::copy(&mut File::open(cached)?, &mut file)?;
+    if let Some(owner) = owner {
+        fchown(&file, Some(owner.uid), Some(owner.gid))?;
+    }
+    file.set_permissions(fs::Permissions::from_mode(if input.executable { 0o700 } else { 0o600 }))?;
+    Ok(())
+}
+
+/// Removes the files of the cache that were not used for longest, until the rest fits. Copies in
+/// folders of executions are apart.
+fn prune(cache: &Path, bytes_max: u64, keep: &Path) {
+    let Ok(entries) = fs::read_dir(cache) else { return };
+    let mut files: Vec<_> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+        })
+        .collect();
+    files.sort();
+    let mut total: u64 = files.iter().map(|(_, len, _)| len).sum();
+    for (_, len, path) in files.into_iter().filter(|(_, _, path)| path != keep) {
+        if total <= bytes_max {
+            return;
+        }
+        if fs::remove_file(&path).is_ok() {
+            total -= len;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(path: &str, executable: bool) -> InputFile {
+        InputFile { artifact: "a".into(), path: path.into(), executable }
+    }
+
+    #[test]
+    fn an_input_lands_inside_the_folder_with_its_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let cached = dir.path().join("cached");
+        fs::write(&cached, "#!/bin/sh\n").unwrap();
+        let stage = dir.path().join("stage");
+        make_stage(&stage).unwrap();
+        place(&cached, &stage, &input("bin/deep/run", true), None).unwrap();
+        let placed = stage.join("bin/deep/run");
+        assert_eq!(fs::read(&placed).unwrap(), b"#!/bin/sh\n");
+        assert_eq!(placed.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn an_input_whose_path_leaves_the_folder_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let cached = dir.path().join("cached");
+        fs::write(&cached, "x").unwrap();
+        for path in ["../x", "/etc/x", "a/../../x"] {
+            let error = place(&cached, &dir.path().join("stage"), &input(path, false), None).unwrap_err();
+            assert!(matches!(error, FetchError::Path), "{path}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_cache_lets_go_of_what_was_not_used_for_longest() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, age: u64| {
+            let path = dir.path().join(name);
+            fs::write(&path, [0; 100]).unwrap();
+            let modified = SystemTime::now() - std::time::Duration::from_secs(age);
+            File::open(&path).unwrap().set_modified(modified).unwrap();
+            path
+        };
+        let (old, mid, new) = (file("old", 30), file("mid", 20), file("new", 10));
+        prune(dir.path(), 250, &new);
+        assert!(!old.exists() && mid.exists() && new.exists());
+        prune(dir.path(), 0, &new);
+        assert!(!mid.exists() && new.exists(), "what was just fetched stays");
+    }
+
+    #[test]
+    fn what_cut_off_fetches_have_left_is_swept_but_not_what_the_supervisor_waits_to_take() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        for name in ["held", "left"] {
+            fs::create_dir_all(layout.stage().join(name).join("deep")).unwrap();
+        }
+        fs::create_dir(layout.cache()).unwrap();
+        fs::write(layout.cache().join("partial-1-1"), "x").unwrap();
+        fs::write(layout.cache().join("sha256-0"), "x").unwrap();
+        sweep(&layout, &[Held { execution_id: "held".into(), fence: 1, running: true }]);
+        assert!(layout.stage().join("held").exists() && !layout.stage().join("left").exists());
+        assert!(layout.cache().join("sha256-0").exists() && !layout.cache().join("partial-1-1").exists());
+    }
+
+    #[test]
+    fn a_partial_file_that_is_not_kept_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout::new(dir.path());
+        fs::create_dir(layout.cache()).unwrap();
+        drop(Partial::create(&layout).unwrap());
+        assert_eq!(fs::read_dir(layout.cache()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,146 @@
+//! Heartbeats and leases, on a lane of their own.
+//!
+//! A lease counts from the *sending* of the beat that it answers, on `CLOCK_BOOTTIME`: however long
+//! the answer took, the server counts from later and so ends it later than we do.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use proto::v1::{Heartbeat, LeaseGrant, Welcome};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use super::Shared;
+use super::connect::{Backoff, Server};
+use super::health::Probe;
+use super::session::SessionError;
+use crate::clock::{BootMillis, boot_millis};
+use crate::link::{LeaseUntil, Request};
+
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Beats without an answer after which the lane is opened anew.
+const UNANSWERED_MAX: usize = 16;
+
+/// Beats until the session is over.
+pub(super) async fn run(
+    shared: &Shared,
+    server: &Server,
+    welcome: &Welcome,
+) -> Result<std::convert::Infallible, SessionError> {
+    let mut backoff = Backoff::default();
+    let mut beats = Beats {
+        shared,
+        session: welcome.session,
+        probe: Probe::new(&shared.layout.dir),
+        seq: 0,
+        unanswered: VecDeque::new(),
+    };
+    let every = Duration::from_millis(welcome.heartbeat_interval_ms.clamp(10, 60_000));
+    loop {
+        let before = beats.seq;
+        let error = match beats.lane(server, every).await {
+            Err(SessionError::Unknown) => return Err(SessionError::Unknown),
+            Err(error) => error,
+            Ok(never) => match never {},
+        };
+        tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "heartbeats are interrupted");
+        if beats.seq > before + 1 {
+            backoff = Backoff::default();
+        }
+        backoff.wait().await;
+    }
+}
+
+struct Beats<'a> {
+    shared: &'a Shared,
+    session: u64,
+    probe: Probe,
+    seq: u64,
+    /// Number and time of sending.
+    unanswered: VecDeque<(u64, BootMillis)>,
+}
+
+impl Beats<'_> {
+    /// Beats on one connection until it breaks.
+    async fn lane(
+        &mut self,
+        server: &Server,
+        every: Duration,
+    ) -> Result<std::convert::Infallible, SessionError> {
+        self.unanswered.clear();
+        let mut client = server.connect().await?;
+        let (to_server, outbox) = mpsc::channel(1);
+        // The first beat goes with the call, which a server may answer only then.
+        to_server.try_send(self.next()).map_err(|_| SessionError::Closed)?;
+        let call = timeout(ANSWER_MAX, client.beat(ReceiverStream::new(outbox)));
+        let mut grants = call.await.map_err(|_| SessionError::Silent)??.into_inner();
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            tokio::select! {
+                grant = next_grant(&mut grants) => self.take(grant?).await?,
+                _ = ticks.tick() => {
+                    if self.unanswered.len() >= UNANSWERED_MAX {
+                        return Err(SessionError::Silent);
+                    }
+                    // Full: the connection does not move, and a beat of later is worth more than two.
+                    if let Ok(permit) = to_server.try_reserve() {
+                        permit.send(self.next());
+                    } else if to_server.is_closed() {
+                        return Err(SessionError::Closed);
+                    }
+                }
+            }
+        }
+    }
+
+    fn next(&mut self) -> Heartbeat {
+        self.seq += 1;
+        self.unanswered.push_back((self.seq, boot_millis()));
+        Heartbeat {
+            worker_id: self.shared.worker_id.to_string(),
+            session: self.session,
+            seq: self.seq,
+            health: Some(self.probe.sample(self.shared.running.load(Ordering::Relaxed))),
+        }
+    }
+
+    async fn take(&mut self, grant: LeaseGrant) -> Result<(), SessionError> {
+        if grant.lease_ms == 0 {
+            return Err(SessionError::Unknown);
+        }
+        if let Some(sent) = answered(&mut self.unanswered, grant.seq) {
+            let boot_millis = sent + grant.lease_ms;
+            self.shared.tell(Request::Lease(LeaseUntil { boot_millis })).await;
+        }
+        Ok(())
+    }
+}
+
+/// When the beat that `seq` answers was sent; it and older ones wait no more.
+fn answered(unanswered: &mut VecDeque<(u64, BootMillis)>, seq: u64) -> Option<BootMillis> {
+    let at = unanswered.iter().position(|(number, _)| *number == seq)?;
+    unanswered.drain(..=at).next_back().map(|(_, sent)| sent)
+}
+
+async fn next_grant(grants: &mut Streaming<LeaseGrant>) -> Result<LeaseGrant, SessionError> {
+    grants.message().await?.ok_or(SessionError::Closed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_counts_from_the_sending_of_the_very_beat_that_it_answers() {
+        let mut unanswered = VecDeque::from([(1, 100), (2, 200), (3, 300)]);
+        assert_eq!(answered(&mut unanswered, 2), Some(200));
+        assert_eq!(answered(&mut unanswered, 1), None, "an older answer says nothing new");
+        assert_eq!(answered(&mut unanswered, 9), None);
+        assert_eq!(unanswered, [(3, 300)]);
+    }
+}

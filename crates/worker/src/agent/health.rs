@@ -1,0 +1,95 @@
+//! How the worker's machine is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proto::v1::Health;
+
+use crate::clock::{BootMillis, boot_millis};
+use crate::config::meminfo;
+
+/// With less disk than this, or than one part in [`DISK_PART_MIN`], a worker is unhealthy.
+const DISK_MIN: u64 = 64 << 20;
+const DISK_PART_MIN: u64 = 100;
+/// Ticks of `/proc/stat` a second, on every platform that we know.
+const TICKS_A_SECOND: u64 = 100;
+
+/// Measures; CPU is what was used since the last time.
+#[derive(Debug)]
+pub(super) struct Probe {
+    dir: PathBuf,
+    before: (BootMillis, u64),
+}
+
+impl Probe {
+    pub(super) fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), before: (boot_millis(), busy_ticks()) }
+    }
+
+    pub(super) fn sample(&mut self, running: u32) -> Health {
+        let now = (boot_millis(), busy_ticks());
+        let before = std::mem::replace(&mut self.before, now);
+        let (available, total) = disk(&self.dir);
+        Health {
+            cpu_used_millis: cpu_millis(before, now),
+            memory_available_bytes: fs::read_to_string("/proc/meminfo")
+                .map_or(0, |text| meminfo(&text, "MemAvailable")),
+            disk_available_bytes: available,
+            running,
+            trouble: disk_trouble(available, total).unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// Thousandths of a core in use between two samples.
+fn cpu_millis(before: (BootMillis, u64), now: (BootMillis, u64)) -> u32 {
+    let elapsed = now.0.saturating_sub(before.0).max(1);
+    let busy_millis = now.1.saturating_sub(before.1) * 1_000 / TICKS_A_SECOND;
+    u32::try_from(busy_millis * 1_000 / elapsed).unwrap_or(u32::MAX)
+}
+
+fn busy_ticks() -> u64 {
+    fs::read_to_string("/proc/stat").map_or(0, |text| busy(&text))
+}
+
+/// All time of all cores that was neither idle nor waiting for a disk.
+fn busy(stat: &str) -> u64 {
+    let Some(line) = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")) else { return 0 };
+    let ticks = line.split_ascii_whitespace().take(8).filter_map(|field| field.parse::<u64>().ok());
+    ticks.enumerate().filter(|(field, _)| !matches!(field, 3 | 4)).map(|(_, ticks)| ticks).sum()
+}
+
+/// Bytes that can be had, and all bytes, of the disk below `dir`.
+fn disk(dir: &Path) -> (u64, u64) {
+    rustix::fs::statvfs(dir)
+        .map_or((0, 0), |stat| (stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
+}
+
+fn disk_trouble(available: u64, total: u64) -> Option<&'static str> {
+    (available < DISK_MIN || available < total / DISK_PART_MIN).then_some("disk almost full")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_is_the_share_of_cores_that_was_busy() {
+        assert_eq!(busy("cpu  10 1 5 1000 100 2 3 4 50 60\ncpu0 1 2 3\n"), 25);
+        assert_eq!(cpu_millis((0, 0), (2_000, 300)), 1_500);
+        assert_eq!(cpu_millis((5, 7), (5, 7)), 0);
+    }
+
+    #[test]
+    fn a_disk_is_trouble_when_little_is_left_of_it() {
+        assert_eq!(disk_trouble(DISK_MIN - 1, 1 << 30), Some("disk almost full"));
+        assert_eq!(disk_trouble(1 << 30, 1 << 40), Some("disk almost full"));
+        assert_eq!(disk_trouble(1 << 30, 1 << 34), None);
+    }
+
+    #[test]
+    fn this_machine_can_be_measured() {
+        let health = Probe::new(Path::new("/")).sample(3);
+        assert!(health.memory_available_bytes > 0 && health.disk_available_bytes > 0 && health.running == 3);
+    }
+}

@@ -1,0 +1,99 @@
+//! The lane of logs.
+//!
+//! The supervisor decides what is sent and how much may be under way; this only carries it. When the lane
+//! breaks it is opened with a new generation, the supervisor begins again from what is acknowledged,
+//! and parts of an older generation are dropped.
+
+use std::time::Duration;
+
+use proto::v1::{LogAck, LogChunk};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use super::Shared;
+use super::connect::{Backoff, Server};
+use super::session::SessionError;
+use crate::link::{LogAcks, LogPart, LogsFrom, Request};
+
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Chunks that may wait for the connection.
+const TO_SERVER: usize = 8;
+
+/// Keeps a lane open to the server of the session, for ever.
+pub(super) async fn run(shared: Shared, mut parts: mpsc::UnboundedReceiver<LogPart>) {
+    let mut session = shared.session.subscribe();
+    let mut backoff = Backoff::default();
+    let mut generation = 0;
+    loop {
+        let server = tokio::select! {
+            server = session.wait_for(Option::is_some) => match server.as_deref() {
+                Ok(Some(server)) => server.clone(),
+                _ => return,
+            },
+            // Nobody can take it now; it comes again.
+            Some(_) = parts.recv() => continue,
+        };
+        generation += 1;
+        let lane = Lane { shared: &shared, generation };
+        let ended = tokio::select! {
+            ended = lane.serve(&server, &mut parts) => ended,
+            // The next session may be with another server.
+            _ = session.wait_for(Option::is_none) => continue,
+        };
+        let Err(error) = ended;
+        tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "logs are interrupted");
+        backoff.wait().await;
+    }
+}
+
+struct Lane<'a> {
+    shared: &'a Shared,
+    generation: u64,
+}
+
+impl Lane<'_> {
+    async fn serve(
+        &self,
+        server: &Server,
+        parts: &mut mpsc::UnboundedReceiver<LogPart>,
+    ) -> Result<std::convert::Infallible, SessionError> {
+        let mut client = server.connect().await?;
+        self.shared.tell(Request::LogsFrom(LogsFrom { generation: self.generation })).await;
+        let (to_server, outbox) = mpsc::channel(TO_SERVER);
+        let carry = self.carry(parts, to_server);
+        // The call is answered, by some servers, only after the first chunk.
+        let receive = async {
+            let acks = client.logs(ReceiverStream::new(outbox)).await?.into_inner();
+            self.acknowledge(acks).await
+        };
+        tokio::select! {
+            ended = carry => ended,
+            ended = receive => ended,
+        }
+    }
+
+    async fn carry(
+        &self,
+        parts: &mut mpsc::UnboundedReceiver<LogPart>,
+        to_server: mpsc::Sender<LogChunk>,
+    ) -> Result<std::convert::Infallible, SessionError> {
+        loop {
+            let part = parts.recv().await.ok_or(SessionError::NoSupervisor)?;
+            let Some(chunk) = part.chunk.filter(|_| part.generation == self.generation) else { continue };
+            let sent = timeout(ANSWER_MAX, to_server.send(chunk)).await.map_err(|_| SessionError::Silent)?;
+            sent.map_err(|_| SessionError::Closed)?;
+        }
+    }
+
+    async fn acknowledge(
+        &self,
+        mut acks: Streaming<LogAck>,
+    ) -> Result<std::convert::Infallible, SessionError> {
+        loop {
+            let ack = acks.message().await?.ok_or(SessionError::Closed)?;
+            self.shared.tell(Request::LogAcks(LogAcks { acks: vec![ack] })).await;
+        }
+    }
+}

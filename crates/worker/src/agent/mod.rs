@@ -1,0 +1,171 @@
+//! The agent: what talks to a server on a worker's behalf.
+//!
+//! It keeps nothing. All that must last is in the supervisor's journal, so an agent can be killed and
+//! started again at any time: it asks the supervisor what it holds, tells the server, and repeats
+//! every report that is not acknowledged.
+//!
+//! - [`supervisor`]: finds the supervisor of the folder, or starts one, and speaks to it.
+//! - [`session`]: assignments, stops and acknowledgements down, reports up.
+//! - [`beat`]: heartbeats and leases; [`health`]: what the heartbeats say.
+//! - [`logs`]: logs up, acknowledgements down.
+//! - [`artifacts`]: inputs before a start; [`outputs`]: outputs after a success.
+//! - [`connect`]: connections, tokens, and how long to wait before the next try.
+//!
+//! Each lane has a connection of its own, so a flood of logs delays no report and no heartbeat.
+//!
+//! # Flow control
+//! Every channel here is bounded, or carries what is bounded elsewhere. A slow server makes the session's
+//! channels fill up until the supervisor's socket does, and the supervisor then tells the newest
+//! state of each execution when it can. Logs are bounded by the window that the supervisor keeps.
+
+mod artifacts;
+mod beat;
+mod connect;
+mod health;
+mod logs;
+mod outputs;
+mod session;
+mod supervisor;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::sync::{mpsc, watch};
+
+use crate::config::{AgentConfig, Layout};
+use crate::link::{Answer, LogPart, Owner, Request, ToSupervisor};
+use connect::{Backoff, Server};
+use outputs::Uploads;
+use session::Event;
+use supervisor::{Inbound, Link};
+
+/// Messages to the supervisor that may wait.
+const TO_SUPERVISOR: usize = 256;
+/// Reports to the server that may wait, in messages.
+const EVENTS: usize = 64;
+
+/// Why an agent cannot do anything at all. What may pass is tried again for ever instead.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum AgentError {
+    #[error("no server is named: expected at least one such as `http://host:port`")]
+    NoServer,
+    #[error("`{url}` is no server's address: expected `http://host:port` or `https://host:port`")]
+    Server { url: String, source: tonic::transport::Error },
+    #[error("the token holds what no header can: expected visible ASCII")]
+    Token,
+}
+
+/// What all parts of an agent share while it is connected to one supervisor.
+#[derive(Debug, Clone)]
+struct Shared {
+    config: Arc<AgentConfig>,
+    layout: Layout,
+    servers: Arc<[Server]>,
+    to_supervisor: mpsc::Sender<ToSupervisor>,
+    /// Whose files an execution's folder must be.
+    owner: Option<Owner>,
+    worker_id: Arc<str>,
+    /// How many executions run.
+    running: Arc<AtomicU32>,
+    /// The server of the session that is open.
+    session: watch::Sender<Option<Server>>,
+}
+
+impl Shared {
+    /// Tells the supervisor; waits where it is slow.
+    async fn tell(&self, request: Request) {
+        // Closed only when the link is, and then all of this ends.
+        self.to_supervisor.send(ToSupervisor::from(request)).await.ok();
+    }
+}
+
+/// Runs an agent until `shutdown` completes. The supervisor and its tasks run on after that.
+///
+/// # Errors
+/// [`AgentError`] for a configuration that cannot work; nothing else ends it.
+pub async fn run_agent(config: AgentConfig, shutdown: impl Future<Output = ()>) -> Result<(), AgentError> {
+    let servers = connect::servers(&config)?;
+    let agent = Box::pin(serve_for_ever(Arc::new(config), servers));
+    tokio::select! {
+        () = shutdown => Ok(()),
+        never = agent => match never {},
+    }
+}
+
+async fn serve_for_ever(config: Arc<AgentConfig>, servers: Arc<[Server]>) -> std::convert::Infallible {
+    let mut backoff = Backoff::default();
+    loop {
+        match supervisor::connect(&config).await {
+            Ok(link) => {
+                backoff = Backoff::default();
+                serve(&config, &servers, link).await;
+                tracing::warn!("the supervisor is gone");
+            }
+            Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "no supervisor"),
+        }
+        backoff.wait().await;
+    }
+}
+
+/// Serves one supervisor, until it is gone.
+async fn serve(config: &Arc<AgentConfig>, servers: &Arc<[Server]>, link: Link) {
+    let Link { inbound, outbound, greeting } = link;
+    let (to_supervisor, to_write) = mpsc::channel(TO_SUPERVISOR);
+    let (events, session_events) = mpsc::channel(EVENTS);
+    // Bounded by the window that the supervisor keeps, and one ending part an execution.
+    let (log_parts, lane_parts) = mpsc::unbounded_channel();
+    let shared = Shared {
+        config: Arc::clone(config),
+        layout: Layout::new(&config.dir),
+        servers: Arc::clone(servers),
+        to_supervisor,
+        owner: greeting.owner,
+        worker_id: greeting.worker_id.as_str().into(),
+        running: Arc::default(),
+        session: watch::Sender::new(None),
+    };
+    tracing::info!(worker_id = %shared.worker_id, "connected to the supervisor");
+    let uploads = Uploads::new(shared.clone());
+    tokio::select! {
+        () = hear(inbound, &shared, events, log_parts, uploads) => {}
+        () = outbound.run(to_write) => {}
+        () = Box::pin(session::run(shared.clone(), greeting, session_events)) => {}
+        () = Box::pin(logs::run(shared.clone(), lane_parts)) => {}
+    }
+}
+
+/// Hands on what the supervisor says, until it says no more.
+async fn hear(
+    mut inbound: Inbound,
+    shared: &Shared,
+    events: mpsc::Sender<Event>,
+    log_parts: mpsc::UnboundedSender<LogPart>,
+    mut uploads: Uploads,
+) {
+    loop {
+        let answer = match inbound.next().await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::error!(%error, "cannot understand the supervisor");
+                return;
+            }
+        };
+        match answer {
+            // Comes once, and first; see `supervisor::connect`.
+            Answer::Greeting(_) => {}
+            Answer::Holdings(holdings) => {
+                shared.running.store(holdings.running, Ordering::Relaxed);
+                events.send(Event::Holdings(holdings)).await.ok();
+            }
+            Answer::Reports(reports) => {
+                shared.running.store(reports.running, Ordering::Relaxed);
+                events.send(Event::Reports(reports.reports)).await.ok();
+            }
+            Answer::LogPart(part) => drop(log_parts.send(part)),
+            Answer::Store(store) => uploads.begin(store),
+        }
+    }
+}

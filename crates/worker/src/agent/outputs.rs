@@ -1,0 +1,224 @@
+//! Outputs: stored after an execution succeeded, before that is reported.
+//!
+//! The journal says by then that the process has ended well, so this may be cut off at any point: the
+//! supervisor asks again. A version that was stored twice has the same bytes and the same hash.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use model::JobSpec;
+use model::spec::OutputFile;
+use proto::v1::{Assignment, PutArtifactRequest};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+use super::Shared;
+use super::artifacts::may_pass;
+use super::connect::{Backoff, Client};
+use crate::link::{Request, Store, Stored};
+
+const CHUNK: usize = 64 << 10;
+
+/// Uploads that are under way; given up together with the link.
+#[derive(Debug)]
+pub(super) struct Uploads {
+    shared: Shared,
+    tasks: JoinSet<()>,
+    /// A supervisor may ask for the same execution again.
+    under_way: Arc<Mutex<HashSet<String>>>,
+}
+
+/// Why outputs are not stored, for good.
+struct Failure {
+    error: &'static str,
+    detail: String,
+}
+
+impl Uploads {
+    pub(super) fn new(shared: Shared) -> Self {
+        Self { shared, tasks: JoinSet::new(), under_way: Arc::default() }
+    }
+
+    /// Begins to store the outputs of an execution.
+    pub(super) fn begin(&mut self, store: Store) {
+        while self.tasks.try_join_next().is_some() {}
+        let Some(assignment) = store.assignment else { return };
+        let id = assignment.execution_id.clone();
+        let under_way = Arc::clone(&self.under_way);
+        if !under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()) {
+            return;
+        }
+        let shared = self.shared.clone();
+        self.tasks.spawn(async move {
+            let result = Box::pin(store_all(&shared, &assignment)).await;
+            let Failure { error, detail } =
+                result.err().unwrap_or(Failure { error: "", detail: String::new() });
+            under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+            shared.tell(Request::Stored(Stored { execution_id: id, error: error.to_owned(), detail })).await;
+        });
+    }
+}
+
+async fn store_all(shared: &Shared, assignment: &Assignment) -> Result<(), Failure> {
+    let spec: JobSpec = serde_json::from_slice(&assignment.spec).map_err(|error| Failure {
+        error: "output_not_stored",
+        detail: format!("the spec cannot be read: {error}"),
+    })?;
+    for output in &spec.outputs {
+        let mut backoff = Backoff::default();
+        loop {
+            match store_one(shared, assignment, &spec.namespace, output).await {
+                Ok(()) => break,
+                Err(Attempt::Failed(failure)) => return Err(failure),
+                Err(Attempt::Again(status)) => {
+                    tracing::warn!(execution_id = assignment.execution_id, %status, "an output is not stored yet");
+                    backoff.wait().await;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+enum Attempt {
+    Again(Status),
+    Failed(Failure),
+}
+
+async fn store_one(
+    shared: &Shared,
+    assignment: &Assignment,
+    namespace: &str,
+    output: &OutputFile,
+) -> Result<(), Attempt> {
+    let folder = shared.layout.executions().join(&assignment.execution_id);
+    let file = match open_output(&folder, &output.path) {
+        Ok(Some(file)) => file,
+        Ok(None) if output.optional => return Ok(()),
+        Ok(None) => {
+            let detail = format!("the output `{}` is not there", output.path);
+            return Err(Attempt::Failed(Failure { error: "output_missing", detail }));
+        }
+        Err(error) => {
+            let detail = format!("the output `{}` cannot be read: {error}", output.path);
+            return Err(Attempt::Failed(Failure { error: "output_missing", detail }));
+        }
+    };
+    let head = PutArtifactRequest {
+        namespace: namespace.to_owned(),
+        name: output.artifact.clone(),
+        execution_id: assignment.execution_id.clone(),
+        fence: assignment.fence,
+        data: Bytes::new(),
+    };
+    let client = connected(shared).await?;
+    match put(client, head, file).await {
+        Ok(()) => Ok(()),
+        Err(status) if may_pass(&status) => Err(Attempt::Again(status)),
+        Err(status) => {
+            let detail = format!("the output `{}` was not stored: {}", output.path, status.message());
+            Err(Attempt::Failed(Failure { error: "output_not_stored", detail }))
+        }
+    }
+}
+
+/// A client for the server of the session, once there is one.
+async fn connected(shared: &Shared) -> Result<Client, Attempt> {
+    let gone = || Attempt::Again(Status::unavailable("no session"));
+    let mut session = shared.session.subscribe();
+    let server = session.wait_for(Option::is_some).await.map_err(|_| gone())?;
+    server.as_ref().map(super::connect::Server::connect_lazily).ok_or_else(gone)
+}
+
+async fn put(mut client: Client, head: PutArtifactRequest, file: File) -> Result<(), Status> {
+    let (sender, requests) = mpsc::channel(4);
+    // While this end is open the server cannot take the artifact for complete. So a file that cannot be read
+    // to its end breaks the call off instead of ending it.
+    let mut open = Some(sender.clone());
+    let read = tokio::task::spawn_blocking(move || read_into(file, head, &sender));
+    let reading = async {
+        let failed =
+            |error: &dyn std::fmt::Display| Status::internal(format!("the file cannot be read: {error}"));
+        let result = read.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error));
+        if result.is_ok() {
+            open.take();
+        }
+        result
+    };
+    tokio::try_join!(reading, client.put_artifact(ReceiverStream::new(requests))).map(drop)
+}
+
+fn read_into(
+    mut file: File,
+    head: PutArtifactRequest,
+    sender: &mpsc::Sender<PutArtifactRequest>,
+) -> io::Result<()> {
+    let mut next = head;
+    loop {
+        let mut chunk = vec![0; CHUNK];
+        let len = file.read(&mut chunk)?;
+        chunk.truncate(len);
+        next.data = Bytes::from(chunk);
+        // The head goes out even if the file is empty. A closed channel means that the call is over.
+        if sender.blocking_send(std::mem::take(&mut next)).is_err() || len == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Opens a file that a task left in its folder; `None` if it is not there.
+///
+/// The folder is the task's, and we may read what it may not: so no link is followed, only a file of the
+/// folder's owner is taken, and one that has no second name elsewhere.
+fn open_output(folder: &Path, path: &str) -> io::Result<Option<File>> {
+    let dir = openat(CWD, folder, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let file = match openat2(&dir, path, flags, Mode::empty(), resolve) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
+        Err(rustix::io::Errno::LOOP) => {
+            return Err(io::Error::other("it is, or leads through, a symbolic link"));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let (metadata, owner) = (file.metadata()?, File::from(dir).metadata()?.uid());
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    if metadata.uid() != owner || metadata.nlink() != 1 {
+        return Err(io::Error::other("it is not the task's own"));
+    }
+    Ok(Some(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_file_of_the_task_itself_is_taken_as_an_output() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("exec");
+        std::fs::create_dir_all(folder.join("sub")).unwrap();
+        std::fs::write(folder.join("sub/good"), "good").unwrap();
+        std::fs::write(dir.path().join("secret"), "secret").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("secret"), folder.join("link")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), folder.join("way")).unwrap();
+        std::fs::hard_link(dir.path().join("secret"), folder.join("twin")).unwrap();
+
+        assert!(open_output(&folder, "sub/good").unwrap().is_some());
+        assert!(open_output(&folder, "none").unwrap().is_none());
+        for bad in ["link", "way/secret", "twin", "../secret", "sub"] {
+            assert!(open_output(&folder, bad).is_err(), "{bad}");
+        }
+    }
+}

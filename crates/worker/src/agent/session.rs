@@ -1,0 +1,268 @@
+//! The session: assignments, stops and acknowledgements down, reports up.
+//!
+//! Opening one: ask the supervisor for everything it holds, say `Hello` with it, wait for `Welcome`, carry
+//! out the stops that come with it, repeat every report. What the supervisor said before that belongs
+//! to an older session and is dropped. Only then do heartbeats begin, so that the first lease reaches the supervisor
+//! behind those stops; see [`crate::link`].
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use proto::v1::server_message::Body as Said;
+use proto::v1::worker_message::Body as Say;
+use proto::v1::{self, ServerMessage, WorkerMessage};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::artifacts::{self, Artifacts};
+use super::connect::{Backoff, Server};
+use super::{Shared, beat};
+use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
+
+/// A server that takes longer to answer is tried again, or another.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// The most reports in one message.
+const REPORTS_A_MESSAGE: usize = 4_096;
+/// Messages to the server that may wait.
+const TO_SERVER: usize = 16;
+
+/// What the supervisor says that concerns the session.
+#[derive(Debug)]
+pub(super) enum Event {
+    Holdings(Holdings),
+    Reports(Vec<v1::Report>),
+}
+
+/// Why a session ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    #[error("could not connect")]
+    Connect(#[from] tonic::transport::Error),
+    #[error("the server ended the call")]
+    Status(#[from] Status),
+    #[error("the server closed the session")]
+    Closed,
+    #[error("the server did not answer within {ANSWER_MAX:?}")]
+    Silent,
+    #[error("the server began with something else than a welcome")]
+    NoWelcome,
+    #[error("the server does not know this session any more")]
+    Unknown,
+    #[error("the supervisor is gone")]
+    NoSupervisor,
+}
+
+/// Keeps a session open, at one server or another, for ever.
+pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events: mpsc::Receiver<Event>) {
+    let mut backoff = Backoff::default();
+    for (generation, server) in (1..).zip(shared.servers.iter().cycle()) {
+        let opened = tokio::time::Instant::now();
+        let mut session = Session { shared: &shared, server, greeting: &greeting, generation };
+        let Err(error) = session.serve(&mut events).await;
+        shared.session.send_replace(None);
+        tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "no session");
+        if matches!(error, SessionError::NoSupervisor) {
+            return;
+        }
+        if opened.elapsed() > ANSWER_MAX {
+            backoff = Backoff::default();
+        }
+        discarding(&mut events, backoff.wait()).await;
+    }
+}
+
+/// Waits for `wanted`; what the supervisor says meanwhile will be said again.
+async fn discarding<T>(events: &mut mpsc::Receiver<Event>, wanted: impl Future<Output = T>) -> T {
+    tokio::pin!(wanted);
+    loop {
+        tokio::select! {
+            done = &mut wanted => return done,
+            Some(_) = events.recv() => {}
+        }
+    }
+}
+
+struct Session<'a> {
+    shared: &'a Shared,
+    server: &'a Server,
+    greeting: &'a SupervisorGreeting,
+    generation: u64,
+}
+
+impl Session<'_> {
+    async fn serve(
+        &mut self,
+        events: &mut mpsc::Receiver<Event>,
+    ) -> Result<std::convert::Infallible, SessionError> {
+        let mut client = discarding(events, self.server.connect()).await?;
+        let holdings = self.holdings(events).await?;
+        artifacts::sweep(&self.shared.layout, &holdings.held);
+        let (to_server, outbox) = mpsc::channel(TO_SERVER);
+        let Holdings { held, reports, .. } = holdings;
+        send(&to_server, Say::Hello(self.hello(held))).await?;
+        let call = timeout(ANSWER_MAX, client.session(ReceiverStream::new(outbox)));
+        let mut inbox = call.await.map_err(|_| SessionError::Silent)??.into_inner();
+        let first = timeout(ANSWER_MAX, inbox.message()).await.map_err(|_| SessionError::Silent)??;
+        let Some(ServerMessage { body: Some(Said::Welcome(welcome)) }) = first else {
+            return Err(SessionError::NoWelcome);
+        };
+        tracing::info!(server = %self.server.url, session = welcome.session, "session opened");
+        let stops = welcome.stops.clone();
+        self.shared.tell(Request::Stops(v1::StopBatch { stops })).await;
+        self.shared.session.send_replace(Some(self.server.clone()));
+
+        let ended = tokio::select! {
+            ended = report(&to_server, reports, events) => ended,
+            ended = self.listen(&mut inbox) => ended,
+            ended = Box::pin(beat::run(self.shared, self.server, &welcome)) => ended,
+        };
+        ended
+    }
+
+    /// Everything that the supervisor holds now.
+    async fn holdings(&self, events: &mut mpsc::Receiver<Event>) -> Result<Holdings, SessionError> {
+        self.shared.tell(Request::Sync(link::Sync { generation: self.generation })).await;
+        loop {
+            match events.recv().await {
+                Some(Event::Holdings(holdings)) if holdings.generation == self.generation => {
+                    return Ok(holdings);
+                }
+                Some(_) => {}
+                None => return Err(SessionError::NoSupervisor),
+            }
+        }
+    }
+
+    fn hello(&self, held: Vec<v1::Held>) -> v1::Hello {
+        let config = &self.shared.config;
+        let capacity = &config.capacity;
+        v1::Hello {
+            worker_id: self.greeting.worker_id.clone(),
+            name: config.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot_id: self.greeting.boot_id.clone(),
+            labels: config.labels.clone().into_iter().collect(),
+            capacity: Some(v1::Capacity {
+                cpu_millis: capacity.cpu.0,
+                memory_bytes: capacity.memory.0,
+                custom: capacity.custom.clone().into_iter().collect(),
+                slots: capacity.slots,
+            }),
+            capabilities: self.greeting.capabilities.clone(),
+            held,
+        }
+    }
+
+    /// Carries out what the server says.
+    async fn listen(
+        &self,
+        inbox: &mut Streaming<ServerMessage>,
+    ) -> Result<std::convert::Infallible, SessionError> {
+        let mut fetches = Fetches::new(self.shared, self.server);
+        loop {
+            let message = inbox.message().await?.ok_or(SessionError::Closed)?;
+            match message.body {
+                Some(Said::Assignments(batch)) => {
+                    let starts = fetches.begin(batch.assignments);
+                    if !starts.is_empty() {
+                        self.shared.tell(Request::Starts(Starts { starts })).await;
+                    }
+                }
+                Some(Said::Stops(batch)) => {
+                    fetches.abort(&batch.stops);
+                    self.shared.tell(Request::Stops(batch)).await;
+                }
+                Some(Said::Acks(acks)) => self.shared.tell(Request::Acks(acks)).await,
+                // A second welcome says nothing new; another body is of a newer server.
+                Some(Said::Welcome(_)) | None => {}
+            }
+        }
+    }
+}
+
+async fn send(to_server: &mpsc::Sender<WorkerMessage>, body: Say) -> Result<(), SessionError> {
+    to_server.send(WorkerMessage { body: Some(body) }).await.map_err(|_| SessionError::Closed)
+}
+
+/// Sends reports, first those of the holdings; as many together as there are.
+async fn report(
+    to_server: &mpsc::Sender<WorkerMessage>,
+    held: Vec<v1::Report>,
+    events: &mut mpsc::Receiver<Event>,
+) -> Result<std::convert::Infallible, SessionError> {
+    let mut reports = held;
+    let mut batch = Vec::new();
+    loop {
+        while !reports.is_empty() {
+            let rest = reports.split_off(reports.len().min(REPORTS_A_MESSAGE));
+            send(to_server, Say::Reports(v1::ReportBatch { reports })).await?;
+            reports = rest;
+        }
+        if events.recv_many(&mut batch, super::EVENTS).await == 0 {
+            return Err(SessionError::NoSupervisor);
+        }
+        for event in batch.drain(..) {
+            match event {
+                Event::Reports(more) => reports.extend(more),
+                Event::Holdings(holdings) => reports.extend(holdings.reports),
+            }
+        }
+    }
+}
+
+/// Inputs that are being fetched. They are given up with the session: the server assigns again what the
+/// supervisor does not hold.
+struct Fetches<'a> {
+    shared: &'a Shared,
+    artifacts: Artifacts,
+    tasks: JoinSet<()>,
+    aborts: HashMap<String, AbortHandle>,
+}
+
+impl<'a> Fetches<'a> {
+    fn new(shared: &'a Shared, server: &Server) -> Self {
+        let artifacts = Artifacts::new(shared, server.connect_lazily());
+        Self { shared, artifacts, tasks: JoinSet::new(), aborts: HashMap::new() }
+    }
+
+    /// Begins to fetch what is needed; returns the executions that need nothing.
+    fn begin(&mut self, assignments: Vec<v1::Assignment>) -> Vec<Start> {
+        while self.tasks.try_join_next().is_some() {}
+        self.aborts.retain(|_, task| !task.is_finished());
+        let (later, now): (Vec<_>, Vec<_>) =
+            assignments.into_iter().partition(|a| self.artifacts.are_needed(a));
+        for assignment in later {
+            self.fetch(assignment);
+        }
+        now.into_iter()
+            .map(|assignment| Start { assignment: Some(assignment), staged: false, failure: None })
+            .collect()
+    }
+
+    fn fetch(&mut self, assignment: v1::Assignment) {
+        if self.aborts.contains_key(&assignment.execution_id) {
+            return;
+        }
+        let id = assignment.execution_id.clone();
+        let (artifacts, shared) = (self.artifacts.clone(), self.shared.clone());
+        let task = self.tasks.spawn(async move {
+            let failure = Box::pin(artifacts.stage(&assignment)).await.err();
+            let start = Start { staged: failure.is_none(), assignment: Some(assignment), failure };
+            shared.tell(Request::Starts(Starts { starts: vec![start] })).await;
+        });
+        self.aborts.insert(id, task);
+    }
+
+    /// What is stopped need not be fetched; the supervisor will refuse it.
+    fn abort(&mut self, stops: &[v1::Stop]) {
+        for stop in stops {
+            if let Some(task) = self.aborts.remove(&stop.execution_id) {
+                task.abort();
+            }
+        }
+    }
+}

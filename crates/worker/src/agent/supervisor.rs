@@ -1,0 +1,165 @@
+//! Finds the supervisor of the worker's folder, or starts one, and speaks to it.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::Command;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::config::{AgentConfig, Layout};
+use crate::link::{
+    AgentGreeting, Answer, LinkError, Request, SupervisorGreeting, ToAgent, ToSupervisor, VERSION, frame_len,
+    write_frame,
+};
+
+/// A supervisor that was started listens, or has ended, by then: it may have survivors to kill first.
+const START_MAX: Duration = Duration::from_secs(20);
+const START_LOOK: Duration = Duration::from_millis(10);
+const GREETING_MAX: Duration = Duration::from_secs(10);
+/// A log of supervisors beyond this size begins anew.
+const LOG_MAX: u64 = 8 << 20;
+/// Messages that are written together.
+const WRITE_TOGETHER: usize = 64;
+
+/// Why there is no supervisor to work with.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    #[error("could not start `{}`", program.display())]
+    Start { program: PathBuf, source: io::Error },
+    #[error("the supervisor ended with {status}; why is in `{}`", log.display())]
+    Ended { status: ExitStatus, log: PathBuf },
+    #[error("the supervisor of `{}` does not listen", .0.display())]
+    Silent(PathBuf),
+    #[error("the supervisor of `{}` ended while it was connected to", .0.display())]
+    Gone(PathBuf),
+    #[error("could not speak to the supervisor")]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// A connection to a supervisor that has greeted.
+pub(super) struct Link {
+    pub(super) inbound: Inbound,
+    pub(super) outbound: Outbound,
+    pub(super) greeting: SupervisorGreeting,
+}
+
+/// Connects to the supervisor of the folder; starts one if there is none.
+pub(super) async fn connect(config: &AgentConfig) -> Result<Link, ConnectError> {
+    let layout = Layout::new(&config.dir);
+    let socket = match UnixStream::connect(layout.socket()).await {
+        Ok(socket) => socket,
+        Err(_) => start(config, &layout).await?,
+    };
+    let (reader, writer) = socket.into_split();
+    let mut inbound = Inbound { reader: BufReader::with_capacity(256 << 10, reader), body: Vec::new() };
+    let mut outbound = Outbound { writer };
+    let greeting = AgentGreeting { version: VERSION, slots: config.capacity.slots };
+    outbound.write(&[Request::Greeting(greeting).into()]).await?;
+    let answer = timeout(GREETING_MAX, inbound.next())
+        .await
+        .map_err(|_| ConnectError::Silent(layout.dir.clone()))??;
+    match answer {
+        // All versions so far understand each other.
+        Some(Answer::Greeting(greeting)) => Ok(Link { inbound, outbound, greeting }),
+        Some(_) => Err(ConnectError::Silent(layout.dir)),
+        None => Err(ConnectError::Gone(layout.dir)),
+    }
+}
+
+/// Starts a supervisor that outlives us, and waits until it listens.
+async fn start(config: &AgentConfig, layout: &Layout) -> Result<UnixStream, ConnectError> {
+    let failed = |source| ConnectError::Start { program: config.program.clone(), source };
+    std::fs::create_dir_all(&layout.dir).map_err(failed)?;
+    let log = open_log(layout).map_err(failed)?;
+    // It opens a session of its own, and it is not killed when this handle is dropped.
+    let mut child = Command::new(&config.program)
+        .arg("supervisor")
+        .args(config.supervisor().to_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .map_err(failed)?;
+    let deadline = tokio::time::Instant::now() + START_MAX;
+    while tokio::time::Instant::now() < deadline {
+        if let Ok(socket) = UnixStream::connect(layout.socket()).await {
+            // Whoever starts it also reaps it.
+            tokio::spawn(async move { child.wait().await });
+            return Ok(socket);
+        }
+        if let Some(status) = child.try_wait()? {
+            return Err(ConnectError::Ended { status, log: layout.supervisor_log() });
+        }
+        tokio::time::sleep(START_LOOK).await;
+    }
+    Err(ConnectError::Silent(layout.dir.clone()))
+}
+
+fn open_log(layout: &Layout) -> io::Result<File> {
+    let path = layout.supervisor_log();
+    let file = File::options().create(true).append(true).open(&path)?;
+    if file.metadata()?.len() > LOG_MAX {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+/// What the supervisor says.
+pub(super) struct Inbound {
+    reader: BufReader<OwnedReadHalf>,
+    body: Vec<u8>,
+}
+
+impl Inbound {
+    /// The next message; `None` when it is gone. Not to be cancelled.
+    pub(super) async fn next(&mut self) -> Result<Option<Answer>, LinkError> {
+        loop {
+            let mut header = [0; 4];
+            if self.reader.read_exact(&mut header).await.is_err() {
+                return Ok(None);
+            }
+            self.body.resize(frame_len(header)?, 0);
+            if self.reader.read_exact(&mut self.body).await.is_err() {
+                return Ok(None);
+            }
+            // An answer of a newer supervisor that we do not know is skipped.
+            if let Some(answer) = ToAgent::decode(self.body.as_slice())?.body {
+                return Ok(Some(answer));
+            }
+        }
+    }
+}
+
+/// What the supervisor is told.
+pub(super) struct Outbound {
+    writer: OwnedWriteHalf,
+}
+
+impl Outbound {
+    async fn write(&mut self, messages: &[ToSupervisor]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        messages.iter().for_each(|message| write_frame(&mut bytes, message));
+        self.writer.write_all(&bytes).await
+    }
+
+    /// Writes all that comes, until the supervisor is gone.
+    pub(super) async fn run(mut self, mut messages: mpsc::Receiver<ToSupervisor>) {
+        let mut batch = Vec::new();
+        while messages.recv_many(&mut batch, WRITE_TOGETHER).await > 0 {
+            if self.write(&batch).await.is_err() {
+                return;
+            }
+            batch.clear();
+        }
+    }
+}

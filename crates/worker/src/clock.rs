@@ -1,0 +1,41 @@
+//! The clocks of a worker, and a little randomness.
+//!
+//! Durations and leases are counted on `CLOCK_BOOTTIME`, which goes on while a machine sleeps: a
+//! laptop that wakes must not think its lease fresh. The wall clock only dates what people read.
+
+use std::io::Read;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// An instant of `CLOCK_BOOTTIME` in milliseconds; the same for all processes of the machine.
+pub(crate) type BootMillis = u64;
+
+/// Milliseconds since the machine started, sleep included.
+pub(crate) fn boot_millis() -> BootMillis {
+    let now = clock_gettime(ClockId::Boottime);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+}
+
+/// The wall clock in Unix microseconds.
+pub(crate) fn unix_micros() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The wall clock in Unix milliseconds.
+pub(crate) fn unix_millis() -> i64 {
+    unix_micros() / 1_000
+}
+
+/// Which start of the machine this is.
+pub(crate) fn boot_id() -> std::io::Result<String> {
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// Random bits from the operating system.
+pub(crate) fn entropy() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_ne_bytes(bytes))
+}

@@ -1,0 +1,254 @@
+//! The fuse: one small process that acts when the supervisor of its tasks cannot.
+//!
+//! - The lease runs out and nobody renews it (the supervisor is stopped, or hangs): every task that
+//!   could run elsewhere by now is frozen with all its processes.
+//! - The supervisor is gone (its end of the socket is closed): every task is killed.
+//!
+//! It is a child of the supervisor with a session of its own, and hears from it over a socket that is
+//! its standard input: fixed records of [`RECORD`] bytes, a few for each start and end. A task is made
+//! known before it is started, and its process id after, so at no moment is one unguarded: until
+//! then it is recognised by its environment.
+//!
+//! If the whole machine sleeps, tasks and fuse wake together and overlap by the fuse's wake-up time. For
+//! that remainder tasks have their fence.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use model::ExecutionId;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use crate::clock::{BootMillis, boot_millis};
+use crate::process::tree::{self, Root};
+
+/// The size of a record.
+pub(crate) const RECORD: usize = 32;
+/// What the fuse writes back when it has frozen its tasks.
+pub(crate) const FROZE: u8 = b'F';
+/// How long it watches what it has killed die.
+const DYING_MAX: Duration = Duration::from_secs(10);
+
+/// What a supervisor tells its fuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// Guard this execution. `exempt`: it is not frozen when the lease runs out.
+    Guard { execution: ExecutionId, exempt: bool, pid: Option<i32> },
+    /// It is over.
+    Release { execution: ExecutionId },
+    /// The lease goes until then.
+    Lease { until: BootMillis },
+}
+
+impl Message {
+    /// As a record: kind, exempt, 2 zeros, pid, until, execution; all little endian.
+    pub(crate) fn encode(self, out: &mut Vec<u8>) {
+        let (kind, exempt, pid, until, execution) = match self {
+            Self::Guard { execution, exempt, pid } => (1, exempt, pid.unwrap_or(0), 0, execution.to_bits()),
+            Self::Release { execution } => (2, false, 0, 0, execution.to_bits()),
+            Self::Lease { until } => (3, false, 0, until, 0),
+        };
+        out.extend_from_slice(&[kind, u8::from(exempt), 0, 0]);
+        out.extend_from_slice(&pid.to_le_bytes());
+        out.extend_from_slice(&until.to_le_bytes());
+        out.extend_from_slice(&execution.to_le_bytes());
+    }
+
+    fn decode(record: &[u8; RECORD]) -> Option<Self> {
+        let pid = i32::from_le_bytes(record[4..8].try_into().ok()?);
+        let until = u64::from_le_bytes(record[8..16].try_into().ok()?);
+        let execution = ExecutionId::from_bits(u128::from_le_bytes(record[16..32].try_into().ok()?));
+        match record[0] {
+            1 => Some(Self::Guard { execution, exempt: record[1] != 0, pid: (pid != 0).then_some(pid) }),
+            2 => Some(Self::Release { execution }),
+            3 => Some(Self::Lease { until }),
+            _ => None,
+        }
+    }
+}
+
+/// Why a fuse could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum FuseError {
+    /// An operation on its socket or timer failed.
+    #[error("the fuse could not {action}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn failed<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> FuseError {
+    move |source| FuseError::System { action, source: source.into() }
+}
+
+/// Runs a fuse; its standard input is the socket to its supervisor. Returns when that is gone and the
+/// tasks are dead.
+///
+/// # Errors
+/// [`FuseError`] if the operating system refuses what it needs.
+pub fn run_fuse() -> Result<(), FuseError> {
+    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed("open its socket"))?;
+    // Fails only for a group leader, which then has a session apart from its supervisor's already.
+    rustix::process::setsid().ok();
+    std::env::set_current_dir("/").map_err(failed("leave its folder"))?;
+    Fuse::new(UnixStream::from(socket))?.run()
+}
+
+#[derive(Debug)]
+struct Guarded {
+    exempt: bool,
+    pid: Option<i32>,
+}
+
+struct Fuse {
+    socket: UnixStream,
+    timer: OwnedFd,
+    guarded: HashMap<ExecutionId, Guarded>,
+    until: Option<BootMillis>,
+    /// Bytes of a record that is not whole yet.
+    partial: Vec<u8>,
+}
+
+impl Fuse {
+    fn new(socket: UnixStream) -> Result<Self, FuseError> {
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
+            .map_err(failed("create its timer"))?;
+        Ok(Self { socket, timer, guarded: HashMap::new(), until: None, partial: Vec::new() })
+    }
+
+    fn run(mut self) -> Result<(), FuseError> {
+        loop {
+            let mut fds = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&self.timer, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                result => result.map_err(failed("wait"))?,
+            };
+            let (heard, expired) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+            if heard && !self.hear() {
+                self.kill_all();
+                return Ok(());
+            }
+            if expired {
+                rustix::io::read(&self.timer, &mut [0; 8]).ok();
+                self.expire();
+            }
+        }
+    }
+
+    /// Reads what came; false if the supervisor is gone.
+    fn hear(&mut self) -> bool {
+        let mut buffer = [0; 256 * RECORD];
+        match self.socket.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(len) => self.partial.extend_from_slice(&buffer[..len]),
+            Err(error) => return error.kind() == io::ErrorKind::Interrupted,
+        }
+        let bytes = std::mem::take(&mut self.partial);
+        let (records, rest) = bytes.as_chunks::<RECORD>();
+        records.iter().filter_map(Message::decode).for_each(|message| self.take(message));
+        self.partial = rest.to_vec();
+        true
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Guard { execution, exempt, pid } => {
+                self.guarded.insert(execution, Guarded { exempt, pid });
+            }
+            Message::Release { execution } => {
+                self.guarded.remove(&execution);
+            }
+            Message::Lease { until } => {
+                self.until = Some(until);
+                self.arm(until);
+            }
+        }
+    }
+
+    fn arm(&self, until: BootMillis) {
+        let it_value = Timespec {
+            tv_sec: i64::try_from(until / 1_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(until % 1_000).unwrap_or(0) * 1_000_000,
+        };
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // The arguments are right by construction.
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval, it_value }).ok();
+    }
+
+    fn expire(&mut self) {
+        if self.until.is_none_or(|until| boot_millis() < until) {
+            return;
+        }
+        tree::freeze(&self.roots(|guarded| !guarded.exempt));
+        self.until = None;
+        // A supervisor that does not read has nothing to learn from it either.
+        self.socket.write_all(&[FROZE]).ok();
+    }
+
+    fn kill_all(&self) {
+        let roots = self.roots(|_| true);
+        if roots.is_empty() {
+            return;
+        }
+        tree::kill(&roots);
+        let deadline = Instant::now() + DYING_MAX;
+        while Instant::now() < deadline && tree::members(&roots).iter().any(|m| !m.is_empty()) {
+            std::thread::sleep(Duration::from_millis(10));
+            tree::kill(&roots);
+        }
+    }
+
+    fn roots(&self, wanted: impl Fn(&Guarded) -> bool) -> Vec<Root> {
+        self.guarded
+            .iter()
+            .filter(|(_, guarded)| wanted(guarded))
+            .map(|(execution, guarded)| Root { execution: *execution, pid: guarded.pid, procs: None })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_their_records() {
+        let execution = ExecutionId::from_bits(0x0123_4567_89ab_cdef << 16);
+        for message in [
+            Message::Guard { execution, exempt: true, pid: Some(17) },
+            Message::Guard { execution, exempt: false, pid: None },
+            Message::Release { execution },
+            Message::Lease { until: 1 << 40 },
+        ] {
+            let mut record = Vec::new();
+            message.encode(&mut record);
+            assert_eq!(Message::decode(record.as_slice().try_into().unwrap()), Some(message));
+        }
+    }
+
+    #[test]
+    fn records_that_come_in_pieces_are_put_together() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let mut fuse = Fuse::new(theirs).unwrap();
+        let mut bytes = Vec::new();
+        for n in 1..=3 {
+            let execution = ExecutionId::from_bits(n);
+            Message::Guard { execution, exempt: false, pid: Some(i32::MAX) }.encode(&mut bytes);
+        }
+        for piece in bytes.chunks(RECORD - 5) {
+            ours.write_all(piece).unwrap();
+            assert!(fuse.hear());
+        }
+        assert_eq!(fuse.guarded.len(), 3);
+        drop(ours);
+        assert!(!fuse.hear());
+    }
+}

@@ -1,0 +1,41 @@
+//! Where work runs: the agent, the supervisor, the fuse and the process runtime.
+//!
+//! A worker is three kinds of processes, all of one program:
+//!
+//! ```text
+//!  server ⇄ AGENT ⇄ SUPERVISOR ─┬─ task, task, …      (each in a session of its own)
+//!     gRPC    unix socket       └─ FUSE                (freezes or kills what its owner cannot)
+//! ```
+//!
+//! - [`run_agent`] talks to a server: it passes assignments on, and reports and logs back. It keeps
+//!   nothing, so it may be killed, restarted and upgraded at any time.
+//! - [`run_supervisor`] owns the worker's folder, is the parent of every task, and writes down what
+//!   it starts *before* it starts it. It lives through restarts of the agent.
+//! - [`run_fuse`] is one small process for all tasks of a supervisor. It freezes them when the lease
+//!   runs out and the supervisor cannot, and kills them when the supervisor is gone.
+//!
+//! # Always true
+//! - An execution is started at most once: its start is durable in the journal before `exec`.
+//! - An outcome is durable before it is reported, and is kept until the server acknowledged it.
+//! - Without a valid lease nothing starts, and what may run elsewhere meanwhile does not run here.
+//!
+//! # What is not promised
+//! - Log bytes that a supervisor still held in memory (at most 64 KiB an execution) are lost if it
+//!   is killed; the outcome then is `INTERRUPTED` anyhow.
+//! - A process that leaves its session, cleans its environment and is orphaned is recognised as its
+//!   task's only by a control group, which an execution has only where it asks for a limit.
+
+mod agent;
+mod clock;
+mod config;
+mod fuse;
+mod link;
+mod process;
+mod supervisor;
+
+pub use agent::{AgentError, run_agent};
+pub use config::{AgentConfig, ArgumentError, SupervisorConfig};
+pub use fuse::{FuseError, run_fuse};
+pub use process::user::UserError;
+pub use supervisor::journal::JournalError;
+pub use supervisor::{SupervisorError, run_supervisor};

@@ -1,0 +1,126 @@
+//! Who tasks run as.
+//!
+//! A supervisor that is root drops to another user for every task, `nobody` where none is named. One
+//! that is not root cannot, so its tasks run as itself.
+
+use std::ffi::CString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Gid, User, geteuid, getgrouplist};
+
+/// The user of a supervisor's tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TaskUser {
+    pub(crate) name: String,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// All its groups.
+    pub(crate) groups: Vec<u32>,
+}
+
+/// Why tasks cannot run as they were meant to.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum UserError {
+    #[error("the task user `{0}` does not exist on this machine")]
+    Unknown(String),
+    #[error("the task user `{0}` is root: expected another user, or `allow_root_tasks`")]
+    Root(String),
+    #[error("tasks cannot run as `{0}`: only a supervisor that is root can run them as another user")]
+    NotRoot(String),
+    #[error("tasks run as `{user}`, who cannot pass through `{}`: expected it to be executable by all", path.display())]
+    Unreachable { user: String, path: PathBuf },
+    #[error("could not look up the task user `{name}`")]
+    Lookup { name: String, source: std::io::Error },
+}
+
+/// Decides who tasks run as; `None` is whoever the supervisor is.
+pub(crate) fn choose(wanted: Option<&str>, allow_root: bool) -> Result<Option<TaskUser>, UserError> {
+    if !geteuid().is_root() {
+        return match wanted {
+            Some(name) if look_up(name)?.uid != geteuid().as_raw() => {
+                Err(UserError::NotRoot(name.to_owned()))
+            }
+            _ => Ok(None),
+        };
+    }
+    let name = match (wanted, allow_root) {
+        (None, true) => return Ok(None),
+        (None, false) => "nobody",
+        (Some(name), _) => name,
+    };
+    let user = look_up(name)?;
+    match (user.uid, allow_root) {
+        (0, true) => Ok(None),
+        (0, false) => Err(UserError::Root(user.name)),
+        _ => Ok(Some(user)),
+    }
+}
+
+fn look_up(name: &str) -> Result<TaskUser, UserError> {
+    let failed = |errno: nix::Error| UserError::Lookup { name: name.to_owned(), source: errno.into() };
+    let user = User::from_name(name).map_err(failed)?.ok_or_else(|| UserError::Unknown(name.to_owned()))?;
+    let c_name = CString::new(name).map_err(|_| UserError::Unknown(name.to_owned()))?;
+    let groups = getgrouplist(&c_name, user.gid).map_err(failed)?;
+    Ok(TaskUser {
+        name: user.name,
+        uid: user.uid.as_raw(),
+        gid: user.gid.as_raw(),
+        groups: groups.into_iter().map(Gid::as_raw).collect(),
+    })
+}
+
+impl TaskUser {
+    /// Whether this user can reach what is in `dir`, which is absolute: each folder on the way must
+    /// let it pass.
+    pub(crate) fn check_reach(&self, dir: &Path) -> Result<(), UserError> {
+        for path in dir.ancestors() {
+            let Ok(metadata) = path.metadata() else { continue };
+            let bit = if metadata.uid() == self.uid {
+                0o100
+            } else if self.groups.contains(&metadata.gid()) {
+                0o010
+            } else {
+                0o001
+            };
+            if metadata.mode() & bit == 0 {
+                return Err(UserError::Unreachable { user: self.name.clone(), path: path.to_owned() });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_never_chosen_unless_it_is_allowed_by_name() {
+        if !geteuid().is_root() {
+            assert_eq!(choose(None, false).unwrap(), None);
+            assert!(matches!(choose(Some("root"), true), Err(UserError::NotRoot(_))));
+            return;
+        }
+        assert_eq!(choose(None, false).unwrap().unwrap().name, "nobody");
+        assert!(matches!(choose(Some("root"), false), Err(UserError::Root(_))));
+        assert_eq!(choose(Some("root"), true).unwrap(), None);
+        assert_eq!(choose(None, true).unwrap(), None);
+    }
+
+    #[test]
+    fn a_user_that_does_not_exist_is_named() {
+        let error = choose(Some("no-such-user-here"), false).unwrap_err();
+        assert_eq!(error.to_string(), "the task user `no-such-user-here` does not exist on this machine");
+    }
+
+    #[test]
+    fn a_folder_that_the_user_cannot_reach_is_named() {
+        let user = TaskUser { name: "u".into(), uid: 12_345, gid: 12_345, groups: vec![12_345] };
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let error = user.check_reach(&dir.path().join("exec")).unwrap_err();
+        assert!(error.to_string().contains(&dir.path().display().to_string()), "{error}");
+    }
+}

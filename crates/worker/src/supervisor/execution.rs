@@ -1,0 +1,218 @@
+//! Where an execution stands on this worker, and what is reported about it.
+//!
+//! ```text
+//! Waiting ─journal─> Starting ─> Launching ─exec─> Running ─> (Storing) ─journal─> Ended ─ack─> forgotten
+//!    └────────────────┴──────────────┴─ refused, or failed to start ─────────────────┘
+//! ```
+
+use std::os::fd::OwnedFd;
+
+use model::spec::{Delivery, JobSpec};
+use model::{ExecutionId, Fence};
+use proto::v1::finished::How;
+use proto::v1::{self, report};
+
+use super::folders::Folder;
+use super::poller::Token;
+use crate::clock::{BootMillis, unix_millis};
+use crate::process::cgroup::Group;
+use crate::process::spawn::{Exit, signal_name};
+use crate::process::tree::Root;
+
+/// An execution that is held.
+#[derive(Debug)]
+pub(super) struct Execution {
+    pub(super) fence: Fence,
+    pub(super) phase: Phase,
+    /// Whether its report is to be sent.
+    pub(super) dirty: bool,
+    /// Whether the server no longer wants to hear of it.
+    pub(super) discard: bool,
+}
+
+/// Where an execution stands.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// Nothing is written down yet; it waits for a lease.
+    Waiting(Box<Order>),
+    /// Its start is in the journal, or on the way there.
+    Starting(Box<Order>),
+    /// A thread is starting it; it may run already.
+    Launching {
+        exempt: bool,
+        /// It was asked to end meanwhile, with this grace.
+        stop: Option<u64>,
+    },
+    /// Its process runs, or what that left behind is being killed.
+    Running(Box<Task>),
+    /// It ran well, and its outputs are being stored.
+    Storing { assignment: Box<v1::Assignment>, finished: Box<v1::Finished> },
+    /// It is over. Reported only once it is durable.
+    Ended { report: Box<v1::Report>, durable: bool },
+}
+
+/// What is to be started.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) assignment: v1::Assignment,
+    pub(super) spec: JobSpec,
+    /// Whether the agent has filled a folder for it.
+    pub(super) staged: bool,
+}
+
+impl Order {
+    /// Whether it goes on without a lease, because it will not be started anywhere else.
+    pub(super) fn is_exempt(&self) -> bool {
+        self.spec.delivery == Delivery::AtMostOnce
+    }
+}
+
+/// A task that was started.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) order: Order,
+    pub(super) pid: i32,
+    /// Its folder, until it has ended.
+    pub(super) folder: Option<Folder>,
+    pub(super) started: BootMillis,
+    pub(super) started_unix_millis: i64,
+    /// Its standard output and standard error, until they are closed.
+    pub(super) pipes: [Option<(Token, OwnedFd)>; 2],
+    pub(super) group: Option<Group>,
+    /// When it reaches its timeout; frozen time moves it.
+    pub(super) timeout_at: Option<BootMillis>,
+    /// When it is killed, once it was asked to end.
+    pub(super) kill_at: Option<BootMillis>,
+    /// Why we end it, if we do.
+    pub(super) ending: Option<Ending>,
+    pub(super) frozen_since: Option<BootMillis>,
+    /// How its main process ended.
+    pub(super) exit: Option<Exit>,
+    pub(super) exited: BootMillis,
+}
+
+/// Why we end a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Stopped,
+    TimedOut,
+    /// It was frozen for too long.
+    Orphaned,
+    /// The supervisor itself was told to end.
+    Shutdown,
+}
+
+impl Task {
+    /// Which processes are its own.
+    pub(super) fn root(&self, execution: ExecutionId) -> Root {
+        let procs = self.group.as_ref().and_then(Group::procs_path);
+        Root { execution, pid: Some(self.pid), procs }
+    }
+
+    pub(super) fn is_exempt(&self) -> bool {
+        self.order.is_exempt()
+    }
+
+    /// What is reported of how it ended, without its output and log.
+    pub(super) fn finished(&self, exit: &Exit) -> v1::Finished {
+        let oom = self.group.as_ref().is_some_and(|g| g.oom_kills() > 0);
+        let (how, detail) = self.verdict(exit, oom);
+        let peak = self.group.as_ref().and_then(Group::peak_memory).unwrap_or(exit.peak_memory_bytes);
+        v1::Finished {
+            how: how.into(),
+            exit_code: exit.code,
+            signal: exit.signal,
+            detail,
+            run_ms: self.exited.saturating_sub(self.started),
+            cpu_ms: exit.cpu_millis,
+            peak_memory_bytes: peak,
+            started_at_unix_ms: self.started_unix_millis,
+            finished_at_unix_ms: unix_millis(),
+            ..v1::Finished::default()
+        }
+    }
+
+    fn verdict(&self, exit: &Exit, oom: bool) -> (How, String) {
+        let timeout = self.order.spec.timeout;
+        match self.ending {
+            Some(Ending::Stopped) => (How::Stopped, "stopped because the server asked".into()),
+            Some(Ending::TimedOut) => (
+                How::TimedOut,
+                timeout.map_or_else(String::new, |t| format!("ran longer than its timeout of {t}")),
+            ),
+            Some(Ending::Orphaned) => (How::Interrupted, "the worker reached no server for too long".into()),
+            Some(Ending::Shutdown) => (How::Interrupted, "the worker's supervisor was stopped".into()),
+            None if oom && exit.code != Some(0) => {
+                let limit = self.order.spec.resources.limits.memory.unwrap_or_default();
+                (How::OutOfMemory, format!("used more memory than its limit of {limit}"))
+            }
+            None => (How::Exited, described(exit)),
+        }
+    }
+}
+
+/// How a process ended, for people; empty if it ended well.
+fn described(exit: &Exit) -> String {
+    match (exit.code, exit.signal) {
+        (Some(0), _) => String::new(),
+        (Some(code), _) => format!("exited with code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal} ({})", signal_name(signal)),
+        (None, None) => "ended in an unknown way".into(),
+    }
+}
+
+/// Whether a task did what it was meant to.
+pub(super) fn is_success(finished: &v1::Finished) -> bool {
+    finished.how() == How::Exited && finished.exit_code == Some(0) && finished.error.is_empty()
+}
+
+/// What became of an execution that was running when its supervisor ended.
+pub(super) fn interrupted(detail: &str) -> report::Body {
+    report::Body::Finished(v1::Finished {
+        how: How::Interrupted.into(),
+        detail: detail.to_owned(),
+        finished_at_unix_ms: unix_millis(),
+        ..v1::Finished::default()
+    })
+}
+
+pub(super) fn refused(reason: &str, detail: impl Into<String>) -> report::Body {
+    report::Body::Refused(v1::Refused { reason: reason.to_owned(), detail: detail.into() })
+}
+
+pub(super) fn start_failed(code: &str, detail: impl Into<String>) -> v1::StartFailed {
+    v1::StartFailed { code: code.to_owned(), detail: detail.into() }
+}
+
+impl Execution {
+    pub(super) fn new(fence: Fence, phase: Phase) -> Self {
+        Self { fence, phase, dirty: false, discard: false }
+    }
+
+    /// Whether it takes one of the worker's slots.
+    pub(super) fn is_active(&self) -> bool {
+        !matches!(self.phase, Phase::Ended { .. })
+    }
+
+    /// What is to be said of it now, if anything.
+    pub(super) fn report(&self, id: ExecutionId) -> Option<v1::Report> {
+        match &self.phase {
+            Phase::Running(task) => {
+                let pid = u32::try_from(task.pid).unwrap_or(0);
+                let started = v1::Started { at_unix_ms: task.started_unix_millis, pid };
+                Some(report_of(id, self.fence, report::Body::Started(started)))
+            }
+            // Its process is gone, and still the execution is not over.
+            Phase::Storing { finished, .. } => {
+                let started = v1::Started { at_unix_ms: finished.started_at_unix_ms, pid: 0 };
+                Some(report_of(id, self.fence, report::Body::Started(started)))
+            }
+            Phase::Ended { report, durable: true } => Some((**report).clone()),
+            _ => None,
+        }
+    }
+}
+
+pub(super) fn report_of(id: ExecutionId, fence: Fence, body: report::Body) -> v1::Report {
+    v1::Report { execution_id: id.to_string(), fence: fence.0, body: Some(body) }
+}

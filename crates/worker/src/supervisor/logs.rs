@@ -1,0 +1,611 @@
+//! Logs of executions between their pipes and the server.
+//!
+//! A log is one stream of frames with offsets from 0. Its **head**, the first half of what is kept, is
+//! passed on in order as it comes. Once the head is full the **tail** begins: a ring of segment files that
+//! holds the newest half. Only when the task has ended is the tail put behind the head, with
+//! a notice between them that says how much was left out; so whoever follows a log never sees a gap
+//! being filled.
+//!
+//! What is not acknowledged stays in memory up to [`MEMORY_MAX`] and moves to a file beyond that; most
+//! logs never touch the disk. A disk that is full costs log bytes (counted, with a notice), never the
+//! task's time.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use model::limits::LOG_BYTES_MAX;
+use model::{ExecutionId, Fence};
+use proto::logframe::{self, Stream};
+
+use crate::clock::unix_micros;
+use crate::link::{LOG_PART_COST, LOG_PART_MAX};
+
+/// The most unacknowledged bytes of one log in memory.
+const MEMORY_MAX: usize = 64 << 10;
+
+/// How much is kept of a log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Of the head, in framed bytes; and as much of the tail.
+    half: u64,
+    /// The size of a file of the tail.
+    segment: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { half: LOG_BYTES_MAX / 2, segment: 1 << 20 }
+    }
+}
+
+/// Bytes of the stream in one place.
+#[derive(Debug)]
+struct Part {
+    /// Offset of its first byte.
+    start: u64,
+    len: u64,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory(Vec<u8>),
+    File { file: File, path: PathBuf },
+}
+
+/// The log of one execution.
+#[derive(Debug)]
+pub(crate) struct ExecutionLog {
+    pub(crate) fence: Fence,
+    bounds: Bounds,
+    dir: PathBuf,
+    /// What is to be sent, in order. While the task runs: only the head.
+    parts: VecDeque<Part>,
+    /// The ring behind the head, once that is full; offsets are given when the task has ended.
+    tail: VecDeque<Part>,
+    segments: u64,
+    /// Framed bytes that the task produced, kept or not.
+    produced: u64,
+    /// Framed bytes between head and tail that are lost.
+    left_out: u64,
+    /// Framed bytes of the head that a full disk did not take, since the last that it took.
+    gap: u64,
+    ended: bool,
+    sent: u64,
+    acked: u64,
+    end_sent: bool,
+    /// End offset and cost of each part under way.
+    under_way: VecDeque<(u64, u64)>,
+}
+
+/// A piece of a log to send.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub(crate) offset: u64,
+    pub(crate) frames: Vec<u8>,
+    pub(crate) end: bool,
+}
+
+impl ExecutionLog {
+    /// An empty log, whose files will be below `logs`.
+    pub(crate) fn new(logs: &Path, execution: ExecutionId, fence: Fence, bounds: Bounds) -> Self {
+        Self {
+            fence,
+            bounds,
+            dir: logs.join(format!("{execution}.{fence}")),
+            parts: VecDeque::from([Part { start: 0, len: 0, place: Place::Memory(Vec::new()) }]),
+            tail: VecDeque::new(),
+            segments: 0,
+            produced: 0,
+            left_out: 0,
+            gap: 0,
+            ended: false,
+            sent: 0,
+            acked: 0,
+            end_sent: false,
+            under_way: VecDeque::new(),
+        }
+    }
+
+    /// Takes what the task wrote.
+    pub(crate) fn append(&mut self, stream: Stream, data: &[u8]) {
+        let mut frames = Vec::with_capacity(data.len() + logframe::HEADER);
+        logframe::write(&mut frames, stream, unix_micros(), data);
+        self.produced += frames.len() as u64;
+        if self.tail.is_empty() && self.end() + frames.len() as u64 <= self.bounds.half {
+            self.append_head(&frames);
+        } else {
+            self.append_tail(&frames);
+        }
+    }
+
+    fn append_head(&mut self, frames: &[u8]) {
+        let mut bytes = Vec::new();
+        if self.gap > 0 {
+            notice(&mut bytes, &format!("{} left out here: the worker's disk was full", shown(self.gap)));
+        }
+        bytes.extend_from_slice(frames);
+        let end = self.end();
+        let Some(head) = self.parts.back_mut() else { return };
+        match head.push(&bytes, &self.dir) {
+            Ok(()) => self.gap = 0,
+            Err(error) => {
+                tracing::debug!(dir = %self.dir.display(), %error, "log bytes are lost");
+                self.gap += frames.len() as u64;
+            }
+        }
+        debug_assert!(self.end() >= end);
+    }
+
+    fn append_tail(&mut self, frames: &[u8]) {
+        let full = self.tail.back().is_none_or(|segment| segment.len >= self.bounds.segment);
+        let result = if full { self.open_segment() } else { Ok(()) };
+        let written = result.and_then(|()| match self.tail.back_mut() {
+            Some(segment) => segment.push(frames, &self.dir),
+            None => Ok(()),
+        });
+        if let Err(error) = written {
+            tracing::debug!(dir = %self.dir.display(), %error, "log bytes are lost");
+            self.left_out += frames.len() as u64;
+        }
+    }
+
+    fn open_segment(&mut self) -> io::Result<()> {
+        if self.tail.len() as u64 * self.bounds.segment >= self.bounds.half
+            && let Some(oldest) = self.tail.pop_front()
+        {
+            self.left_out += oldest.len;
+            oldest.remove();
+        }
+        let segment = Part::file(&self.dir, &format!("tail-{:08}", self.segments), 0)?;
+        self.segments += 1;
+        self.tail.push_back(segment);
+        Ok(())
+    }
+
+    /// The task has ended: nothing is appended any more.
+    pub(crate) fn finish(&mut self) {
+        self.ended = true;
+        let left_out = self.left_out + self.gap;
+        if left_out > 0 {
+            let half = self.bounds.half;
+            self.put_notice(&format!(
+                "{} left out here: a log keeps its first and its last {}",
+                shown(left_out),
+                shown(half)
+            ));
+        }
+        while let Some(mut segment) = self.tail.pop_front() {
+            segment.start = self.end();
+            self.parts.push_back(segment);
+        }
+    }
+
+    fn put_notice(&mut self, text: &str) {
+        let mut bytes = Vec::new();
+        notice(&mut bytes, text);
+        self.parts.push_back(Part {
+            start: self.end(),
+            len: bytes.len() as u64,
+            place: Place::Memory(bytes),
+        });
+    }
+
+    /// The offset behind what can be sent now.
+    fn end(&self) -> u64 {
+        self.parts.back().map_or(self.acked, |part| part.start + part.len)
+    }
+
+    /// Framed bytes that the task produced, kept or not.
+    pub(crate) fn produced(&self) -> u64 {
+        self.produced
+    }
+
+    /// Whether nothing is left to do: it ended, and all of it is acknowledged or there was nothing.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.ended && self.acked >= self.end() && (self.end_sent || self.end() == 0)
+    }
+
+    /// The next piece to send, if there is one.
+    pub(crate) fn next_chunk(&mut self) -> Option<Chunk> {
+        let (offset, end) = (self.sent, self.end());
+        if offset == end {
+            // An end without bytes is sent only when all before it is acknowledged; so the next
+            // acknowledgement can only mean the end.
+            let due = self.ended && !self.end_sent && end > 0 && self.acked == end;
+            self.end_sent |= due;
+            return due.then(|| Chunk { offset, frames: Vec::new(), end: true });
+        }
+        let frames = self.read(offset);
+        if frames.is_empty() {
+            return None;
+        }
+        self.sent += frames.len() as u64;
+        self.under_way.push_back((self.sent, frames.len() as u64 + LOG_PART_COST));
+        let last = self.ended && self.sent == end;
+        self.end_sent |= last;
+        Some(Chunk { offset, frames, end: last })
+    }
+
+    /// Whether [`Self::next_chunk`] has something.
+    pub(crate) fn has_chunk(&self) -> bool {
+        self.sent < self.end() || (self.ended && !self.end_sent && self.end() > 0 && self.acked == self.end())
+    }
+
+    fn read(&mut self, offset: u64) -> Vec<u8> {
+        let Some(part) = self.parts.iter().find(|p| offset >= p.start && offset < p.start + p.len) else {
+            return Vec::new();
+        };
+        let mut bytes = part.read(offset, LOG_PART_MAX).unwrap_or_default();
+        let whole = logframe::whole_prefix(&bytes).unwrap_or(0);
+        if whole == 0 {
+            // The file is not what was written: nothing after this point can be read. Say so and end there.
+            tracing::error!(dir = %self.dir.display(), offset, "a spooled log cannot be read back, its rest is lost");
+            self.cut_at(offset);
+            return Vec::new();
+        }
+        bytes.truncate(whole);
+        bytes
+    }
+
+    fn cut_at(&mut self, offset: u64) {
+        self.parts.retain(|part| part.start < offset);
+        if let Some(last) = self.parts.back_mut() {
+            last.len = last.len.min(offset - last.start);
+        }
+        self.put_notice("the rest of this log could not be read back on the worker");
+    }
+
+    /// The lane was opened anew: everything that is not acknowledged is sent again.
+    pub(crate) fn rewind(&mut self) {
+        self.sent = self.acked;
+        self.end_sent = false;
+        self.under_way.clear();
+    }
+
+    /// Everything below `offset` is durable at the server. Returns how much of the window that frees.
+    pub(crate) fn acknowledge(&mut self, offset: u64) -> u64 {
+        self.acked = self.acked.max(offset.min(self.sent));
+        let mut freed = 0;
+        while let Some((_, cost)) = self.under_way.pop_front_if(|(end, _)| *end <= self.acked) {
+            freed += cost;
+        }
+        self.trim();
+        freed
+    }
+
+    /// What is under way, as it counts in the window.
+    pub(crate) fn cost(&self) -> u64 {
+        self.under_way.iter().map(|(_, cost)| cost).sum()
+    }
+
+    /// Lets go of what is acknowledged.
+    fn trim(&mut self) {
+        let acked = self.acked;
+        while self.parts.len() > 1 && self.parts[0].start + self.parts[0].len <= acked {
+            self.parts.pop_front().into_iter().for_each(Part::remove);
+        }
+        let Some(first) = self.parts.front_mut() else { return };
+        let done = acked.saturating_sub(first.start).min(first.len);
+        match &mut first.place {
+            Place::Memory(bytes) if done > 0 => {
+                bytes.drain(..usize::try_from(done).unwrap_or(usize::MAX));
+                *first = Part {
+                    start: first.start + done,
+                    len: first.len - done,
+                    place: Place::Memory(std::mem::take(bytes)),
+                };
+            }
+            // A spilled head that is through goes back to memory.
+            Place::File { .. } if done == first.len && !self.ended => {
+                let empty = Part { start: acked, len: 0, place: Place::Memory(Vec::new()) };
+                std::mem::replace(first, empty).remove();
+            }
+            _ => {}
+        }
+    }
+
+    /// Removes its files.
+    pub(crate) fn remove(self) {
+        if self.parts.iter().chain(&self.tail).any(|p| matches!(p.place, Place::File { .. })) {
+            fs::remove_dir_all(&self.dir).ok();
+        } else if self.segments > 0 {
+            fs::remove_dir(&self.dir).ok();
+        }
+    }
+}
+
+impl Part {
+    fn file(dir: &Path, name: &str, start: u64) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        let path = dir.join(name);
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)?;
+        Ok(Self { start, len: 0, place: Place::File { file, path } })
+    }
+
+    /// Adds whole frames; memory becomes a file when it has grown too large.
+    fn push(&mut self, bytes: &[u8], dir: &Path) -> io::Result<()> {
+        match &mut self.place {
+            Place::Memory(memory) if memory.len() + bytes.len() <= MEMORY_MAX => {
+                memory.extend_from_slice(bytes)
+            }
+            Place::Memory(memory) => {
+                let mut spilled = Self::file(dir, &format!("head-{:020}", self.start), self.start)?;
+                spilled.push(memory, dir)?;
+                spilled.push(bytes, dir)?;
+                *self = spilled;
+                return Ok(());
+            }
+            Place::File { file, .. } => {
+                if let Err(error) = file.write_all(bytes) {
+                    // Half a frame must not stay.
+                    file.set_len(self.len)?;
+                    return Err(error);
+                }
+            }
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn read(&self, offset: u64, max: usize) -> io::Result<Vec<u8>> {
+        let within = offset - self.start;
+        let len = usize::try_from(self.len - within).unwrap_or(usize::MAX).min(max);
+        match &self.place {
+            Place::Memory(bytes) => {
+                let from = usize::try_from(within).unwrap_or(usize::MAX);
+                Ok(bytes[from..from + len].to_vec())
+            }
+            Place::File { file, .. } => {
+                let mut bytes = vec![0; len];
+                file.read_exact_at(&mut bytes, within)?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    fn remove(self) {
+        if let Place::File { path, .. } = self.place {
+            fs::remove_file(path).ok();
+        }
+    }
+}
+
+fn notice(out: &mut Vec<u8>, text: &str) {
+    logframe::write(out, Stream::Notice, unix_micros(), format!("… {text} …\n").as_bytes());
+}
+
+/// A number of bytes for people.
+fn shown(bytes: u64) -> String {
+    match bytes {
+        0..1_024 => format!("{bytes} B"),
+        1_024..1_048_576 => format!("{} KiB", bytes >> 10),
+        _ => format!("{} MiB", bytes >> 20),
+    }
+}
+
+/// The logs that an earlier supervisor left on disk, each ended where the disk has it.
+pub(crate) fn recover(logs: &Path) -> io::Result<Vec<(ExecutionId, ExecutionLog)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(logs)?.flatten() {
+        let name = entry.file_name();
+        let parsed = name.to_str().and_then(|name| {
+            let (id, fence) = name.split_once('.')?;
+            Some((id.parse::<ExecutionId>().ok()?, Fence(fence.parse().ok()?)))
+        });
+        let Some((execution, fence)) = parsed else { continue };
+        match recover_one(logs, execution, fence) {
+            Ok(log) => found.push((execution, log)),
+            Err(error) => tracing::warn!(execution_id = %execution, %error, "a spooled log is lost"),
+        }
+    }
+    Ok(found)
+}
+
+fn recover_one(logs: &Path, execution: ExecutionId, fence: Fence) -> io::Result<ExecutionLog> {
+    let mut log = ExecutionLog::new(logs, execution, fence, Bounds::default());
+    let mut names: Vec<_> = fs::read_dir(&log.dir)?.flatten().map(|entry| entry.file_name()).collect();
+    names.sort();
+    for name in names.iter().filter_map(|name| name.to_str()) {
+        let start = name.strip_prefix("head-").and_then(|start| start.parse().ok());
+        let mut part = Part::file(&log.dir, name, start.unwrap_or(0))?;
+        part.len = whole_len(&log.dir.join(name))?;
+        if start.is_some() {
+            // Bytes below were acknowledged, or they would still be in this file.
+            (log.acked, log.sent) = (part.start, part.start);
+            log.parts = VecDeque::from([part]);
+        } else {
+            log.tail.push_back(part);
+        }
+    }
+    log.produced = log.end() + log.tail.iter().map(|part| part.len).sum::<u64>();
+    log.put_notice("something may be missing here: the worker's supervisor was restarted");
+    log.finish();
+    Ok(log)
+}
+
+/// How much of a spool file is whole frames.
+fn whole_len(path: &Path) -> io::Result<u64> {
+    // At most half of LOG_BYTES_MAX, and only after a crash.
+    let bytes = fs::read(path)?;
+    Ok(logframe::whole_prefix(&bytes).unwrap_or_else(|corrupt| corrupt.at) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Place_ {
+        dir: tempfile::TempDir,
+    }
+
+    fn log(place: &Place_, half: u64, segment: u64) -> ExecutionLog {
+        ExecutionLog::new(place.dir.path(), ExecutionId::from_bits(1), Fence(1), Bounds { half, segment })
+    }
+
+    fn place() -> Place_ {
+        Place_ { dir: tempfile::tempdir().unwrap() }
+    }
+
+    /// Sends and acknowledges everything there is; returns stream and text of each frame.
+    fn drain(log: &mut ExecutionLog) -> Vec<(Stream, String)> {
+        let mut frames = Vec::new();
+        while let Some(chunk) = log.next_chunk() {
+            let mut at = 0;
+            while let Some((frame, next)) = logframe::read(&chunk.frames, at).unwrap() {
+                frames.push((frame.stream, String::from_utf8_lossy(frame.data).into_owned()));
+                at = next;
+            }
+            assert_eq!(at, chunk.frames.len(), "only whole frames are sent");
+            log.acknowledge(chunk.offset + chunk.frames.len() as u64);
+        }
+        frames
+    }
+
+    fn files(place: &Place_) -> usize {
+        let Ok(dirs) = fs::read_dir(place.dir.path()) else { return 0 };
+        dirs.flatten().map(|d| fs::read_dir(d.path()).map_or(0, Iterator::count)).sum()
+    }
+
+    #[test]
+    fn a_small_log_goes_through_memory_alone_and_ends_with_its_last_bytes() {
+        let place = place();
+        let mut log = log(&place, 1 << 20, 1 << 10);
+        log.append(Stream::Stdout, b"hello\n");
+        log.finish();
+        let chunk = log.next_chunk().unwrap();
+        assert!(chunk.end && chunk.offset == 0);
+        assert!(!log.is_complete());
+        log.acknowledge(chunk.frames.len() as u64);
+        assert!(log.is_complete() && files(&place) == 0);
+    }
+
+    #[test]
+    fn a_log_without_bytes_is_complete_at_its_end_and_never_sent() {
+        let mut log = log(&place(), 1 << 20, 1 << 10);
+        log.finish();
+        assert!(log.next_chunk().is_none() && log.is_complete());
+    }
+
+    #[test]
+    fn an_end_that_comes_after_everything_was_sent_is_sent_alone_and_needs_its_own_acknowledgement() {
+        let mut log = log(&place(), 1 << 20, 1 << 10);
+        log.append(Stream::Stdout, b"hello\n");
+        let data = log.next_chunk().unwrap();
+        log.finish();
+        assert!(log.next_chunk().is_none(), "the bytes are not acknowledged yet");
+        log.acknowledge(data.frames.len() as u64);
+        assert!(!log.is_complete());
+        let end = log.next_chunk().unwrap();
+        assert!(end.end && end.frames.is_empty());
+        log.acknowledge(end.offset);
+        assert!(log.is_complete());
+    }
+
+    #[test]
+    fn a_log_that_is_not_acknowledged_moves_to_a_file_and_is_sent_again_from_there() {
+        let place = place();
+        let mut log = log(&place, 1 << 30, 1 << 20);
+        for n in 0..1_000 {
+            log.append(Stream::Stdout, format!("{n:0200}").as_bytes());
+        }
+        assert_eq!(files(&place), 1);
+        while log.next_chunk().is_some() {}
+        log.rewind();
+        log.finish();
+        let frames = drain(&mut log);
+        assert_eq!(frames.len(), 1_000);
+        assert!(frames.iter().enumerate().all(|(n, (_, text))| *text == format!("{n:0200}")));
+        assert!(log.is_complete());
+        log.remove();
+        assert_eq!(files(&place), 0);
+    }
+
+    #[test]
+    fn an_acknowledged_spool_is_emptied_while_the_task_runs_on() {
+        let place = place();
+        let mut log = log(&place, 1 << 30, 1 << 20);
+        log.append(Stream::Stdout, &[b'x'; 200_000]);
+        assert_eq!(files(&place), 1);
+        drain(&mut log);
+        assert_eq!(files(&place), 0);
+        log.append(Stream::Stderr, b"more");
+        assert_eq!(drain(&mut log), [(Stream::Stderr, "more".to_owned())]);
+    }
+
+    #[test]
+    fn a_long_log_keeps_its_first_and_its_last_half_and_says_what_it_left_out() {
+        let place = place();
+        let mut log = log(&place, 10_000, 1_000);
+        for n in 0..10_000 {
+            log.append(Stream::Stdout, format!("{n:0100}").as_bytes());
+        }
+        assert!(files(&place) <= 11);
+        log.finish();
+        let frames = drain(&mut log);
+        let gap = frames.iter().position(|(stream, _)| *stream == Stream::Notice).unwrap();
+        let numbers = |range: &[(Stream, String)]| -> Vec<usize> {
+            range.iter().map(|(_, text)| text.trim_start_matches('0').parse().unwrap_or(0)).collect()
+        };
+        let (head, tail) = (numbers(&frames[..gap]), numbers(&frames[gap + 1..]));
+        assert_eq!(head, (0..head.len()).collect::<Vec<_>>());
+        assert_eq!(tail, (10_000 - tail.len()..10_000).collect::<Vec<_>>());
+        assert!(head.len() > 80 && tail.len() > 80, "{} and {}", head.len(), tail.len());
+        assert!(frames[gap].1.contains("left out here"), "{}", frames[gap].1);
+        assert_eq!(log.produced(), 10_000 * 113);
+        assert!(log.is_complete());
+    }
+
+    #[test]
+    fn the_tail_is_not_sent_before_the_end() {
+        let place = place();
+        let mut log = log(&place, 1_000, 500);
+        for _ in 0..100 {
+            log.append(Stream::Stdout, &[b'x'; 100]);
+        }
+        assert!(drain(&mut log).len() < 10);
+        log.finish();
+        assert!(!drain(&mut log).is_empty());
+    }
+
+    #[test]
+    fn a_disk_that_takes_nothing_costs_bytes_and_leaves_a_notice() {
+        let place = place();
+        let mut log = log(&place, 1 << 30, 1 << 20);
+        // A file where the log's folder should be stands in for a disk that is full.
+        fs::write(&log.dir, "").unwrap();
+        log.append(Stream::Stdout, &[b'x'; 100_000]);
+        log.append(Stream::Stdout, b"small");
+        let frames = drain(&mut log);
+        assert_eq!(frames[0].0, Stream::Notice);
+        assert!(frames[0].1.contains("97 KiB left out here"), "{}", frames[0].1);
+        assert_eq!(frames[1].1, "small");
+    }
+
+    #[test]
+    fn a_spooled_log_is_found_again_after_a_crash_and_says_that_something_may_be_missing() {
+        let place = place();
+        let mut log = log(&place, 1 << 30, 1 << 20);
+        log.append(Stream::Stdout, &[b'x'; 100_000]);
+        let path = fs::read_dir(&log.dir).unwrap().next().unwrap().unwrap().path();
+        drop(log);
+        // The crash tore the last frame.
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 10).unwrap();
+        let (id, mut log) = recover(place.dir.path()).unwrap().pop().unwrap();
+        assert_eq!((id, log.fence), (ExecutionId::from_bits(1), Fence(1)));
+        let frames = drain(&mut log);
+        assert_eq!(frames[0].1.len(), logframe::MAX_FRAME);
+        assert_eq!(frames[1].0, Stream::Notice);
+        assert!(log.is_complete());
+    }
+}

@@ -1,0 +1,436 @@
+//! The supervisor: single owner of a worker's folder, and parent of its tasks.
+//!
+//! One thread decides, in one loop. Each turn handles what became ready, has a few tasks started, hands the
+//! journal its next batch, and tells fuse and agent what is new. What may wait long is waited for
+//! elsewhere: the journal's disk ([`writer`]), programs that are loaded ([`launcher`]), folders that are
+//! removed ([`janitor`]).
+//!
+//! - [`setup`]: start-up, and what an earlier supervisor left behind.
+//! - [`talk`]: what the agent asks for, and what it is told.
+//! - [`start`]: from an assignment over the journal to a running process.
+//! - [`stop`]: stops, timeouts, and what the lease asks for: freezing and thawing.
+//! - [`finish`]: from the end of a process to an outcome in the journal.
+//! - [`execution`]: the states; [`folders`], [`journal`], [`logs`], [`fuse_link`], [`agent_link`], [`poller`]: the parts.
+//!
+//! # The lease
+//! Tasks that are not `at_most_once` may be started elsewhere once our lease has run out. They are
+//! frozen then, not killed: what does not run cannot overlap, and when the only server was merely
+//! restarted everybody's long jobs go on afterwards. The agent passes on a renewed lease only after
+//! the stops of the new session, so what the server no longer wants is gone before the rest thaws.
+
+mod agent_link;
+mod execution;
+mod finish;
+mod folders;
+mod fuse_link;
+mod janitor;
+pub(crate) mod journal;
+mod launcher;
+mod logs;
+mod poller;
+mod setup;
+mod start;
+mod stop;
+mod talk;
+mod writer;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::os::unix::net::UnixListener;
+
+use model::{ExecutionId, WorkerId};
+use nix::sys::signalfd::SignalFd;
+use proto::logframe::Stream;
+use proto::v1;
+
+use crate::clock::{BootMillis, boot_millis};
+use crate::config::{Layout, SupervisorConfig};
+use crate::process::cgroup::Cgroups;
+use crate::process::spawn::Exit;
+use crate::process::tree;
+use crate::process::user::{TaskUser, UserError};
+
+use agent_link::AgentLink;
+use execution::{Ending, Execution, Phase, Task};
+use folders::Folders;
+use fuse_link::FuseLink;
+use journal::{Body, Entry, JournalError};
+use launcher::Launcher;
+use logs::{Bounds, ExecutionLog};
+use poller::{Alarm, Poller, Token, token};
+use writer::Writer;
+
+/// How long a supervisor that was told to end waits for its tasks.
+const SHUTDOWN_MAX: BootMillis = 10_000;
+/// Between two tries to start a fuse.
+const FUSE_RETRY: BootMillis = 1_000;
+/// A journal of this size is rewritten, and again whenever it has doubled.
+const JOURNAL_COMPACT: u64 = 32 << 20;
+
+/// Why a supervisor could not start, or could not go on.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum SupervisorError {
+    #[error("another supervisor owns `{}`", .0.display())]
+    Locked(std::path::PathBuf),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    User(#[from] UserError),
+    #[error("the supervisor could not {action}")]
+    System { action: &'static str, source: io::Error },
+}
+
+fn failed<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> SupervisorError {
+    move |source| SupervisorError::System { action, source: source.into() }
+}
+
+/// What is done once a batch of the journal is durable.
+#[derive(Debug, Clone, Copy)]
+enum Effect {
+    Spawn(ExecutionId),
+    Ended(ExecutionId),
+    Store(ExecutionId),
+}
+
+/// Entries on the way to the journal.
+#[derive(Debug, Default)]
+struct Batch {
+    entries: Vec<Entry>,
+    effects: Vec<Effect>,
+    /// Whether anything waits for it to be durable.
+    sync: bool,
+}
+
+#[derive(Debug)]
+struct Supervisor {
+    config: SupervisorConfig,
+    layout: Layout,
+    worker: WorkerId,
+    boot_id: String,
+    user: Option<TaskUser>,
+    cgroups: Cgroups,
+    folders: Folders,
+    launcher: Launcher,
+
+    poller: Poller,
+    signals: SignalFd,
+    listener: UnixListener,
+    agent: Option<AgentLink>,
+    fuse: Option<FuseLink>,
+
+    writer: Writer,
+    batch: Batch,
+    /// What follows from the batch that is being written.
+    effects: Vec<Effect>,
+    compact_at: u64,
+
+    executions: HashMap<ExecutionId, Execution>,
+    forgotten: VecDeque<ExecutionId>,
+    forgotten_set: HashSet<ExecutionId>,
+    /// Waiting for a lease.
+    waiting: VecDeque<ExecutionId>,
+    /// Durably about to start.
+    ready: VecDeque<ExecutionId>,
+    pids: HashMap<i32, ExecutionId>,
+    /// Children that ended while tasks were being started, and that may be such.
+    early_exits: HashMap<i32, Exit>,
+    /// Children of ours that tasks orphaned, and whose they are, as far as that can be told.
+    strays: HashMap<i32, Option<ExecutionId>>,
+    pipes: HashMap<Token, (ExecutionId, Stream)>,
+    next_token: Token,
+    /// Executions whose report is to be sent.
+    dirty: VecDeque<ExecutionId>,
+    /// Executions whose outputs the agent is to be asked for.
+    to_store: VecDeque<ExecutionId>,
+    /// Reports about executions that are not held.
+    stray_reports: Vec<v1::Report>,
+
+    logs: HashMap<ExecutionId, ExecutionLog>,
+    bounds: Bounds,
+    /// Logs that may have something to send, each once.
+    unsent: VecDeque<ExecutionId>,
+    unsent_set: HashSet<ExecutionId>,
+    log_window_used: u64,
+    read_buffer: Vec<u8>,
+
+    lease_until: BootMillis,
+    /// Set when the supervisor was told to end.
+    ending: bool,
+    deadline_passed: bool,
+    idle_since: Option<BootMillis>,
+}
+
+/// Runs the supervisor of a worker's folder, until it is told to end by SIGTERM or has had nothing to
+/// do for long. It must be called from the program's first thread before any other is started, for
+/// signals are blocked in all of them.
+///
+/// # Errors
+/// [`SupervisorError`] if it cannot start, above all because another one owns the folder, or if the
+/// operating system refuses what it cannot go on without.
+pub fn run_supervisor(config: SupervisorConfig) -> Result<(), SupervisorError> {
+    setup::start(config)?.run()
+}
+
+impl Supervisor {
+    fn run(mut self) -> Result<(), SupervisorError> {
+        let mut ready = Vec::new();
+        loop {
+            self.poller.wait(!self.can_start(), &mut ready).map_err(failed("wait"))?;
+            for token in &ready {
+                self.handle(*token);
+            }
+            for alarm in self.poller.due() {
+                self.ring(alarm);
+            }
+            self.start_some();
+            self.write_journal();
+            self.flush_fuse();
+            self.flush_agent();
+            if self.is_over() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn handle(&mut self, token: Token) {
+        match token {
+            token::SIGNALS => self.take_signals(),
+            token::JOURNAL => self.journal_written(),
+            token::LISTENER => self.accept(),
+            token::AGENT => self.hear_agent(),
+            token::FUSE => self.hear_fuse(),
+            token::LAUNCHER => self.take_launched(),
+            pipe => self.read_pipe(pipe),
+        }
+    }
+
+    fn ring(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Lease => self.check_lease(),
+            Alarm::Task(id) => self.check_task(id),
+            Alarm::Remains(id) => self.check_remains(id),
+            Alarm::Orphan(id) => self.check_orphan(id),
+            Alarm::Fuse => self.start_fuse(),
+            Alarm::Idle => {}
+            Alarm::Shutdown => self.deadline_passed = true,
+        }
+    }
+
+    fn take_signals(&mut self) {
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            if signal.ssi_signo != libc::SIGCHLD as u32 {
+                self.shut_down();
+            }
+        }
+        self.reap();
+    }
+
+    /// Kills all tasks; the loop ends when their ends are durable.
+    fn shut_down(&mut self) {
+        if std::mem::replace(&mut self.ending, true) {
+            return;
+        }
+        tracing::info!(worker_id = %self.worker, "told to end, tasks are killed");
+        self.poller.alarm(boot_millis() + SHUTDOWN_MAX, Alarm::Shutdown);
+        let running: Vec<_> = self.running().map(|(id, _)| id).collect();
+        for id in &running {
+            if let Some(task) = self.task_mut(*id).filter(|task| task.is_alive()) {
+                task.ending.get_or_insert(Ending::Shutdown);
+            }
+        }
+        self.kill_tasks(&running);
+    }
+
+    fn is_over(&mut self) -> bool {
+        if self.ending {
+            let ended = self.running().next().is_none() && self.launcher.is_idle();
+            let done = ended && self.batch.entries.is_empty() && self.writer.is_idle();
+            return done || self.deadline_passed;
+        }
+        let idle = self.agent.is_none()
+            && self.logs.is_empty()
+            && !self.executions.values().any(Execution::is_active);
+        if !idle {
+            self.idle_since = None;
+            return false;
+        }
+        let since = match self.idle_since {
+            Some(since) => since,
+            None => {
+                let now = boot_millis();
+                self.poller.alarm(now + self.config.idle_exit.as_millis(), Alarm::Idle);
+                *self.idle_since.insert(now)
+            }
+        };
+        boot_millis() >= since + self.config.idle_exit.as_millis()
+    }
+
+    // The journal.
+
+    /// Adds to the next batch of the journal what need not be durable soon.
+    fn note(&mut self, body: Body) {
+        self.batch.entries.push(body.into());
+    }
+
+    /// Adds to the next batch of the journal; `effect` follows once it is durable.
+    fn record(&mut self, body: Body, effect: Effect) {
+        self.batch.entries.push(body.into());
+        self.batch.effects.push(effect);
+        self.batch.sync = true;
+    }
+
+    fn write_journal(&mut self) {
+        if !self.writer.is_idle() || self.batch.entries.is_empty() {
+            return;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        self.effects = batch.effects;
+        self.writer.append(batch.entries, batch.sync);
+    }
+
+    fn journal_written(&mut self) {
+        let Some(len) = self.writer.poll() else { return };
+        for effect in std::mem::take(&mut self.effects) {
+            match effect {
+                Effect::Spawn(id) => self.ready.push_back(id),
+                Effect::Ended(id) => self.ended_durably(id),
+                Effect::Store(id) => self.to_store.push_back(id),
+            }
+        }
+        if len > self.compact_at {
+            self.compact_at = (len * 2).max(JOURNAL_COMPACT);
+            self.writer.compact(self.journal_state());
+        }
+    }
+
+    /// What the journal would say if it had no history.
+    fn journal_state(&self) -> journal::State {
+        let held = self.executions.iter().filter_map(|(id, execution)| {
+            let held = match &execution.phase {
+                Phase::Waiting(_) => return None,
+                Phase::Starting(_) | Phase::Launching { .. } | Phase::Running(_) => {
+                    journal::Held::Started { fence: execution.fence, boot_id: self.boot_id.clone() }
+                }
+                Phase::Storing { assignment, finished } => {
+                    journal::Held::Ran { assignment: (**assignment).clone(), finished: (**finished).clone() }
+                }
+                Phase::Ended { report, .. } => journal::Held::Ended { report: (**report).clone() },
+            };
+            Some((*id, held))
+        });
+        journal::State { worker: self.worker, held: held.collect(), forgotten: self.forgotten.clone() }
+    }
+
+    // Looking things up.
+
+    fn running(&self) -> impl Iterator<Item = (ExecutionId, &Task)> {
+        self.executions.iter().filter_map(|(id, execution)| match &execution.phase {
+            Phase::Running(task) => Some((*id, &**task)),
+            _ => None,
+        })
+    }
+
+    /// Executions that are being started, and whether they go on without a lease.
+    fn launching(&self) -> impl Iterator<Item = (ExecutionId, bool)> {
+        self.executions.iter().filter_map(|(id, execution)| match &execution.phase {
+            Phase::Launching { exempt, .. } => Some((*id, *exempt)),
+            _ => None,
+        })
+    }
+
+    fn task(&self, id: ExecutionId) -> Option<&Task> {
+        match &self.executions.get(&id)?.phase {
+            Phase::Running(task) => Some(task),
+            _ => None,
+        }
+    }
+
+    fn task_mut(&mut self, id: ExecutionId) -> Option<&mut Task> {
+        match &mut self.executions.get_mut(&id)?.phase {
+            Phase::Running(task) => Some(task),
+            _ => None,
+        }
+    }
+
+    fn has_lease(&self) -> bool {
+        boot_millis() < self.lease_until
+    }
+
+    /// Kills these tasks with all that belongs to them. Their ends are seen when they are reaped.
+    fn kill_tasks(&self, ids: &[ExecutionId]) {
+        let mut roots = Vec::new();
+        for id in ids {
+            let Some(task) = self.task(*id) else { continue };
+            if let Some(group) = &task.group {
+                group.kill();
+            }
+            roots.push(task.root(*id));
+        }
+        if !roots.is_empty() {
+            tree::kill(&roots);
+        }
+    }
+
+    // The fuse.
+
+    fn start_fuse(&mut self) {
+        if self.fuse.is_some() {
+            return;
+        }
+        match FuseLink::start(&self.config.program) {
+            Ok(fuse) => self.brief_fuse(fuse),
+            Err(error) => {
+                tracing::error!(%error, "cannot start the fuse, retrying");
+                self.poller.alarm(boot_millis() + FUSE_RETRY, Alarm::Fuse);
+            }
+        }
+    }
+
+    /// Tells a new fuse all that the old one knew.
+    fn brief_fuse(&mut self, mut fuse: FuseLink) {
+        use crate::fuse::Message;
+        for (execution, task) in self.running() {
+            fuse.tell(Message::Guard { execution, exempt: task.is_exempt(), pid: Some(task.pid) });
+        }
+        for (execution, exempt) in self.launching() {
+            fuse.tell(Message::Guard { execution, exempt, pid: None });
+        }
+        if self.lease_until > 0 {
+            fuse.tell(Message::Lease { until: self.lease_until });
+        }
+        if let Err(error) = self.poller.watch(fuse.socket(), token::FUSE) {
+            tracing::error!(%error, "cannot watch the fuse");
+        }
+        self.fuse = Some(fuse);
+    }
+
+    fn tell_fuse(&mut self, message: crate::fuse::Message) {
+        if let Some(fuse) = &mut self.fuse {
+            fuse.tell(message);
+        }
+    }
+
+    fn flush_fuse(&mut self) {
+        if let Some(Err(error)) = self.fuse.as_mut().map(FuseLink::flush) {
+            tracing::warn!(%error, "the fuse does not listen, it is replaced");
+            self.replace_fuse();
+        }
+    }
+
+    fn hear_fuse(&mut self) {
+        match self.fuse.as_mut().map(FuseLink::hear) {
+            Some(Ok(true)) => self.fuse_has_frozen(),
+            Some(Err(_)) => self.replace_fuse(),
+            _ => {}
+        }
+    }
+
+    fn replace_fuse(&mut self) {
+        if let Some(fuse) = self.fuse.take() {
+            self.poller.unwatch(fuse.socket());
+            fuse.kill();
+        }
+        self.start_fuse();
+    }
+}

@@ -1,0 +1,188 @@
+//! What the supervisor waits for: files that become ready, and instants of `CLOCK_BOOTTIME`.
+//!
+//! Timers are kept in a heap and are never removed: whoever is woken checks whether its reason still
+//! holds. One timer file stands for the earliest of them, since the time-outs of `epoll` itself do
+//! not count a machine's sleep.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use model::ExecutionId;
+use rustix::event::{Timespec as EpollTimeout, epoll};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use crate::clock::{BootMillis, boot_millis};
+
+/// Whom a ready file belongs to.
+pub(super) type Token = u64;
+
+/// Tokens of what there is one of; those of pipes come after.
+pub(super) mod token {
+    use super::Token;
+
+    pub(in super::super) const SIGNALS: Token = 0;
+    pub(in super::super) const TIMER: Token = 1;
+    pub(in super::super) const JOURNAL: Token = 2;
+    pub(in super::super) const LISTENER: Token = 3;
+    pub(in super::super) const AGENT: Token = 4;
+    pub(in super::super) const FUSE: Token = 5;
+    pub(in super::super) const LAUNCHER: Token = 6;
+    pub(in super::super) const FIRST_PIPE: Token = 16;
+}
+
+/// Why the supervisor wants to be woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Alarm {
+    /// The lease may have run out.
+    Lease,
+    /// A task may have reached its timeout, or the end of its grace.
+    Task(ExecutionId),
+    /// What a task left behind may be dead by now.
+    Remains(ExecutionId),
+    /// A frozen task may have been frozen for too long.
+    Orphan(ExecutionId),
+    /// The fuse is to be started again.
+    Fuse,
+    /// Nothing may have happened for long enough to end.
+    Idle,
+    /// Ending takes too long.
+    Shutdown,
+}
+
+/// Waits.
+#[derive(Debug)]
+pub(super) struct Poller {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    alarms: BinaryHeap<Reverse<(BootMillis, Alarm)>>,
+    /// For when the timer file is set.
+    armed: Option<BootMillis>,
+}
+
+impl Poller {
+    pub(super) fn new() -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        let poller = Self { epoll, timer, alarms: BinaryHeap::new(), armed: None };
+        poller.watch(&poller.timer, token::TIMER)?;
+        Ok(poller)
+    }
+
+    /// Reports when `file` can be read.
+    pub(super) fn watch(&self, file: impl AsFd, token: Token) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, file, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
+    }
+
+    /// Reports also, or no longer, when `file` can be written.
+    pub(super) fn watch_writing(&self, file: impl AsFd, token: Token, writing: bool) -> io::Result<()> {
+        let flags =
+            if writing { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
+        Ok(epoll::modify(&self.epoll, file, epoll::EventData::new_u64(token), flags)?)
+    }
+
+    /// Forgets `file`, which others may still have open.
+    pub(super) fn unwatch(&self, file: impl AsFd) {
+        // Fails only if it was not watched.
+        epoll::delete(&self.epoll, file).ok();
+    }
+
+    /// Wakes for `alarm` at `at`.
+    pub(super) fn alarm(&mut self, at: BootMillis, alarm: Alarm) {
+        self.alarms.push(Reverse((at, alarm)));
+    }
+
+    /// The alarms that are due.
+    pub(super) fn due(&mut self) -> Vec<Alarm> {
+        let now = boot_millis();
+        let mut due = Vec::new();
+        while let Some(Reverse((at, alarm))) = self.alarms.peek().copied()
+            && at <= now
+        {
+            self.alarms.pop();
+            due.push(alarm);
+        }
+        due
+    }
+
+    /// Waits until a file is ready or an alarm is due; returns the tokens of the files.
+    ///
+    /// With `block` false it only looks.
+    pub(super) fn wait(&mut self, block: bool, ready: &mut Vec<Token>) -> io::Result<()> {
+        self.arm()?;
+        let mut events =
+            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 256];
+        let timeout = (!block).then_some(EpollTimeout { tv_sec: 0, tv_nsec: 0 });
+        ready.clear();
+        let count = match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
+            Ok(count) => count,
+            Err(Errno::INTR) => 0,
+            Err(error) => return Err(error.into()),
+        };
+        for event in &events[..count] {
+            match event.data.u64() {
+                token::TIMER => {
+                    rustix::io::read(&self.timer, &mut [0; 8]).ok();
+                    self.armed = None;
+                }
+                token => ready.push(token),
+            }
+        }
+        Ok(())
+    }
+
+    fn arm(&mut self) -> io::Result<()> {
+        let next = self.alarms.peek().map(|Reverse((at, _))| *at);
+        if next == self.armed {
+            return Ok(());
+        }
+        // All zeros disarms; an instant that has passed rings at once.
+        let at = next.map_or(0, |at| at.max(1));
+        let it_value = Timespec {
+            tv_sec: i64::try_from(at / 1_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(at % 1_000).unwrap_or(0) * 1_000_000,
+        };
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval, it_value })?;
+        self.armed = next;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarms_ring_in_the_order_of_their_instants_and_not_before() {
+        let mut poller = Poller::new().unwrap();
+        let now = boot_millis();
+        poller.alarm(now + 3_600_000, Alarm::Shutdown);
+        poller.alarm(now + 20, Alarm::Idle);
+        poller.alarm(now, Alarm::Lease);
+        assert_eq!(poller.due(), [Alarm::Lease]);
+        let mut ready = Vec::new();
+        while poller.alarms.len() == 2 {
+            poller.wait(true, &mut ready).unwrap();
+            let due = poller.due();
+            assert!(due.is_empty() || (due == [Alarm::Idle] && boot_millis() >= now + 20));
+        }
+    }
+
+    #[test]
+    fn a_file_is_reported_by_its_token_when_it_can_be_read() {
+        let mut poller = Poller::new().unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        poller.watch(&reader, 77).unwrap();
+        let mut ready = Vec::new();
+        poller.wait(false, &mut ready).unwrap();
+        assert!(ready.is_empty());
+        rustix::io::write(&writer, b"x").unwrap();
+        poller.wait(true, &mut ready).unwrap();
+        assert_eq!(ready, [77]);
+    }
+}

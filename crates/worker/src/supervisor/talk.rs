@@ -1,0 +1,268 @@
+//! What the agent asks for, and what it is told.
+
+use bytes::Bytes;
+use model::ExecutionId;
+use proto::v1;
+
+use super::agent_link::AgentLink;
+use super::execution::{Execution, Phase};
+use super::poller::token;
+use super::{Supervisor, logs};
+use crate::link::{
+    Answer, Holdings, LOG_PART_COST, LOG_WINDOW, LogPart, Owner, Reports, Request, Store, SupervisorGreeting,
+    VERSION,
+};
+
+/// The most reports in one message.
+const REPORTS_A_MESSAGE: usize = 512;
+
+impl Supervisor {
+    // Hearing.
+
+    /// A new agent takes the place of the one before.
+    pub(super) fn accept(&mut self) {
+        while let Ok((socket, _)) = self.listener.accept() {
+            match AgentLink::accept(socket) {
+                Ok(agent) => {
+                    self.drop_agent();
+                    match self.poller.watch(agent.socket(), token::AGENT) {
+                        Ok(()) => self.agent = Some(agent),
+                        Err(error) => tracing::error!(%error, "cannot watch the agent"),
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "a connection was refused"),
+            }
+        }
+    }
+
+    fn drop_agent(&mut self) {
+        if let Some(agent) = self.agent.take() {
+            self.poller.unwatch(agent.socket());
+            self.rewind_logs();
+        }
+    }
+
+    pub(super) fn hear_agent(&mut self) {
+        let requests = match self.agent.as_mut().map(AgentLink::receive) {
+            Some(Ok(requests)) => requests,
+            Some(Err(error)) => {
+                tracing::debug!(%error, "the agent is gone");
+                return self.drop_agent();
+            }
+            None => return,
+        };
+        for request in requests {
+            self.take(request);
+        }
+    }
+
+    fn take(&mut self, request: Request) {
+        match request {
+            Request::Greeting(greeting) => {
+                if let Some(agent) = &mut self.agent {
+                    agent.slots = greeting.slots;
+                }
+                self.greet();
+            }
+            Request::Sync(sync) => self.tell_holdings(sync.generation),
+            Request::Starts(starts) => self.take_starts(starts.starts),
+            Request::Stops(stops) => self.take_stops(stops.stops),
+            Request::Acks(acks) => self.take_acks(&acks.acks),
+            Request::Lease(lease) => self.renew_lease(lease.boot_millis),
+            Request::LogsFrom(from) => {
+                self.rewind_logs();
+                if let Some(agent) = &mut self.agent {
+                    agent.logs = Some(from.generation);
+                }
+            }
+            Request::LogAcks(acks) => acks.acks.iter().for_each(|ack| self.take_log_ack(ack)),
+            Request::Stored(stored) => self.stored(stored),
+        }
+    }
+
+    fn take_acks(&mut self, acks: &[v1::ReportAck]) {
+        for ack in acks.iter().filter(|ack| ack.r#final) {
+            let Ok(id) = ack.execution_id.parse::<ExecutionId>() else { continue };
+            let ended = self.executions.get(&id).is_some_and(|execution| {
+                execution.fence.0 == ack.fence
+                    && matches!(execution.phase, Phase::Ended { durable: true, .. })
+            });
+            if ended {
+                self.forget(id);
+            }
+        }
+    }
+
+    fn take_log_ack(&mut self, ack: &v1::LogAck) {
+        let Ok(id) = ack.execution_id.parse::<ExecutionId>() else { return };
+        if ack.gone {
+            // What a running task writes from now on is not kept either.
+            return self.drop_log(id);
+        }
+        let Some(log) = self.logs.get_mut(&id) else { return };
+        self.log_window_used = self.log_window_used.saturating_sub(log.acknowledge(ack.offset));
+        if log.is_complete() {
+            self.drop_log(id);
+        } else {
+            self.log_changed(id);
+        }
+    }
+
+    fn rewind_logs(&mut self) {
+        self.log_window_used = 0;
+        self.logs.values_mut().for_each(logs::ExecutionLog::rewind);
+        let ids: Vec<_> = self.logs.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.log_changed(id));
+    }
+
+    // Telling.
+
+    fn say(&mut self, answer: Answer) {
+        if let Some(agent) = &mut self.agent {
+            agent.say(answer);
+        }
+    }
+
+    fn greet(&mut self) {
+        let greeting = SupervisorGreeting {
+            version: VERSION,
+            worker_id: self.worker.to_string(),
+            boot_id: self.boot_id.clone(),
+            capabilities: Some(v1::Capabilities {
+                runtimes: vec!["process".into()],
+                memory_limit: self.cgroups.limits_memory(),
+                cpu_limit: self.cgroups.limits_cpu(),
+                pids_limit: self.cgroups.limits_pids(),
+                own_user: self.user.is_some(),
+            }),
+            owner: self.user.as_ref().map(|user| Owner { uid: user.uid, gid: user.gid }),
+        };
+        self.say(Answer::Greeting(greeting));
+        // A new agent knows nothing of what the one before was storing.
+        let storing = self.executions.iter().filter(|(_, e)| matches!(e.phase, Phase::Storing { .. }));
+        self.to_store = storing.map(|(id, _)| *id).collect();
+    }
+
+    /// Repeats everything that is not acknowledged.
+    fn tell_holdings(&mut self, generation: u64) {
+        let held = self.executions.iter().map(|(id, execution)| v1::Held {
+            execution_id: id.to_string(),
+            fence: execution.fence.0,
+            running: execution.is_active(),
+        });
+        let reports = self.executions.iter().filter_map(|(id, execution)| execution.report(*id));
+        let holdings = Holdings {
+            generation,
+            held: held.collect(),
+            reports: reports.collect(),
+            running: self.count_running(),
+        };
+        for id in std::mem::take(&mut self.dirty) {
+            self.executions.get_mut(&id).into_iter().for_each(|execution| execution.dirty = false);
+        }
+        self.say(Answer::Holdings(holdings));
+        if let Some(agent) = &mut self.agent {
+            agent.synced = true;
+        }
+    }
+
+    fn count_running(&self) -> u32 {
+        let running = self.executions.values().filter(|execution| execution.is_active()).count();
+        u32::try_from(running).unwrap_or(u32::MAX)
+    }
+
+    /// Tells the agent what is new, as far as it takes it.
+    pub(super) fn flush_agent(&mut self) {
+        loop {
+            let told = self.tell_reports() | self.tell_stores() | self.tell_logs();
+            let Some(agent) = &mut self.agent else { return };
+            let left = match agent.flush() {
+                Ok(left) => left,
+                Err(error) => {
+                    tracing::debug!(%error, "the agent is gone");
+                    return self.drop_agent();
+                }
+            };
+            if left != agent.blocked {
+                agent.blocked = left;
+                if let Err(error) = self.poller.watch_writing(agent.socket(), token::AGENT, left) {
+                    tracing::error!(%error, "cannot watch the agent");
+                    return self.drop_agent();
+                }
+            }
+            if left || !told {
+                return;
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.agent.as_ref().is_some_and(AgentLink::has_room)
+    }
+
+    fn tell_reports(&mut self) -> bool {
+        let synced = self.agent.as_ref().is_some_and(|agent| agent.synced && agent.has_room());
+        if !synced || (self.dirty.is_empty() && self.stray_reports.is_empty()) {
+            return false;
+        }
+        let mut reports = std::mem::take(&mut self.stray_reports);
+        while reports.len() < REPORTS_A_MESSAGE
+            && let Some(id) = self.dirty.pop_front()
+        {
+            let Some(execution) = self.executions.get_mut(&id) else { continue };
+            execution.dirty = false;
+            reports.extend(execution.report(id));
+        }
+        if reports.is_empty() {
+            return false;
+        }
+        let running = self.count_running();
+        self.say(Answer::Reports(Reports { reports, running }));
+        true
+    }
+
+    fn tell_stores(&mut self) -> bool {
+        let mut told = false;
+        while self.has_room()
+            && let Some(id) = self.to_store.pop_front()
+        {
+            let Some(Execution { phase: Phase::Storing { assignment, .. }, .. }) = self.executions.get(&id)
+            else {
+                continue;
+            };
+            let store = Store { assignment: Some((**assignment).clone()) };
+            self.say(Answer::Store(store));
+            told = true;
+        }
+        told
+    }
+
+    /// Sends a part of each log in turn, while the window is open.
+    fn tell_logs(&mut self) -> bool {
+        let Some(generation) = self.agent.as_ref().and_then(|agent| agent.logs) else { return false };
+        let mut told = false;
+        while self.has_room()
+            && self.log_window_used < LOG_WINDOW
+            && let Some(id) = self.unsent.pop_front()
+        {
+            self.unsent_set.remove(&id);
+            let Some(log) = self.logs.get_mut(&id) else { continue };
+            let Some(chunk) = log.next_chunk() else { continue };
+            if !chunk.frames.is_empty() {
+                self.log_window_used += chunk.frames.len() as u64 + LOG_PART_COST;
+            }
+            let chunk = v1::LogChunk {
+                worker_id: self.worker.to_string(),
+                execution_id: id.to_string(),
+                fence: log.fence.0,
+                offset: chunk.offset,
+                frames: Bytes::from(chunk.frames),
+                end: chunk.end,
+            };
+            self.say(Answer::LogPart(LogPart { generation, chunk: Some(chunk) }));
+            self.log_changed(id);
+            told = true;
+        }
+        told
+    }
+}

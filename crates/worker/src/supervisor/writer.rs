@@ -1,0 +1,119 @@
+//! The thread that writes the journal.
+//!
+//! The supervisor hands it a batch and goes on; while that one is being synced the next fills up
+//! (group commit, no timer). A wake-up file tells the supervisor's loop that a batch is durable.
+//!
+//! A full disk is waited out: the batch is tried again until there is room, and nothing of it has
+//! been acted on meanwhile. A failed sync ends the process at once, because nobody can say what is on the
+//! disk then; the fuse kills the tasks, and the next supervisor reads the journal anew.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::journal::{Entry, Journal, State};
+
+/// Between two tries on a full disk.
+const RETRY: Duration = Duration::from_millis(500);
+/// The exit status after a failed sync (`EX_IOERR`).
+const EXIT_SYNC_FAILED: i32 = 74;
+
+enum Work {
+    Append { entries: Vec<Entry>, sync: bool },
+    Compact(Box<State>),
+}
+
+/// The supervisor's end of the thread. At most one batch is with it at a time.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    work: mpsc::Sender<Work>,
+    done: mpsc::Receiver<u64>,
+    wake: Arc<OwnedFd>,
+    busy: bool,
+}
+
+impl Writer {
+    /// Starts the thread.
+    pub(crate) fn start(journal: Journal) -> io::Result<Self> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let (work, inbox) = mpsc::channel();
+        let (outbox, done) = mpsc::channel();
+        let bell = Arc::clone(&wake);
+        thread::Builder::new().name("journal".into()).spawn(move || {
+            let mut journal = journal;
+            for work in inbox {
+                write(&mut journal, work);
+                if outbox.send(journal.len()).is_err() {
+                    return;
+                }
+                // Full only if nobody has read it for 2^64 batches.
+                rustix::io::write(&*bell, &1u64.to_ne_bytes()).ok();
+            }
+        })?;
+        Ok(Self { work, done, wake, busy: false })
+    }
+
+    /// Becomes readable when a batch is written.
+    pub(crate) fn wake(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.busy
+    }
+
+    /// Hands over a batch; [`Self::poll`] says when it is done, durably if `sync`.
+    pub(crate) fn append(&mut self, entries: Vec<Entry>, sync: bool) {
+        self.send(Work::Append { entries, sync });
+    }
+
+    /// Has the file rewritten so that it says only `state`.
+    pub(crate) fn compact(&mut self, state: State) {
+        self.send(Work::Compact(Box::new(state)));
+    }
+
+    fn send(&mut self, work: Work) {
+        debug_assert!(!self.busy, "one batch at a time");
+        self.busy = true;
+        // The thread ends only with the process.
+        self.work.send(work).ok();
+    }
+
+    /// The length of the journal, if the batch that was handed over is done.
+    pub(crate) fn poll(&mut self) -> Option<u64> {
+        let mut count = [0; 8];
+        rustix::io::read(&*self.wake, &mut count).ok();
+        let len = self.done.try_recv().ok()?;
+        self.busy = false;
+        Some(len)
+    }
+}
+
+fn write(journal: &mut Journal, work: Work) {
+    match work {
+        Work::Append { entries, sync } => {
+            let mut told = false;
+            while let Err(error) = journal.append(&entries) {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::error!(path = %journal.path().display(), %error, "cannot write the journal, retrying");
+                }
+                thread::sleep(RETRY);
+            }
+            if sync && let Err(error) = journal.sync() {
+                tracing::error!(path = %journal.path().display(), %error, "cannot sync the journal, ending");
+                std::process::exit(EXIT_SYNC_FAILED);
+            }
+        }
+        // The old file stands until the new one is whole, so a failure costs nothing but room.
+        Work::Compact(state) => {
+            if let Err(error) = journal.compact(&state) {
+                tracing::warn!(path = %journal.path().display(), %error, "cannot compact the journal");
+            }
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Inputs before the start, outputs after the end.
+
+use model::JobSpec;
+use model::spec::{InputFile, OutputFile};
+use proto::logframe::Stream;
+use proto::v1::report::Body;
+use rustix::process::Signal;
+use sha2::{Digest, Sha256};
+
+use crate::rig::{Rig, assignment, script, signal};
+
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn input(artifact: &str, path: &str, executable: bool) -> InputFile {
+    InputFile { artifact: artifact.into(), path: path.into(), executable }
+}
+
+fn output(artifact: &str, path: &str, optional: bool) -> OutputFile {
+    OutputFile { artifact: artifact.into(), path: path.into(), optional }
+}
+
+fn storing(text: &str, outputs: Vec<OutputFile>) -> JobSpec {
+    let mut spec = script(text);
+    spec.outputs = outputs;
+    spec
+}
+
+pub(crate) async fn inputs_are_there_before_the_task_starts() {
+    let rig = Rig::new().await;
+    let (tool, data) = (b"#!/bin/sh\ncat data/in.txt\n".to_vec(), b"0123456789".repeat(1_000));
+    let pinned = format!("data@sha256:{}", hex(&data));
+    rig.server.state().artifacts.insert("tool".into(), (hex(&tool), tool));
+    rig.server.state().artifacts.insert(pinned.clone(), (hex(&data), data.clone()));
+    let mut spec = script("./bin/tool; echo changed > data/in.txt");
+    spec.inputs = vec![input("tool", "bin/tool", true), input(&pinned, "data/in.txt", false)];
+    // Twice: the second time the pinned one comes from the cache, unharmed by the first.
+    for _ in 0..2 {
+        let order = assignment(&spec);
+        rig.server.assign(vec![order.clone()]).await;
+        let finished = rig.server.finished(&order.execution_id).await;
+        assert_eq!(finished.exit_code, Some(0), "{finished:?}");
+        let log = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
+        assert_eq!(log.as_bytes(), data);
+        rig.server.state().artifacts.remove(&pinned);
+    }
+}
+
+pub(crate) async fn an_input_that_does_not_match_its_hash_fails_the_start() {
+    let rig = Rig::new().await;
+    rig.server.state().artifacts.insert("bad".into(), (hex(b"other"), b"bytes".to_vec()));
+    for (artifact, detail) in [("bad", "do not match"), ("none", "no such artifact")] {
+        let mut spec = script("true");
+        spec.inputs = vec![input(artifact, "file", false)];
+        let order = assignment(&spec);
+        rig.server.assign(vec![order.clone()]).await;
+        let failed = rig.server.until("a failure", |state| {
+            state.of(&order.execution_id).find_map(|body| match body {
+                Body::StartFailed(failed) => Some(failed.clone()),
+                _ => None,
+            })
+        });
+        let failed = failed.await;
+        assert_eq!(failed.code, "artifact_failed");
+        assert!(failed.detail.contains(detail) && failed.detail.contains(artifact), "{}", failed.detail);
+    }
+}
+
+pub(crate) async fn outputs_are_stored_before_success_is_reported() {
+    let rig = Rig::new().await;
+    let outputs = vec![output("report", "out/report", false), output("extra", "extra", true)];
+    let order = assignment(&storing("mkdir out; seq 1 100000 > out/report", outputs));
+    rig.server.assign(vec![order.clone()]).await;
+    let stored = rig.server.until("the end, with what was stored", |state| {
+        state.finished(&order.execution_id).map(|finished| (finished, state.stored.clone()))
+    });
+    let (finished, stored) = stored.await;
+    assert_eq!((finished.exit_code, finished.error.as_str()), (Some(0), ""), "{finished:?}");
+    let expected: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
+    assert_eq!(stored["report"], expected.as_bytes());
+    assert!(!stored.contains_key("extra"));
+}
+
+pub(crate) async fn a_missing_output_fails_a_task_that_ended_well() {
+    let rig = Rig::new().await;
+    for text in ["true", "ln -s /etc/hostname file"] {
+        let order = assignment(&storing(text, vec![output("file", "file", false)]));
+        rig.server.assign(vec![order.clone()]).await;
+        let finished = rig.server.finished(&order.execution_id).await;
+        assert_eq!(
+            (finished.exit_code, finished.error.as_str()),
+            (Some(0), "output_missing"),
+            "{finished:?}"
+        );
+        assert!(finished.detail.contains("`file`"));
+    }
+    assert!(rig.server.state().stored.is_empty());
+}
+
+pub(crate) async fn outputs_are_stored_by_the_next_supervisor_if_this_one_dies() {
+    let rig = Rig::new().await;
+    rig.server.session().await;
+    rig.server.state().closed = true;
+    let order = assignment(&storing("echo kept > file", vec![output("file", "file", false)]));
+    rig.server.assign(vec![order.clone()]).await;
+    let pid = rig.server.started(&order.execution_id).await;
+    rig.server.until("its end", |_| crate::rig::process_state(pid).is_none().then_some(())).await;
+    // Once the journal has it; its file is the last thing that the task leaves.
+    let journal = rig.config.dir.join("journal");
+    rig.server
+        .until("the journal", |_| {
+            let bytes = std::fs::read(&journal).unwrap();
+            let id = order.execution_id.as_bytes();
+            (bytes.windows(id.len()).filter(|window| *window == id).count() >= 2).then_some(())
+        })
+        .await;
+    signal(rig.supervisor(), Signal::KILL);
+    rig.server.state().closed = false;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!((finished.exit_code, finished.error.as_str()), (Some(0), ""), "{finished:?}");
+    assert_eq!(rig.server.state().stored["file"], b"kept\n");
+}

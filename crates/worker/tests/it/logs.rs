@@ -1,0 +1,66 @@
+//! Logs on their way to the server.
+
+use proto::logframe::Stream;
+use proto::v1::finished::How;
+
+use crate::rig::{Rig, sh};
+
+pub(crate) async fn a_long_log_is_bounded_and_says_what_was_left_out() {
+    let rig = Rig::new().await;
+    let (id, finished) = rig.run("seq 1 12000000").await;
+    assert_eq!(finished.how(), How::Exited);
+    assert!(finished.log_bytes > 90_000_000, "{}", finished.log_bytes);
+    let out = rig.server.until("the log", |state| state.log(&id, Stream::Stdout)).await;
+    let kept = rig.server.state().logs[&id].0.len() as u64;
+    assert!(kept <= model::limits::LOG_BYTES_MAX + (2 << 20), "{kept}");
+    assert!(kept > model::limits::LOG_BYTES_MAX - (2 << 20), "{kept}");
+    assert!(out.starts_with("1\n2\n3\n") && out.ends_with("11999999\n12000000\n"));
+    let notice = rig.server.state().log(&id, Stream::Notice).unwrap();
+    assert!(notice.contains("MiB left out here: a log keeps its first and its last 32 MiB"), "{notice}");
+    // Nothing is left on the worker's disk.
+    let spool = rig.config.dir.join("logs");
+    rig.server
+        .until("an empty spool", |_| std::fs::read_dir(&spool).unwrap().next().is_none().then_some(()))
+        .await;
+}
+
+pub(crate) async fn a_log_resumes_where_it_was_acknowledged() {
+    let rig = Rig::new().await;
+    let go = rig.shared("go");
+    // More than may be under way, so some of it is acknowledged for certain.
+    rig.server.state().log_bytes_max = 6 << 20;
+    let order = sh(&format!(
+        "seq 1 2000000; while ! [ -s {} ]; do sleep 0.01; done; seq 2000001 2200000",
+        go.display()
+    ));
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.until("a broken lane", |state| (state.log_bytes_max == 0).then_some(())).await;
+    let before = rig.server.state().log_offsets.len();
+    rig.server.state().log_bytes_max = usize::MAX;
+    std::fs::write(&go, "1").unwrap();
+    rig.server.finished(&order.execution_id).await;
+    let out = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
+    assert!(out.lines().map(|line| line.parse::<u32>().unwrap()).eq(1..=2_200_000));
+    assert!(rig.server.state().log_offsets[before] > 0, "it did not begin from the start again");
+}
+
+pub(crate) async fn heartbeats_and_reports_go_on_during_a_flood_of_logs() {
+    let rig = Rig::new().await;
+    // A server that takes no logs at all is the worst case.
+    rig.server.state().log_acks = false;
+    let floods: Vec<_> = (0..2).map(|_| sh("exec yes")).collect();
+    rig.server.assign(floods.clone()).await;
+    for flood in &floods {
+        rig.server.started(&flood.execution_id).await;
+    }
+    rig.server.until("a full window", |state| (state.log_offsets.len() > 15).then_some(())).await;
+    let beats = rig.server.state().beats.len();
+    for code in 1..=5 {
+        let (_, finished) = rig.run(&format!("exit {code}")).await;
+        assert_eq!(finished.exit_code, Some(code));
+    }
+    rig.server.until("ten more beats", |state| (state.beats.len() >= beats + 10).then_some(())).await;
+    // Without acknowledgements no more than the window is under way.
+    let received: usize = rig.server.state().logs.values().map(|(log, _)| log.len()).sum();
+    assert!(received <= 5 << 20, "{received}");
+}

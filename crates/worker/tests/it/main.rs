@@ -1,0 +1,134 @@
+//! The worker as a whole: a real agent, supervisor and fuse against a server within the test.
+//!
+//! The agent starts the supervisor, and that the fuse, from the program that they are told; here it is
+//! this very test program. So it has a `main` that looks at its arguments, and the tests stand in a list.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "tests, which clippy does not see without the usual harness"
+)]
+
+mod artifacts;
+mod lease;
+mod logs;
+mod rig;
+mod run;
+mod server;
+mod session;
+mod stop;
+
+use std::future::Future;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+macro_rules! trials {
+    ($($module:ident { $($name:ident,)* })*) => {
+        vec![$($(trial(concat!(stringify!($module), "::", stringify!($name)), $module::$name),)*)*]
+    };
+}
+
+fn trials() -> Vec<Trial> {
+    trials! {
+        run {
+            a_task_runs_and_its_outcome_and_log_arrive,
+            an_acknowledged_end_is_forgotten_and_its_folder_removed,
+            an_execution_that_is_assigned_again_does_not_run_again,
+            a_task_that_fails_says_how,
+            a_task_that_cannot_start_says_why,
+            a_task_finds_a_clean_environment_and_a_folder_of_its_own,
+            tasks_of_root_run_as_nobody_and_cannot_get_back,
+            a_script_runs_by_its_interpreter_and_reads_its_standard_input,
+            output_values_come_with_the_outcome,
+            bad_output_values_fail_a_task_that_ended_well,
+            more_than_the_slots_are_refused,
+            a_memory_limit_kills_what_uses_more,
+            a_limit_on_processes_holds,
+            a_thousand_short_tasks_all_end_well,
+        }
+        stop {
+            a_stop_that_comes_before_its_assignment_refuses_it_for_ever,
+            a_stopped_task_may_clean_up_within_its_grace,
+            a_task_that_ignores_its_timeout_is_killed_with_its_whole_tree,
+            what_a_task_leaves_behind_is_killed_before_its_end_is_reported,
+            a_discarded_execution_is_killed_and_not_heard_of_again,
+        }
+        lease {
+            nothing_starts_without_a_lease,
+            tasks_freeze_when_the_lease_runs_out_and_go_on_with_the_next,
+            an_at_most_once_task_runs_on_without_a_lease,
+            frozen_time_does_not_count_towards_the_timeout,
+            what_the_server_no_longer_wants_is_gone_before_the_rest_thaws,
+            a_task_that_is_frozen_for_too_long_is_killed_as_interrupted,
+            the_fuse_freezes_tasks_whose_supervisor_is_stopped,
+            the_fuse_kills_everything_when_the_supervisor_is_killed,
+            a_fuse_that_dies_is_replaced_and_the_new_one_guards_what_runs,
+            executions_of_a_killed_supervisor_are_reported_as_interrupted,
+        }
+        session {
+            unacknowledged_reports_are_repeated_on_the_next_session,
+            a_task_and_its_report_outlive_the_agent,
+            an_outcome_outlives_the_supervisor,
+            an_unknown_session_is_opened_anew,
+            heartbeats_tell_of_the_machine_and_show_the_token,
+            a_supervisor_that_is_told_to_end_kills_its_tasks_and_says_so,
+            a_supervisor_with_nothing_to_do_ends_when_its_agent_is_gone,
+        }
+        logs {
+            a_long_log_is_bounded_and_says_what_was_left_out,
+            a_log_resumes_where_it_was_acknowledged,
+            heartbeats_and_reports_go_on_during_a_flood_of_logs,
+        }
+        artifacts {
+            inputs_are_there_before_the_task_starts,
+            an_input_that_does_not_match_its_hash_fails_the_start,
+            outputs_are_stored_before_success_is_reported,
+            a_missing_output_fails_a_task_that_ended_well,
+            outputs_are_stored_by_the_next_supervisor_if_this_one_dies,
+        }
+    }
+}
+
+fn trial<F, R>(name: &'static str, test: F) -> Trial
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Future<Output = ()>,
+{
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        runtime.block_on(test());
+        Ok(())
+    })
+}
+
+fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    match args.next().as_deref().and_then(|arg| arg.to_str()) {
+        Some("supervisor") => {
+            log_to_stderr();
+            let config = worker::SupervisorConfig::from_args(args).expect("the agent's arguments are right");
+            ended(worker::run_supervisor(config))
+        }
+        Some("fuse") => ended(worker::run_fuse()),
+        _ => {
+            log_to_stderr();
+            libtest_mimic::run(&Arguments::from_args(), trials()).exit_code()
+        }
+    }
+}
+
+fn ended<E: std::fmt::Debug>(result: Result<(), E>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::from_default_env();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+}

@@ -1,0 +1,180 @@
+//! A worker under test: its folder, its agent, and the server that it works for.
+
+use std::fs;
+use std::future::pending;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use model::spec::{JobSpec, ProcessRun, Run};
+use model::{Duration, ExecutionId, JobId};
+use proto::v1::Assignment;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::task::JoinHandle;
+use worker::AgentConfig;
+
+use crate::server::{FakeServer, State};
+
+pub(crate) struct Rig {
+    pub(crate) server: FakeServer,
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) config: AgentConfig,
+    agent: Option<JoinHandle<()>>,
+}
+
+impl Rig {
+    pub(crate) async fn new() -> Self {
+        Self::with(|_, _| {}).await
+    }
+
+    /// A worker whose configuration differs from the default, or whose server does from the start.
+    pub(crate) async fn with(change: impl FnOnce(&mut AgentConfig, &mut State)) -> Self {
+        let server = FakeServer::start().await;
+        let dir = tempfile::tempdir().unwrap();
+        // The task user must get through.
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut config =
+            AgentConfig::new(dir.path().join("worker"), format!("http://{}", server.address), "secret");
+        config.capacity.slots = 10_000;
+        config.idle_exit = Duration::from_secs(20);
+        change(&mut config, &mut server.state());
+        let mut rig = Self { server, dir, config, agent: None };
+        rig.start_agent();
+        rig
+    }
+
+    pub(crate) fn start_agent(&mut self) {
+        let config = self.config.clone();
+        let run = async { worker::run_agent(config, pending()).await.unwrap() };
+        self.agent = Some(tokio::spawn(run));
+    }
+
+    /// Ends the agent as abruptly as a kill would.
+    pub(crate) async fn kill_agent(&mut self) {
+        if let Some(agent) = self.agent.take() {
+            agent.abort();
+            agent.await.ok();
+        }
+    }
+
+    /// A file that tasks may write to and read from.
+    pub(crate) fn shared(&self, name: &str) -> PathBuf {
+        let path = self.dir.path().join(name);
+        fs::write(&path, "").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        path
+    }
+
+    /// How many files all folders of executions have in them.
+    pub(crate) fn files_of_tasks(&self) -> usize {
+        let entries = |dir: &Path| {
+            fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).collect::<Vec<_>>()
+        };
+        entries(&self.config.dir.join("exec")).iter().map(|folder| entries(folder).len()).sum()
+    }
+
+    pub(crate) fn supervisor(&self) -> i32 {
+        fs::read_to_string(self.config.dir.join("lock")).unwrap().trim().parse().unwrap()
+    }
+
+    /// The fuse: the one child of the supervisor that runs our own program.
+    pub(crate) fn fuse(&self) -> Option<i32> {
+        let own = fs::read_link("/proc/self/exe").unwrap();
+        let pid = self.supervisor();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        children
+            .split_ascii_whitespace()
+            .find(|child| fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe == own))
+            .map(|child| child.parse().unwrap())
+    }
+
+    /// Runs one script to its end.
+    pub(crate) async fn run(&self, script: &str) -> (String, proto::v1::Finished) {
+        let assignment = sh(script);
+        let id = assignment.execution_id.clone();
+        self.server.assign(vec![assignment]).await;
+        let finished = self.server.finished(&id).await;
+        (id, finished)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(agent) = &self.agent {
+            agent.abort();
+        }
+        if self.config.dir.join("lock").exists() {
+            end(self.supervisor());
+        }
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.config.dir.join("supervisor.log")).unwrap_or_default();
+            eprintln!("supervisor: {log}");
+        }
+    }
+}
+
+/// Ends a supervisor, so that it leaves nothing behind; by force if it must be.
+fn end(supervisor: i32) {
+    signal(supervisor, Signal::CONT);
+    signal(supervisor, Signal::TERM);
+    let deadline = Instant::now() + std::time::Duration::from_secs(10);
+    while process_state(supervisor).is_some() {
+        if Instant::now() > deadline {
+            return signal(supervisor, Signal::KILL);
+        }
+        std::thread::yield_now();
+    }
+}
+
+pub(crate) fn signal(pid: i32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        kill_process(pid, signal).ok();
+    }
+}
+
+/// The state letter of a process; `None` if it is dead or gone.
+pub(crate) fn process_state(pid: i32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat[stat.rfind(')')? + 2..].chars().next().filter(|state| !matches!(state, 'Z' | 'X'))
+}
+
+pub(crate) fn is_frozen(pid: i32) -> bool {
+    process_state(pid) == Some('T')
+}
+
+/// The numbers in a file, one a line.
+pub(crate) fn numbers(path: &Path) -> Vec<i32> {
+    fs::read_to_string(path).unwrap().lines().filter_map(|line| line.trim().parse().ok()).collect()
+}
+
+pub(crate) fn script(script: &str) -> JobSpec {
+    JobSpec::new(Run::Process(ProcessRun { script: Some(script.to_owned()), ..ProcessRun::default() }))
+}
+
+pub(crate) fn sh(text: &str) -> Assignment {
+    assignment(&script(text))
+}
+
+/// An assignment with ids of its own.
+pub(crate) fn assignment(spec: &JobSpec) -> Assignment {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    // The process id keeps tests that run side by side apart: survivors are looked for by execution.
+    let bits = (u128::from(std::process::id()) << 80) | (u128::from(number) << 16);
+    Assignment {
+        execution_id: ExecutionId::from_bits(bits).to_string(),
+        job_id: JobId::from_bits(bits).to_string(),
+        fence: 1_000 + number,
+        number: 1,
+        spec: serde_json::to_vec(spec).unwrap().into(),
+    }
+}
+
+/// A daemon as of old: forked twice, in a session of its own. Writes its process id to `file`.
+pub(crate) fn daemon(file: &Path) -> String {
+    format!(
+        "setsid sh -c 'sh -c \"echo \\$\\$ >> {0}; exec sleep 600\" & exit 0'; while ! [ -s {0} ]; do sleep 0.01; done",
+        file.display()
+    )
+}

@@ -1,0 +1,274 @@
+//! Starting tasks and hearing of their ends.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+
+use model::spec::{JobSpec, ProcessRun, Run};
+use model::{Bytes, Duration};
+use proto::logframe::Stream;
+use proto::v1::finished::How;
+use proto::v1::report::Body;
+
+use crate::rig::{Rig, assignment, script, sh};
+
+pub(crate) async fn a_task_runs_and_its_outcome_and_log_arrive() {
+    let rig = Rig::new().await;
+    let (id, finished) = rig.run("echo out; echo err >&2").await;
+    assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(0)), "{finished:?}");
+    assert!(finished.peak_memory_bytes > 0 && finished.log_bytes > 0);
+    assert!(finished.started_at_unix_ms > 0 && finished.finished_at_unix_ms >= finished.started_at_unix_ms);
+    assert_eq!(rig.server.until("the log", |s| s.log(&id, Stream::Stdout)).await, "out\n");
+    assert_eq!(rig.server.state().log(&id, Stream::Stderr).unwrap(), "err\n");
+}
+
+pub(crate) async fn an_acknowledged_end_is_forgotten_and_its_folder_removed() {
+    let rig = Rig::new().await;
+    let (id, _) = rig.run("echo x > file").await;
+    rig.server.until("the acknowledgement", |state| state.acknowledged.contains(&id).then_some(())).await;
+    rig.server.until("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
+    rig.server.hang_up();
+    let hello = rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    assert_eq!(hello.held, []);
+}
+
+pub(crate) async fn an_execution_that_is_assigned_again_does_not_run_again() {
+    let rig = Rig::new().await;
+    let count = rig.shared("count");
+    rig.server.state().acknowledge = false;
+    let order = sh(&format!("echo 1 >> {}", count.display()));
+    rig.server.assign(vec![order.clone(), order.clone()]).await;
+    rig.server.finished(&order.execution_id).await;
+    // Its report is repeated.
+    rig.server.state().reports.clear();
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.finished(&order.execution_id).await;
+    // Even after its end was acknowledged it is known.
+    rig.server.state().acknowledge = true;
+    rig.server.hang_up();
+    rig.server
+        .until("the acknowledgement", |state| state.acknowledged.contains(&order.execution_id).then_some(()))
+        .await;
+    rig.server.hang_up();
+    rig.server
+        .until("a third session", |state| state.hellos.get(2).filter(|hello| hello.held.is_empty()).cloned())
+        .await;
+    rig.server.state().reports.clear();
+    rig.server.assign(vec![order.clone()]).await;
+    let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "known");
+    rig.server.until("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
+    assert_eq!(crate::rig::numbers(&count), [1]);
+}
+
+pub(crate) async fn a_task_that_fails_says_how() {
+    let rig = Rig::new().await;
+    let (_, finished) = rig.run("exit 3").await;
+    assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(3)));
+    assert_eq!(finished.detail, "exited with code 3");
+    let (_, finished) = rig.run("kill -SEGV $$").await;
+    assert_eq!((finished.exit_code, finished.signal), (None, Some(11)));
+    assert_eq!(finished.detail, "killed by signal 11 (SIGSEGV)");
+}
+
+pub(crate) async fn a_task_that_cannot_start_says_why() {
+    let rig = Rig::new().await;
+    let lost = ProcessRun {
+        command: vec!["true".into()],
+        working_directory: Some("/nowhere".into()),
+        ..ProcessRun::default()
+    };
+    let cases = [
+        (
+            JobSpec::command(["no-such-command"]),
+            "command_not_found",
+            "`no-such-command` was not found in the PATH",
+        ),
+        (JobSpec::command(["/no/such/file"]), "command_not_found", "`/no/such/file` does not exist"),
+        (JobSpec::command(["/etc/passwd"]), "permission_denied", "`/etc/passwd` may not be executed"),
+        (JobSpec::new(Run::Process(lost)), "working_directory", "`/nowhere`"),
+    ];
+    for (spec, code, detail) in cases {
+        let order = assignment(&spec);
+        rig.server.assign(vec![order.clone()]).await;
+        let failed = rig.server.until("a failure", |state| {
+            state.of(&order.execution_id).find_map(|body| match body {
+                Body::StartFailed(failed) => Some(failed.clone()),
+                _ => None,
+            })
+        });
+        let failed = failed.await;
+        assert_eq!(failed.code, code);
+        assert!(failed.detail.contains(detail), "{}", failed.detail);
+    }
+}
+
+pub(crate) async fn a_task_finds_a_clean_environment_and_a_folder_of_its_own() {
+    let rig = Rig::new().await;
+    let mut spec = script("pwd; umask; ulimit -c; ls /proc/self/fd | wc -l; env");
+    spec.name = "tidy".into();
+    let Run::Process(process) = &mut spec.run else { unreachable!() };
+    process.env = BTreeMap::from([("MINE".to_owned(), "yes".to_owned())]);
+    let order = assignment(&spec);
+    let id = &order.execution_id;
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.finished(id).await;
+    let text = rig.server.until("the log", |state| state.log(id, Stream::Stdout)).await;
+    let mut lines = text.lines();
+    let folder = lines.next().unwrap().to_owned();
+    assert!(folder.starts_with(&rig.config.dir.join("exec").display().to_string()), "{folder}");
+    assert_eq!(lines.next(), Some("0077"));
+    assert_eq!(lines.next(), Some("0"), "no core dumps");
+    assert_eq!(lines.next().map(str::trim), Some("4"), "three streams, and the folder that ls reads");
+    let env: BTreeMap<_, _> = lines.filter_map(|line| line.split_once('=')).collect();
+    let names: Vec<_> =
+        env.keys().copied().filter(|name| !matches!(*name, "PWD" | "OLDPWD" | "SHLVL" | "_")).collect();
+    let expected = [
+        "BELFRY_ATTEMPT",
+        "BELFRY_EXECUTION_ID",
+        "BELFRY_FENCE",
+        "BELFRY_JOB_ID",
+        "BELFRY_JOB_NAME",
+        "BELFRY_NAMESPACE",
+        "BELFRY_OUTPUT",
+        "HOME",
+        "LANG",
+        "MINE",
+        "PATH",
+        "TMPDIR",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!((env["HOME"], env["TMPDIR"]), (folder.as_str(), folder.as_str()));
+    assert_eq!((env["BELFRY_JOB_NAME"], env["BELFRY_ATTEMPT"]), ("tidy", "1"));
+    assert_eq!(
+        (env["BELFRY_EXECUTION_ID"], env["BELFRY_FENCE"]),
+        (id.as_str(), order.fence.to_string().as_str())
+    );
+}
+
+pub(crate) async fn tasks_of_root_run_as_nobody_and_cannot_get_back() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can run tasks as another user");
+        return;
+    }
+    let rig = Rig::new().await;
+    let (id, finished) = rig.run("id -un; id -Gn; grep -E '^(NoNewPrivs|CapEff|CapAmb)' /proc/self/status; touch file; while :; do sleep 0.01; [ -e go ] && exit; done & wait & sleep 0; touch go; wait").await;
+    assert_eq!(finished.exit_code, Some(0), "{finished:?}");
+    let text = rig.server.until("the log", |state| state.log(&id, Stream::Stdout)).await;
+    let lines: Vec<_> = text.lines().map(|line| line.replace('\t', " ")).collect();
+    assert_eq!(lines[..2], ["nobody", "nogroup"]);
+    assert!(lines.contains(&"NoNewPrivs: 1".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"CapEff: 0000000000000000".to_owned()), "{lines:?}");
+    // What belongs to the worker is out of reach.
+    let dir = rig.config.dir.display();
+    let (id, _) = rig
+        .run(&format!("cat {dir}/journal; ls {dir}; ls {dir}/exec; cat {dir}/supervisor.sock; true"))
+        .await;
+    assert_eq!(rig.server.until("the log", |state| state.log(&id, Stream::Stdout)).await, "");
+    assert_eq!(rig.config.dir.join("journal").metadata().unwrap().uid(), 0);
+}
+
+pub(crate) async fn a_script_runs_by_its_interpreter_and_reads_its_standard_input() {
+    let rig = Rig::new().await;
+    let process = ProcessRun {
+        script: Some("s/belfry/tower/\n".into()),
+        interpreter: vec!["sed".into(), "-f".into()],
+        stdin: Some("the belfry\n".repeat(20_000)),
+        ..ProcessRun::default()
+    };
+    let order = assignment(&JobSpec::new(Run::Process(process)));
+    rig.server.assign(vec![order.clone()]).await;
+    assert_eq!(rig.server.finished(&order.execution_id).await.exit_code, Some(0));
+    let log = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
+    assert_eq!(log, "the tower\n".repeat(20_000));
+}
+
+pub(crate) async fn output_values_come_with_the_outcome() {
+    let rig = Rig::new().await;
+    let (_, finished) = rig.run(r#"echo '{"rows": 7}' > $BELFRY_OUTPUT"#).await;
+    assert_eq!((finished.output.trim_ascii(), finished.error.as_str()), (&br#"{"rows": 7}"#[..], ""));
+    let (_, finished) = rig.run(r#"echo '{"rows": 8}' > $BELFRY_OUTPUT; exit 1"#).await;
+    assert_eq!((finished.exit_code, finished.output.trim_ascii()), (Some(1), &br#"{"rows": 8}"#[..]));
+}
+
+pub(crate) async fn bad_output_values_fail_a_task_that_ended_well() {
+    let rig = Rig::new().await;
+    let cases = [
+        ("echo '[1]' > $BELFRY_OUTPUT", "output_invalid"),
+        ("echo '{' > $BELFRY_OUTPUT", "output_invalid"),
+        ("ln -s /etc/hostname $BELFRY_OUTPUT", "output_invalid"),
+        ("mkfifo $BELFRY_OUTPUT", "output_invalid"),
+        ("mkdir $BELFRY_OUTPUT", "output_invalid"),
+        ("head -c 70000 /dev/zero > $BELFRY_OUTPUT", "output_too_large"),
+    ];
+    for (script, error) in cases {
+        let (_, finished) = rig.run(script).await;
+        assert_eq!((finished.error.as_str(), finished.exit_code), (error, Some(0)), "{script}: {finished:?}");
+        assert!(finished.detail.contains("$BELFRY_OUTPUT") && finished.output.is_empty(), "{finished:?}");
+    }
+}
+
+pub(crate) async fn more_than_the_slots_are_refused() {
+    let rig = Rig::with(|config, _| config.capacity.slots = 2).await;
+    let orders: Vec<_> = (0..3).map(|_| sh("sleep 600")).collect();
+    rig.server.assign(orders.clone()).await;
+    let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "no_room");
+    rig.server.until("a refusal", |s| s.of(&orders[2].execution_id).any(refused).then_some(())).await;
+    rig.server.started(&orders[1].execution_id).await;
+}
+
+/// Whether the worker said that it can keep a limit; tests of one are skipped where it cannot.
+async fn can(rig: &Rig, what: &str, which: impl Fn(&proto::v1::Capabilities) -> bool) -> bool {
+    let hello = rig.server.until("a hello", |state| state.hellos.first().cloned()).await;
+    let can = hello.capabilities.as_ref().is_some_and(which);
+    if !can {
+        eprintln!("skipped: no limit on {what} can be enforced here");
+    }
+    can
+}
+
+pub(crate) async fn a_memory_limit_kills_what_uses_more() {
+    let rig = Rig::new().await;
+    if !can(&rig, "memory", |c| c.memory_limit).await {
+        return;
+    }
+    // The main process itself, so that no shell outlives it.
+    let order = assignment(&{
+        let mut spec = JobSpec::command(["sh", "-c", "exec tail /dev/zero"]);
+        spec.resources.limits.memory = Some(Bytes(32 << 20));
+        spec
+    });
+    rig.server.assign(vec![order.clone()]).await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!(finished.how(), How::OutOfMemory, "{finished:?}");
+    assert_eq!(finished.detail, "used more memory than its limit of 32MiB");
+    assert!(finished.peak_memory_bytes > 16 << 20 && finished.peak_memory_bytes <= 32 << 20);
+}
+
+pub(crate) async fn a_limit_on_processes_holds() {
+    let rig = Rig::new().await;
+    if !can(&rig, "processes", |c| c.pids_limit).await {
+        return;
+    }
+    let mut spec = script("for i in 1 2 3 4 5 6 7 8 9; do sleep 600 & done; echo all");
+    spec.resources.limits.pids = Some(5);
+    let order = assignment(&spec);
+    rig.server.assign(vec![order.clone()]).await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_ne!(finished.exit_code, Some(0), "{finished:?}");
+    let log = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stderr)).await;
+    assert!(log.to_lowercase().contains("fork"), "{log}");
+}
+
+pub(crate) async fn a_thousand_short_tasks_all_end_well() {
+    let rig = Rig::new().await;
+    let mut spec = JobSpec::command(["/bin/true"]);
+    spec.timeout = Some(Duration::from_secs(600));
+    let orders: Vec<_> = (0..1_000).map(|_| assignment(&spec)).collect();
+    rig.server.assign(orders.clone()).await;
+    for order in &orders {
+        let finished = rig.server.finished(&order.execution_id).await;
+        assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(0)), "{finished:?}");
+    }
+    rig.server
+        .until("quiet", |state| state.beats.last()?.health.as_ref().filter(|h| h.running == 0).map(drop))
+        .await;
+}

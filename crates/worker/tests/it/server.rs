@@ -1,0 +1,380 @@
+//! A server for one worker: it records what it hears and says what the test wants.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use proto::logframe::{self, Stream as LogStream};
+use proto::v1::server_message::Body as Say;
+use proto::v1::worker_message::Body as Said;
+use proto::v1::worker_server::{Worker, WorkerServer};
+use proto::v1::*;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status, Streaming};
+
+/// How long any one thing may take to happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What was heard, and how to answer.
+pub(crate) struct State {
+    pub(crate) hellos: Vec<Hello>,
+    pub(crate) reports: Vec<Report>,
+    pub(crate) beats: Vec<Heartbeat>,
+    pub(crate) tokens: Vec<String>,
+    /// Executions whose end was acknowledged, once that is on its way.
+    pub(crate) acknowledged: Vec<String>,
+    /// Framed logs, and whether they are complete.
+    pub(crate) logs: HashMap<String, (Vec<u8>, bool)>,
+    /// Offsets at which log chunks came, in order.
+    pub(crate) log_offsets: Vec<u64>,
+    pub(crate) artifacts: HashMap<String, (String, Vec<u8>)>,
+    pub(crate) stored: HashMap<String, Vec<u8>>,
+    /// Acknowledge ends.
+    pub(crate) acknowledge: bool,
+    /// Answer beats with this lease; not at all if `None`.
+    pub(crate) lease_ms: Option<u64>,
+    /// Acknowledge logs, and take this many bytes before the lane is broken off; then it is 0.
+    pub(crate) log_acks: bool,
+    pub(crate) log_bytes_max: usize,
+    /// What `Welcome` asks to stop.
+    pub(crate) stops: Vec<Stop>,
+    /// Refuse new sessions.
+    pub(crate) closed: bool,
+    session: Option<mpsc::Sender<Result<ServerMessage, Status>>>,
+    sessions: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            hellos: Vec::new(),
+            reports: Vec::new(),
+            beats: Vec::new(),
+            tokens: Vec::new(),
+            acknowledged: Vec::new(),
+            logs: HashMap::new(),
+            log_offsets: Vec::new(),
+            artifacts: HashMap::new(),
+            stored: HashMap::new(),
+            acknowledge: true,
+            lease_ms: Some(60_000),
+            log_acks: true,
+            log_bytes_max: usize::MAX,
+            stops: Vec::new(),
+            closed: false,
+            session: None,
+            sessions: 0,
+        }
+    }
+}
+
+impl State {
+    pub(crate) fn of(&self, execution: &str) -> impl Iterator<Item = &report::Body> {
+        self.reports.iter().filter(move |r| r.execution_id == execution).filter_map(|r| r.body.as_ref())
+    }
+
+    pub(crate) fn finished(&self, execution: &str) -> Option<Finished> {
+        self.of(execution).find_map(|body| match body {
+            report::Body::Finished(finished) => Some(finished.clone()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn started(&self, execution: &str) -> Option<Started> {
+        self.of(execution).find_map(|body| match body {
+            report::Body::Started(started) => Some(*started),
+            _ => None,
+        })
+    }
+
+    /// What the log says on one stream; `None` before it is complete.
+    pub(crate) fn log(&self, execution: &str, stream: LogStream) -> Option<String> {
+        let (bytes, true) = self.logs.get(execution)? else { return None };
+        let (mut at, mut text) = (0, Vec::new());
+        while let Some((frame, next)) = logframe::read(bytes, at).unwrap() {
+            if frame.stream == stream {
+                text.extend_from_slice(frame.data);
+            }
+            at = next;
+        }
+        assert_eq!(at, bytes.len(), "the log ends with a whole frame");
+        Some(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct FakeServer {
+    state: Arc<Mutex<State>>,
+    changed: watch::Sender<()>,
+    pub(crate) address: SocketAddr,
+}
+
+impl FakeServer {
+    pub(crate) async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Self {
+            state: Arc::default(),
+            changed: watch::Sender::new(()),
+            address: listener.local_addr().unwrap(),
+        };
+        let service = WorkerServer::new(server.clone());
+        tokio::spawn(
+            Server::builder()
+                .add_service(service)
+                .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true))),
+        );
+        server
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state());
+        self.changed.send_replace(());
+        result
+    }
+
+    /// Waits until `look` finds what it looks for.
+    #[track_caller]
+    pub(crate) fn until<T>(
+        &self,
+        what: &str,
+        mut look: impl FnMut(&mut State) -> Option<T>,
+    ) -> impl Future<Output = T> {
+        let caller = std::panic::Location::caller();
+        let mut changes = self.changed.subscribe();
+        async move {
+            let found = async {
+                loop {
+                    if let Some(found) = look(&mut self.state()) {
+                        return found;
+                    }
+                    // Also without a change: some conditions are about the machine.
+                    tokio::time::timeout(Duration::from_millis(20), changes.changed()).await.ok();
+                }
+            };
+            match tokio::time::timeout(PATIENCE, found).await {
+                Ok(found) => found,
+                Err(_) => {
+                    let reports = self.state().reports.iter().rev().take(5).cloned().collect::<Vec<_>>();
+                    panic!("{caller}: waited in vain for {what}; the last reports: {reports:#?}")
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn finished(&self, execution: &str) -> Finished {
+        self.until(&format!("the end of {execution}"), |state| state.finished(execution)).await
+    }
+
+    pub(crate) async fn started(&self, execution: &str) -> i32 {
+        self.until(&format!("the start of {execution}"), |state| state.started(execution)).await.pid as i32
+    }
+
+    pub(crate) async fn session(&self) {
+        self.until("a session", |state| state.session.as_ref().filter(|s| !s.is_closed()).map(drop)).await;
+    }
+
+    pub(crate) async fn say(&self, body: Say) {
+        self.session().await;
+        let session = self.state().session.clone().unwrap();
+        session.send(Ok(ServerMessage { body: Some(body) })).await.unwrap();
+    }
+
+    pub(crate) async fn assign(&self, assignments: Vec<Assignment>) {
+        self.say(Say::Assignments(AssignmentBatch { assignments })).await;
+    }
+
+    pub(crate) async fn stop(&self, stop: Stop) {
+        self.say(Say::Stops(StopBatch { stops: vec![stop] })).await;
+    }
+
+    /// Breaks the session off.
+    pub(crate) fn hang_up(&self) {
+        self.change(|state| state.session = None);
+    }
+
+    fn heard(&self, message: WorkerMessage) -> Option<Say> {
+        self.change(|state| match message.body? {
+            Said::Hello(hello) => {
+                state.hellos.push(hello);
+                None
+            }
+            Said::Reports(batch) => {
+                let acks = batch.reports.iter().filter(|_| state.acknowledge).map(|report| ReportAck {
+                    execution_id: report.execution_id.clone(),
+                    fence: report.fence,
+                    r#final: !matches!(report.body, Some(report::Body::Started(_))),
+                });
+                let acks = acks.collect();
+                state.reports.extend(batch.reports);
+                Some(Say::Acks(ReportAckBatch { acks }))
+            }
+        })
+    }
+}
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Worker for FakeServer {
+    type SessionStream = Answers<ServerMessage>;
+    type BeatStream = Answers<LeaseGrant>;
+    type LogsStream = Answers<LogAck>;
+    type GetArtifactStream = Answers<ArtifactChunk>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<WorkerMessage>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        if self.state().closed {
+            return Err(Status::unavailable("closed for the test"));
+        }
+        let mut inbox = request.into_inner();
+        let (outbox, answers) = mpsc::channel(64);
+        let hello = inbox.next().await.ok_or_else(|| Status::cancelled("no hello"))??;
+        let number = self.change(|state| {
+            state.sessions += 1;
+            state.sessions
+        });
+        let stops = std::mem::take(&mut self.state().stops);
+        let welcome = Welcome { session: number, heartbeat_interval_ms: 50, lease_ms: 60_000, stops };
+        outbox.send(Ok(ServerMessage { body: Some(Say::Welcome(welcome)) })).await.ok();
+        self.heard(hello);
+        self.change(|state| state.session = Some(outbox));
+        let server = self.clone();
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = inbox.next().await {
+                let Some(answer) = server.heard(message) else { continue };
+                let Some(session) = server.state().session.clone() else { return };
+                let acks = match &answer {
+                    Say::Acks(batch) => batch
+                        .acks
+                        .iter()
+                        .filter(|ack| ack.r#final)
+                        .map(|ack| ack.execution_id.clone())
+                        .collect(),
+                    _ => Vec::new(),
+                };
+                session.send(Ok(ServerMessage { body: Some(answer) })).await.ok();
+                server.change(|state| state.acknowledged.extend(acks));
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+    }
+
+    async fn beat(
+        &self,
+        request: Request<Streaming<Heartbeat>>,
+    ) -> Result<Response<Self::BeatStream>, Status> {
+        let token = request.metadata().get("authorization").and_then(|t| t.to_str().ok()).unwrap_or_default();
+        self.state().tokens.push(token.to_owned());
+        let mut beats = request.into_inner();
+        let server = self.clone();
+        let (outbox, answers) = mpsc::channel(64);
+        tokio::spawn(async move {
+            while let Some(Ok(beat)) = beats.next().await {
+                let seq = beat.seq;
+                let lease_ms = server.change(|state| {
+                    let known = beat.session == state.sessions;
+                    state.beats.push(beat);
+                    if known { state.lease_ms } else { Some(0) }
+                });
+                if let Some(lease_ms) = lease_ms {
+                    outbox.send(Ok(LeaseGrant { seq, lease_ms })).await.ok();
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+    }
+
+    async fn logs(
+        &self,
+        request: Request<Streaming<LogChunk>>,
+    ) -> Result<Response<Self::LogsStream>, Status> {
+        let mut chunks = request.into_inner();
+        let server = self.clone();
+        let (outbox, answers) = mpsc::channel(64);
+        tokio::spawn(async move {
+            while let Some(Ok(chunk)) = chunks.next().await {
+                let ack = server.change(|state| {
+                    let received = state.logs.values().map(|(log, _)| log.len()).sum::<usize>();
+                    if received >= state.log_bytes_max {
+                        state.log_bytes_max = 0;
+                        return ControlFlow::Break(());
+                    }
+                    state.log_offsets.push(chunk.offset);
+                    let (log, end) = state.logs.entry(chunk.execution_id.clone()).or_default();
+                    let offset = usize::try_from(chunk.offset).unwrap();
+                    assert!(offset <= log.len(), "a gap in the log");
+                    log.truncate(offset);
+                    log.extend_from_slice(&chunk.frames);
+                    *end |= chunk.end;
+                    let offset = log.len() as u64;
+                    let ack = LogAck { execution_id: chunk.execution_id, offset, gone: false };
+                    ControlFlow::Continue(state.log_acks.then_some(ack))
+                });
+                match ack {
+                    ControlFlow::Continue(Some(ack)) => drop(outbox.send(Ok(ack)).await),
+                    ControlFlow::Continue(None) => {}
+                    ControlFlow::Break(()) => return,
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(answers))))
+    }
+
+    async fn get_artifact(
+        &self,
+        request: Request<GetArtifactRequest>,
+    ) -> Result<Response<Self::GetArtifactStream>, Status> {
+        let reference = request.into_inner().reference;
+        let (sha256, data) = self
+            .state()
+            .artifacts
+            .get(&reference)
+            .cloned()
+            .ok_or_else(|| Status::not_found("no such artifact"))?;
+        let size_bytes = data.len() as u64;
+        let mut chunks: Vec<_> = data
+            .chunks(1000)
+            .map(|part| Ok(ArtifactChunk { data: Bytes::copy_from_slice(part), ..ArtifactChunk::default() }))
+            .collect();
+        if let Some(Ok(first)) = chunks.first_mut() {
+            first.sha256 = sha256;
+            first.size_bytes = size_bytes;
+        }
+        Ok(Response::new(Box::pin(tokio_stream::iter(chunks))))
+    }
+
+    async fn put_artifact(
+        &self,
+        request: Request<Streaming<PutArtifactRequest>>,
+    ) -> Result<Response<PutArtifactResponse>, Status> {
+        if self.state().closed {
+            return Err(Status::unavailable("closed for the test"));
+        }
+        let mut parts = request.into_inner();
+        let (mut name, mut bytes) = (String::new(), Vec::new());
+        while let Some(part) = parts.next().await.transpose()? {
+            if name.is_empty() {
+                name = part.name;
+            }
+            bytes.extend_from_slice(&part.data);
+        }
+        let response =
+            PutArtifactResponse { name: name.clone(), sha256: String::new(), size_bytes: bytes.len() as u64 };
+        self.change(|state| state.stored.insert(name, bytes));
+        Ok(Response::new(response))
+    }
+}

@@ -1,0 +1,96 @@
+//! Stops, timeouts, and what is left behind.
+
+use model::Duration;
+use proto::v1::finished::How;
+use proto::v1::report::Body;
+use proto::v1::{Assignment, Stop};
+
+use crate::rig::{Rig, assignment, daemon, numbers, process_state, script, sh};
+
+fn stop(order: &Assignment, grace_ms: u64) -> Stop {
+    Stop { execution_id: order.execution_id.clone(), fence: order.fence, grace_ms, discard: false }
+}
+
+pub(crate) async fn a_stop_that_comes_before_its_assignment_refuses_it_for_ever() {
+    let rig = Rig::new().await;
+    let ran = rig.shared("ran");
+    let order = sh(&format!("echo 1 >> {}", ran.display()));
+    rig.server.state().acknowledge = false;
+    rig.server.stop(stop(&order, 0)).await;
+    let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "stopped");
+    rig.server.until("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
+    rig.server.state().reports.clear();
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.until("the refusal again", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
+    assert!(rig.server.state().started(&order.execution_id).is_none());
+    assert_eq!(numbers(&ran), [0; 0]);
+}
+
+pub(crate) async fn a_stopped_task_may_clean_up_within_its_grace() {
+    let rig = Rig::new().await;
+    let file = rig.shared("file");
+    let path = file.display();
+    let order =
+        sh(&format!("trap 'echo 2 >> {path}; exit 0' TERM; echo 1 >> {path}; while :; do sleep 0.01; done"));
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.until("the trap", |_| (numbers(&file) == [1]).then_some(())).await;
+    rig.server.stop(stop(&order, 20_000)).await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!((finished.how(), finished.exit_code), (How::Stopped, Some(0)));
+    assert_eq!(numbers(&file), [1, 2]);
+}
+
+pub(crate) async fn a_task_that_ignores_its_timeout_is_killed_with_its_whole_tree() {
+    let rig = Rig::new().await;
+    let pids = rig.shared("pids");
+    let mut spec = script(&format!(
+        "trap '' TERM; {}; sleep 600 & echo $! >> {1}; echo $$ >> {1}; wait; sleep 600",
+        daemon(&pids),
+        pids.display()
+    ));
+    spec.timeout = Some(Duration::from_millis(500));
+    spec.grace = Duration::from_millis(200);
+    let order = assignment(&spec);
+    rig.server.assign(vec![order.clone()]).await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!((finished.how(), finished.signal), (How::TimedOut, Some(9)), "{finished:?}");
+    assert_eq!(finished.detail, "ran longer than its timeout of 500ms");
+    assert!(finished.run_ms >= 700, "{finished:?}");
+    let pids = numbers(&pids);
+    assert_eq!(pids.len(), 3);
+    // Reported only when nothing of it was alive.
+    assert_eq!(pids.iter().filter_map(|pid| process_state(*pid)).count(), 0);
+}
+
+pub(crate) async fn what_a_task_leaves_behind_is_killed_before_its_end_is_reported() {
+    let rig = Rig::new().await;
+    let pids = rig.shared("pids");
+    // A neighbour whose own stray child must be left alone.
+    let neighbour = rig.shared("neighbour");
+    let other = sh(&format!("{}; sleep 600", daemon(&neighbour)));
+    rig.server.assign(vec![other.clone()]).await;
+    rig.server.until("the neighbour's daemon", |_| numbers(&neighbour).first().copied()).await;
+
+    let (_, finished) =
+        rig.run(&format!("{}; sleep 600 & echo $! >> {}", daemon(&pids), pids.display())).await;
+    assert_eq!(finished.exit_code, Some(0));
+    let pids = numbers(&pids);
+    assert_eq!(pids.len(), 2);
+    assert_eq!(pids.iter().filter_map(|pid| process_state(*pid)).count(), 0);
+    assert!(process_state(numbers(&neighbour)[0]).is_some());
+    assert!(rig.server.state().finished(&other.execution_id).is_none());
+}
+
+pub(crate) async fn a_discarded_execution_is_killed_and_not_heard_of_again() {
+    let rig = Rig::new().await;
+    let order = sh("echo something; sleep 600");
+    rig.server.assign(vec![order.clone()]).await;
+    let pid = rig.server.started(&order.execution_id).await;
+    rig.server.stop(Stop { discard: true, ..stop(&order, 0) }).await;
+    rig.server.until("its death", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.until("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
+    rig.server.hang_up();
+    let hello = rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    assert_eq!(hello.held, []);
+    assert!(rig.server.state().finished(&order.execution_id).is_none());
+}

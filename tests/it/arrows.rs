@@ -1,0 +1,95 @@
+//! Which way the arrows point: read from `cargo tree`, not from good intentions.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// Crates that run tasks, open sockets or files of their own, or speak to databases. A name that
+/// ends in `*` stands for all that begin so.
+const WORLD: &[&str] = &[
+    "async-std",
+    "axum*",
+    "hyper*",
+    "libsqlite3-sys",
+    "mio",
+    "nix",
+    "object_store",
+    "openraft",
+    "polling",
+    "postgres*",
+    "prost*",
+    "reqwest",
+    "rusqlite",
+    "rustix",
+    "rustls*",
+    "smol*",
+    "socket2",
+    "sqlx*",
+    "tempfile",
+    "tokio*",
+    "tonic*",
+    "tower*",
+    "ureq",
+];
+
+/// The names of all crates that `package` is built from.
+fn dependencies(package: &str) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}"])
+        .args(["--package", package])
+        .current_dir(harness::repository())
+        .output()
+        .expect("cargo can be started");
+    assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().filter_map(|l| l.split(' ').next()).map(str::to_owned).filter(|n| n != package).collect()
+}
+
+fn of_the_world(names: &BTreeSet<String>) -> Vec<&str> {
+    let is = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    };
+    names.iter().map(String::as_str).filter(|n| WORLD.iter().any(|p| is(n, p))).collect()
+}
+
+fn ours(names: &BTreeSet<String>) -> Vec<&str> {
+    names.iter().filter_map(|n| n.strip_prefix("belfry-")).collect()
+}
+
+#[test]
+fn model_and_engine_depend_on_no_runtime_socket_or_database() {
+    for package in ["belfry-model", "belfry-engine"] {
+        assert_eq!(of_the_world(&dependencies(package)), [""; 0], "{package}");
+    }
+    // The list means something: the server has plenty of them.
+    let server = dependencies("belfry-server");
+    let found = of_the_world(&server);
+    for expected in ["axum", "tokio", "rusqlite", "tonic"] {
+        assert!(found.contains(&expected), "{expected} is not found in {found:?}");
+    }
+}
+
+#[test]
+fn arrows_between_our_crates_point_inwards() {
+    for (package, knows) in [
+        ("belfry-model", &[][..]),
+        ("belfry-engine", &["model"]),
+        ("belfry-proto", &[]),
+        ("belfry-client", &["model"]),
+        ("belfry-worker", &["model", "proto"]),
+        ("belfry-server", &["engine", "model", "proto", "store"]),
+    ] {
+        assert_eq!(ours(&dependencies(package)), knows, "{package}");
+    }
+    let store = dependencies("belfry-store");
+    assert!(ours(&store).iter().all(|c| ["engine", "model"].contains(c)), "{store:?}");
+}
+
+#[test]
+fn there_is_one_tls_provider_and_no_openssl() {
+    let binary = dependencies("belfry");
+    for unwanted in ["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls"] {
+        assert!(!binary.contains(unwanted), "{unwanted} came in: see `cargo tree -i {unwanted}`");
+    }
+    assert!(binary.contains("ring"));
+}

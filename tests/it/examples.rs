@@ -1,0 +1,69 @@
+//! Every example runs, and every command that the README and the book tell is run as it is written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use harness::{Site, pages, repository};
+
+/// The files of `examples/` with this ending.
+fn examples(ending: &str) -> Vec<PathBuf> {
+    let entries = repository().join("examples").read_dir().unwrap().flatten().map(|e| e.path());
+    let mut found: Vec<_> = entries.filter(|p| p.extension().is_some_and(|e| e == ending)).collect();
+    found.sort();
+    assert!(found.len() >= 3, "{found:?}");
+    found
+}
+
+#[tokio::test]
+async fn every_job_file_of_the_examples_succeeds() {
+    let site = Site::start().await;
+    for file in examples("yaml") {
+        site.belfry(&["submit", "--wait", "-f", file.to_str().unwrap()]).await.success();
+    }
+}
+
+#[tokio::test]
+async fn every_script_of_the_examples_succeeds() {
+    let site = Site::start().await;
+    for file in examples("sh") {
+        site.script(&repository().join("examples"), &format!("exec '{}'", file.display())).await.success();
+    }
+}
+
+#[test]
+fn the_list_of_examples_has_them_all() {
+    let list = fs::read_to_string(repository().join("examples/README.md")).unwrap();
+    for file in examples("yaml").into_iter().chain(examples("sh")) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(list.contains(&format!("[{name}]({name})")), "{name} is not in examples/README.md");
+    }
+}
+
+/// Runs the marked commands of one page, in their order, where `examples/` can be found.
+async fn run_page(site: &Site, page: &Path) -> usize {
+    let blocks = pages::tested_blocks(&fs::read_to_string(page).unwrap());
+    let folder = site.path(&page.file_name().unwrap().to_string_lossy());
+    fs::create_dir(&folder).unwrap();
+    std::os::unix::fs::symlink(repository().join("examples"), folder.join("examples")).unwrap();
+    for block in &blocks {
+        site.script(&folder, block).await.success();
+    }
+    blocks.len()
+}
+
+#[tokio::test]
+async fn the_commands_of_both_readmes_work_as_they_are_written() {
+    let site = Site::start().await;
+    assert!(run_page(&site, &repository().join("README.md")).await >= 4);
+    assert!(run_page(&site, &repository().join("README.zh-CN.md")).await >= 4);
+}
+
+#[tokio::test]
+async fn the_commands_of_the_book_work_as_they_are_written() {
+    let site = Site::start().await;
+    let mut ran = 0;
+    for page in pages::markdown_files(&repository().join("docs/src")) {
+        ran += run_page(&site, &page).await;
+    }
+    assert!(ran >= 5, "only {ran} blocks are marked");
+}

@@ -1,0 +1,18 @@
+//! Whole-system tests: the repository's own rules, and the real binary in real processes.
+//!
+//! - [`arrows`], [`house`], [`pages`]: what holds of the code and the docs without running anything.
+//! - [`walkthrough`]: what a user does, from end to end. [`examples`]: every example, and the commands
+//!   of the README and the book as they are written.
+//! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks.
+
+#![expect(clippy::unwrap_used, reason = "all of this crate is tests, their helpers too")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it skipped or counted")]
+
+mod arrows;
+mod chaos;
+mod disk;
+mod examples;
+mod house;
+mod pages;
+mod survival;
+mod walkthrough;

@@ -1,0 +1,324 @@
+//! Parts of the book that are generated from the code, held against it. `make fix` writes them again.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use harness::pages::assert_generated;
+use harness::repository;
+use model::lifecycle::{self, Cause};
+use model::{JobSpec, limits};
+use serde_json::Value;
+
+fn page(name: &str) -> std::path::PathBuf {
+    repository().join("docs/src").join(name)
+}
+
+/// A7. The docs draw the very table that the engine checks by.
+#[test]
+fn the_life_of_a_job_is_drawn_from_its_table() {
+    let mut text = format!(
+        "```mermaid\n{}```\n\n| cause | meaning | from | to |\n|---|---|---|---|\n",
+        lifecycle::diagram()
+    );
+    for cause in Cause::ALL {
+        let rows: Vec<_> = lifecycle::TRANSITIONS.iter().filter(|t| t.cause == *cause).collect();
+        let mut from: Vec<_> = rows.iter().map(|t| t.from.map_or("submission", |s| s.as_str())).collect();
+        let mut to: Vec<_> = rows.iter().map(|t| t.to.as_str()).collect();
+        for statuses in [&mut from, &mut to] {
+            statuses.sort_by_key(|s| model::JobStatus::ALL.iter().position(|known| known.as_str() == *s));
+            statuses.dedup();
+        }
+        text += &format!("| `{cause}` | {} | {} | {} |\n", cause.sentence(), from.join(", "), to.join(", "));
+    }
+    assert_generated(&page("concepts/life-of-a-job.md"), "lifecycle", &text);
+}
+
+/// Every schema that the spec is made of, by its name.
+fn schemas() -> BTreeMap<String, Value> {
+    use utoipa::ToSchema as _;
+    let mut found = vec![(JobSpec::name().into_owned(), <JobSpec as utoipa::PartialSchema>::schema())];
+    JobSpec::schemas(&mut found);
+    found.into_iter().map(|(name, schema)| (name, serde_json::to_value(schema).unwrap())).collect()
+}
+
+/// A row for each field, depth first and in the order of the source: path, type, default, meaning.
+struct Rows<'a> {
+    schemas: &'a BTreeMap<String, Value>,
+    source: &'a str,
+    text: String,
+}
+
+impl Rows<'_> {
+    fn object(&mut self, path: &str, schema: &Value, defaults: &Value) {
+        let mut fields: Vec<_> = schema["properties"].as_object().into_iter().flatten().collect();
+        fields.sort_by_key(|(name, _)| self.source.find(&format!("    pub {name}: ")));
+        let required: Vec<_> = schema["required"].as_array().into_iter().flatten().collect();
+        for (name, field) in fields {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            let default =
+                if required.iter().any(|r| *r == name) { "required".into() } else { shown(&defaults[name]) };
+            self.field(&path, field, &default, &defaults[name]);
+        }
+    }
+
+    fn field(&mut self, path: &str, field: &Value, default: &str, defaults: &Value) {
+        let reference = reference(field);
+        let (kind, inner) = self.kind(reference.unwrap_or(field));
+        let meaning = [Some(field), reference].into_iter().flatten().find_map(|f| f["description"].as_str());
+        let meaning = meaning.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        self.text += &format!("| `{path}` | {kind} | {default} | {} |\n", meaning.replace('|', "\\|"));
+        if let Some(inner) = inner {
+            let list = if defaults.is_array() { "[]" } else { "" };
+            self.object(&format!("{path}{list}"), &inner, defaults.get(0).unwrap_or(defaults));
+        }
+    }
+
+    /// The field's type in words, and the object that it holds, if it holds one.
+    fn kind(&self, field: &Value) -> (String, Option<Value>) {
+        if let Some(reference) = field["$ref"].as_str() {
+            let name = reference.rsplit('/').next().unwrap();
+            return self.named(name, &self.schemas[name]);
+        }
+        if field["items"].is_object() {
+            let (of, inner) = self.kind(&field["items"]);
+            return (format!("list of {of}"), inner);
+        }
+        if field["additionalProperties"].is_object() {
+            let (of, _) = self.kind(&field["additionalProperties"]);
+            return (format!("map of {of}"), None);
+        }
+        if field["format"] == "date-time" {
+            return ("time".into(), None);
+        }
+        let plain = match &field["type"] {
+            Value::String(name) => name.clone(),
+            Value::Array(names) => {
+                names.iter().filter_map(Value::as_str).find(|n| *n != "null").unwrap().to_owned()
+            }
+            _ => "any".to_owned(),
+        };
+        (plain, None)
+    }
+
+    fn named(&self, name: &str, schema: &Value) -> (String, Option<Value>) {
+        if let Some(words) = schema["enum"].as_array() {
+            let words: Vec<_> = words.iter().filter_map(Value::as_str).map(|w| format!("`{w}`")).collect();
+            return (words.join(", "), None);
+        }
+        let variants: Vec<&Value> = schema["oneOf"].as_array().into_iter().flatten().collect();
+        let words: Vec<_> =
+            variants.iter().filter_map(|v| v["enum"][0].as_str()).map(|w| format!("`{w}`")).collect();
+        if !words.is_empty() {
+            return (words.join(", "), None);
+        }
+        if let Some(first) = variants.first() {
+            return ("one of".to_owned(), Some((*first).clone()));
+        }
+        match name {
+            "Duration" => ("duration".into(), None),
+            "Timestamp" => ("time".into(), None),
+            "Bytes" => ("bytes".into(), None),
+            "Millicores" => ("CPU".into(), None),
+            _ => ("object".into(), Some(schema.clone())),
+        }
+    }
+}
+
+/// The reference in a field that may be null.
+fn reference(field: &Value) -> Option<&Value> {
+    let options = ["oneOf", "anyOf", "allOf"].iter().find_map(|k| field[k].as_array())?;
+    options.iter().find(|s| s["$ref"].is_string())
+}
+
+fn shown(default: &Value) -> String {
+    match default {
+        Value::Null | Value::Object(_) | Value::Array(_) => String::new(),
+        Value::String(text) => format!("`{text}`"),
+        other => format!("`{other}`"),
+    }
+}
+
+/// A spec with one of each optional part, so that the defaults within the parts can be read off.
+fn defaults() -> Value {
+    let spec: JobSpec = serde_json::from_value(serde_json::json!({
+        "run": {"process": {}},
+        "inputs": [{"artifact": "a", "path": "p"}],
+        "outputs": [{"artifact": "a", "path": "p"}],
+        "constraints": [{"label": "l"}],
+        "concurrency": {"key": "k"},
+        "resources": {"limits": {"enforcement": "best_effort"}},
+    }))
+    .unwrap();
+    let mut defaults = serde_json::to_value(spec).unwrap();
+    defaults["resources"]["limits"]["enforcement"] =
+        serde_json::to_value(model::spec::Enforcement::default()).unwrap();
+    defaults
+}
+
+/// A6. Every field of the spec, with its type, default and meaning.
+#[test]
+fn the_job_spec_is_described_from_its_type() {
+    let schemas = schemas();
+    let source = fs::read_to_string(repository().join("crates/model/src/spec.rs")).unwrap();
+    let text = "| field | type | default | meaning |\n|---|---|---|---|\n".to_owned();
+    let mut rows = Rows { schemas: &schemas, source: &source, text };
+    rows.object("", &schemas["JobSpec"], &defaults());
+    for row in [
+        "| `run` | one of | required |",
+        "| `run.process.command` | list of string |",
+        "| `retry.backoff.jitter` | number | `0.2` |",
+        "| `resources.limits.enforcement` | `required`, `best_effort` | `required` |",
+        "| `inputs[].executable` | boolean | `false` |",
+        "| `timeout` | duration |  | The longest one execution may run. |",
+    ] {
+        assert!(rows.text.contains(row), "{row} is missing:\n{}", rows.text);
+    }
+    assert_generated(&page("reference/job-spec.md"), "spec", &rows.text);
+}
+
+fn count(value: u64) -> String {
+    let digits: Vec<char> = value.to_string().chars().collect();
+    let groups: Vec<String> = digits.rchunks(3).rev().map(|g| g.iter().collect()).collect();
+    groups.join(",")
+}
+
+/// The value of a constant as people write it, from its name and the expression in its source.
+fn value(name: &str, expression: &str) -> String {
+    let product = |text: &str| -> u64 {
+        text.split('*').map(|n| n.trim().replace('_', "").parse::<u64>().unwrap()).product()
+    };
+    let duration = |unit: &str| expression.strip_prefix(unit)?.strip_suffix(')').map(product);
+    let seconds =
+        duration("Duration::from_hours(").map(|h| h * 3_600).or_else(|| duration("Duration::from_secs("));
+    match seconds {
+        Some(seconds) => model::Duration::from_secs(seconds).to_string(),
+        None if name.contains("BYTES") => model::Bytes(product(expression)).to_string(),
+        None => count(product(expression)),
+    }
+}
+
+#[test]
+fn the_limits_are_listed_with_their_values() {
+    assert_eq!(
+        value("BODY_BYTES_MAX", "1024 * 1024"),
+        model::Bytes(limits::BODY_BYTES_MAX as u64).to_string()
+    );
+    assert_eq!(value("GRACE_MAX", "Duration::from_hours(1)"), limits::GRACE_MAX.to_string());
+    let source = fs::read_to_string(repository().join("crates/model/src/limits.rs")).unwrap();
+    let lines: Vec<&str> = source.lines().collect();
+    let mut text = "| bound | value | constant |\n|---|---|---|\n".to_owned();
+    for (i, line) in lines.iter().enumerate() {
+        let Some((name, rest)) = line.strip_prefix("pub const ").and_then(|l| l.split_once(':')) else {
+            continue;
+        };
+        let expression = rest.split_once(" = ").unwrap().1.trim_end_matches(';');
+        let about =
+            lines[i - 1].strip_prefix("/// ").expect("each bound says what it bounds").trim_end_matches('.');
+        text += &format!("| {about} | {} | `{name}` |\n", value(name, expression));
+    }
+    assert!(text.lines().count() > 20, "{text}");
+    assert_generated(&page("reference/limits.md"), "limits", &text);
+}
+
+/// The table of codes in the server's source: word, status, title, hint.
+fn codes() -> Vec<[String; 4]> {
+    let source = fs::read_to_string(repository().join("crates/server/src/api/problem.rs")).unwrap();
+    let table = source.split("\ncodes! {\n").nth(1).expect("the server has a table of codes");
+    let table = &table[..table.find("\n}").unwrap()];
+    let rows = table.lines().filter_map(|line| {
+        let (_variant, rest) = line.trim().trim_end_matches(';').split_once(" = ")?;
+        let (status, texts) = rest.split_once(", ")?;
+        let texts: Vec<&str> = texts.split('"').skip(1).step_by(2).collect();
+        let [word, title, hint] = texts[..] else { panic!("no row of the table of codes: {line}") };
+        Some([word, status, title, hint].map(str::to_owned))
+    });
+    rows.collect()
+}
+
+#[test]
+fn every_error_code_is_on_its_page() {
+    let codes = codes();
+    assert!(codes.len() > 20, "{codes:?}");
+    let mut text = "| code | status | what happened | what to do |\n|---|---|---|---|\n".to_owned();
+    for [word, status, title, hint] in &codes {
+        text += &format!("| `{word}` | {status} | {title} | {hint} |\n");
+    }
+    assert_generated(&page("reference/errors.md"), "errors", &text);
+}
+
+#[test]
+fn every_route_is_on_its_page() {
+    let document = fs::read_to_string(repository().join("docs/openapi.json")).unwrap();
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let mut text = "| route | what it does |\n|---|---|\n".to_owned();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for method in ["get", "post", "put", "patch", "delete"] {
+            let Some(summary) = methods.get(method).and_then(|m| m["summary"].as_str()) else { continue };
+            text += &format!("| `{} {path}` | {} |\n", method.to_uppercase(), summary.trim_end_matches('.'));
+        }
+    }
+    assert!(text.contains("POST /api/v1/jobs"), "{text}");
+    assert_generated(&page("reference/rest-api.md"), "routes", &text);
+}
+
+/// What `belfry ARGS…` prints, without a home or a terminal.
+fn printed(args: &[&str]) -> String {
+    let output = std::process::Command::new(harness::belfry())
+        .args(args)
+        .env_clear()
+        .env("HOME", "~")
+        .output()
+        .expect("the binary can be started");
+    assert!(output.status.success(), "belfry {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Name and purpose of each command in a help text.
+fn commands(help: &str) -> Vec<(String, String)> {
+    let lines = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| l.starts_with("  "));
+    let mut found: Vec<(String, String)> = Vec::new();
+    for line in lines {
+        match line.trim().split_once("  ") {
+            Some((name, about)) if !line.starts_with("   ") => {
+                found.push((name.to_owned(), about.trim().to_owned()))
+            }
+            // The rest of a text that is too long for one line.
+            _ => found.last_mut().expect("a text belongs to a command").1 += &format!(" {}", line.trim()),
+        }
+    }
+    found.into_iter().filter(|(name, _)| name != "help").collect()
+}
+
+fn list_commands(path: &[&str], text: &mut String) {
+    let help = printed(&[path, &["--help"]].concat());
+    for (name, about) in commands(&help) {
+        let path = [path, &[&name]].concat();
+        let (about, aliases) = about.split_once(" [alias").map_or((about.as_str(), ""), |(a, b)| (a, b));
+        let aliases = aliases.trim_start_matches("es").trim_start_matches(": ").trim_end_matches(']');
+        *text += &format!("| `belfry {}` | {about} | {aliases} |\n", path.join(" "));
+        list_commands(&path, text);
+    }
+}
+
+#[test]
+fn every_command_is_on_its_page() {
+    let mut text = "| command | what it does | short for it |\n|---|---|---|\n".to_owned();
+    list_commands(&[], &mut text);
+    for command in ["`belfry submit`", "`belfry job cancel`", "`belfry worker drain`"] {
+        assert!(text.contains(command), "{command} is missing:\n{text}");
+    }
+    assert_generated(&page("reference/cli.md"), "commands", &text);
+}
+
+#[test]
+fn every_setting_is_on_its_page() {
+    let settings: Vec<Value> = serde_json::from_str(&printed(&["config", "show", "-o", "json"])).unwrap();
+    let mut text = "| setting | variable | default | meaning |\n|---|---|---|---|\n".to_owned();
+    for setting in &settings {
+        let [key, variable, help] = ["key", "variable", "help"].map(|name| setting[name].as_str().unwrap());
+        let default = shown(&setting["value"]);
+        text += &format!("| `{key}` | `{variable}` | {default} | {help} |\n");
+    }
+    assert!(settings.len() > 20, "{text}");
+    assert_generated(&page("reference/configuration.md"), "configuration", &text);
+}

@@ -1,0 +1,31 @@
+//! Real processes to test against: a [`Site`] is a server, its workers, and their folders.
+//!
+//! A test starts what it needs from the one binary, talks to it through the command line or the
+//! REST client as a user would, kills or stops any process by its pid, and waits for conditions with
+//! a deadline. What tasks really did is told by the tasks themselves, in a [`witness`] file that
+//! Belfry knows nothing of.
+//!
+//! # Always true
+//! - Only processes that a site started are ever signalled, each by its pid.
+//! - A site that is dropped leaves no process and no file; after a failure it prints the last lines
+//!   of every log first.
+//! - Nothing sleeps for a time: [`until`] waits for a condition, and says what it waited for.
+
+mod cli;
+mod deadline;
+pub mod pages;
+pub mod process;
+mod program;
+mod server;
+mod site;
+pub mod witness;
+mod worker;
+
+pub use cli::Ran;
+pub use deadline::{glance, until, within};
+pub use process::Pid;
+pub use program::{belfry, repository};
+pub use server::Server;
+pub use site::Site;
+pub use witness::Witness;
+pub use worker::{Role, Worker};

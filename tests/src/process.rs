@@ -1,0 +1,103 @@
+//! Processes by their pid: who they are, and signals to them.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use rustix::process::{Signal, kill_process};
+
+/// A process that a site started, or a descendant of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pid(pub i32);
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Pid {
+    /// SIGKILL. Nothing happens if it is gone.
+    pub fn kill(self) {
+        self.send(Signal::KILL);
+    }
+
+    /// SIGTERM.
+    pub fn terminate(self) {
+        self.send(Signal::TERM);
+    }
+
+    /// SIGSTOP: it is there and does nothing.
+    pub fn pause(self) {
+        self.send(Signal::STOP);
+    }
+
+    /// SIGCONT.
+    pub fn resume(self) {
+        self.send(Signal::CONT);
+    }
+
+    fn send(self, signal: Signal) {
+        let pid = rustix::process::Pid::from_raw(self.0).filter(|_| self.0 > 1).expect("a pid of our own");
+        // The only other error is "no such process": it is gone, as was wanted.
+        let _ = kill_process(pid, signal);
+    }
+
+    /// Whether it runs; a zombie does not.
+    pub fn is_alive(self) -> bool {
+        self.stat().is_some_and(|(state, _)| state != 'Z' && state != 'X')
+    }
+
+    /// Whether it is stopped (SIGSTOP).
+    pub fn is_paused(self) -> bool {
+        self.stat().is_some_and(|(state, _)| state == 'T')
+    }
+
+    /// Its state letter and its parent.
+    fn stat(self) -> Option<(char, Self)> {
+        let stat = fs::read_to_string(format!("/proc/{self}/stat")).ok()?;
+        // The command's name stands in brackets and may hold spaces and brackets.
+        let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+        Some((fields.next()?.chars().next()?, Self(fields.next()?.parse().ok()?)))
+    }
+
+    /// Its arguments.
+    pub fn arguments(self) -> Vec<String> {
+        let bytes = fs::read(format!("/proc/{self}/cmdline")).unwrap_or_default();
+        bytes
+            .split(|b| *b == 0)
+            .filter(|a| !a.is_empty())
+            .map(|a| String::from_utf8_lossy(a).into_owned())
+            .collect()
+    }
+
+    /// Resident memory in bytes.
+    pub fn memory(self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{self}/status")).ok()?;
+        let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+    }
+}
+
+fn all() -> impl Iterator<Item = Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok().map(Pid))
+}
+
+/// Every live process with `path` in its arguments.
+pub fn with_argument(path: &Path) -> Vec<Pid> {
+    let path = path.to_string_lossy();
+    all().filter(|p| p.is_alive() && p.arguments().iter().any(|a| a.contains(&*path))).collect()
+}
+
+/// Every live descendant of `ancestor`.
+pub fn descendants(ancestor: Pid) -> Vec<Pid> {
+    let parents: Vec<(Pid, Pid)> = all().filter_map(|p| Some((p, p.stat()?.1))).collect();
+    let mut found = vec![ancestor];
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        found.extend(parents.iter().filter(|(_, p)| *p == parent).map(|(child, _)| *child));
+        next += 1;
+    }
+    found.into_iter().skip(1).filter(|p| p.is_alive()).collect()
+}

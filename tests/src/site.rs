@@ -1,0 +1,153 @@
+//! A server, its workers and their folders, and an end without leftovers.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use client::Client;
+use model::api::Job;
+use model::{JobId, JobSpec, JobStatus};
+use tempfile::TempDir;
+
+use crate::{Ran, Server, Witness, Worker, cli, until};
+
+/// Within this everything that a test waits for has happened, on a busy machine too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server and its workers.
+#[derive(Debug)]
+pub struct Site {
+    /// The server.
+    pub server: Server,
+    /// Its workers.
+    pub workers: Vec<Worker>,
+    folder: TempDir,
+}
+
+impl Site {
+    /// A server and one worker.
+    pub async fn start() -> Self {
+        let mut site = Self::server_only(&[]).await;
+        site.add_worker().await;
+        site
+    }
+
+    /// A server without workers; `settings` are environment variables of it.
+    pub async fn server_only(settings: &[(&str, &str)]) -> Self {
+        let folder = folder();
+        let server =
+            Server::start(&folder.path().join("data"), &folder.path().join("server.log"), settings).await;
+        Self { server, workers: Vec::new(), folder }
+    }
+
+    /// A server whose data is in a folder of the test's own.
+    pub async fn over(data: &Path) -> Self {
+        let folder = folder();
+        let server = Server::start(data, &folder.path().join("server.log"), &[]).await;
+        Self { server, workers: Vec::new(), folder }
+    }
+
+    /// One worker more, connected.
+    pub async fn add_worker(&mut self) -> &mut Worker {
+        let name = format!("worker-{}", self.workers.len() + 1);
+        let (dir, log) = (self.path(&name), self.path(&format!("{name}.log")));
+        self.workers.push(Worker::start(&self.server, &name, &dir, &log, &[]));
+        self.until_ready(&name).await;
+        self.workers.last_mut().expect("one was pushed")
+    }
+
+    /// Waits until a worker of this name is connected.
+    pub async fn until_ready(&self, name: &str) {
+        let client = self.client();
+        until(&format!("worker {name} is ready"), PATIENCE, async || {
+            let workers = client.workers_page(&client::Page::default()).await.ok()?.items;
+            workers
+                .iter()
+                .any(|w| w.name == name && w.status == model::worker::WorkerStatus::Ready)
+                .then_some(())
+        })
+        .await;
+    }
+
+    /// A path in the site's folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A client of the server, with the patience for a restart.
+    pub fn client(&self) -> Client {
+        self.server.client()
+    }
+
+    /// A witness file that tasks of any user can append to.
+    pub fn witness(&self) -> Witness {
+        Witness::create(&self.path("witness"))
+    }
+
+    /// Runs `belfry ARGS…` as a user of this server.
+    pub async fn belfry(&self, args: &[&str]) -> Ran {
+        cli::run(&self.server, self.folder.path(), args).await
+    }
+
+    /// Runs a bash script as a user of this server, in this folder.
+    pub async fn script(&self, folder: &Path, script: &str) -> Ran {
+        cli::run_script(&self.server, folder, script).await
+    }
+
+    /// Submits a job.
+    pub async fn submit(&self, spec: &JobSpec) -> JobId {
+        self.client().submit(spec).await.expect("the job is accepted").id
+    }
+
+    /// The job, once it has this status.
+    pub async fn until_status(&self, job: JobId, status: JobStatus) -> Job {
+        self.until_job(job, &format!("is {status}"), |j| j.status == status).await
+    }
+
+    /// The job, once this holds of it.
+    ///
+    /// # Panics
+    /// If it ends without that, or within a minute nothing comes of it.
+    pub async fn until_job(&self, job: JobId, what: &str, holds: impl Fn(&Job) -> bool) -> Job {
+        let client = self.client();
+        until(&format!("{job} {what}"), PATIENCE, async || {
+            let found = client.job(job).await.expect("the job can be read");
+            assert!(holds(&found) || !found.status.is_final(), "{job} ended before it {what}: {found:#?}");
+            holds(&found).then_some(found)
+        })
+        .await
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.workers.clear();
+        if std::thread::panicking() {
+            show_logs(self.folder.path());
+        }
+    }
+}
+
+/// A folder that other users may look into: tasks run as one of them where the tests run as root.
+fn folder() -> TempDir {
+    let folder =
+        tempfile::Builder::new().prefix("belfry-site-").tempdir().expect("a temporary folder can be made");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("its rights can be set");
+    folder
+}
+
+#[expect(clippy::print_stderr, reason = "a failed test tells what its processes said")]
+fn show_logs(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|e| e == "log") {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let lines: Vec<_> = text.lines().collect();
+            eprintln!("--- {}", path.display());
+            lines[lines.len().saturating_sub(60)..].iter().for_each(|line| eprintln!("{line}"));
+        } else if path.is_dir() {
+            show_logs(&path);
+        }
+    }
+}

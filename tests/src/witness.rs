@@ -1,0 +1,240 @@
+//! What tasks really did, told by the tasks themselves.
+//!
+//! A task appends one line at its start, one from time to time while it runs, and one at its end:
+//! `start|beat|end JOB EXECUTION FENCE PID BOOTTIME`. Each is one short write to a file opened for
+//! appending, so lines never mix. Belfry knows nothing of the file: a task that ran without its
+//! knowledge is visible here and nowhere else.
+//!
+//! [`Witness::violations`] holds the lines against what the server says in the end.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use model::api::{Execution, Job};
+use model::spec::Delivery;
+use model::{ExecutionStatus, JobSpec, JobStatus};
+
+/// `/proc/uptime` counts hundredths of a second.
+const GRAIN: f64 = 0.011;
+
+/// A file that tasks append to.
+#[derive(Debug, Clone)]
+pub struct Witness {
+    path: PathBuf,
+}
+
+/// One execution, as its task told it.
+#[derive(Debug, Clone, PartialEq)]
+struct Run {
+    execution: String,
+    fence: u64,
+    first: f64,
+    last: f64,
+    ended: bool,
+    starts: usize,
+}
+
+/// What a job was asked to be, and what became of it.
+#[derive(Debug, Clone)]
+pub struct Fate {
+    /// Its level.
+    pub delivery: Delivery,
+    /// Its row in the end; `None` if the server does not know it.
+    pub job: Option<Job>,
+    /// Its executions, as the server has them.
+    pub executions: Vec<Execution>,
+}
+
+impl Witness {
+    pub(crate) fn create(path: &Path) -> Self {
+        File::options().create(true).append(true).open(path).expect("the witness file can be made");
+        fs::set_permissions(path, Permissions::from_mode(0o666)).expect("its rights can be set");
+        Self { path: path.into() }
+    }
+
+    /// A job that works for about `tenths` tenths of a second and tells of it.
+    pub fn job(&self, tenths: u32) -> JobSpec {
+        self.job_that(&format!("i=0; while [ $i -lt {tenths} ]; do sleep 0.1; tell beat; i=$((i+1)); done"))
+    }
+
+    /// A job that tells of its start, does `work` in a shell where `tell beat` can be said, and tells
+    /// of its end.
+    pub fn job_that(&self, work: &str) -> JobSpec {
+        let script = format!(
+            "tell() {{ read -r up rest < /proc/uptime; \
+             echo \"$1 $BELFRY_JOB_ID $BELFRY_EXECUTION_ID $BELFRY_FENCE $$ $up\" >> '{}'; }}\n\
+             tell start\n{work}\ntell end\n",
+            self.path.display()
+        );
+        JobSpec::command(["/bin/sh", "-c", &script])
+    }
+
+    /// How many lines of this kind there are.
+    pub fn count(&self, kind: &str) -> usize {
+        self.text().lines().filter(|l| l.split(' ').next() == Some(kind)).count()
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(&self.path).expect("the witness file can be read")
+    }
+
+    /// Everything that should not have happened, in words; empty when all promises were kept.
+    ///
+    /// # Panics
+    /// If the file holds a line that no task wrote.
+    pub fn violations(&self, fates: &BTreeMap<String, Fate>) -> Vec<String> {
+        violations(&self.text(), fates)
+    }
+}
+
+fn violations(text: &str, fates: &BTreeMap<String, Fate>) -> Vec<String> {
+    let mut runs = runs(text);
+    let mut found = Vec::new();
+    for (id, fate) in fates {
+        let mut runs = runs.remove(id).unwrap_or_default();
+        runs.sort_by(|a, b| a.first.total_cmp(&b.first));
+        found.extend(faults(fate, &runs).into_iter().map(|fault| format!("{id}: {fault}")));
+    }
+    found.extend(runs.into_keys().map(|id| format!("{id}: ran, and nobody asked for it")));
+    found
+}
+
+/// The runs of each job, by its id.
+fn runs(text: &str) -> BTreeMap<String, Vec<Run>> {
+    let mut jobs: BTreeMap<String, Vec<Run>> = BTreeMap::new();
+    for line in text.lines() {
+        let fields: Vec<_> = line.split(' ').collect();
+        let [kind, job, execution, fence, _pid, at] = fields[..] else { panic!("no task wrote `{line}`") };
+        let (fence, at) =
+            (fence.parse().expect("a fence is a number"), at.parse().expect("uptime is a number"));
+        let runs = jobs.entry(job.to_owned()).or_default();
+        let index = runs.iter().position(|r| r.execution == execution).unwrap_or_else(|| {
+            runs.push(Run {
+                execution: execution.to_owned(),
+                fence,
+                first: at,
+                last: at,
+                ended: false,
+                starts: 0,
+            });
+            runs.len() - 1
+        });
+        let run = &mut runs[index];
+        run.last = at.max(run.last);
+        run.ended |= kind == "end";
+        run.starts += usize::from(kind == "start");
+    }
+    jobs
+}
+
+/// What is wrong with one job; `runs` in the order of their starts.
+fn faults(fate: &Fate, runs: &[Run]) -> Vec<String> {
+    let Some(job) = &fate.job else { return vec!["was accepted and is lost".into()] };
+    let mut found = Vec::new();
+    let mut fault = |yes: bool, what: String| {
+        if yes {
+            found.push(what);
+        }
+    };
+    fault(!job.status.is_final(), format!("never ended: {}", job.status));
+    for run in runs {
+        fault(run.starts != 1, format!("{} started {} times", run.execution, run.starts));
+    }
+    for pair in runs.windows(2) {
+        let (before, after) = (&pair[0], &pair[1]);
+        let late = before.last - after.first;
+        fault(late > GRAIN, format!("{} ran for {late:.2} s beside {}", before.execution, after.execution));
+        fault(before.fence >= after.fence, format!("fence {} came after {}", after.fence, before.fence));
+    }
+    if fate.delivery == Delivery::AtMostOnce {
+        fault(runs.len() > 1, format!("is at_most_once and started {} times", runs.len()));
+    }
+    let accepted: Vec<_> =
+        fate.executions.iter().filter(|e| e.status == ExecutionStatus::Succeeded).collect();
+    let wanted = usize::from(job.status == JobStatus::Succeeded);
+    fault(accepted.len() != wanted, format!("is {} with {} accepted results", job.status, accepted.len()));
+    for execution in accepted {
+        let told = runs.iter().find(|r| r.execution == execution.id.to_string());
+        fault(
+            !told.is_some_and(|r| r.ended),
+            format!("{} succeeded, but its task never ended", execution.id),
+        );
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fate(delivery: Delivery, status: &str, executions: &[(&str, &str)]) -> Fate {
+        let time = "2026-11-21T08:00:00Z";
+        let job = serde_json::json!({
+            "id": format!("job_{}", "0".repeat(26)), "name": "j", "namespace": "default", "queue": "default",
+            "priority": 50, "status": status, "version": 1, "created_at": time, "due_at": time,
+            "updated_at": time, "executions": executions.len(), "run_failures": 0, "start_failures": 0,
+        });
+        let executions = executions.iter().enumerate().map(|(i, (id, status))| {
+            let row = serde_json::json!({
+                "id": id, "job_id": format!("job_{}", "0".repeat(26)), "job_name": "j", "namespace": "default",
+                "number": i + 1, "fence": i + 1, "worker_id": format!("wkr_{}", "0".repeat(26)),
+                "status": status, "assigned_at": time,
+            });
+            serde_json::from_value(row).unwrap()
+        });
+        Fate { delivery, executions: executions.collect(), job: Some(serde_json::from_value(job).unwrap()) }
+    }
+
+    fn exe(n: u32) -> String {
+        format!("exe_{n:026}")
+    }
+
+    fn found(text: &str, fate: Fate) -> String {
+        let text = text.replace("e1", &exe(1)).replace("e2", &exe(2));
+        violations(&text, &BTreeMap::from([("j".to_owned(), fate)]))
+            .join("\n")
+            .replace(&exe(1), "e1")
+            .replace(&exe(2), "e2")
+    }
+
+    #[test]
+    fn a_clean_history_has_no_violation() {
+        let text = "start j e1 1 10 1.00\nbeat j e1 1 10 1.10\nstart j e2 2 11 1.10\nend j e2 2 11 1.30\n";
+        let fate = fate(Delivery::AtLeastOnce, "succeeded", &[(&exe(1), "lost"), (&exe(2), "succeeded")]);
+        assert_eq!(found(text, fate), "");
+    }
+
+    #[test]
+    fn two_executions_at_the_same_time_are_found() {
+        let text = "start j e1 1 10 1.00\nstart j e2 2 11 1.10\nend j e1 1 10 1.50\nend j e2 2 11 1.30\n";
+        let fate = fate(Delivery::AtLeastOnce, "succeeded", &[(&exe(1), "lost"), (&exe(2), "succeeded")]);
+        assert_eq!(found(text, fate), "j: e1 ran for 0.40 s beside e2");
+    }
+
+    #[test]
+    fn a_second_start_of_at_most_once_and_of_one_execution_are_found() {
+        let text = "start j e1 1 10 1.00\nstart j e2 2 11 1.10\nstart j e2 2 11 1.20\n";
+        let fate = fate(Delivery::AtMostOnce, "failed", &[(&exe(1), "lost"), (&exe(2), "failed")]);
+        assert_eq!(found(text, fate), "j: e2 started 2 times\nj: is at_most_once and started 2 times");
+    }
+
+    #[test]
+    fn lost_unasked_unfinished_and_doubly_accepted_jobs_are_found() {
+        let lost = Fate { delivery: Delivery::AtLeastOnce, job: None, executions: vec![] };
+        assert_eq!(found("", lost), "j: was accepted and is lost");
+        assert_eq!(
+            violations("start x e 1 10 1.00\n", &BTreeMap::new()),
+            ["x: ran, and nobody asked for it"]
+        );
+        assert_eq!(found("", fate(Delivery::AtLeastOnce, "waiting", &[])), "j: never ended: waiting");
+        let text = "start j e1 1 10 1.00\nend j e1 1 10 1.10\nstart j e2 1 11 1.20\n";
+        let twice =
+            fate(Delivery::ExactlyOnce, "succeeded", &[(&exe(1), "succeeded"), (&exe(2), "succeeded")]);
+        assert_eq!(
+            found(text, twice),
+            "j: fence 1 came after 1\nj: is succeeded with 2 accepted results\nj: e2 succeeded, but its task never ended"
+        );
+    }
+}
