@@ -26,8 +26,36 @@ cargo-there:
 	@$(call has,$(CARGO)) || { \
 	  echo 'error: `$(CARGO)` is not there: install Rust 1.95 or newer from https://rustup.rs' >&2; exit 1; }
 
+# The dashboard is built where npm is there; without it, or with WEB=0, the server shows a plain page.
+WEB ?= $(shell command -v npm >/dev/null 2>&1 && echo 1 || echo 0)
+
+.PHONY: web-there
+web-there:
+	@$(call has,npm) || { \
+	  echo 'error: `npm` is not there: the dashboard needs Node.js 20.19 or newer (https://nodejs.org)' >&2; exit 1; }
+
+# What was installed is right as long as the lock file has not changed since.
+web/node_modules/.package-lock.json: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund
+	@touch $@
+
+.PHONY: web
+web: web-there web/node_modules/.package-lock.json ## Build the dashboard into web/dist
+	cd web && npm run build
+
+web/dist/index.html: $(shell find web/src web/scripts web/index.html web/package.json web/vite.config.ts docs/openapi.json -type f 2>/dev/null)
+	$(MAKE) --no-print-directory web
+
+.PHONY: web-if-npm
+ifeq ($(WEB),1)
+web-if-npm: web/dist/index.html
+else
+web-if-npm:
+	@test -f web/dist/index.html || echo 'note: npm is not installed: the server will have no dashboard (`make web` builds it)'
+endif
+
 .PHONY: build
-build: cargo-there ## Build the binary: target/debug/belfry
+build: cargo-there web-if-npm ## Build the binary: target/debug/belfry
 	$(CARGO) build --locked -p belfry
 
 .PHONY: run
@@ -47,6 +75,14 @@ test: lint ## Everything that must pass: lint, then all tests
 	  $(CARGO) test --locked --workspace --no-fail-fast; \
 	fi
 	$(CARGO) test --locked --workspace --doc --quiet
+	@if [ "$(WEB)" = 1 ]; then $(MAKE) --no-print-directory web-test; \
+	  else echo 'note: npm is not installed: the dashboard is not tested'; fi
+
+# In a browser of this machine: `CHROMIUM` names one that is not found by itself.
+.PHONY: web-test
+web-test: web build ## Lint and test the dashboard, in a browser where there is one
+	cd web && npm run lint && npm run typecheck && npm test
+	@scripts/chromium.sh >/dev/null || exit 0; cd web && npm run e2e
 
 .PHONY: lint
 lint: cargo-there ## Formatting, clippy, dependencies and licences; the house rules are tests
@@ -71,6 +107,12 @@ bench: cargo-there ## Measure: make bench BENCH=noop (default: all of them)
 .PHONY: chaos
 chaos: build ## The fault test for longer: make chaos CHAOS_SECONDS=3600
 	CHAOS_SECONDS=$(CHAOS_SECONDS) $(CARGO) test --locked -p belfry-tests --test it -- --nocapture --test-threads=1 chaos::
+
+.PHONY: sim
+sim: cargo-there ## Play whole clusters from seeds: make sim SEEDS=20000, or make sim MINUTES=10
+	BELFRY_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) \
+	  $(CARGO) run --locked --release --quiet -p belfry-sim -- run \
+	  $(if $(MINUTES),--minutes $(MINUTES),--seeds $(or $(SEEDS),2000)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: docs
 docs: ## Build the book into target/book

@@ -82,7 +82,7 @@ echo
 cat <<TEXT
 
 Belfry is running: one server and one worker, three sample jobs done.
-  dashboard    $BELFRY_URL/        (a plain page for now)
+  dashboard    $BELFRY_URL/#token=$BELFRY_TOKEN
   API          $BELFRY_URL/docs
   data, log    $data, $log
 

@@ -22,7 +22,7 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn new(url: &str, token: String) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder().http1_only().tcp_nodelay(true).no_proxy().build()?;
-        Ok(Self { http, url: format!("{url}/api/v1/jobs"), token })
+        Ok(Self { http, url: format!("{url}/api/v1"), token })
     }
 
     pub(crate) fn of(server: &Server) -> anyhow::Result<Self> {
@@ -31,13 +31,31 @@ impl Load {
 
     /// One request; fails unless it was accepted.
     pub(crate) async fn submit(&self, body: String, key: u64) -> anyhow::Result<()> {
+        let url = format!("{}/jobs", self.url);
         let request =
-            self.http.post(&self.url).bearer_auth(&self.token).header("content-type", "application/json");
+            self.http.post(&url).bearer_auth(&self.token).header("content-type", "application/json");
         let answer = request.header("idempotency-key", format!("\"bench-{key}\"")).body(body).send().await?;
         let status = answer.status();
         let text = answer.text().await?;
         anyhow::ensure!(status == 201, "a submission was answered {status}: {text}");
         Ok(())
+    }
+
+    /// One request to another path; fails unless it went well.
+    pub(crate) async fn post(&self, path: &str, body: String) -> anyhow::Result<()> {
+        let request = self.http.post(format!("{}/{path}", self.url)).bearer_auth(&self.token);
+        let answer = request.header("content-type", "application/json").body(body).send().await?;
+        let status = answer.status();
+        anyhow::ensure!(status.is_success(), "{path} was answered {status}: {}", answer.text().await?);
+        Ok(())
+    }
+
+    /// How many jobs the store has.
+    pub(crate) async fn count_jobs(&self) -> anyhow::Result<usize> {
+        let request = self.http.get(format!("{}/jobs?limit=1&count=true", self.url));
+        let answer = request.bearer_auth(&self.token).send().await?;
+        let count = answer.headers().get("x-total-count").context("a count was asked for")?;
+        Ok(count.to_str()?.parse()?)
     }
 
     /// Requests of `body` over `connections` at once for this long; how many were accepted a second.

@@ -15,6 +15,7 @@ mod memory;
 mod noop;
 mod place;
 mod report;
+mod schedules;
 mod spawn;
 mod submit;
 
@@ -37,6 +38,9 @@ struct Arguments {
     /// How many jobs wait for `memory`.
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
     jobs: usize,
+    /// How many schedules there are for `schedules-idle`.
+    #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
+    schedules: usize,
     /// Writes the figures as JSON as well.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -61,14 +65,29 @@ enum Name {
     Latency,
     /// Memory for a waiting job, and the cold start with many of them.
     Memory,
+    /// A million schedules of which none is due: memory, cold start, and what they cost.
+    SchedulesIdle,
+    /// Fifty thousand schedules due in the same second.
+    SchedulesBurst,
+    /// Fifty thousand schedules due within a minute: how late they start.
+    SchedulesMinute,
     /// The task of `latency`: writes down when it started.
     #[value(hide = true)]
     Stamp,
 }
 
 impl Name {
-    const MEASURED: [Self; 6] =
-        [Self::SubmitBatch, Self::SubmitSingle, Self::Noop, Self::Spawn, Self::Latency, Self::Memory];
+    const MEASURED: [Self; 9] = [
+        Self::SubmitBatch,
+        Self::SubmitSingle,
+        Self::Noop,
+        Self::Spawn,
+        Self::Latency,
+        Self::Memory,
+        Self::SchedulesIdle,
+        Self::SchedulesBurst,
+        Self::SchedulesMinute,
+    ];
 }
 
 async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure>> {
@@ -80,6 +99,9 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::Spawn => spawn::run(time).await,
         Name::Latency => latency::run(time).await,
         Name::Memory => memory::run(arguments.jobs).await,
+        Name::SchedulesIdle => schedules::idle(arguments.schedules).await,
+        Name::SchedulesBurst => schedules::burst().await,
+        Name::SchedulesMinute => schedules::minute().await,
         Name::All | Name::Stamp => unreachable!("not measured by itself"),
     }
 }

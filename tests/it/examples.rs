@@ -22,6 +22,28 @@ async fn every_job_file_of_the_examples_succeeds() {
     }
 }
 
+/// The files that define schedules, calendars and queues.
+fn definitions() -> Vec<PathBuf> {
+    let entries = repository().join("examples/schedules").read_dir().unwrap().flatten().map(|e| e.path());
+    let mut found: Vec<_> = entries.collect();
+    found.sort();
+    assert!(found.len() >= 5, "{found:?}");
+    found
+}
+
+/// B1, B5. Each is applied, and then has nothing left to change.
+#[tokio::test]
+async fn every_schedule_of_the_examples_is_applied() {
+    let site = Site::start().await;
+    for file in definitions() {
+        let file = file.to_str().unwrap();
+        site.belfry(&["apply", "-f", file]).await.success();
+        site.belfry(&["diff", "-f", file]).await.success();
+    }
+    site.belfry(&["schedule", "trigger", "deploy", "--wait"]).await.success();
+    site.belfry(&["schedule", "next", "office-hours"]).await.success();
+}
+
 #[tokio::test]
 async fn every_script_of_the_examples_succeeds() {
     let site = Site::start().await;
@@ -35,6 +57,10 @@ fn the_list_of_examples_has_them_all() {
     let list = fs::read_to_string(repository().join("examples/README.md")).unwrap();
     for file in examples("yaml").into_iter().chain(examples("sh")) {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(list.contains(&format!("[{name}]({name})")), "{name} is not in examples/README.md");
+    }
+    for file in definitions() {
+        let name = format!("schedules/{}", file.file_name().unwrap().to_string_lossy());
         assert!(list.contains(&format!("[{name}]({name})")), "{name} is not in examples/README.md");
     }
 }

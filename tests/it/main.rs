@@ -2,17 +2,21 @@
 //!
 //! - [`arrows`], [`house`], [`pages`]: what holds of the code and the docs without running anything.
 //! - [`walkthrough`]: what a user does, from end to end. [`examples`]: every example, and the commands
-//!   of the README and the book as they are written.
-//! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks.
+//!   of the README and the book as they are written. [`definitions`]: what is told to whoever creates
+//!   schedules and calendars, by hand or from files.
+//! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`timekeeping`]: schedules through
+//!   kills, outages and a moved clock.
 
 #![expect(clippy::unwrap_used, reason = "all of this crate is tests, their helpers too")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it skipped or counted")]
 
 mod arrows;
 mod chaos;
+mod definitions;
 mod disk;
 mod examples;
 mod house;
 mod pages;
 mod survival;
+mod timekeeping;
 mod walkthrough;

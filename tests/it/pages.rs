@@ -6,7 +6,7 @@ use std::fs;
 use harness::pages::assert_generated;
 use harness::repository;
 use model::lifecycle::{self, Cause};
-use model::{JobSpec, limits};
+use model::{JobSpec, ScheduleSpec, limits};
 use serde_json::Value;
 
 fn page(name: &str) -> std::path::PathBuf {
@@ -34,10 +34,9 @@ fn the_life_of_a_job_is_drawn_from_its_table() {
 }
 
 /// Every schema that the spec is made of, by its name.
-fn schemas() -> BTreeMap<String, Value> {
-    use utoipa::ToSchema as _;
-    let mut found = vec![(JobSpec::name().into_owned(), <JobSpec as utoipa::PartialSchema>::schema())];
-    JobSpec::schemas(&mut found);
+fn schemas<T: utoipa::ToSchema>() -> BTreeMap<String, Value> {
+    let mut found = vec![(T::name().into_owned(), T::schema())];
+    T::schemas(&mut found);
     found.into_iter().map(|(name, schema)| (name, serde_json::to_value(schema).unwrap())).collect()
 }
 
@@ -101,6 +100,10 @@ impl Rows<'_> {
     }
 
     fn named(&self, name: &str, schema: &Value) -> (String, Option<Value>) {
+        if let "Rule" | "Filter" = name {
+            // They have sections of their own.
+            return (format!("[{0}](#{0}s)", name.to_lowercase()), None);
+        }
         if let Some(words) = schema["enum"].as_array() {
             let words: Vec<_> = words.iter().filter_map(Value::as_str).map(|w| format!("`{w}`")).collect();
             return (words.join(", "), None);
@@ -119,6 +122,8 @@ impl Rows<'_> {
             "Timestamp" => ("time".into(), None),
             "Bytes" => ("bytes".into(), None),
             "Millicores" => ("CPU".into(), None),
+            // It has a page of its own.
+            "JobSpec" => ("[job spec](job-spec.md)".into(), None),
             _ => ("object".into(), Some(schema.clone())),
         }
     }
@@ -158,7 +163,7 @@ fn defaults() -> Value {
 /// A6. Every field of the spec, with its type, default and meaning.
 #[test]
 fn the_job_spec_is_described_from_its_type() {
-    let schemas = schemas();
+    let schemas = schemas::<JobSpec>();
     let source = fs::read_to_string(repository().join("crates/model/src/spec.rs")).unwrap();
     let text = "| field | type | default | meaning |\n|---|---|---|---|\n".to_owned();
     let mut rows = Rows { schemas: &schemas, source: &source, text };
@@ -174,6 +179,41 @@ fn the_job_spec_is_described_from_its_type() {
         assert!(rows.text.contains(row), "{row} is missing:\n{}", rows.text);
     }
     assert_generated(&page("reference/job-spec.md"), "spec", &rows.text);
+}
+
+/// B1, B3, B4, B5. Every field of a schedule's spec, but those that stand beside it in a document.
+#[test]
+fn the_schedule_spec_is_described_from_its_type() {
+    let mut schemas = schemas::<ScheduleSpec>();
+    let source = ["schedule", "timing"].map(|module| {
+        fs::read_to_string(repository().join(format!("crates/model/src/{module}.rs"))).unwrap()
+    });
+    let spec: ScheduleSpec = serde_json::from_value(serde_json::json!({
+        "name": "a", "jitter": {"max": "1s"}, "expect": {"start_within": "1s"},
+        "timing": {"roll": {"to": "next", "calendar": "c"}, "dst": {"gap": "skip"}},
+        "job": {"run": {"process": {}}},
+    }))
+    .unwrap();
+    let mut defaults = serde_json::to_value(spec).unwrap();
+    defaults["expect"] = serde_json::to_value(model::schedule::Expectation::default()).unwrap();
+    defaults["timing"]["dst"] = Value::Null;
+    let mut schema = schemas.remove("ScheduleSpec").unwrap();
+    for beside in ["name", "namespace", "owner", "labels"] {
+        schema["properties"].as_object_mut().unwrap().remove(beside).unwrap();
+    }
+    let text = "| field | type | default | meaning |\n|---|---|---|---|\n".to_owned();
+    let mut rows = Rows { schemas: &schemas, source: &source.concat(), text };
+    rows.object("", &schema, &defaults);
+    for row in [
+        "| `timing.rules` | list of [rule](#rules) |",
+        "| `timing.zone` | string | `UTC` |",
+        "| `overlap.policy` | `skip`, `buffer_one`,",
+        "| `missed.catch_up_window` | duration | `365d` |",
+        "| `job` | [job spec](job-spec.md) | required |",
+    ] {
+        assert!(rows.text.contains(row), "{row} is missing:\n{}", rows.text);
+    }
+    assert_generated(&page("reference/schedule-spec.md"), "spec", &rows.text);
 }
 
 fn count(value: u64) -> String {
@@ -304,7 +344,9 @@ fn list_commands(path: &[&str], text: &mut String) {
 fn every_command_is_on_its_page() {
     let mut text = "| command | what it does | short for it |\n|---|---|---|\n".to_owned();
     list_commands(&[], &mut text);
-    for command in ["`belfry submit`", "`belfry job cancel`", "`belfry worker drain`"] {
+    for command in
+        ["`belfry submit`", "`belfry job cancel`", "`belfry worker drain`", "`belfry schedule next`"]
+    {
         assert!(text.contains(command), "{command} is missing:\n{text}");
     }
     assert_generated(&page("reference/cli.md"), "commands", &text);

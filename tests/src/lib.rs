@@ -10,21 +10,33 @@
 //! - A site that is dropped leaves no process and no file; after a failure it prints the last lines
 //!   of every log first.
 //! - Nothing sleeps for a time: [`until`] waits for a condition, and says what it waited for.
+//!
+//! A storm of faults is written down by a [`Recorder`] as it happens; a [`story`] is that, what the
+//! tasks told, and what the store holds in the end, in the one format that the checker judges.
 
 mod cli;
+mod clock;
 mod deadline;
+mod disk;
+pub mod network;
 pub mod pages;
 pub mod process;
 mod program;
+pub mod proxy;
+mod recorder;
 mod server;
 mod site;
+pub mod story;
 pub mod witness;
 mod worker;
 
 pub use cli::Ran;
+pub use clock::MovedClock;
 pub use deadline::{glance, until, within};
+pub use disk::SmallDisk;
 pub use process::Pid;
 pub use program::{belfry, repository};
+pub use recorder::Recorder;
 pub use server::Server;
 pub use site::Site;
 pub use witness::Witness;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 
@@ -69,6 +70,16 @@ impl Pid {
             .filter(|a| !a.is_empty())
             .map(|a| String::from_utf8_lossy(a).into_owned())
             .collect()
+    }
+
+    /// CPU time so far, user and system.
+    pub fn cpu_time(self) -> Option<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{self}/stat")).ok()?;
+        // The name, in parentheses, may have spaces of its own.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        let ticks = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
+        let per_second = rustix::param::clock_ticks_per_second();
+        Some(Duration::from_millis(ticks * 1_000 / per_second))
     }
 
     /// Resident memory in bytes.

@@ -1,7 +1,7 @@
 //! A `belfry server` that can be killed and started again over the same data.
 
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -62,6 +62,14 @@ impl Server {
         self.child = Some(child);
     }
 
+    /// Starts the process once more if it is gone, and does not wait for it.
+    pub fn ensure_running(&mut self) {
+        if !self.is_running() {
+            self.child = None;
+            self.spawn();
+        }
+    }
+
     /// Waits until it takes requests: its jobs are loaded by then.
     pub async fn until_ready(&mut self) {
         until("the server is ready", START, async || {
@@ -118,6 +126,11 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
     /// Its data folder.
     pub fn data(&self) -> &Path {
         &self.data
@@ -140,7 +153,8 @@ impl Server {
         self.client_with(Patience { retry_for: Duration::ZERO, ..Patience::default() })
     }
 
-    fn client_with(&self, patience: Patience) -> Option<Client> {
+    /// A client with a patience of its own.
+    pub fn client_with(&self, patience: Patience) -> Option<Client> {
         client::install_crypto();
         Client::with_patience(&self.url(), Some(&self.token()?), patience).ok()
     }

@@ -10,6 +10,9 @@ use model::api::Job;
 use model::{JobId, JobSpec, JobStatus};
 use tempfile::TempDir;
 
+use crate::network::Branch;
+use crate::proxy::Proxy;
+use crate::worker::Road;
 use crate::{Ran, Server, Witness, Worker, cli, until};
 
 /// Within this everything that a test waits for has happened, on a busy machine too.
@@ -41,18 +44,34 @@ impl Site {
         Self { server, workers: Vec::new(), folder }
     }
 
-    /// A server whose data is in a folder of the test's own.
-    pub async fn over(data: &Path) -> Self {
+    /// A server whose data is in a folder of the test's own; `settings` are environment variables.
+    pub async fn over(data: &Path, settings: &[(&str, &str)]) -> Self {
         let folder = folder();
-        let server = Server::start(data, &folder.path().join("server.log"), &[]).await;
+        let server = Server::start(data, &folder.path().join("server.log"), settings).await;
         Self { server, workers: Vec::new(), folder }
     }
 
     /// One worker more, connected.
     pub async fn add_worker(&mut self) -> &mut Worker {
+        self.add_worker_over(Road::default()).await
+    }
+
+    /// One worker more behind a proxy, connected.
+    pub async fn add_worker_behind_proxy(&mut self) -> &mut Worker {
+        let proxy = Proxy::start("127.0.0.1", self.server.address()).await;
+        self.add_worker_over(Road { proxy: Some(proxy), branch: None }).await
+    }
+
+    /// One worker more in a network of its own, connected.
+    pub async fn add_worker_within(&mut self, branch: Branch) -> &mut Worker {
+        let proxy = Proxy::start(&branch.here().to_string(), self.server.address()).await;
+        self.add_worker_over(Road { proxy: Some(proxy), branch: Some(branch) }).await
+    }
+
+    async fn add_worker_over(&mut self, road: Road) -> &mut Worker {
         let name = format!("worker-{}", self.workers.len() + 1);
         let (dir, log) = (self.path(&name), self.path(&format!("{name}.log")));
-        self.workers.push(Worker::start(&self.server, &name, &dir, &log, &[]));
+        self.workers.push(Worker::start_over(&self.server, &name, &dir, &log, &[], road));
         self.until_ready(&name).await;
         self.workers.last_mut().expect("one was pushed")
     }

@@ -1,7 +1,8 @@
 //! What tasks really did, told by the tasks themselves.
 //!
 //! A task appends one line at its start, one from time to time while it runs, and one at its end:
-//! `start|beat|end JOB EXECUTION FENCE PID BOOTTIME`. Each is one short write to a file opened for
+//! `start|beat|end|fail JOB EXECUTION FENCE PID TIME`, by the machine's wall clock, which nobody moves.
+//! Each is one short write to a file opened for
 //! appending, so lines never mix. Belfry knows nothing of the file: a task that ran without its
 //! knowledge is visible here and nowhere else.
 //!
@@ -16,13 +17,45 @@ use model::api::{Execution, Job};
 use model::spec::Delivery;
 use model::{ExecutionStatus, JobSpec, JobStatus};
 
-/// `/proc/uptime` counts hundredths of a second.
-const GRAIN: f64 = 0.011;
+/// What a wall clock may be slewed by meanwhile.
+const GRAIN: f64 = 0.001;
 
 /// A file that tasks append to.
 #[derive(Debug, Clone)]
 pub struct Witness {
     path: PathBuf,
+}
+
+/// What a task told.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// `start`, `beat`, `end`, `fail`.
+    pub kind: String,
+    /// Its job.
+    pub job: String,
+    /// Its execution.
+    pub execution: String,
+    /// Its fence.
+    pub fence: u64,
+    /// The process that tells.
+    pub pid: i32,
+    /// When, in seconds.
+    pub at: f64,
+}
+
+impl Line {
+    fn parse(line: &str) -> Self {
+        let fields: Vec<_> = line.split(' ').collect();
+        let [kind, job, execution, fence, pid, at] = fields[..] else { panic!("no task wrote `{line}`") };
+        Self {
+            kind: kind.to_owned(),
+            job: job.to_owned(),
+            execution: execution.to_owned(),
+            fence: fence.parse().expect("a fence is a number"),
+            pid: pid.parse().expect("a pid is a number"),
+            at: at.parse().expect("a time is a number"),
+        }
+    }
 }
 
 /// One execution, as its task told it.
@@ -63,12 +96,20 @@ impl Witness {
     /// of its end.
     pub fn job_that(&self, work: &str) -> JobSpec {
         let script = format!(
-            "tell() {{ read -r up rest < /proc/uptime; \
-             echo \"$1 $BELFRY_JOB_ID $BELFRY_EXECUTION_ID $BELFRY_FENCE $$ $up\" >> '{}'; }}\n\
+            "LC_ALL=C\ntell() {{ \
+             echo \"$1 $BELFRY_JOB_ID $BELFRY_EXECUTION_ID $BELFRY_FENCE $$ $EPOCHREALTIME\" >> '{}'; }}\n\
              tell start\n{work}\ntell end\n",
             self.path.display()
         );
-        JobSpec::command(["/bin/sh", "-c", &script])
+        JobSpec::command(["bash", "-c", &script])
+    }
+
+    /// What the tasks told so far, in the order in which they told it.
+    ///
+    /// # Panics
+    /// If the file holds a line that no task wrote.
+    pub fn lines(&self) -> Vec<Line> {
+        self.text().lines().map(Line::parse).collect()
     }
 
     /// How many lines of this kind there are.
@@ -104,15 +145,11 @@ fn violations(text: &str, fates: &BTreeMap<String, Fate>) -> Vec<String> {
 /// The runs of each job, by its id.
 fn runs(text: &str) -> BTreeMap<String, Vec<Run>> {
     let mut jobs: BTreeMap<String, Vec<Run>> = BTreeMap::new();
-    for line in text.lines() {
-        let fields: Vec<_> = line.split(' ').collect();
-        let [kind, job, execution, fence, _pid, at] = fields[..] else { panic!("no task wrote `{line}`") };
-        let (fence, at) =
-            (fence.parse().expect("a fence is a number"), at.parse().expect("uptime is a number"));
-        let runs = jobs.entry(job.to_owned()).or_default();
+    for Line { kind, job, execution, fence, at, .. } in text.lines().map(Line::parse) {
+        let runs = jobs.entry(job).or_default();
         let index = runs.iter().position(|r| r.execution == execution).unwrap_or_else(|| {
             runs.push(Run {
-                execution: execution.to_owned(),
+                execution,
                 fence,
                 first: at,
                 last: at,

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::{Child, Command};
 
+use crate::network::Branch;
+use crate::proxy::Proxy;
 use crate::{Pid, Server, belfry, process};
 
 /// What a process of a worker is for.
@@ -45,16 +47,39 @@ pub struct Worker {
     token_file: PathBuf,
     settings: Vec<(String, String)>,
     agent: Option<Child>,
+    road: Road,
+}
+
+/// How a worker reaches its server. What breaks it is taken off by the test that put it there.
+#[derive(Debug, Default)]
+pub struct Road {
+    /// Through this.
+    pub proxy: Option<Proxy>,
+    /// From within this.
+    pub branch: Option<Branch>,
 }
 
 impl Worker {
     /// Starts one in `dir`; `settings` are further environment variables.
     pub fn start(server: &Server, name: &str, dir: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
+        Self::start_over(server, name, dir, log, settings, Road::default())
+    }
+
+    /// The same for one that reaches its server in a way of its own.
+    pub fn start_over(
+        server: &Server,
+        name: &str,
+        dir: &Path,
+        log: &Path,
+        settings: &[(&str, &str)],
+        road: Road,
+    ) -> Self {
         let mut worker = Self {
             dir: dir.into(),
             log: log.into(),
             name: name.into(),
-            url: server.url(),
+            url: road.proxy.as_ref().map_or_else(|| server.url(), Proxy::url),
+            road,
             token_file: server.data().join("worker-token"),
             settings: settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             agent: None,
@@ -67,7 +92,11 @@ impl Worker {
     pub fn start_agent(&mut self) {
         assert!(self.agent.is_none(), "the agent runs already");
         let log = File::options().create(true).append(true).open(&self.log).expect("the log can be written");
-        let agent = Command::new(belfry())
+        let mut command = match &self.road.branch {
+            Some(branch) => branch.command(belfry()),
+            None => Command::new(belfry()),
+        };
+        let agent = command
             .args(["worker", "--server", &self.url, "--name", &self.name])
             .arg("--token-file")
             .arg(&self.token_file)
@@ -81,6 +110,19 @@ impl Worker {
             .spawn()
             .expect("the agent can be started");
         self.agent = Some(agent);
+    }
+
+    /// How it reaches its server.
+    pub fn road(&self) -> &Road {
+        &self.road
+    }
+
+    /// Starts the agent once more if it is gone.
+    pub fn ensure_agent(&mut self) {
+        if !self.has_agent() {
+            self.agent = None;
+            self.start_agent();
+        }
     }
 
     /// Its name.

@@ -3,6 +3,7 @@
 //! A failure is shown once, at the end, as `error: …` with its causes, the fields that are wrong,
 //! and `help: …`. Exit codes are a contract: scripts branch on them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use model::api::FieldError;
@@ -54,13 +55,22 @@ pub(crate) struct Failure {
     error: Option<anyhow::Error>,
     help: Option<String>,
     fields: Vec<FieldError>,
+    /// What stands at a field that is wrong, by its path: lines that point into it.
+    excerpts: BTreeMap<String, Vec<String>>,
     request: Option<String>,
 }
 
 impl Failure {
     /// Something went wrong.
     pub(crate) fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
-        Self { exit, error: Some(error.into()), help: None, fields: Vec::new(), request: None }
+        Self {
+            exit,
+            error: Some(error.into()),
+            help: None,
+            fields: Vec::new(),
+            excerpts: BTreeMap::new(),
+            request: None,
+        }
     }
 
     /// The same from a text.
@@ -75,7 +85,7 @@ impl Failure {
 
     /// Ends with this code, without a word.
     pub(crate) fn silent(exit: Exit) -> Self {
-        Self { exit, error: None, help: None, fields: Vec::new(), request: None }
+        Self { exit, error: None, help: None, fields: Vec::new(), excerpts: BTreeMap::new(), request: None }
     }
 
     /// With what the user can do next.
@@ -90,6 +100,16 @@ impl Failure {
     pub(crate) fn fields(mut self, fields: Vec<FieldError>) -> Self {
         self.fields = fields;
         self
+    }
+
+    /// The fields that are wrong, to be told in another way.
+    pub(crate) fn fields_mut(&mut self) -> &mut Vec<FieldError> {
+        &mut self.fields
+    }
+
+    /// Shows these lines below the field at this path.
+    pub(crate) fn excerpt(&mut self, path: &str, lines: Vec<String>) {
+        self.excerpts.insert(path.to_owned(), lines);
     }
 
     pub(crate) fn exit(&self) -> Exit {
@@ -116,7 +136,12 @@ impl Failure {
             let _ = writeln!(text, "  because: {}", clean(&cause));
         }
         for field in &self.fields {
-            let _ = writeln!(text, "  {}: {}", clean(&field.path), clean(&field.detail));
+            let path =
+                if field.path.is_empty() { String::new() } else { format!("{}: ", clean(&field.path)) };
+            let _ = writeln!(text, "  {path}{}", clean(&field.detail));
+            for line in self.excerpts.get(&field.path).into_iter().flatten() {
+                let _ = writeln!(text, "      {}", clean(line));
+            }
         }
         if let Some(help) = &self.help {
             let _ = writeln!(text, "{cyan}help:{reset} {}", clean(help));
@@ -144,7 +169,7 @@ fn causes(error: &anyhow::Error) -> Vec<String> {
 
 impl From<client::Error> for Failure {
     fn from(error: client::Error) -> Self {
-        let mut help = error.help();
+        let mut help = error.code().and_then(help_of).map(str::to_owned).or_else(|| error.help());
         let (exit, fields, request) = match &error {
             client::Error::Problem(problem) => {
                 let request = problem.instance.clone().filter(|_| problem.status >= 500);
@@ -170,8 +195,24 @@ impl From<client::Error> for Failure {
             }
             error => error.into(),
         };
-        Self { exit, error: Some(error), help, fields, request }
+        Self { exit, error: Some(error), help, fields, excerpts: BTreeMap::new(), request }
     }
+}
+
+/// What to do next in words of the command line, where the server's hint is in those of the API.
+fn help_of(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "worker_not_found" => "`belfry worker list` has all of them",
+        "queue_not_found" => "a queue is made by `belfry queue set`, or by submitting a job to it",
+        "artifact_not_found" => "`belfry artifact list` has all of them; check the namespace (`-n`)",
+        "schedule_not_found" => "`belfry schedule list` has all of them; check the namespace (`-n`)",
+        "calendar_not_found" => "`belfry calendar list` has all of them; check the namespace (`-n`)",
+        "backfill_not_found" => "`belfry backfill list` has all that are kept",
+        "schedule_exists" => "`belfry apply -f FILE` changes it; or choose another name",
+        "job_ended" => "`belfry job retry` runs it again",
+        "runs_not_over" => "wait for their end, cancel them, or say `--overlap allow_all`",
+        _ => return None,
+    })
 }
 
 fn root_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {

@@ -24,6 +24,8 @@ mod output;
 mod settings;
 
 #[cfg(test)]
+mod book;
+#[cfg(test)]
 mod tests;
 
 use std::ffi::OsString;

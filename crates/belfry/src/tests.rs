@@ -45,6 +45,41 @@ fn every_command_and_every_argument_says_what_it_is_for() {
     }
 }
 
+/// What the help says of a flag that is left out is what the spec says.
+#[test]
+fn the_defaults_that_the_help_names_are_those_of_the_spec() {
+    let spec = serde_json::to_value(model::JobSpec::command(["true"])).unwrap();
+    let schedule = model::ScheduleSpec::new("x", Default::default(), model::JobSpec::command(["true"]));
+    let schedule = serde_json::to_value(schedule).unwrap();
+    let create = commands().into_iter().find(|(path, _)| path == "belfry schedule create").unwrap().1;
+    let said = |flag: &str| {
+        let argument = create.get_arguments().find(|argument| argument.get_long() == Some(flag)).unwrap();
+        let help = argument.get_help().unwrap().to_string();
+        let (_, rest) = help.rsplit_once("[default: ").unwrap_or_else(|| panic!("--{flag}: {help}"));
+        rest.trim_end_matches(']').to_owned()
+    };
+    let known = [
+        ("queue", &spec["queue"]),
+        ("priority", &spec["priority"]),
+        ("placement", &spec["placement"]),
+        ("grace", &spec["grace"]),
+        ("retries", &spec["retry"]["max_retries"]),
+        ("start-retries", &spec["retry"]["max_start_retries"]),
+        ("backoff", &spec["retry"]["backoff"]["initial"]),
+        ("backoff-factor", &spec["retry"]["backoff"]["factor"]),
+        ("backoff-max", &spec["retry"]["backoff"]["max"]),
+        ("backoff-jitter", &spec["retry"]["backoff"]["jitter"]),
+        ("delivery", &spec["delivery"]),
+        ("zone", &schedule["timing"]["zone"]),
+        ("overlap", &schedule["overlap"]["policy"]),
+        ("missed", &schedule["missed"]["policy"]),
+    ];
+    for (flag, value) in known {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        assert_eq!(said(flag), value.trim_end_matches(".0"), "--{flag}");
+    }
+}
+
 /// Every user of a machine can read the arguments of every process.
 #[test]
 fn no_argument_takes_a_token() {
@@ -139,6 +174,22 @@ fn a_worker_is_run_by_the_word_that_also_looks_after_workers() {
     assert_eq!(worker(&["belfry", "worker", "drain", "w1", "w2", "--url", "http://x"]), Ok(true));
     assert_eq!(worker(&["belfry", "worker", "--url", "http://x", "list"]), Ok(true));
     assert_eq!(worker(&["belfry", "--url", "http://x", "worker", "list"]), Ok(true));
+}
+
+/// There `-n` is how many firings, as with `tail` and `head`; the namespace has its long name.
+#[test]
+fn the_namespace_can_be_named_wherever_a_short_letter_means_something_else() {
+    for line in [
+        "belfry schedule next nightly -n 20 --namespace pay",
+        "belfry -n pay schedule next nightly -n 20",
+        "belfry schedule --namespace pay next nightly -n 20",
+    ] {
+        let cli = Cli::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!(cli.global.namespace.as_deref(), Some("pay"), "{line}");
+        let crate::args::Command::Schedule(command) = cli.command else { panic!("{line}") };
+        let crate::args::schedule::ScheduleCommand::Next(args) = *command else { panic!("{line}") };
+        assert_eq!(args.count, 20, "{line}");
+    }
 }
 
 #[test]

@@ -404,6 +404,11 @@ impl Request {
         self
     }
 
+    pub(crate) fn text(mut self, content_type: &'static str, text: &str) -> Self {
+        self.body = Body::Bytes(content_type, Bytes::copy_from_slice(text.as_bytes()));
+        self
+    }
+
     pub(crate) fn file(mut self, path: PathBuf) -> Self {
         self.body = Body::File(path);
         self

@@ -1,7 +1,9 @@
 //! Jobs and executions: submit, find, change, end.
 
 use model::api::{CancelJob, CancelledJob, Execution, Job, JobEvent, List, SubmittedJob, SubmittedJobs};
-use model::{ExecutionId, ExecutionStatus, JobId, JobSpec, JobStatus, Timestamp, WorkerId};
+use model::{
+    BackfillId, ExecutionId, ExecutionStatus, JobId, JobSpec, JobStatus, ScheduleId, Timestamp, WorkerId,
+};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +30,10 @@ pub struct JobFilter {
     pub labels: Vec<(String, String)>,
     /// Whose newest execution is, or was, on this worker.
     pub worker_id: Option<WorkerId>,
+    /// Of this schedule.
+    pub schedule: Option<ScheduleId>,
+    /// Of this backfill.
+    pub backfill: Option<BackfillId>,
     /// Submitted at or after this time.
     pub created_after: Option<Timestamp>,
     /// Submitted before this time.
@@ -44,6 +50,8 @@ impl JobFilter {
             .query_opt("queue", self.queue.as_ref())
             .query_opt("name", self.name.as_ref())
             .query_opt("worker_id", self.worker_id)
+            .query_opt("schedule", self.schedule)
+            .query_opt("backfill", self.backfill)
             .query_opt("created_after", self.created_after)
             .query_opt("created_before", self.created_before)
             .page(page);
@@ -87,7 +95,7 @@ struct History<T> {
 }
 
 /// A key that nobody else has: 128 random bits.
-fn random_key() -> String {
+pub(crate) fn random_key() -> String {
     format!("cli-{:032x}", rand::rng().random::<u128>())
 }
 

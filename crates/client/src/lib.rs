@@ -26,6 +26,7 @@
 //! ```
 
 pub mod artifacts;
+pub mod calendars;
 pub mod error;
 pub mod events;
 mod http;
@@ -33,6 +34,7 @@ pub mod jobs;
 pub mod logs;
 pub mod page;
 mod retry;
+pub mod schedules;
 pub mod server;
 mod sse;
 pub mod watch;
@@ -47,6 +49,7 @@ pub use jobs::{ExecutionFilter, JobFilter};
 pub use logs::{Begin, LogItem, LogPage, LogQuery, LogSource, LogStream};
 pub use page::{Items, Page};
 pub use retry::Patience;
+pub use schedules::{LedgerFilter, ScheduleFilter, ScheduleRef};
 pub use server::{Me, ServerVersion};
 pub use why::{Misfit, Misfits, Reason, Why};
 

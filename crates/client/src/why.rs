@@ -56,6 +56,8 @@ pub enum Reason {
     },
     /// Its worker has not been heard of.
     WorkerSilent { worker: WorkerId, until: Timestamp },
+    /// Room is kept for it: its schedule reserves ahead.
+    Reserved { worker: WorkerId },
     /// It was cancelled and is being stopped.
     Stopping { since: Timestamp },
     /// One that this version does not know.
@@ -106,6 +108,8 @@ pub enum Misfit {
     Memory { needed: Bytes, free: Bytes, capacity: Bytes },
     /// Too little of a custom resource is free.
     Custom { resource: String, needed: u64, free: u64, capacity: u64 },
+    /// There would be room, but it is kept for a schedule.
+    Reserved { schedule: String, until: Timestamp },
     /// It runs as many executions as it may.
     Slots { slots: u32 },
     /// One that this version does not know.

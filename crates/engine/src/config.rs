@@ -18,6 +18,8 @@ pub struct Config {
     pub retention: Duration,
     /// How long an idempotency key is remembered.
     pub key_retention: Duration,
+    /// The time zones that schedules are read in.
+    pub zones: timetable::Zones,
 }
 
 impl Default for Config {
@@ -29,6 +31,7 @@ impl Default for Config {
             lease_margin: Duration::from_millis(250),
             retention: Duration::from_hours(24 * 30),
             key_retention: model::limits::IDEMPOTENCY_KEPT,
+            zones: timetable::Zones::bundled(),
         }
     }
 }

@@ -22,11 +22,17 @@ const LOOKS_A_FLUSH: usize = 10_000;
 impl Engine {
     /// Places every waiting job that limits and workers let through.
     pub(crate) fn dispatch(&mut self) {
-        if !std::mem::take(&mut self.dispatch_wanted) {
-            return;
+        let mut looks = LOOKS_A_FLUSH;
+        while looks > 0 && std::mem::take(&mut self.dispatch_wanted) {
+            self.place_expected();
+            self.unblock_freed();
+            self.place_waiting(&mut looks);
         }
-        self.unblock_freed();
-        for _ in 0..LOOKS_A_FLUSH {
+    }
+
+    fn place_waiting(&mut self, looks: &mut usize) {
+        while *looks > 0 {
+            *looks -= 1;
             let next = self.queues.next(self.steady, &self.blocked);
             for (queue, until) in next.slow {
                 self.chores.arm(until, Timer::Rate(queue));
@@ -48,7 +54,7 @@ impl Engine {
         self.dispatch_wanted = true;
     }
 
-    fn place(&mut self, id: JobId, worker: WorkerId) {
+    pub(crate) fn place(&mut self, id: JobId, worker: WorkerId) {
         let now = self.now;
         let execution = ExecutionId::from_bits(self.ids.next(now, id.shard(), self.rng.next_u64()));
         let Some(job) = self.jobs.get(&id) else { return };
@@ -83,6 +89,7 @@ impl Engine {
         let about = About { execution: Some((number, execution, worker)), detail: None };
         self.step(id, JobStatus::Running, Cause::Placed, about);
         self.send_assignment(id);
+        self.placed_expected(id);
     }
 
     /// A worker came, or was let in: any shape may fit now.
@@ -100,7 +107,7 @@ impl Engine {
     fn unblock_freed(&mut self) {
         let (workers, now) = (&self.workers, self.steady);
         let freed: Vec<_> = std::mem::take(&mut self.freed).iter().filter_map(|id| workers.get(id)).collect();
-        self.blocked.retain(|_, shape| !freed.iter().any(|worker| placement::fits(shape, worker, now)));
+        self.blocked.retain(|_, shape| !freed.iter().any(|worker| placement::fits(shape, worker, now, None)));
     }
 
     /// Takes a job out of its queue, if it stands in one.

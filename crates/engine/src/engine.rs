@@ -19,6 +19,7 @@ use crate::output::{Effect, Output, Refusal, Reply, View};
 use crate::pending::Pending;
 use crate::profile::{Profiles, Shape};
 use crate::queue::Queues;
+use crate::schedule::Schedules;
 use crate::timer::{Agenda, Timer};
 use crate::worker::Worker;
 
@@ -76,6 +77,7 @@ pub struct Engine {
     pub(crate) queues: Queues,
     pub(crate) workers: BTreeMap<WorkerId, Worker>,
     pub(crate) profiles: Profiles,
+    pub(crate) schedules: Schedules,
     /// What happens at a wall time: jobs become due, deadlines pass.
     pub(crate) agenda: Agenda,
     /// What happens after a length of time, on the steady clock.
@@ -118,6 +120,7 @@ impl Engine {
             queues: Queues::default(),
             workers: BTreeMap::new(),
             profiles: Profiles::default(),
+            schedules: Schedules::default(),
             agenda: Agenda::default(),
             chores: Agenda::default(),
             blocked: BTreeMap::new(),
@@ -155,6 +158,9 @@ impl Engine {
             Input::SetQueue { ticket, name, settings, expected_version } => {
                 self.set_queue(ticket, name, settings, expected_version);
             }
+            Input::Schedule { ticket, request, actor } => {
+                self.on_schedule_request(ticket, *request, &actor);
+            }
             Input::Tick => {}
         }
     }
@@ -163,15 +169,20 @@ impl Engine {
     /// last flush.
     pub fn flush(&mut self, now: impl Into<Now>) -> Output {
         self.advance(now.into());
-        for _ in 0..TIMERS_A_FLUSH {
-            let due = self.chores.pop_due(self.steady).or_else(|| self.agenda.pop_due(self.now));
-            let Some(timer) = due else { break };
-            self.fire(timer);
+        let mut timers = TIMERS_A_FLUSH;
+        loop {
+            self.replan_calendar_users(&mut timers);
+            self.on_timers(&mut timers);
+            self.dispatch();
+            // A job that took the room kept for it lets its schedule look ahead again.
+            if timers == 0 || !self.has_due_timers() {
+                break;
+            }
         }
-        self.dispatch();
         let mut output = Output::default();
         output.batch.now = self.now;
         self.drain_jobs(&mut output.batch.changes);
+        self.drain_schedules(&mut output.batch.changes);
         output.batch.changes.append(&mut self.pending.others);
         output.batch.events = std::mem::take(&mut self.pending.events);
         output.effects = std::mem::take(&mut self.pending.effects);
@@ -185,16 +196,34 @@ impl Engine {
         std::mem::take(&mut self.pending.grants)
     }
 
-    fn fire(&mut self, timer: Timer) {
+    fn has_due_timers(&self) -> bool {
+        let due = |next: Option<Timestamp>, now| next.is_some_and(|at| at <= now);
+        due(self.agenda.next(), self.now) || due(self.chores.next(), self.steady)
+    }
+
+    /// Fires what is due, `left` timers at most.
+    fn on_timers(&mut self, left: &mut usize) {
+        while *left > 0 {
+            let due = self.chores.pop_due(self.steady).or_else(|| self.agenda.pop_due(self.now));
+            let Some(timer) = due else { break };
+            *left = left.saturating_sub(self.on_timer(timer, *left));
+        }
+    }
+
+    /// Returns what it cost: 1, or the number of instants that a schedule decided, up to about `bound`.
+    fn on_timer(&mut self, timer: Timer, bound: usize) -> usize {
         match timer {
+            Timer::Schedule(schedule) => return self.on_schedule(schedule, bound).max(1),
             Timer::Due(job) => self.on_due(job),
             Timer::Deadline(job) => self.on_deadline(job),
             Timer::Remind(job, execution) => self.on_remind(job, execution),
             Timer::Lease(worker) => self.on_lease(worker),
             Timer::Declined(worker) => self.on_declined(worker),
+            Timer::Reserve(schedule) => self.on_reserve(schedule),
             Timer::Rate(_) => self.dispatch_wanted = true,
             Timer::ForgetKeys => self.forget_keys(),
         }
+        1
     }
 
     /// When [`flush`](Self::flush) is to be called at the latest, if nothing comes before: a wall
@@ -202,7 +231,8 @@ impl Engine {
     pub fn wakeup(&self) -> Option<Timestamp> {
         let chore = self.chores.next().map(|at| self.now + at.since(self.steady));
         let pulse = (!self.workers.is_empty()).then(|| self.now + PULSE);
-        self.agenda.next().into_iter().chain(chore).chain(pulse).min()
+        let at_once = (!self.schedules.is_idle()).then_some(self.now);
+        self.agenda.next().into_iter().chain(chore).chain(pulse).chain(at_once).min()
     }
 
     /// The wall time of an instant of the steady clock, for people.
@@ -212,11 +242,7 @@ impl Engine {
 
     /// Whether a flush at this very time would hand over nothing.
     pub fn is_idle(&self) -> bool {
-        let due = |next: Option<Timestamp>, now| next.is_some_and(|at| at <= now);
-        self.pending.is_empty()
-            && !self.dispatch_wanted
-            && !due(self.agenda.next(), self.now)
-            && !due(self.chores.next(), self.steady)
+        self.pending.is_empty() && self.schedules.is_idle() && !self.dispatch_wanted && !self.has_due_timers()
     }
 
     /// What is going on now, for metrics and lists. Looks at each queue and each worker.
@@ -225,6 +251,8 @@ impl Engine {
             live: self.live_counts.0.clone(),
             queues: self.queues.view(),
             workers: self.workers.values().map(Worker::view).collect(),
+            schedules: self.schedules.counts.clone(),
+            firings: self.schedules.firings.clone(),
         }
     }
 

@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::calendar::CalendarSpec;
+use model::firing::ScheduleHead;
 use model::queue::QueueSettings;
 use model::record::{JobHead, Outcome, Usage};
+use model::schedule::OverlapPolicy;
 use model::worker::{Admission, Capabilities, Capacity, Health};
-use model::{ExecutionId, Fence, JobId, WorkerId};
+use model::{BackfillId, ExecutionId, Fence, JobId, ScheduleId, Timestamp, WorkerId};
 
 /// Names a request that waits for its reply; given out by the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,8 +120,128 @@ pub enum Input {
         /// Refused if the queue has another version by now; 0 means that it was never set up.
         expected_version: Option<u64>,
     },
+    /// Asks something of schedules, backfills and calendars.
+    Schedule {
+        /// Who waits.
+        ticket: Ticket,
+        /// What.
+        request: Box<ScheduleRequest>,
+        /// Who asked.
+        actor: Arc<str>,
+    },
     /// Nothing but the passing of time.
     Tick,
+}
+
+/// What is asked of schedules, backfills and calendars.
+#[derive(Debug, Clone)]
+pub enum ScheduleRequest {
+    /// Creates schedules or gives them new specs: all or none.
+    Apply {
+        /// At least one. Validated by the caller.
+        schedules: Vec<NewSchedule>,
+    },
+    /// Skips the firings of a schedule until it is resumed. Its runs go on.
+    Pause {
+        /// Which.
+        schedule: ScheduleId,
+        /// Why, for people.
+        note: Option<Box<str>>,
+        /// Refused if it has another version by now.
+        expected_version: Option<u64>,
+    },
+    /// Lets a paused schedule fire again. What was due meanwhile stays skipped.
+    Resume {
+        /// Which.
+        schedule: ScheduleId,
+        /// Refused if it has another version by now.
+        expected_version: Option<u64>,
+    },
+    /// Forgets a schedule and cancels its backfills. Its runs go on; its ledger is kept for a while.
+    Delete {
+        /// Which.
+        schedule: ScheduleId,
+        /// Refused if it has another version by now.
+        expected_version: Option<u64>,
+    },
+    /// Fires now, also while paused or completed.
+    Trigger {
+        /// Which.
+        schedule: ScheduleId,
+        /// Instead of the schedule's own overlap policy.
+        overlap: Option<OverlapPolicy>,
+        /// Why, for people.
+        reason: Option<Box<str>>,
+        /// A second trigger under the same key answers with the first one's job.
+        key: Option<Key>,
+    },
+    /// Makes up for a past range.
+    Backfill(Box<NewBackfill>),
+    /// Starts no further run of a backfill.
+    CancelBackfill {
+        /// Which.
+        backfill: BackfillId,
+        /// Whether its runs are cancelled too.
+        cancel_runs: bool,
+    },
+    /// Sets up a calendar.
+    SetCalendar {
+        /// What it is. Validated by the caller.
+        spec: Box<CalendarSpec>,
+        /// Refused if it has another version by now; 0 means that there is none.
+        expected_version: Option<u64>,
+    },
+    /// Deletes a calendar that no schedule and no other calendar names.
+    RemoveCalendar {
+        /// Of which namespace.
+        namespace: Arc<str>,
+        /// Which.
+        name: Arc<str>,
+        /// Refused if it has another version by now.
+        expected_version: Option<u64>,
+    },
+}
+
+/// A schedule to create or to change.
+#[derive(Debug, Clone)]
+pub struct NewSchedule {
+    /// What it is asked to be.
+    pub head: Arc<ScheduleHead>,
+    /// Refused if this does not hold.
+    pub expected: Expected,
+}
+
+/// What a request about a named thing expects to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Whatever there is.
+    Any,
+    /// Nothing.
+    Absent,
+    /// This version.
+    Version(u64),
+}
+
+/// A past range of a schedule to make up for.
+#[derive(Debug, Clone)]
+pub struct NewBackfill {
+    /// Of which schedule.
+    pub schedule: ScheduleId,
+    /// Its nominal instants with the one before each, in the order in which they are to run; at least
+    /// one. Computed by the caller.
+    pub instants: Arc<[(Timestamp, Option<Timestamp>)]>,
+    /// From when on, inclusive.
+    pub from: Timestamp,
+    /// Until when, inclusive.
+    pub until: Timestamp,
+    /// How many of its runs there may be at once; at least 1.
+    pub concurrency: u32,
+    /// The priority of its jobs.
+    pub priority: u8,
+    /// `buffer_all` waits for other runs of the schedule as its limit says; `allow_all` does not.
+    pub overlap: OverlapPolicy,
+    /// Why, for people.
+    pub note: Option<Box<str>>,
 }
 
 /// A job to create.

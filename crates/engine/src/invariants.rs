@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::worker::WorkerStatus;
-use model::{JobId, JobStatus};
+use model::{JobId, JobStatus, ScheduleId};
 
 use crate::engine::Engine;
 use crate::job::Job;
@@ -23,7 +23,35 @@ impl Engine {
             self.check_job(id, job)?;
         }
         self.check_workers()?;
+        self.check_schedules()?;
         self.check_queues()
+    }
+
+    /// A schedule knows its runs, and is called for its next instant.
+    fn check_schedules(&self) -> Result<(), String> {
+        let mut runs: BTreeMap<ScheduleId, Vec<JobId>> = BTreeMap::new();
+        for (&id, job) in &self.jobs {
+            if let Some(origin) = &job.origin {
+                runs.entry(origin.schedule).or_default().push(id);
+            }
+        }
+        let mut kept = 0;
+        for (id, schedule) in self.schedules.iter() {
+            let mut expected = runs.remove(&id).unwrap_or_default();
+            expected.sort_unstable();
+            let mut known = schedule.runs.clone();
+            known.sort_unstable();
+            if expected != known {
+                return Err(format!("{id} knows the runs {known:?} instead of {expected:?}"));
+            }
+            self.check_schedule_timer(id, schedule)?;
+            kept += usize::from(self.kept_for(id).is_some());
+        }
+        let on_workers: usize = self.workers.values().map(|worker| worker.kept.len()).sum();
+        if kept != on_workers {
+            return Err(format!("room is kept for {kept} schedules, but {on_workers} times on workers"));
+        }
+        Ok(())
     }
 
     /// Each live job has exactly one thing that ends its state: a timer, a queue, or an execution.

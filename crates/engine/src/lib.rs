@@ -25,10 +25,11 @@
 //! # Where what happens
 //! `job` holds the life of a job, one file a transition; `queue` orders waiting jobs; `placement`
 //! filters and scores workers; `dispatch` brings the two together; `worker` has sessions and leases;
-//! `timer` is the agenda of instants; `restore` rebuilds all of it from rows.
+//! `schedule` decides every instant of every schedule; `timer` is the agenda of instants; `restore` rebuilds all of it from rows.
 
 mod clock;
 mod config;
+mod digest;
 mod dispatch;
 mod engine;
 pub mod input;
@@ -40,6 +41,7 @@ mod placement;
 mod profile;
 mod queue;
 mod restore;
+mod schedule;
 mod timer;
 pub mod why;
 mod worker;
@@ -47,6 +49,9 @@ mod worker;
 pub use clock::Now;
 pub use config::Config;
 pub use engine::Engine;
-pub use input::{Input, Join, NewJob, Report, Session, Ticket};
+pub use input::{
+    Expected, Input, Join, NewBackfill, NewJob, NewSchedule, Report, ScheduleRequest, Session, Ticket,
+};
 pub use output::{Effect, Output, Refusal, Reply, View};
 pub use restore::Poison;
+pub use schedule::timetable_seed;

@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use model::calendar::CalendarRecord;
+use model::firing::{FiringOutcome, Origin, ScheduleStatus};
 use model::queue::QueueSettings;
 use model::record::{Batch, QueueRecord};
-use model::{Duration, ExecutionId, Fence, JobId, JobStatus, WorkerId};
+use model::validate::Problem;
+use model::{BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::input::{Session, Ticket};
 use crate::why::Why;
@@ -102,6 +107,8 @@ pub struct Assignment {
     pub number: u32,
     /// The job's spec as JSON.
     pub body: Arc<str>,
+    /// The schedule that the job belongs to.
+    pub origin: Option<Arc<Origin>>,
 }
 
 /// A request that was granted.
@@ -127,6 +134,58 @@ pub enum Reply {
     Worker,
     /// The queue as it is now.
     Queue(Arc<QueueRecord>),
+    /// The schedules, in the order of the request.
+    Applied(Vec<Applied>),
+    /// The schedule was paused, resumed or deleted.
+    Schedule {
+        /// Where it stands now.
+        status: ScheduleStatus,
+        /// Its version now.
+        version: u64,
+    },
+    /// A schedule was triggered.
+    Triggered {
+        /// What became of it: fired, buffered, or skipped by its overlap policy.
+        outcome: FiringOutcome,
+        /// The job that it created.
+        job: Option<JobId>,
+        /// The instant that it is recorded under.
+        scheduled_for: Timestamp,
+    },
+    /// The backfill was begun, or cancelled.
+    Backfill {
+        /// Which.
+        backfill: BackfillId,
+    },
+    /// The calendar as it is now.
+    Calendar(Arc<CalendarRecord>),
+    /// The calendar was deleted.
+    CalendarRemoved,
+}
+
+/// What came of applying a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied {
+    /// Which.
+    pub schedule: ScheduleId,
+    /// What was done.
+    pub change: ApplyChange,
+    /// Its generation now.
+    pub generation: u64,
+    /// Its version now.
+    pub version: u64,
+    /// When it fires next by itself; none if it never does, or not until a run of it ends.
+    pub next_at: Option<Timestamp>,
+}
+
+/// What applying a named thing did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ApplyChange {
+    Created,
+    Changed,
+    Unchanged,
 }
 
 /// A job that a submission made, or had made before under the same key.
@@ -182,6 +241,81 @@ pub enum Refusal {
         /// Which.
         worker: WorkerId,
     },
+    /// No such schedule.
+    #[error("there is no schedule {schedule}")]
+    NoSchedule {
+        /// Which.
+        schedule: ScheduleId,
+    },
+    /// It was to be new.
+    #[error("there is a schedule `{name}` already: {schedule}")]
+    ScheduleExists {
+        /// Its name.
+        name: Arc<str>,
+        /// Which.
+        schedule: ScheduleId,
+    },
+    /// A schedule's timing cannot be used.
+    #[error("the timing of schedules[{index}] cannot be used")]
+    BadTiming {
+        /// Which of the request's schedules.
+        index: usize,
+        /// What is wrong, with paths relative to the schedule.
+        problems: Vec<Problem>,
+    },
+    /// As many runs of the schedule are not over as may be.
+    #[error(
+        "schedule `{name}` has {runs} runs that are not over, and its overlap policy lets it have no more"
+    )]
+    RunsNotOver {
+        /// Its name.
+        name: Arc<str>,
+        /// How many.
+        runs: usize,
+    },
+    /// No such backfill is running.
+    #[error("{backfill} is not running: it has ended, or never was")]
+    NoBackfill {
+        /// Which.
+        backfill: BackfillId,
+    },
+    /// What is not decided yet, and what a running backfill does already, is no work for another.
+    #[error(
+        "nothing of this range is left to run{}",
+        .running.map(|id| format!(": {id} is running and has it")).unwrap_or_default()
+    )]
+    NothingToBackfill {
+        /// A running backfill that has some of it.
+        running: Option<BackfillId>,
+    },
+    /// As many backfills are running as may be.
+    #[error("{most} backfills are running already")]
+    TooManyBackfills {
+        /// How many.
+        most: usize,
+    },
+    /// A calendar cannot be used.
+    #[error("the calendar cannot be used")]
+    BadCalendar {
+        /// What is wrong.
+        problems: Vec<Problem>,
+    },
+    /// No such calendar.
+    #[error("there is no calendar `{name}` in namespace `{namespace}`")]
+    NoCalendar {
+        /// Of which namespace.
+        namespace: Arc<str>,
+        /// Which.
+        name: Arc<str>,
+    },
+    /// Something names the calendar, so it stays.
+    #[error("calendar `{name}` is in use by {user}")]
+    CalendarInUse {
+        /// Which.
+        name: Arc<str>,
+        /// One that names it, such as "schedule `nightly`".
+        user: String,
+    },
     /// It is connected, so it cannot be removed.
     #[error("worker {worker} is connected: stop it first")]
     WorkerConnected {
@@ -199,6 +333,10 @@ pub struct View {
     pub queues: Vec<QueueView>,
     /// Every worker.
     pub workers: Vec<WorkerView>,
+    /// Schedules by status.
+    pub schedules: std::collections::BTreeMap<ScheduleStatus, u64>,
+    /// Instants of schedules that were decided since the engine began, by outcome.
+    pub firings: std::collections::BTreeMap<FiringOutcome, u64>,
 }
 
 /// A queue now.
@@ -215,7 +353,7 @@ pub struct QueueView {
     /// Jobs of it that run.
     pub running: u64,
     /// When the job that waits longest entered it.
-    pub oldest: Option<model::Timestamp>,
+    pub oldest: Option<Timestamp>,
 }
 
 /// A worker now.
@@ -233,8 +371,25 @@ pub struct WorkerView {
     pub memory_reserved: model::Bytes,
     /// What they have set aside of its custom resources.
     pub custom_reserved: std::collections::BTreeMap<String, u64>,
+    /// Room that is kept on it for schedules.
+    pub reservations: Vec<ReservationView>,
     /// How its machine is; unknown until its first beat.
     pub health: Option<model::worker::Health>,
     /// When it was last heard.
-    pub heard_at: Option<model::Timestamp>,
+    pub heard_at: Option<Timestamp>,
+}
+
+/// Room that is kept on a worker for the next firing of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReservationView {
+    /// For which schedule.
+    pub schedule: ScheduleId,
+    /// Its name.
+    pub name: String,
+    /// The instant that it is for.
+    pub scheduled_for: Timestamp,
+    /// CPU that is kept.
+    pub cpu: model::Millicores,
+    /// Memory that is kept.
+    pub memory: model::Bytes,
 }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use model::spec::Placement;
 use model::worker::{Admission, WorkerStatus};
-use model::{Bytes, Millicores, Timestamp, WorkerId};
+use model::{Bytes, Millicores, ScheduleId, Timestamp, WorkerId};
 
 use crate::engine::Engine;
 use crate::job::Job;
@@ -16,9 +16,16 @@ use crate::why::Misfit;
 use crate::worker::Worker;
 
 /// Everything that is in the way of placing a shape on a worker.
-pub(crate) fn misfits(shape: &Shape, worker: &Worker, now: Timestamp) -> Vec<Misfit> {
+///
+/// Room that is kept for a schedule is in the way of everybody but `own`.
+pub(crate) fn misfits(
+    shape: &Shape,
+    worker: &Worker,
+    now: Timestamp,
+    own: Option<ScheduleId>,
+) -> Vec<Misfit> {
     let mut found = Vec::new();
-    let _ = examine(shape, worker, now, |misfit| {
+    let _ = examine(shape, worker, now, own, |misfit| {
         found.push(misfit());
         ControlFlow::Continue(())
     });
@@ -26,8 +33,28 @@ pub(crate) fn misfits(shape: &Shape, worker: &Worker, now: Timestamp) -> Vec<Mis
 }
 
 /// Whether nothing is in the way.
-pub(crate) fn fits(shape: &Shape, worker: &Worker, now: Timestamp) -> bool {
-    examine(shape, worker, now, |_| ControlFlow::Break(())).is_continue()
+pub(crate) fn fits(shape: &Shape, worker: &Worker, now: Timestamp, own: Option<ScheduleId>) -> bool {
+    examine(shape, worker, now, own, |_| ControlFlow::Break(())).is_continue()
+}
+
+/// Where a shape will fit soonest, of the workers where only room is missing: the one that needs the
+/// least of it.
+pub(crate) fn soonest<'a>(
+    shape: &Shape,
+    workers: impl Iterator<Item = &'a Worker>,
+    now: Timestamp,
+) -> Option<WorkerId> {
+    let lacks_only_room = |worker: &&Worker| {
+        misfits(shape, worker, now, None).iter().all(|misfit| match misfit {
+            Misfit::Cpu { needed, capacity, .. } => needed <= capacity,
+            Misfit::Memory { needed, capacity, .. } => needed <= capacity,
+            Misfit::Custom { needed, capacity, .. } => needed <= capacity,
+            Misfit::Slots { .. } | Misfit::Declined => true,
+            _ => false,
+        })
+    };
+    let best = workers.filter(lacks_only_room).min_by_key(|worker| fullness(shape, worker));
+    best.map(|worker| worker.record.id)
 }
 
 /// Calls `found` for each thing that is in the way, until it breaks.
@@ -35,6 +62,7 @@ fn examine(
     shape: &Shape,
     worker: &Worker,
     now: Timestamp,
+    own: Option<ScheduleId>,
     mut found: impl FnMut(&dyn Fn() -> Misfit) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let record = &worker.record;
@@ -71,7 +99,40 @@ fn examine(
         let value = record.labels.get(&constraint.label);
         found(&|| Misfit::Constraint { label: constraint.label.clone(), value: value.cloned() })?;
     }
-    examine_resources(shape, worker, found)
+    let before = worker.kept.is_empty();
+    examine_resources(shape, worker, &mut found)?;
+    if before { ControlFlow::Continue(()) } else { examine_kept(shape, worker, own, found) }
+}
+
+/// Whether what is kept for schedules leaves room for one more. What they have to give up before
+/// that is told by [`examine_resources`].
+fn examine_kept(
+    shape: &Shape,
+    worker: &Worker,
+    own: Option<ScheduleId>,
+    mut found: impl FnMut(&dyn Fn() -> Misfit) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let others = || worker.kept.iter().filter(|kept| Some(kept.schedule) != own);
+    let Some(first) = others().next() else { return ControlFlow::Continue(()) };
+    let (capacity, used) = (&worker.record.capacity, &worker.used);
+    let cpu: u64 = others().map(|kept| u64::from(kept.shape.cpu.0)).sum();
+    let memory: u64 = others().map(|kept| kept.shape.memory.0).sum();
+    let custom =
+        |resource: &str| -> u64 { others().filter_map(|kept| kept.shape.custom.get(resource)).sum() };
+    let free = |capacity: u64, used: u64, kept: u64| capacity.saturating_sub(used).saturating_sub(kept);
+    let slots = u64::from(capacity.slots);
+    let fits = u64::from(shape.cpu.0) <= free(capacity.cpu.0.into(), used.cpu.0.into(), cpu)
+        && shape.memory.0 <= free(capacity.memory.0, used.memory.0, memory)
+        && shape.custom.iter().all(|(resource, &needed)| {
+            let there = capacity.custom.get(resource).copied().unwrap_or(0);
+            needed <= free(there, used.custom.get(resource).copied().unwrap_or(0), custom(resource))
+        })
+        && 1 <= free(slots, worker.jobs.len() as u64, others().count() as u64);
+    if !fits {
+        let (schedule, until) = (first.name.as_ref().to_owned(), first.scheduled_for);
+        found(&|| Misfit::Reserved { schedule: schedule.clone(), until })?;
+    }
+    ControlFlow::Continue(())
 }
 
 fn examine_resources(
@@ -122,7 +183,7 @@ pub(crate) fn avoided(job: &Job) -> Option<WorkerId> {
 impl Engine {
     /// The best worker for a shape; one other than `avoid` if there is one.
     pub(crate) fn choose_worker(&self, shape: &Shape, avoid: Option<WorkerId>) -> Option<WorkerId> {
-        let fitting = self.workers.values().filter(|worker| fits(shape, worker, self.steady));
+        let fitting = self.workers.values().filter(|worker| fits(shape, worker, self.steady, None));
         let best = fitting.min_by_key(|worker| {
             let fullness = fullness(shape, worker);
             let order = match shape.placement {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::record::{ExecutionRecord, JobHead, JobState, LiveRow, WorkerRecord};
 use model::worker::WorkerStatus;
-use model::{ExecutionId, JobId, JobStatus, Timestamp};
+use model::{BackfillId, ExecutionId, JobId, JobStatus, Timestamp};
 
 use crate::clock::Now;
 use crate::engine::{Engine, KnownKey};
@@ -27,6 +27,14 @@ pub enum Poison {
     History {
         /// Which.
         job: JobId,
+    },
+    /// A backfill whose job cannot be read.
+    #[error("the job of {backfill} cannot be read: {reason}")]
+    Backfill {
+        /// Which.
+        backfill: BackfillId,
+        /// Why.
+        reason: String,
     },
     /// An execution whose job is not live, or has a newer one.
     #[error("{execution} stands among the live rows, and its job {job} knows nothing of it")]
@@ -59,6 +67,18 @@ impl Engine {
             LiveRow::Queue(record) => {
                 self.queues.set(self.steady, &record, true);
                 Ok(())
+            }
+            LiveRow::Calendar(record) => {
+                self.restore_calendar(record);
+                Ok(())
+            }
+            LiveRow::Schedule { id, head, state } => {
+                self.restore_schedule(id, &head, *state);
+                Ok(())
+            }
+            LiveRow::Backfill { head, state } => {
+                let backfill = head.id;
+                self.restore_backfill(head, state).map_err(|reason| Poison::Backfill { backfill, reason })
             }
         }
     }
@@ -96,6 +116,7 @@ impl Engine {
         self.now = self.now.max(now.wall);
         self.steady = self.steady.max(now.steady);
         self.started = true;
+        self.find_runs();
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for &id in &jobs {
             self.resume_job(id);
@@ -104,6 +125,7 @@ impl Engine {
         for id in jobs {
             self.resume_without_execution(id);
         }
+        self.start_schedules();
         self.arm_forget_keys();
         self.capacity_changed();
     }

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{ExecutionId, JobId, Timestamp, WorkerId};
+use model::{ExecutionId, JobId, ScheduleId, Timestamp, WorkerId};
 
 /// Something to do at an instant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +25,10 @@ pub(crate) enum Timer {
     Lease(WorkerId),
     /// A worker that declined work may be asked again.
     Declined(WorkerId),
+    /// A schedule's next instant, or its turn to catch up.
+    Schedule(ScheduleId),
+    /// A schedule's time to keep room for its next firing, or to let go of it.
+    Reserve(ScheduleId),
     /// A queue's rate lets another job through.
     Rate(Arc<str>),
     /// Idempotency keys may have expired.

@@ -99,6 +99,11 @@ pub enum Reason {
         /// When it is taken for lost.
         until: Timestamp,
     },
+    /// Room is kept for it: its schedule reserves ahead.
+    Reserved {
+        /// Where.
+        worker: WorkerId,
+    },
     /// It was cancelled and is being stopped.
     Stopping {
         /// Since when.
@@ -184,6 +189,13 @@ pub enum Misfit {
     },
     /// It declined work a moment ago, and is asked again within a second.
     Declined,
+    /// There would be room, but it is kept for a schedule.
+    Reserved {
+        /// Its name.
+        schedule: String,
+        /// The instant that it is kept for.
+        until: Timestamp,
+    },
     /// It runs as many executions as it may.
     Slots {
         /// How many it may.

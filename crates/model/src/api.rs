@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::id::{ExecutionId, Fence, JobId, WorkerId};
+use crate::firing::{FiringOutcome, Origin};
+use crate::id::{BackfillId, ExecutionId, Fence, JobId, ScheduleId, WorkerId};
 use crate::lifecycle::Cause;
 use crate::quantity::{Bytes, Millicores};
 use crate::queue::QueueSettings;
@@ -16,6 +17,10 @@ use crate::spec::JobSpec;
 use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::Timestamp;
 use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
+
+mod schedules;
+
+pub use schedules::*;
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -43,6 +48,9 @@ pub struct Job {
     /// The ended job that it repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<JobId>,
+    /// The schedule that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// When it was submitted.
     pub created_at: Timestamp,
     /// When it is, or was, due: its `run_at`, or the end of its backoff.
@@ -237,6 +245,9 @@ pub struct Worker {
     pub capabilities: Capabilities,
     /// What its executions have set aside of it.
     pub reserved: Reserved,
+    /// Room that is kept on it for the next firings of schedules.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reservations: Vec<Reservation>,
     /// How its machine is; absent until it first said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
@@ -261,6 +272,21 @@ pub struct Reserved {
     /// Custom resources.
     #[serde(default)]
     pub custom: BTreeMap<String, u64>,
+}
+
+/// Room that is kept on a worker for the next firing of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reservation {
+    /// The schedule.
+    pub schedule_id: ScheduleId,
+    /// Its name.
+    pub schedule: String,
+    /// The instant that it is for.
+    pub scheduled_for: Timestamp,
+    /// CPU.
+    pub cpu: Millicores,
+    /// Memory.
+    pub memory: Bytes,
 }
 
 /// A queue.
@@ -328,7 +354,9 @@ pub struct FeedEvent {
     pub seq: u64,
     /// When it was decided.
     pub at: Timestamp,
-    /// `job.waiting`, `job.running`, …, `execution.started`, `worker.ready`, `worker.lost`, `queue.updated`.
+    /// `job.waiting`, `job.running`, …, `execution.started`, `worker.ready`, `worker.lost`,
+    /// `queue.updated`, `schedule.created`, `schedule.paused`, `schedule.skipped`,
+    /// `backfill.completed`, `calendar.updated`, ….
     #[serde(rename = "type")]
     pub kind: String,
     /// The tenant; absent for workers and queues.
@@ -361,6 +389,24 @@ pub struct FeedEvent {
     /// The queue that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
+    /// The schedule that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_id: Option<ScheduleId>,
+    /// The name of that schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    /// The nominal instant that created no job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_for: Option<Timestamp>,
+    /// Why it created none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<FiringOutcome>,
+    /// The backfill that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backfill_id: Option<BackfillId>,
+    /// The calendar that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calendar: Option<String>,
 }
 
 /// Why a request was refused: an RFC 9457 problem document.

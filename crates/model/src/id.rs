@@ -232,6 +232,10 @@ ids! {
     ExecutionId, "exe", "an execution id";
     /// A machine that runs executions. Made by the worker, together with its journal.
     WorkerId, "wkr", "a worker id";
+    /// A named rule that creates jobs. Its shard is that of its namespace and name.
+    ScheduleId, "sch", "a schedule id";
+    /// A past range of a schedule that is made up for.
+    BackfillId, "bkf", "a backfill id";
 }
 
 #[cfg(test)]

@@ -8,27 +8,34 @@
 //! - [`spec`]: what a user asks for; [`validate`] says everything that is wrong with it at once.
 //! - [`status`] and [`lifecycle`]: the states of jobs and executions and the one table of legal
 //!   transitions between them.
+//! - [`schedule`], [`timing`], [`calendar`]: what recurs, when, and on which days; [`firing`]: what
+//!   became of each of its instants.
 //! - [`worker`], [`queue`]: where work runs and where it waits.
 //! - [`record`]: rows as the engine changes them and stores keep them.
 //! - [`api`]: what the REST API answers.
 //! - [`limits`]: every bound that input is held to.
 
 pub mod api;
+pub mod calendar;
+pub mod firing;
 pub mod id;
 pub mod lifecycle;
 pub mod limits;
 pub mod quantity;
 pub mod queue;
 pub mod record;
+pub mod schedule;
 pub mod spec;
 pub mod status;
 pub mod time;
+pub mod timing;
 pub mod validate;
 pub mod worker;
 
-pub use id::{ExecutionId, Fence, JobId, ShardId, WorkerId};
+pub use id::{BackfillId, ExecutionId, Fence, JobId, ScheduleId, ShardId, WorkerId};
 pub use lifecycle::Cause;
 pub use quantity::{Bytes, Millicores};
+pub use schedule::ScheduleSpec;
 pub use spec::JobSpec;
 pub use status::{ExecutionStatus, JobStatus};
 pub use time::{Duration, Timestamp};

@@ -68,6 +68,7 @@ causes! {
     CancelRequested = 12, "cancel_requested", "Somebody cancelled it.";
     DeadlinePassed = 13, "deadline_passed", "It could not start before its starting deadline.";
     Updated = 14, "updated", "Somebody changed it before it started.";
+    Fired = 15, "fired", "Its schedule created it.";
 }
 
 /// One legal step.
@@ -89,6 +90,7 @@ const fn step(from: JobStatus, to: JobStatus, cause: Cause) -> Transition {
 pub const TRANSITIONS: &[Transition] = &[
     Transition { from: None, to: Ready, cause: Cause::Submitted },
     Transition { from: None, to: Waiting, cause: Cause::Submitted },
+    Transition { from: None, to: Waiting, cause: Cause::Fired },
     step(Ready, Waiting, Cause::Due),
     step(Ready, Ready, Cause::Updated),
     step(Ready, Waiting, Cause::Updated),

@@ -66,3 +66,41 @@ pub const PAGE_MAX: usize = 1_000;
 pub const PAGE_DEFAULT: usize = 50;
 /// Priorities go from 0 (last) to this (first).
 pub const PRIORITY_MAX: u8 = 100;
+/// The most steps of one calendar.
+pub const CALENDAR_STEPS_MAX: usize = 1_000;
+/// The most dates of one calendar, a range of days counting once.
+pub const CALENDAR_DATES_MAX: usize = 20_000;
+/// The most calendars that refer to each other in a row.
+pub const CALENDAR_DEPTH_MAX: usize = 8;
+/// The most layers of one calendar, together with those of the calendars that it refers to.
+pub const CALENDAR_COST_MAX: usize = 10_000;
+/// The largest iCalendar text that is imported.
+pub const ICALENDAR_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The most events of an iCalendar text.
+pub const ICALENDAR_EVENTS_MAX: usize = 20_000;
+/// The most schedules in one request.
+pub const BATCH_SCHEDULES_MAX: usize = 10_000;
+/// The most rules of one timing.
+pub const RULES_MAX: usize = 64;
+/// The most filters in each list of a timing.
+pub const FILTERS_MAX: usize = 64;
+/// The most runs of one schedule at the same time before its overlap policy applies.
+pub const OVERLAP_MAX: u32 = 1_000;
+/// The most firings of one schedule that wait for their turn.
+pub const BUFFER_MAX: u32 = 1_000;
+/// The most that a jitter puts off a firing.
+pub const JITTER_MAX: Duration = Duration::from_hours(24);
+/// The most missed firings that `fire_last` makes up for.
+pub const MISSED_LAST_MAX: u32 = 1_000;
+/// The longest catch-up window.
+pub const CATCH_UP_WINDOW_MAX: Duration = Duration::from_hours(24 * 366 * 10);
+/// How long ahead of a firing room may be kept for it.
+pub const RESERVE_AHEAD_MAX: Duration = Duration::from_hours(24);
+/// The longest text for people: a description, a note, a reason.
+pub const NOTE_LEN_MAX: usize = 1_000;
+/// The most instants of one backfill.
+pub const BACKFILL_INSTANTS_MAX: usize = 10_000;
+/// The most runs of one backfill at the same time.
+pub const BACKFILL_CONCURRENCY_MAX: u32 = 1_000;
+/// The most firings of one preview.
+pub const PREVIEW_MAX: usize = 1_000;

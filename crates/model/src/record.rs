@@ -9,7 +9,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::id::{Epoch, ExecutionId, Fence, JobId, ShardId, WorkerId};
+use crate::calendar::CalendarRecord;
+use crate::firing::{
+    BackfillHead, BackfillState, BackfillStatus, FiringOutcome, LedgerRecord, Origin, ScheduleHead,
+    ScheduleState,
+};
+use crate::id::{BackfillId, Epoch, ExecutionId, Fence, JobId, ScheduleId, ShardId, WorkerId};
 use crate::lifecycle::Cause;
 use crate::queue::QueueSettings;
 use crate::spec::JobSpec;
@@ -22,10 +27,12 @@ use crate::worker::{Admission, Capabilities, Capacity, WorkerStatus};
 pub struct JobHead {
     /// The spec, parsed.
     pub spec: Arc<JobSpec>,
-    /// The same spec as JSON, with every default filled in; what is stored and sent to workers.
+    /// The same as [compact JSON](JobSpec::compact_json); what is stored and sent to workers.
     pub body: Arc<str>,
     /// The ended job that this one repeats.
     pub retry_of: Option<JobId>,
+    /// The schedule that it belongs to.
+    pub origin: Option<Arc<Origin>>,
 }
 
 /// One recorded transition of a job.
@@ -118,7 +125,7 @@ pub struct JobState {
     /// When somebody asked to cancel it.
     pub cancel_requested_at: Option<Timestamp>,
     /// Why its last execution ended as it did.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<Box<Outcome>>,
     /// Every transition so far.
     pub history: Vec<HistoryEntry>,
     /// From when on retention may delete it; set when it ended.
@@ -256,6 +263,53 @@ pub enum EventKind {
         /// Which.
         queue: Arc<str>,
     },
+    /// A schedule was made, changed or removed, or changed its status.
+    Schedule {
+        /// Which.
+        schedule: ScheduleId,
+        /// Its name.
+        name: Arc<str>,
+        /// What happened to it.
+        what: ScheduleEvent,
+    },
+    /// An instant of a schedule created no job though its rules let it through.
+    Skipped {
+        /// Which schedule.
+        schedule: ScheduleId,
+        /// Its name.
+        name: Arc<str>,
+        /// Which instant, or the last of a row.
+        scheduled_for: Timestamp,
+        /// Why.
+        outcome: FiringOutcome,
+    },
+    /// A backfill began or ended.
+    Backfill {
+        /// Which.
+        backfill: BackfillId,
+        /// Of which schedule.
+        schedule: ScheduleId,
+        /// Where it stands now.
+        status: BackfillStatus,
+    },
+    /// A calendar was made, changed or removed.
+    Calendar {
+        /// Its name.
+        calendar: Arc<str>,
+    },
+}
+
+/// What happened to a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ScheduleEvent {
+    Created,
+    Changed,
+    Paused,
+    Resumed,
+    Completed,
+    Deleted,
 }
 
 /// One changed row.
@@ -295,6 +349,39 @@ pub enum Change {
     RemoveWorker(WorkerId),
     /// A queue.
     Queue(Arc<QueueRecord>),
+    /// A schedule. With a `head` it is new or has a new generation; else only its state is rewritten.
+    Schedule {
+        /// Which.
+        id: ScheduleId,
+        /// Whether no store has it yet.
+        new: bool,
+        /// What it was asked to be, where that is to be written.
+        head: Option<Arc<ScheduleHead>>,
+        /// All of it that changes.
+        state: Box<ScheduleState>,
+    },
+    /// A schedule was deleted. Its ledger stays until retention takes it.
+    RemoveSchedule(ScheduleId),
+    /// A line of the fire ledger, new or written again. One that names a job is never given another.
+    Ledger(Box<LedgerRecord>),
+    /// A backfill; with a `head` it is new. One that is not running leaves the live rows.
+    Backfill {
+        /// Which.
+        id: BackfillId,
+        /// What it was asked to do, where that is to be written.
+        head: Option<Arc<BackfillHead>>,
+        /// How far it is.
+        state: BackfillState,
+    },
+    /// A calendar.
+    Calendar(Arc<CalendarRecord>),
+    /// A calendar was deleted.
+    RemoveCalendar {
+        /// Of which namespace.
+        namespace: Arc<str>,
+        /// Which.
+        name: Arc<str>,
+    },
 }
 
 /// What one commit makes durable.
@@ -335,6 +422,24 @@ pub enum LiveRow {
     Worker(WorkerRecord),
     /// A queue.
     Queue(QueueRecord),
+    /// A calendar.
+    Calendar(CalendarRecord),
+    /// A schedule.
+    Schedule {
+        /// Which.
+        id: ScheduleId,
+        /// What it was asked to be.
+        head: ScheduleHead,
+        /// Where it stands.
+        state: Box<ScheduleState>,
+    },
+    /// A backfill that is running.
+    Backfill {
+        /// What it was asked to do.
+        head: BackfillHead,
+        /// How far it is.
+        state: BackfillState,
+    },
 }
 
 /// The right to change a shard: which ownership this is.

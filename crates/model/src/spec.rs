@@ -1,13 +1,18 @@
 //! What a user asks for: the spec of a job.
 //!
-//! One serde model serves JSON, YAML, the API and the store. Every field has a default, so that a
-//! stored spec says in full what will happen. Unknown fields are refused. What a spec must hold
+//! One serde model serves JSON, YAML, the API and the store. Every field but `run` has a default that
+//! never changes; [what is kept](JobSpec::compact_json) leaves defaults out, and the API shows them
+//! all. Unknown fields are refused. What a spec must hold
 //! beyond its types is in [`crate::validate`].
+
+mod compact;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+pub use compact::Summary;
 
 use crate::quantity::{Bytes, Millicores};
 use crate::time::{Duration, Timestamp};
@@ -97,7 +102,7 @@ pub struct JobSpec {
     pub retention: Option<Duration>,
 }
 
-fn default_job_name() -> String {
+pub(crate) fn default_job_name() -> String {
     "job".to_owned()
 }
 

@@ -13,6 +13,10 @@ use crate::queue::QueueSettings;
 use crate::spec::{Backoff, Constraint, JobSpec, Operator, ProcessRun, Run};
 use crate::time::{Duration, Timestamp};
 
+mod schedule;
+
+pub use schedule::{calendar, name, note, schedule};
+
 /// One thing that is wrong with one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
@@ -62,6 +66,14 @@ impl Check {
                 limits::NAME_LEN_MAX
             )
         });
+    }
+
+    fn owner(&mut self, owner: Option<&str>) {
+        let Some(owner) = owner else { return };
+        self.ensure(!owner.is_empty() && owner.len() <= limits::OWNER_LEN_MAX, "owner", || {
+            format!("expected 1 to {} bytes", limits::OWNER_LEN_MAX)
+        });
+        self.ensure(!owner.chars().any(char::is_control), "owner", || "has a control character".into());
     }
 
     fn labels(&mut self, path: &str, labels: &BTreeMap<String, String>) {
@@ -209,12 +221,7 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.name("name", &spec.name);
     check.name("namespace", &spec.namespace);
-    if let Some(owner) = &spec.owner {
-        check.ensure(!owner.is_empty() && owner.len() <= limits::OWNER_LEN_MAX, "owner", || {
-            format!("expected 1 to {} bytes", limits::OWNER_LEN_MAX)
-        });
-        check.ensure(!owner.chars().any(char::is_control), "owner", || "has a control character".into());
-    }
+    check.owner(spec.owner.as_deref());
     check.labels("labels", &spec.labels);
     check.name("queue", &spec.queue);
     check.ensure(spec.priority <= limits::PRIORITY_MAX, "priority", || {

@@ -34,6 +34,8 @@ pub struct ServerConfig {
     pub shard_lease: Duration,
     /// How long events are kept for watchers to resume.
     pub event_retention: Duration,
+    /// How long the lines of fire ledgers, and backfills that ended, are kept.
+    pub ledger_retention: Duration,
     /// The largest artifact.
     pub artifact_bytes_max: u64,
     /// How long a shutdown waits for open requests before it cuts them off.
@@ -123,6 +125,7 @@ impl ServerConfig {
             name: "server".to_owned(),
             shard_lease: Duration::from_secs(10),
             event_retention: Duration::from_hours(24 * 7),
+            ledger_retention: Duration::from_hours(24 * 90),
             artifact_bytes_max: 1 << 30,
             shutdown_grace: Duration::from_secs(5),
             housekeeping_interval: Duration::from_secs(30),

@@ -1,4 +1,5 @@
-//! Deletes what retention no longer keeps: ended jobs with their logs, and old events.
+//! Deletes what retention no longer keeps: ended jobs with their logs, old events, old lines of fire
+//! ledgers.
 //!
 //! Logs go first, rows after, so that a crash in between leaves nothing that nobody knows of. A
 //! round is bounded, and rounds follow each other at once while there is more to do. Idempotency
@@ -15,6 +16,8 @@ use crate::node::{Clock as _, SystemClock};
 
 /// Jobs of one round.
 const JOBS: usize = 500;
+/// Lines of the fire ledger that are deleted at a time.
+const LEDGER_LINES: usize = 1_000;
 /// Logs that are deleted at a time.
 const LOGS: usize = 16;
 /// How often old events are trimmed.
@@ -77,10 +80,18 @@ async fn delete_logs(services: &Services, executions: &[ExecutionId]) -> bool {
 }
 
 async fn trim(services: &Services, now: Timestamp) {
-    let kept = services.config.event_retention.as_millis();
-    let before =
-        Timestamp::from_millis(now.as_millis().saturating_sub(i64::try_from(kept).unwrap_or(i64::MAX)));
+    let before = now - services.config.event_retention;
     if let Err(error) = services.node.store().trim_events(before).await {
         tracing::warn!(error = %error, "cannot trim events; trying again later");
     }
+    if let Err(error) = trim_ledger(services, now - services.config.ledger_retention).await {
+        tracing::warn!(error = %error, "cannot trim the fire ledger; trying again later");
+    }
+}
+
+async fn trim_ledger(services: &Services, before: Timestamp) -> Result<(), StoreError> {
+    while services.node.store().trim_ledger(before, LEDGER_LINES).await? == LEDGER_LINES as u64 {
+        tokio::task::yield_now().await;
+    }
+    Ok(())
 }

@@ -10,7 +10,7 @@
 //! - [`grpc`]: the lanes of the workers, translated to inputs and from effects.
 //! - [`api`]: REST, SSE and the pages; [`auth`]: who may do what.
 //! - [`objects`]: what is no row, in a local folder or in S3.
-//! - [`housekeeping`]: retention; [`metrics`]: what is counted.
+//! - `web`: the dashboard's files. [`housekeeping`]: retention; [`metrics`]: what is counted; [`preview`]: what a timing will do.
 //!
 //! [`start`] puts them together from a [`ServerConfig`]; [`Services`] is what each of them gets.
 //!
@@ -27,9 +27,11 @@ mod listener;
 pub mod metrics;
 pub mod node;
 pub mod objects;
+pub mod preview;
 mod running;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod web;
 
 pub use config::ServerConfig;
 pub use running::{Running, Services, StartError, start, start_with};

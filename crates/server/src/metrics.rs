@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::View;
+use model::firing::{FiringCause, ScheduleStatus};
 use model::record::{Batch, Change, ExecutionRecord, JobState};
 use model::worker::WorkerStatus;
 use model::{ExecutionStatus, JobStatus, Timestamp};
@@ -36,6 +37,11 @@ struct QueueLabel {
     queue: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
 /// Why a worker's stream was closed by this server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabel {
@@ -53,6 +59,9 @@ pub struct Metrics {
     queue_waiting: Family<QueueLabel, Gauge>,
     queue_running: Family<QueueLabel, Gauge>,
     workers: Family<StatusLabel, Gauge>,
+    schedules: Family<StatusLabel, Gauge>,
+    firings: Family<OutcomeLabel, Gauge>,
+    firing_delay_seconds: Histogram,
     commit_seconds: Histogram,
     batch_changes: Histogram,
     start_delay_seconds: Histogram,
@@ -83,6 +92,9 @@ impl Metrics {
             queue_waiting: Family::default(),
             queue_running: Family::default(),
             workers: Family::default(),
+            schedules: Family::default(),
+            firings: Family::default(),
+            firing_delay_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 20)),
             commit_seconds: Histogram::new(exponential_buckets(0.000_25, 2.0, 16)),
             batch_changes: Histogram::new(exponential_buckets(1.0, 4.0, 9)),
             start_delay_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 18)),
@@ -112,6 +124,17 @@ impl Metrics {
         r.register("queue_waiting", "Jobs that wait in a queue", self.queue_waiting.clone());
         r.register("queue_running", "Jobs of a queue that run", self.queue_running.clone());
         r.register("workers", "Known workers", self.workers.clone());
+        r.register("schedules", "Schedules", self.schedules.clone());
+        r.register(
+            "firings",
+            "Instants of schedules that were decided since the server took its shards",
+            self.firings.clone(),
+        );
+        r.register(
+            "firing_delay_seconds",
+            "From the nominal instant of a firing to the creation of its job",
+            self.firing_delay_seconds.clone(),
+        );
         r.register("commit_seconds", "How long commits take", self.commit_seconds.clone());
         r.register("batch_changes", "Rows that one commit changes", self.batch_changes.clone());
         r.register(
@@ -166,6 +189,13 @@ impl Metrics {
                 .get_or_create(&StatusLabel { status: worker_status(status) })
                 .set(clamp(workers as u64));
         }
+        for status in [ScheduleStatus::Active, ScheduleStatus::Paused, ScheduleStatus::Completed] {
+            let schedules = view.schedules.get(&status).copied().unwrap_or(0);
+            self.schedules.get_or_create(&StatusLabel { status: status.as_str() }).set(clamp(schedules));
+        }
+        for (outcome, &count) in &view.firings {
+            self.firings.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }).set(clamp(count));
+        }
         // Queues come and go, so their lines are made anew.
         self.queue_waiting.clear();
         self.queue_running.clear();
@@ -193,6 +223,10 @@ impl Metrics {
                     if let (true, Some(usage)) = (record.status.is_final(), record.usage) {
                         self.run_seconds.observe(usage.run_time.to_std().as_secs_f64());
                     }
+                }
+                Change::Ledger(record) if record.outcome.fired() && record.cause == FiringCause::Timer => {
+                    let micros = record.decided_at.as_micros().saturating_sub(record.first.as_micros());
+                    self.firing_delay_seconds.observe(micros as f64 / 1e6);
                 }
                 _ => {}
             }

@@ -38,6 +38,8 @@ pub struct Task {
     pub number: u32,
     /// The job's spec as JSON.
     pub spec: Bytes,
+    /// The schedule that the job belongs to.
+    pub origin: Option<v1::Origin>,
 }
 
 impl Task {
@@ -383,8 +385,8 @@ fn answer(shared: &Shared, body: server_message::Body) -> Vec<v1::Report> {
 }
 
 fn assign(shared: &Shared, assignment: v1::Assignment, reports: &mut Vec<v1::Report>) {
-    let v1::Assignment { execution_id: execution, job_id: job, fence, number, spec } = assignment;
-    let task = Task { execution, job, fence, number, spec };
+    let v1::Assignment { execution_id: execution, job_id: job, fence, number, spec, origin } = assignment;
+    let task = Task { execution, job, fence, number, spec, origin };
     let mut journal = shared.journal();
     if let Some(entry) = journal.entries.get(&task.execution) {
         reports.extend(entry.ended.clone());

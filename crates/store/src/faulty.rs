@@ -15,13 +15,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use model::calendar::CalendarRecord;
+use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::{Duration, ExecutionId, JobId, ShardId, Timestamp};
+use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ShardId, Timestamp};
 use tokio::sync::{Notify, mpsc};
 
 use crate::query::{
-    Artifact, ArtifactFilter, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter, JobRow, Page,
-    Paged, Quarantined, Token,
+    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
+    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
+    ScheduleFilter, ScheduleRow, Token,
 };
 use crate::{Committed, EventSeq, Loaded, Store, StoreError};
 
@@ -32,11 +35,24 @@ pub enum Operation {
     Acquire,
     Renew,
     Release,
+    LostTails,
+    TailsReconciled,
     Load,
     Commit,
     Job,
     Jobs,
     Counts,
+    Schedule,
+    ScheduleNamed,
+    Schedules,
+    ScheduleCounts,
+    Upcoming,
+    Ledger,
+    LedgerCounts,
+    Backfill,
+    Backfills,
+    Calendars,
+    Calendar,
     Executions,
     Execution,
     Events,
@@ -49,6 +65,7 @@ pub enum Operation {
     ExpiredJobs,
     DeleteJobs,
     TrimEvents,
+    TrimLedger,
     Quarantined,
     Check,
 }
@@ -205,6 +222,14 @@ impl<S: Store> Store for FaultyStore<S> {
         self.call(Operation::Release, self.inner.release(leases)).await
     }
 
+    async fn lost_tails(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
+        self.call(Operation::LostTails, self.inner.lost_tails(leases)).await
+    }
+
+    async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        self.call(Operation::TailsReconciled, self.inner.tails_reconciled(leases)).await
+    }
+
     async fn load(&self, leases: &[Lease], rows: mpsc::Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError> {
         self.call(Operation::Load, self.inner.load(leases, rows)).await
     }
@@ -223,6 +248,72 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn counts(&self, namespace: Option<&str>) -> Result<Counts, StoreError> {
         self.call(Operation::Counts, self.inner.counts(namespace)).await
+    }
+
+    async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRow>, StoreError> {
+        self.call(Operation::Schedule, self.inner.schedule(id)).await
+    }
+
+    async fn schedule_named(&self, namespace: &str, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
+        self.call(Operation::ScheduleNamed, self.inner.schedule_named(namespace, name)).await
+    }
+
+    async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        page: Page<ScheduleId>,
+    ) -> Result<Paged<ScheduleRow>, StoreError> {
+        self.call(Operation::Schedules, self.inner.schedules(filter, page)).await
+    }
+
+    async fn schedule_counts(&self, namespace: Option<&str>) -> Result<ScheduleCounts, StoreError> {
+        self.call(Operation::ScheduleCounts, self.inner.schedule_counts(namespace)).await
+    }
+
+    async fn upcoming(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<(Timestamp, ScheduleId)>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, StoreError> {
+        self.call(Operation::Upcoming, self.inner.upcoming(filter, after, limit)).await
+    }
+
+    async fn ledger(
+        &self,
+        filter: &LedgerFilter,
+        page: Page<LedgerPlace>,
+    ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError> {
+        self.call(Operation::Ledger, self.inner.ledger(filter, page)).await
+    }
+
+    async fn ledger_counts(
+        &self,
+        schedule: ScheduleId,
+        since: Option<Timestamp>,
+    ) -> Result<LedgerCounts, StoreError> {
+        self.call(Operation::LedgerCounts, self.inner.ledger_counts(schedule, since)).await
+    }
+
+    async fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRow>, StoreError> {
+        self.call(Operation::Backfill, self.inner.backfill(id)).await
+    }
+
+    async fn backfills(
+        &self,
+        schedule: Option<ScheduleId>,
+        namespace: Option<&str>,
+        page: Page<BackfillId>,
+    ) -> Result<Paged<BackfillRow>, StoreError> {
+        self.call(Operation::Backfills, self.inner.backfills(schedule, namespace, page)).await
+    }
+
+    async fn calendars(&self, namespace: Option<&str>) -> Result<Vec<CalendarRecord>, StoreError> {
+        self.call(Operation::Calendars, self.inner.calendars(namespace)).await
+    }
+
+    async fn calendar(&self, namespace: &str, name: &str) -> Result<Option<CalendarRecord>, StoreError> {
+        self.call(Operation::Calendar, self.inner.calendar(namespace, name)).await
     }
 
     async fn executions(
@@ -279,6 +370,10 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {
         self.call(Operation::TrimEvents, self.inner.trim_events(before)).await
+    }
+
+    async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        self.call(Operation::TrimLedger, self.inner.trim_ledger(before, limit)).await
     }
 
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {

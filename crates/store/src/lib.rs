@@ -5,6 +5,7 @@
 //! and the dashboard show is [read](query) from here, never from the engine.
 //!
 //! - [`sqlite`]: the embedded store, one file, one owner at a time.
+//! - `postgres`: a database that several servers share.
 //! - [`suite`]: the contract as tests; every implementation passes all of them.
 //! - [`faulty`]: a wrapper that fails, stalls or loses its lease at the nth call.
 //!
@@ -13,9 +14,14 @@
 //! - A commit under a lease whose shard has a newer epoch is refused and changes nothing.
 //! - What was committed is read by every later query (read your writes).
 //! - Ended jobs and executions stand in history alone; live rows are only work that can still go on.
+//! - A line of the fire ledger that names a job is never given another.
 
+mod batch;
+mod codec;
 pub mod faulty;
+mod lists;
 pub mod query;
+mod rows;
 pub mod sqlite;
 #[cfg(any(test, doc, feature = "suite"))]
 pub mod suite;
@@ -23,11 +29,14 @@ pub mod suite;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use model::calendar::CalendarRecord;
+use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow};
-use model::{Duration, JobId, ShardId, Timestamp};
+use model::{BackfillId, Duration, JobId, ScheduleId, ShardId, Timestamp};
 use query::{
-    Artifact, ArtifactFilter, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter, JobRow, Page,
-    Paged, Quarantined, Token,
+    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
+    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
+    ScheduleFilter, ScheduleRow, Token,
 };
 
 pub use query::EventSeq;
@@ -153,9 +162,28 @@ pub trait Store: Send + Sync + 'static {
     /// Gives shards back; those that were taken over meanwhile are left alone.
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError>;
 
-    /// Sends every live row of the leased shards, all workers and all queues, in chunks.
+    /// Those of the leased shards whose last commits the store may have forgotten: it was restored from
+    /// a backup, or a standby took over without them.
     ///
-    /// Jobs come before their executions. Rows that cannot be read are set aside and counted.
+    /// [`acquire`](Self::acquire) has raised their epochs beyond all that can have been given out. What
+    /// runs on workers may be unknown here, so nothing that must not be done twice may be started
+    /// before they were heard. A shard stays among these, through all its owners, until
+    /// [`tails_reconciled`](Self::tails_reconciled). A store that is its own only copy has none.
+    async fn lost_tails(&self, _leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Notes that the lost tails of these shards were dealt with; of those that were taken over
+    /// meanwhile, nothing is noted.
+    async fn tails_reconciled(&self, _leases: &[Lease]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Sends every live row of the leased shards, all workers, queues and calendars, in chunks.
+    ///
+    /// Calendars come before schedules, schedules before the backfills that run, these before jobs, and
+    /// jobs before their executions. Rows that cannot be read are set aside and counted, and so is what
+    /// cannot go on without them.
     async fn load(
         &self,
         leases: &[Lease],
@@ -164,7 +192,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// Makes a batch durable, all or nothing, if every lease still holds.
     ///
-    /// Its rows must be of leased shards; a row of another is refused as fenced. Batches under the
+    /// Its rows must be of leased shards; a row of another is refused as fenced. Calendars belong to no
+    /// shard; a line of the ledger belongs to that of its schedule. A batch that breaks a promise of the
+    /// engine (a row that is not there is changed, a line of the ledger is given a second job) is
+    /// [`StoreError::Fatal`]: memory and data have come apart, and going on could do work twice. Batches under the
     /// same leases are sent one after the other: each was decided on top of the one before, and must
     /// not go through where that one did not.
     ///
@@ -181,6 +212,65 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many jobs there are of each status.
     async fn counts(&self, namespace: Option<&str>) -> Result<Counts, StoreError>;
+
+    /// One schedule.
+    async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRow>, StoreError>;
+
+    /// The schedule of this name.
+    async fn schedule_named(&self, namespace: &str, name: &str) -> Result<Option<ScheduleRow>, StoreError>;
+
+    /// Schedules, newest first.
+    async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        page: Page<ScheduleId>,
+    ) -> Result<Paged<ScheduleRow>, StoreError>;
+
+    /// How many schedules there are of each status.
+    async fn schedule_counts(&self, namespace: Option<&str>) -> Result<ScheduleCounts, StoreError>;
+
+    /// Schedules that have a next instant, by it and then by id, at most `limit`.
+    ///
+    /// Begins behind the one that `after` names by its next instant and id. A schedule that fires
+    /// between two pages has moved on, so it may be met again.
+    async fn upcoming(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<(Timestamp, ScheduleId)>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, StoreError>;
+
+    /// Lines of the fire ledger, the newest nominal instant first.
+    async fn ledger(
+        &self,
+        filter: &LedgerFilter,
+        page: Page<LedgerPlace>,
+    ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError>;
+
+    /// How many nominal instants of a schedule came to each outcome: of the lines whose last instant is
+    /// not before `since`.
+    async fn ledger_counts(
+        &self,
+        schedule: ScheduleId,
+        since: Option<Timestamp>,
+    ) -> Result<LedgerCounts, StoreError>;
+
+    /// One backfill.
+    async fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRow>, StoreError>;
+
+    /// Backfills, newest first.
+    async fn backfills(
+        &self,
+        schedule: Option<ScheduleId>,
+        namespace: Option<&str>,
+        page: Page<BackfillId>,
+    ) -> Result<Paged<BackfillRow>, StoreError>;
+
+    /// All calendars, by namespace and name.
+    async fn calendars(&self, namespace: Option<&str>) -> Result<Vec<CalendarRecord>, StoreError>;
+
+    /// One calendar.
+    async fn calendar(&self, namespace: &str, name: &str) -> Result<Option<CalendarRecord>, StoreError>;
 
     /// Executions, newest first.
     async fn executions(
@@ -229,6 +319,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes events older than `before`.
     async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError>;
+
+    /// Deletes lines of the ledger that were decided before `before`, and backfills that ended before
+    /// it; at most `limit` of both together. Says how many: fewer than `limit` means that none is left.
+    ///
+    /// Lines of firings that still wait for their turn stay.
+    async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError>;
 
     /// Rows that were set aside because they could not be read.
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError>;

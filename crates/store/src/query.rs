@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::firing::{
+    BackfillHead, BackfillState, FiringCause, FiringOutcome, Origin, ScheduleState, ScheduleStatus,
+};
 use model::record::{Event, ExecutionRecord, JobState};
-use model::{ExecutionStatus, JobId, JobStatus, Timestamp, WorkerId};
+use model::{BackfillId, ExecutionStatus, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
 
 /// Which page of a list: those with smaller ids than `after`, newest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +48,10 @@ pub struct JobFilter {
     pub created_after: Option<Timestamp>,
     /// Created before.
     pub created_before: Option<Timestamp>,
+    /// Of this schedule, whatever brought the firing about.
+    pub schedule: Option<ScheduleId>,
+    /// Of this backfill.
+    pub backfill: Option<BackfillId>,
 }
 
 /// A job as it is kept.
@@ -56,6 +63,8 @@ pub struct JobRow {
     pub body: Arc<str>,
     /// The ended job that it repeats.
     pub retry_of: Option<JobId>,
+    /// The schedule that it belongs to.
+    pub origin: Option<Arc<Origin>>,
     /// Where it stands; the history is empty in lists.
     pub state: JobState,
 }
@@ -85,6 +94,84 @@ pub struct ExecutionRow {
     pub namespace: Arc<str>,
     /// The name of its job.
     pub job_name: Arc<str>,
+}
+
+/// Which schedules a list has. Every condition that is given must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ScheduleFilter {
+    /// In this namespace; in any where absent.
+    pub namespace: Option<String>,
+    /// With this owner.
+    pub owner: Option<String>,
+    /// With this status.
+    pub status: Option<ScheduleStatus>,
+    /// With all these labels.
+    pub labels: BTreeMap<String, String>,
+    /// With this in the name, in upper or lower case.
+    pub text: Option<String>,
+    /// Whose next instant is before.
+    pub due_before: Option<Timestamp>,
+}
+
+/// A schedule as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScheduleRow {
+    /// Its id.
+    pub id: ScheduleId,
+    /// Its spec as JSON.
+    pub body: Arc<str>,
+    /// Where it stands.
+    pub state: ScheduleState,
+}
+
+/// How many schedules there are of each status; statuses without any are missing.
+pub type ScheduleCounts = BTreeMap<ScheduleStatus, u64>;
+
+/// Which lines of the fire ledger a list has. Every condition that is given must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LedgerFilter {
+    /// Of this schedule, also of one that was deleted.
+    pub schedule: Option<ScheduleId>,
+    /// Of schedules of this namespace, also of deleted ones.
+    pub namespace: Option<String>,
+    /// With one of these outcomes; with any where empty.
+    pub outcomes: Vec<FiringOutcome>,
+    /// Brought about by one of these; by any where empty.
+    pub causes: Vec<FiringCause>,
+    /// Of this backfill.
+    pub backfill: Option<BackfillId>,
+    /// With a nominal instant at or after; a line of several instants counts by its last.
+    pub from: Option<Timestamp>,
+    /// With a nominal instant before; a line of several instants counts by its first.
+    pub until: Option<Timestamp>,
+}
+
+/// The place of a line in the fire ledger: by its first nominal instant, then by what else makes it
+/// unique. Never changes, so a list can go on behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LedgerPlace {
+    /// The first nominal instant, in Unix microseconds.
+    pub first_micros: i64,
+    /// The bits of the schedule's id.
+    pub schedule: u128,
+    /// The generation of the schedule.
+    pub generation: u64,
+    /// A code of the cause. Codes never change their meaning.
+    pub cause: u8,
+    /// The bits of the backfill's id; zero where there is none.
+    pub backfill: u128,
+}
+
+/// How many nominal instants there are of each outcome; outcomes without any are missing.
+pub type LedgerCounts = BTreeMap<FiringOutcome, u64>;
+
+/// A backfill as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackfillRow {
+    /// What it was asked to do.
+    pub head: BackfillHead,
+    /// How far it is.
+    pub state: BackfillState,
 }
 
 /// A place in the event feed; grows.

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use model::{Duration, ExecutionStatus, JobId, JobStatus, Timestamp, WorkerId};
+use model::{BackfillId, Duration, ExecutionStatus, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
 
 use super::examples;
-use super::spec::{Pair, ProcessArgs, SpecArgs, instant};
+use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, instant};
 
 /// `belfry submit`
 #[derive(Debug, Args)]
@@ -41,6 +41,8 @@ pub(crate) struct SubmitArgs {
     pub(crate) wait_timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
+    #[command(flatten)]
+    pub(crate) due: DueArgs,
     #[command(flatten)]
     pub(crate) spec: SpecArgs,
 }
@@ -105,7 +107,7 @@ pub(crate) enum JobCommand {
     Events(WhyArgs),
     /// Show a job's executions, or those of a worker
     Executions(ExecutionsArgs),
-    /// Change a job that has not started
+    /// Change a job that has not started; what is not named stays as it is
     Update(Box<UpdateArgs>),
     /// Cancel jobs; running ones are stopped
     Cancel(CancelArgs),
@@ -138,6 +140,12 @@ pub(crate) struct ListArgs {
     /// Whose newest execution is, or was, on this worker
     #[arg(long, value_name = "WORKER")]
     pub(crate) worker: Option<WorkerId>,
+    /// Of this schedule, by its id
+    #[arg(long, value_name = "SCHEDULE")]
+    pub(crate) schedule: Option<ScheduleId>,
+    /// Of this backfill
+    #[arg(long, value_name = "BACKFILL")]
+    pub(crate) backfill: Option<BackfillId>,
     /// Submitted at or after this time
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) after: Option<Timestamp>,
@@ -223,6 +231,8 @@ pub(crate) struct UpdateArgs {
     /// Only if it is still at this version
     #[arg(long, value_name = "N")]
     pub(crate) if_version: Option<u64>,
+    #[command(flatten)]
+    pub(crate) due: DueArgs,
     #[command(flatten)]
     pub(crate) spec: SpecArgs,
 }

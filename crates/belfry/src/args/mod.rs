@@ -2,6 +2,7 @@
 
 pub(crate) mod job;
 pub(crate) mod more;
+pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod spec;
 
@@ -22,6 +23,7 @@ const EXAMPLES: &str = examples! {
     "belfry dev                                    a server and a worker on this machine"
     "belfry submit --follow -- echo hello          run a command, see its output"
     "belfry submit -f job.yaml --wait              run what a file says, exit as it does"
+    "belfry schedule create beat --every 15m -- true   run it again and again"
     "belfry job list --status failed               what failed"
     "belfry why JOB                                why it does not start"
 };
@@ -90,6 +92,19 @@ pub(crate) enum Command {
     /// Find, change and end jobs
     #[command(subcommand, visible_alias = "jobs")]
     Job(job::JobCommand),
+    /// Create and look after schedules: jobs that recur
+    #[command(subcommand, visible_alias = "schedules")]
+    Schedule(Box<schedule::ScheduleCommand>),
+    /// Look after backfills: past ranges of schedules that are made up for
+    #[command(subcommand, visible_alias = "backfills")]
+    Backfill(schedule::BackfillCommand),
+    /// Look after calendars: named sets of days that schedules refer to
+    #[command(subcommand, visible_alias = "calendars")]
+    Calendar(schedule::CalendarCommand),
+    /// Create or change what files define: calendars, queues, schedules
+    Apply(schedule::ApplyArgs),
+    /// Show what applying files would change; exits with 1 if anything
+    Diff(schedule::DiffArgs),
     /// Run a worker on this machine, or look after workers
     #[command(visible_alias = "workers")]
     Worker(Box<serve::WorkerArgs>),

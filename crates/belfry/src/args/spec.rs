@@ -100,15 +100,33 @@ fn enforcement(text: &str) -> Result<Enforcement, String> {
 }
 
 /// One of the words of the API; `-` may stand for `_`.
-fn word<T: serde::de::DeserializeOwned>(text: &str, known: &[&str]) -> Result<T, String> {
+pub(crate) fn word<T: serde::de::DeserializeOwned>(text: &str, known: &[&str]) -> Result<T, String> {
     serde_json::from_value(Value::String(text.replace('-', "_")))
         .map_err(|_| format!("expected one of {}", known.join(", ")))
+}
+
+/// The flags for when a job is due.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct DueArgs {
+    /// Not before this time: 2026-11-21T08:00:00Z, 2026-11-21T08:00 (here), 08:00 (next)
+    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "delay", help_heading = "When and where")]
+    pub(crate) at: Option<Timestamp>,
+    /// Not before so much time has passed: 90s, 1h30m, 2d
+    #[arg(long = "in", id = "delay", value_name = "DURATION", help_heading = "When and where")]
+    pub(crate) delay: Option<Duration>,
+}
+
+impl DueArgs {
+    /// Adds what was given to a patch.
+    pub(crate) fn patch(&self, patch: &mut Patch, now: Timestamp) -> Result<(), Failure> {
+        patch.set("run_at", self.at.or_else(|| self.delay.map(|delay| now + delay)))
+    }
 }
 
 /// The flags for what a job is and needs.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SpecArgs {
-    /// What people call it; need not be unique
+    /// What people call it; need not be unique [default: job, or the name of its schedule]
     #[arg(long, value_name = "NAME", help_heading = "Job")]
     pub(crate) name: Option<String>,
     /// Who answers for it; you where absent
@@ -117,29 +135,23 @@ pub(crate) struct SpecArgs {
     /// A word to find it by; repeatable
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair, help_heading = "Job")]
     pub(crate) labels: Vec<Pair>,
-    /// How long it is kept once it ended
+    /// How long it is kept once it ended [default: the server's]
     #[arg(long, value_name = "DURATION", help_heading = "Job")]
     pub(crate) retention: Option<Duration>,
 
-    /// The queue where it waits
+    /// The queue where it waits [default: default]
     #[arg(long, value_name = "NAME", help_heading = "When and where")]
     pub(crate) queue: Option<String>,
-    /// 0 (last) to 100 (first) within its queue
+    /// 0 (last) to 100 (first) within its queue [default: 50]
     #[arg(long, value_name = "0-100", help_heading = "When and where")]
     pub(crate) priority: Option<u8>,
-    /// Not before this time: 2026-11-21T08:00:00Z, 2026-11-21T08:00 (here), 08:00 (next)
-    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "delay", help_heading = "When and where")]
-    pub(crate) at: Option<Timestamp>,
-    /// Not before so much time has passed: 90s, 1h30m, 2d
-    #[arg(long = "in", id = "delay", value_name = "DURATION", help_heading = "When and where")]
-    pub(crate) delay: Option<Duration>,
-    /// It expires if it has not started so long after its time
+    /// It expires if it has not started so long after its time [default: never]
     #[arg(long, value_name = "DURATION", help_heading = "When and where")]
     pub(crate) deadline: Option<Duration>,
     /// Which workers: LABEL=A,B or LABEL!=A,B or LABEL or !LABEL; repeatable, all must hold
     #[arg(long = "constraint", value_name = "RULE", value_parser = constraint, help_heading = "When and where")]
     pub(crate) constraints: Vec<Value>,
-    /// Which worker of those that fit: `spread` (the emptiest) or `pack` (the fullest)
+    /// Which worker of those that fit: `spread` (the emptiest) or `pack` (the fullest) [default: spread]
     #[arg(long, value_name = "WORD", value_parser = placement, help_heading = "When and where")]
     pub(crate) placement: Option<Placement>,
     /// Jobs of a namespace with the same key share a limit
@@ -149,37 +161,37 @@ pub(crate) struct SpecArgs {
     #[arg(long, value_name = "N", requires = "concurrency_key", help_heading = "When and where")]
     pub(crate) concurrency_limit: Option<u32>,
 
-    /// The longest one execution may run
+    /// The longest one execution may run [default: no bound]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) timeout: Option<Duration>,
-    /// Between SIGTERM and SIGKILL
+    /// Between SIGTERM and SIGKILL [default: 10s]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) grace: Option<Duration>,
-    /// How often it is tried again when it failed
+    /// How often it is tried again when it failed [default: 0]
     #[arg(long, value_name = "N", help_heading = "Failure")]
     pub(crate) retries: Option<u32>,
-    /// How often it is tried again when it could not even start
+    /// How often it is tried again when it could not even start [default: 3]
     #[arg(long, value_name = "N", help_heading = "Failure")]
     pub(crate) start_retries: Option<u32>,
-    /// The wait before the first retry
+    /// The wait before the first retry [default: 1s]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) backoff: Option<Duration>,
-    /// By how much each wait is longer than the one before
+    /// By how much each wait is longer than the one before [default: 2]
     #[arg(long, value_name = "FACTOR", help_heading = "Failure")]
     pub(crate) backoff_factor: Option<f64>,
-    /// The longest wait
+    /// The longest wait [default: 5m]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) backoff_max: Option<Duration>,
-    /// The part of a wait, 0 to 1, by which it is drawn shorter or longer
+    /// The part of a wait, 0 to 1, by which it is drawn shorter or longer [default: 0.2]
     #[arg(long, value_name = "PART", help_heading = "Failure")]
     pub(crate) backoff_jitter: Option<f64>,
-    /// Only these exit codes are tried again
+    /// Only these exit codes are tried again [default: all but 0]
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) retry_on: Vec<i32>,
     /// These exit codes are never tried again
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) no_retry_on: Vec<i32>,
-    /// When a worker is lost: at_least_once, at_most_once, exactly_once
+    /// When a worker is lost: at_least_once, at_most_once, exactly_once [default: at_least_once]
     #[arg(long, value_name = "LEVEL", value_parser = delivery, help_heading = "Failure")]
     pub(crate) delivery: Option<Delivery>,
 
@@ -201,7 +213,7 @@ pub(crate) struct SpecArgs {
     /// The most processes and threads
     #[arg(long, value_name = "N", help_heading = "Resources")]
     pub(crate) pids_limit: Option<u32>,
-    /// On workers that cannot enforce limits: `required` (do not run there) or `best_effort`
+    /// On workers that cannot enforce limits: `required` (do not run there) or `best_effort` [default: required]
     #[arg(long, value_name = "WORD", value_parser = enforcement, help_heading = "Resources")]
     pub(crate) limits: Option<Enforcement>,
 
@@ -281,21 +293,20 @@ impl Patch {
 
 impl SpecArgs {
     /// Adds what was given to a patch.
-    pub(crate) fn patch(&self, patch: &mut Patch, now: Timestamp) -> Result<(), Failure> {
+    pub(crate) fn patch(&self, patch: &mut Patch) -> Result<(), Failure> {
         patch.set("name", self.name.as_ref())?;
         patch.set("owner", self.owner.as_ref())?;
         patch.set_map("labels", &self.labels)?;
         patch.set("retention", self.retention)?;
-        self.patch_placement(patch, now)?;
+        self.patch_placement(patch)?;
         self.patch_failure(patch)?;
         self.patch_resources(patch)?;
         self.patch_files(patch)
     }
 
-    fn patch_placement(&self, patch: &mut Patch, now: Timestamp) -> Result<(), Failure> {
+    fn patch_placement(&self, patch: &mut Patch) -> Result<(), Failure> {
         patch.set("queue", self.queue.as_ref())?;
         patch.set("priority", self.priority)?;
-        patch.set("run_at", self.at.or_else(|| self.delay.map(|delay| now + delay)))?;
         patch.set("start_deadline", self.deadline)?;
         patch.set_list("constraints", &self.constraints)?;
         patch.set("placement", self.placement)?;

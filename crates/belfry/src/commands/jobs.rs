@@ -47,6 +47,8 @@ async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
         name: args.name,
         labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
         worker_id: args.worker,
+        schedule: args.schedule,
+        backfill: args.backfill,
         created_after: args.after,
         created_before: args.before,
     };
@@ -113,7 +115,8 @@ fn update_patch(args: &UpdateArgs) -> Result<Value, Failure> {
         None => json!({}),
     };
     let mut flags = Patch::default();
-    args.spec.patch(&mut flags, jiff::Timestamp::now().into())?;
+    args.due.patch(&mut flags, jiff::Timestamp::now().into())?;
+    args.spec.patch(&mut flags)?;
     // Not `merge`: a null in the patch means something, and must be sent.
     overlay(&mut patch, flags.into_value());
     if patch == json!({}) {

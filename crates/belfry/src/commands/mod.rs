@@ -1,11 +1,14 @@
 //! What each command does.
 
+mod apply;
 mod artifacts;
+mod calendars;
 mod config;
 mod events;
 mod jobs;
 mod logs;
 mod queues;
+mod schedules;
 pub(crate) mod serve;
 mod submit;
 mod wait;
@@ -18,6 +21,7 @@ use client::Client;
 use futures::stream::TryStreamExt as _;
 
 use crate::args::job::Many;
+use crate::args::schedule::ScheduleCommand;
 use crate::args::serve::WorkerRunArgs;
 use crate::args::{Cli, Command, Global};
 use crate::failure::{Exit, Failure};
@@ -111,6 +115,15 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Logs(args) => block_on(logs::run(&context, args)),
         Command::Why(args) => block_on(jobs::why(&context, args.id)),
         Command::Job(command) => block_on(jobs::run(&context, command)),
+        Command::Schedule(command) => match *command {
+            // A draft needs no server.
+            ScheduleCommand::Next(args) if args.is_draft() => schedules::next_of_draft(&context, &args),
+            command => block_on(schedules::run(&context, command)),
+        },
+        Command::Backfill(command) => block_on(schedules::run_backfills(&context, command)),
+        Command::Calendar(command) => block_on(calendars::run(&context, command)),
+        Command::Apply(args) => block_on(apply::run(&context, args)),
+        Command::Diff(args) => block_on(apply::diff(&context, args)),
         Command::Queue(command) => block_on(queues::run(&context, command)),
         Command::Artifact(command) => block_on(artifacts::run(&context, command)),
         Command::Events(args) => block_on(events::run(&context, args)),

@@ -129,7 +129,8 @@ async fn run_dev(out: Out, settings: &Settings, data: &Path, custom: bool) -> Re
         let _ = agent_ends.await;
     }));
 
-    out.note(welcome(&url, &running.admin_token_path, data, custom));
+    let admin = read_token(&running.admin_token_path)?;
+    out.note(welcome(&url, &admin, &running.admin_token_path, data, custom));
     if as_root {
         out.warn("you are root, and so are your tasks; `BELFRY_WORKER__TASK_USER=NAME` runs them as another");
     }
@@ -157,11 +158,14 @@ async fn end_dev(
     agent.and(server)
 }
 
-fn welcome(url: &str, token: &Path, data: &Path, custom: bool) -> String {
+/// What a user sees first. The fragment of the dashboard's address signs its browser in; no request
+/// and no log of a server has it.
+fn welcome(url: &str, admin: &str, token: &Path, data: &Path, custom: bool) -> String {
     let find =
         if custom { format!("\n  export BELFRY_DEV_DATA='{}'", data.display()) } else { String::new() };
     format!(
         "Belfry runs: a server and a worker, at {url}\n\
+         \x20 open     {url}/#token={admin}\n\
          \x20 data     {}\n\
          \x20 token    {}\n\
          \x20 API      {url}/docs\n\n\

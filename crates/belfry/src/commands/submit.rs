@@ -88,7 +88,8 @@ async fn dry_run(context: &Context, client: &client::Client, specs: &[JobSpec]) 
 /// The specs of a file, or the one of defaults, changed by the flags.
 fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec<JobSpec>, Failure> {
     let mut patch = Patch::default();
-    args.spec.patch(&mut patch, now)?;
+    args.due.patch(&mut patch, now)?;
+    args.spec.patch(&mut patch)?;
     args.process.patch(&mut patch)?;
     let patch = patch.into_value();
 
@@ -113,7 +114,7 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
         .collect()
 }
 
-fn patched(spec: &JobSpec, patch: Value) -> Result<JobSpec, Failure> {
+pub(super) fn patched(spec: &JobSpec, patch: Value) -> Result<JobSpec, Failure> {
     let mut value = serde_json::to_value(spec).map_err(anyhow::Error::from)?;
     if patch == json!({}) {
         return Ok(spec.clone());

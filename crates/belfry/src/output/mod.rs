@@ -5,13 +5,14 @@
 //! reader that goes away ends it quietly.
 //!
 //! - [`table`]: rows and details; the objects implement [`table::Row`] and [`table::Detail`] in
-//!   [`objects`].
+//!   [`objects`] and [`schedules`].
 //! - [`why`]: reasons in words.
 //! - [`time`] and [`text`]: how instants and foreign text are shown.
 //! - [`progress`]: what is shown while waiting.
 
 pub(crate) mod objects;
 pub(crate) mod progress;
+pub(crate) mod schedules;
 pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod time;
@@ -111,6 +112,14 @@ impl Out {
         let _ = writeln!(std::io::stderr().lock(), "{yellow}warning:{reset} {}", line.as_ref());
     }
 
+    /// Tells people what they can do about a warning.
+    pub(crate) fn help(&self, line: impl AsRef<str>) {
+        if !self.quiet {
+            let (cyan, reset) = if self.color_err { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
+            let _ = writeln!(std::io::stderr().lock(), "{cyan}help:{reset} {}", line.as_ref());
+        }
+    }
+
     /// How things look now: what an answer tells may be younger than this process.
     fn now(&self) -> Look {
         Look { now: jiff::Timestamp::now().into(), ..self.look }
@@ -128,6 +137,11 @@ impl Out {
             return Ok(());
         }
         self.data(list(&self.now(), items)?)
+    }
+
+    /// Shows one object as a row for people, and as itself for programs.
+    pub(crate) fn row<T: Row>(&self, item: &T) -> Result<(), Failure> {
+        self.data(row(&self.now(), item)?)
     }
 
     /// Shows why a job stands where it stands.
@@ -161,6 +175,14 @@ pub(crate) fn list<T: Row>(look: &Look, items: &[T]) -> Result<String, Failure> 
     })
 }
 
+fn row<T: Row>(look: &Look, item: &T) -> Result<String, Failure> {
+    match look.format {
+        Format::Json => json(item),
+        Format::Yaml => yaml(item),
+        _ => list(look, std::slice::from_ref(item)),
+    }
+}
+
 fn stream_item<T: Row>(look: &Look, item: &T, first: bool) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Table | Format::Wide => table::line(look, item, first),
@@ -175,6 +197,34 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
     Ok(serde_json::to_string_pretty(value).map_err(anyhow::Error::from)? + "\n")
 }
 
+/// A spec as a document that `belfry apply` takes: what names it stands above, the rest below `spec`.
+pub(crate) fn document(look: &Look, kind: &str, spec: &impl Serialize) -> Result<String, Failure> {
+    const ABOVE: [&str; 4] = ["name", "namespace", "owner", "labels"];
+    if look.format == Format::Json {
+        let spec = serde_json::to_value(spec).map_err(anyhow::Error::from)?;
+        let mut document = serde_json::json!({"version": 1, "kind": kind, "spec": {}});
+        for (key, value) in spec.as_object().into_iter().flatten() {
+            let above = ABOVE.contains(&key.as_str());
+            let at = if above { &mut document } else { &mut document["spec"] };
+            at[key] = value.clone();
+        }
+        return json(&document);
+    }
+    let (mut head, mut body) = (format!("version: 1\nkind: {kind}\n"), "spec:\n".to_owned());
+    let mut above = false;
+    for line in yaml(spec)?.lines() {
+        // Only a key of the spec itself begins at the margin; a list below it begins with its dash there.
+        if !line.starts_with([' ', '-']) && !line.is_empty() {
+            above = line.split_once(':').is_some_and(|(key, _)| ABOVE.contains(&key));
+        }
+        match above {
+            true => head.extend([line, "\n"]),
+            false => body.extend(["  ", line, "\n"]),
+        }
+    }
+    Ok(head + &body)
+}
+
 /// YAML that reads back as the same.
 pub(crate) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
     let mut text = serde_saphyr::to_string(value).map_err(anyhow::Error::from)?;
@@ -182,4 +232,39 @@ pub(crate) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
         text.push('\n');
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{JobSpec, ScheduleSpec};
+
+    use super::*;
+
+    fn look(format: Format) -> Look {
+        Look { format, color: false, now: Timestamp::default() }
+    }
+
+    /// A document says the same as its spec, in either format, whatever stands in it.
+    #[test]
+    fn a_spec_becomes_a_document_that_reads_back_as_the_same() {
+        let mut job = JobSpec::command(["sh", "-c", "echo 'name: x'\n\nname: y\n- spec: z"]);
+        job.labels.insert("spec".into(), "no".into());
+        let mut spec = ScheduleSpec::new("nightly", model::timing::Timing::default(), job);
+        spec.labels.insert("team".into(), "pay".into());
+        spec.owner = Some("ann".into());
+        spec.description = Some("name: first\nowner: second".into());
+        let wanted = serde_json::to_value(&spec).unwrap();
+        for format in [Format::Table, Format::Yaml, Format::Json] {
+            let text = document(&look(format), "schedule", &spec).unwrap();
+            let mut read: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+            let above = read.as_object_mut().unwrap();
+            let mut found = above.remove("spec").unwrap();
+            assert_eq!(
+                (above.remove("version"), above.remove("kind")),
+                (Some(1.into()), Some("schedule".into()))
+            );
+            found.as_object_mut().unwrap().append(above);
+            assert_eq!(found, wanted, "{text}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
 use super::text::{bytes, clean, count, short};
 use super::time::{coarse, exact, when};
 
-fn job_status(status: JobStatus) -> Cell {
+pub(super) fn job_status(status: JobStatus) -> Cell {
     let tone = match status {
         JobStatus::Ready | JobStatus::Waiting | JobStatus::Retrying => Tone::Waiting,
         JobStatus::Running => Tone::Busy,
@@ -36,7 +36,7 @@ fn execution_status(status: ExecutionStatus) -> Cell {
     Cell::new(status.as_str(), tone)
 }
 
-fn labels(labels: &BTreeMap<String, String>) -> Cell {
+pub(super) fn labels(labels: &BTreeMap<String, String>) -> Cell {
     if labels.is_empty() {
         return Cell::none();
     }
@@ -60,11 +60,11 @@ fn run_time(look: &Look, started: Option<Timestamp>, finished: Option<Timestamp>
     started.map(|at| coarse(finished.unwrap_or(look.now).since(at))).into()
 }
 
-fn at(look: &Look, at: Option<Timestamp>) -> Cell {
+pub(super) fn at(look: &Look, at: Option<Timestamp>) -> Cell {
     at.map(|at| when(look, at)).into()
 }
 
-fn exactly(look: &Look, at: Option<Timestamp>) -> Cell {
+pub(super) fn exactly(look: &Look, at: Option<Timestamp>) -> Cell {
     at.map(|at| exact(look, at)).into()
 }
 
@@ -134,6 +134,11 @@ impl Detail for Job {
         let output = self.result.as_ref().and_then(|r| r.output.as_ref());
         lines.extend(output.map(|output| ("Output", Cell::from(output.to_string()))));
         lines.extend(self.cancel_requested_at.map(|at| ("Cancelled", exact(look, at).into())));
+        lines.extend(self.origin.as_ref().map(|origin| {
+            let text =
+                format!("{} for {} ({})", origin.name, exact(look, origin.scheduled_for), origin.cause);
+            ("Schedule", Cell::from(text))
+        }));
         lines.extend(self.retry_of.map(|job| ("Retry of", job.to_string().into())));
         lines.extend(self.spec.as_ref().map(|spec| ("Runs", what_runs(&spec.run).into())));
         lines
@@ -151,7 +156,7 @@ fn tries(job: &Job) -> String {
     text
 }
 
-fn what_runs(run: &Run) -> String {
+pub(super) fn what_runs(run: &Run) -> String {
     match run {
         Run::Process(process) => match &process.script {
             Some(script) => format!("a script of {}", count(script.lines().count() as u64, "line")),
@@ -275,13 +280,16 @@ impl Row for FeedEvent {
             .job_id
             .map(|id| id.to_string())
             .or_else(|| self.queue.clone())
+            .or_else(|| self.schedule.clone())
+            .or_else(|| self.backfill_id.map(|id| id.to_string()))
+            .or_else(|| self.calendar.clone())
             .or_else(|| self.worker_id.map(|id| id.to_string()));
         vec![
             self.seq.to_string().into(),
             self.at.to_string().into(),
             self.to.map_or_else(|| self.kind.as_str().into(), |to| toned(&self.kind, &job_status(to))),
             subject.into(),
-            self.cause.map(|cause| cause.as_str()).into(),
+            self.cause.map(|cause| cause.as_str()).or(self.outcome.map(|outcome| outcome.as_str())).into(),
             self.namespace.as_deref().into(),
             self.execution_id.map(|id| id.to_string()).into(),
             self.worker_id.map(|id| id.to_string()).into(),
@@ -377,6 +385,16 @@ impl Detail for Worker {
             lines.push(("CPU in use", health.cpu_used.to_string().into()));
             lines.push(("Memory free", bytes(health.memory_available.0).into()));
             lines.push(("Disk free", bytes(health.disk_available.0).into()));
+        }
+        for kept in &self.reservations {
+            let text = format!(
+                "{} and {} for schedule {} at {}",
+                kept.cpu,
+                bytes(kept.memory.0),
+                kept.schedule,
+                exact(look, kept.scheduled_for)
+            );
+            lines.push(("Kept", text.into()));
         }
         lines.extend(trouble(self).map(|trouble| ("Trouble", Cell::new(trouble, Tone::Bad))));
         lines

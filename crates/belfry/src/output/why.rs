@@ -97,6 +97,9 @@ fn sentence(look: &Look, reason: &Reason) -> String {
                 exact(look, *until)
             )
         }
+        Reason::Reserved { worker } => {
+            format!("Room is kept for it on {worker}: its schedule reserves ahead.")
+        }
         Reason::Stopping { since } => {
             format!("It was cancelled, and is being stopped since {}.", exact(look, *since))
         }
@@ -110,7 +113,7 @@ fn misfits(look: &Look, workers: &[Misfits], more: u64) -> String {
     let shown = if look.wide() { workers.len() } else { WORKERS_SHOWN.min(workers.len()) };
     let mut text = String::new();
     for worker in &workers[..shown] {
-        let all: Vec<_> = worker.misfits.iter().map(misfit).collect();
+        let all: Vec<_> = worker.misfits.iter().map(|one| misfit(look, one)).collect();
         let _ = writeln!(text, "    {} ({}): {}", clean(&worker.name), worker.worker, all.join("; "));
     }
     let hidden = (workers.len() - shown) as u64 + more;
@@ -120,7 +123,7 @@ fn misfits(look: &Look, workers: &[Misfits], more: u64) -> String {
     text
 }
 
-fn misfit(misfit: &Misfit) -> String {
+fn misfit(look: &Look, misfit: &Misfit) -> String {
     match misfit {
         Misfit::Lost => "is lost".into(),
         Misfit::Silent => "is not connected".into(),
@@ -144,6 +147,9 @@ fn misfit(misfit: &Misfit) -> String {
         }
         Misfit::Slots { slots } => {
             format!("runs {}, as many as it may", count(u64::from(*slots), "execution"))
+        }
+        Misfit::Reserved { schedule, until } => {
+            format!("has room, but keeps it for schedule `{}` at {}", clean(schedule), exact(look, *until))
         }
         Misfit::Other(value) => clean(&value.to_string()),
         other => clean(&serde_json::to_string(other).unwrap_or_default()),
@@ -182,13 +188,15 @@ mod tests {
                         {"misfit": "unhealthy", "trouble": "disk almost full"}, {"misfit": "runtime", "runtime": "wasm"},
                         {"misfit": "limit", "limit": "memory"}, {"misfit": "constraint", "label": "gpu"},
                         {"misfit": "custom", "resource": "gpu", "needed": 1, "free": 0, "capacity": 1},
-                        {"misfit": "slots", "slots": 16}, {"misfit": "moon", "phase": "full"},
+                        {"misfit": "slots", "slots": 16}, {"misfit": "reserved", "schedule": "nightly", "until": at},
+                        {"misfit": "moon", "phase": "full"},
                     ]},
                 ]},
                 {"reason": "placeable", "worker": worker},
                 {"reason": "runs", "worker": worker, "since": at},
                 {"reason": "runs", "worker": worker},
                 {"reason": "worker_silent", "worker": worker, "until": at},
+                {"reason": "reserved", "worker": worker},
                 {"reason": "stopping", "since": at},
                 {"reason": "quota", "limit": 3},
             ],

@@ -71,6 +71,7 @@ impl Settings {
         set(&mut config.name, self.text("server.name"));
         set(&mut config.shard_lease, self.duration("server.shard_lease"));
         set(&mut config.event_retention, self.duration("server.event_retention"));
+        set(&mut config.ledger_retention, self.duration("server.ledger_retention"));
         set(&mut config.artifact_bytes_max, self.bytes("server.artifact_size_max").map(|b| b.0));
         set(&mut config.shutdown_grace, self.duration("server.shutdown_grace"));
         set(&mut config.housekeeping_interval, self.duration("server.housekeeping_interval"));

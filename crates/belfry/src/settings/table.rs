@@ -130,6 +130,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     plain("server.key_retention", Kind::Duration, "7d", "how long an idempotency key is remembered"),
     plain("server.event_retention", Kind::Duration, "7d", "how long events are kept for watchers to resume"),
+    plain(
+        "server.ledger_retention",
+        Kind::Duration,
+        "90d",
+        "how long it is kept what became of each instant of a schedule",
+    ),
     plain("server.artifact_size_max", Kind::Bytes, "1GiB", "the largest artifact"),
     plain("server.shutdown_grace", Kind::Duration, "5s", "how long a shutdown waits for open requests"),
     plain("server.housekeeping_interval", Kind::Duration, "30s", "how often retention is carried out"),

@@ -4,4 +4,5 @@
 
 mod fake;
 mod retrying;
+mod schedules;
 mod streaming;

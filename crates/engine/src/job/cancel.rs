@@ -1,6 +1,6 @@
 //! A client cancels a job.
 
-use model::{Cause, JobId, JobStatus};
+use model::{Cause, Duration, JobId, JobStatus};
 
 use super::About;
 use crate::engine::Engine;
@@ -17,7 +17,12 @@ impl Engine {
         self.reply(ticket, reply);
     }
 
-    fn try_cancel(&mut self, id: JobId, actor: &str, reason: Option<&str>) -> Result<Reply, Refusal> {
+    pub(crate) fn try_cancel(
+        &mut self,
+        id: JobId,
+        actor: &str,
+        reason: Option<&str>,
+    ) -> Result<Reply, Refusal> {
         let job = self.jobs.get(&id).ok_or(Refusal::NotLive { job: id })?;
         let status = job.state.status;
         // Cancelled in this very batch, so it is still here: the second cancel is the first again.
@@ -71,7 +76,7 @@ impl Engine {
                 session,
                 execution: live.record.id,
                 fence: live.record.fence,
-                grace: job.profile.grace,
+                grace: if live.without_grace { Duration::ZERO } else { job.profile.grace },
                 discard: false,
             });
         }

@@ -73,6 +73,7 @@ impl Engine {
                 fence: live.record.fence,
                 number: live.record.number,
                 body: std::sync::Arc::clone(&job.body),
+                origin: job.origin.clone(),
             };
             self.pending.effects.push(Effect::Assign { worker, session, assignment });
         }

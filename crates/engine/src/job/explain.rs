@@ -51,6 +51,8 @@ impl Engine {
     fn waiting_reasons(&self, id: JobId, job: &Job) -> Vec<Reason> {
         let mut reasons = self.queues.reasons(self.steady, job, |at| self.on_the_wall(at));
         let shape = &job.profile.shape;
+        let kept = self.schedules.expected.get(&id).and_then(|&schedule| self.kept_for(schedule));
+        reasons.extend(kept.map(|worker| Reason::Reserved { worker }));
         if self.workers.is_empty() {
             reasons.push(Reason::NoWorkers);
             return reasons;
@@ -68,7 +70,7 @@ impl Engine {
         let workers = self.workers.values().take(WORKERS_SHOWN).map(|worker| Misfits {
             worker: worker.record.id,
             name: worker.record.name.clone(),
-            misfits: placement::misfits(shape, worker, self.steady),
+            misfits: placement::misfits(shape, worker, self.steady, None),
         });
         let more = self.workers.len().saturating_sub(WORKERS_SHOWN);
         reasons.push(Reason::NoWorkerFits {

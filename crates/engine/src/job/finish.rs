@@ -108,7 +108,7 @@ impl Engine {
         let cancelled = job.state.cancel_requested_at.is_some();
         let said = job.state.outcome.take().filter(|_| cancelled).and_then(|before| before.message);
         let message = outcome.message.clone();
-        job.state.outcome = Some(outcome);
+        job.state.outcome = Some(Box::new(outcome));
         let about = About { execution: Some(execution), detail: message.as_deref() };
         match verdict {
             Verdict::Succeeded => {

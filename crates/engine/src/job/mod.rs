@@ -14,12 +14,14 @@ mod update;
 
 use std::sync::Arc;
 
+use model::firing::Origin;
 use model::record::{Change, Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState};
 use model::spec::Concurrency;
 use model::{Cause, Duration, ExecutionId, Fence, JobId, JobStatus, Timestamp, WorkerId, lifecycle, limits};
 
 use crate::engine::Engine;
 use crate::profile::Profile;
+use crate::schedule::RunEnd;
 use crate::timer::Timer;
 
 /// A live job.
@@ -31,6 +33,8 @@ pub(crate) struct Job {
     pub(crate) body: Arc<str>,
     /// What its spec says to the scheduler.
     pub(crate) profile: Arc<Profile>,
+    /// The schedule that it belongs to.
+    pub(crate) origin: Option<Arc<Origin>>,
     /// Its concurrency key.
     pub(crate) concurrency: Option<Box<Concurrency>>,
     /// Until when it may start for the first time.
@@ -51,13 +55,15 @@ pub(crate) struct Live {
     pub(crate) record: ExecutionRecord,
     /// When the worker is reminded of what it was told.
     pub(crate) remind_at: Timestamp,
+    /// Whether it is killed at once when it is stopped.
+    pub(crate) without_grace: bool,
     new: bool,
     dirty: bool,
 }
 
 impl Live {
     pub(crate) fn new(record: ExecutionRecord, remind_at: Timestamp) -> Self {
-        Self { record, remind_at, new: true, dirty: true }
+        Self { record, remind_at, without_grace: false, new: true, dirty: true }
     }
 }
 
@@ -74,8 +80,12 @@ impl Job {
             state,
             body: Arc::clone(&head.body),
             profile,
+            origin: head.origin.clone(),
             concurrency: spec.concurrency.clone().map(Box::new),
-            deadline: spec.start_deadline.map(|d| spec.run_at.unwrap_or(created_at) + d),
+            deadline: match &head.origin {
+                Some(origin) => origin.start_by,
+                None => spec.start_deadline.map(|d| spec.run_at.unwrap_or(created_at) + d),
+            },
             live: None,
             head: None,
             new: false,
@@ -85,7 +95,8 @@ impl Job {
 
     /// Takes an execution that a store kept.
     pub(crate) fn restore_execution(&mut self, record: ExecutionRecord, remind_at: Timestamp) {
-        self.live = Some(Box::new(Live { record, remind_at, new: false, dirty: false }));
+        self.live =
+            Some(Box::new(Live { record, remind_at, without_grace: false, new: false, dirty: false }));
     }
 
     /// Whether its spec can still be changed.
@@ -190,6 +201,10 @@ impl Engine {
             job.state.expires_at = Some(now + job.profile.retention.unwrap_or(retention));
         }
         self.step(id, to, cause, about);
+        let origin = self.jobs.get(&id).and_then(|job| Some((job.origin.clone()?, job.state.started_at)));
+        if let Some((origin, started_at)) = origin {
+            self.on_run_over(id, &origin, RunEnd { status: to, started_at });
+        }
     }
 
     pub(crate) fn disarm_deadline(&mut self, id: JobId) {

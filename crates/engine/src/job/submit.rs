@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-use model::record::{Change, JobState, KeyRecord};
-use model::{Cause, Fence, JobId, JobStatus, ShardId};
+use model::record::{Change, JobHead, JobState, KeyRecord};
+use model::{Cause, Fence, JobId, JobStatus, ShardId, Timestamp};
 use rand::Rng;
 
 use super::{About, Job};
 use crate::engine::{Engine, KnownKey};
 use crate::input::{NewJob, Ticket};
 use crate::output::{Refusal, Reply, Submitted};
+use crate::profile::Profile;
 use crate::timer::Timer;
 
 impl Engine {
     /// Creates all of the jobs, or none if one of their keys was used for something else.
     pub(crate) fn submit(&mut self, ticket: Ticket, jobs: Vec<NewJob>) {
-        if let Err(refusal) = self.check_keys(&jobs) {
+        if let Err(refusal) = self.check_keys(&jobs).and_then(|()| self.check_runs(&jobs)) {
             return self.reply(ticket, Err(refusal));
         }
         let submitted = jobs.into_iter().map(|job| self.submit_one(job)).collect();
@@ -35,11 +36,29 @@ impl Engine {
         Ok(())
     }
 
+    /// A run that is repeated by hand counts for the overlap limit of its schedule like any other.
+    fn check_runs(&self, jobs: &[NewJob]) -> Result<(), Refusal> {
+        for job in jobs {
+            let known = job.key.is_some_and(|key| self.keys.contains_key(&key.key));
+            if let Some(origin) = job.head.origin.as_ref().filter(|_| !known) {
+                let check = self.check_room(origin.schedule);
+                check.map_err(|(name, runs)| Refusal::RunsNotOver { name, runs })?;
+            }
+        }
+        Ok(())
+    }
+
     fn submit_one(&mut self, new: NewJob) -> Submitted {
         if let Some(known) = new.key.and_then(|key| self.keys.get(&key.key)) {
             return Submitted { job: known.job, new: false };
         }
-        let id = self.new_job_id(new.key.map(|key| key.key));
+        let id = match &new.head.origin {
+            // A run stands beside its schedule.
+            Some(origin) => {
+                JobId::from_bits(self.ids.next(self.now, origin.schedule.shard(), self.rng.next_u64()))
+            }
+            None => self.new_job_id(new.key.map(|key| key.key)),
+        };
         if let Some(key) = new.key {
             // A job for next month must not be made again next week.
             let run_at = new.head.spec.run_at.unwrap_or_default();
@@ -49,6 +68,9 @@ impl Engine {
             self.pending.others.push(Change::Key(record));
         }
         self.create(id, &new);
+        if let Some(origin) = &new.head.origin {
+            self.adopt_run(origin.schedule, id);
+        }
         Submitted { job: id, new: true }
     }
 
@@ -65,19 +87,36 @@ impl Engine {
         JobId::from_bits(self.ids.next(self.now, shard, self.rng.next_u64()))
     }
 
-    fn create(&mut self, id: JobId, new: &NewJob) {
-        let now = self.now;
-        let spec = &new.head.spec;
-        let due_at = spec.run_at.unwrap_or(now).max(now);
-        let profile = self.profiles.of(spec);
-        let mut job = Job::new(&new.head, profile, fresh_state(now, due_at), id.created_at());
+    /// Creates a job that a schedule fired: it is due at once.
+    pub(crate) fn create_fired(
+        &mut self,
+        id: JobId,
+        head: &Arc<JobHead>,
+        profile: Arc<Profile>,
+        detail: Option<&str>,
+    ) {
+        self.insert_new(id, head, profile, self.now);
+        self.step(id, JobStatus::Waiting, Cause::Fired, About { detail, ..About::default() });
+        self.enqueue(id);
+    }
+
+    fn insert_new(&mut self, id: JobId, head: &Arc<JobHead>, profile: Arc<Profile>, due_at: Timestamp) {
+        let mut job = Job::new(head, profile, fresh_state(self.now, due_at), id.created_at());
         job.new = true;
-        job.head = Some(Arc::clone(&new.head));
+        job.head = Some(Arc::clone(head));
         let deadline = job.deadline;
         self.jobs.insert(id, job);
         if let Some(deadline) = deadline {
             self.agenda.arm(deadline, Timer::Deadline(id));
         }
+    }
+
+    fn create(&mut self, id: JobId, new: &NewJob) {
+        let now = self.now;
+        let spec = &new.head.spec;
+        let due_at = spec.run_at.unwrap_or(now).max(now);
+        let profile = self.profiles.of(spec);
+        self.insert_new(id, &new.head, profile, due_at);
         let about = About { detail: Some(&new.actor), ..About::default() };
         if due_at > now {
             self.agenda.arm(due_at, Timer::Due(id));
@@ -89,7 +128,7 @@ impl Engine {
     }
 }
 
-fn fresh_state(now: model::Timestamp, due_at: model::Timestamp) -> JobState {
+fn fresh_state(now: Timestamp, due_at: Timestamp) -> JobState {
     JobState {
         status: JobStatus::Ready,
         version: 0,

@@ -187,6 +187,12 @@ impl Queues {
         job.concurrency.as_deref().is_none_or(|c| self.keys.running(&job.profile.namespace, &c.key) < c.limit)
     }
 
+    /// Whether a waiting job's queue and key let it start now, whoever else waits.
+    pub(crate) fn lets_through(&self, job: &Job, now: Timestamp) -> bool {
+        let open = |queue: &Queue| queue.closed_gates(now).next().is_none();
+        self.queues.get(&job.profile.queue).is_none_or(open) && self.key_is_open(job)
+    }
+
     fn unpark(&mut self, namespace: &Arc<str>, key: &str) {
         while let Some((place, profile)) = self.keys.unpark(namespace, key) {
             self.queue(&profile.queue).lanes.insert(&profile, place);

@@ -79,6 +79,7 @@ impl Engine {
         }
         let jobs: Vec<JobId> =
             self.workers.get(&id).map(|w| w.jobs.iter().copied().collect()).unwrap_or_default();
+        let mut missing = Vec::new();
         for job in jobs {
             let Some((cancelled, live)) = self
                 .jobs
@@ -91,12 +92,27 @@ impl Engine {
             if cancelled || self.is_evicted(job) {
                 self.send_stop(job);
             } else if !held.contains_key(&live.record.id) {
-                // It was heard to start, and its journal has forgotten it: never start it again.
+                // It was heard to start, and its journal has forgotten it: never start it again. A hello
+                // that comes late says the same of what was started since it was sent, so this is only
+                // believed once the session is known to be alive.
                 if heard {
-                    self.on_forgotten(job);
+                    missing.push((job, live.record.id));
                 } else {
                     self.send_assignment(job);
                 }
+            }
+        }
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.missing = missing;
+        }
+    }
+
+    /// The session is alive, so what its journal did not name is forgotten for certain.
+    pub(crate) fn give_up_missing(&mut self, id: WorkerId) {
+        let missing = self.workers.get_mut(&id).map(|worker| std::mem::take(&mut worker.missing));
+        for (job, execution) in missing.unwrap_or_default() {
+            if self.live_execution(execution).is_some_and(|(live, ..)| live == job) {
+                self.on_forgotten(job);
             }
         }
     }

@@ -28,6 +28,7 @@ impl Engine {
         worker.heard_at = Some(self.now);
         self.pending.grants.push(Effect::Grant { worker: id, session, seq, lease });
         self.grant_lease(id);
+        self.give_up_missing(id);
         if recovered {
             self.capacity_changed();
         }
@@ -79,6 +80,7 @@ impl Engine {
         for job in jobs {
             self.on_worker_lost(job);
         }
+        self.lose_reservations(id);
     }
 
     /// The engine itself was held up for a while: nobody's silence during it counts. A bound on what

@@ -18,11 +18,12 @@ use std::sync::Arc;
 
 use model::record::WorkerRecord;
 use model::worker::Health;
-use model::{Bytes, Duration, JobId, Millicores, Timestamp};
+use model::{Bytes, Duration, ExecutionId, JobId, Millicores, Timestamp};
 
 use crate::input::Session;
 use crate::output::WorkerView;
 use crate::profile::Shape;
+use crate::schedule::Kept;
 
 /// A known worker.
 #[derive(Debug)]
@@ -39,6 +40,10 @@ pub(crate) struct Worker {
     pub(crate) used: Used,
     /// The jobs whose executions it has.
     pub(crate) jobs: BTreeSet<JobId>,
+    /// Executions that were heard to start, and that the journal of the session did not name.
+    pub(crate) missing: Vec<(JobId, ExecutionId)>,
+    /// Room that is kept for schedules.
+    pub(crate) kept: Vec<Kept>,
     /// Nothing new is placed before, since it declined; steady time.
     pub(crate) declined_until: Option<Timestamp>,
 }
@@ -62,6 +67,8 @@ impl Worker {
             health: Health::default(),
             used: Used::default(),
             jobs: BTreeSet::new(),
+            missing: Vec::new(),
+            kept: Vec::new(),
             declined_until: None,
         }
     }
@@ -97,6 +104,7 @@ impl Worker {
             cpu_reserved: self.used.cpu,
             memory_reserved: self.used.memory,
             custom_reserved: self.used.custom.clone(),
+            reservations: self.kept.iter().map(Kept::view).collect(),
             health: self.heard_at.map(|_| self.health.clone()),
             heard_at: self.heard_at,
         }

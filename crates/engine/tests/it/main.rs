@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "the vocabulary of tests fails as tests do")]
 
+mod catching_up;
 mod delivery;
+mod ledgers;
 mod life;
 mod limits;
 mod placement;
 mod properties;
 mod requests;
 mod scenario;
+mod schedules;
+mod timekeeper;
 mod workers;

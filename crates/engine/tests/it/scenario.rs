@@ -12,6 +12,10 @@ use engine::why::Why;
 use engine::{
     Config, Effect, Engine, Input, Join, NewJob, Now, Output, Refusal, Reply, Report, Session, Ticket,
 };
+use model::calendar::CalendarRecord;
+use model::firing::{
+    BackfillHead, BackfillState, BackfillStatus, FiringCause, LedgerRecord, ScheduleHead, ScheduleState,
+};
 use model::id::{Epoch, IdSource};
 use model::queue::QueueSettings;
 use model::record::{
@@ -21,7 +25,8 @@ use model::record::{
 use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement};
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::{
-    Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, ShardId, Timestamp, WorkerId,
+    BackfillId, Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, ScheduleId,
+    ShardId, Timestamp, WorkerId,
 };
 
 pub(crate) const SHARDS: u16 = 4;
@@ -34,8 +39,15 @@ pub(crate) struct Rows {
     pub(crate) keys: BTreeMap<u128, KeyRecord>,
     pub(crate) workers: BTreeMap<WorkerId, Arc<WorkerRecord>>,
     pub(crate) queues: BTreeMap<String, Arc<QueueRecord>>,
+    pub(crate) schedules: BTreeMap<ScheduleId, (ScheduleHead, ScheduleState)>,
+    pub(crate) ledger: BTreeMap<LedgerKey, LedgerRecord>,
+    pub(crate) backfills: BTreeMap<BackfillId, (BackfillHead, BackfillState)>,
+    pub(crate) calendars: BTreeMap<(String, String), Arc<CalendarRecord>>,
     pub(crate) events: Vec<Event>,
 }
+
+/// What a line of the ledger is unique by.
+pub(crate) type LedgerKey = (ScheduleId, u64, Timestamp, FiringCause, Option<BackfillId>);
 
 /// A worker as the test plays it.
 #[derive(Default)]
@@ -47,6 +59,8 @@ pub(crate) struct Player {
     pub(crate) held: BTreeMap<ExecutionId, (Fence, bool)>,
     pub(crate) assigned: Vec<Assignment>,
     pub(crate) stopped: BTreeMap<ExecutionId, Fence>,
+    /// How long what is stopped has to end by itself, as it was last told.
+    pub(crate) graces: BTreeMap<ExecutionId, Duration>,
     seq: u64,
 }
 
@@ -108,8 +122,18 @@ impl Scenario {
         self.flush_at(self.now.into());
     }
 
-    /// Lets the engine act at a time at which the two clocks differ.
+    /// Lets the engine act at a time at which the two clocks differ, until there is nothing left to do.
     pub(crate) fn flush_at(&mut self, now: Now) {
+        self.flush_once(now);
+        let mut more = 0;
+        while !self.engine.is_idle() {
+            self.flush_once(now);
+            more += 1;
+            assert!(more < 100, "the engine never comes to rest");
+        }
+    }
+
+    fn flush_once(&mut self, now: Now) {
         let Output { batch, effects } = self.engine.flush(now);
         let mut seen = BTreeSet::new();
         for change in batch.changes {
@@ -123,7 +147,6 @@ impl Scenario {
             self.release(effect);
         }
         self.engine.check_invariants().unwrap();
-        assert!(self.engine.is_idle());
     }
 
     fn release(&mut self, effect: Effect) {
@@ -141,9 +164,10 @@ impl Scenario {
                     player.assigned.push(assignment);
                 }
             }
-            Effect::Stop { worker, execution, fence, session, .. } => {
+            Effect::Stop { worker, execution, fence, session, grace, .. } => {
                 let player = self.players.get_mut(&worker).unwrap();
                 if player.session == Some(session) {
+                    player.graces.insert(execution, grace);
                     player.stopped.insert(execution, fence);
                 }
             }
@@ -181,6 +205,22 @@ impl Scenario {
         for beat in beats {
             self.engine.handle(self.now, beat);
         }
+    }
+
+    /// Lets time pass up to an instant, from one wakeup of the engine to the next. For worlds
+    /// without workers.
+    pub(crate) fn until(&mut self, end: Timestamp) {
+        while self.now < end {
+            let next = self.engine.wakeup().unwrap_or(end).min(end);
+            self.now = next.max(self.now + Duration::from_millis(1));
+            self.flush();
+        }
+    }
+
+    /// Nobody is there for a while; then another engine is built from the rows.
+    pub(crate) fn outage(&mut self, length: Duration) {
+        self.now = self.now + length;
+        self.restart();
     }
 
     /// The engine is gone, and another is built from the rows.
@@ -404,6 +444,44 @@ impl Rows {
             Change::Queue(record) => {
                 self.queues.insert(record.name.clone(), record);
             }
+            Change::Schedule { id, new, head, state } => match (new, head) {
+                (true, head) => {
+                    let head = head.unwrap_or_else(|| panic!("{id} is new and has no head"));
+                    let before = self.schedules.insert(id, ((*head).clone(), *state));
+                    assert!(before.is_none(), "{id} is new twice");
+                }
+                (false, head) => {
+                    let row = self.schedules.get_mut(&id).unwrap_or_else(|| panic!("{id} is not there"));
+                    assert!(state.cursor >= row.1.cursor, "the cursor of {id} moves back");
+                    row.1 = *state;
+                    if let Some(head) = head {
+                        row.0 = (*head).clone();
+                    }
+                }
+            },
+            Change::RemoveSchedule(id) => {
+                self.schedules.remove(&id);
+            }
+            Change::Ledger(record) => {
+                let key = (record.schedule, record.generation, record.first, record.cause, record.backfill);
+                if let Some(job) = self.ledger.get(&key).and_then(|before| before.job) {
+                    assert_eq!(record.job, Some(job), "I14: {key:?} fires twice");
+                }
+                self.ledger.insert(key, *record);
+            }
+            Change::Backfill { id, head, state } => match head {
+                Some(head) => {
+                    self.backfills.insert(id, ((*head).clone(), state));
+                }
+                None => self.backfills.get_mut(&id).unwrap().1 = state,
+            },
+            Change::Calendar(record) => {
+                let key = (record.spec.namespace.clone(), record.spec.name.clone());
+                self.calendars.insert(key, record);
+            }
+            Change::RemoveCalendar { namespace, name } => {
+                self.calendars.remove(&(namespace.to_string(), name.to_string()));
+            }
         }
     }
 
@@ -415,7 +493,19 @@ impl Rows {
             state: Box::new(state.clone()),
         });
         let executions = self.executions.values().filter(|e| !e.status.is_final());
-        jobs.chain(executions.map(|e| LiveRow::Execution(Box::new(e.clone()))))
+        let schedules = self.schedules.iter().map(|(&id, (head, state))| LiveRow::Schedule {
+            id,
+            head: head.clone(),
+            state: Box::new(state.clone()),
+        });
+        let running = self.backfills.values().filter(|(_, state)| state.status == BackfillStatus::Running);
+        let backfills = running.map(|(head, state)| LiveRow::Backfill { head: head.clone(), state: *state });
+        let calendars = self.calendars.values().map(|record| LiveRow::Calendar((**record).clone()));
+        calendars
+            .chain(schedules)
+            .chain(backfills)
+            .chain(jobs)
+            .chain(executions.map(|e| LiveRow::Execution(Box::new(e.clone()))))
             .chain(self.keys.values().map(|k| LiveRow::Key(*k)))
             .chain(self.workers.values().map(|w| LiveRow::Worker((**w).clone())))
             .chain(self.queues.values().map(|q| LiveRow::Queue((**q).clone())))
@@ -569,5 +659,5 @@ impl JobBuilder<'_> {
 
 pub(crate) fn head(spec: JobSpec) -> Arc<JobHead> {
     let body = serde_json::to_string(&spec).unwrap().into();
-    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None })
+    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None })
 }

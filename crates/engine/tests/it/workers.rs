@@ -260,3 +260,24 @@ fn a_worker_whose_row_says_lost_and_that_has_work_is_given_a_lease() {
     t.restart();
     assert_eq!(t.status(job), JobStatus::Running);
 }
+
+/// I8. Found by the simulator: a hello that comes late knows nothing of what was started since it was
+/// sent. It is believed only once its session beats.
+#[test]
+fn a_late_hello_does_not_give_away_what_was_started_since() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    let execution = t.start(job);
+    let held = std::mem::take(&mut t.players.get_mut(&worker).unwrap().held);
+    t.rejoin(worker);
+    assert_eq!(t.status(job), JobStatus::Running, "nobody beats in that session");
+    t.players.get_mut(&worker).unwrap().held = held;
+    t.rejoin(worker);
+    t.pass(1);
+    assert_eq!(t.execution(job).id, execution);
+    t.players.get_mut(&worker).unwrap().held.clear();
+    t.rejoin(worker);
+    t.pass(1);
+    assert_ne!(t.execution(job).id, execution, "a living session whose journal lost it gives it back");
+}

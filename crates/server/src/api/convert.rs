@@ -1,46 +1,35 @@
 //! Rows as what the API shows.
 
-use std::collections::BTreeMap;
-
-use engine::output::{QueueView, WorkerView};
+use engine::output::{QueueView, ReservationView, WorkerView};
 use model::JobSpec;
-use model::api::{Artifact, Execution, FeedEvent, Job, JobEvent, JobResult, Queue, Reserved, Worker};
-use model::record::{Event, EventKind, HistoryEntry, QueueRecord, WorkerRecord};
+use model::api::{
+    Artifact, Execution, FeedEvent, Job, JobEvent, JobResult, Queue, Reservation, Reserved, Worker,
+};
+use model::firing::BackfillStatus;
+use model::record::{Event, EventKind, HistoryEntry, QueueRecord, ScheduleEvent, WorkerRecord};
+use model::spec::Summary;
 use model::worker::WorkerStatus;
-use serde::Deserialize;
 use store::EventSeq;
 use store::query::{self, ExecutionRow, JobRow};
 
 use super::problem::Trouble;
 
-/// What lists show of a spec.
-#[derive(Deserialize)]
-struct Face {
-    name: String,
-    namespace: String,
-    #[serde(default)]
-    owner: Option<String>,
-    queue: String,
-    priority: u8,
-    #[serde(default)]
-    labels: BTreeMap<String, String>,
-}
-
 /// A job of a list: all but its spec.
 pub(super) fn job(row: &JobRow) -> Result<Job, Trouble> {
-    let face: Face = serde_json::from_str(&row.body).map_err(|error| Trouble::internal(&error))?;
+    let summary: Summary = serde_json::from_str(&row.body).map_err(|error| Trouble::internal(&error))?;
     let state = &row.state;
     Ok(Job {
         id: row.id,
-        name: face.name,
-        namespace: face.namespace,
-        owner: face.owner,
-        queue: face.queue,
-        priority: face.priority,
-        labels: face.labels,
+        name: summary.name,
+        namespace: summary.namespace,
+        owner: summary.owner,
+        queue: summary.queue,
+        priority: summary.priority,
+        labels: summary.labels,
         status: state.status,
         version: state.version,
         retry_of: row.retry_of,
+        origin: row.origin.as_deref().cloned(),
         created_at: row.id.created_at(),
         due_at: state.due_at,
         queued_at: state.queued_at,
@@ -54,7 +43,7 @@ pub(super) fn job(row: &JobRow) -> Result<Job, Trouble> {
         start_failures: state.start_failures,
         execution_id: state.execution,
         worker_id: state.worker,
-        result: state.outcome.as_ref().map(JobResult::from),
+        result: state.outcome.as_deref().map(JobResult::from),
         spec: None,
     })
 }
@@ -118,10 +107,23 @@ pub(super) fn worker(record: WorkerRecord, view: Option<&WorkerView>) -> Worker 
         capacity: record.capacity,
         capabilities: record.capabilities,
         reserved: reserved.unwrap_or_default(),
+        reservations: view
+            .map(|view| view.reservations.iter().map(reservation).collect())
+            .unwrap_or_default(),
         health: view.and_then(|view| view.health.clone()),
         heard_at: view.and_then(|view| view.heard_at),
         created_at: record.created_at,
         updated_at: record.updated_at,
+    }
+}
+
+fn reservation(view: &ReservationView) -> Reservation {
+    Reservation {
+        schedule_id: view.schedule,
+        schedule: view.name.clone(),
+        scheduled_for: view.scheduled_for,
+        cpu: view.cpu,
+        memory: view.memory,
     }
 }
 
@@ -160,7 +162,29 @@ pub(super) fn event_type(event: &Event) -> String {
             WorkerStatus::Expected => "worker.expected".to_owned(),
         },
         EventKind::Queue { .. } => "queue.updated".to_owned(),
+        EventKind::Schedule { what, .. } => format!("schedule.{}", schedule_word(*what)),
+        EventKind::Skipped { .. } => "schedule.skipped".to_owned(),
+        EventKind::Backfill { status, .. } => format!(
+            "backfill.{}",
+            match status {
+                BackfillStatus::Running => "started",
+                BackfillStatus::Completed => "completed",
+                BackfillStatus::Cancelled => "cancelled",
+            }
+        ),
+        EventKind::Calendar { .. } => "calendar.updated".to_owned(),
         _ => "other".to_owned(),
+    }
+}
+
+const fn schedule_word(what: ScheduleEvent) -> &'static str {
+    match what {
+        ScheduleEvent::Created => "created",
+        ScheduleEvent::Changed => "changed",
+        ScheduleEvent::Paused => "paused",
+        ScheduleEvent::Resumed => "resumed",
+        ScheduleEvent::Completed => "completed",
+        ScheduleEvent::Deleted => "deleted",
     }
 }
 
@@ -179,6 +203,12 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
         worker_status: None,
         worker_admission: None,
         queue: None,
+        schedule_id: None,
+        schedule: None,
+        scheduled_for: None,
+        outcome: None,
+        backfill_id: None,
+        calendar: None,
     };
     match &event.kind {
         EventKind::Job { job, from, to, cause, execution, worker } => {
@@ -195,6 +225,17 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
             (shown.worker_status, shown.worker_admission) = (Some(*status), Some(*admission));
         }
         EventKind::Queue { queue } => shown.queue = Some(queue.to_string()),
+        EventKind::Schedule { schedule, name, .. } => {
+            (shown.schedule_id, shown.schedule) = (Some(*schedule), Some(name.to_string()));
+        }
+        EventKind::Skipped { schedule, name, scheduled_for, outcome } => {
+            (shown.schedule_id, shown.schedule) = (Some(*schedule), Some(name.to_string()));
+            (shown.scheduled_for, shown.outcome) = (Some(*scheduled_for), Some(*outcome));
+        }
+        EventKind::Backfill { backfill, schedule, .. } => {
+            (shown.backfill_id, shown.schedule_id) = (Some(*backfill), Some(*schedule));
+        }
+        EventKind::Calendar { calendar } => shown.calendar = Some(calendar.to_string()),
         _ => {}
     }
     shown

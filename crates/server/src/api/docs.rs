@@ -8,7 +8,7 @@ use std::fmt::Write;
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
@@ -17,8 +17,10 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::routes;
 
 use super::Api;
-use super::problem::Code;
+use super::extract::Path;
+use super::problem::{Code, Trouble};
 use super::routes::Routes;
+use crate::web;
 
 const STYLE: &str = include_str!("docs/style.css");
 const PAGE_POLICY: &str =
@@ -33,7 +35,8 @@ pub(super) fn routes(routes: &mut Routes) {
 /// Adds the pages. They are no part of the API, need no token and tell nothing about this server's work.
 pub(super) fn assets(router: Router<Api>) -> Router<Api> {
     router
-        .route("/", get(async |State(api): State<Api>| html(&api.shared.pages.landing)))
+        .route("/", get(dashboard))
+        .route("/assets/{name}", get(asset))
         .route("/docs", get(async |State(api): State<Api>| html(&api.shared.pages.reference)))
         .route("/docs/problems", get(async |State(api): State<Api>| html(&api.shared.pages.problems)))
         .route(
@@ -49,6 +52,17 @@ pub(super) fn assets(router: Router<Api>) -> Router<Api> {
 async fn get_openapi(State(api): State<Api>) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], api.shared.openapi_json.clone())
         .into_response()
+}
+
+/// The dashboard; where it was not built, a page that says so.
+async fn dashboard(State(api): State<Api>) -> Response {
+    web::page().unwrap_or_else(|| html(&api.shared.pages.landing))
+}
+
+/// A file of the dashboard.
+async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Trouble> {
+    let missing = || Trouble::new(Code::NotFound, "the dashboard has no such file; load the page again");
+    web::asset(&name, &headers).ok_or_else(missing)
 }
 
 fn html(page: &Bytes) -> Response {
@@ -98,7 +112,8 @@ fn landing() -> String {
         &format!(
             "<h1>Belfry <span class=\"quiet\">钟楼</span></h1>\n\
              <p>A Belfry server, version {version}, is running here.</p>\n\
-             <p>The dashboard will be at this address. Until then, the command line does everything:</p>\n\
+             <p>Its dashboard was not built into it: <code>make web</code> builds it, with Node.js, and the next \
+             build of the server has it at this address. The command line does everything:</p>\n\
              <pre><code>belfry submit -- echo hello\nbelfry job list\nbelfry logs JOB</code></pre>\n\
              <ul>\n<li><a href=\"/docs\">The REST API</a>, and the same as <a href=\"/openapi.json\">OpenAPI</a></li>\n\
              <li><a href=\"/docs/problems\">Every refusal</a>, and what to do about it</li>\n\

@@ -25,6 +25,7 @@ use tracing::Instrument;
 use super::Api;
 use super::headers::{X_REQUEST_ID, request_id};
 use super::problem::{self, Code, Trouble};
+use crate::web;
 
 /// The longest address.
 const URI_LEN_MAX: usize = 8 * 1024;
@@ -50,9 +51,14 @@ pub(super) async fn edge(State(api): State<Api>, request: Request, next: Next) -
 }
 
 /// Where no route is.
-pub(super) async fn nothing_here(uri: Uri) -> Trouble {
+///
+/// A browser that asks for a page gets the dashboard, which has views at addresses of its own.
+pub(super) async fn nothing_here(method: Method, uri: Uri, headers: HeaderMap) -> Result<Response, Trouble> {
+    if let Some(page) = web::is_view(&method, &uri, &headers).then(web::page).flatten() {
+        return Ok(page);
+    }
     let path: String = uri.path().chars().take(200).collect();
-    Trouble::new(Code::NotFound, format!("there is nothing at `{path}`"))
+    Err(Trouble::new(Code::NotFound, format!("there is nothing at `{path}`")))
 }
 
 async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, Trouble> {

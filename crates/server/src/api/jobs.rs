@@ -1,5 +1,7 @@
 //! Jobs: submit, list, show, change, cancel, retry, explain.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
@@ -8,8 +10,10 @@ use axum::{Extension, Json};
 use engine::why::Why;
 use engine::{Input, Refusal, Reply};
 use model::api::{CancelJob, CancelledJob, Job, JobEvent, List, SubmitJobs, SubmittedJob, SubmittedJobs};
+use model::firing::{FiringCause, Origin};
 use model::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
-use model::{JobId, JobSpec, JobStatus, Timestamp, WorkerId};
+use model::record::JobHead;
+use model::{BackfillId, JobId, JobSpec, JobStatus, ScheduleId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::query::{JobFilter, JobRow, Page};
@@ -52,7 +56,8 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Change, jobs, &[JobNotFound, JobEnded], routes!(delete_job));
     let cancel_refusals = [JobNotFound, JobEnded, InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Change, jobs, &cancel_refusals, routes!(cancel_job));
-    let retry_refusals = [JobNotFound, JobNotEnded, IdempotencyKeyReused, InvalidHeader, InvalidSpec];
+    let retry_refusals =
+        [JobNotFound, JobNotEnded, Code::RunsNotOver, IdempotencyKeyReused, InvalidHeader, InvalidSpec];
     routes.needs(Verb::Create, jobs, &retry_refusals, routes!(retry_job));
     routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job_events));
     routes.needs(Verb::Read, jobs, &[JobNotFound, Code::Loading, Code::Stopping], routes!(explain_job));
@@ -195,6 +200,10 @@ struct ListJobsParams {
     label: Labels,
     /// Only jobs whose newest execution is, or was, on this worker.
     worker_id: Option<WorkerId>,
+    /// Only jobs of this schedule.
+    schedule: Option<ScheduleId>,
+    /// Only jobs of this backfill.
+    backfill: Option<BackfillId>,
     /// Only jobs that were submitted then or later.
     created_after: Option<Timestamp>,
     /// Only jobs that were submitted before then.
@@ -218,6 +227,8 @@ impl ListJobsParams {
             name: self.name,
             labels: self.label.0,
             worker: self.worker_id,
+            schedule: self.schedule,
+            backfill: self.backfill,
             created_after: self.created_after,
             created_before: self.created_before,
         }
@@ -323,8 +334,10 @@ async fn update_job(
             return Err(ended(&row));
         }
         let spec = patch::apply(&convert::spec(&row)?, change.clone())?;
-        let head = submit::head(spec, row.retry_of, SystemClock.now()).map_err(Trouble::invalid_fields)?;
-        let (head, by) = (std::sync::Arc::new(head), std::sync::Arc::clone(&actor.name));
+        let mut head =
+            submit::head(spec, row.retry_of, SystemClock.now()).map_err(Trouble::invalid_fields)?;
+        head.origin.clone_from(&row.origin);
+        let (head, by) = (Arc::new(head), Arc::clone(&actor.name));
         let version = row.state.version;
         let asked = api.node.request(|ticket| Input::Update {
             ticket,
@@ -389,7 +402,7 @@ async fn cancel_job(
 }
 
 async fn cancel(api: &Api, actor: &Actor, id: JobId, reason: Option<String>) -> Result<Response, Trouble> {
-    let (actor, reason) = (std::sync::Arc::clone(&actor.name), reason.map(String::into_boxed_str));
+    let (actor, reason) = (Arc::clone(&actor.name), reason.map(String::into_boxed_str));
     let status = match api.node.request(|ticket| Input::Cancel { ticket, job: id, actor, reason }).await {
         Ok(Reply::Cancelling { status, .. }) => status,
         Ok(other) => return Err(unexpected(&other)),
@@ -436,7 +449,14 @@ async fn retry_job(
         ));
     }
     let spec = JobSpec { run_at: None, idempotency_key: key, ..convert::spec(&row)? };
-    let job = submit::new_job(spec, Some(id), &actor, SystemClock.now()).map_err(Trouble::invalid_fields)?;
+    let mut job =
+        submit::new_job(spec, Some(id), &actor, SystemClock.now()).map_err(Trouble::invalid_fields)?;
+    if let Some(origin) = &row.origin {
+        // Still a run of its schedule, and counted among those that its overlap policy looks at.
+        let origin =
+            Origin { cause: FiringCause::Retry, backfill: None, start_by: None, ..Origin::clone(origin) };
+        job.head = Arc::new(JobHead { origin: Some(Arc::new(origin)), ..JobHead::clone(&job.head) });
+    }
     one_submitted(submitted(&api, |ticket| Input::Submit { ticket, jobs: vec![job] }).await?)
 }
 

@@ -130,17 +130,23 @@ async fn get_metrics(State(api): State<Api>) -> Response {
 
 /// Whose token it is.
 #[derive(Serialize, ToSchema)]
-struct Me {
+pub(super) struct Me {
     /// What they are called.
     name: String,
     /// What their token is for: `admin` or `worker`.
     kind: &'static str,
 }
 
+impl From<&Actor> for Me {
+    fn from(actor: &Actor) -> Self {
+        Self { name: actor.name.to_string(), kind: token::kind_word(actor.kind) }
+    }
+}
+
 /// Show whose token it is
 #[utoipa::path(get, path = "/api/v1/me", tag = "server", responses((status = 200, description = "The bearer", body = Me)))]
 async fn get_me(Extension(actor): Extension<Actor>) -> Json<Me> {
-    Json(Me { name: actor.name.to_string(), kind: token::kind_word(actor.kind) })
+    Json(Me::from(&actor))
 }
 
 /// What runs.

@@ -8,11 +8,12 @@
 //! - `edge`: what every request passes: its id, the bounds, the `Host`, the form of refusals.
 //! - `routes`: the table of routes. Each stands there with who may take it and with every code
 //!   that it may refuse with; the router, the OpenAPI document and the tests are made from it.
-//! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts` and
-//!   `meta` have the handlers: parse, validate, ask, answer. They decide nothing.
+//! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `calendars`
+//!   `session` and `meta` have the handlers: parse, validate, ask, answer. They decide nothing.
 //! - `problem`: refusals as RFC 9457 documents; `extract`, `headers`, `page`: how requests
 //!   are read; `convert`: rows as what the API shows; `sse`: what streams share.
-//! - `openapi` and `docs`: the document, and pages for people made from it.
+//! - `openapi` and `docs`: the document, and pages for people made from it; `schemas`: JSON Schemas of
+//!   definition files, for editors.
 //!
 //! # Always true
 //! - No handler runs before its gate has let the bearer in: a route cannot be added without one.
@@ -20,6 +21,7 @@
 //! - Reads come from the store, so what was acknowledged is there at once.
 
 mod artifacts;
+mod calendars;
 mod convert;
 mod docs;
 mod edge;
@@ -36,6 +38,9 @@ mod patch;
 mod problem;
 mod queues;
 mod routes;
+mod schedules;
+mod schemas;
+mod session;
 mod sse;
 mod submit;
 #[cfg(test)]
@@ -53,6 +58,7 @@ use self::edge::{Hosts, HttpMetrics};
 use self::page::Cursors;
 use self::routes::Routes;
 use crate::Services;
+use crate::auth::Sessions;
 
 pub use openapi::document;
 pub use problem::Code;
@@ -63,6 +69,8 @@ const REQUESTS_MAX: usize = 2_048;
 const STREAMS_MAX: usize = 2_048;
 /// The file of the key that cursors are signed with, within the data folder.
 const CURSOR_KEY_FILE: &str = "cursor-key";
+/// The file of the key that sessions of browsers are signed with.
+const SESSION_KEY_FILE: &str = "session-key";
 
 /// What handlers share; clones are cheap.
 #[derive(Clone)]
@@ -73,12 +81,14 @@ struct Api {
 
 struct Shared {
     cursors: Cursors,
+    sessions: Sessions,
     hosts: Hosts,
     requests: Semaphore,
     streams: Arc<Semaphore>,
     counted: HttpMetrics,
     openapi_json: bytes::Bytes,
     pages: docs::Pages,
+    schemas: Vec<(&'static str, bytes::Bytes)>,
 }
 
 impl std::ops::Deref for Api {
@@ -95,13 +105,15 @@ impl Api {
         let counted = HttpMetrics::default();
         services.metrics.register(|registry| counted.register(registry));
         let shared = Shared {
-            cursors: Cursors::new(cursor_key(&services.config.data_dir)),
+            cursors: Cursors::new(kept_key(&services.config.data_dir, CURSOR_KEY_FILE)),
+            sessions: Sessions::new(kept_key(&services.config.data_dir, SESSION_KEY_FILE)),
             hosts: Hosts::new(&services.config.host_names),
             requests: Semaphore::new(REQUESTS_MAX),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             counted,
             openapi_json: serde_json::to_vec_pretty(&document).unwrap_or_default().into(),
             pages: docs::Pages::new(&document),
+            schemas: schemas::all(&document),
         };
         Self { services, shared: Arc::new(shared) }
     }
@@ -124,21 +136,25 @@ fn table() -> Routes {
     workers::routes(&mut routes);
     queues::routes(&mut routes);
     artifacts::routes(&mut routes);
+    schedules::routes(&mut routes);
+    calendars::routes(&mut routes);
     meta::routes(&mut routes);
+    session::routes(&mut routes);
     docs::routes(&mut routes);
+    schemas::routes(&mut routes);
     routes
 }
 
-/// The key that cursors are signed with: made at the first start, kept so that cursors outlive a
-/// restart. Where the folder cannot be written, one for this process alone.
-fn cursor_key(data_dir: &Path) -> [u8; 32] {
-    let path = data_dir.join(CURSOR_KEY_FILE);
+/// A key to sign with: made at the first start, kept so that what it signed outlives a restart. Where
+/// the folder cannot be written, one for this process alone.
+fn kept_key(data_dir: &Path, file: &str) -> [u8; 32] {
+    let path = data_dir.join(file);
     if let Some(key) = std::fs::read(&path).ok().and_then(|bytes| bytes.try_into().ok()) {
         return key;
     }
     let key: [u8; 32] = rand::random();
     if let Err(error) = crate::auth::first_start::write_secret(&path, &key) {
-        tracing::warn!(path = %path.display(), %error, "cursors will not outlive this process: cannot keep their key");
+        tracing::warn!(path = %path.display(), %error, "what this key signs will not outlive this process: cannot keep it");
     }
     key
 }

@@ -36,6 +36,9 @@ const TAGS: &[(&str, &str)] = &[
     ("events", "What happens, as it happens."),
     ("workers", "The machines that run executions."),
     ("queues", "Where waiting jobs stand."),
+    ("schedules", "Named rules that create jobs, and what became of each of their instants."),
+    ("backfills", "Past ranges of schedules that are made up for."),
+    ("calendars", "Named sets of days that schedules refer to."),
     ("artifacts", "Files that jobs bring and leave."),
     ("server", "The server itself."),
 ];
@@ -75,7 +78,7 @@ pub(super) fn refusals(
     let mut codes = BTreeSet::from_iter(own.iter().copied());
     codes.extend([Code::HostRefused, Code::MethodNotAllowed, Code::UriTooLong, Code::Busy, Code::Internal]);
     if let Access::Needs(..) = access {
-        codes.extend([Code::Unauthenticated, Code::Forbidden, Code::StoreUnavailable]);
+        codes.extend([Code::Unauthenticated, Code::Forbidden, Code::CrossSite, Code::StoreUnavailable]);
     }
     let parameters = operation.parameters.iter().flatten();
     if path.contains('{') || parameters.count() > 0 {

@@ -63,6 +63,7 @@ codes! {
     InvalidCursor = 400, "invalid_cursor", "The cursor does not belong to this list.", "read the list from its beginning, without `cursor`; keep the filter the same from page to page";
     Unauthenticated = 401, "unauthenticated", "There is no valid token.", "send `Authorization: Bearer TOKEN`; the first admin token is in the server's data folder, in `admin-token`";
     Forbidden = 403, "forbidden", "The token does not allow this.", "use a token of another kind";
+    CrossSite = 403, "cross_site", "A page of somebody else sent the request.", "open the dashboard of this server; programs send `Authorization: Bearer TOKEN`, and no cookie";
     HostRefused = 403, "host_refused", "The server does not go by that name.", "use localhost or an address, or add the name to the server's `host_names`";
     NotFound = 404, "not_found", "There is nothing at this address.", "see /docs for all routes";
     JobNotFound = 404, "job_not_found", "There is no such job.", "it never was, or its retention is over";
@@ -70,12 +71,22 @@ codes! {
     WorkerNotFound = 404, "worker_not_found", "There is no such worker.", "GET /api/v1/workers has all of them";
     QueueNotFound = 404, "queue_not_found", "There is no such queue.", "a queue is made by setting it up (PUT) or by submitting a job to it";
     ArtifactNotFound = 404, "artifact_not_found", "There is no such artifact.", "GET /api/v1/artifacts has all of them; check the namespace";
+    ScheduleNotFound = 404, "schedule_not_found", "There is no such schedule.", "GET /api/v1/schedules has all of them; check the namespace";
+    BackfillNotFound = 404, "backfill_not_found", "There is no such backfill.", "GET /api/v1/backfills has all that are kept";
+    CalendarNotFound = 404, "calendar_not_found", "There is no such calendar.", "GET /api/v1/calendars has all of them; check the namespace";
     MethodNotAllowed = 405, "method_not_allowed", "The address does not take this method.", "the `Allow` header names those that it takes";
     SlowRequest = 408, "slow_request", "The request came in too slowly.", "send the body without long pauses";
     JobStarted = 409, "job_started", "The job has started.", "only a job that has not started can be changed; cancel it and submit another";
     JobEnded = 409, "job_ended", "The job has ended.", "to run it again, POST to its /retry";
     JobNotEnded = 409, "job_not_ended", "The job has not ended.", "wait for its end, or cancel it";
     WorkerConnected = 409, "worker_connected", "The worker is connected.", "stop its agent first, and wait until it is lost";
+    ScheduleExists = 409, "schedule_exists", "There is a schedule of this name.", "PUT replaces it; or choose another name";
+    RunsNotOver = 409, "runs_not_over", "As many runs of the schedule are not over as may be.", "wait for their end, cancel them, or name another `overlap`";
+    NothingToBackfill = 409, "nothing_to_backfill", "Nothing of the range is left to run, or a running backfill has it.", "look at the running backfill, or take another range";
+    TooManyBackfills = 409, "too_many_backfills", "As many backfills are running as may be.", "wait for the end of one, or cancel one";
+    BackfillEnded = 409, "backfill_ended", "The backfill has ended.", "begin another one";
+    CalendarInUse = 409, "calendar_in_use", "Something refers to the calendar.", "take it out of what refers to it first";
+    CalendarBuiltIn = 409, "calendar_built_in", "The calendar is part of Belfry.", "make a calendar of your own that includes or excludes its days, and name that";
     VersionMismatch = 412, "version_mismatch", "Somebody changed it meanwhile.", "read it again and repeat the change with the new ETag";
     BodyTooLarge = 413, "body_too_large", "The body is too large.", "split it; a large file belongs into an artifact";
     UriTooLong = 414, "uri_too_long", "The address is too long.", "name fewer labels and statuses";
@@ -320,9 +331,27 @@ fn refused(refusal: &Refusal) -> Trouble {
         Refusal::KeyReused { .. } => Code::IdempotencyKeyReused,
         Refusal::NoWorker { .. } => Code::WorkerNotFound,
         Refusal::WorkerConnected { .. } => Code::WorkerConnected,
+        Refusal::NoSchedule { .. } => Code::ScheduleNotFound,
+        Refusal::ScheduleExists { .. } => Code::ScheduleExists,
+        Refusal::RunsNotOver { .. } => Code::RunsNotOver,
+        Refusal::NoBackfill { .. } => Code::BackfillEnded,
+        Refusal::NothingToBackfill { .. } => Code::NothingToBackfill,
+        Refusal::TooManyBackfills { .. } => Code::TooManyBackfills,
+        Refusal::NoCalendar { .. } => Code::CalendarNotFound,
+        Refusal::CalendarInUse { .. } => Code::CalendarInUse,
+        Refusal::BadTiming { index, problems } => {
+            let at = format!("schedules[{index}].");
+            return Trouble::invalid_fields(fields_at(&at, problems));
+        }
+        Refusal::BadCalendar { problems } => return Trouble::invalid_fields(fields_at("", problems)),
         _ => Code::Internal,
     };
     Trouble::new(code, refusal.to_string())
+}
+
+/// Problems as wrong fields, with a prefix to their paths.
+pub(super) fn fields_at(at: &str, problems: &[model::validate::Problem]) -> Vec<FieldError> {
+    problems.iter().map(|p| field_error(&format!("{at}{}", p.path), &p.message)).collect()
 }
 
 impl From<StoreError> for Trouble {

@@ -13,7 +13,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 
 use super::openapi;
 use super::problem::{Code, Trouble};
-use super::{Api, docs};
+use super::{Api, docs, session};
 use crate::auth::{Actor, Resource, Verb, authorize};
 
 /// Who may take a route.
@@ -134,9 +134,11 @@ async fn pass(State(gate): State<Gate>, mut request: Request, next: Next) -> Res
 }
 
 fn bearer(api: &Api, request: &Request) -> Result<Actor, Trouble> {
-    let header = request.headers().get(AUTHORIZATION);
-    let header =
-        header.ok_or_else(|| Trouble::new(Code::Unauthenticated, "the request has no `Authorization`"))?;
+    let Some(header) = request.headers().get(AUTHORIZATION) else {
+        let actor = session::actor(api, request.method(), request.uri(), request.headers())?;
+        return actor
+            .ok_or_else(|| Trouble::new(Code::Unauthenticated, "the request has no `Authorization`"));
+    };
     let token = header.to_str().ok().and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

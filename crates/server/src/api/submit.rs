@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use engine::NewJob;
 use engine::input::Key;
-use model::api::{FieldError, SubmitJobs};
+use model::api::{FieldError, SubmitJobs, TriggerSchedule};
 use model::limits::{BATCH_JOBS_MAX, BODY_BYTES_MAX, SPEC_BYTES_MAX};
 use model::record::JobHead;
-use model::{JobId, JobSpec, Timestamp, validate};
+use model::{JobId, JobSpec, ScheduleId, Timestamp, validate};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
@@ -156,7 +156,7 @@ pub(super) fn head(
     validate::job(&spec, now).map_err(|invalid| {
         invalid.problems.iter().map(|p| field_error(&p.path, &p.message)).collect::<Vec<_>>()
     })?;
-    let body = serde_json::to_string(&spec).map_err(|error| vec![field_error("", &error.to_string())])?;
+    let body = spec.compact_json();
     if body.len() > SPEC_BYTES_MAX {
         let wrong = format!(
             "the spec has {} bytes as JSON: expected at most {SPEC_BYTES_MAX}; put large data into an artifact",
@@ -164,7 +164,17 @@ pub(super) fn head(
         );
         return Err(vec![field_error("", &wrong)]);
     }
-    Ok(JobHead { spec: Arc::new(spec), body: body.into(), retry_of })
+    Ok(JobHead { spec: Arc::new(spec), body: body.into(), retry_of, origin: None })
+}
+
+/// The key of a trigger: what it must be the same in is all that was asked.
+pub(super) fn trigger_key(schedule: ScheduleId, key: &str, asked: &TriggerSchedule) -> Key {
+    let schedule = schedule.to_string();
+    let body = serde_json::to_vec(asked).unwrap_or_default();
+    Key {
+        key: short_hash(&[b"trigger", schedule.as_bytes(), key.as_bytes()]),
+        body: short_hash(&[schedule.as_bytes(), &body]),
+    }
 }
 
 /// What a repeated submission must be the same in: the whole spec but its key, however it was

@@ -56,6 +56,10 @@ pub enum Resource {
     Workers,
     /// Queues.
     Queues,
+    /// Schedules, what became of their instants, and backfills of them.
+    Schedules,
+    /// Calendars.
+    Calendars,
     /// Stored files.
     Artifacts,
     /// The server itself: its version, its metrics, and who one is to it.
@@ -71,6 +75,8 @@ impl Resource {
         Self::Events,
         Self::Workers,
         Self::Queues,
+        Self::Schedules,
+        Self::Calendars,
         Self::Artifacts,
         Self::Server,
     ];
@@ -84,6 +90,8 @@ impl Resource {
             Self::Events => "events",
             Self::Workers => "workers",
             Self::Queues => "queues",
+            Self::Schedules => "schedules",
+            Self::Calendars => "calendars",
             Self::Artifacts => "artifacts",
             Self::Server => "the server",
         }

@@ -75,6 +75,12 @@ impl Tokens {
         same.then(|| known.actor.clone())
     }
 
+    /// The bearer of the token with this id, as long as there is such a token.
+    pub fn bearer_of(&self, token_id: &str) -> Option<Actor> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(token_id).map(|known| known.actor.clone())
+    }
+
     /// Whether there is a token of this kind at all.
     pub fn any(&self, kind: TokenKind) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

@@ -197,6 +197,13 @@ pub(crate) fn assignment(assignment: &Assignment) -> v1::Assignment {
         fence: assignment.fence.0,
         number: assignment.number,
         spec: bytes::Bytes::copy_from_slice(assignment.body.as_bytes()),
+        origin: assignment.origin.as_deref().map(|origin| v1::Origin {
+            schedule: origin.name.to_string(),
+            scheduled_for_unix_us: origin.scheduled_for.as_micros(),
+            interval_start_unix_us: origin.interval_start.map(model::Timestamp::as_micros),
+            interval_end_unix_us: origin.interval_end.as_micros(),
+            cause: origin.cause.to_string(),
+        }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The clocks, as a value that tests can replace.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use engine::Now;
@@ -35,6 +35,40 @@ impl Clock for SystemClock {
             Ok(since) => Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)),
             // Before 1970: engine time is the greatest that it was ever told, so this harms nothing.
             Err(_) => Timestamp::from_micros(0),
+        }
+    }
+}
+
+/// The clocks of this process: the machine's. In debug builds the file that `BELFRY_TEST_CLOCK` names,
+/// if it does, moves the wall clock, so that tests can set it without touching the machine's.
+pub(super) fn of_process() -> Arc<dyn Clock> {
+    #[cfg(debug_assertions)]
+    if let Some(file) = std::env::var_os("BELFRY_TEST_CLOCK") {
+        return Arc::new(moved::MovedClock { file: file.into() });
+    }
+    Arc::new(SystemClock)
+}
+
+#[cfg(debug_assertions)]
+mod moved {
+    use std::path::PathBuf;
+
+    use model::{Duration, Timestamp};
+
+    use super::{Clock, SystemClock};
+
+    /// The wall clock, moved by as many milliseconds as a file says.
+    pub(super) struct MovedClock {
+        pub(super) file: PathBuf,
+    }
+
+    impl Clock for MovedClock {
+        fn now(&self) -> Timestamp {
+            let text = std::fs::read_to_string(&self.file).unwrap_or_default();
+            let offset: i64 = text.trim().parse().unwrap_or(0);
+            let by = Duration::from_millis(offset.unsigned_abs());
+            let now = SystemClock.now();
+            if offset < 0 { now - by } else { now + by }
         }
     }
 }

@@ -26,7 +26,7 @@ use super::ownership::{Owned, TakeError, acquire, load};
 use super::reign::{End, Reign};
 use super::suspects::Suspects;
 use super::tickets::Tickets;
-use super::{Beat, Clock, EventBatch, FromWorker, Readiness, Request, RequestError, SystemClock};
+use super::{Beat, Clock, EventBatch, FromWorker, Readiness, Request, RequestError};
 use crate::config::ServerConfig;
 use crate::metrics::Metrics;
 
@@ -64,7 +64,7 @@ impl NodeConfig {
             engine,
             owner: config.name.clone(),
             lease: config.shard_lease,
-            clock: Arc::new(SystemClock),
+            clock: super::clock::of_process(),
             metrics,
         }
     }

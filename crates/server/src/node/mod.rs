@@ -21,7 +21,7 @@ mod tickets;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::{Input, Refusal, Reply, Session, Ticket, View};
+use engine::{Input, Refusal, Reply, ScheduleRequest, Session, Ticket, View};
 use model::Duration;
 use model::record::Event;
 use proto::v1::{LeaseGrant, ServerMessage};
@@ -132,6 +132,14 @@ fn refusal_help(refusal: &Refusal) -> &'static str {
         Refusal::KeyReused { .. } => "use another key, or repeat exactly what was submitted first",
         Refusal::NoWorker { .. } => "see `belfry worker list`",
         Refusal::WorkerConnected { .. } => "stop the worker first, or cordon it",
+        Refusal::NoSchedule { .. } => "see `belfry schedule list`",
+        Refusal::ScheduleExists { .. } => "`belfry schedule apply` replaces it",
+        Refusal::RunsNotOver { .. } => "wait for their end, or name another overlap policy",
+        Refusal::NoBackfill { .. } => "see `belfry backfill list`",
+        Refusal::NothingToBackfill { .. } => "see `belfry backfill list`; a dry run lists what is left out",
+        Refusal::TooManyBackfills { .. } => "wait for the end of one, or cancel one",
+        Refusal::NoCalendar { .. } => "see `belfry calendar list`",
+        Refusal::CalendarInUse { .. } => "take it out of what refers to it first",
         _ => "",
     }
 }
@@ -331,5 +339,16 @@ pub(crate) struct Closed;
 
 /// Whether an input would make the store grow.
 fn is_new_work(input: &Input) -> bool {
-    matches!(input, Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. })
+    let asked = match input {
+        Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. } => return true,
+        Input::Schedule { request, .. } => request.as_ref(),
+        _ => return false,
+    };
+    matches!(
+        asked,
+        ScheduleRequest::Apply { .. }
+            | ScheduleRequest::Trigger { .. }
+            | ScheduleRequest::Backfill(_)
+            | ScheduleRequest::SetCalendar { .. }
+    )
 }

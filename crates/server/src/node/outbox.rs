@@ -211,6 +211,7 @@ mod tests {
                 fence: Fence(4),
                 number: 1,
                 body: "x".repeat(bytes).into(),
+                origin: None,
             },
         }
     }

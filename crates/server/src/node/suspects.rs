@@ -5,9 +5,10 @@
 //! is set aside from then on.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-use engine::Input;
-use model::{ExecutionId, JobId, WorkerId};
+use engine::{Input, ScheduleRequest};
+use model::{BackfillId, ExecutionId, JobId, ScheduleId, WorkerId};
 
 /// Failures at which an input is set aside.
 const STRIKES: u32 = 2;
@@ -27,6 +28,10 @@ pub(super) enum Suspect {
     Execution(ExecutionId),
     Worker(WorkerId),
     Queue,
+    Schedule(ScheduleId),
+    Backfill(BackfillId),
+    /// Something with a name, by a hash of all that was asked.
+    Named(u64),
 }
 
 impl Suspect {
@@ -44,9 +49,33 @@ impl Suspect {
             | Input::SetAdmission { worker, .. }
             | Input::RemoveWorker { worker, .. } => Self::Worker(*worker),
             Input::SetQueue { .. } => Self::Queue,
+            Input::Schedule { request, .. } => Self::of_schedules(request),
             Input::Tick => Self::Flush,
         }
     }
+
+    fn of_schedules(request: &ScheduleRequest) -> Self {
+        match request {
+            ScheduleRequest::Apply { schedules } => {
+                let bodies: Vec<_> = schedules.iter().map(|new| &*new.head.body).collect();
+                Self::Named(hash(&bodies))
+            }
+            ScheduleRequest::Pause { schedule, .. }
+            | ScheduleRequest::Resume { schedule, .. }
+            | ScheduleRequest::Delete { schedule, .. }
+            | ScheduleRequest::Trigger { schedule, .. } => Self::Schedule(*schedule),
+            ScheduleRequest::Backfill(new) => Self::Schedule(new.schedule),
+            ScheduleRequest::CancelBackfill { backfill, .. } => Self::Backfill(*backfill),
+            ScheduleRequest::SetCalendar { spec, .. } => Self::Named(hash(&format!("{spec:?}"))),
+            ScheduleRequest::RemoveCalendar { namespace, name, .. } => Self::Named(hash(&(namespace, name))),
+        }
+    }
+}
+
+fn hash(asked: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    asked.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Counts failures.

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use model::{Duration, ShardId};
 use rusqlite::{ErrorCode, ffi};
 
-use super::codec::Damage;
 use crate::StoreError;
+use crate::codec::Damage;
 
 /// Why an operation inside a transaction did not go through.
 #[derive(Debug)]

@@ -21,10 +21,13 @@
 //!
 //! # Cost
 //! A commit of `n` rows is one sync and about 4 µs a row; commits that wait for one another share the
-//! sync. A lookup by id is one tree; a page of a list is read from an index in its order.
+//! sync. A lookup by id is one tree; a page of a list is read from an index in its order. A firing (a job,
+//! a line of the ledger, the state of a schedule) is about 25 µs where the schedules of a batch share
+//! pages, and 100 µs where each of a million lies on a page of its own. A million schedules take 900
+//! bytes each with their specs, and load in less than 5 s (two busy cores).
 
 mod apply;
-mod codec;
+
 mod error;
 mod file;
 mod lists;
@@ -41,18 +44,24 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use lists::plans as list_plans;
+
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
+use model::calendar::CalendarRecord;
+use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::{Duration, ExecutionId, JobId, ShardId, Timestamp};
+use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ShardId, Timestamp};
 use rusqlite::wal::CheckpointMode;
 
 use error::{Failure, Phase, Trust};
 use file::{Ballast, Lock};
+use lists::Found;
 use operation::Operation;
 use quarantine::Damaged;
 use readers::Readers;
@@ -60,8 +69,9 @@ use rows::Sorted;
 use writer::{Ownership, Writer};
 
 use crate::query::{
-    Artifact, ArtifactFilter, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter, JobRow, Page,
-    Paged, Quarantined, Token,
+    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
+    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
+    ScheduleFilter, ScheduleRow, Token,
 };
 use crate::{Committed, EventSeq, Loaded, Store, StoreError};
 
@@ -180,6 +190,13 @@ impl SqliteStore {
     ) -> Result<Vec<T>, StoreError> {
         self.ask(move |connection| query(connection).map(|sorted| (sorted.good, sorted.damaged))).await
     }
+
+    async fn ask_page<T: Send + 'static>(
+        &self,
+        query: impl Fn(&rusqlite::Connection) -> Result<Found<T>, Failure> + Clone + Send + 'static,
+    ) -> Result<Paged<T>, StoreError> {
+        self.ask(move |connection| query(connection).map(|found| (found.page, found.damaged))).await
+    }
 }
 
 /// What is known of a file once it is open.
@@ -273,15 +290,89 @@ impl Store for SqliteStore {
 
     async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError> {
         let filter = filter.clone();
-        self.ask(move |connection| {
-            lists::jobs(connection, &filter, page).map(|found| (found.page, found.damaged))
-        })
-        .await
+        self.ask_page(move |connection| lists::jobs(connection, &filter, page)).await
     }
 
     async fn counts(&self, namespace: Option<&str>) -> Result<Counts, StoreError> {
         let namespace = namespace.map(str::to_owned);
         self.readers.read(move |connection| views::counts(connection, namespace.as_deref())).await
+    }
+
+    async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::schedule(connection, id)).await?.pop())
+    }
+
+    async fn schedule_named(&self, namespace: &str, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let found = self.ask_all(move |connection| views::schedule_named(connection, &namespace, &name));
+        Ok(found.await?.pop())
+    }
+
+    async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        page: Page<ScheduleId>,
+    ) -> Result<Paged<ScheduleRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::schedules(connection, &filter, page)).await
+    }
+
+    async fn schedule_counts(&self, namespace: Option<&str>) -> Result<ScheduleCounts, StoreError> {
+        let namespace = namespace.map(str::to_owned);
+        self.readers.read(move |connection| lists::schedule_counts(connection, namespace.as_deref())).await
+    }
+
+    async fn upcoming(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<(Timestamp, ScheduleId)>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_all(move |connection| lists::upcoming(connection, &filter, after, limit)).await
+    }
+
+    async fn ledger(
+        &self,
+        filter: &LedgerFilter,
+        page: Page<LedgerPlace>,
+    ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::ledger(connection, &filter, page)).await
+    }
+
+    async fn ledger_counts(
+        &self,
+        schedule: ScheduleId,
+        since: Option<Timestamp>,
+    ) -> Result<LedgerCounts, StoreError> {
+        self.readers.read(move |connection| lists::ledger_counts(connection, schedule, since)).await
+    }
+
+    async fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::backfill(connection, id)).await?.pop())
+    }
+
+    async fn backfills(
+        &self,
+        schedule: Option<ScheduleId>,
+        namespace: Option<&str>,
+        page: Page<BackfillId>,
+    ) -> Result<Paged<BackfillRow>, StoreError> {
+        let namespace = namespace.map(str::to_owned);
+        self.ask_page(move |connection| lists::backfills(connection, schedule, namespace.as_deref(), page))
+            .await
+    }
+
+    async fn calendars(&self, namespace: Option<&str>) -> Result<Vec<CalendarRecord>, StoreError> {
+        let namespace = namespace.map(str::to_owned);
+        self.ask_all(move |connection| views::calendars(connection, namespace.as_deref())).await
+    }
+
+    async fn calendar(&self, namespace: &str, name: &str) -> Result<Option<CalendarRecord>, StoreError> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let found = self.ask_all(move |connection| views::calendar(connection, &namespace, &name));
+        Ok(found.await?.pop())
     }
 
     async fn executions(
@@ -290,10 +381,7 @@ impl Store for SqliteStore {
         page: Page<ExecutionId>,
     ) -> Result<Paged<ExecutionRow>, StoreError> {
         let filter = filter.clone();
-        self.ask(move |connection| {
-            lists::executions(connection, &filter, page).map(|found| (found.page, found.damaged))
-        })
-        .await
+        self.ask_page(move |connection| lists::executions(connection, &filter, page)).await
     }
 
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, StoreError> {
@@ -343,6 +431,19 @@ impl Store for SqliteStore {
 
     async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {
         self.writer.done(Operation::TrimEvents(before)).await
+    }
+
+    async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        let trimmable = move |connection: &rusqlite::Connection| {
+            let lines = lists::trimmable_lines(connection, before, limit)?;
+            let backfills = lists::trimmable_backfills(connection, before, limit - lines.len())?;
+            Ok((lines, backfills))
+        };
+        let (lines, backfills) = self.readers.read(trimmable).await?;
+        if lines.is_empty() && backfills.is_empty() {
+            return Ok(0);
+        }
+        self.writer.deleted(Operation::TrimLedger { before, lines, backfills }).await
     }
 
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {

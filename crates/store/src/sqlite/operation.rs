@@ -5,16 +5,19 @@
 
 use std::sync::Arc;
 
+use model::firing::FiringOutcome;
 use model::record::{Batch, Lease};
-use model::{Duration, JobId, ShardId, Timestamp, id::Epoch};
+use model::{BackfillId, Duration, JobId, ShardId, Timestamp, id::Epoch};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::apply::{self, Counters, check_leases, delete_labels};
+use super::apply::{self, check_leases, delete_labels, write_counters};
 use super::error::Failure;
 use super::quarantine::{self, Damaged};
 use super::statements::Statements;
 use crate::Committed;
-use crate::query::{Artifact, Token, TokenKind};
+use crate::batch::Counters;
+use crate::codec::{firing_outcome_code, token_kind_code};
+use crate::query::{Artifact, LedgerPlace, Token};
 
 /// Events looked at in one transaction while old ones are trimmed.
 const TRIM_ROWS: usize = 10_000;
@@ -30,6 +33,7 @@ pub(super) enum Operation {
     PutArtifact(Artifact),
     DeleteJobs(Vec<JobId>),
     TrimEvents(Timestamp),
+    TrimLedger { before: Timestamp, lines: Vec<LedgerPlace>, backfills: Vec<BackfillId> },
     SetAside(Vec<Damaged>),
     Check,
 }
@@ -40,6 +44,7 @@ pub(super) enum Answer {
     Done,
     Leases(Vec<Lease>),
     Committed(Committed),
+    Deleted(u64),
 }
 
 impl Operation {
@@ -51,6 +56,7 @@ impl Operation {
             Self::Renew { leases, .. } | Self::Release { leases } => leases.len(),
             Self::DeleteJobs(jobs) => jobs.len() * 3,
             Self::TrimEvents(_) => TRIM_ROWS,
+            Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::SetAside(damaged) => damaged.len(),
             Self::PutToken(_) | Self::PutArtifact(_) | Self::Check => 1,
         }
@@ -81,6 +87,9 @@ impl Operation {
             Self::PutArtifact(artifact) => put_artifact(statements, artifact).map(done),
             Self::DeleteJobs(jobs) => delete_jobs(statements, jobs).map(done),
             Self::TrimEvents(before) => trim_events(statements, *before).map(done),
+            Self::TrimLedger { before, lines, backfills } => {
+                trim_ledger(statements, *before, lines, backfills).map(Answer::Deleted)
+            }
             Self::SetAside(damaged) => quarantine::set_aside(connection, statements, damaged, now).map(done),
             Self::Check => {
                 statements.checked.execute([now.as_micros()])?;
@@ -120,13 +129,6 @@ fn release(statements: &mut Statements<'_>, leases: &[Lease]) -> Result<(), Fail
         statements.lease_release.execute(params![lease.shard.0, lease.epoch.0])?;
     }
     Ok(())
-}
-
-pub(super) const fn token_kind_code(kind: TokenKind) -> u8 {
-    match kind {
-        TokenKind::Admin => 0,
-        TokenKind::Worker => 1,
-    }
 }
 
 fn put_token(statements: &mut Statements<'_>, token: &Token) -> Result<(), Failure> {
@@ -173,7 +175,7 @@ fn delete_jobs(statements: &mut Statements<'_>, jobs: &[JobId]) -> Result<(), Fa
         statements.job_delete_ended.execute([key])?;
         counters.add(&namespace, status, -1);
     }
-    counters.write(statements)
+    write_counters(statements, &counters)
 }
 
 /// Deletes rows of events from the oldest on; stops at the first that is new enough.
@@ -186,4 +188,35 @@ fn trim_events(statements: &mut Statements<'_>, before: Timestamp) -> Result<(),
         statements.event_delete.execute([first])?;
     }
     Ok(())
+}
+
+/// Deletes what was found to be old enough, and still is.
+fn trim_ledger(
+    statements: &mut Statements<'_>,
+    before: Timestamp,
+    lines: &[LedgerPlace],
+    backfills: &[BackfillId],
+) -> Result<u64, Failure> {
+    let mut deleted = 0;
+    for place in lines {
+        let backfill = if place.backfill == 0 { Vec::new() } else { place.backfill.to_be_bytes().to_vec() };
+        deleted += statements.ledger_trim.execute(params![
+            place.first_micros,
+            place.schedule.to_be_bytes(),
+            place.generation,
+            place.cause,
+            backfill,
+            before.as_micros(),
+            firing_outcome_code(FiringOutcome::Buffered),
+        ])?;
+    }
+    for id in backfills {
+        let key = id.to_bits().to_be_bytes();
+        let gone = statements.backfill_trim.execute(params![key, before.as_micros()])?;
+        if gone > 0 {
+            statements.backfill_head_delete.execute([key])?;
+        }
+        deleted += gone;
+    }
+    Ok(deleted as u64)
 }

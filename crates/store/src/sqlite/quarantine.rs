@@ -5,65 +5,32 @@
 
 use model::Timestamp;
 use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, params, params_from_iter};
 use serde::Serialize;
 
-use super::apply::Counters;
-use super::codec::Damage;
+use super::apply::write_counters;
 use super::error::Failure;
 use super::statements::Statements;
+use crate::batch::Counters;
+use crate::codec::Damage;
 use crate::query::Quarantined;
+use crate::rows::Table;
 
-/// The tables whose rows can be set aside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Table {
-    Jobs,
-    JobsEnded,
-    Executions,
-    ExecutionsEnded,
-    Keys,
-    Workers,
-    Queues,
-    Events,
-    Tokens,
-}
-
-impl Table {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Jobs => "jobs",
-            Self::JobsEnded => "jobs_ended",
-            Self::Executions => "executions",
-            Self::ExecutionsEnded => "executions_ended",
-            Self::Keys => "keys",
-            Self::Workers => "workers",
-            Self::Queues => "queues",
-            Self::Events => "events",
-            Self::Tokens => "tokens",
-        }
-    }
-
-    /// The column that names one row.
-    const fn key(self) -> &'static str {
-        match self {
-            Self::Keys => "key",
-            Self::Queues => "name",
-            Self::Events => "first",
-            _ => "id",
-        }
-    }
+fn is_row(table: Table) -> String {
+    let is = |(n, column)| format!("{column} = ?{n}");
+    (1..).zip(table.key()).map(is).collect::<Vec<_>>().join(" AND ")
 }
 
 /// A row that was met and could not be read.
 #[derive(Debug, Clone)]
 pub(super) struct Damaged {
     pub(super) table: Table,
-    pub(super) key: Value,
+    pub(super) key: Vec<Value>,
     pub(super) reason: String,
 }
 
 impl Damaged {
-    pub(super) fn new(table: Table, key: Value, damage: &Damage) -> Self {
+    pub(super) fn new(table: Table, key: Vec<Value>, damage: &Damage) -> Self {
         Self { table, key, reason: damage.to_string() }
     }
 }
@@ -114,21 +81,24 @@ pub(super) fn set_aside(
         if matches!(row.table, Table::Jobs | Table::JobsEnded) {
             uncount(&cells, &mut counters);
         }
-        let key = show(&row.key);
+        let key = row.key.iter().map(show).collect::<Vec<_>>().join(" ");
         tracing::error!(table = row.table.name(), key, error = row.reason, "a row cannot be read");
         let bytes = postcard::to_stdvec(&cells).map_err(|error| Failure::Broken(error.to_string()))?;
         statements.quarantine.execute(params![row.table.name(), key, row.reason, now.as_micros(), bytes])?;
-        let delete = format!("DELETE FROM {} WHERE {} = ?1", row.table.name(), row.table.key());
-        connection.execute(&delete, [&row.key])?;
+        for table in [Some(row.table.name()), row.table.companion()].into_iter().flatten() {
+            let delete = format!("DELETE FROM {table} WHERE {}", is_row(row.table));
+            connection.execute(&delete, params_from_iter(&row.key))?;
+        }
     }
-    counters.write(statements)
+    write_counters(statements, &counters)
 }
 
 fn copy(connection: &Connection, row: &Damaged) -> Result<Option<Vec<(String, Cell)>>, Failure> {
-    let select = format!("SELECT * FROM {} WHERE {} = ?1", row.table.name(), row.table.key());
+    let rest = row.table.companion().map(|rest| format!(" LEFT JOIN {rest} USING (id)")).unwrap_or_default();
+    let select = format!("SELECT * FROM {}{rest} WHERE {}", row.table.name(), is_row(row.table));
     let mut statement = connection.prepare(&select)?;
     let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-    let mut rows = statement.query([&row.key])?;
+    let mut rows = statement.query(params_from_iter(&row.key))?;
     let Some(found) = rows.next()? else { return Ok(None) };
     let cells = names
         .into_iter()

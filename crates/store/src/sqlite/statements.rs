@@ -40,14 +40,17 @@ statements! {
     job_look_ended: "SELECT status, namespace, head FROM jobs_ended WHERE id = ?1";
     job_head: "SELECT head FROM jobs WHERE id = ?1";
     job_names: "SELECT namespace, name FROM jobs WHERE id = ?1";
-    job_insert: "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
-    job_insert_ended: "INSERT INTO jobs_ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    job_insert: "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    job_insert_ended:
+        "INSERT INTO jobs_ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
     job_update: "UPDATE jobs SET status = ?2, worker = ?3, expires_at = ?4, state = ?5, history = ?6
         WHERE id = ?1";
     job_update_all: "UPDATE jobs SET status = ?2, worker = ?3, expires_at = ?4, namespace = ?5,
-        owner = ?6, queue = ?7, name = ?8, state = ?9, history = ?10, head = ?11 WHERE id = ?1";
+        owner = ?6, queue = ?7, name = ?8, state = ?9, history = ?10, head = ?11, schedule = ?12,
+        backfill = ?13 WHERE id = ?1";
     job_end: "INSERT OR FAIL INTO jobs_ended
-        SELECT id, ?2, ?3, ?4, namespace, owner, queue, name, ?5, ?6, head FROM jobs WHERE id = ?1";
+        SELECT id, ?2, ?3, ?4, namespace, owner, queue, name, ?5, ?6, head, schedule, backfill
+        FROM jobs WHERE id = ?1";
     job_delete: "DELETE FROM jobs WHERE id = ?1";
     job_delete_ended: "DELETE FROM jobs_ended WHERE id = ?1";
     count: "INSERT INTO job_counts VALUES (?1, ?2, ?3)
@@ -79,6 +82,42 @@ statements! {
             body = excluded.body, job = excluded.job
         WHERE keys.expires_at <= ?6 OR keys.job = excluded.job";
     keys_forget: "DELETE FROM keys WHERE shard = ?1 AND expires_at < ?2";
+
+    schedule_insert: "INSERT INTO schedules VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    schedule_update: "UPDATE schedules SET status = ?2, next_at = ?3, state = ?4 WHERE id = ?1";
+    schedule_update_all: "UPDATE schedules SET status = ?2, next_at = ?3, namespace = ?4, name = ?5,
+        owner = ?6, state = ?7 WHERE id = ?1";
+    schedule_delete: "DELETE FROM schedules WHERE id = ?1";
+    schedule_head: "SELECT head FROM schedule_heads WHERE id = ?1";
+    schedule_head_insert: "INSERT INTO schedule_heads VALUES (?1, ?2)";
+    schedule_head_update: "UPDATE schedule_heads SET head = ?2 WHERE id = ?1";
+    schedule_head_delete: "DELETE FROM schedule_heads WHERE id = ?1";
+    schedule_label_insert: "INSERT OR IGNORE INTO schedule_labels VALUES (?1, ?2, ?3)";
+    schedule_label_delete: "DELETE FROM schedule_labels WHERE key = ?1 AND value = ?2 AND schedule = ?3";
+
+    // The namespace costs next to nothing: the row that it is read from was changed just before. A line
+    // that names a job keeps it; one that does not may be written again with one.
+    ledger_put: "INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
+            coalesce((SELECT namespace FROM schedules WHERE id = ?2),
+                     (SELECT l.namespace FROM ledger l INDEXED BY ledger_schedule
+                      WHERE l.schedule = ?2 ORDER BY l.first DESC LIMIT 1)), ?11)
+        ON CONFLICT (first, schedule, generation, cause, backfill) DO UPDATE SET
+            last = excluded.last, count = excluded.count, outcome = excluded.outcome,
+            job = excluded.job, decided_at = excluded.decided_at, rest = excluded.rest
+        WHERE ledger.job IS NULL OR ledger.job IS excluded.job";
+    ledger_trim: "DELETE FROM ledger
+        WHERE first = ?1 AND schedule = ?2 AND generation = ?3 AND cause = ?4 AND backfill = ?5
+            AND decided_at < ?6 AND outcome <> ?7";
+
+    backfill_insert: "INSERT INTO backfills
+        VALUES (?1, ?2, ?3, ?4, (SELECT namespace FROM schedules WHERE id = ?2), ?5)";
+    backfill_update: "UPDATE backfills SET status = ?2, finished_at = ?3, state = ?4 WHERE id = ?1";
+    backfill_head_insert: "INSERT INTO backfill_heads VALUES (?1, ?2)";
+    backfill_trim: "DELETE FROM backfills WHERE id = ?1 AND status <> 0 AND finished_at < ?2";
+    backfill_head_delete: "DELETE FROM backfill_heads WHERE id = ?1";
+
+    calendar_put: "INSERT OR REPLACE INTO calendars VALUES (?1, ?2, ?3)";
+    calendar_delete: "DELETE FROM calendars WHERE namespace = ?1 AND name = ?2";
 
     worker_put: "INSERT OR REPLACE INTO workers VALUES (?1, ?2)";
     worker_delete: "DELETE FROM workers WHERE id = ?1";

@@ -1,15 +1,20 @@
-//! The smaller queries: one job, one execution, counts, events, tokens, artifacts, retention.
+//! The smaller queries: one job, execution, schedule, backfill or calendar, counts, events, tokens, artifacts, retention.
 
-use model::{ExecutionId, JobId, JobStatus, Timestamp};
+use model::calendar::CalendarRecord;
+use model::{BackfillId, ExecutionId, JobId, JobStatus, ScheduleId, Timestamp};
 use rusqlite::{Connection, Row, ToSql, params};
 
-use super::codec::{Damage, open_events};
 use super::error::Failure;
-use super::operation::token_kind_code;
-use super::quarantine::{Damaged, Table};
-use super::rows::{self, EXECUTION_COLUMNS, JOB_COLUMNS, Sorted};
+use super::quarantine::Damaged;
+use super::rows::Sorted;
+use crate::codec::{Damage, open_events};
 use crate::query::{
-    Artifact, ArtifactFilter, Counts, EventPage, EventSeq, ExecutionRow, JobRow, Token, TokenKind,
+    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, ScheduleRow,
+    Token,
+};
+use crate::rows::{
+    self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, EXECUTION_COLUMNS, JOB_COLUMNS,
+    SCHEDULE_COLUMNS, SCHEDULE_REST, TOKEN_COLUMNS, Table,
 };
 
 /// A live row by its id, else the one in the history.
@@ -36,13 +41,83 @@ fn find<T>(
 /// One job with its history, if there is one.
 pub(super) fn job(connection: &Connection, id: JobId) -> Result<Sorted<JobRow>, Failure> {
     let columns = format!("{JOB_COLUMNS}, t.history");
-    find(connection, [Table::Jobs, Table::JobsEnded], &columns, id.to_bits(), rows::job_with_history)
+    find(connection, [Table::Jobs, Table::JobsEnded], &columns, id.to_bits(), |row| {
+        rows::job_with_history(row)
+    })
 }
 
 /// One execution, if there is one.
 pub(super) fn execution(connection: &Connection, id: ExecutionId) -> Result<Sorted<ExecutionRow>, Failure> {
     let tables = [Table::Executions, Table::ExecutionsEnded];
-    find(connection, tables, EXECUTION_COLUMNS, id.to_bits(), rows::execution)
+    find(connection, tables, EXECUTION_COLUMNS, id.to_bits(), |row| rows::execution(row))
+}
+
+/// One schedule, if there is one.
+pub(super) fn schedule(connection: &Connection, id: ScheduleId) -> Result<Sorted<ScheduleRow>, Failure> {
+    one_schedule(connection, "t.id = ?1", params![id.to_bits().to_be_bytes()])
+}
+
+/// The schedule of this name, if there is one.
+pub(super) fn schedule_named(
+    connection: &Connection,
+    namespace: &str,
+    name: &str,
+) -> Result<Sorted<ScheduleRow>, Failure> {
+    one_schedule(connection, "t.namespace = ?1 AND t.name = ?2", params![namespace, name])
+}
+
+fn one_schedule(
+    connection: &Connection,
+    condition: &str,
+    values: &[&dyn ToSql],
+) -> Result<Sorted<ScheduleRow>, Failure> {
+    let from = format!("schedules t {SCHEDULE_REST} WHERE {condition}");
+    all(connection, Table::Schedules, SCHEDULE_COLUMNS, &from, values, |row| rows::schedule(row))
+}
+
+/// One backfill, if there is one.
+pub(super) fn backfill(connection: &Connection, id: BackfillId) -> Result<Sorted<BackfillRow>, Failure> {
+    let from = format!("backfills t {BACKFILL_REST} WHERE t.id = ?1");
+    let values = params![id.to_bits().to_be_bytes()];
+    all(connection, Table::Backfills, BACKFILL_COLUMNS, &from, values, |row| rows::backfill(row))
+}
+
+/// All calendars, of one namespace if it is named, by namespace and name.
+pub(super) fn calendars(
+    connection: &Connection,
+    namespace: Option<&str>,
+) -> Result<Sorted<CalendarRecord>, Failure> {
+    let from = "calendars t WHERE ?1 IS NULL OR t.namespace = ?1 ORDER BY t.namespace, t.name";
+    all(connection, Table::Calendars, CALENDAR_COLUMNS, from, params![namespace], |row| rows::calendar(row))
+}
+
+/// One calendar, if there is one.
+pub(super) fn calendar(
+    connection: &Connection,
+    namespace: &str,
+    name: &str,
+) -> Result<Sorted<CalendarRecord>, Failure> {
+    let from = "calendars t WHERE t.namespace = ?1 AND t.name = ?2";
+    all(connection, Table::Calendars, CALENDAR_COLUMNS, from, params![namespace, name], |row| {
+        rows::calendar(row)
+    })
+}
+
+fn all<T>(
+    connection: &Connection,
+    table: Table,
+    columns: &str,
+    from: &str,
+    values: &[&dyn ToSql],
+    decode: impl Fn(&Row<'_>) -> Result<T, Damage>,
+) -> Result<Sorted<T>, Failure> {
+    let mut statement = connection.prepare_cached(&format!("SELECT {columns} FROM {from}"))?;
+    let mut found = statement.query(values)?;
+    let mut sorted = Sorted::default();
+    while let Some(row) = found.next()? {
+        sorted.push(table, row, decode(row))?;
+    }
+    Ok(sorted)
 }
 
 /// Jobs of each status. The counts are kept with every commit: O(namespaces), not O(jobs).
@@ -92,7 +167,7 @@ pub(super) fn events(
                 let room = limit - page.events.len();
                 page.events.extend(placed.take(room));
             }
-            Err(damage) => damaged.push(Damaged::new(Table::Events, row.get(0)?, &damage)),
+            Err(damage) => damaged.push(Damaged::new(Table::Events, vec![row.get(0)?], &damage)),
         }
     }
     Ok((page, damaged))
@@ -101,29 +176,13 @@ pub(super) fn events(
 /// Every token, by id.
 pub(super) fn tokens(connection: &Connection) -> Result<Sorted<Token>, Failure> {
     let mut statement =
-        connection.prepare_cached("SELECT id, kind, name, hash, created_at FROM tokens ORDER BY id")?;
+        connection.prepare_cached(&format!("SELECT {TOKEN_COLUMNS} FROM tokens t ORDER BY t.id"))?;
     let mut found = statement.query([])?;
     let mut sorted = Sorted::default();
     while let Some(row) = found.next()? {
-        sorted.push(Table::Tokens, row, token(row))?;
+        sorted.push(Table::Tokens, row, rows::token(row))?;
     }
     Ok(sorted)
-}
-
-fn token(row: &Row<'_>) -> Result<Token, Damage> {
-    let misfit = |error: rusqlite::Error| Damage::decode("token", error);
-    let code: u8 = row.get(1).map_err(misfit)?;
-    let kind = [TokenKind::Admin, TokenKind::Worker]
-        .into_iter()
-        .find(|kind| token_kind_code(*kind) == code)
-        .ok_or(Damage::Value { column: "kind", what: "kind of token", found: code.into() })?;
-    Ok(Token {
-        id: row.get(0).map_err(misfit)?,
-        kind,
-        name: row.get(2).map_err(misfit)?,
-        hash: row.get(3).map_err(misfit)?,
-        created_at: Timestamp::from_micros(row.get(4).map_err(misfit)?),
-    })
 }
 
 /// Artifact versions, newest first; those of one instant by namespace and name.

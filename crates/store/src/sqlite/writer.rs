@@ -86,14 +86,21 @@ impl Writer {
     pub(super) async fn leases(&self, operation: Operation) -> Result<Vec<Lease>, StoreError> {
         match self.call(operation).await? {
             Answer::Leases(leases) => Ok(leases),
-            Answer::Done | Answer::Committed(_) => Err(stopped()),
+            _ => Err(stopped()),
         }
     }
 
     pub(super) async fn committed(&self, operation: Operation) -> Result<Committed, StoreError> {
         match self.call(operation).await? {
             Answer::Committed(committed) => Ok(committed),
-            Answer::Done | Answer::Leases(_) => Err(stopped()),
+            _ => Err(stopped()),
+        }
+    }
+
+    pub(super) async fn deleted(&self, operation: Operation) -> Result<u64, StoreError> {
+        match self.call(operation).await? {
+            Answer::Deleted(count) => Ok(count),
+            _ => Err(stopped()),
         }
     }
 }

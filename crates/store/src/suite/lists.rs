@@ -17,7 +17,7 @@ async fn ids<S: Subject>(scene: &Scene<S>, filter: &JobFilter) -> Vec<JobId> {
 
 /// What a filter means, said once more and plainly.
 fn matches(filter: &JobFilter, job: &Job) -> bool {
-    let spec = &job.head.spec;
+    let (spec, origin) = (&job.head.spec, job.head.origin.as_ref());
     let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
     (filter.statuses.is_empty() || filter.statuses.contains(&job.state.status))
         && is(&filter.namespace, &spec.namespace)
@@ -28,6 +28,8 @@ fn matches(filter: &JobFilter, job: &Job) -> bool {
         && filter.worker.is_none_or(|worker| job.state.worker == Some(worker))
         && filter.created_after.is_none_or(|at| job.id.created_at() >= at)
         && filter.created_before.is_none_or(|at| job.id.created_at() < at)
+        && filter.schedule.is_none_or(|id| origin.is_some_and(|origin| origin.schedule == id))
+        && filter.backfill.is_none_or(|id| origin.is_some_and(|origin| origin.backfill == Some(id)))
 }
 
 /// Random live and ended jobs, newest first.
@@ -64,6 +66,13 @@ pub async fn every_filter_finds_what_it_names<S: Subject>() {
         JobFilter { labels: label("team", "钟楼"), ..JobFilter::default() },
         JobFilter { labels: label("team", "钟楼"), namespace: text("default"), ..JobFilter::default() },
     ];
+    let origin = jobs.iter().filter_map(|job| job.head.origin.as_ref()).find(|o| o.backfill.is_some());
+    let schedule = origin.map(|origin| origin.schedule);
+    filters.extend([
+        JobFilter { schedule, ..JobFilter::default() },
+        JobFilter { schedule, labels: label("team", "钟楼"), ..JobFilter::default() },
+        JobFilter { backfill: origin.and_then(|origin| origin.backfill), ..JobFilter::default() },
+    ]);
     let mut two_labels = label("team", "a");
     two_labels.extend(label("tier", "a"));
     filters.push(JobFilter { labels: two_labels, ..JobFilter::default() });
@@ -154,6 +163,7 @@ pub async fn lists_are_newest_first_and_have_no_histories<S: Subject>() {
         assert_eq!(listed.id, job.id);
         assert_eq!(listed.body, job.head.body);
         assert_eq!(listed.retry_of, job.head.retry_of);
+        assert_eq!(listed.origin, job.head.origin);
         assert_eq!(listed.state, state);
     }
     let one = Page { after: None, limit: 40 };

@@ -15,12 +15,16 @@
 // A rule is a test: it says what is wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
+#[cfg(feature = "postgres")]
+pub mod cluster;
 pub mod feed;
 pub mod leases;
+pub mod ledger;
 pub mod lists;
 pub mod registry;
 pub mod rows;
 pub mod sample;
+pub mod schedules;
 
 use std::sync::Arc;
 
@@ -127,8 +131,8 @@ impl<S: Subject> Scene<S> {
         let shard = self.sampler.pick(&SHARDS);
         let mut spec = self.sampler.spec();
         edit(&mut spec);
-        let retry_of = self.sampler.head().retry_of;
-        let head = Arc::new(JobHead { retry_of, ..head_of(spec) });
+        let JobHead { retry_of, origin, .. } = (*self.sampler.head()).clone();
+        let head = Arc::new(JobHead { retry_of, origin, ..head_of(spec) });
         Job { id: self.sampler.job_id(shard), head, state: self.sampler.state(status) }
     }
 
@@ -203,6 +207,28 @@ macro_rules! store_suite {
             lists: lists_are_newest_first_and_have_no_histories,
             lists: executions_are_found_by_job_worker_namespace_and_status,
             lists: counts_follow_every_job,
+            schedules: every_field_of_a_schedule_survives,
+            schedules: a_schedule_with_a_new_generation_has_its_new_head,
+            schedules: a_load_sends_what_is_built_on_before_what_builds_on_it,
+            schedules: every_filter_of_schedules_finds_what_it_names,
+            schedules: upcoming_schedules_come_by_their_next_instant,
+            schedules: schedule_counts_follow_every_change,
+            schedules: a_name_is_free_once_its_schedule_is_removed,
+            schedules: a_name_is_used_once_in_its_namespace,
+            schedules: a_schedule_of_a_shard_without_a_lease_is_refused,
+            schedules: a_schedule_that_is_not_there_cannot_be_changed,
+            schedules: calendars_are_kept_until_they_are_removed,
+            ledger: every_field_of_a_line_survives,
+            ledger: a_line_that_names_a_job_is_never_given_another,
+            ledger: a_firing_that_waited_is_given_its_job,
+            ledger: every_filter_of_the_ledger_finds_what_it_names,
+            ledger: a_range_has_the_lines_that_reach_into_it,
+            ledger: instants_are_counted_by_outcome,
+            ledger: lines_outlive_their_schedule,
+            ledger: old_lines_are_trimmed_but_for_those_that_wait,
+            ledger: a_running_backfill_is_live_until_it_ends,
+            ledger: backfills_are_found_by_schedule_and_namespace,
+            ledger: old_backfills_are_trimmed,
             feed: events_have_places_without_gaps,
             feed: a_reader_resumes_where_it_stopped,
             feed: trimmed_events_are_said_to_be_gone,

@@ -41,6 +41,7 @@ pub async fn every_field_of_a_job_survives<S: Subject>() {
             assert_eq!(found.id, expected.id);
             assert_eq!(found.body, expected.head.body);
             assert_eq!(found.retry_of, expected.head.retry_of);
+            assert_eq!(found.origin, expected.head.origin);
             assert_eq!(found.state, expected.state);
         }
     }
@@ -75,6 +76,9 @@ fn sorted(mut rows: Vec<LiveRow>) -> Vec<String> {
         LiveRow::Key(key) => (2, key.key),
         LiveRow::Worker(record) => (3, record.id.to_bits()),
         LiveRow::Queue(record) => (4, record.name.bytes().map(u128::from).sum()),
+        LiveRow::Schedule { id, .. } => (5, id.to_bits()),
+        LiveRow::Backfill { head, .. } => (6, head.id.to_bits()),
+        LiveRow::Calendar(record) => (7, record.spec.name.bytes().map(u128::from).sum()),
     });
     rows.iter().map(|row| format!("{row:?}")).collect()
 }
@@ -145,7 +149,9 @@ pub async fn a_load_returns_the_rows_of_the_leased_shards_only<S: Subject>() {
             LiveRow::Job { id, .. } => id.shard(),
             LiveRow::Execution(record) => record.job.shard(),
             LiveRow::Key(key) => key.job.shard(),
-            LiveRow::Worker(_) | LiveRow::Queue(_) => continue,
+            LiveRow::Schedule { id, .. } => id.shard(),
+            LiveRow::Backfill { head, .. } => head.id.shard(),
+            LiveRow::Worker(_) | LiveRow::Queue(_) | LiveRow::Calendar(_) => continue,
         };
         assert_eq!(shard, wanted);
     }

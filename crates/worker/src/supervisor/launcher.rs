@@ -212,7 +212,22 @@ fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Pa
         format!("BELFRY_FENCE={}", assignment.fence),
         format!("BELFRY_OUTPUT={folder}/{OUTPUT_FILE}"),
     ]);
+    env.extend(assignment.origin.iter().flat_map(of_schedule));
     env
+}
+
+/// What a task of a schedule is told about the instant that it is for.
+fn of_schedule(origin: &v1::Origin) -> impl Iterator<Item = String> {
+    let at = |micros: i64| model::Timestamp::from_micros(micros);
+    let start = origin.interval_start_unix_us.map(|micros| format!("BELFRY_INTERVAL_START={}", at(micros)));
+    [
+        format!("BELFRY_SCHEDULE={}", origin.schedule),
+        format!("BELFRY_SCHEDULED_FOR={}", at(origin.scheduled_for_unix_us)),
+        format!("BELFRY_INTERVAL_END={}", at(origin.interval_end_unix_us)),
+        format!("BELFRY_FIRING_CAUSE={}", origin.cause),
+    ]
+    .into_iter()
+    .chain(start)
 }
 
 fn c_strings(strings: &[String]) -> Result<Vec<CString>, v1::StartFailed> {

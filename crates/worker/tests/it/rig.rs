@@ -168,6 +168,7 @@ pub(crate) fn assignment(spec: &JobSpec) -> Assignment {
         fence: 1_000 + number,
         number: 1,
         spec: serde_json::to_vec(spec).unwrap().into(),
+        origin: None,
     }
 }
 

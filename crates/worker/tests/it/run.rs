@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use model::spec::{JobSpec, ProcessRun, Run};
 use model::{Bytes, Duration};
 use proto::logframe::Stream;
+use proto::v1::Origin;
 use proto::v1::finished::How;
 use proto::v1::report::Body;
 
@@ -142,6 +143,31 @@ pub(crate) async fn a_task_finds_a_clean_environment_and_a_folder_of_its_own() {
         (env["BELFRY_EXECUTION_ID"], env["BELFRY_FENCE"]),
         (id.as_str(), order.fence.to_string().as_str())
     );
+}
+
+/// B6. What a run is for is known to its task.
+pub(crate) async fn a_task_of_a_schedule_finds_the_instant_that_it_is_for() {
+    let rig = Rig::new().await;
+    let instant = |text: &str| text.parse::<model::Timestamp>().unwrap().as_micros();
+    let mut order = assignment(&script("env | grep -E '^BELFRY_(SCHEDULE|INTERVAL|FIRING)' | sort"));
+    order.origin = Some(Origin {
+        schedule: "nightly".into(),
+        scheduled_for_unix_us: instant("2026-11-21T18:00:00Z"),
+        interval_start_unix_us: Some(instant("2026-11-20T18:00:00Z")),
+        interval_end_unix_us: instant("2026-11-21T18:00:00Z"),
+        cause: "catch_up".into(),
+    });
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.finished(&order.execution_id).await;
+    let text = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
+    let expected = [
+        "BELFRY_FIRING_CAUSE=catch_up",
+        "BELFRY_INTERVAL_END=2026-11-21T18:00:00Z",
+        "BELFRY_INTERVAL_START=2026-11-20T18:00:00Z",
+        "BELFRY_SCHEDULE=nightly",
+        "BELFRY_SCHEDULED_FOR=2026-11-21T18:00:00Z",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
 }
 
 pub(crate) async fn tasks_of_root_run_as_nobody_and_cannot_get_back() {

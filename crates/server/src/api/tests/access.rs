@@ -1,7 +1,7 @@
 //! Who may take which route, for every route of the document.
 
 use axum::body::Body;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};
 use axum::http::{Method, Request, StatusCode};
 use utoipa::openapi::HttpMethod;
 
@@ -10,7 +10,8 @@ use super::super::{document, table};
 use super::{Answer, World, job};
 
 /// Open to anyone. A route that is to be added here needs a reason.
-const OPEN: [&str; 4] = ["GET /healthz", "GET /livez", "GET /openapi.json", "GET /readyz"];
+const OPEN: [&str; 5] =
+    ["GET /healthz", "GET /livez", "GET /openapi.json", "GET /readyz", "GET /schemas/{name}"];
 
 fn method(method: &HttpMethod) -> Method {
     match method {
@@ -28,6 +29,7 @@ fn filled(path: &str, job: &str) -> String {
     let id = match path {
         path if path.contains("/workers/") => "wkr_01k9zq3m6c0000000000000000",
         path if path.contains("/executions/") => "exe_01k9zq3m6c0000000000000000",
+        path if path.contains("/backfills/") => "bkf_01k9zq3m6c0000000000000000",
         _ => job,
     };
     path.replace("{id}", id).replace("{name}", "default")
@@ -72,6 +74,7 @@ async fn no_route_lets_anyone_in_who_has_no_right() {
     assert_eq!(world.get("/api/v1/jobs").await.column("id"), [job_id]);
     assert_eq!(world.get("/api/v1/artifacts").await.column("name"), Vec::<String>::new());
     assert_eq!(world.get("/api/v1/queues").await.column("name"), ["default"]);
+    assert_eq!(world.get("/api/v1/schedules").await.column("name"), Vec::<String>::new());
 }
 
 #[test]
@@ -104,6 +107,7 @@ async fn pages_and_probes_need_no_token_and_tell_nothing_of_the_work() {
         "/docs/problems",
         "/docs/style.css",
         "/openapi.json",
+        "/schemas/schedule.json",
         "/healthz",
         "/livez",
         "/readyz?verbose",
@@ -120,6 +124,60 @@ async fn a_token_that_was_made_later_is_valid_at_once() {
     let (_, text) = world.services.tokens.create(store::query::TokenKind::Admin, "bob").await.unwrap();
     let answer = ask(&world, &Method::GET, "/api/v1/me", Some(&format!("bearer {text}"))).await;
     assert_eq!(answer.json(), serde_json::json!({"name": "bob", "kind": "admin"}));
+}
+
+async fn with_cookie(world: &World, method: Method, path: &str, cookie: &str, site: &str) -> Answer {
+    let request = Request::builder().method(method).uri(path).header(HOST, "localhost:7070");
+    let request = request.header(COOKIE, format!("other=1; {cookie}")).header("sec-fetch-site", site);
+    world.send(request.body(Body::empty()).unwrap()).await
+}
+
+async fn sign_in(world: &World, body: serde_json::Value) -> (Answer, String) {
+    let answer = world.post("/api/v1/session", body).await;
+    let cookie = answer.header("set-cookie").split(';').next().unwrap_or_default().to_owned();
+    (answer, cookie)
+}
+
+/// H1. A browser gives its token once; a cookie that no script can read stands for it then.
+#[tokio::test]
+async fn a_session_stands_for_its_token_on_pages_of_this_server_alone() {
+    let world = World::new().await;
+    let (answer, cookie) = sign_in(&world, serde_json::json!({"keep": true})).await;
+    assert_eq!(answer.json(), serde_json::json!({"name": "ann", "kind": "admin"}));
+    let attributes = answer.header("set-cookie").strip_prefix(&cookie).unwrap();
+    assert_eq!(attributes, "; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000");
+    assert!(cookie.starts_with("belfry_7070=") && !cookie.contains(&world.admin), "{cookie}");
+
+    let me = with_cookie(&world, Method::GET, "/api/v1/me", &cookie, "same-origin").await;
+    assert_eq!(me.json()["name"], "ann");
+    let pause = "/api/v1/queues/default/pause";
+    assert_eq!(with_cookie(&world, Method::POST, pause, &cookie, "same-origin").await.status, StatusCode::OK);
+    for (method, path) in
+        [(Method::POST, pause), (Method::GET, "/api/v1/jobs"), (Method::GET, "/api/v1/events")]
+    {
+        for site in ["cross-site", "same-site"] {
+            let answer = with_cookie(&world, method.clone(), path, &cookie, site).await;
+            assert_eq!(answer.code(), "403 cross_site", "{method} {path}");
+        }
+    }
+    let forged = cookie.replace("belfry_7070=", "belfry_7070=x");
+    let answer = with_cookie(&world, Method::GET, "/api/v1/me", &forged, "same-origin").await;
+    assert_eq!(answer.code(), "401 unauthenticated");
+}
+
+#[tokio::test]
+async fn a_session_cannot_be_made_from_a_session_and_ends_when_signed_out() {
+    let world = World::new().await;
+    let (answer, cookie) = sign_in(&world, serde_json::json!({})).await;
+    assert!(!answer.header("set-cookie").contains("Max-Age"), "{}", answer.header("set-cookie"));
+    let again = with_cookie(&world, Method::POST, "/api/v1/session", &cookie, "same-origin").await;
+    assert_eq!(again.code(), "401 unauthenticated");
+    let out = with_cookie(&world, Method::DELETE, "/api/v1/session", &cookie, "same-origin").await;
+    assert_eq!(out.status, StatusCode::NO_CONTENT);
+    assert!(
+        out.header("set-cookie").starts_with("belfry_7070=; ")
+            && out.header("set-cookie").contains("Max-Age=0")
+    );
 }
 
 #[tokio::test]

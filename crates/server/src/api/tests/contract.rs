@@ -239,7 +239,69 @@ async fn answers_are_as_the_document_says() {
     let later = format!("/api/v1/jobs/{}", later.json()["id"].as_str().unwrap());
     api.send(Method::PATCH, &later, json!({"priority": 1, "retry": {"max_retries": 2}})).await;
     api.send(Method::PATCH, &later, json!({"priority": "x"})).await;
+    schedules(&mut api).await;
     api.get("/api/v1/artifacts/none").await;
     api.send(Method::POST, &format!("{later}/cancel"), json!({"reason": "done"})).await;
-    assert!(api.seen.len() >= 42, "{:#?}", api.seen);
+    assert!(api.seen.len() >= 70, "{:#?}", api.seen);
+}
+
+async fn schedules(api: &mut Checked) {
+    let spec = json!({
+        "name": "nightly", "owner": "ann", "labels": {"a": "b"}, "description": "For the morning.",
+        "timing": {
+            "rules": [
+                {"cron": "0 2 * * *"}, {"every": {"period": "1h", "phase": "5m"}}, {"at": "2030-01-01T09:00"},
+                {"calendar": {"unit": "months", "days": [-1], "times": ["18:00"]}},
+            ],
+            "only": [{"weekdays": ["monday"]}, {"window": {"from": "08:00", "until": "18:00"}}],
+            "exclude": [{"calendar": "ours"}, {"dates": ["2026-10-01..2026-10-07"]}],
+            "roll": {"to": "next", "calendar": "belfry.cn-workdays"}, "zone": "Asia/Shanghai",
+            "dst": {"gap": "skip", "overlap": "both"}, "start": "2026-01-01T00:00:00Z", "end": "2099-01-01T00:00:00Z",
+        },
+        "jitter": {"max": "5m"}, "overlap": {"policy": "allow_all"}, "missed": {"policy": "fire_all"},
+        "job": {"run": {"process": {"command": ["true"]}}},
+    });
+    let (one, calendar) = ("/api/v1/schedules/nightly", "/api/v1/calendars/ours");
+    let days = json!({"name": "ours", "steps": [{"include": {"yearly": ["12-24"]}}]});
+    api.send(Method::PUT, calendar, days.clone()).await;
+    api.send(Method::PUT, &format!("{calendar}?dry_run=true"), days).await;
+    for path in ["", "/days?from=2026-12-01"] {
+        api.get(&format!("{calendar}{path}")).await;
+    }
+    api.get("/api/v1/calendars").await;
+    api.get("/api/v1/calendars/belfry.cn-holidays").await;
+    api.get("/api/v1/calendars/none").await;
+    api.send(Method::PUT, one, spec.clone()).await;
+    api.send(Method::PUT, one, spec.clone()).await;
+    api.send(Method::PUT, &format!("{one}?dry_run=true"), spec.clone()).await;
+    api.send(Method::POST, "/api/v1/schedules", spec.clone()).await;
+    api.send(Method::POST, "/api/v1/schedules/apply", json!({"schedules": [spec]})).await;
+    api.send(
+        Method::POST,
+        "/api/v1/schedules/preview",
+        json!({"cron": "30 2 * * *", "zone": "Europe/Berlin"}),
+    )
+    .await;
+    api.send(Method::POST, "/api/v1/schedules/preview", json!({"cron": "x"})).await;
+    let fired = api.send(Method::POST, &format!("{one}/trigger"), json!({"reason": "x"})).await;
+    api.get(&format!("/api/v1/jobs/{}", fired.json()["job_id"].as_str().unwrap())).await;
+    let range = json!({"from": "2026-02-01T00:00:00Z", "until": "2026-02-10T00:00:00Z"});
+    api.send(Method::POST, &format!("{one}/backfills?dry_run=true"), range.clone()).await;
+    let backfill = api.send(Method::POST, &format!("{one}/backfills"), range).await;
+    let backfill = format!("/api/v1/backfills/{}", backfill.json()["id"].as_str().unwrap());
+    api.get(&backfill).await;
+    api.get("/api/v1/backfills?limit=1").await;
+    api.send(Method::POST, &format!("{backfill}/cancel"), json!({"cancel_runs": true})).await;
+    api.send(Method::POST, &format!("{one}/pause"), json!({"note": "x"})).await;
+    for path in ["", "/next?n=3", "/ledger?counts=true&limit=1", "/ledger?outcome=fired&cause=manual"] {
+        api.get(&format!("{one}{path}")).await;
+    }
+    api.get("/api/v1/schedules?limit=1&count=true").await;
+    api.get("/api/v1/schedules/upcoming").await;
+    api.get("/api/v1/schedules/none").await;
+    api.get("/schemas/schedule.json").await;
+    api.get("/schemas/none.json").await;
+    api.send(Method::POST, &format!("{one}/resume"), Value::Null).await;
+    api.send(Method::DELETE, calendar, Value::Null).await;
+    api.send(Method::DELETE, one, Value::Null).await;
 }

@@ -10,6 +10,7 @@ mod jobs;
 mod lists;
 mod logs;
 mod refusals;
+mod schedules;
 mod workers;
 
 use std::sync::Arc;

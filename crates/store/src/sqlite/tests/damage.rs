@@ -1,13 +1,14 @@
 //! Rows that cannot be read are set aside, and the rest goes on.
 
+use model::firing::{BackfillStatus, ScheduleStatus};
 use model::record::{Batch, Change, ExecutionRecord, JobHead, Lease, LiveRow};
-use model::{ExecutionStatus, JobId, JobStatus, ShardId};
+use model::{BackfillId, ExecutionStatus, JobId, JobStatus, ScheduleId, ShardId};
 use rusqlite::{Connection, params};
 
 use super::*;
 use crate::EventSeq;
-use crate::query::{Counts, JobFilter, Page};
-use crate::suite::sample::Sampler;
+use crate::query::{Counts, JobFilter, LedgerFilter, Page};
+use crate::suite::sample::{Sampler, schedule_head_of};
 
 const ALL: [ShardId; 16] = {
     let mut all = [ShardId(0); 16];
@@ -156,7 +157,7 @@ async fn a_spec_that_cannot_be_parsed_sets_its_job_aside() {
     let id = filled.jobs[0];
     let body = r#"{"run": {"process": {"command": ["true"]}}, "from_the_future": 1}"#.into();
     let spec = model::JobSpec::command(["true"]).into();
-    let head = super::super::codec::seal_head(id, &JobHead { spec, body, retry_of: None });
+    let head = crate::codec::seal_head(id, &JobHead { spec, body, retry_of: None, origin: None });
     filled
         .damage(|c| c.execute("UPDATE jobs SET head = ?2 WHERE id = ?1", params![key(id.to_bits()), head]))
         .await;
@@ -229,4 +230,67 @@ async fn a_row_that_is_set_aside_keeps_its_bytes() {
     let columns: Vec<u8> =
         raw.query_row("SELECT columns FROM quarantine WHERE origin = 'jobs'", [], |row| row.get(0)).unwrap();
     assert!(columns.windows(state.len()).any(|window| window == state));
+}
+
+/// A schedule that fired, with a backfill that runs, beside one that stays whole.
+async fn with_schedules() -> (Filled, [ScheduleId; 2], BackfillId) {
+    let filled = Filled::new().await;
+    let mut sampler = Sampler::new(42);
+    let ids = [sampler.schedule_id(ShardId(1)), sampler.schedule_id(ShardId(2))];
+    let mut changes = Vec::new();
+    for id in ids {
+        let head = Some(Arc::new(schedule_head_of(sampler.schedule_spec())));
+        let state = Box::new(sampler.schedule_state(id, ScheduleStatus::Active));
+        changes.push(Change::Schedule { id, new: true, head, state });
+        changes.push(Change::Ledger(Box::new(sampler.line(id, None))));
+    }
+    let (asked, state) = (sampler.backfill_head(ids[0]), sampler.backfill_state(BackfillStatus::Running));
+    let backfill = asked.id;
+    changes.push(Change::Backfill { id: backfill, head: Some(Arc::new(asked)), state });
+    changes.push(Change::Calendar(Arc::new(sampler.calendar("default", "holidays"))));
+    let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+    filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
+    (filled, ids, backfill)
+}
+
+/// F9, F16. A backfill cannot go on without its schedule; the rest of the shard can.
+#[tokio::test]
+async fn a_flipped_bit_in_any_part_of_a_schedule_sets_it_aside_with_its_backfill() {
+    for (table, column) in [("schedules", "state"), ("schedule_heads", "head")] {
+        let (mut filled, ids, backfill) = with_schedules().await;
+        filled.damage(|connection| flip(connection, table, column, ids[0].to_bits())).await;
+        let (loaded, jobs, _) = filled.load().await;
+        assert_eq!((loaded.quarantined, jobs.len()), (2, 10));
+        filled.assert_quarantined(&["backfills", "schedules"]).await;
+        let store = filled.subject.store();
+        assert_eq!(store.schedule(ids[0]).await.unwrap(), None);
+        assert_eq!(store.backfill(backfill).await.unwrap(), None);
+        assert!(store.schedule(ids[1]).await.unwrap().is_some());
+        assert_eq!(store.schedule_counts(None).await.unwrap(), [(ScheduleStatus::Active, 1)].into());
+        let raw = Connection::open(filled.subject.path()).unwrap();
+        for table in ["schedule_heads", "backfill_heads"] {
+            let left: u32 =
+                raw.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
+            assert_eq!(left, u32::from(table == "schedule_heads"), "{table}");
+        }
+        assert_eq!(filled.load().await.0.quarantined, 0);
+    }
+}
+
+/// F9. A firing is not to be read from a line that was changed by hand.
+#[tokio::test]
+async fn damaged_lines_backfills_and_calendars_are_set_aside_by_whoever_meets_them() {
+    let (mut filled, ids, backfill) = with_schedules().await;
+    let first = key(ids[0].to_bits());
+    filled.damage(|c| c.execute("UPDATE ledger SET outcome = 0 WHERE schedule = ?1", [first])).await;
+    filled.damage(|c| flip(c, "backfills", "state", backfill.to_bits())).await;
+    filled.damage(|c| c.execute("UPDATE calendars SET name = 'other'", [])).await;
+    let store = filled.subject.store();
+    let page = Page { after: None, limit: 10 };
+    let lines = store.ledger(&LedgerFilter::default(), page).await.unwrap().items;
+    assert_eq!(lines.iter().map(|(_, line)| line.schedule).collect::<Vec<_>>(), [ids[1]]);
+    assert_eq!(store.calendars(None).await.unwrap(), []);
+    assert_eq!(filled.load().await.0.quarantined, 1);
+    filled.assert_quarantined(&["backfills", "calendars", "ledger"]).await;
+    assert!(filled.subject.store().schedule(ids[0]).await.unwrap().is_some());
 }

@@ -3,6 +3,8 @@
 mod damage;
 mod faults;
 mod full;
+mod migrating;
+mod million;
 mod opening;
 mod process;
 mod suite;

@@ -1,0 +1,494 @@
+//! Commands about schedules, backfills, calendars, and files that define them.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use jiff::civil::Date;
+use model::firing::{FiringOutcome, ScheduleStatus};
+use model::schedule::{MissedPolicy, OverlapPolicy};
+use model::timing::{Cron, Dialect, Every, Filter, Rule, Timing, UTC};
+use model::{BackfillId, Duration, Timestamp};
+use timetable::Language;
+
+use super::examples;
+use super::job::Many;
+use super::spec::{Pair, ProcessArgs, SpecArgs, instant, parse_pair, word};
+
+/// `belfry schedule …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScheduleCommand {
+    /// Create a schedule from flags
+    Create(Box<CreateArgs>),
+    /// Create or change the schedules that files define
+    Apply(ApplyArgs),
+    /// List schedules, the newest first
+    #[command(visible_alias = "ls")]
+    List(ScheduleListArgs),
+    /// Show schedules in detail
+    Get(SchedulesArgs),
+    /// Show when a schedule fires next, or when an expression would; the latter without a server
+    Next(NextArgs),
+    /// Show the firings to come of all schedules
+    Upcoming(UpcomingArgs),
+    /// Skip the firings of schedules until they are resumed
+    Pause(SchedulePauseArgs),
+    /// Let paused schedules fire again; what was due meanwhile stays skipped
+    Resume(SchedulesArgs),
+    /// Fire a schedule now
+    Trigger(TriggerArgs),
+    /// Make up for a past range of a schedule
+    Backfill(BackfillArgs),
+    /// Show what became of each instant of a schedule
+    Ledger(LedgerArgs),
+    /// Forget schedules; their runs go on
+    Delete(SchedulesArgs),
+}
+
+/// Schedules by name or id.
+#[derive(Debug, Args)]
+pub(crate) struct SchedulesArgs {
+    /// The schedules, by name or id
+    #[arg(value_name = "SCHEDULE", required = true)]
+    pub(crate) schedules: Vec<String>,
+}
+
+/// When a schedule fires, as flags.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "When it fires")]
+pub(crate) struct WhenArgs {
+    /// A cron expression: `0 2 * * *`, `@daily`, `0 9 * * mon#1`; repeatable
+    #[arg(long, value_name = "EXPRESSION")]
+    pub(crate) cron: Vec<String>,
+    /// Which cron the expressions are written for: vixie, quartz [default: vixie]
+    #[arg(long, value_name = "NAME", value_parser = dialect)]
+    pub(crate) dialect: Option<Dialect>,
+    /// A fixed rate: 15m, 1h, 1d
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) every: Option<Duration>,
+    /// A fixed delay from the end of the last run
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) after: Option<Duration>,
+    /// One time: 2026-12-01T09:00:00Z, or 2026-12-01T09:00 in the zone; repeatable
+    #[arg(long, value_name = "TIME")]
+    pub(crate) at: Vec<String>,
+    /// The time zone: Asia/Shanghai, Europe/Berlin [default: UTC]
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) zone: Option<String>,
+    /// Only on days of this calendar; repeatable, it must be a day of all of them
+    #[arg(long, value_name = "CALENDAR")]
+    pub(crate) only: Vec<String>,
+    /// Not on days of this calendar; repeatable
+    #[arg(long, value_name = "CALENDAR")]
+    pub(crate) except: Vec<String>,
+    /// No firing before this time [default: no bound]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) start: Option<Timestamp>,
+    /// No firing after this time [default: no bound]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) end: Option<Timestamp>,
+}
+
+impl WhenArgs {
+    /// The timing that the flags say.
+    pub(crate) fn timing(&self) -> Timing {
+        let dialect = self.dialect.unwrap_or_default();
+        let cron = |expression: &String| Rule::Cron(Cron { expression: expression.clone(), dialect });
+        let every = |period| Rule::Every(Every { period, phase: Duration::ZERO });
+        let rules = self.cron.iter().map(cron);
+        let rules = rules.chain(self.every.map(every)).chain(self.after.map(Rule::After));
+        let calendars = |names: &[String]| names.iter().cloned().map(Filter::Calendar).collect();
+        Timing {
+            rules: rules.chain(self.at.iter().cloned().map(Rule::At)).collect(),
+            only: calendars(&self.only),
+            exclude: calendars(&self.except),
+            zone: self.zone.clone().unwrap_or_else(|| UTC.to_owned()),
+            start: self.start,
+            end: self.end,
+            ..Timing::default()
+        }
+    }
+}
+
+fn dialect(text: &str) -> Result<Dialect, String> {
+    word(text, &["vixie", "quartz"])
+}
+
+fn overlap(text: &str) -> Result<OverlapPolicy, String> {
+    let known = ["skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"];
+    word(text, &known)
+}
+
+fn missed(text: &str) -> Result<MissedPolicy, String> {
+    word(text, &["skip", "fire_once", "fire_last", "fire_all"])
+}
+
+fn status(text: &str) -> Result<ScheduleStatus, String> {
+    word(text, &["active", "paused", "completed"])
+}
+
+/// `en`, `zh`, `zh-CN`.
+fn language(text: &str) -> Result<Language, String> {
+    let text = if text.eq_ignore_ascii_case("zh") { "zh-CN" } else { text };
+    text.parse().map_err(|error: timetable::ParseLanguageError| error.to_string())
+}
+
+/// The language that the environment asks for, by the first of its variables that is set.
+fn language_of(variable: impl Fn(&str) -> Option<String>) -> Language {
+    let set =
+        ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().filter_map(variable).find(|text| !text.is_empty());
+    match set {
+        Some(locale) if locale.to_ascii_lowercase().starts_with("zh") => Language::Chinese,
+        _ => Language::English,
+    }
+}
+
+fn day(text: &str) -> Result<Date, String> {
+    text.parse().map_err(|_| "expected a day such as 2026-10-01".to_owned())
+}
+
+/// `belfry schedule create`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry schedule create backup --cron '0 2 * * *' --zone Asia/Shanghai -- tar cf backup.tar data"
+    "belfry schedule create beat --every 15m --overlap skip -- ./beat"
+    "belfry schedule create report --cron '0 9 * * mon-fri' --except belfry.cn-holidays --script report.sh"
+    "belfry schedule create deploy -- ./deploy            fires when it is triggered"
+    "belfry schedule create backup --every 1d --dry-run -- ./backup > backup.yaml"
+})]
+#[command(override_usage = "belfry schedule create [OPTIONS] NAME -- COMMAND [ARGS]...")]
+pub(crate) struct CreateArgs {
+    /// What it is called; unique in its namespace
+    #[arg(value_name = "NAME")]
+    pub(crate) schedule: String,
+    #[command(flatten)]
+    pub(crate) when: WhenArgs,
+    /// While earlier runs are not over: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: skip]
+    #[arg(long, value_name = "POLICY", value_parser = overlap, help_heading = "When it fires")]
+    pub(crate) overlap: Option<OverlapPolicy>,
+    /// What was missed while the servers were down: skip, fire_once, fire_last, fire_all [default: fire_once]
+    #[arg(long, value_name = "POLICY", value_parser = missed, help_heading = "When it fires")]
+    pub(crate) missed: Option<MissedPolicy>,
+    /// Puts each firing off by up to so much, always the same for this schedule [default: 0s]
+    #[arg(long, value_name = "DURATION", help_heading = "When it fires")]
+    pub(crate) jitter: Option<Duration>,
+    /// It is completed after so many firings [default: no bound]
+    #[arg(long, value_name = "N", help_heading = "When it fires")]
+    pub(crate) max_firings: Option<u64>,
+    /// It is paused after so many failed runs in a row [default: never]
+    #[arg(long, value_name = "N", help_heading = "When it fires")]
+    pub(crate) pause_after_failures: Option<u32>,
+    /// What it is for, for people
+    #[arg(long, value_name = "TEXT", help_heading = "When it fires")]
+    pub(crate) description: Option<String>,
+    /// Show what would be created, with all defaults, and create nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) process: ProcessArgs,
+    #[command(flatten)]
+    pub(crate) spec: SpecArgs,
+}
+
+/// `belfry schedule list`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry schedule list --status paused"
+    "belfry schedule list -n '*' --text report -o wide"
+})]
+pub(crate) struct ScheduleListArgs {
+    /// With this status: active, paused, completed
+    #[arg(short, long, value_name = "STATUS", value_parser = status)]
+    pub(crate) status: Option<ScheduleStatus>,
+    /// Of this owner
+    #[arg(long, value_name = "NAME")]
+    pub(crate) owner: Option<String>,
+    /// With this in the name
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) text: Option<String>,
+    /// With this label; repeatable, all must be there
+    #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair)]
+    pub(crate) labels: Vec<Pair>,
+    /// Whose next firing is before this time
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) due_before: Option<Timestamp>,
+    #[command(flatten)]
+    pub(crate) many: Many,
+}
+
+/// `belfry schedule next`
+#[derive(Debug, Args)]
+#[command(override_usage = "belfry schedule next [OPTIONS] SCHEDULE\n       \
+    belfry schedule next [OPTIONS] --cron EXPRESSION | --every DURATION | --at TIME")]
+#[command(before_help = examples! {
+    "belfry schedule next backup"
+    "belfry schedule next --cron '30 2 * * *' --zone Europe/Berlin -n 20"
+    "belfry schedule next --cron '0 0 12 ? * MON' --dialect quartz --lang zh"
+    "belfry schedule next --cron '0 9 * * *' --only belfry.cn-workdays --zone Asia/Shanghai"
+})]
+pub(crate) struct NextArgs {
+    /// The schedule, by name or id; or say when by flags
+    #[arg(value_name = "SCHEDULE", required_unless_present_any = ["cron", "every", "at", "after"])]
+    #[arg(conflicts_with_all = ["cron", "every", "at", "after", "zone", "dialect", "only", "except", "start", "end"])]
+    pub(crate) schedule: Option<String>,
+    #[command(flatten)]
+    pub(crate) when: WhenArgs,
+    /// How many firings
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
+    pub(crate) count: usize,
+    /// From this time on [default: now]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) from: Option<Timestamp>,
+    /// The language of the words: en, zh [env: LC_ALL, LC_MESSAGES, LANG] [default: en]
+    #[arg(long, value_name = "LANGUAGE", value_parser = language)]
+    lang: Option<Language>,
+    /// The namespace [env: BELFRY_NAMESPACE] [default: default]
+    // Takes the place of the global one, whose `-n` means the number here.
+    #[arg(id = "namespace", long = "namespace", value_name = "NAME", help_heading = "Global options")]
+    pub(crate) _namespace: Option<String>,
+}
+
+impl NextArgs {
+    /// Whether it asks about flags rather than about a schedule.
+    pub(crate) fn is_draft(&self) -> bool {
+        self.schedule.is_none()
+    }
+
+    /// The language of the words.
+    pub(crate) fn lang(&self) -> Language {
+        self.lang.unwrap_or_else(|| language_of(|name| std::env::var(name).ok()))
+    }
+}
+
+/// `belfry schedule upcoming`
+#[derive(Debug, Args)]
+#[command(before_help = examples! { "belfry schedule upcoming --until 18:00" })]
+pub(crate) struct UpcomingArgs {
+    /// Until this time [default: a day from now]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) until: Option<Timestamp>,
+    #[command(flatten)]
+    pub(crate) many: Many,
+}
+
+/// `belfry schedule pause`
+#[derive(Debug, Args)]
+#[command(before_help = examples! { "belfry schedule pause backup --note 'the disk is being replaced'" })]
+pub(crate) struct SchedulePauseArgs {
+    /// The schedules, by name or id
+    #[arg(value_name = "SCHEDULE", required = true)]
+    pub(crate) schedules: Vec<String>,
+    /// Why, for people
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+}
+
+/// `belfry schedule trigger`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry schedule trigger backup --reason 'before the upgrade' --wait"
+    "belfry schedule trigger beat --overlap allow_all"
+})]
+pub(crate) struct TriggerArgs {
+    /// The schedule, by name or id
+    #[arg(value_name = "SCHEDULE")]
+    pub(crate) schedule: String,
+    /// Why, for people; recorded in the ledger
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    /// While earlier runs are not over: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: the schedule's own]
+    #[arg(long, value_name = "POLICY", value_parser = overlap)]
+    pub(crate) overlap: Option<OverlapPolicy>,
+    /// Wait until its job ended, and exit with its exit code
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// With --wait: give up after so long, with exit code 124; the job goes on [default: never]
+    #[arg(long, value_name = "DURATION", requires = "wait")]
+    pub(crate) wait_timeout: Option<Duration>,
+}
+
+/// `belfry schedule backfill`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry schedule backfill backup --from 2026-11-01T00:00:00Z --until 2026-11-08T00:00:00Z --dry-run"
+    "belfry schedule backfill backup --from 2026-11-01T00:00 --concurrency 4 --newest-first"
+    "belfry schedule backfill backup --from 2026-11-01T00:00 --reprocess failed"
+})]
+pub(crate) struct BackfillArgs {
+    /// The schedule, by name or id
+    #[arg(value_name = "SCHEDULE")]
+    pub(crate) schedule: String,
+    /// From this time on
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) from: Timestamp,
+    /// Until this time [default: now]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) until: Option<Timestamp>,
+    /// Run the newest instant first
+    #[arg(long)]
+    pub(crate) newest_first: bool,
+    /// How many of its runs there may be at once
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) concurrency: u32,
+    /// The priority of its jobs; low, so that the work of today goes first
+    #[arg(long, value_name = "0-100", default_value_t = 10)]
+    pub(crate) priority: u8,
+    /// While other runs of the schedule are not over: buffer_all (wait), allow_all [default: buffer_all]
+    #[arg(long, value_name = "POLICY", value_parser = overlap)]
+    pub(crate) overlap: Option<OverlapPolicy>,
+    /// Of the instants that have a run already: none, failed, all
+    #[arg(long, value_name = "WHICH", default_value = "none", value_parser = ["none", "failed", "all"], hide_possible_values = true)]
+    pub(crate) reprocess: String,
+    /// Why, for people
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) note: Option<String>,
+    /// List what would be started and what is left out, and start nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// `belfry schedule ledger`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry schedule ledger backup"
+    "belfry schedule ledger backup --outcome skipped_overlap,shed"
+    "belfry schedule ledger backup --counts --from 2026-11-01T00:00:00Z"
+})]
+pub(crate) struct LedgerArgs {
+    /// The schedule, by name or id
+    #[arg(value_name = "SCHEDULE")]
+    pub(crate) schedule: String,
+    /// With one of these outcomes: fired, fired_late, buffered, coalesced, skipped_overlap, … [default: all]
+    #[arg(long, value_name = "OUTCOME", value_delimiter = ',')]
+    pub(crate) outcome: Vec<FiringOutcome>,
+    /// Instants at or after this time [default: all that are kept]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) from: Option<Timestamp>,
+    /// Instants before this time [default: now]
+    #[arg(long, value_name = "TIME", value_parser = instant)]
+    pub(crate) until: Option<Timestamp>,
+    /// How many instants had each outcome, rather than which
+    #[arg(long, conflicts_with_all = ["outcome", "until"])]
+    pub(crate) counts: bool,
+    #[command(flatten)]
+    pub(crate) many: Many,
+}
+
+/// `belfry backfill …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum BackfillCommand {
+    /// List backfills, the newest first
+    #[command(visible_alias = "ls")]
+    List {
+        /// Of this schedule, by name or id
+        #[arg(long, value_name = "SCHEDULE")]
+        schedule: Option<String>,
+        #[command(flatten)]
+        many: Many,
+    },
+    /// Show a backfill in detail
+    Get {
+        /// The backfill
+        #[arg(value_name = "BACKFILL")]
+        id: BackfillId,
+    },
+    /// Start no further run of a backfill
+    Cancel {
+        /// The backfill
+        #[arg(value_name = "BACKFILL")]
+        id: BackfillId,
+        /// Cancel its runs that are not over, too
+        #[arg(long)]
+        cancel_runs: bool,
+    },
+}
+
+/// `belfry calendar …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum CalendarCommand {
+    /// Create or change the calendars that files define
+    Apply(ApplyArgs),
+    /// List calendars, and the built-in ones
+    #[command(visible_alias = "ls")]
+    List,
+    /// Show a calendar in detail
+    Get {
+        /// The calendar
+        #[arg(value_name = "CALENDAR")]
+        name: String,
+    },
+    /// List the days of a calendar
+    #[command(before_help = examples! { "belfry calendar days belfry.cn-holidays --from 2026-10-01 --until 2026-10-31" })]
+    Days {
+        /// The calendar
+        #[arg(value_name = "CALENDAR")]
+        name: String,
+        /// From this day on [default: today]
+        #[arg(long, value_name = "DAY", value_parser = day)]
+        from: Option<Date>,
+        /// Until this day [default: a year later]
+        #[arg(long, value_name = "DAY", value_parser = day)]
+        until: Option<Date>,
+    },
+    /// Read an iCalendar file (.ics); saved if a name is given, else shown as a file to keep
+    #[command(before_help = examples! {
+        "belfry calendar import holidays.ics > holidays.yaml"
+        "belfry calendar import holidays.ics --name public-holidays"
+    })]
+    Import {
+        /// The file, `-` for stdin
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The name to save it under
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Forget a calendar that nothing refers to
+    Delete {
+        /// The calendar
+        #[arg(value_name = "CALENDAR")]
+        name: String,
+    },
+}
+
+/// `belfry apply`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry apply -f nightly.yaml"
+    "belfry apply -f schedules/ --dry-run"
+    "cat all.yaml | belfry apply -f -"
+})]
+pub(crate) struct ApplyArgs {
+    /// A file in YAML or JSON, a folder of them, `-` for stdin; repeatable
+    #[arg(short, long = "file", value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Check, and say what would be done, and do nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// `belfry diff`
+#[derive(Debug, Args)]
+#[command(before_help = examples! { "belfry diff -f schedules/" })]
+pub(crate) struct DiffArgs {
+    /// A file in YAML or JSON, a folder of them, `-` for stdin; repeatable
+    #[arg(short, long = "file", value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// H1. The first variable that is set decides, as with every program that knows locales.
+    #[test]
+    fn the_words_are_in_the_language_of_the_environment() {
+        let of = |set: &[(&str, &str)]| {
+            language_of(|name| Some(set.iter().find(|(known, _)| *known == name)?.1.to_owned()))
+        };
+        assert_eq!(of(&[("LANG", "zh_CN.UTF-8")]), Language::Chinese);
+        assert_eq!(of(&[("LC_ALL", ""), ("LANG", "zh_TW.UTF-8")]), Language::Chinese);
+        assert_eq!(of(&[("LC_ALL", "C"), ("LANG", "zh_CN.UTF-8")]), Language::English);
+        assert_eq!(of(&[("LC_MESSAGES", "zh_CN"), ("LANG", "de_DE.UTF-8")]), Language::Chinese);
+        assert_eq!(of(&[]), Language::English);
+    }
+}

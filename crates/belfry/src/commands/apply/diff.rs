@@ -1,0 +1,91 @@
+//! What an object would change, line by line.
+
+use client::Client;
+use model::queue::QueueSettings;
+use serde::Serialize;
+use similar::{ChangeTag, TextDiff};
+
+use super::documents::Object;
+use super::found;
+use crate::failure::Failure;
+use crate::output::text::clean;
+use crate::output::yaml;
+
+/// Lines around a change that are shown with it.
+const AROUND: usize = 3;
+
+/// An object as the server has it and as the file wants it, as YAML of one form.
+pub(super) async fn sides(client: &Client, object: &Object) -> Result<(String, String), Failure> {
+    match object {
+        Object::Schedule(spec) => {
+            let namespace = Some(spec.namespace.clone());
+            let named = client::ScheduleRef { name: spec.name.clone(), namespace };
+            let current = found(client.schedule(&named).await)?.and_then(|schedule| schedule.spec);
+            Ok((text(current.as_deref())?, text(Some(spec.as_ref()))?))
+        }
+        Object::Calendar(spec) => {
+            let current = found(client.calendar(&spec.name, Some(&spec.namespace)).await)?;
+            let current = current.and_then(|calendar| calendar.spec);
+            Ok((text(current.as_deref())?, text(Some(spec))?))
+        }
+        Object::Queue { name, settings } => {
+            let current = found(client.queue(name).await)?.filter(|queue| queue.version > 0);
+            let current: Option<QueueSettings> = current.map(|queue| queue.settings);
+            Ok((text(current.as_ref())?, text(Some(settings))?))
+        }
+    }
+}
+
+fn text<T: Serialize>(value: Option<&T>) -> Result<String, Failure> {
+    value.map_or_else(|| Ok(String::new()), yaml)
+}
+
+/// The difference in the form of `diff -u`; empty if there is none.
+pub(super) fn unified(title: &str, current: &str, wanted: &str, color: bool) -> String {
+    if current == wanted {
+        return String::new();
+    }
+    let title = clean(title);
+    let before = if current.is_empty() { "/dev/null".to_owned() } else { format!("{title} (server)") };
+    let mut out = format!("--- {before}\n+++ {title} (file)\n");
+    let diff = TextDiff::from_lines(current, wanted);
+    for hunk in diff.unified_diff().context_radius(AROUND).iter_hunks() {
+        out.push_str(&format!("{}\n", hunk.header()));
+        for change in hunk.iter_changes() {
+            let (sign, paint) = match change.tag() {
+                ChangeTag::Delete => ('-', "\x1b[31m"),
+                ChangeTag::Insert => ('+', "\x1b[32m"),
+                ChangeTag::Equal => (' ', ""),
+            };
+            let line = clean(change.value().trim_end_matches('\n'));
+            match color && !paint.is_empty() {
+                true => out.push_str(&format!("{paint}{sign}{line}\x1b[0m\n")),
+                false => out.push_str(&format!("{sign}{line}\n")),
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_shown_with_the_lines_around_it() {
+        let current = "a: 1\nb: 2\nc: 3\nd: 4\ne: 5\n";
+        insta::assert_snapshot!(unified("queue mail", current, "a: 1\nb: 2\nc: 3\nd: 9\ne: 5\n", false), @r"
+        --- queue mail (server)
+        +++ queue mail (file)
+        @@ -1,5 +1,5 @@
+         a: 1
+         b: 2
+         c: 3
+        -d: 4
+        +d: 9
+         e: 5
+        ");
+        assert_eq!(unified("queue mail", current, current, false), "");
+        assert!(unified("queue mail", "", current, false).starts_with("--- /dev/null\n"));
+    }
+}

@@ -1,0 +1,562 @@
+//! From files to objects.
+//!
+//! A document is `kind`, `name` and `spec`, with `version`, `namespace`, `labels` and `owner` where
+//! they are wanted; a file has one or more. The metadata is put into the spec while it is parsed,
+//! straight into its type: no value is guessed on the way, so `no` stays a text and `1.10` a version.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+
+use model::ScheduleSpec;
+use model::api::FieldError;
+use model::calendar::CalendarSpec;
+use model::queue::QueueSettings;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
+use serde_json::Value;
+use serde_path_to_error::Track;
+
+use super::super::Namespace;
+use crate::args::spec::read_text;
+use crate::failure::Failure;
+
+/// One object, and where it was read.
+#[derive(Debug)]
+pub(super) struct Document {
+    /// The file, and which of its documents if it has several.
+    source: String,
+    pub(super) object: Object,
+}
+
+impl Document {
+    /// A field of it, for messages.
+    pub(super) fn place(&self, path: &str) -> String {
+        if path.is_empty() { self.source.clone() } else { format!("{}: {path}", self.source) }
+    }
+}
+
+/// What a document defines.
+#[derive(Debug)]
+pub(super) enum Object {
+    Schedule(Box<ScheduleSpec>),
+    Calendar(CalendarSpec),
+    Queue { name: String, settings: QueueSettings },
+}
+
+impl Object {
+    /// What it is called, for people.
+    pub(super) fn title(&self) -> String {
+        match self {
+            Self::Schedule(spec) => format!("schedule {}/{}", spec.namespace, spec.name),
+            Self::Calendar(spec) => format!("calendar {}/{}", spec.namespace, spec.name),
+            Self::Queue { name, .. } => format!("queue {name}"),
+        }
+    }
+}
+
+/// What stands around a spec. Also tells a document from a bare spec: only one has a `spec`.
+#[derive(Debug, Default, Deserialize)]
+struct Metadata {
+    version: Option<u32>,
+    kind: Option<String>,
+    name: Option<String>,
+    namespace: Option<String>,
+    owner: Option<Value>,
+    labels: Option<std::collections::BTreeMap<String, String>>,
+    spec: Option<IgnoredAny>,
+}
+
+/// All documents of these files.
+///
+/// `kind` is that of documents that name none.
+///
+/// # Errors
+/// Everything that is wrong with any of them.
+pub(super) fn read(
+    files: &[PathBuf],
+    namespace: &Namespace,
+    kind: Option<&'static str>,
+) -> Result<Vec<Document>, Failure> {
+    let (mut documents, mut wrong) = (Vec::new(), Vec::new());
+    for path in found(files)? {
+        let source = if path == Path::new("-") { "stdin".into() } else { path.display().to_string() };
+        let text = read_text(&path)?;
+        let parts = parts(&text).map_err(|detail| Failure::usage(format!("`{source}`: {detail}")))?;
+        let several = parts.len() > 1;
+        for (i, part) in parts.iter().enumerate() {
+            let source = if several { format!("{source} document {}", i + 1) } else { source.clone() };
+            match part.object(namespace, kind) {
+                Ok(object) => documents.push(Document { source, object }),
+                Err(Wrong { path, detail }) => {
+                    let path = if path.is_empty() { source } else { format!("{source}: {path}") };
+                    wrong.push(FieldError { pointer: String::new(), path, detail });
+                }
+            }
+        }
+    }
+    if !wrong.is_empty() {
+        return Err(Failure::usage("what the files define cannot be understood").fields(wrong));
+    }
+    if documents.is_empty() {
+        return Err(Failure::usage("there is nothing in the files")
+            .help("of a folder, all that end in `.yaml`, `.yml` or `.json` are read"));
+    }
+    Ok(documents)
+}
+
+/// The files that are meant: of a folder all that end in `.yaml`, `.yml` or `.json`, in order.
+fn found(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            collect(path, &mut files)?;
+        } else {
+            files.push(path.clone());
+        }
+    }
+    Ok(files)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let failed =
+        |error: std::io::Error| Failure::usage(format!("cannot read `{}`: {error}", folder.display()));
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        entries.push(entry.map_err(failed)?);
+    }
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        // Links are not followed into folders: they might lead back.
+        let kind = entry.file_type().map_err(failed)?;
+        let path = entry.path();
+        let ending = path.extension().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
+        if kind.is_dir() {
+            collect(&path, files)?;
+        } else if matches!(ending, "yaml" | "yml" | "json") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// One document as text.
+struct Part<'a> {
+    text: &'a str,
+    json: bool,
+    /// How many lines of the file stand before it.
+    lines_before: usize,
+}
+
+/// What is wrong with a document, and in which field.
+struct Wrong {
+    path: String,
+    detail: String,
+}
+
+fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
+    match text.trim_start().chars().next() {
+        Some('[') => {
+            let all: Vec<&serde_json::value::RawValue> =
+                serde_json::from_str(text).map_err(|error| error.to_string())?;
+            Ok(all.into_iter().map(|raw| Part { text: raw.get(), json: true, lines_before: 0 }).collect())
+        }
+        Some('{') => Ok(vec![Part { text, json: true, lines_before: 0 }]),
+        _ => Ok(yaml_parts(text)),
+    }
+}
+
+/// A line that begins with `---` begins a document wherever it stands, also within a block of text.
+fn yaml_parts(text: &str) -> Vec<Part<'_>> {
+    let mut parts = Vec::new();
+    let (mut begin, mut lines_before, mut offset) = (0, 0, 0);
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let rest =
+            line.strip_prefix("---").map(|rest| rest.starts_with([' ', '\t', '\r', '\n']) || rest.is_empty());
+        if rest == Some(true) {
+            parts.push(Part { text: &text[begin..offset], json: false, lines_before });
+            // The line itself stays with its document: something may stand behind the dashes.
+            (begin, lines_before) = (offset, number);
+        }
+        offset += line.len();
+    }
+    parts.push(Part { text: &text[begin..], json: false, lines_before });
+    let says_something = |part: &Part<'_>| {
+        part.text.lines().any(|line| {
+            let line = line.strip_prefix("---").unwrap_or(line).trim();
+            !line.is_empty() && !line.starts_with('#') && line != "..."
+        })
+    };
+    parts.retain(says_something);
+    parts
+}
+
+impl Part<'_> {
+    fn object(&self, namespace: &Namespace, kind: Option<&'static str>) -> Result<Object, Wrong> {
+        let metadata: Metadata = self.parse(Bare(PhantomData))?;
+        let wrong = |path: &str, detail: String| Err(Wrong { path: path.to_owned(), detail });
+        if let Some(version) = metadata.version.filter(|version| *version != 1) {
+            return wrong("version", format!("`{version}` is not known: expected 1"));
+        }
+        let known = match (metadata.kind.as_deref(), kind) {
+            (Some(found), Some(kind)) if found != kind => {
+                return wrong(
+                    "kind",
+                    format!("`{found}` is not for this command: expected `{kind}`; or use `belfry apply`"),
+                );
+            }
+            (Some(found), _) => found.to_owned(),
+            (None, Some(kind)) => kind.to_owned(),
+            (None, None) => {
+                return wrong("kind", "is missing: expected `schedule`, `calendar` or `queue`".to_owned());
+            }
+        };
+        let is_document = metadata.spec.is_some() || metadata.kind.is_some();
+        match known.as_str() {
+            "schedule" => {
+                let mut spec: ScheduleSpec = self.spec(&metadata, is_document)?;
+                if namespace.by_flag()
+                    || spec.namespace == model::spec::DEFAULT && metadata.namespace.is_none()
+                {
+                    let given = one(namespace)?;
+                    if spec.job.namespace == spec.namespace {
+                        given.clone_into(&mut spec.job.namespace);
+                    }
+                    given.clone_into(&mut spec.namespace);
+                }
+                spec.fill();
+                Ok(Object::Schedule(Box::new(spec)))
+            }
+            "calendar" => {
+                let mut spec: CalendarSpec = self.spec(&metadata, is_document)?;
+                if namespace.by_flag()
+                    || spec.namespace == model::spec::DEFAULT && metadata.namespace.is_none()
+                {
+                    one(namespace)?.clone_into(&mut spec.namespace);
+                }
+                Ok(Object::Calendar(spec))
+            }
+            "queue" => {
+                let Some(name) = metadata.name else { return wrong("name", "is missing".to_owned()) };
+                let nameless = Metadata::default();
+                let settings: QueueSettings = self.spec(&nameless, true)?;
+                Ok(Object::Queue { name, settings })
+            }
+            "job" => wrong("kind", "a job is submitted, not applied: `belfry submit -f FILE`".to_owned()),
+            other => {
+                let shown: String = other.chars().take(64).collect();
+                wrong("kind", format!("`{shown}` is not known: expected `schedule`, `calendar` or `queue`"))
+            }
+        }
+    }
+
+    fn spec<T: DeserializeOwned>(&self, metadata: &Metadata, is_document: bool) -> Result<T, Wrong> {
+        if !is_document {
+            return self.parse(Bare(PhantomData));
+        }
+        let labels = metadata.labels.as_ref().map(|labels| {
+            Value::Object(labels.iter().map(|(k, v)| (k.clone(), Value::String(v.clone()))).collect())
+        });
+        let text = |text: &Option<String>| text.clone().map(Value::String);
+        let fields = [
+            ("name", text(&metadata.name)),
+            ("namespace", text(&metadata.namespace)),
+            ("owner", metadata.owner.clone()),
+            ("labels", labels),
+        ];
+        let fields = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        self.parse(Inside { fields, value: PhantomData })
+    }
+
+    /// Parses, and says where something is wrong: the path, and the line of the file.
+    fn parse<R: Read>(&self, reader: R) -> Result<R::Value, Wrong> {
+        let mut track = Track::new();
+        if self.json {
+            let mut deserializer = serde_json::Deserializer::from_str(self.text);
+            let read = reader.read(serde_path_to_error::Deserializer::new(&mut deserializer, &mut track));
+            let read = read.and_then(|value| deserializer.end().map(|()| value));
+            return read.map_err(|error| wrong(track, error.to_string()));
+        }
+        let options = serde_saphyr::options! {
+            merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
+            strict_booleans: true,
+            with_snippet: false,
+        };
+        let read =
+            serde_saphyr::with_deserializer_from_str_with_options(self.text, options, |deserializer| {
+                reader.read(serde_path_to_error::Deserializer::new(deserializer, &mut track))
+            });
+        read.map_err(|error| {
+            let said = error.to_string();
+            let said = said.strip_prefix("error: ").unwrap_or(&said);
+            // The place is told once, as a line of the file and not of the document.
+            let said = said.split(" at line ").next().unwrap_or(said);
+            let line = error.location().and_then(|at| usize::try_from(at.line()).ok());
+            match line.filter(|line| *line > 0) {
+                Some(line) => wrong(track, format!("{said} (line {})", line + self.lines_before)),
+                None => wrong(track, said.to_owned()),
+            }
+        })
+    }
+}
+
+fn wrong(track: Track, detail: String) -> Wrong {
+    let path = track.path().to_string();
+    Wrong { path: if path == "." { String::new() } else { path }, detail }
+}
+
+/// Reads a value from whatever a document is written in.
+trait Read {
+    type Value;
+
+    fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error>;
+}
+
+/// The value itself.
+struct Bare<T>(PhantomData<T>);
+
+impl<T: DeserializeOwned> Read for Bare<T> {
+    type Value = T;
+
+    fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        T::deserialize(deserializer)
+    }
+}
+
+/// The value below `spec`, with some fields that stand outside.
+struct Inside<T> {
+    fields: Fields,
+    value: PhantomData<T>,
+}
+
+type Fields = Vec<(&'static str, Value)>;
+
+impl<T: DeserializeOwned> Read for Inside<T> {
+    type Value = T;
+
+    fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for Inside<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a document with `kind`, `name` and `spec`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<T, A::Error> {
+        let (mut fields, mut value) = (Some(self.fields), None);
+        while let Some(key) = map.next_key::<String>()? {
+            match (key.as_str(), fields.take()) {
+                ("spec", Some(fields)) => {
+                    value = Some(map.next_value_seed(With { fields, value: PhantomData })?)
+                }
+                ("spec", None) => return Err(de::Error::duplicate_field("spec")),
+                ("version" | "kind" | "name" | "namespace" | "owner" | "labels", kept) => {
+                    fields = kept;
+                    map.next_value::<IgnoredAny>()?;
+                }
+                (other, _) => {
+                    let known = &["version", "kind", "name", "namespace", "labels", "owner", "spec"];
+                    return Err(de::Error::unknown_field(other, known));
+                }
+            }
+        }
+        value.ok_or_else(|| de::Error::missing_field("spec"))
+    }
+}
+
+/// A map, read as if some more fields stood in it.
+struct With<T> {
+    fields: Fields,
+    value: PhantomData<T>,
+}
+
+impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for With<T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for With<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the fields of a spec")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(Chained {
+            fields: self.fields.into_iter(),
+            value: None,
+            map,
+        }))
+    }
+}
+
+/// Fields, and behind them those of a map.
+struct Chained<A> {
+    fields: std::vec::IntoIter<(&'static str, Value)>,
+    value: Option<Value>,
+    map: A,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Chained<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        match self.fields.next() {
+            Some((name, value)) => {
+                self.value = Some(value);
+                seed.deserialize(name.into_deserializer()).map(Some)
+            }
+            None => self.map.next_key_seed(seed),
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        match self.value.take() {
+            Some(value) => seed.deserialize(value).map_err(de::Error::custom),
+            None => self.map.next_value_seed(seed),
+        }
+    }
+}
+
+fn one(namespace: &Namespace) -> Result<&str, Wrong> {
+    namespace.one().map_err(|_| Wrong {
+        path: "namespace".to_owned(),
+        detail: "`*` is no namespace here: expected the name of one".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespace(name: &str, by_flag: bool) -> Namespace {
+        Namespace { name: name.into(), by_flag }
+    }
+
+    fn read_text_as(text: &str, kind: Option<&'static str>) -> Result<Vec<Object>, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("all.yaml");
+        std::fs::write(&path, text).unwrap();
+        let read = read(&[path], &namespace("default", false), kind);
+        let shown = |failure: Failure| failure.render(false).replace(&dir.path().display().to_string(), "");
+        read.map(|all| all.into_iter().map(|document| document.object).collect()).map_err(shown)
+    }
+
+    fn objects(text: &str) -> Result<Vec<Object>, String> {
+        read_text_as(text, None)
+    }
+
+    const ALL: &str = "\
+# What runs at night.
+version: 1
+kind: calendar
+name: off
+spec:
+  steps:
+    - include: { dates: [2026-12-24..2026-12-26] }
+---
+kind: schedule
+name: nightly
+namespace: pay
+labels: { team: pay, flag: no }
+owner: ann
+spec:
+  timing:
+    rules: [ { cron: 0 2 * * * } ]
+    exclude: [ { calendar: off } ]
+  job:
+    run:
+      process:
+        script: |
+          echo one
+          # no document begins within this line: ---
+        env: { VERSION: 1.10, ANSWER: no }
+---
+kind: queue
+name: night
+spec: { concurrency: 2 }
+";
+
+    #[test]
+    fn a_file_may_define_several_objects() {
+        let all = objects(ALL).unwrap();
+        let titles: Vec<_> = all.iter().map(Object::title).collect();
+        assert_eq!(titles, ["calendar default/off", "schedule pay/nightly", "queue night"]);
+        let Object::Schedule(spec) = &all[1] else { panic!("not a schedule") };
+        assert_eq!((spec.owner.as_deref(), spec.job.namespace.as_str()), (Some("ann"), "pay"));
+        assert_eq!(spec.labels["flag"], "no");
+        let model::spec::Run::Process(process) = &spec.job.run else { panic!("not a process") };
+        assert_eq!((process.env["VERSION"].as_str(), process.env["ANSWER"].as_str()), ("1.10", "no"));
+    }
+
+    #[test]
+    fn json_says_the_same_in_an_object_and_in_a_list() {
+        let one = r#"{"kind": "queue", "name": "night", "spec": {"concurrency": 2}}"#;
+        assert_eq!(objects(one).unwrap().len(), 1);
+        assert_eq!(objects(&format!("[{one}, {one}]")).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_bare_spec_is_known_where_its_kind_is() {
+        let bare = "name: nightly\njob: { run: { process: { command: [\"true\"] } } }\n";
+        assert!(matches!(read_text_as(bare, Some("schedule")).unwrap().as_slice(), [Object::Schedule(_)]));
+        assert!(objects(bare).unwrap_err().contains("kind: is missing"));
+    }
+
+    /// Everything that is wrong with a file is said at once, with document, path and line.
+    #[test]
+    fn what_is_wrong_is_told_with_its_document_its_path_and_its_line() {
+        insta::assert_snapshot!(objects(
+            "kind: schedule\nname: a\nspec:\n  job: { run: { process: { command: [\"true\"] } } }\n  overlap: { policy: never }\n\
+             ---\nkind: schedule\nname: b\nspec:\n  job: {}\n\
+             ---\nkind: queue\nname: c\nspec:\n  rate: 3\n\
+             ---\nkind: job\nname: d\nspec: {}\n\
+             ---\nkind: cron\nname: e\nspec: {}\n\
+             ---\nkind: queue\nversion: 2\nname: f\nspec: {}\n\
+             ---\nkind: queue\nname: g\nspce: {}\n\
+             ---\nkind: schedule\nname: h\nspec: { name: i, job: { run: { process: { command: [\"true\"] } } } }\n",
+        )
+        .unwrap_err());
+    }
+
+    #[test]
+    fn a_folder_is_read_in_the_order_of_names() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("b")).unwrap();
+        let queue = |name: &str| format!("kind: queue\nname: {name}\nspec: {{}}\n");
+        for (file, name) in [("c.yaml", "three"), ("a.yml", "one"), ("b/x.json", ""), ("notes.txt", "none")] {
+            let text = if name.is_empty() {
+                r#"{"kind": "queue", "name": "two", "spec": {}}"#.to_owned()
+            } else {
+                queue(name)
+            };
+            std::fs::write(dir.path().join(file), text).unwrap();
+        }
+        let all = read(&[dir.path().to_owned()], &namespace("default", false), None).unwrap();
+        let titles: Vec<_> = all.iter().map(|document| document.object.title()).collect();
+        assert_eq!(titles, ["queue one", "queue two", "queue three"]);
+    }
+
+    #[test]
+    fn a_namespace_of_the_command_line_goes_before_that_of_a_file_and_that_before_the_environments() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("all.yaml");
+        std::fs::write(&path, ALL).unwrap();
+        let titles = |name, by_flag| -> Vec<String> {
+            let all = read(std::slice::from_ref(&path), &namespace(name, by_flag), None).unwrap();
+            all.iter().map(|document| document.object.title()).collect()
+        };
+        assert_eq!(titles("mine", false)[..2], ["calendar mine/off", "schedule pay/nightly"]);
+        assert_eq!(titles("mine", true)[..2], ["calendar mine/off", "schedule mine/nightly"]);
+    }
+}

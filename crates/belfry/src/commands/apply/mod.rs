@@ -1,0 +1,252 @@
+//! `belfry apply` and `belfry diff`: what files define, brought to the server.
+//!
+//! - `documents`: from files to objects; everything that is wrong with any is said at once.
+//! - `diff`: what would change, line by line.
+//!
+//! Calendars go first, then queues, then schedules, for schedules refer to both. Schedules are applied
+//! all or none; what was done before a refusal stays done, and applying again goes on from there.
+
+mod diff;
+mod documents;
+
+use std::collections::BTreeSet;
+
+use client::Client;
+use model::ScheduleSpec;
+use model::api::{AppliedSchedules, ApplyChange};
+use model::calendar::{CalendarSpec, CalendarStep, Days};
+use model::queue::QueueSettings;
+use model::timing::{Filter, Timing};
+
+use self::documents::{Document, Object, read};
+use super::schedules::with_carets;
+use super::{Context, schedules};
+use crate::args::schedule::{ApplyArgs, DiffArgs};
+use crate::failure::{Exit, Failure};
+use crate::output::schedules::AppliedObject;
+
+/// Schedules of one request at most; a request has room for more of ordinary size.
+const SCHEDULES_AT_ONCE: usize = 2_000;
+
+pub(super) async fn run(context: &Context, args: ApplyArgs) -> Result<(), Failure> {
+    apply(context, args, None).await
+}
+
+/// The same for documents of one kind, which may leave out their `kind`.
+pub(super) async fn run_kind(context: &Context, args: ApplyArgs, kind: &'static str) -> Result<(), Failure> {
+    apply(context, args, Some(kind)).await
+}
+
+async fn apply(context: &Context, args: ApplyArgs, kind: Option<&'static str>) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    let documents = read(&args.files, &namespace, kind)?;
+    let mut work = Work { client, dry_run: args.dry_run, new_calendars: BTreeSet::new() };
+    let mut done = Vec::new();
+    let result = work.all(&documents, &mut done).await;
+    if !done.is_empty() {
+        context.out.list(&done, "objects")?;
+        warn(context, &done);
+    }
+    if args.dry_run {
+        context.out.note("nothing was done: this was a dry run");
+    }
+    result
+}
+
+fn warn(context: &Context, done: &[AppliedObject]) {
+    schedules::warn(context.out, done.iter().map(|object| (&object.name, &object.warnings)));
+}
+
+/// Calendars so that each comes after those of the files that it names; in a circle, as they stand.
+fn in_order<'a>(mut waiting: Vec<(&'a Document, &'a CalendarSpec)>) -> Vec<(&'a Document, &'a CalendarSpec)> {
+    let mut order = Vec::with_capacity(waiting.len());
+    while !waiting.is_empty() {
+        let names: BTreeSet<&str> = waiting.iter().map(|(_, spec)| spec.name.as_str()).collect();
+        let ready = waiting.iter().position(|(_, spec)| {
+            spec.steps.iter().filter_map(refers_to).all(|name| name == spec.name || !names.contains(name))
+        });
+        order.push(waiting.remove(ready.unwrap_or(0)));
+    }
+    order
+}
+
+fn refers_to(step: &CalendarStep) -> Option<&str> {
+    match step {
+        CalendarStep::Include(Days::Calendar(name)) | CalendarStep::Exclude(Days::Calendar(name)) => {
+            Some(name)
+        }
+        _ => None,
+    }
+}
+
+struct Work {
+    client: Client,
+    dry_run: bool,
+    /// Calendars that a dry run would create, with their namespaces.
+    new_calendars: BTreeSet<(String, String)>,
+}
+
+impl Work {
+    async fn all(&mut self, documents: &[Document], done: &mut Vec<AppliedObject>) -> Result<(), Failure> {
+        let (mut calendars, mut queues, mut schedules) = (Vec::new(), Vec::new(), Vec::new());
+        for document in documents {
+            match &document.object {
+                Object::Calendar(spec) => calendars.push((document, spec)),
+                Object::Queue { name, settings } => queues.push((document, name, settings)),
+                Object::Schedule(spec) => schedules.push((document, spec.as_ref())),
+            }
+        }
+        for (document, spec) in in_order(calendars) {
+            let change = self.calendar(spec).await.map_err(|error| at(document, error))?;
+            let namespace = Some(spec.namespace.clone());
+            let (name, warnings) = (spec.name.clone(), Vec::new());
+            done.push(AppliedObject { kind: "calendar", name, namespace, change, warnings });
+        }
+        for (document, name, settings) in queues {
+            let change = self.queue(name, settings).await.map_err(|error| at(document, error))?;
+            let (name, warnings) = (name.clone(), Vec::new());
+            done.push(AppliedObject { kind: "queue", name, namespace: None, change, warnings });
+        }
+        for batch in schedules.chunks(SCHEDULES_AT_ONCE) {
+            done.extend(self.schedules(batch).await?);
+        }
+        Ok(())
+    }
+
+    async fn calendar(&mut self, spec: &CalendarSpec) -> Result<ApplyChange, client::Error> {
+        let change = match found(self.client.calendar(&spec.name, Some(&spec.namespace)).await)? {
+            None => ApplyChange::Created,
+            Some(calendar) if calendar.spec.as_deref() == Some(spec) => return Ok(ApplyChange::Unchanged),
+            Some(_) => ApplyChange::Changed,
+        };
+        if !self.dry_run {
+            self.client.put_calendar(spec, None).await?;
+            return Ok(change);
+        }
+        let names_new =
+            spec.steps.iter().filter_map(refers_to).any(|name| self.is_new(&spec.namespace, name));
+        if !names_new {
+            self.client.put_calendar_dry_run(spec).await?;
+        }
+        if change == ApplyChange::Created {
+            self.new_calendars.insert((spec.namespace.clone(), spec.name.clone()));
+        }
+        Ok(change)
+    }
+
+    fn is_new(&self, namespace: &str, name: &str) -> bool {
+        self.new_calendars.contains(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    async fn queue(&self, name: &str, settings: &QueueSettings) -> Result<ApplyChange, client::Error> {
+        let change = match found(self.client.queue(name).await)? {
+            Some(queue) if queue.version > 0 && queue.settings == *settings => {
+                return Ok(ApplyChange::Unchanged);
+            }
+            Some(queue) if queue.version > 0 => ApplyChange::Changed,
+            _ => ApplyChange::Created,
+        };
+        if !self.dry_run {
+            self.client.set_queue(name, settings, None).await?;
+        }
+        Ok(change)
+    }
+
+    async fn schedules(&self, batch: &[(&Document, &ScheduleSpec)]) -> Result<Vec<AppliedObject>, Failure> {
+        let mut stripped = vec![false; batch.len()];
+        let mut specs: Vec<ScheduleSpec> = batch.iter().map(|(_, spec)| (*spec).clone()).collect();
+        if self.dry_run {
+            for (spec, stripped) in specs.iter_mut().zip(&mut stripped) {
+                *stripped = self.strip_new_calendars(spec);
+            }
+        }
+        let applied = self.client.apply_schedules(&specs, self.dry_run).await;
+        let AppliedSchedules { schedules: applied } = applied.map_err(|error| at_each(batch, error))?;
+        let objects = applied.into_iter().zip(stripped).map(|(applied, stripped)| {
+            let mut object = AppliedObject::from(applied);
+            if stripped && object.change == ApplyChange::Unchanged {
+                object.change = ApplyChange::Changed;
+            }
+            object
+        });
+        Ok(objects.collect())
+    }
+
+    /// Takes out what names a calendar that would be created: the server does not have it yet, and
+    /// the rest is to be checked all the same.
+    fn strip_new_calendars(&self, spec: &mut ScheduleSpec) -> bool {
+        let Timing { only, exclude, roll, .. } = &mut spec.timing;
+        let before = (only.len(), exclude.len(), roll.is_some());
+        let namespace = &spec.namespace;
+        let is_known = |filter: &Filter| match filter {
+            Filter::Calendar(name) => !self.is_new(namespace, name),
+            _ => true,
+        };
+        only.retain(is_known);
+        exclude.retain(is_known);
+        if roll.as_ref().is_some_and(|roll| self.is_new(namespace, &roll.calendar)) {
+            *roll = None;
+        }
+        before != (only.len(), exclude.len(), roll.is_some())
+    }
+}
+
+/// What there is, or none.
+fn found<T>(result: Result<T, client::Error>) -> Result<Option<T>, client::Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.status() == Some(404) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A refusal of one document: its fields are told with the document.
+fn at(document: &Document, error: client::Error) -> Failure {
+    let mut failure = Failure::from(error);
+    for field in failure.fields_mut() {
+        field.path = document.place(&field.path);
+    }
+    failure
+}
+
+/// A refusal of several schedules: `schedules[3].timing…` is told as a place of its document.
+fn at_each(batch: &[(&Document, &ScheduleSpec)], error: client::Error) -> Failure {
+    let mut failure = Failure::from(error);
+    let mut expressions = std::collections::BTreeMap::new();
+    for field in failure.fields_mut() {
+        let Some((document, spec, path)) = schedule_at(batch, &field.path) else { continue };
+        let place = document.place(&path);
+        if let Some(expression) = schedules::expression(&spec.timing, &path) {
+            expressions.insert(place.clone(), expression);
+        }
+        field.path = place;
+    }
+    with_carets(failure, |path| expressions.get(path).cloned())
+}
+
+fn schedule_at<'a>(
+    batch: &[(&'a Document, &'a ScheduleSpec)],
+    path: &str,
+) -> Option<(&'a Document, &'a ScheduleSpec, String)> {
+    let (index, rest) = path.strip_prefix("schedules[")?.split_once(']')?;
+    let (document, spec) = batch.get(index.parse::<usize>().ok()?)?;
+    Some((document, spec, rest.trim_start_matches('.').to_owned()))
+}
+
+pub(super) async fn diff(context: &Context, args: DiffArgs) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    let documents = read(&args.files, &namespace, None)?;
+    // What could not be applied has no difference to show.
+    let mut work = Work { client: client.clone(), dry_run: true, new_calendars: BTreeSet::new() };
+    let mut would = Vec::new();
+    work.all(&documents, &mut would).await?;
+    let mut differs = false;
+    for document in &documents {
+        let (current, wanted) = diff::sides(&client, &document.object).await?;
+        let text = diff::unified(&document.object.title(), &current, &wanted, context.out.look.color);
+        differs |= !text.is_empty();
+        context.out.data(text)?;
+    }
+    warn(context, &would);
+    if differs { Err(Failure::silent(Exit::Failed)) } else { Ok(()) }
+}

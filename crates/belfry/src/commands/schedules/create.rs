@@ -1,0 +1,123 @@
+//! `belfry schedule create`: from flags to a schedule.
+
+use model::schedule::Jitter;
+use model::{JobSpec, ScheduleSpec};
+
+use super::super::submit::patched;
+use super::super::{Context, Namespace};
+use super::{expression, warn, with_carets};
+use crate::args::schedule::CreateArgs;
+use crate::args::spec::Patch;
+use crate::failure::Failure;
+use crate::output::document;
+
+pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<(), Failure> {
+    if !args.process.is_some() {
+        return Err(Failure::usage("there is nothing to run").help(format!(
+            "name a command behind `--`: `belfry schedule create {} --every 15m -- echo hello`",
+            args.schedule
+        )));
+    }
+    let (client, namespace) = context.connect()?;
+    let spec = spec(&args, &namespace)?;
+    let pointing = |error: client::Error| with_carets(error.into(), |path| expression(&spec.timing, path));
+    if args.dry_run {
+        let checked = client.put_schedule_dry_run(&spec).await.map_err(pointing)?;
+        let applied = client.apply_schedules(std::slice::from_ref(&spec), true).await?;
+        context.out.data(document(&context.out.look, "schedule", &checked)?)?;
+        warn(context.out, applied.schedules.iter().map(|applied| (&applied.name, &applied.warnings)));
+        return Ok(());
+    }
+    let created = client.create_schedule(&spec).await.map_err(pointing)?;
+    if spec.timing.rules.is_empty() {
+        context.out.note(format!("it fires on demand: `belfry schedule trigger {}`", spec.name));
+    }
+    context.out.row(&created)?;
+    warn(context.out, [(&created.name, &created.warnings)]);
+    Ok(())
+}
+
+fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failure> {
+    let mut patch = Patch::default();
+    args.spec.patch(&mut patch)?;
+    args.process.patch(&mut patch)?;
+    let mut job = patched(&JobSpec::command(Vec::<String>::new()), patch.into_value())?;
+    // What a job calls its deadline is one of each firing, and the schedule decides it.
+    let start_deadline = job.start_deadline.take();
+    let mut spec = ScheduleSpec::new(&args.schedule, args.when.timing(), job);
+    namespace.one()?.clone_into(&mut spec.namespace);
+    spec.job.namespace.clone_from(&spec.namespace);
+    spec.owner.clone_from(&spec.job.owner);
+    spec.labels.clone_from(&spec.job.labels);
+    spec.description.clone_from(&args.description);
+    spec.start_deadline = start_deadline;
+    spec.jitter = args.jitter.map(|max| Jitter { max, spread: Default::default() });
+    spec.max_firings = args.max_firings;
+    spec.pause_after_failures = args.pause_after_failures;
+    spec.overlap.policy = args.overlap.unwrap_or_default();
+    spec.missed.policy = args.missed.unwrap_or_default();
+    Ok(spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::schedule::ScheduleCommand;
+    use crate::args::{Cli, Command};
+
+    fn build(line: &[&str]) -> Result<ScheduleSpec, String> {
+        let line = ["belfry", "schedule", "create"].iter().chain(line);
+        let cli = Cli::try_parse_from(line).map_err(|e| e.to_string())?;
+        let Command::Schedule(command) = cli.command else { panic!("not a schedule") };
+        let ScheduleCommand::Create(args) = *command else { panic!("not a creation") };
+        spec(&args, &Namespace { name: "pay".into(), by_flag: false }).map_err(|f| f.render(false))
+    }
+
+    /// B1, B4, B5.
+    #[test]
+    fn a_schedule_can_be_said_in_flags() {
+        let spec = build(&[
+            "nightly",
+            "--cron",
+            "0 2 * * *",
+            "--every",
+            "1d",
+            "--at",
+            "2026-12-01T09:00",
+            "--zone",
+            "Asia/Shanghai",
+            "--except",
+            "belfry.cn-holidays",
+            "--overlap",
+            "buffer-one",
+            "--missed",
+            "fire_all",
+            "--jitter",
+            "5m",
+            "--max-firings",
+            "9",
+            "--pause-after-failures",
+            "3",
+            "--deadline",
+            "1h",
+            "--owner",
+            "ann",
+            "-l",
+            "team=pay",
+            "--priority",
+            "70",
+            "--",
+            "./report",
+            "--all",
+        ]);
+        insta::assert_snapshot!("every_flag", crate::output::yaml(&spec.unwrap()).unwrap());
+    }
+
+    #[test]
+    fn a_word_that_is_no_policy_is_answered_with_those_there_are() {
+        let told = build(&["x", "--overlap", "never", "--", "true"]).unwrap_err();
+        assert!(told.contains("buffer_one"), "{told}");
+    }
+}

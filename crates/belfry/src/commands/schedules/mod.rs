@@ -1,0 +1,279 @@
+//! `belfry schedule …` and `belfry backfill …`
+
+mod carets;
+mod create;
+
+use client::{Client, LedgerFilter, ScheduleFilter, ScheduleRef};
+use model::ScheduleId;
+use model::api::{Reprocess, StartBackfill, TriggerSchedule};
+use model::firing::FiringOutcome;
+use model::limits::PREVIEW_MAX;
+use server::preview::{Reading, preview};
+use timetable::{CalendarMap, Zones};
+
+use super::{Context, Namespace, apply, each, note_more, take, wait};
+use crate::args::schedule::{
+    BackfillArgs, BackfillCommand, LedgerArgs, NextArgs, ScheduleCommand, ScheduleListArgs, TriggerArgs,
+    UpcomingArgs,
+};
+use crate::args::spec::Pair;
+use crate::failure::{Exit, Failure};
+use crate::output::schedules::OutcomeCount;
+use crate::output::text::clean;
+use crate::output::{Format, Out, schedules};
+
+pub(super) use carets::{expression, with_carets};
+
+pub(super) async fn run(context: &Context, command: ScheduleCommand) -> Result<(), Failure> {
+    match command {
+        ScheduleCommand::Create(args) => create::run(context, *args).await,
+        ScheduleCommand::Apply(args) => apply::run_kind(context, args, "schedule").await,
+        ScheduleCommand::List(args) => list(context, args).await,
+        ScheduleCommand::Get(args) => {
+            let (client, namespace) = context.connect()?;
+            let all = named(&namespace, args.schedules)?;
+            if let [one] = all.as_slice() {
+                return context.out.one(&client.schedule(one).await?);
+            }
+            let (found, result) = each(context.out, all, async |s| Ok(client.schedule(&s).await?)).await;
+            context.out.list(&found, "schedules").and(result)
+        }
+        ScheduleCommand::Next(args) => next(context, &args).await,
+        ScheduleCommand::Upcoming(args) => upcoming(context, &args).await,
+        ScheduleCommand::Pause(args) => {
+            let (client, namespace) = context.connect()?;
+            let note = args.note.as_deref();
+            let all = named(&namespace, args.schedules)?;
+            let (done, result) =
+                each(context.out, all, async |s| Ok(client.pause_schedule(&s, note).await?)).await;
+            show(context, &done).and(result)
+        }
+        ScheduleCommand::Resume(args) => {
+            let (client, namespace) = context.connect()?;
+            let all = named(&namespace, args.schedules)?;
+            let (done, result) =
+                each(context.out, all, async |s| Ok(client.resume_schedule(&s).await?)).await;
+            show(context, &done).and(result)
+        }
+        ScheduleCommand::Trigger(args) => trigger(context, args).await,
+        ScheduleCommand::Backfill(args) => backfill(context, args).await,
+        ScheduleCommand::Ledger(args) => ledger(context, args).await,
+        ScheduleCommand::Delete(args) => {
+            let (client, namespace) = context.connect()?;
+            let all = named(&namespace, args.schedules)?;
+            each(context.out, all, async |s| {
+                client.delete_schedule(&s, None).await?;
+                context.out.note(format!("deleted schedule {}", s.name));
+                Ok(())
+            })
+            .await
+            .1
+        }
+    }
+}
+
+/// Says what somebody should know about schedules that were taken all the same.
+pub(super) fn warn<'a>(out: Out, schedules: impl IntoIterator<Item = (&'a String, &'a Vec<String>)>) {
+    let mut warned = false;
+    for (name, warnings) in schedules {
+        for warning in warnings {
+            out.warn(format!("schedule `{}`: {}", clean(name), clean(warning)));
+            warned = true;
+        }
+    }
+    if warned {
+        out.help("correct its rules and apply it again; one that is only triggered by hand needs no rule");
+    }
+}
+
+fn show(context: &Context, done: &[model::api::Schedule]) -> Result<(), Failure> {
+    if done.is_empty() { Ok(()) } else { context.out.list(done, "schedules") }
+}
+
+fn named(namespace: &Namespace, names: Vec<String>) -> Result<Vec<ScheduleRef>, Failure> {
+    names.into_iter().map(|name| one(namespace, name)).collect()
+}
+
+fn one(namespace: &Namespace, name: String) -> Result<ScheduleRef, Failure> {
+    let namespace = match name.parse::<ScheduleId>() {
+        Ok(_) => None,
+        Err(_) => Some(namespace.one()?.to_owned()),
+    };
+    Ok(ScheduleRef { name, namespace })
+}
+
+async fn list(context: &Context, args: ScheduleListArgs) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    let filter = ScheduleFilter {
+        status: args.status,
+        owner: args.owner,
+        namespace: namespace.filter(),
+        text: args.text,
+        labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
+        due_before: args.due_before,
+    };
+    let (found, more) = take(client.schedules(filter), &args.many).await?;
+    context.out.list(&found, "schedules")?;
+    note_more(context.out, more, &args.many);
+    Ok(())
+}
+
+fn check_count(count: usize) -> Result<(), Failure> {
+    if (1..=PREVIEW_MAX).contains(&count) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("`-n {count}` is out of range: expected 1 to {PREVIEW_MAX}")))
+}
+
+async fn next(context: &Context, args: &NextArgs) -> Result<(), Failure> {
+    check_count(args.count)?;
+    let (client, namespace) = context.connect()?;
+    let schedule = one(&namespace, args.schedule.clone().unwrap_or_default())?;
+    let answer = client.next_firings(&schedule, args.count, args.from).await?;
+    show_preview(context, &answer, args)
+}
+
+/// When an expression would fire: told without a server, which would tell the same.
+pub(super) fn next_of_draft(context: &Context, args: &NextArgs) -> Result<(), Failure> {
+    check_count(args.count)?;
+    let (zones, calendars) = (Zones::bundled(), CalendarMap::default());
+    let reading = Reading { zones: &zones, calendars: &calendars, seed: seed() };
+    let timing = args.when.timing();
+    let from = args.from.map(|from| from - model::Duration::from_millis(1));
+    let after = from.unwrap_or(context.out.look.now);
+    let answer = preview(&timing, &reading, after, args.count).map_err(|problems| {
+        let fields = problems.iter().map(|problem| model::api::FieldError {
+            pointer: String::new(),
+            path: problem.path.clone(),
+            detail: problem.message.clone(),
+        });
+        let failure = Failure::usage("it cannot be read").fields(fields.collect());
+        with_carets(failure, |path| expression(&timing, path))
+    })?;
+    show_preview(context, &answer, args)
+}
+
+/// `H` and `~` depend on the schedule's name, and a draft has none.
+fn seed() -> u64 {
+    server::preview::seed(model::spec::DEFAULT, "")
+}
+
+fn show_preview(context: &Context, answer: &model::api::Preview, args: &NextArgs) -> Result<(), Failure> {
+    context.out.data(schedules::preview(&context.out.look, answer, args.lang())?)?;
+    answer.warnings.iter().for_each(|warning| context.out.warn(warning));
+    Ok(())
+}
+
+async fn upcoming(context: &Context, args: &UpcomingArgs) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    let until = args.until.unwrap_or(context.out.look.now + model::Duration::from_hours(24));
+    let answer = client.upcoming_firings(namespace.filter().as_deref(), until).await?;
+    let shown = if args.many.all { answer.items.len() } else { args.many.limit.min(answer.items.len()) };
+    context.out.list(&answer.items[..shown], "firings")?;
+    note_more(context.out, shown < answer.items.len(), &args.many);
+    if shown == answer.items.len() && answer.until < until {
+        context.out.note(format!("there is more behind {}: ask for less at a time", answer.until));
+    }
+    Ok(())
+}
+
+async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    let schedule = one(&namespace, args.schedule)?;
+    let how = TriggerSchedule { reason: args.reason, overlap: args.overlap };
+    let triggered = client.trigger_schedule(&schedule, &how).await?;
+    match (triggered.job_id, context.out.look.format) {
+        // As with a submission: the id is what everybody takes from here.
+        (Some(job), Format::Table) => context.out.data(format!("{job}\n"))?,
+        _ => context.out.row(&triggered)?,
+    }
+    let waiting = match triggered.outcome {
+        FiringOutcome::Buffered => Some("it waits for the end of earlier runs"),
+        FiringOutcome::Coalesced => Some("a firing that waits for the end of earlier runs stands for it"),
+        _ => None,
+    };
+    match (triggered.job_id, waiting) {
+        (Some(job), _) if args.wait => wait::for_jobs(context, &client, &[job], args.wait_timeout).await,
+        (Some(_), _) => Ok(()),
+        (None, Some(waiting)) if args.wait => {
+            let told = format!("there is no job to wait for yet: {waiting}");
+            Err(Failure::message(Exit::Failed, told).help("`--overlap allow_all` starts it at once"))
+        }
+        (None, Some(waiting)) => {
+            context.out.note(waiting);
+            Ok(())
+        }
+        (None, None) => {
+            Err(Failure::message(Exit::Failed, format!("it created no job: {}", triggered.outcome))
+                .help("earlier runs are not over: `--overlap allow_all` starts it all the same"))
+        }
+    }
+}
+
+async fn backfill(context: &Context, args: BackfillArgs) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    let schedule = one(&namespace, args.schedule)?;
+    let defaults = StartBackfill::new(args.from, args.until.unwrap_or(context.out.look.now));
+    let range = StartBackfill {
+        newest_first: args.newest_first,
+        concurrency: args.concurrency,
+        priority: args.priority,
+        overlap: args.overlap.unwrap_or(defaults.overlap),
+        reprocess: match args.reprocess.as_str() {
+            "failed" => Reprocess::Failed,
+            "all" => Reprocess::All,
+            _ => Reprocess::None,
+        },
+        note: args.note,
+        ..defaults
+    };
+    if args.dry_run {
+        let plan = client.plan_backfill(&schedule, &range).await?;
+        return context.out.data(schedules::plan(&context.out.look, &plan)?);
+    }
+    context.out.one(&client.start_backfill(&schedule, &range).await?)
+}
+
+async fn ledger(context: &Context, args: LedgerArgs) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    let schedule = one(&namespace, args.schedule)?;
+    if args.counts {
+        let counts = client.ledger_counts(&schedule, args.from).await?;
+        let rows: Vec<_> =
+            counts.into_iter().map(|(outcome, count)| OutcomeCount { outcome, count }).collect();
+        return context.out.list(&rows, "instants");
+    }
+    let filter =
+        LedgerFilter { outcome: args.outcome, from: args.from, until: args.until, ..LedgerFilter::default() };
+    let (lines, more) = take(client.ledger(schedule, filter), &args.many).await?;
+    context.out.list(&lines, "instants")?;
+    note_more(context.out, more, &args.many);
+    Ok(())
+}
+
+pub(super) async fn run_backfills(context: &Context, command: BackfillCommand) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    match command {
+        BackfillCommand::List { schedule, many } => {
+            let schedule = match schedule {
+                Some(name) => Some(id(&client, &one(&namespace, name)?).await?),
+                None => None,
+            };
+            let (found, more) = take(client.backfills(schedule, namespace.filter()), &many).await?;
+            context.out.list(&found, "backfills")?;
+            note_more(context.out, more, &many);
+            Ok(())
+        }
+        BackfillCommand::Get { id } => context.out.one(&client.backfill(id).await?),
+        BackfillCommand::Cancel { id, cancel_runs } => {
+            context.out.one(&client.cancel_backfill(id, cancel_runs).await?)
+        }
+    }
+}
+
+async fn id(client: &Client, schedule: &ScheduleRef) -> Result<ScheduleId, Failure> {
+    match schedule.name.parse() {
+        Ok(id) => Ok(id),
+        Err(_) => Ok(client.schedule(schedule).await?.id),
+    }
+}

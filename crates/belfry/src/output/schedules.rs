@@ -1,0 +1,680 @@
+//! Schedules, ledgers, backfills and calendars as rows and details.
+
+use std::fmt::Write as _;
+
+use model::Timestamp;
+use model::api::{
+    AppliedSchedule, Backfill, BackfillPlan, Calendar, LedgerEntry, LeftOut, LeftOutReason, Preview,
+    PreviewFiring, Schedule, TriggeredSchedule, UpcomingFiring,
+};
+use model::firing::{BackfillStatus, FiringOutcome, ScheduleStatus};
+use model::timing::UTC;
+use serde::Serialize;
+use timetable::{Language, Zones};
+
+use super::objects::{at, exactly, job_status, labels, what_runs};
+use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
+use super::text::{clean, count};
+use super::time::{coarse, exact, when};
+use super::{Format, Look};
+use crate::failure::Failure;
+
+fn status(status: ScheduleStatus) -> Cell {
+    let tone = match status {
+        ScheduleStatus::Active => Tone::Good,
+        ScheduleStatus::Paused => Tone::Waiting,
+        ScheduleStatus::Completed => Tone::Dim,
+    };
+    Cell::new(status.as_str(), tone)
+}
+
+fn outcome(outcome: FiringOutcome) -> Cell {
+    let tone = match outcome {
+        FiringOutcome::Fired => Tone::Good,
+        FiringOutcome::FiredLate | FiringOutcome::Buffered => Tone::Waiting,
+        FiringOutcome::Shed | FiringOutcome::SkippedDeadline | FiringOutcome::SkippedOverlap => Tone::Bad,
+        _ => Tone::Dim,
+    };
+    Cell::new(outcome.as_str(), tone)
+}
+
+/// `5 well, 1 badly`, and how many in a row.
+fn runs(schedule: &Schedule) -> Cell {
+    let track = &schedule.track;
+    if track.succeeded + track.failed == 0 {
+        return Cell::none();
+    }
+    let rate = track.success_rate.map_or(0.0, |rate| rate * 100.0).floor();
+    let text = format!("{rate}% of {}", track.succeeded + track.failed);
+    Cell::new(text, if track.streak < 0 { Tone::Bad } else { Tone::Plain })
+}
+
+impl Row for Schedule {
+    const COLUMNS: &'static [Column] = &[
+        column("NAME", 20),
+        column("STATUS", 9),
+        column("WHEN", 20),
+        column("ZONE", 16),
+        column("NEXT", 10),
+        column("LAST", 10),
+        column("RUNS", 12),
+        wide("ID", 30),
+        wide("NAMESPACE", 12),
+        wide("OWNER", 12),
+        wide("FIRED", 6),
+        wide("SKIPPED", 7),
+        wide("TAKES", 7),
+        wide("LABELS", 12),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            self.name.as_str().into(),
+            status(self.status),
+            self.when.as_str().into(),
+            self.zone.as_str().into(),
+            at(look, self.next_at),
+            at(look, self.last.map(|last| last.scheduled_for)),
+            runs(self),
+            self.id.to_string().into(),
+            self.namespace.as_str().into(),
+            self.owner.as_deref().into(),
+            self.fired.to_string().into(),
+            self.skipped.to_string().into(),
+            self.track.duration_p50.map(coarse).into(),
+            labels(&self.labels),
+        ]
+    }
+
+    fn name(&self) -> String {
+        clean(&self.name)
+    }
+}
+
+impl Detail for Schedule {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        let track = &self.track;
+        let mut lines = vec![
+            ("Schedule", self.name.as_str().into()),
+            ("Id", self.id.to_string().into()),
+            ("Namespace", self.namespace.as_str().into()),
+            ("Status", status(self.status)),
+            ("Owner", self.owner.as_deref().into()),
+            ("Labels", labels(&self.labels)),
+            ("Description", self.description.as_deref().into()),
+            ("When", format!("{}, in {}", self.when, self.zone).into()),
+            ("Next", self.next_at.map(|at| on_the_wall(look, at, &self.zone)).into()),
+        ];
+        lines.extend(self.pause.as_ref().map(|pause| {
+            let note = pause.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+            ("Paused", format!("{} by {}{note}", exact(look, pause.at), pause.by).into())
+        }));
+        lines.extend(self.last.map(|last| {
+            let at = on_the_wall(look, last.scheduled_for, &self.zone);
+            ("Last", format!("{at}: {}", last.job_id).into())
+        }));
+        let instants = format!("{} created a job, {} did not", self.fired, self.skipped);
+        lines.push(("Instants", instants.into()));
+        if !self.buffered.is_empty() {
+            let waiting = count(self.buffered.len() as u64, "firing");
+            lines.push(("Waiting", format!("{waiting} for the end of other runs").into()));
+        }
+        lines.push(("Runs", format!("{} succeeded, {} failed", track.succeeded, track.failed).into()));
+        let streak = track.streak.unsigned_abs();
+        let streak = match track.streak {
+            0 => Cell::none(),
+            1.. => Cell::new(format!("{streak} succeeded in a row"), Tone::Good),
+            _ => Cell::new(format!("{streak} failed in a row"), Tone::Bad),
+        };
+        lines.push(("Streak", streak));
+        let takes = track.duration_p50.zip(track.duration_p95);
+        let takes =
+            takes.map(|(p50, p95)| format!("{} usually, {} at most as a rule", coarse(p50), coarse(p95)));
+        lines.push(("Takes", takes.into()));
+        for (what, runs) in self
+            .health
+            .iter()
+            .flat_map(|health| [("Late now", &health.late_now), ("Stuck now", &health.stuck_now)])
+        {
+            lines.extend(runs.iter().map(|run| {
+                let text = format!("{}: expected by {}", run.job_id, exact(look, run.expected_by));
+                (what, Cell::new(text, Tone::Bad))
+            }));
+        }
+        lines.extend(self.spec.as_ref().map(|spec| ("Job", what_runs(&spec.job.run).into())));
+        lines.push(("Created", exact(look, self.created_at).into()));
+        lines.push(("Changed", exact(look, self.updated_at).into()));
+        lines.push(("Version", format!("{} (generation {})", self.version, self.generation).into()));
+        lines
+    }
+}
+
+/// An instant as the zone of a schedule shows it, besides UTC.
+fn on_the_wall(look: &Look, at: Timestamp, zone: &str) -> String {
+    let shown = exact(look, at);
+    if zone == UTC {
+        return shown;
+    }
+    let Ok(zone) = Zones::bundled().get(zone) else { return shown };
+    let local = jiff::Timestamp::from(at).to_zoned(zone);
+    format!("{}, {shown}", local.strftime("%Y-%m-%dT%H:%M:%S%:z"))
+}
+
+/// Something that was applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct AppliedObject {
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
+    pub(crate) change: model::api::ApplyChange,
+    /// What somebody should know about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) warnings: Vec<String>,
+}
+
+impl From<AppliedSchedule> for AppliedObject {
+    fn from(applied: AppliedSchedule) -> Self {
+        let AppliedSchedule { name, namespace, change, warnings, .. } = applied;
+        Self { kind: "schedule", name, namespace: Some(namespace), change, warnings }
+    }
+}
+
+impl Row for AppliedObject {
+    const COLUMNS: &'static [Column] =
+        &[column("KIND", 9), column("NAME", 20), column("CHANGE", 9), wide("NAMESPACE", 12)];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        let tone = match self.change {
+            model::api::ApplyChange::Unchanged => Tone::Dim,
+            _ => Tone::Good,
+        };
+        vec![
+            self.kind.into(),
+            self.name.as_str().into(),
+            Cell::new(self.change.as_str(), tone),
+            self.namespace.as_deref().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        format!("{}/{}", self.kind, clean(&self.name))
+    }
+}
+
+impl Row for TriggeredSchedule {
+    const COLUMNS: &'static [Column] = &[column("OUTCOME", 16), column("JOB", 30), column("INSTANT", 30)];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        vec![
+            outcome(self.outcome),
+            self.job_id.map(|id| id.to_string()).into(),
+            self.scheduled_for.to_string().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.job_id.map_or_else(|| self.outcome.to_string(), |id| id.to_string())
+    }
+}
+
+impl Row for UpcomingFiring {
+    const COLUMNS: &'static [Column] = &[
+        column("AT", 30),
+        column("SCHEDULE", 20),
+        column("TAKES", 7),
+        wide("NAMESPACE", 12),
+        wide("ID", 30),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            exact(look, self.at).into(),
+            self.name.as_str().into(),
+            self.duration_p50.map(coarse).into(),
+            self.namespace.as_str().into(),
+            self.schedule_id.to_string().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        clean(&self.name)
+    }
+}
+
+impl Row for LedgerEntry {
+    const COLUMNS: &'static [Column] = &[
+        column("INSTANT", 27),
+        column("OUTCOME", 16),
+        column("CAUSE", 8),
+        column("JOB", 30),
+        column("STATUS", 9),
+        column("DETAIL", 20),
+        wide("DECIDED", 27),
+        wide("GENERATION", 10),
+        wide("TZDB", 6),
+    ];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        let more = if self.exact { "" } else { "+" };
+        let instants = match self.count {
+            1 => self.scheduled_for.to_string(),
+            count => format!("{} … {} ({count}{more})", self.scheduled_for, self.last),
+        };
+        vec![
+            instants.into(),
+            outcome(self.outcome),
+            self.cause.to_string().into(),
+            self.job_id.map(|id| id.to_string()).into(),
+            self.job_status.map(job_status).into(),
+            self.detail.as_deref().into(),
+            self.decided_at.to_string().into(),
+            self.generation.to_string().into(),
+            self.tzdb.as_str().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.scheduled_for.to_string()
+    }
+}
+
+/// How many instants had an outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct OutcomeCount {
+    pub(crate) outcome: FiringOutcome,
+    pub(crate) count: u64,
+}
+
+impl Row for OutcomeCount {
+    const COLUMNS: &'static [Column] = &[column("OUTCOME", 16), column("INSTANTS", 8)];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        vec![outcome(self.outcome), self.count.to_string().into()]
+    }
+
+    fn name(&self) -> String {
+        self.outcome.to_string()
+    }
+}
+
+fn backfill_status(status: BackfillStatus) -> Cell {
+    match status {
+        BackfillStatus::Running => Cell::new("running", Tone::Busy),
+        BackfillStatus::Completed => Cell::new("completed", Tone::Good),
+        BackfillStatus::Cancelled => Cell::new("cancelled", Tone::Dim),
+    }
+}
+
+impl Row for Backfill {
+    const COLUMNS: &'static [Column] = &[
+        column("ID", 30),
+        column("SCHEDULE", 20),
+        column("STATUS", 9),
+        column("STARTED", 9),
+        column("SUCCEEDED", 9),
+        column("FAILED", 6),
+        column("CREATED", 10),
+        wide("FROM", 20),
+        wide("UNTIL", 20),
+        wide("SCHEDULE ID", 30),
+        wide("BY", 12),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            self.id.to_string().into(),
+            self.schedule.as_deref().into(),
+            backfill_status(self.status),
+            format!("{}/{}", self.started, self.total).into(),
+            self.succeeded.to_string().into(),
+            self.failed.to_string().into(),
+            when(look, self.created_at).into(),
+            self.from.to_string().into(),
+            self.until.to_string().into(),
+            self.schedule_id.to_string().into(),
+            self.created_by.as_str().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl Detail for Backfill {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        let id = self.schedule_id;
+        let named = self.schedule.as_ref().map_or_else(|| id.to_string(), |name| format!("{name}, {id}"));
+        vec![
+            ("Backfill", self.id.to_string().into()),
+            ("Schedule", format!("{named} (generation {})", self.generation).into()),
+            ("Status", backfill_status(self.status)),
+            ("Range", format!("{} to {}", self.from, self.until).into()),
+            ("Started", format!("{} of {}", self.started, self.total).into()),
+            ("Succeeded", self.succeeded.to_string().into()),
+            ("Failed", self.failed.to_string().into()),
+            ("At once", self.concurrency.to_string().into()),
+            ("Note", self.note.as_deref().into()),
+            ("Created", format!("{} by {}", exact(look, self.created_at), self.created_by).into()),
+            ("Ended", exactly(look, self.finished_at)),
+        ]
+    }
+}
+
+fn left_out(left_out: &LeftOut) -> String {
+    let why = match left_out.reason {
+        LeftOutReason::Held => "held",
+        LeftOutReason::Succeeded => "has run well",
+        LeftOutReason::Failed => "has run badly",
+        LeftOutReason::NotOver => "its run is not over",
+        LeftOutReason::Forgotten => "has run, and that is no longer kept",
+    };
+    let detail = left_out.detail.as_deref().map(clean).or(left_out.job_id.map(|id| id.to_string()));
+    detail.map_or_else(|| why.to_owned(), |detail| format!("{why} ({detail})"))
+}
+
+/// What a backfill would start, as text in the format that is wanted.
+pub(crate) fn plan(look: &Look, plan: &BackfillPlan) -> Result<String, Failure> {
+    Ok(match look.format {
+        Format::Json => super::json(plan)?,
+        Format::Yaml => super::yaml(plan)?,
+        Format::Name => plan.instants.iter().map(|at| format!("{at}\n")).collect(),
+        Format::Table | Format::Wide => {
+            let mut text = match plan.instants.len() as u64 {
+                0 => "It would start nothing.\n".to_owned(),
+                runs => format!("It would start {}:\n", count(runs, "run")),
+            };
+            plan.instants.iter().for_each(|at| push(&mut text, &format!("  {at}")));
+            if plan.left_out_count > 0 {
+                let left = count(plan.left_out_count, "instant");
+                push(&mut text, &format!("It would leave out {left}:"));
+                for one in &plan.left_out {
+                    push(&mut text, &format!("  {}  {}", one.at, left_out(one)));
+                }
+            }
+            let hidden = plan.left_out_count - plan.left_out.len() as u64;
+            if hidden > 0 {
+                push(&mut text, &format!("  … and {hidden} more"));
+            }
+            text
+        }
+    })
+}
+
+fn push(text: &mut String, line: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{line}");
+}
+
+fn origin(calendar: &Calendar) -> &'static str {
+    if calendar.built_in { "built-in" } else { "own" }
+}
+
+/// The version of a calendar that can have another one.
+fn version(calendar: &Calendar) -> Option<String> {
+    (!calendar.built_in).then(|| calendar.version.to_string())
+}
+
+impl Row for Calendar {
+    const COLUMNS: &'static [Column] = &[
+        column("NAME", 20),
+        column("KIND", 9),
+        column("KNOWN UNTIL", 11),
+        column("DESCRIPTION", 20),
+        wide("NAMESPACE", 12),
+        wide("VERSION", 7),
+        wide("CHANGED", 20),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            self.name.as_str().into(),
+            origin(self).into(),
+            self.known_until.map(|day| day.to_string()).into(),
+            self.description.as_deref().into(),
+            self.namespace.as_deref().into(),
+            version(self).into(),
+            at(look, self.updated_at),
+        ]
+    }
+
+    fn name(&self) -> String {
+        clean(&self.name)
+    }
+}
+
+impl Detail for Calendar {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        vec![
+            ("Calendar", self.name.as_str().into()),
+            ("Kind", origin(self).into()),
+            ("Namespace", self.namespace.as_deref().into()),
+            ("Description", self.description.as_deref().into()),
+            ("Known until", self.known_until.map(|day| day.to_string()).into()),
+            ("Version", version(self).into()),
+            ("Changed", exactly(look, self.updated_at)),
+        ]
+    }
+
+    fn below(&self, _look: &Look) -> String {
+        let steps = self.spec.as_ref().and_then(|spec| super::yaml(&spec.steps).ok());
+        let safe =
+            |steps: String| steps.lines().map(|line| format!("  {}\n", clean(line))).collect::<String>();
+        steps.map(|steps| format!("Steps:\n{}", safe(steps))).unwrap_or_default()
+    }
+}
+
+/// A firing in the language that its preview is told in.
+struct Told<'a> {
+    firing: &'a PreviewFiring,
+    language: Language,
+}
+
+impl Serialize for Told<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.firing.serialize(serializer)
+    }
+}
+
+impl Row for Told<'_> {
+    const COLUMNS: &'static [Column] =
+        &[column("LOCAL TIME", 25), column("UTC", 20), column("", 10), column("MARKS", 20), wide("RULES", 6)];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        let firing = self.firing;
+        let marks: Vec<_> = firing.marks.iter().map(|mark| mark_in_words(mark, self.language)).collect();
+        let between = if self.language == Language::Chinese { "；" } else { "; " };
+        let marks =
+            if marks.is_empty() { Cell::from("") } else { Cell::new(marks.join(between), Tone::Waiting) };
+        let rules: Vec<_> = firing.rules.iter().map(ToString::to_string).collect();
+        vec![
+            firing.local.as_str().into(),
+            firing.at.to_string().into(),
+            super::time::relative(look.now, firing.at).into(),
+            marks,
+            rules.join(",").into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.firing.at.to_string()
+    }
+}
+
+fn mark_in_words(mark: &str, language: Language) -> &str {
+    let (english, chinese) = match mark {
+        "gap_shifted" => ("moved: the clocks leap over its time", "顺延：时钟拨快，跳过了这一时刻"),
+        "overlap_first" => ("the first of two: the clocks go back", "两次中的第一次：时钟拨慢"),
+        "overlap_second" => ("the second of two: the clocks go back", "两次中的第二次：时钟拨慢"),
+        "rolled" => ("moved from a day that is no working day", "原定日期不是工作日，已调整"),
+        "clock_change" => ("the clocks change on this day", "当天时钟有调整"),
+        other => (other, other),
+    };
+    if language == Language::Chinese { chinese } else { english }
+}
+
+/// The next firings and the timing in words, as text in the format that is wanted.
+pub(crate) fn preview(look: &Look, preview: &Preview, language: Language) -> Result<String, Failure> {
+    Ok(match look.format {
+        Format::Json => super::json(preview)?,
+        Format::Yaml => super::yaml(preview)?,
+        Format::Name => preview.firings.iter().map(|firing| format!("{}\n", firing.at)).collect(),
+        Format::Table | Format::Wide => {
+            let words = match language {
+                Language::English => &preview.words.en,
+                Language::Chinese => &preview.words.zh_cn,
+            };
+            let mut text = format!("{}\n", clean(words));
+            if !preview.firings.is_empty() {
+                text.push('\n');
+                let told: Vec<_> = preview.firings.iter().map(|firing| Told { firing, language }).collect();
+                text.push_str(&super::list(look, &told)?);
+            }
+            text
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::json;
+
+    use super::*;
+    use crate::output::{list, one};
+
+    fn look(format: Format) -> Look {
+        Look { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+    }
+
+    fn from<T: DeserializeOwned>(value: serde_json::Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    const SCHEDULE: &str = "sch_01k9zq3m6c0000000000000000";
+    const JOB: &str = "job_01k9zq3m6c0000000000000000";
+    const BACKFILL: &str = "bkf_01k9zq3m6c0000000000000000";
+
+    fn troubled() -> Schedule {
+        from(json!({
+            "id": SCHEDULE, "name": "nightly", "namespace": "pay", "owner": "ann", "labels": {"team": "pay"},
+            "description": "The figures\u{1b}[31m", "status": "paused",
+            "pause": {"at": "2026-11-21T08:00:00Z", "by": "belfry", "note": "3 failures in a row"},
+            "when": "0 2 * * *", "zone": "Asia/Shanghai", "generation": 2, "version": 5,
+            "created_at": "2026-11-01T08:00:00Z", "updated_at": "2026-11-21T08:00:00Z",
+            "last": {"scheduled_for": "2026-11-20T18:00:00Z", "job_id": JOB}, "fired": 20, "skipped": 3,
+            "buffered": [{"scheduled_for": "2026-11-20T18:00:00Z", "cause": "timer"}],
+            "track": {"succeeded": 17, "failed": 3, "success_rate": 0.85, "streak": -3, "duration_p50": "9s", "duration_p95": "2m"},
+            "health": {
+                "open_runs": 2,
+                "late_now": [{"job_id": JOB, "scheduled_for": "2026-11-20T18:00:00Z", "expected_by": "2026-11-20T18:01:00Z"}],
+                "stuck_now": [{"job_id": JOB, "scheduled_for": "2026-11-20T18:00:00Z", "expected_by": "2026-11-20T18:06:00Z"}],
+            },
+            "spec": {"name": "nightly", "job": {"run": {"process": {"command": ["./report"]}}}},
+        }))
+    }
+
+    fn fresh() -> Schedule {
+        from(json!({
+            "id": SCHEDULE, "name": "beat", "namespace": "default", "status": "active", "when": "every 15m", "zone": "UTC",
+            "generation": 1, "version": 1, "created_at": "2026-11-21T08:00:00Z", "updated_at": "2026-11-21T08:00:00Z",
+            "next_at": "2026-11-21T08:15:00Z", "fired": 0, "skipped": 0, "track": {"succeeded": 0, "failed": 0, "streak": 0},
+        }))
+    }
+
+    #[test]
+    fn schedules_as_a_table() {
+        let schedules = [troubled(), fresh()];
+        insta::assert_snapshot!("schedules_table", list(&look(Format::Table), &schedules).unwrap());
+        insta::assert_snapshot!("schedules_wide", list(&look(Format::Wide), &schedules).unwrap());
+        insta::assert_snapshot!("schedule_detail", one(&look(Format::Table), &troubled()).unwrap());
+        let json = list(&look(Format::Json), &[troubled()]).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<Schedule>>(&json).unwrap(), [troubled()]);
+    }
+
+    /// What is built in has no version that could change.
+    #[test]
+    fn calendars_as_a_table() {
+        let calendars: [Calendar; 2] = [
+            from(
+                json!({"name": "off", "namespace": "pay", "description": "Our own.", "version": 3, "updated_at": "2026-11-21T08:00:00Z"}),
+            ),
+            from(
+                json!({"name": "belfry.cn-workdays", "built_in": true, "known_until": "2026-12-31", "version": 0}),
+            ),
+        ];
+        insta::assert_snapshot!("calendars_wide", list(&look(Format::Wide), &calendars).unwrap());
+    }
+
+    #[test]
+    fn a_ledger_as_a_table() {
+        let line = |first: &str, outcome: &str, more: serde_json::Value| {
+            let mut line = json!({
+                "schedule_id": SCHEDULE, "generation": 1, "scheduled_for": first, "last": first, "count": 1, "exact": true,
+                "outcome": outcome, "cause": "timer", "decided_at": "2026-11-21T08:00:00.01Z", "tzdb": "2026a",
+            });
+            line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            from::<LedgerEntry>(line)
+        };
+        let lines = [
+            line("2026-11-21T08:00:00Z", "fired", json!({"job_id": JOB, "job_status": "succeeded"})),
+            line(
+                "2026-11-21T07:00:00Z",
+                "skipped_pause",
+                json!({"last": "2026-11-21T07:45:00Z", "count": 4}),
+            ),
+            line(
+                "2026-11-01T07:00:00Z",
+                "skipped_policy",
+                json!({"last": "2026-11-21T06:45:00Z", "count": 9999, "exact": false}),
+            ),
+            line(
+                "2026-11-21T05:00:00.5Z",
+                "fired",
+                json!({"job_id": JOB, "cause": "manual", "detail": "ann: upgrade"}),
+            ),
+        ];
+        insta::assert_snapshot!("ledger_table", list(&look(Format::Table), &lines).unwrap());
+        insta::assert_snapshot!("ledger_wide", list(&look(Format::Wide), &lines[..1]).unwrap());
+    }
+
+    #[test]
+    fn a_backfill_and_its_plan() {
+        let backfill: Backfill = from(json!({
+            "id": BACKFILL, "schedule_id": SCHEDULE, "schedule": "nightly", "status": "running", "from": "2026-11-01T00:00:00Z",
+            "until": "2026-11-08T00:00:00Z", "total": 7, "started": 3, "succeeded": 1, "failed": 1, "concurrency": 2,
+            "overlap": "buffer_all", "generation": 1, "created_by": "ann", "created_at": "2026-11-21T08:00:00Z",
+        }));
+        insta::assert_snapshot!("backfill_detail", one(&look(Format::Table), &backfill).unwrap());
+        insta::assert_snapshot!("backfills_wide", list(&look(Format::Wide), &[backfill]).unwrap());
+        let planned: BackfillPlan = from(json!({
+            "instants": ["2026-11-01T02:00:00Z"], "left_out_count": 1_002,
+            "left_out": [
+                {"at": "2026-11-02T02:00:00Z", "reason": "held", "detail": "exclude[0]: calendar off"},
+                {"at": "2026-11-03T02:00:00Z", "reason": "succeeded", "job_id": JOB},
+            ],
+        }));
+        insta::assert_snapshot!("backfill_plan", plan(&look(Format::Table), &planned).unwrap());
+        let nothing: BackfillPlan = from(json!({"instants": [], "left_out_count": 0, "left_out": []}));
+        assert_eq!(plan(&look(Format::Table), &nothing).unwrap(), "It would start nothing.\n");
+    }
+
+    #[test]
+    fn a_preview_is_told_in_either_language_with_its_marks() {
+        let shown: Preview = from(json!({
+            "firings": [
+                {"at": "2026-03-29T01:00:00Z", "local": "2026-03-29T03:00:00+02:00", "rules": [0], "marks": ["gap_shifted", "clock_change"]},
+                {"at": "2026-03-30T00:30:00Z", "local": "2026-03-30T02:30:00+02:00", "rules": [0]},
+            ],
+            "words": {"en": "At 02:30 every day, in Europe/Berlin.", "zh-CN": "每天 02:30（Europe/Berlin）。"},
+            "zone": "Europe/Berlin", "tzdb": "2026a",
+        }));
+        insta::assert_snapshot!(
+            "preview_table",
+            preview(&look(Format::Table), &shown, Language::English).unwrap()
+        );
+        let chinese = preview(&look(Format::Table), &shown, Language::Chinese).unwrap();
+        insta::assert_snapshot!("preview_table_in_chinese", chinese);
+    }
+}

@@ -1,0 +1,251 @@
+//! Somebody creates a schedule, changes it, pauses it, or does away with it.
+
+use std::sync::Arc;
+
+use model::firing::{FiringOutcome, Pause, ScheduleState, ScheduleStatus};
+use model::record::{Change, ScheduleEvent};
+use model::validate::Problem;
+use model::{ScheduleId, Timestamp};
+use rand::Rng;
+
+use super::{Plan, Schedule, name_hash, shard_of};
+use crate::engine::Engine;
+use crate::input::{Expected, NewSchedule};
+use crate::output::{Applied, ApplyChange, Refusal, Reply};
+
+impl Engine {
+    /// Creates or changes all of them, or none.
+    pub(super) fn apply_schedules(&mut self, schedules: &[NewSchedule]) -> Result<Reply, Refusal> {
+        let mut plans = Vec::with_capacity(schedules.len());
+        for (index, new) in schedules.iter().enumerate() {
+            self.check_expected(new)?;
+            let plan = self.plan_of(&new.head.spec);
+            plans.push(plan.map_err(|problems| Refusal::BadTiming { index, problems })?);
+        }
+        let applied = schedules.iter().zip(plans).map(|(new, plan)| self.apply(new, plan)).collect();
+        Ok(Reply::Applied(applied))
+    }
+
+    fn check_expected(&self, new: &NewSchedule) -> Result<(), Refusal> {
+        let spec = &new.head.spec;
+        let known = self.schedules.find(&spec.namespace, &spec.name);
+        let found = known.and_then(|id| self.schedules.get(id));
+        match (new.expected, known, found) {
+            (Expected::Absent, Some(schedule), Some(found)) => {
+                Err(Refusal::ScheduleExists { name: Arc::clone(&found.name), schedule })
+            }
+            (Expected::Version(expected), _, found) => {
+                let found = found.map_or(0, |found| found.state.version);
+                if found == expected { Ok(()) } else { Err(Refusal::VersionMismatch { expected, found }) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn apply(&mut self, new: &NewSchedule, plan: Arc<Plan>) -> Applied {
+        let spec = &new.head.spec;
+        let (id, change) = match self.schedules.find(&spec.namespace, &spec.name) {
+            None => (self.create_schedule(new, plan), ApplyChange::Created),
+            Some(id) => (id, self.change_schedule(id, new, plan)),
+        };
+        let state = self.schedules.get(id).map(|schedule| &schedule.state);
+        let (generation, version) = state.map(|state| (state.generation, state.version)).unwrap_or_default();
+        let next_at = state.and_then(|state| state.next_at);
+        Applied { schedule: id, change, generation, version, next_at }
+    }
+
+    fn create_schedule(&mut self, new: &NewSchedule, plan: Arc<Plan>) -> ScheduleId {
+        let now = self.now;
+        let spec = &new.head.spec;
+        let shard = shard_of(name_hash(&spec.namespace, &spec.name), self.shards);
+        let id = ScheduleId::from_bits(self.ids.next(now, shard, self.rng.next_u64()));
+        let template = self.schedules.templates.of(spec, &mut self.profiles);
+        let delayed = plan.timetable.delay().is_some();
+        let mut schedule = Schedule::new(&new.head, plan, template, fresh_state(now, delayed));
+        schedule.head = Some(Arc::clone(&new.head));
+        schedule.new = true;
+        self.schedules.insert(id, schedule);
+        self.touch_schedule(id);
+        self.tell_schedule(id, ScheduleEvent::Created);
+        self.settle_now(id);
+        self.arm_schedule(id);
+        id
+    }
+
+    /// Gives a schedule its next generation. What was due under the old one is decided by the old
+    /// one; the new one owes nothing before now.
+    fn change_schedule(&mut self, id: ScheduleId, new: &NewSchedule, plan: Arc<Plan>) -> ApplyChange {
+        let template = self.schedules.templates.of(&new.head.spec, &mut self.profiles);
+        let Some(schedule) = self.schedules.get(id) else { return ApplyChange::Unchanged };
+        if schedule.body_hash == super::body_hash(&new.head.body) {
+            return ApplyChange::Unchanged;
+        }
+        let was_completed = schedule.state.status == ScheduleStatus::Completed;
+        let same_instants = schedule.plan.has_timing_of(&plan);
+        let was_unreadable = schedule.plan.is_unreadable;
+        self.settle_now(id);
+        let now = self.now;
+        if was_completed {
+            // It had no instants since.
+            if let Some(schedule) = self.schedules.get_mut(id) {
+                schedule.state.cursor = schedule.state.cursor.max(now);
+            }
+        } else if !same_instants && !was_unreadable {
+            let (outcome, detail) =
+                (FiringOutcome::SkippedReplaced, "the rules were replaced before its turn");
+            self.give_up_owed(id, outcome, detail);
+            self.give_up_until(id, now, outcome, detail);
+        }
+        self.close_record(id);
+        let Some(schedule) = self.schedules.get_mut(id) else { return ApplyChange::Unchanged };
+        schedule.state.generation += 1;
+        let counts_delay = plan.timetable.delay().is_some() && schedule.runs.is_empty();
+        schedule.state.delay_from = counts_delay.then(|| schedule.state.delay_from.unwrap_or(now));
+        schedule.plan = plan;
+        schedule.template = template;
+        schedule.body_hash = super::body_hash(&new.head.body);
+        schedule.head = Some(Arc::clone(&new.head));
+        schedule.catch_up_at = Timestamp::default();
+        if was_completed {
+            let paused = schedule.state.pause.is_some();
+            let status = if paused { ScheduleStatus::Paused } else { ScheduleStatus::Active };
+            self.schedules.set_status(id, status);
+        }
+        self.edit_schedule(id, ScheduleEvent::Changed);
+        self.let_go(id);
+        self.owe_anew(id);
+        self.settle_now(id);
+        self.start_buffered(id);
+        self.arm_schedule(id);
+        self.pump_backfills_of(id);
+        ApplyChange::Changed
+    }
+
+    fn check_version(&self, id: ScheduleId, expected: Option<u64>) -> Result<(), Refusal> {
+        let schedule = self.schedules.get(id).ok_or(Refusal::NoSchedule { schedule: id })?;
+        let found = schedule.state.version;
+        match expected.filter(|&expected| expected != found) {
+            Some(expected) => Err(Refusal::VersionMismatch { expected, found }),
+            None => Ok(()),
+        }
+    }
+
+    fn schedule_reply(&self, id: ScheduleId) -> Result<Reply, Refusal> {
+        let schedule = self.schedules.get(id).ok_or(Refusal::NoSchedule { schedule: id })?;
+        Ok(Reply::Schedule { status: schedule.state.status, version: schedule.state.version })
+    }
+
+    pub(super) fn pause_schedule(
+        &mut self,
+        id: ScheduleId,
+        expected: Option<u64>,
+        actor: &Arc<str>,
+        note: Option<Box<str>>,
+    ) -> Result<Reply, Refusal> {
+        self.check_version(id, expected)?;
+        self.settle_now(id);
+        let at = self.now;
+        let Some(schedule) = self.schedules.get_mut(id) else { return self.schedule_reply(id) };
+        if schedule.state.status == ScheduleStatus::Completed {
+            return self.schedule_reply(id);
+        }
+        schedule.state.pause = Some(Box::new(Pause { at, by: actor.as_ref().into(), note }));
+        self.schedules.set_status(id, ScheduleStatus::Paused);
+        self.edit_schedule(id, ScheduleEvent::Paused);
+        self.let_go(id);
+        self.arm_schedule(id);
+        // What waits for its turn is held now, and stands in the way of no backfill.
+        self.pump_backfills_of(id);
+        self.schedule_reply(id)
+    }
+
+    pub(super) fn resume_schedule(
+        &mut self,
+        id: ScheduleId,
+        expected: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        self.check_version(id, expected)?;
+        let Some(schedule) = self.schedules.get(id) else { return self.schedule_reply(id) };
+        if schedule.plan.is_unreadable {
+            let note = schedule.state.pause.as_ref().map(|pause| pause.to_string());
+            let problem = Problem { path: "timing".into(), message: note.unwrap_or_default() };
+            return Err(Refusal::BadTiming { index: 0, problems: vec![problem] });
+        }
+        self.settle_now(id);
+        let Some(schedule) = self.schedules.get(id) else { return self.schedule_reply(id) };
+        if schedule.state.status == ScheduleStatus::Paused {
+            // What came due while it was paused is skipped, also where nobody has got round to it.
+            let (now, due_until) = (self.now, schedule.due_until(self.now));
+            let paused_by = schedule.state.pause.as_ref().map(|pause| pause.to_string()).unwrap_or_default();
+            self.give_up_until(id, due_until, FiringOutcome::SkippedPause, &paused_by);
+            if let Some(schedule) = self.schedules.get_mut(id) {
+                schedule.state.pause = None;
+                let delay = schedule.plan.timetable.delay();
+                if let (Some(from), Some(delay)) = (schedule.state.delay_from.as_mut(), delay) {
+                    // A delay that ended meanwhile ends now.
+                    *from = (*from).max(now - delay);
+                }
+                if let Some(track) = schedule.state.track.as_mut() {
+                    // A new chance: the failures that paused it are not held against it.
+                    track.streak = track.streak.max(0);
+                }
+            }
+            self.schedules.set_status(id, ScheduleStatus::Active);
+            self.edit_schedule(id, ScheduleEvent::Resumed);
+            self.start_buffered(id);
+            self.arm_schedule(id);
+            self.pump_backfills_of(id);
+        }
+        self.schedule_reply(id)
+    }
+
+    pub(super) fn delete_schedule(
+        &mut self,
+        id: ScheduleId,
+        expected: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        self.check_version(id, expected)?;
+        self.settle_now(id);
+        let reply = self.schedule_reply(id);
+        let now = self.now;
+        let (outcome, detail) = (FiringOutcome::SkippedReplaced, "the schedule was deleted before its turn");
+        self.give_up_owed(id, outcome, detail);
+        self.give_up_until(id, now, outcome, detail);
+        self.close_record(id);
+        let waiting = self.schedules.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.buffer));
+        for firing in waiting.unwrap_or_default() {
+            self.record_buffer_end(id, &firing, outcome, detail);
+        }
+        self.end_backfills_of(id);
+        self.tell_schedule(id, ScheduleEvent::Deleted);
+        self.disarm_schedule(id);
+        let known = self.schedules.remove(id).is_some_and(|schedule| !schedule.new);
+        if known {
+            self.pending.others.push(Change::RemoveSchedule(id));
+        }
+        reply
+    }
+}
+
+fn fresh_state(now: Timestamp, delayed: bool) -> ScheduleState {
+    ScheduleState {
+        generation: 1,
+        version: 1,
+        created_at: now,
+        updated_at: now,
+        status: ScheduleStatus::Active,
+        pause: None,
+        cursor: now,
+        owed: Vec::new(),
+        previous: None,
+        delay_from: delayed.then_some(now),
+        next_at: None,
+        fired: 0,
+        skipped: 0,
+        last: None,
+        last_manual: None,
+        buffer: Vec::new(),
+        open_record: None,
+        track: None,
+    }
+}

@@ -1,0 +1,257 @@
+//! Backfills: past instants of a schedule that somebody asked for.
+//!
+//! The caller has computed the instants; they are part of the backfill's row, so that later changes
+//! of the rules do not change what was asked. Runs are started one after the other, as many at once
+//! as the backfill and the schedule's overlap limit allow.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::firing::{
+    BackfillHead, BackfillState, BackfillStatus, FiringCause, FiringOutcome, LedgerRecord, Origin,
+};
+use model::record::{Change, Event, EventKind, JobHead};
+use model::schedule::OverlapPolicy;
+use model::{BackfillId, JobId, JobSpec, JobStatus, ScheduleId, Timestamp};
+use rand::Rng;
+
+use super::Template;
+use crate::engine::Engine;
+use crate::input::NewBackfill;
+use crate::output::{Refusal, Reply};
+
+/// A backfill that is running.
+#[derive(Debug)]
+pub(crate) struct Backfill {
+    pub(crate) head: Arc<BackfillHead>,
+    pub(crate) state: BackfillState,
+    template: Arc<Template>,
+    /// Its runs that are not over.
+    pub(crate) runs: Vec<JobId>,
+}
+
+impl Backfill {
+    /// The instants that it has not started.
+    fn to_come(&self) -> impl Iterator<Item = Timestamp> {
+        self.head.instants.iter().skip(self.state.started as usize).map(|&(at, _)| at)
+    }
+}
+
+/// The most backfills that run at a time.
+const RUNNING_MAX: usize = 256;
+
+impl Engine {
+    /// Begins with what is neither still to be decided by the schedule itself nor part of a running
+    /// backfill: so nothing runs twice, also if the same request comes twice.
+    pub(super) fn begin_backfill(&mut self, new: &NewBackfill, actor: &Arc<str>) -> Result<Reply, Refusal> {
+        let schedule =
+            self.schedules.get(new.schedule).ok_or(Refusal::NoSchedule { schedule: new.schedule })?;
+        if self.schedules.backfills.len() >= RUNNING_MAX {
+            return Err(Refusal::TooManyBackfills { most: RUNNING_MAX });
+        }
+        let state = &schedule.state;
+        let is_owed = |at| state.owed.iter().any(|gap| gap.after < at && at <= gap.until);
+        let others = || self.schedules.backfills.values().filter(|other| other.head.schedule == new.schedule);
+        let taken: BTreeSet<Timestamp> = others().flat_map(Backfill::to_come).collect();
+        let is_left = |at: Timestamp| at <= state.cursor && !is_owed(at) && !taken.contains(&at);
+        let instants: Arc<[_]> = new.instants.iter().copied().filter(|&(at, _)| is_left(at)).collect();
+        if instants.is_empty() {
+            return Err(Refusal::NothingToBackfill { running: others().next().map(|other| other.head.id) });
+        }
+        let generation = schedule.state.generation;
+        let spec = JobSpec { priority: new.priority, ..(*schedule.template.spec).clone() };
+        let template = Arc::new(Template::new(spec, &mut self.profiles));
+        let id = BackfillId::from_bits(self.ids.next(self.now, new.schedule.shard(), self.rng.next_u64()));
+        let head = Arc::new(BackfillHead {
+            id,
+            schedule: new.schedule,
+            instants,
+            from: new.from,
+            until: new.until,
+            concurrency: new.concurrency.max(1),
+            body: Arc::clone(&template.body),
+            generation,
+            overlap: new.overlap,
+            actor: Arc::clone(actor),
+            note: new.note.clone(),
+            created_at: self.now,
+        });
+        let state = BackfillState {
+            status: BackfillStatus::Running,
+            started: 0,
+            succeeded: 0,
+            failed: 0,
+            finished_at: None,
+        };
+        self.pending.others.push(Change::Backfill { id, head: Some(Arc::clone(&head)), state });
+        self.schedules.backfills.insert(id, Backfill { head, state, template, runs: Vec::new() });
+        self.tell_backfill(id);
+        self.pump_backfill(id);
+        Ok(Reply::Backfill { backfill: id })
+    }
+
+    /// Takes in the row of a backfill that is running.
+    pub(crate) fn restore_backfill(
+        &mut self,
+        head: BackfillHead,
+        state: BackfillState,
+    ) -> Result<(), String> {
+        let spec: JobSpec = serde_json::from_str(&head.body).map_err(|error| error.to_string())?;
+        let template = Arc::new(Template::new(spec, &mut self.profiles));
+        let id = head.id;
+        let head = Arc::new(head);
+        self.schedules.backfills.insert(id, Backfill { head, state, template, runs: Vec::new() });
+        Ok(())
+    }
+
+    /// Starts as many runs as may be, and ends the backfill once there is nothing left to wait for.
+    pub(super) fn pump_backfill(&mut self, id: BackfillId) {
+        while let Some((at, before)) = self.next_of_backfill(id) {
+            self.run_backfill(id, at, before);
+        }
+        let over = self.schedules.backfills.get(&id).is_some_and(|backfill| {
+            backfill.runs.is_empty() && backfill.state.started as usize >= backfill.head.instants.len()
+        });
+        if over {
+            self.end_backfill(id, BackfillStatus::Completed);
+        }
+    }
+
+    fn next_of_backfill(&self, id: BackfillId) -> Option<(Timestamp, Option<Timestamp>)> {
+        let backfill = self.schedules.backfills.get(&id)?;
+        let schedule = self.schedules.get(backfill.head.schedule)?;
+        // What waits for its turn comes before the past.
+        let has_turn = schedule.has_room() && schedule.first_in_turn().is_none();
+        let may_start = backfill.head.overlap == OverlapPolicy::AllowAll || has_turn;
+        let has_room = backfill.runs.len() < backfill.head.concurrency as usize && may_start;
+        backfill.head.instants.get(backfill.state.started as usize).copied().filter(|_| has_room)
+    }
+
+    fn run_backfill(&mut self, id: BackfillId, at: Timestamp, before: Option<Timestamp>) {
+        let Some(backfill) = self.schedules.backfills.get(&id) else { return };
+        let (head, template) = (Arc::clone(&backfill.head), Arc::clone(&backfill.template));
+        let Some(schedule) = self.schedules.get(head.schedule) else { return };
+        let origin = Origin {
+            schedule: head.schedule,
+            name: Arc::clone(&schedule.name),
+            generation: head.generation,
+            scheduled_for: at,
+            interval_start: before,
+            interval_end: at,
+            cause: FiringCause::Backfill,
+            backfill: Some(id),
+            start_by: None,
+        };
+        let job_head = JobHead {
+            spec: Arc::clone(&template.spec),
+            body: Arc::clone(&template.body),
+            retry_of: None,
+            origin: Some(Arc::new(origin)),
+        };
+        let job = self.create_run(head.schedule, job_head, &template.profile, Some(&head.actor));
+        self.count_firing(FiringOutcome::Fired);
+        self.schedules.ledger.push(LedgerRecord {
+            schedule: head.schedule,
+            generation: head.generation,
+            first: at,
+            last: at,
+            count: 1,
+            exact: true,
+            outcome: FiringOutcome::Fired,
+            cause: FiringCause::Backfill,
+            backfill: Some(id),
+            job: Some(job),
+            decided_at: self.now,
+            detail: Some(head.actor.as_ref().into()),
+            tzdb: Arc::clone(self.config.zones.version()),
+        });
+        if let Some(schedule) = self.schedules.get_mut(head.schedule) {
+            schedule.state.delay_from = None;
+        }
+        self.touch_schedule(head.schedule);
+        if let Some(backfill) = self.schedules.backfills.get_mut(&id) {
+            backfill.state.started += 1;
+            backfill.runs.push(job);
+        }
+        self.touch_backfill(id);
+    }
+
+    /// A run of a backfill is over.
+    pub(super) fn count_backfill_run(&mut self, id: BackfillId, job: JobId, status: JobStatus) {
+        let Some(backfill) = self.schedules.backfills.get_mut(&id) else { return };
+        backfill.runs.retain(|&run| run != job);
+        match status {
+            JobStatus::Succeeded => backfill.state.succeeded += 1,
+            _ => backfill.state.failed += 1,
+        }
+        self.touch_backfill(id);
+        self.pump_backfill(id);
+    }
+
+    pub(super) fn pump_backfills_of(&mut self, schedule: ScheduleId) {
+        for id in self.backfills_of(schedule) {
+            self.pump_backfill(id);
+        }
+    }
+
+    fn backfills_of(&self, schedule: ScheduleId) -> Vec<BackfillId> {
+        let own = self.schedules.backfills.iter().filter(|(_, b)| b.head.schedule == schedule);
+        own.map(|(&id, _)| id).collect()
+    }
+
+    pub(super) fn cancel_backfill(
+        &mut self,
+        id: BackfillId,
+        cancel_runs: bool,
+        actor: &str,
+    ) -> Result<Reply, Refusal> {
+        let backfill = self.schedules.backfills.get(&id).ok_or(Refusal::NoBackfill { backfill: id })?;
+        let runs = backfill.runs.clone();
+        self.end_backfill(id, BackfillStatus::Cancelled);
+        if cancel_runs {
+            for job in runs {
+                let _ = self.try_cancel(job, actor, Some("its backfill was cancelled"));
+            }
+        }
+        Ok(Reply::Backfill { backfill: id })
+    }
+
+    /// Its schedule is deleted: no further run is started.
+    pub(super) fn end_backfills_of(&mut self, schedule: ScheduleId) {
+        for id in self.backfills_of(schedule) {
+            self.end_backfill(id, BackfillStatus::Cancelled);
+        }
+    }
+
+    fn end_backfill(&mut self, id: BackfillId, status: BackfillStatus) {
+        if let Some(backfill) = self.schedules.backfills.get_mut(&id) {
+            backfill.state.status = status;
+            backfill.state.finished_at = Some(self.now);
+        }
+        self.touch_backfill(id);
+        self.tell_backfill(id);
+        self.schedules.backfills.remove(&id);
+    }
+
+    fn touch_backfill(&mut self, id: BackfillId) {
+        let Some(backfill) = self.schedules.backfills.get(&id) else { return };
+        let state = backfill.state;
+        // One row a batch: the newest state, with the head where that is still to be written.
+        let pending = self.pending.others.iter_mut().find_map(|change| match change {
+            Change::Backfill { id: known, state, .. } if *known == id => Some(state),
+            _ => None,
+        });
+        match pending {
+            Some(known) => *known = state,
+            None => self.pending.others.push(Change::Backfill { id, head: None, state }),
+        }
+    }
+
+    fn tell_backfill(&mut self, id: BackfillId) {
+        let Some(backfill) = self.schedules.backfills.get(&id) else { return };
+        let schedule = backfill.head.schedule;
+        let kind = EventKind::Backfill { backfill: id, schedule, status: backfill.state.status };
+        let namespace = self.schedules.get(schedule).map(|schedule| Arc::clone(&schedule.namespace));
+        self.pending.events.push(Event { at: self.now, namespace, kind });
+    }
+}

@@ -1,0 +1,201 @@
+//! Calendars, compiled, and what follows when one changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::ScheduleId;
+use model::calendar::{CalendarRecord, CalendarSpec, CalendarStep, Days};
+use model::record::{Change, Event, EventKind};
+use model::validate::Problem;
+use timetable::CalendarMap;
+
+use super::{Plan, seed_of};
+use crate::engine::Engine;
+use crate::output::{Refusal, Reply};
+
+/// The calendars of every namespace.
+#[derive(Debug, Default)]
+pub(crate) struct CalendarBook {
+    records: BTreeMap<(Arc<str>, Arc<str>), Arc<CalendarRecord>>,
+    compiled: BTreeMap<Arc<str>, CalendarMap>,
+    none: CalendarMap,
+    /// Whether records came in that are not compiled.
+    stale: bool,
+    /// Schedules whose calendars changed, and that do not follow the new days yet.
+    to_replan: BTreeSet<ScheduleId>,
+}
+
+impl CalendarBook {
+    /// Those that a namespace's schedules may name.
+    pub(crate) fn of(&self, namespace: &str) -> &CalendarMap {
+        self.compiled.get(namespace).unwrap_or(&self.none)
+    }
+
+    fn version(&self, namespace: &Arc<str>, name: &Arc<str>) -> u64 {
+        let known = self.records.get(&(Arc::clone(namespace), Arc::clone(name)));
+        known.map_or(0, |record| record.version)
+    }
+
+    /// Compiles a namespace's calendars anew, and says what is wrong with which of them; the others are
+    /// compiled all the same.
+    fn compile(&mut self, namespace: &Arc<str>) -> BTreeMap<String, Vec<Problem>> {
+        let own = self.records.iter().filter(|((of, _), _)| of == namespace);
+        let (map, wrong) = CalendarMap::compile(own.map(|(_, record)| &record.spec));
+        self.compiled.insert(Arc::clone(namespace), map);
+        wrong.into_iter().collect()
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.to_replan.is_empty()
+    }
+
+    /// Compiles what was restored.
+    pub(super) fn freshen(&mut self) {
+        if !std::mem::take(&mut self.stale) {
+            return;
+        }
+        let namespaces: BTreeSet<Arc<str>> = self.records.keys().map(|(of, _)| Arc::clone(of)).collect();
+        for namespace in namespaces {
+            // A schedule that names a wrong one says so itself when it is read.
+            self.compile(&namespace);
+        }
+    }
+}
+
+/// Whether a calendar's steps name another.
+fn names(spec: &CalendarSpec, other: &str) -> bool {
+    spec.steps.iter().any(|step| {
+        let (CalendarStep::Include(days) | CalendarStep::Exclude(days)) = step;
+        matches!(days, Days::Calendar(name) if name == other)
+    })
+}
+
+impl Engine {
+    pub(super) fn set_calendar(
+        &mut self,
+        spec: CalendarSpec,
+        expected: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        let namespace: Arc<str> = spec.namespace.as_str().into();
+        let name: Arc<str> = spec.name.as_str().into();
+        let found = self.schedules.calendars.version(&namespace, &name);
+        if let Some(expected) = expected.filter(|&expected| expected != found) {
+            return Err(Refusal::VersionMismatch { expected, found });
+        }
+        let key = (Arc::clone(&namespace), Arc::clone(&name));
+        let before = self.schedules.calendars.records.get(&key).cloned();
+        if let Some(same) = before.as_ref().filter(|record| record.spec == spec) {
+            return Ok(Reply::Calendar(Arc::clone(same)));
+        }
+        let record = Arc::new(CalendarRecord {
+            spec,
+            version: found + 1,
+            created_at: before.as_ref().map_or(self.now, |record| record.created_at),
+            updated_at: self.now,
+        });
+        let wrong_before = self.schedules.calendars.compile(&namespace);
+        self.schedules.calendars.records.insert(key.clone(), Arc::clone(&record));
+        let wrong = self.schedules.calendars.compile(&namespace);
+        // What was wrong before, after an upgrade perhaps, is not the fault of this one.
+        let new = wrong.into_iter().find(|(of, _)| **of == *name || !wrong_before.contains_key(of));
+        if let Some((_, problems)) = new {
+            match before {
+                Some(before) => self.schedules.calendars.records.insert(key, before),
+                None => self.schedules.calendars.records.remove(&key),
+            };
+            self.schedules.calendars.compile(&namespace);
+            return Err(Refusal::BadCalendar { problems });
+        }
+        self.pending.others.push(Change::Calendar(Arc::clone(&record)));
+        self.tell_calendar(&namespace, &name);
+        self.schedules.plans.forget_calendars();
+        let users = self.users_in(&namespace);
+        self.schedules.calendars.to_replan.extend(users);
+        Ok(Reply::Calendar(record))
+    }
+
+    pub(super) fn remove_calendar(
+        &mut self,
+        namespace: &Arc<str>,
+        name: &Arc<str>,
+        expected: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        let found = self.schedules.calendars.version(namespace, name);
+        if found == 0 {
+            let (namespace, name) = (Arc::clone(namespace), Arc::clone(name));
+            return Err(Refusal::NoCalendar { namespace, name });
+        }
+        if let Some(expected) = expected.filter(|&expected| expected != found) {
+            return Err(Refusal::VersionMismatch { expected, found });
+        }
+        if let Some(user) = self.calendar_user(namespace, name) {
+            return Err(Refusal::CalendarInUse { name: Arc::clone(name), user });
+        }
+        self.schedules.calendars.records.remove(&(Arc::clone(namespace), Arc::clone(name)));
+        // Nobody names it, so the others compile as before.
+        self.schedules.calendars.compile(namespace);
+        let (of, called) = (Arc::clone(namespace), Arc::clone(name));
+        self.pending.others.push(Change::RemoveCalendar { namespace: of, name: called });
+        self.tell_calendar(namespace, name);
+        Ok(Reply::CalendarRemoved)
+    }
+
+    fn calendar_user(&self, namespace: &Arc<str>, name: &str) -> Option<String> {
+        let calendars = self.schedules.calendars.records.iter().filter(|((of, _), _)| of == namespace);
+        let by_calendar = calendars
+            .filter(|(_, record)| names(&record.spec, name))
+            .map(|((_, user), _)| format!("calendar `{user}`"));
+        let by_schedule = self
+            .schedules
+            .iter()
+            .filter(|(_, s)| s.namespace == *namespace && s.plan.calendars.iter().any(|used| &**used == name))
+            .map(|(_, schedule)| format!("schedule `{}`", schedule.name));
+        by_calendar.chain(by_schedule).next()
+    }
+
+    fn users_in(&self, namespace: &Arc<str>) -> Vec<ScheduleId> {
+        let users = self
+            .schedules
+            .iter()
+            .filter(|(_, schedule)| schedule.namespace == *namespace && !schedule.plan.calendars.is_empty());
+        users.map(|(id, _)| id).collect()
+    }
+
+    /// Schedules whose calendars changed follow the new days from now on; what was due by the old ones
+    /// is decided by them. Looks at `left` schedules at most.
+    pub(crate) fn replan_calendar_users(&mut self, left: &mut usize) {
+        // Schedules that shared a plan share the new one.
+        let mut renewed: BTreeMap<_, (Arc<Plan>, Arc<Plan>)> = BTreeMap::new();
+        while *left > 0
+            && let Some(id) = self.schedules.calendars.to_replan.pop_first()
+        {
+            *left -= 1;
+            self.settle_now(id);
+            let Some(schedule) = self.schedules.get(id) else { continue };
+            let old = Arc::clone(&schedule.plan);
+            let seed = if old.is_seeded() { seed_of(schedule.hash()) } else { 0 };
+            let calendars = self.schedules.calendars.of(&schedule.namespace);
+            // The old plan is kept beside, so that its address is not another's meanwhile.
+            let (_, new) = renewed
+                .entry((Arc::as_ptr(&old), seed))
+                .or_insert_with(|| (Arc::clone(&old), old.renewed(seed, &self.config.zones, calendars)));
+            let new = Arc::clone(new);
+            if let Some(schedule) = self.schedules.get_mut(id) {
+                schedule.plan = new;
+            }
+            self.arm_schedule(id);
+        }
+    }
+
+    fn tell_calendar(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
+        let kind = EventKind::Calendar { calendar: Arc::clone(name) };
+        self.pending.events.push(Event { at: self.now, namespace: Some(Arc::clone(namespace)), kind });
+    }
+
+    /// Takes in a calendar's row. All of them come before the first schedule.
+    pub(crate) fn restore_calendar(&mut self, record: CalendarRecord) {
+        let key = (record.spec.namespace.as_str().into(), record.spec.name.as_str().into());
+        self.schedules.calendars.records.insert(key, Arc::new(record));
+        self.schedules.calendars.stale = true;
+    }
+}

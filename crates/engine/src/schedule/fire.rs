@@ -1,0 +1,192 @@
+//! A firing creates its job; the job's end is heard by its schedule.
+
+use std::sync::Arc;
+
+use model::firing::{FiringCause, FiringOutcome, Origin, Pause, ScheduleStatus, Track};
+use model::record::{JobHead, ScheduleEvent};
+use model::{JobId, JobStatus, ScheduleId, Timestamp};
+use rand::Rng;
+
+use super::overlap::Decided;
+use crate::engine::Engine;
+
+/// An instant that is to be run.
+#[derive(Debug, Clone)]
+pub(super) struct Firing {
+    /// The nominal instant.
+    pub(super) at: Timestamp,
+    /// When it was due, with its jitter.
+    pub(super) due: Timestamp,
+    pub(super) cause: FiringCause,
+    /// The generation under which it was decided.
+    pub(super) generation: u64,
+    /// Who triggered it and why.
+    pub(super) detail: Option<Box<str>>,
+    /// The idempotency key of who triggered it, and the hash of what was asked.
+    pub(super) key: Option<(u128, u128)>,
+}
+
+impl Firing {
+    pub(super) fn is_by_itself(&self) -> bool {
+        matches!(self.cause, FiringCause::Timer | FiringCause::CatchUp)
+    }
+}
+
+/// How a run ended, as its schedule wants to know it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunEnd {
+    pub(crate) status: JobStatus,
+    pub(crate) started_at: Option<Timestamp>,
+}
+
+impl Engine {
+    /// Creates the job of an instant and records it. Nothing is in its way any more.
+    pub(super) fn fire_schedule(&mut self, id: ScheduleId, firing: Firing) -> Decided {
+        let now = self.now;
+        let Some(schedule) = self.schedules.get(id) else {
+            return Decided { outcome: FiringOutcome::SkippedReplaced, job: None };
+        };
+        let late = now.since(firing.due) > schedule.plan.policies.missed.threshold;
+        let outcome = if late { FiringOutcome::FiredLate } else { FiringOutcome::Fired };
+        let origin = Origin {
+            schedule: id,
+            name: Arc::clone(&schedule.name),
+            generation: firing.generation,
+            scheduled_for: firing.at,
+            interval_start: schedule.interval_before(firing.at),
+            interval_end: firing.at,
+            cause: firing.cause,
+            backfill: None,
+            start_by: schedule
+                .plan
+                .policies
+                .start_deadline
+                .map(|deadline| firing.due.max(firing.at) + deadline),
+        };
+        let template = Arc::clone(&schedule.template);
+        let head = JobHead {
+            spec: Arc::clone(&template.spec),
+            body: Arc::clone(&template.body),
+            retry_of: None,
+            origin: Some(Arc::new(origin)),
+        };
+        let job = self.create_run(id, head, &template.profile, firing.detail.as_deref());
+        self.record_fired(id, &firing, outcome, job);
+        self.remember_trigger(&firing, job);
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            schedule.state.last = Some((firing.at, job));
+            schedule.state.delay_from = None;
+            if matches!(firing.cause, FiringCause::Timer | FiringCause::CatchUp) {
+                schedule.state.fired += 1;
+            }
+        }
+        self.expect_job(id, firing.at, job);
+        self.touch_schedule(id);
+        Decided { outcome, job: Some(job) }
+    }
+
+    /// Creates a job in the shard of its schedule, and counts it among the runs.
+    pub(super) fn create_run(
+        &mut self,
+        id: ScheduleId,
+        head: JobHead,
+        profile: &Arc<crate::profile::Profile>,
+        detail: Option<&str>,
+    ) -> JobId {
+        let job = JobId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
+        self.create_fired(job, &Arc::new(head), Arc::clone(profile), detail);
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            schedule.runs.push(job);
+        }
+        job
+    }
+
+    /// A run of a schedule reached a final status. The job is still there.
+    pub(crate) fn on_run_over(&mut self, job: JobId, origin: &Origin, end: RunEnd) {
+        self.schedules.expected.remove(&job);
+        let now = self.now;
+        let id = origin.schedule;
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            schedule.runs.retain(|&run| run != job);
+            if schedule.runs.is_empty() && schedule.plan.timetable.delay().is_some() {
+                schedule.state.delay_from = Some(now);
+            }
+            let track = schedule.state.track.get_or_insert_default();
+            // What somebody runs by hand, or over the past, says nothing about how it goes by itself.
+            let by_itself = !matches!(origin.cause, FiringCause::Manual | FiringCause::Backfill);
+            note(track, end, now, by_itself);
+            let streak = track.streak;
+            let limit = schedule.plan.policies.pause_after_failures.filter(|&limit| {
+                by_itself
+                    && streak < 0
+                    && streak.unsigned_abs() >= limit
+                    && schedule.state.status == ScheduleStatus::Active
+            });
+            self.touch_schedule(id);
+            if end.status == JobStatus::Expired && origin.backfill.is_none() {
+                self.record_expired(job, origin);
+            }
+            if limit.is_some() {
+                self.pause_by_belfry(id, &format!("{} failed runs in a row", streak.unsigned_abs()));
+            }
+            self.start_buffered(id);
+            self.arm_schedule(id);
+        }
+        if let Some(backfill) = origin.backfill {
+            self.count_backfill_run(backfill, job, end.status);
+        }
+        self.pump_backfills_of(id);
+    }
+
+    pub(super) fn pause_by_belfry(&mut self, id: ScheduleId, note: &str) {
+        let at = self.now;
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            let pause = Pause { at, by: "belfry".into(), note: Some(note.into()) };
+            schedule.state.pause = Some(Box::new(pause));
+        }
+        self.schedules.set_status(id, ScheduleStatus::Paused);
+        self.let_go(id);
+        self.edit_schedule(id, ScheduleEvent::Paused);
+    }
+}
+
+impl super::Schedule {
+    /// Where the interval of data that ends at `at` begins: at the instant before.
+    fn interval_before(&self, at: Timestamp) -> Option<Timestamp> {
+        match self.state.previous {
+            Some(previous) if previous < at => Some(previous),
+            // A firing that waited: later instants have been decided meanwhile.
+            Some(_) => {
+                let longest = model::Duration::from_hours(24 * 400);
+                self.plan.timetable.last(at - longest, super::just_before(at))
+            }
+            None => None,
+        }
+    }
+}
+
+/// Takes a run's end into the track of its schedule. A cancelled run says nothing about it.
+fn note(track: &mut Track, end: RunEnd, now: Timestamp, by_itself: bool) {
+    let before = track.streak;
+    match end.status {
+        JobStatus::Succeeded => {
+            track.succeeded += 1;
+            track.streak = track.streak.max(0).saturating_add(1);
+            if let Some(started) = end.started_at {
+                if track.durations.len() >= Track::DURATIONS_MAX {
+                    track.durations.remove(0);
+                }
+                let millis = now.since(started).as_millis();
+                track.durations.push(u32::try_from(millis).unwrap_or(u32::MAX));
+            }
+        }
+        JobStatus::Failed | JobStatus::Expired => {
+            track.failed += 1;
+            track.streak = track.streak.min(0).saturating_sub(1);
+        }
+        _ => {}
+    }
+    if !by_itself {
+        track.streak = before;
+    }
+}

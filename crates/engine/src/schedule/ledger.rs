@@ -1,0 +1,177 @@
+//! The fire ledger: one record for each instant, with its outcome.
+//!
+//! Consecutive instants that share an outcome without a job share a record: it stays open in the
+//! schedule's row and grows, until something else happens.
+
+use std::sync::Arc;
+
+use model::firing::{BufferedFiring, FiringCause, FiringOutcome, LedgerRecord, Origin};
+use model::record::{Event, EventKind};
+use model::{JobId, ScheduleId, Timestamp};
+
+use super::fire::Firing;
+use crate::engine::Engine;
+
+impl Engine {
+    fn single(
+        &self,
+        id: ScheduleId,
+        at: Timestamp,
+        outcome: FiringOutcome,
+        cause: FiringCause,
+        detail: Option<&str>,
+    ) -> LedgerRecord {
+        LedgerRecord {
+            schedule: id,
+            generation: self.schedules.get(id).map_or(0, |schedule| schedule.state.generation),
+            first: at,
+            last: at,
+            count: 1,
+            exact: true,
+            outcome,
+            cause,
+            backfill: None,
+            job: None,
+            decided_at: self.now,
+            detail: detail.map(Into::into),
+            tzdb: Arc::clone(self.config.zones.version()),
+        }
+    }
+
+    /// Records that an instant created no job.
+    pub(super) fn record_skip(
+        &mut self,
+        id: ScheduleId,
+        at: Timestamp,
+        outcome: FiringOutcome,
+        cause: FiringCause,
+        detail: Option<&str>,
+    ) {
+        self.count_firing(outcome);
+        let record = self.single(id, at, outcome, cause, detail);
+        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        schedule.state.skipped += 1;
+        let mut began = true;
+        match schedule.state.open_record.as_deref_mut() {
+            // A row has no holes: what is owed in between gets records of its own.
+            Some(open)
+                if continues(open, &record)
+                    && schedule.plan.timetable.step(open.last).is_none_or(|next| next.at >= at) =>
+            {
+                open.last = at;
+                open.count += 1;
+                open.decided_at = record.decided_at;
+                began = false;
+            }
+            _ => {
+                self.close_record(id);
+                if let Some(schedule) = self.schedules.get_mut(id) {
+                    schedule.state.open_record = Some(Box::new(record));
+                }
+            }
+        }
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            schedule.record_dirty = true;
+        }
+        self.touch_schedule(id);
+        // Who watches hears of each such row once, and never of what the rules themselves hold.
+        let held = matches!(outcome, FiringOutcome::SkippedCalendar | FiringOutcome::SkippedWindow);
+        if began && !held {
+            self.tell_skipped(id, at, outcome);
+        }
+    }
+
+    fn tell_skipped(&mut self, id: ScheduleId, scheduled_for: Timestamp, outcome: FiringOutcome) {
+        let Some(schedule) = self.schedules.get(id) else { return };
+        let name = Arc::clone(&schedule.name);
+        let namespace = Some(Arc::clone(&schedule.namespace));
+        let kind = EventKind::Skipped { schedule: id, name, scheduled_for, outcome };
+        self.pending.events.push(Event { at: self.now, namespace, kind });
+    }
+
+    /// Ends the open record: what comes next stands alone, or begins another.
+    pub(super) fn close_record(&mut self, id: ScheduleId) {
+        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        let open = schedule.state.open_record.take();
+        if std::mem::take(&mut schedule.record_dirty) {
+            self.schedules.ledger.extend(open.map(|record| *record));
+        }
+    }
+
+    pub(super) fn record_fired(
+        &mut self,
+        id: ScheduleId,
+        firing: &Firing,
+        outcome: FiringOutcome,
+        job: JobId,
+    ) {
+        self.count_firing(outcome);
+        self.close_record(id);
+        let mut record = self.single(id, firing.at, outcome, firing.cause, firing.detail.as_deref());
+        record.generation = firing.generation;
+        record.job = Some(job);
+        self.schedules.ledger.push(record);
+    }
+
+    pub(super) fn record_buffered(&mut self, id: ScheduleId, firing: &Firing) {
+        self.count_firing(FiringOutcome::Buffered);
+        self.close_record(id);
+        let outcome = FiringOutcome::Buffered;
+        let record = self.single(id, firing.at, outcome, firing.cause, firing.detail.as_deref());
+        self.schedules.ledger.push(record);
+    }
+
+    /// A firing that waited never gets its turn.
+    pub(super) fn record_buffer_end(
+        &mut self,
+        id: ScheduleId,
+        waiting: &BufferedFiring,
+        outcome: FiringOutcome,
+        detail: &str,
+    ) {
+        self.count_firing(outcome);
+        let detail = with_who(waiting.detail.as_deref(), detail);
+        let mut record = self.single(id, waiting.scheduled_for, outcome, waiting.cause, Some(&detail));
+        record.generation = waiting.generation;
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            schedule.state.skipped += 1;
+        }
+        self.tell_skipped(id, waiting.scheduled_for, outcome);
+        self.schedules.ledger.push(record);
+    }
+
+    /// A firing's job expired before it could start: it was missed after all.
+    pub(super) fn record_expired(&mut self, job: JobId, origin: &Origin) {
+        if origin.cause == FiringCause::Retry {
+            return;
+        }
+        let outcome = FiringOutcome::SkippedDeadline;
+        self.count_firing(outcome);
+        let detail = Some("its job could not start before its starting deadline");
+        let mut record = self.single(origin.schedule, origin.scheduled_for, outcome, origin.cause, detail);
+        record.generation = origin.generation;
+        record.job = Some(job);
+        self.schedules.ledger.push(record);
+    }
+
+    pub(super) fn count_firing(&mut self, outcome: FiringOutcome) {
+        *self.schedules.firings.entry(outcome).or_default() += 1;
+    }
+}
+
+/// What happened, after who asked for it, if somebody did.
+pub(super) fn with_who(who: Option<&str>, what: &str) -> String {
+    who.map_or_else(|| what.to_owned(), |who| format!("{who}; {what}"))
+}
+
+/// Whether a record goes on an open one.
+fn continues(open: &LedgerRecord, next: &LedgerRecord) -> bool {
+    open.generation == next.generation
+        && open.outcome == next.outcome
+        && open.cause == next.cause
+        && open.detail == next.detail
+        && open.exact
+        && open.last < next.first
+        // Manual ones are somebody's act, each for itself.
+        && matches!(open.cause, FiringCause::Timer | FiringCause::CatchUp)
+}

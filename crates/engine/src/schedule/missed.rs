@@ -1,0 +1,247 @@
+//! Instants whose time passed while nobody could decide them: the servers were down, or the clock
+//! leapt.
+//!
+//! A row of them is a gap. When it is found, the cursor jumps over it and the present goes on at once;
+//! what the policy gives up is recorded, and what it makes up for is *owed*: a range in the schedule's
+//! row, of which one instant after the other is run, oldest first, no faster than the schedule allows.
+//! A crash in between goes on where it stopped.
+
+use model::firing::{FiringCause, FiringOutcome, Gap, ScheduleStatus};
+use model::schedule::MissedPolicy;
+use model::{Duration, ScheduleId, Timestamp};
+
+use super::decide::{Nominal, outcome_of};
+use super::{Schedule, just_before};
+use crate::engine::Engine;
+
+/// The most instants of one gap that are counted one by one; the rest is recorded as "more".
+const COUNTED_MAX: usize = 10_000;
+/// The most gaps that a schedule owes instants of; of more, the oldest is given up.
+const GAPS_MAX: usize = 16;
+
+/// Why a part of a gap is not made up for.
+type Reason = (FiringOutcome, &'static str);
+
+const TOO_OLD: Reason = (FiringOutcome::SkippedPolicy, "older than the catch-up window");
+const TOO_LATE: Reason = (FiringOutcome::SkippedDeadline, "later than the starting deadline");
+
+impl Schedule {
+    /// Up to where nothing is made up for any more, and why.
+    fn stale_until(&self, after: Timestamp, now: Timestamp) -> Option<(Timestamp, Reason)> {
+        let policies = &self.plan.policies;
+        let too_old = (just_before(now - policies.missed.catch_up_window), TOO_OLD);
+        let too_late = policies.start_deadline.map(|deadline| {
+            let due_before = just_before(now - deadline);
+            (self.plan.due_until(self.hash(), after, due_before), TOO_LATE)
+        });
+        let latest = too_late.into_iter().chain([too_old]).max_by_key(|(until, _)| *until);
+        latest.filter(|(until, _)| *until > after)
+    }
+
+    /// The first instant of a gap that its policy makes up for, and why not those before; `None` if it
+    /// makes up for none.
+    fn kept_from(&self, gap: Gap) -> (Option<Timestamp>, Reason) {
+        let missed = &self.plan.policies.missed;
+        let nth_last = |n: u32| {
+            let mut until = gap.until;
+            let mut found = None;
+            for _ in 0..n.max(1) {
+                let Some(at) = self.plan.timetable.last(gap.after, until) else { break };
+                found = Some(at);
+                until = just_before(at);
+            }
+            found
+        };
+        match missed.policy {
+            MissedPolicy::Skip => (None, (FiringOutcome::SkippedPolicy, "missed")),
+            MissedPolicy::FireOnce => {
+                (nth_last(1), (FiringOutcome::Coalesced, "the last missed firing stands for it"))
+            }
+            MissedPolicy::FireLast => {
+                (nth_last(missed.last), (FiringOutcome::SkippedPolicy, "missed before the last ones"))
+            }
+            MissedPolicy::FireAll => (Some(gap.after), (FiringOutcome::SkippedPolicy, "missed")),
+        }
+    }
+}
+
+impl Engine {
+    /// The first instant after the cursor was missed: takes everything that was, and goes on in the
+    /// present. Returns how many instants were counted.
+    pub(super) fn find_gap(&mut self, id: ScheduleId) -> usize {
+        let now = self.now;
+        let Some(schedule) = self.schedules.get(id) else { return 1 };
+        let threshold = schedule.plan.policies.missed.threshold;
+        let after = schedule.state.cursor;
+        let until = schedule.due_until(just_before(now - threshold)).max(after);
+        let previous = schedule.plan.timetable.last(after, until);
+        let pause = schedule.state.pause.as_ref().filter(|_| schedule.state.status == ScheduleStatus::Paused);
+        // What was due before the pause is owed; what came into it is skipped.
+        let paused_after = pause.map(|pause| schedule.due_until(just_before(pause.at)).clamp(after, until));
+        let paused_by = pause.map(|pause| pause.to_string());
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            schedule.state.cursor = until;
+            schedule.state.previous = previous.or(schedule.state.previous);
+        }
+        let mut counted = 1 + self.owe(id, Gap { after, until: paused_after.unwrap_or(until) });
+        if let (Some(after), Some(by)) = (paused_after, paused_by) {
+            counted += self.give_up(id, Gap { after, until }, FiringOutcome::SkippedPause, &by);
+        }
+        self.unneeded(id, until);
+        self.touch_schedule(id);
+        counted
+    }
+
+    /// Gives up what the policy does not make up for, and owes the rest.
+    fn owe(&mut self, id: ScheduleId, gap: Gap) -> usize {
+        let mut gap = gap;
+        let mut counted = 0;
+        let Some(schedule) = self.schedules.get(id) else { return counted };
+        if let Some((until, (outcome, detail))) = schedule.stale_until(gap.after, self.now) {
+            let until = until.min(gap.until);
+            counted += self.give_up(id, Gap { until, ..gap }, outcome, detail);
+            gap.after = until;
+        }
+        let Some(schedule) = self.schedules.get(id) else { return counted };
+        let (kept_from, (outcome, detail)) = schedule.kept_from(gap);
+        let kept_after = kept_from.map_or(gap.until, |kept| just_before(kept).max(gap.after));
+        counted += self.give_up(id, Gap { until: kept_after, ..gap }, outcome, detail);
+        gap.after = kept_after;
+        if gap.after >= gap.until {
+            return counted;
+        }
+        let full = self.schedules.get_mut(id).and_then(|schedule| {
+            schedule.state.owed.push(gap);
+            (schedule.state.owed.len() > GAPS_MAX).then(|| schedule.state.owed.remove(0))
+        });
+        if let Some(oldest) = full {
+            let detail = "later outages left more to be made up for";
+            counted += self.give_up(id, oldest, FiringOutcome::SkippedPolicy, detail);
+        }
+        self.touch_schedule(id);
+        counted
+    }
+
+    /// Decides about what is owed anew: the policies are others now.
+    pub(super) fn owe_anew(&mut self, id: ScheduleId) {
+        let owed = self.schedules.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.owed));
+        for gap in owed.unwrap_or_default() {
+            self.owe(id, gap);
+        }
+    }
+
+    /// Does one step of catching up, and returns how many instants were looked at; `None` if nothing is
+    /// owed, or its turn has not come.
+    pub(super) fn catch_up(&mut self, id: ScheduleId) -> Option<usize> {
+        let now = self.now;
+        let schedule = self.schedules.get(id)?;
+        let gap = *schedule.state.owed.first()?;
+        if schedule.state.status != ScheduleStatus::Active || schedule.catch_up_at > now {
+            return None;
+        }
+        if let Some((until, (outcome, detail))) = schedule.stale_until(gap.after, now) {
+            let until = until.min(gap.until);
+            let counted = self.give_up(id, Gap { until, ..gap }, outcome, detail);
+            self.shrink_first_gap(id, until);
+            return Some(1 + counted);
+        }
+        let Some(step) = schedule.plan.timetable.step(gap.after).filter(|step| step.at <= gap.until) else {
+            self.shrink_first_gap(id, gap.until);
+            return Some(1);
+        };
+        let rate = schedule.plan.policies.missed.catch_up_per_minute.filter(|_| step.held.is_none());
+        let nominal = Nominal { at: step.at, due: schedule.due_of(step.at), held: step.held, delayed: false };
+        self.shrink_first_gap(id, step.at);
+        self.decide(id, &nominal, FiringCause::CatchUp);
+        if let (Some(rate), Some(schedule)) = (rate, self.schedules.get_mut(id)) {
+            schedule.catch_up_at = now + pause_between(rate);
+        }
+        Some(1)
+    }
+
+    /// Everything of the oldest gap up to `after` is decided.
+    fn shrink_first_gap(&mut self, id: ScheduleId, after: Timestamp) {
+        if let Some(schedule) = self.schedules.get_mut(id)
+            && let Some(gap) = schedule.state.owed.first_mut()
+        {
+            gap.after = after;
+            if gap.after >= gap.until {
+                schedule.state.owed.remove(0);
+            }
+        }
+        self.touch_schedule(id);
+    }
+
+    /// Records everything that is owed as not run.
+    pub(super) fn give_up_owed(&mut self, id: ScheduleId, outcome: FiringOutcome, detail: &str) {
+        let owed = self.schedules.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.owed));
+        for gap in owed.unwrap_or_default() {
+            self.give_up(id, gap, outcome, detail);
+        }
+    }
+
+    /// Records everything after the cursor up to `until` as not run, and moves the cursor there.
+    pub(super) fn give_up_until(
+        &mut self,
+        id: ScheduleId,
+        until: Timestamp,
+        outcome: FiringOutcome,
+        detail: &str,
+    ) {
+        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        let after = schedule.state.cursor;
+        if until <= after {
+            return;
+        }
+        schedule.state.cursor = until;
+        schedule.state.previous = schedule.plan.timetable.last(after, until).or(schedule.state.previous);
+        self.touch_schedule(id);
+        self.give_up(id, Gap { after, until }, outcome, detail);
+    }
+
+    /// Records every instant of a gap as not run; those that a filter holds are recorded as held.
+    /// Returns how many were counted.
+    fn give_up(&mut self, id: ScheduleId, gap: Gap, outcome: FiringOutcome, detail: &str) -> usize {
+        let mut after = gap.after;
+        let mut counted = 0;
+        while let Some(step) = self
+            .schedules
+            .get(id)
+            .and_then(|schedule| schedule.plan.timetable.step(after))
+            .filter(|step| step.at <= gap.until)
+        {
+            after = step.at;
+            counted += 1;
+            let held = step.held.as_ref().filter(|_| counted <= COUNTED_MAX);
+            match held {
+                Some(held) => {
+                    let cause = FiringCause::CatchUp;
+                    self.record_skip(id, step.at, outcome_of(held), cause, Some(&held.filter));
+                }
+                None => self.record_skip(id, step.at, outcome, FiringCause::CatchUp, Some(detail)),
+            }
+            if counted > COUNTED_MAX {
+                self.stretch_record(id, Gap { after, until: gap.until });
+                break;
+            }
+        }
+        counted
+    }
+
+    /// Lets the open record stand for all of a gap, uncounted.
+    fn stretch_record(&mut self, id: ScheduleId, gap: Gap) {
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            let last = schedule.plan.timetable.last(gap.after, gap.until);
+            if let (Some(last), Some(record)) = (last, schedule.state.open_record.as_mut()) {
+                record.last = last;
+                record.exact = false;
+                schedule.record_dirty = true;
+            }
+        }
+    }
+}
+
+/// How long after one missed firing the next may be made up for.
+pub(super) fn pause_between(per_minute: u32) -> Duration {
+    Duration::from_millis(60_000 / u64::from(per_minute.max(1)))
+}

@@ -1,0 +1,404 @@
+//! Schedules: every nominal instant is decided once, and each decision is recorded.
+//!
+//! [`apply`] takes what users ask for; [`decide`] walks the timetable from the last decided instant
+//! to now and gives each instant its outcome; [`missed`] does so for instants whose time passed while
+//! nobody could decide them; [`overlap`] is the rule for runs that are not over, [`fire`] creates the
+//! job and hears of its end, [`ledger`] writes the records. [`trigger`] and [`backfill`] are runs that
+//! somebody asked for; [`reserve`] keeps room ahead; [`calendars`] are the days that timings name.
+//!
+//! # Always true
+//! - `cursor` never moves back, and every instant up to it has its record or is owed: they change in one
+//!   batch, together with the job that a firing creates.
+//! - What is next is computed from the rules and the cursor alone; nothing chains one firing to the
+//!   success of the last.
+//! - `runs` are exactly the live jobs whose origin names the schedule.
+//! - A schedule that can still fire has its timer armed, or a run whose end arms it.
+//!
+//! # Cost
+//! One timer a schedule; a firing costs two steps of its timetable. A schedule that is not running
+//! takes about 500 bytes, as long as others share its rules and its job.
+
+mod apply;
+mod backfill;
+mod calendars;
+mod decide;
+mod fire;
+mod ledger;
+mod missed;
+mod overlap;
+mod plan;
+mod reserve;
+mod trigger;
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
+use model::firing::{FiringOutcome, LedgerRecord, ScheduleHead, ScheduleState, ScheduleStatus};
+use model::record::{Change, Event, EventKind, ScheduleEvent};
+use model::{BackfillId, JobId, ScheduleId, ShardId, Timestamp};
+
+use crate::engine::Engine;
+use crate::input::{ScheduleRequest, Ticket};
+use crate::timer::Timer;
+pub(crate) use backfill::Backfill;
+pub(crate) use calendars::CalendarBook;
+pub(crate) use fire::RunEnd;
+pub(crate) use plan::{Plan, Plans, Template, Templates};
+pub(crate) use reserve::{Kept, Reservation};
+
+/// A schedule.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) name: Arc<str>,
+    /// When it fires and by which policies; shared by all that say the same.
+    pub(crate) plan: Arc<Plan>,
+    /// The job that it creates; shared likewise.
+    pub(crate) template: Arc<Template>,
+    pub(crate) state: ScheduleState,
+    /// Runs that are not over, oldest first.
+    pub(crate) runs: Vec<JobId>,
+    /// What its timer is armed for.
+    armed: Option<Timestamp>,
+    /// What is owed goes on then.
+    catch_up_at: Timestamp,
+    /// The room that is kept for its next firing, while it is.
+    pub(crate) reservation: Option<Box<Reservation>>,
+    /// Its spec, while that is still to be written.
+    head: Option<Arc<ScheduleHead>>,
+    new: bool,
+    dirty: bool,
+    /// Whether its open ledger record changed since it was last written.
+    record_dirty: bool,
+    /// Tells whether a new spec is another one.
+    body_hash: u128,
+}
+
+impl Schedule {
+    pub(crate) fn new(
+        head: &ScheduleHead,
+        plan: Arc<Plan>,
+        template: Arc<Template>,
+        state: ScheduleState,
+    ) -> Self {
+        Self {
+            namespace: Arc::clone(&template.profile.namespace),
+            name: head.spec.name.as_str().into(),
+            plan,
+            template,
+            state,
+            runs: Vec::new(),
+            armed: None,
+            catch_up_at: Timestamp::default(),
+            reservation: None,
+            head: None,
+            new: false,
+            dirty: false,
+            record_dirty: false,
+            body_hash: body_hash(&head.body),
+        }
+    }
+
+    /// Whether another run may begin by its overlap limit.
+    pub(crate) fn has_room(&self) -> bool {
+        self.plan.policies.allows_all() || self.runs.len() < self.plan.policies.run_limit()
+    }
+}
+
+/// All schedules, and what they share.
+#[derive(Debug, Default)]
+pub(crate) struct Schedules {
+    all: IndexMap<ScheduleId, Schedule, FixedState>,
+    /// By [`name_hash`].
+    names: IndexMap<u128, ScheduleId, FixedState>,
+    pub(crate) plans: Plans,
+    pub(crate) templates: Templates,
+    pub(crate) calendars: CalendarBook,
+    pub(crate) backfills: BTreeMap<BackfillId, Backfill>,
+    pub(crate) counts: BTreeMap<ScheduleStatus, u64>,
+    pub(crate) firings: BTreeMap<FiringOutcome, u64>,
+    /// Schedules whose rows changed, each once; the schedule knows that it stands here.
+    changed: Vec<ScheduleId>,
+    /// Ledger records that will not be extended any more.
+    ledger: Vec<LedgerRecord>,
+    /// Jobs that room is kept for, until they are placed.
+    pub(crate) expected: BTreeMap<JobId, ScheduleId>,
+}
+
+/// Where a name is found: 128 bits of hash, so that a million names cost no million more strings.
+pub(crate) fn name_hash(namespace: &str, name: &str) -> u128 {
+    let half = |seed: u64| {
+        let mut hasher = FixedState::with_seed(seed).build_hasher();
+        hasher.write(namespace.as_bytes());
+        hasher.write_u8(0xff);
+        hasher.write(name.as_bytes());
+        hasher.finish()
+    };
+    (u128::from(half(0x5eed_0001)) << 64) | u128::from(half(0x5eed_0002))
+}
+
+/// The shard of a named thing: the one that its namespace and name hash to.
+pub(crate) fn shard_of(hash: u128, shards: u16) -> ShardId {
+    ShardId(u16::try_from(hash % u128::from(shards.max(1))).unwrap_or_default())
+}
+
+/// The part of a name's hash that timetables are seeded with.
+#[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
+fn seed_of(hash: u128) -> u64 {
+    hash as u64
+}
+
+/// What the timetable of a schedule is seeded with: decides what `H` and `~` mean in its rules.
+pub fn timetable_seed(namespace: &str, name: &str) -> u64 {
+    seed_of(name_hash(namespace, name))
+}
+
+/// Tells one spec from another without keeping it.
+fn body_hash(body: &str) -> u128 {
+    name_hash("", body)
+}
+
+/// The last instant before another.
+fn just_before(at: Timestamp) -> Timestamp {
+    Timestamp::from_micros(at.as_micros().saturating_sub(1))
+}
+
+impl Schedules {
+    pub(crate) fn get(&self, id: ScheduleId) -> Option<&Schedule> {
+        self.all.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ScheduleId) -> Option<&mut Schedule> {
+        self.all.get_mut(&id)
+    }
+
+    pub(crate) fn ids(&self) -> Vec<ScheduleId> {
+        self.all.keys().copied().collect()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ScheduleId, &Schedule)> {
+        self.all.iter().map(|(&id, schedule)| (id, schedule))
+    }
+
+    fn find(&self, namespace: &str, name: &str) -> Option<ScheduleId> {
+        let id = self.names.get(&name_hash(namespace, name)).copied()?;
+        let found = self.all.get(&id)?;
+        (*found.namespace == *namespace && *found.name == *name).then_some(id)
+    }
+
+    pub(crate) fn insert(&mut self, id: ScheduleId, schedule: Schedule) {
+        self.names.insert(name_hash(&schedule.namespace, &schedule.name), id);
+        *self.counts.entry(schedule.state.status).or_default() += 1;
+        self.all.insert(id, schedule);
+    }
+
+    fn remove(&mut self, id: ScheduleId) -> Option<Schedule> {
+        let schedule = self.all.swap_remove(&id)?;
+        self.names.swap_remove(&name_hash(&schedule.namespace, &schedule.name));
+        self.uncount(schedule.state.status);
+        Some(schedule)
+    }
+
+    fn uncount(&mut self, status: ScheduleStatus) {
+        if let Some(count) = self.counts.get_mut(&status) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Changes what a schedule's status is counted as.
+    fn set_status(&mut self, id: ScheduleId, status: ScheduleStatus) {
+        let Some(schedule) = self.all.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut schedule.state.status, status);
+        self.uncount(before);
+        *self.counts.entry(status).or_default() += 1;
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.changed.is_empty() && self.ledger.is_empty() && self.calendars.is_settled()
+    }
+}
+
+impl Engine {
+    /// Takes a request; each ends in one reply.
+    pub(crate) fn on_schedule_request(&mut self, ticket: Ticket, request: ScheduleRequest, actor: &Arc<str>) {
+        let reply = match request {
+            ScheduleRequest::Apply { schedules } => self.apply_schedules(&schedules),
+            ScheduleRequest::Pause { schedule, note, expected_version } => {
+                self.pause_schedule(schedule, expected_version, actor, note)
+            }
+            ScheduleRequest::Resume { schedule, expected_version } => {
+                self.resume_schedule(schedule, expected_version)
+            }
+            ScheduleRequest::Delete { schedule, expected_version } => {
+                self.delete_schedule(schedule, expected_version)
+            }
+            ScheduleRequest::Trigger { schedule, overlap, reason, key } => {
+                self.trigger(schedule, overlap, reason.as_deref(), key, actor)
+            }
+            ScheduleRequest::Backfill(backfill) => self.begin_backfill(&backfill, actor),
+            ScheduleRequest::CancelBackfill { backfill, cancel_runs } => {
+                self.cancel_backfill(backfill, cancel_runs, actor)
+            }
+            ScheduleRequest::SetCalendar { spec, expected_version } => {
+                self.set_calendar(*spec, expected_version)
+            }
+            ScheduleRequest::RemoveCalendar { namespace, name, expected_version } => {
+                self.remove_calendar(&namespace, &name, expected_version)
+            }
+        };
+        self.reply(ticket, reply);
+    }
+
+    /// Marks a schedule's row as changed.
+    fn touch_schedule(&mut self, id: ScheduleId) {
+        if let Some(schedule) = self.schedules.all.get_mut(&id).filter(|schedule| !schedule.dirty) {
+            schedule.dirty = true;
+            self.schedules.changed.push(id);
+        }
+    }
+
+    /// Marks a schedule as changed by somebody: its version grows.
+    fn edit_schedule(&mut self, id: ScheduleId, what: ScheduleEvent) {
+        let now = self.now;
+        if let Some(schedule) = self.schedules.all.get_mut(&id) {
+            schedule.state.version += 1;
+            schedule.state.updated_at = now;
+        }
+        self.touch_schedule(id);
+        self.tell_schedule(id, what);
+    }
+
+    fn tell_schedule(&mut self, id: ScheduleId, what: ScheduleEvent) {
+        let Some(schedule) = self.schedules.get(id) else { return };
+        let kind = EventKind::Schedule { schedule: id, name: Arc::clone(&schedule.name), what };
+        let namespace = Some(Arc::clone(&schedule.namespace));
+        self.pending.events.push(Event { at: self.now, namespace, kind });
+    }
+
+    /// Arms the timer of a schedule for whatever comes next: an instant, the end of a delay, or its
+    /// turn to catch up. Completes it if nothing does, and keeps what lists show.
+    fn arm_schedule(&mut self, id: ScheduleId) {
+        self.complete_if_over(id);
+        self.show_next(id);
+        let due = self.schedules.get(id).and_then(Schedule::due);
+        let Some(schedule) = self.schedules.all.get_mut(&id) else { return };
+        if schedule.armed != due {
+            if let Some(before) = schedule.armed {
+                self.agenda.disarm(before, Timer::Schedule(id));
+            }
+            if let Some(due) = due {
+                self.agenda.arm(due, Timer::Schedule(id));
+            }
+            schedule.armed = due;
+        }
+        self.arm_reservation(id);
+    }
+
+    fn disarm_schedule(&mut self, id: ScheduleId) {
+        if let Some(schedule) = self.schedules.all.get_mut(&id)
+            && let Some(before) = schedule.armed.take()
+        {
+            self.agenda.disarm(before, Timer::Schedule(id));
+        }
+        self.let_go(id);
+    }
+
+    /// Turns everything that changed about schedules into rows. Jobs are drained before, so that a
+    /// firing's job stands in the batch before its record.
+    pub(crate) fn drain_schedules(&mut self, changes: &mut Vec<Change>) {
+        for id in std::mem::take(&mut self.schedules.changed) {
+            let Some(schedule) = self.schedules.all.get_mut(&id) else { continue };
+            schedule.dirty = false;
+            if std::mem::take(&mut schedule.record_dirty) {
+                self.schedules.ledger.extend(schedule.state.open_record.as_deref().cloned());
+            }
+            changes.push(Change::Schedule {
+                id,
+                new: std::mem::take(&mut schedule.new),
+                head: schedule.head.take(),
+                state: Box::new(schedule.state.clone()),
+            });
+        }
+        let records = std::mem::take(&mut self.schedules.ledger);
+        changes.extend(records.into_iter().map(|record| Change::Ledger(Box::new(record))));
+    }
+
+    /// Takes in a schedule's row. One whose rules can no longer be read is kept and paused, with the
+    /// reason as its note.
+    pub(crate) fn restore_schedule(&mut self, id: ScheduleId, head: &ScheduleHead, state: ScheduleState) {
+        let (plan, problem) = match self.plan_of(&head.spec) {
+            Ok(plan) => (plan, None),
+            Err(problems) => (Plan::unreadable(&head.spec), problems.into_iter().next()),
+        };
+        self.now = self.now.max(state.updated_at);
+        let template = self.schedules.templates.of(&head.spec, &mut self.profiles);
+        let is_active = state.status == ScheduleStatus::Active;
+        self.schedules.insert(id, Schedule::new(head, plan, template, state));
+        if let Some(problem) = problem.filter(|_| is_active) {
+            let note = format!("its timing cannot be used: {}: {}", problem.path, problem.message);
+            self.pause_by_belfry(id, &note);
+        }
+    }
+
+    /// Finds the runs of every schedule and backfill among the jobs that were restored.
+    pub(crate) fn find_runs(&mut self) {
+        let origins: Vec<(JobId, ScheduleId, Option<BackfillId>)> = self
+            .jobs
+            .iter()
+            .filter_map(|(&id, job)| job.origin.as_ref().map(|o| (id, o.schedule, o.backfill)))
+            .collect();
+        for (job, schedule, backfill) in origins {
+            if let Some(schedule) = self.schedules.get_mut(schedule) {
+                schedule.runs.push(job);
+            }
+            if let Some(backfill) = backfill.and_then(|id| self.schedules.backfills.get_mut(&id)) {
+                backfill.runs.push(job);
+            }
+        }
+        for (_, schedule) in &mut self.schedules.all {
+            schedule.runs.sort_unstable();
+            schedule.runs.shrink_to_fit();
+        }
+    }
+
+    /// Goes on with every schedule from where its row stands.
+    pub(crate) fn start_schedules(&mut self) {
+        for id in self.schedules.ids() {
+            let now = self.now;
+            if let Some(schedule) = self.schedules.get_mut(id) {
+                let rate = schedule.plan.policies.missed.catch_up_per_minute;
+                if let Some(rate) = rate.filter(|_| !schedule.state.owed.is_empty()) {
+                    // The last one may have been made up for a moment ago.
+                    schedule.catch_up_at = now + missed::pause_between(rate);
+                }
+                let counts = schedule.plan.timetable.delay().is_some() && schedule.runs.is_empty();
+                if counts && schedule.state.delay_from.is_none() {
+                    // Its run is gone, and nobody heard it end.
+                    schedule.state.delay_from = Some(now);
+                    self.touch_schedule(id);
+                }
+            }
+            self.start_buffered(id);
+            self.arm_schedule(id);
+        }
+        let backfills: Vec<_> = self.schedules.backfills.keys().copied().collect();
+        for id in backfills {
+            self.pump_backfill(id);
+        }
+    }
+
+    /// For the engine's own check of itself.
+    pub(crate) fn check_schedule_timer(&self, id: ScheduleId, schedule: &Schedule) -> Result<(), String> {
+        let due = schedule.due();
+        if schedule.armed != due {
+            return Err(format!("{id} is armed for {:?}, but due at {due:?}", schedule.armed));
+        }
+        if schedule.armed.is_some_and(|at| !self.agenda.is_armed(at, Timer::Schedule(id))) {
+            return Err(format!("{id} is due at {due:?}, and nothing is armed for it"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,229 @@
+//! What a firing does while earlier runs of its schedule are not over.
+//!
+//! Every run counts, whatever it came from: the timer, somebody's hand, a backfill, a retry. Firings
+//! that wait stand in the schedule's buffer, which is part of its row, and get their turn in order.
+
+use std::sync::Arc;
+
+use model::firing::{BufferedFiring, FiringCause, FiringOutcome, ScheduleStatus};
+use model::schedule::OverlapPolicy;
+use model::{JobId, ScheduleId, Timestamp};
+
+use super::Schedule;
+use super::fire::Firing;
+use super::ledger::with_who;
+use crate::engine::Engine;
+
+/// The most firings that ever wait for one schedule.
+const BUFFER_MAX: usize = 1_000;
+
+/// What came of a firing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Decided {
+    pub(super) outcome: FiringOutcome,
+    pub(super) job: Option<JobId>,
+}
+
+impl Engine {
+    /// Fires now if the runs of the schedule let it, else does what its overlap policy says, or
+    /// `instead` of it.
+    pub(super) fn fire_or_wait(
+        &mut self,
+        id: ScheduleId,
+        firing: Firing,
+        instead: Option<OverlapPolicy>,
+    ) -> Decided {
+        self.drop_expired(id);
+        let Some(schedule) = self.schedules.get(id) else {
+            return Decided { outcome: FiringOutcome::SkippedReplaced, job: None };
+        };
+        let limit = schedule.plan.policies.run_limit();
+        let policy = instead.unwrap_or(match schedule.plan.policies.overlap.policy {
+            // A firing does not lose its turn to the past: it waits for a run of the backfill to end.
+            OverlapPolicy::Skip if firing.is_by_itself() && self.backfills_are_in_the_way(schedule) => {
+                OverlapPolicy::BufferOne
+            }
+            policy => policy,
+        });
+        let has_room = schedule.runs.len() < limit && schedule.first_in_turn().is_none();
+        if has_room || policy == OverlapPolicy::AllowAll {
+            return self.fire_schedule(id, firing);
+        }
+        match policy {
+            OverlapPolicy::AllowAll | OverlapPolicy::Skip => {
+                let detail = match schedule.runs.len() {
+                    1 => "1 run is not over".to_owned(),
+                    count => format!("{count} runs are not over"),
+                };
+                self.skip_over(id, firing, FiringOutcome::SkippedOverlap, &detail)
+            }
+            OverlapPolicy::BufferOne if !schedule.state.buffer.is_empty() => {
+                let outcome = FiringOutcome::Coalesced;
+                self.skip_over(id, firing, outcome, "the one that waits stands for it")
+            }
+            OverlapPolicy::BufferOne => self.buffer(id, firing),
+            OverlapPolicy::BufferAll => {
+                let bound = usize::try_from(schedule.plan.policies.overlap.buffer)
+                    .unwrap_or(usize::MAX)
+                    .min(BUFFER_MAX);
+                if schedule.state.buffer.len() < bound {
+                    return self.buffer(id, firing);
+                }
+                let detail = format!("{bound} firings wait already");
+                self.skip_over(id, firing, FiringOutcome::Shed, &detail)
+            }
+            OverlapPolicy::CancelOther => self.replace_runs(id, firing, false),
+            OverlapPolicy::TerminateOther => self.replace_runs(id, firing, true),
+        }
+    }
+
+    fn skip_over(&mut self, id: ScheduleId, firing: Firing, outcome: FiringOutcome, detail: &str) -> Decided {
+        let detail = with_who(firing.detail.as_deref(), detail);
+        self.record_skip(id, firing.at, outcome, firing.cause, Some(&detail));
+        self.unneeded(id, firing.at);
+        Decided { outcome, job: None }
+    }
+
+    fn buffer(&mut self, id: ScheduleId, firing: Firing) -> Decided {
+        self.record_buffered(id, &firing);
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            schedule.state.buffer.push(BufferedFiring {
+                scheduled_for: firing.at,
+                cause: firing.cause,
+                generation: firing.generation,
+                detail: firing.detail,
+                key: firing.key,
+            });
+        }
+        self.touch_schedule(id);
+        Decided { outcome: FiringOutcome::Buffered, job: None }
+    }
+
+    /// Stops the runs that are in the way; the firing starts once they are over. It stands for those
+    /// that waited before it.
+    fn replace_runs(&mut self, id: ScheduleId, firing: Firing, kill: bool) -> Decided {
+        let at = firing.at;
+        self.coalesce_buffer(id);
+        self.buffer(id, firing);
+        let Some(schedule) = self.schedules.get(id) else {
+            return Decided { outcome: FiringOutcome::Buffered, job: None };
+        };
+        let surplus = (schedule.runs.len() + 1).saturating_sub(schedule.plan.policies.run_limit());
+        let others: Vec<JobId> = schedule.runs.iter().copied().take(surplus).collect();
+        let detail = format!("schedule {}: replaced by its firing for {at}", schedule.name);
+        for job in others {
+            self.stop_run(job, &detail, kill);
+        }
+        // Runs that had not started are over at once, and the firing with them in its turn.
+        let last = self.schedules.get(id).and_then(|schedule| schedule.state.last);
+        match last.filter(|&(last, _)| last == at) {
+            Some((_, job)) => Decided { outcome: FiringOutcome::Fired, job: Some(job) },
+            None => Decided { outcome: FiringOutcome::Buffered, job: None },
+        }
+    }
+
+    fn coalesce_buffer(&mut self, id: ScheduleId) {
+        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        for waiting in std::mem::take(&mut schedule.state.buffer) {
+            self.record_buffer_end(id, &waiting, FiringOutcome::Coalesced, "a later firing stands for it");
+        }
+    }
+
+    fn stop_run(&mut self, job: JobId, detail: &str, kill: bool) {
+        let stopping = self.jobs.get(&job).is_some_and(|job| job.state.cancel_requested_at.is_some());
+        if kill && let Some(live) = self.jobs.get_mut(&job).and_then(|job| job.live.as_mut()) {
+            live.without_grace = true;
+        }
+        let _ = self.try_cancel(job, detail, None);
+        if kill && stopping {
+            // It was asked to end before, with its grace.
+            self.send_stop(job);
+        }
+    }
+
+    /// Whether there would be room, were it not for the runs of backfills.
+    fn backfills_are_in_the_way(&self, schedule: &Schedule) -> bool {
+        let of_backfill = |job: &&JobId| {
+            let origin = self.jobs.get(*job).and_then(|job| job.origin.as_ref());
+            origin.is_some_and(|origin| origin.backfill.is_some())
+        };
+        let limit = schedule.plan.policies.run_limit();
+        schedule.runs.len() >= limit
+            && schedule.runs.len() - schedule.runs.iter().filter(of_backfill).count() < limit
+    }
+
+    /// Waiting firings whose starting deadline has passed are over, and stand in nobody's way.
+    fn drop_expired(&mut self, id: ScheduleId) {
+        let now = self.now;
+        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        let Some(deadline) =
+            schedule.plan.policies.start_deadline.filter(|_| !schedule.state.buffer.is_empty())
+        else {
+            return;
+        };
+        let buffer = std::mem::take(&mut schedule.state.buffer);
+        let is_late = |waiting: &BufferedFiring| schedule.due_of_waiting(waiting) + deadline < now;
+        let (late, in_time): (Vec<_>, Vec<_>) = buffer.into_iter().partition(is_late);
+        schedule.state.buffer = in_time;
+        for waiting in late {
+            let outcome = FiringOutcome::SkippedDeadline;
+            self.record_buffer_end(id, &waiting, outcome, "it waited past its starting deadline");
+            self.touch_schedule(id);
+        }
+    }
+
+    /// Gives waiting firings their turn, as far as the runs of the schedule let them.
+    pub(crate) fn start_buffered(&mut self, id: ScheduleId) {
+        let is_turn = |schedule: &Schedule| schedule.has_room() && schedule.first_in_turn().is_some();
+        if self.schedules.get(id).is_some_and(is_turn) {
+            self.drop_expired(id);
+        }
+        while let Some(schedule) = self.schedules.get_mut(id) {
+            let Some(place) = schedule.first_in_turn().filter(|_| schedule.has_room()) else { return };
+            let waiting = schedule.state.buffer.remove(place);
+            let due = schedule.due_of_waiting(&waiting);
+            let BufferedFiring { scheduled_for: at, cause, generation, detail, key } = waiting;
+            self.fire_schedule(id, Firing { at, due, cause, generation, detail, key });
+        }
+    }
+
+    /// Whether one more run of the job's schedule may be submitted by hand.
+    ///
+    /// # Errors
+    /// The schedule's name and how many runs it has.
+    pub(crate) fn check_room(&self, schedule: ScheduleId) -> Result<(), (Arc<str>, usize)> {
+        match self.schedules.get(schedule) {
+            Some(found) if !found.has_room() => Err((Arc::clone(&found.name), found.runs.len())),
+            _ => Ok(()),
+        }
+    }
+
+    /// A run that was submitted by hand belongs to its schedule.
+    pub(crate) fn adopt_run(&mut self, id: ScheduleId, job: JobId) {
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            schedule.runs.push(job);
+            schedule.state.delay_from = None;
+            self.touch_schedule(id);
+            self.arm_schedule(id);
+        }
+    }
+}
+
+impl Schedule {
+    fn due_of_waiting(&self, waiting: &BufferedFiring) -> Timestamp {
+        match waiting.cause {
+            FiringCause::Timer | FiringCause::CatchUp => self.due_of(waiting.scheduled_for),
+            _ => waiting.scheduled_for,
+        }
+    }
+
+    /// Which of the waiting firings may start, were there room: while the schedule is paused, only
+    /// what somebody triggered.
+    pub(super) fn first_in_turn(&self) -> Option<usize> {
+        let paused = self.state.status == ScheduleStatus::Paused;
+        let may_start = |waiting: &BufferedFiring| {
+            !paused || !matches!(waiting.cause, FiringCause::Timer | FiringCause::CatchUp)
+        };
+        self.state.buffer.iter().position(may_start)
+    }
+}

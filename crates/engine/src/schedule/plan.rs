@@ -1,0 +1,274 @@
+//! What a schedule's spec says to the engine, shared by all schedules that say the same.
+//!
+//! A million schedules usually have some thousand plans and a handful of job templates between them,
+//! so each keeps two pointers instead of its parsed spec.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
+use model::schedule::{Jitter, Missed, Overlap, OverlapPolicy, Spread};
+use model::timing::{Filter, Timing};
+use model::validate::Problem;
+use model::{Duration, JobSpec, ScheduleSpec, Timestamp};
+use timetable::{CalendarMap, Timetable};
+
+use super::{just_before, name_hash};
+use crate::engine::Engine;
+use crate::profile::{Profile, Profiles};
+
+/// When a schedule fires, and by which policies.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) timetable: Timetable,
+    /// Whether it has rules at all; without, it fires on demand only.
+    pub(crate) has_rules: bool,
+    pub(crate) policies: Policies,
+    /// The calendars that it names.
+    pub(crate) calendars: Box<[Box<str>]>,
+    /// Its timing, kept where it names calendars: it is made anew when one of them changes.
+    timing: Option<Box<Timing>>,
+    /// Tells whether another plan fires at the same instants.
+    timing_hash: u128,
+    /// Whether its timing cannot be read, so that it never fires by itself.
+    pub(crate) is_unreadable: bool,
+}
+
+/// What is done with instants and runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Policies {
+    pub(crate) jitter: Option<Jitter>,
+    pub(crate) max_firings: Option<u64>,
+    pub(crate) overlap: Overlap,
+    pub(crate) missed: Missed,
+    pub(crate) start_deadline: Option<Duration>,
+    pub(crate) pause_after_failures: Option<u32>,
+    pub(crate) reserve_ahead: Option<Duration>,
+}
+
+impl Policies {
+    fn of(spec: &ScheduleSpec) -> Self {
+        Self {
+            jitter: spec.jitter.filter(|jitter| jitter.max > Duration::ZERO),
+            max_firings: spec.max_firings,
+            overlap: spec.overlap,
+            missed: spec.missed,
+            start_deadline: spec.start_deadline,
+            pause_after_failures: spec.pause_after_failures,
+            reserve_ahead: spec.reserve_ahead,
+        }
+    }
+
+    pub(crate) fn allows_all(&self) -> bool {
+        self.overlap.policy == OverlapPolicy::AllowAll
+    }
+
+    /// How many runs there may be at once.
+    pub(crate) fn run_limit(&self) -> usize {
+        usize::try_from(self.overlap.limit.max(1)).unwrap_or(usize::MAX)
+    }
+}
+
+impl Plan {
+    fn new(spec: &ScheduleSpec, timetable: Timetable, timing_hash: u128) -> Self {
+        Self {
+            timetable,
+            has_rules: !spec.timing.rules.is_empty(),
+            policies: Policies::of(spec),
+            timing: uses_calendars(&spec.timing).then(|| Box::new(spec.timing.clone())),
+            calendars: calendars_of(&spec.timing).map(Into::into).collect(),
+            timing_hash,
+            is_unreadable: false,
+        }
+    }
+
+    /// The plan of a schedule whose timing cannot be read.
+    pub(crate) fn unreadable(spec: &ScheduleSpec) -> Arc<Self> {
+        let plan = Self::new(spec, Timetable::on_demand(), 0);
+        Arc::new(Self { has_rules: false, is_unreadable: true, ..plan })
+    }
+
+    /// The same plan after a calendar changed; this one, if its timing cannot be used any more.
+    pub(crate) fn renewed(
+        self: &Arc<Self>,
+        seed: u64,
+        zones: &timetable::Zones,
+        calendars: &CalendarMap,
+    ) -> Arc<Self> {
+        let timetable =
+            self.timing.as_ref().and_then(|timing| Timetable::compile(timing, seed, zones, calendars).ok());
+        let Some(timetable) = timetable else { return Arc::clone(self) };
+        let (calendars, timing) = (self.calendars.clone(), self.timing.clone());
+        Arc::new(Self { timetable, calendars, timing, ..**self })
+    }
+
+    /// Whether [`Plan::renewed`] depends on the seed.
+    pub(crate) fn is_seeded(&self) -> bool {
+        self.timing.as_ref().is_some_and(|timing| Timetable::is_seeded(timing))
+    }
+
+    /// Whether another plan has the same rules, whatever its policies.
+    pub(crate) fn has_timing_of(&self, other: &Self) -> bool {
+        self.timing_hash == other.timing_hash && !self.is_unreadable && !other.is_unreadable
+    }
+
+    /// How long after a nominal instant a firing of the schedule called by `hash` is due. Never later
+    /// than the next instant is, so that firings are due in the order of their instants.
+    pub(crate) fn delay_of(&self, hash: u128, nominal: Timestamp) -> Duration {
+        let Some(jitter) = self.policies.jitter else { return Duration::ZERO };
+        let mut hasher = FixedState::with_seed(0x5eed_0003).build_hasher();
+        hasher.write_u128(hash);
+        let mut most = jitter.max;
+        if jitter.spread == Spread::Random {
+            hasher.write_i64(nominal.as_micros());
+            most = self.timetable.step(nominal).map_or(most, |next| most.min(next.at.since(nominal)));
+        }
+        Duration::from_millis(hasher.finish() % (most.as_millis() + 1))
+    }
+
+    /// The instant up to which, and no further, firings are due at `now`.
+    pub(crate) fn due_until(&self, hash: u128, after: Timestamp, now: Timestamp) -> Timestamp {
+        match self.policies.jitter.map(|jitter| jitter.spread) {
+            None => now,
+            Some(Spread::Stable) => now - self.delay_of(hash, now),
+            Some(Spread::Random) => match self.timetable.last(after, now) {
+                Some(last) if last + self.delay_of(hash, last) > now => just_before(last),
+                _ => now,
+            },
+        }
+    }
+}
+
+fn calendars_of(timing: &Timing) -> impl Iterator<Item = &str> {
+    let named = timing.only.iter().chain(&timing.exclude).filter_map(|filter| match filter {
+        Filter::Calendar(name) => Some(name.as_str()),
+        _ => None,
+    });
+    named.chain(timing.roll.as_ref().map(|roll| roll.calendar.as_str()))
+}
+
+fn uses_calendars(timing: &Timing) -> bool {
+    calendars_of(timing).next().is_some()
+}
+
+/// The job that a schedule creates.
+#[derive(Debug)]
+pub(crate) struct Template {
+    pub(crate) spec: Arc<JobSpec>,
+    /// The same as JSON.
+    pub(crate) body: Arc<str>,
+    pub(crate) profile: Arc<Profile>,
+}
+
+impl Template {
+    pub(crate) fn new(spec: JobSpec, profiles: &mut Profiles) -> Self {
+        let body = spec.compact_json().into();
+        let profile = profiles.of(&spec);
+        Self { spec: Arc::new(spec), body, profile }
+    }
+}
+
+/// Things in use, each once, found by a text that says all about them.
+#[derive(Debug)]
+pub(crate) struct Shared<T> {
+    known: IndexMap<Arc<str>, Arc<T>, FixedState>,
+    /// Sweep when there are this many.
+    sweep_at: usize,
+}
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self { known: IndexMap::default(), sweep_at: 1_000 }
+    }
+}
+
+impl<T> Shared<T> {
+    fn get(&self, key: &str) -> Option<Arc<T>> {
+        self.known.get(key).map(Arc::clone)
+    }
+
+    fn insert(&mut self, key: Arc<str>, value: T) -> Arc<T> {
+        if self.known.len() >= self.sweep_at {
+            self.known.retain(|_, value| Arc::strong_count(value) > 1);
+            self.sweep_at = self.known.len().max(500) * 2;
+        }
+        let value = Arc::new(value);
+        self.known.insert(key, Arc::clone(&value));
+        value
+    }
+
+    fn forget(&mut self, is_stale: impl Fn(&T) -> bool) {
+        self.known.retain(|_, value| !is_stale(value));
+    }
+}
+
+/// Plans in use.
+pub(crate) type Plans = Shared<Plan>;
+
+/// Job templates in use.
+pub(crate) type Templates = Shared<Template>;
+
+impl Plans {
+    /// Forgets those that name calendars: one of them changed.
+    pub(crate) fn forget_calendars(&mut self) {
+        self.forget(|plan| !plan.calendars.is_empty());
+    }
+
+    fn of(
+        &mut self,
+        spec: &ScheduleSpec,
+        seed: u64,
+        zones: &timetable::Zones,
+        calendars: &CalendarMap,
+    ) -> Result<Arc<Plan>, Vec<Problem>> {
+        let key = key_of(spec, seed);
+        if let Some(known) = self.get(&key) {
+            return Ok(known);
+        }
+        let timetable = Timetable::compile(&spec.timing, seed, zones, calendars).map_err(|problems| {
+            let inside = |p: Problem| Problem { path: format!("timing.{}", p.path), message: p.message };
+            problems.into_iter().map(inside).collect::<Vec<_>>()
+        })?;
+        let timing_hash =
+            name_hash(&spec.namespace, &serde_json::to_string(&spec.timing).unwrap_or_default());
+        Ok(self.insert(key.into(), Plan::new(spec, timetable, timing_hash)))
+    }
+}
+
+/// Everything that decides a plan, as text.
+fn key_of(spec: &ScheduleSpec, seed: u64) -> String {
+    let policies = (
+        &spec.timing,
+        spec.jitter,
+        spec.max_firings,
+        spec.overlap,
+        spec.missed,
+        (spec.start_deadline, spec.pause_after_failures, spec.reserve_ahead),
+        // Calendars of one name differ between namespaces.
+        uses_calendars(&spec.timing).then_some(&spec.namespace),
+        Timetable::is_seeded(&spec.timing).then_some(seed),
+    );
+    serde_json::to_string(&policies).unwrap_or_default()
+}
+
+impl Templates {
+    pub(crate) fn of(&mut self, spec: &ScheduleSpec, profiles: &mut Profiles) -> Arc<Template> {
+        let template = Template::new(spec.job.clone(), profiles);
+        let key = Arc::clone(&template.body);
+        self.get(&key).unwrap_or_else(|| self.insert(key, template))
+    }
+}
+
+impl Engine {
+    /// The plan of a spec.
+    ///
+    /// # Errors
+    /// What is wrong with its timing, with paths relative to the schedule.
+    pub(crate) fn plan_of(&mut self, spec: &ScheduleSpec) -> Result<Arc<Plan>, Vec<Problem>> {
+        let seed = super::seed_of(name_hash(&spec.namespace, &spec.name));
+        self.schedules.calendars.freshen();
+        let calendars = self.schedules.calendars.of(&spec.namespace);
+        self.schedules.plans.of(spec, seed, &self.config.zones, calendars)
+    }
+}

@@ -1,0 +1,356 @@
+//! What is owed of the past, and that it stands in nobody's way.
+
+use engine::input::Key;
+use engine::{Refusal, Reply, ScheduleRequest};
+use model::firing::{FiringOutcome, ScheduleStatus};
+use model::schedule::{Jitter, MissedPolicy, OverlapPolicy, Spread};
+use model::timing::{Every, Rule};
+use model::{Duration, JobStatus, ScheduleId};
+
+use crate::scenario::Scenario;
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn every(period: u64) -> Rule {
+    Rule::Every(Every { period: seconds(period), phase: Duration::ZERO })
+}
+
+/// B3. The present does not wait for the past, and the past does not hurry.
+#[test]
+fn today_fires_in_time_while_yesterday_is_made_up_for() {
+    let mut t = Scenario::new();
+    let schedule = t
+        .schedule("s")
+        .rule(every(10))
+        .overlap(OverlapPolicy::AllowAll)
+        .missed(MissedPolicy::FireAll)
+        .spec(|s| s.missed.catch_up_per_minute = Some(1))
+        .apply();
+    t.outage(seconds(65));
+    t.until(t.now + seconds(56));
+    insta::assert_snapshot!(t.ledger(schedule), @"
+    08:00:10 fired_late (catch_up)
+    08:01:00 fired (timer)
+    08:01:10 fired (timer)
+    08:01:20 fired (timer)
+    08:01:30 fired (timer)
+    08:01:40 fired (timer)
+    08:01:50 fired (timer)
+    08:02:00 fired (timer)
+    ");
+    t.until(t.now + seconds(300));
+    assert!(t.schedule_state(schedule).owed.is_empty());
+    let ledger = t.ledger(schedule);
+    assert_eq!(ledger.matches("fired_late (catch_up)").count(), 5, "{ledger}");
+    assert_eq!(ledger.matches("fired (timer)").count(), 37, "{ledger}");
+}
+
+/// B3. A restart does not let through what the rate held back.
+#[test]
+fn a_restart_does_not_hurry_what_is_owed() {
+    let mut t = Scenario::new();
+    let schedule = t
+        .schedule("s")
+        .rule(every(600))
+        .overlap(OverlapPolicy::AllowAll)
+        .missed(MissedPolicy::FireAll)
+        .spec(|s| s.missed.catch_up_per_minute = Some(1))
+        .apply();
+    t.outage(seconds(6_100));
+    assert_eq!(t.runs(schedule).len(), 1);
+    for _ in 0..5 {
+        t.restart();
+        t.until(t.now + seconds(2));
+    }
+    assert_eq!(t.runs(schedule).len(), 1);
+    t.until(t.now + seconds(60));
+    assert_eq!(t.runs(schedule).len(), 2);
+}
+
+/// B3, I18. Jitter makes no more of them missed, and none of them on time.
+#[test]
+fn jitter_changes_nothing_about_what_is_made_up_for() {
+    for (spread, max) in [(Spread::Stable, 3_600), (Spread::Random, 3_600), (Spread::Stable, 120)] {
+        for name in ["a", "b", "c", "d"] {
+            let mut t = Scenario::new();
+            let schedule = t
+                .schedule(name)
+                .rule(every(600))
+                .overlap(OverlapPolicy::AllowAll)
+                .missed(MissedPolicy::FireOnce)
+                .spec(|s| s.jitter = Some(Jitter { max: seconds(max), spread }))
+                .apply();
+            t.outage(seconds(7_200));
+            let made_up = t.ledger(schedule).matches("fired_late (catch_up)").count();
+            assert_eq!(made_up, 1, "{spread:?} {}", t.ledger(schedule));
+        }
+    }
+}
+
+/// B5. However long the jitter: what is on time is not called missed.
+#[test]
+fn random_jitter_keeps_the_order_of_instants_and_loses_none() {
+    let mut t = Scenario::new();
+    let schedule = t
+        .schedule("s")
+        .rule(every(60))
+        .overlap(OverlapPolicy::AllowAll)
+        .missed(MissedPolicy::Skip)
+        .spec(|s| s.jitter = Some(Jitter { max: seconds(300), spread: Spread::Random }))
+        .apply();
+    t.until(t.now + seconds(3_600));
+    let ledger = t.ledger(schedule);
+    assert!(ledger.lines().all(|line| line.ends_with("fired (timer)")), "{ledger}");
+    assert!(t.runs(schedule).len() >= 59, "{ledger}");
+}
+
+/// B5. Only other rules replace what is on its way.
+#[test]
+fn another_policy_takes_nothing_from_what_jitter_has_put_off() {
+    let mut t = Scenario::new();
+    let apply = |t: &mut Scenario, pause_after| {
+        t.schedule("s")
+            .rule(every(600))
+            .overlap(OverlapPolicy::AllowAll)
+            .spec(|s| {
+                s.jitter = Some(Jitter { max: seconds(550), spread: Spread::Stable });
+                s.pause_after_failures = pause_after;
+            })
+            .apply()
+    };
+    let schedule = apply(&mut t, None);
+    t.until(t.now + seconds(605));
+    assert_eq!(t.ledger(schedule), "", "its jitter puts it off for longer than that");
+    apply(&mut t, Some(3));
+    t.until(t.now + seconds(550));
+    assert_eq!(t.ledger(schedule), "08:10:00 fired (timer)");
+}
+
+/// B5, B6.
+#[test]
+fn what_waits_does_not_start_while_its_schedule_is_paused() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t
+        .schedule("s")
+        .rule(every(10))
+        .overlap(OverlapPolicy::BufferAll)
+        .spec(|s| s.pause_after_failures = Some(1))
+        .apply();
+    t.pass(35);
+    let first = t.runs(schedule)[0];
+    t.fail(first, 1);
+    assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Paused);
+    assert_eq!(t.runs(schedule).len(), 1, "{}", t.ledger(schedule));
+    t.pass(20);
+    assert_eq!(t.runs(schedule).len(), 1);
+    t.resume(schedule);
+    assert_eq!(t.runs(schedule).len(), 2, "{}", t.ledger(schedule));
+}
+
+/// B5. However many came due in a pause, none of them is run after it.
+#[test]
+fn what_came_due_in_a_pause_is_skipped_whatever_else_happened() {
+    let mut t = Scenario::new();
+    let schedule = t
+        .schedule("s")
+        .rule(every(1))
+        .overlap(OverlapPolicy::AllowAll)
+        .spec(|s| s.missed.threshold = seconds(3_600))
+        .apply();
+    t.pause(schedule);
+    t.outage(seconds(1_800));
+    t.resume(schedule);
+    assert_eq!(t.runs(schedule).len(), 0, "{}", t.ledger(schedule));
+}
+
+/// B3, B5. What was owed before a pause is owed after it.
+#[test]
+fn a_pause_holds_what_is_owed_and_forgets_none_of_it() {
+    let mut t = Scenario::new();
+    let schedule = t
+        .schedule("s")
+        .rule(every(60))
+        .overlap(OverlapPolicy::AllowAll)
+        .missed(MissedPolicy::FireAll)
+        .spec(|s| s.missed.catch_up_per_minute = Some(6))
+        .apply();
+    t.outage(seconds(330));
+    t.pause(schedule);
+    t.until(t.now + seconds(30));
+    assert_eq!(t.runs(schedule).len(), 1);
+    t.resume(schedule);
+    t.until(t.now + seconds(50));
+    assert_eq!(t.ledger(schedule).matches("catch_up").count(), 5, "{}", t.ledger(schedule));
+}
+
+fn trigger(t: &mut Scenario, schedule: ScheduleId) -> Reply {
+    let key = Some(Key { key: 7, body: 8 });
+    t.request(ScheduleRequest::Trigger { schedule, overlap: None, reason: None, key }).unwrap()
+}
+
+/// A10. Also where the first answer was that it waits.
+#[test]
+fn a_repeated_trigger_whose_run_waits_does_not_wait_twice() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(3_600)).overlap(OverlapPolicy::BufferAll).apply();
+    let (_, running) = t.trigger(schedule);
+    let first = trigger(&mut t, schedule);
+    assert!(matches!(first, Reply::Triggered { outcome: FiringOutcome::Buffered, .. }));
+    t.pass(1);
+    t.restart();
+    assert_eq!(trigger(&mut t, schedule), first);
+    t.pass(1);
+    let worker = *t.players.keys().next().unwrap();
+    t.rejoin(worker);
+    t.succeed(running.unwrap());
+    let Reply::Triggered { outcome, job, .. } = trigger(&mut t, schedule) else { panic!() };
+    assert_eq!((outcome, job), (FiringOutcome::Fired, t.runs(schedule).get(1).copied()));
+    assert_eq!(t.runs(schedule).len(), 2);
+}
+
+/// B4. One that waited too long is out of the way of the others.
+#[test]
+fn a_waiting_firing_past_its_deadline_does_not_stand_for_later_ones() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t
+        .schedule("s")
+        .rule(every(600))
+        .overlap(OverlapPolicy::BufferOne)
+        .spec(|s| s.start_deadline = Some(seconds(300)))
+        .apply();
+    t.pass(601);
+    let first = t.runs(schedule)[0];
+    t.start(first);
+    t.pass(3_100);
+    t.succeed(first);
+    insta::assert_snapshot!(t.ledger(schedule), @"
+    08:10:00 fired (timer)
+    08:20:00 skipped_deadline (timer)
+    08:30:00 skipped_deadline (timer)
+    08:40:00 skipped_deadline (timer)
+    08:50:00 skipped_deadline (timer)
+    09:00:00 fired_late (timer)
+    ");
+}
+
+/// B5. The greatest number counts what was fired, not what waited in vain.
+#[test]
+fn a_schedule_completes_only_after_its_last_firing_and_remembers_a_pause() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let apply = |t: &mut Scenario, most| {
+        t.schedule("s")
+            .rule(every(60))
+            .overlap(OverlapPolicy::BufferOne)
+            .spec(|s| s.max_firings = Some(most))
+            .apply()
+    };
+    let schedule = apply(&mut t, 2);
+    t.pass(150);
+    assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Active, "the second waits");
+    t.succeed(t.runs(schedule)[0]);
+    assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Completed);
+    apply(&mut t, 5);
+    t.pause(schedule);
+    apply(&mut t, 2);
+    assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Completed);
+    apply(&mut t, 5);
+    assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Paused);
+}
+
+/// B5. A firing of today comes before the next run of a backfill.
+#[test]
+fn a_backfill_lets_today_go_first() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(600)).apply();
+    let days = ["2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", "2026-11-03T00:00:00Z"];
+    t.backfill(schedule, &days, 1);
+    t.pass(610);
+    t.succeed(t.runs(schedule)[0]);
+    assert_eq!(t.ledger(schedule).lines().last(), Some("08:10:00 fired (timer)"));
+    assert_eq!(t.open_runs(schedule).len(), 1);
+    t.succeed(t.runs(schedule)[1]);
+    assert_eq!(t.open_runs(schedule).len(), 1, "then the backfill goes on");
+}
+
+/// B5, I14. Asked twice, it is done once.
+#[test]
+fn no_instant_is_in_two_running_backfills_or_still_to_be_decided() {
+    let mut t = Scenario::new();
+    let schedule = t.schedule("s").rule(every(600)).apply();
+    let days = ["2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", "2026-11-03T00:00:00Z"];
+    let running = t.backfill(schedule, &days, 1);
+    let again = t.try_backfill(schedule, &days[1..], 1);
+    assert!(matches!(again, Err(Refusal::NothingToBackfill { running: Some(known) }) if known == running));
+    let undecided = t.try_backfill(schedule, &["2026-11-21T08:10:00Z"], 1);
+    assert!(matches!(undecided, Err(Refusal::NothingToBackfill { .. })), "{undecided:?}");
+}
+
+/// B1, B5. A delay ends within start and end, and not while its schedule is paused.
+#[test]
+fn a_fixed_delay_keeps_to_start_and_end_and_waits_for_the_end_of_a_pause() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let (start, end) = (t.now + seconds(600), t.now + seconds(1_200));
+    let schedule = t
+        .schedule("s")
+        .rule(Rule::After(seconds(60)))
+        .spec(|s| (s.timing.start, s.timing.end) = (Some(start), Some(end)))
+        .apply();
+    t.pass(599);
+    assert_eq!(t.ledger(schedule), "");
+    t.pass(2);
+    assert_eq!(t.ledger(schedule), "08:10:00 fired (timer)");
+    t.succeed(t.runs(schedule)[0]);
+    t.pause(schedule);
+    t.pass(300);
+    assert_eq!(t.ledger(schedule), "08:10:00 fired (timer)", "it has no instant while it is paused");
+    t.resume(schedule);
+    t.pass(1);
+    assert_eq!(t.runs(schedule).len(), 2);
+    t.pass(600);
+    t.succeed(t.runs(schedule)[1]);
+    assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Completed);
+}
+
+/// B4. Who was asked to end is killed when a later firing has no time.
+#[test]
+fn terminate_other_does_not_wait_for_the_grace_of_an_earlier_stop() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let schedule = t
+        .schedule("s")
+        .rule(every(60))
+        .overlap(OverlapPolicy::TerminateOther)
+        .spec(|s| s.job.grace = seconds(3_600))
+        .apply();
+    t.pass(61);
+    let run = t.runs(schedule)[0];
+    let execution = t.start(run);
+    t.cancel(run).unwrap();
+    assert_eq!(t.players[&worker].graces.get(&execution), Some(&seconds(3_600)));
+    t.pass(60);
+    assert_eq!(t.players[&worker].graces.get(&execution), Some(&Duration::ZERO));
+    assert_eq!(t.status(run), JobStatus::Running);
+}
+
+/// I14. Found by the simulator (seed 117060): the wall clock was set back, so engine time stood still
+/// over a restart.
+#[test]
+fn manual_runs_have_instants_of_their_own_also_while_time_stands_still() {
+    let mut t = Scenario::new();
+    let schedule = t.schedule("s").rule(every(3_600)).overlap(OverlapPolicy::AllowAll).apply();
+    for _ in 0..3 {
+        t.trigger(schedule);
+        t.trigger(schedule);
+        t.restart();
+    }
+    assert_eq!(t.runs(schedule).len(), 6);
+    assert_eq!(t.records(schedule).len(), 6);
+}

@@ -1,0 +1,116 @@
+//! Specs as they are kept: JSON with only what differs from the defaults.
+//!
+//! Most of a spec is defaults, and a million waiting jobs hold a million specs in memory, on disk and
+//! on the wire. Reading one back fills them in, so a default never changes: a test pins them all.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::{JobSpec, default_job_name, default_name, default_priority};
+
+static DEFAULTS: LazyLock<JobSpec> = LazyLock::new(|| JobSpec::command([""]));
+
+struct Compact<'a>(&'a JobSpec);
+
+macro_rules! entries {
+    ($spec:expr, $map:expr, $($field:ident),*) => {
+        // Taken apart without `..`: a new field cannot be forgotten here.
+        let JobSpec { run, $($field),* } = $spec;
+        $(if *$field != DEFAULTS.$field {
+            $map.serialize_entry(stringify!($field), $field)?;
+        })*
+        $map.serialize_entry("run", run)?;
+    };
+}
+
+impl Serialize for Compact<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        entries!(
+            self.0,
+            map,
+            name,
+            namespace,
+            owner,
+            labels,
+            queue,
+            priority,
+            run_at,
+            start_deadline,
+            inputs,
+            outputs,
+            resources,
+            constraints,
+            placement,
+            retry,
+            timeout,
+            grace,
+            delivery,
+            concurrency,
+            idempotency_key,
+            retention
+        );
+        map.end()
+    }
+}
+
+impl JobSpec {
+    /// The spec as JSON, without the fields that have their default; parses back to the same spec.
+    pub fn compact_json(&self) -> String {
+        // Its maps have text keys and its floats are numbers, so JSON can always show it.
+        serde_json::to_string(&Compact(self)).unwrap_or_default()
+    }
+}
+
+/// What lists show of a spec: read from its JSON without the rest.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[expect(missing_docs, reason = "they are those of the spec")]
+pub struct Summary {
+    #[serde(default = "default_job_name")]
+    pub name: String,
+    #[serde(default = "default_name")]
+    pub namespace: String,
+    #[serde(default)]
+    pub owner: Option<String>,
+    #[serde(default = "default_name")]
+    pub queue: String,
+    #[serde(default = "default_priority")]
+    pub priority: u8,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Delivery;
+
+    #[test]
+    fn a_compact_spec_has_only_what_was_asked_for_and_reads_back_the_same() {
+        let mut spec = JobSpec::command(["echo", "hi"]);
+        assert_eq!(spec.compact_json(), r#"{"run":{"process":{"command":["echo","hi"]}}}"#);
+        spec.delivery = Delivery::ExactlyOnce;
+        spec.retry.max_retries = 7;
+        spec.labels.insert("team".into(), "payments".into());
+        spec.timeout = Some(crate::Duration::from_secs(60));
+        let read: JobSpec = serde_json::from_str(&spec.compact_json()).unwrap();
+        assert_eq!(read, spec);
+    }
+
+    #[test]
+    fn a_summary_fills_in_the_same_defaults() {
+        let spec = JobSpec::command(["x"]);
+        let summary: Summary = serde_json::from_str(&spec.compact_json()).unwrap();
+        let full: Summary = serde_json::from_str(&serde_json::to_string(&spec).unwrap()).unwrap();
+        assert_eq!(summary, full);
+    }
+
+    /// Stored specs leave defaults out: to change one would change what jobs of yesterday do.
+    #[test]
+    fn the_defaults_of_a_spec_never_change() {
+        insta::assert_snapshot!(serde_json::to_string(&JobSpec::command(["x"])).unwrap(), @r#"{"name":"job","namespace":"default","queue":"default","priority":50,"run":{"process":{"command":["x"]}},"resources":{},"placement":"spread","retry":{"max_retries":0,"max_start_retries":3,"backoff":{"initial":"1s","factor":2.0,"max":"5m","jitter":0.2}},"grace":"10s","delivery":"at_least_once"}"#);
+    }
+}

@@ -1,0 +1,285 @@
+//! What schedules and calendars must hold beyond their types.
+//!
+//! Whether an expression or a zone means anything is known to the `timetable` crate alone; here are
+//! bounds, names, and what the parts of a spec say about each other.
+
+use super::{Check, Invalid, too_long, too_many};
+use crate::calendar::{CalendarSpec, CalendarStep, Days};
+use crate::id::ScheduleId;
+use crate::limits;
+use crate::schedule::{MissedPolicy, OverlapPolicy, ScheduleSpec};
+use crate::time::{Duration, Timestamp};
+use crate::timing::{Filter, Rule, Timing};
+
+/// Words that stand where a name may stand in an address of the API.
+const ROUTE_WORDS: [&str; 4] = ["apply", "import", "preview", "upcoming"];
+/// The names of built-in calendars begin with this.
+const BUILT_IN: &str = "belfry.";
+
+/// Checks all of a spec that its types do not; its job too, with paths that begin with `job.`.
+///
+/// # Errors
+/// [`Invalid`] with every problem, in the order of the fields.
+pub fn schedule(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    named(&mut check, &spec.name);
+    check.name("namespace", &spec.namespace);
+    check.owner(spec.owner.as_deref());
+    check.labels("labels", &spec.labels);
+    text(&mut check, "description", spec.description.as_deref());
+    timing(&mut check, &spec.timing);
+    if let Some(jitter) = spec.jitter {
+        check.at_most("jitter.max", jitter.max, limits::JITTER_MAX);
+    }
+    check.ensure(spec.max_firings != Some(0), "max_firings", || {
+        "is zero: expected at least 1; to stop a schedule, pause it".into()
+    });
+    policies(&mut check, spec);
+    if let Err(invalid) = super::job(&spec.job, now) {
+        check.problems.extend(invalid.problems.into_iter().map(|mut problem| {
+            problem.path = format!("job.{}", problem.path);
+            problem
+        }));
+    }
+    job(&mut check, spec);
+    check.finish()
+}
+
+/// Checks all of a calendar that its types do not.
+///
+/// # Errors
+/// [`Invalid`] with every problem, in the order of the fields.
+pub fn calendar(spec: &CalendarSpec) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    named(&mut check, &spec.name);
+    check.ensure(!spec.name.starts_with(BUILT_IN), "name", || {
+        format!(
+            "`{}` would be a built-in calendar: choose a name that does not begin with `{BUILT_IN}`",
+            spec.name
+        )
+    });
+    check.name("namespace", &spec.namespace);
+    check.owner(spec.owner.as_deref());
+    check.labels("labels", &spec.labels);
+    text(&mut check, "description", spec.description.as_deref());
+    for (i, step) in spec.steps.iter().enumerate() {
+        let (word, days) = match step {
+            CalendarStep::Include(days) => ("include", days),
+            CalendarStep::Exclude(days) => ("exclude", days),
+        };
+        let at = format!("steps[{i}].{word}");
+        let empty = match days {
+            Days::Weekdays(days) => days.is_empty(),
+            Days::Dates(days) => days.is_empty(),
+            Days::Yearly(days) => days.is_empty(),
+            Days::Calendar(_) | Days::All {} => false,
+        };
+        check.ensure(!empty, &at, || "is empty: expected at least one day".into());
+        if let Days::Calendar(name) = days {
+            check.name(&format!("{at}.calendar"), name);
+        }
+    }
+    check.finish()
+}
+
+/// Checks a name of a schedule or a calendar that stands in an address.
+///
+/// # Errors
+/// [`Invalid`] with the path `name`.
+pub fn name(name: &str) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    check.name("name", name);
+    check.finish()
+}
+
+/// Checks a text for people.
+///
+/// # Errors
+/// [`Invalid`] with this path.
+pub fn note(path: &str, note: Option<&str>) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    text(&mut check, path, note);
+    check.finish()
+}
+
+fn text(check: &mut Check, path: &str, text: Option<&str>) {
+    let length = text.map_or(0, str::len);
+    check.ensure(length <= limits::NOTE_LEN_MAX, path, || too_long(length, limits::NOTE_LEN_MAX));
+}
+
+/// A name that has an address of its own.
+fn named(check: &mut Check, name: &str) {
+    check.name("name", name);
+    check.ensure(!ROUTE_WORDS.contains(&name), "name", || {
+        format!("`{name}` is a word of the API: choose another name")
+    });
+    check.ensure(name.parse::<ScheduleId>().is_err(), "name", || {
+        "has the form of an id: choose another name".into()
+    });
+}
+
+fn timing(check: &mut Check, timing: &Timing) {
+    for (path, found, max) in [
+        ("timing.rules", timing.rules.len(), limits::RULES_MAX),
+        ("timing.only", timing.only.len(), limits::FILTERS_MAX),
+        ("timing.exclude", timing.exclude.len(), limits::FILTERS_MAX),
+    ] {
+        check.ensure(found <= max, path, || too_many(found, max));
+    }
+    if timing.rules.is_empty() {
+        for (path, filters) in [("timing.only", &timing.only), ("timing.exclude", &timing.exclude)] {
+            check.ensure(filters.is_empty(), path, || "has nothing to filter: there is no rule".into());
+        }
+    }
+    let delays = timing.rules.iter().filter(|rule| matches!(rule, Rule::After(_))).count();
+    check.ensure(delays <= 1, "timing.rules", || {
+        format!("has {delays} fixed delays (`after`): expected one at most")
+    });
+    for (path, filters) in [("timing.only", &timing.only), ("timing.exclude", &timing.exclude)] {
+        for (i, filter) in filters.iter().enumerate() {
+            let empty = match filter {
+                Filter::Weekdays(days) => days.is_empty(),
+                Filter::Dates(days) => days.is_empty(),
+                _ => false,
+            };
+            check.ensure(!empty, &format!("{path}[{i}]"), || "is empty: expected at least one day".into());
+        }
+    }
+}
+
+fn policies(check: &mut Check, spec: &ScheduleSpec) {
+    let in_range = |value: u32, max: u32| (1..=max).contains(&value);
+    let range = |value: u32, max: u32| format!("`{value}` is out of range: expected 1 to {max}");
+    let (overlap, missed) = (&spec.overlap, &spec.missed);
+    check.ensure(in_range(overlap.limit, limits::OVERLAP_MAX), "overlap.limit", || {
+        format!("{}; for no limit, use the policy `allow_all`", range(overlap.limit, limits::OVERLAP_MAX))
+    });
+    let buffers = overlap.policy == OverlapPolicy::BufferAll;
+    check.ensure(!buffers || in_range(overlap.buffer, limits::BUFFER_MAX), "overlap.buffer", || {
+        range(overlap.buffer, limits::BUFFER_MAX)
+    });
+    let last = missed.policy == MissedPolicy::FireLast;
+    check.ensure(!last || in_range(missed.last, limits::MISSED_LAST_MAX), "missed.last", || {
+        range(missed.last, limits::MISSED_LAST_MAX)
+    });
+    check.ensure(missed.threshold >= Duration::from_secs(1), "missed.threshold", || {
+        format!("`{}` is too short: expected at least 1s", missed.threshold)
+    });
+    check.at_most("missed.threshold", missed.threshold, limits::CATCH_UP_WINDOW_MAX);
+    check.at_most("missed.catch_up_window", missed.catch_up_window, limits::CATCH_UP_WINDOW_MAX);
+    check.ensure(missed.catch_up_per_minute != Some(0), "missed.catch_up_per_minute", || {
+        "is zero: to make up for none, use the policy `skip`".into()
+    });
+    if let Some(deadline) = spec.start_deadline {
+        check.ensure(deadline > Duration::ZERO, "start_deadline", || "is zero".into());
+        check.at_most("start_deadline", deadline, limits::AHEAD_MAX);
+    }
+    check.ensure(spec.pause_after_failures != Some(0), "pause_after_failures", || {
+        "is zero: expected at least 1".into()
+    });
+    if let Some(ahead) = spec.reserve_ahead {
+        check.ensure(ahead > Duration::ZERO, "reserve_ahead", || "is zero".into());
+        check.at_most("reserve_ahead", ahead, limits::RESERVE_AHEAD_MAX);
+    }
+    check.at_most("expect.start_within", spec.expect.start_within, limits::AHEAD_MAX);
+    if let Some(run_within) = spec.expect.run_within {
+        check.ensure(run_within > Duration::ZERO, "expect.run_within", || "is zero".into());
+        check.at_most("expect.run_within", run_within, limits::TIMEOUT_MAX);
+    }
+}
+
+/// What the job of a schedule must not say, because the schedule does.
+fn job(check: &mut Check, spec: &ScheduleSpec) {
+    let job = &spec.job;
+    check.ensure(job.namespace == spec.namespace, "job.namespace", || {
+        format!("is not the schedule's (`{}`): leave it out", spec.namespace)
+    });
+    check.ensure(job.run_at.is_none(), "job.run_at", || {
+        "is decided by the schedule: leave it out, and say when in `timing`".into()
+    });
+    check.ensure(job.start_deadline.is_none(), "job.start_deadline", || {
+        "is decided by the schedule: use the schedule's own `start_deadline`".into()
+    });
+    check.ensure(job.idempotency_key.is_none(), "job.idempotency_key", || {
+        "is not needed: no instant of a schedule fires twice".into()
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::Jitter;
+    use crate::spec::JobSpec;
+    use crate::timing::Weekday;
+
+    fn shown(found: Result<(), Invalid>) -> String {
+        match found {
+            Ok(()) => "fine".into(),
+            Err(invalid) => invalid.problems.iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect(),
+        }
+    }
+
+    fn problems(change: impl FnOnce(&mut ScheduleSpec)) -> String {
+        let mut spec = ScheduleSpec::new("nightly", Timing::default(), JobSpec::command(["true"]));
+        change(&mut spec);
+        shown(schedule(&spec, Timestamp::default()))
+    }
+
+    fn calendar_problems(text: &str) -> String {
+        shown(calendar(&serde_json::from_str(text).unwrap()))
+    }
+
+    #[test]
+    fn a_schedule_on_demand_is_fine() {
+        assert_eq!(problems(|_| {}), "fine");
+    }
+
+    #[test]
+    fn all_mistakes_of_a_schedule_are_reported_at_once_with_their_paths() {
+        insta::assert_snapshot!(problems(|spec| {
+            spec.name = "preview".into();
+            spec.description = Some("x".repeat(2_000));
+            spec.timing.exclude.push(Filter::Weekdays(Vec::new()));
+            spec.timing.rules = vec![Rule::After(Duration::from_secs(1)); 65];
+            spec.jitter = Some(Jitter { max: Duration::from_hours(25), spread: Default::default() });
+            spec.max_firings = Some(0);
+            spec.overlap.policy = OverlapPolicy::BufferAll;
+            spec.overlap.limit = 0;
+            spec.overlap.buffer = 5_000;
+            spec.missed.policy = MissedPolicy::FireLast;
+            spec.missed.last = 0;
+            spec.missed.threshold = Duration::ZERO;
+            spec.missed.catch_up_per_minute = Some(0);
+            spec.start_deadline = Some(Duration::ZERO);
+            spec.pause_after_failures = Some(0);
+            spec.reserve_ahead = Some(Duration::from_hours(48));
+            spec.expect.run_within = Some(Duration::ZERO);
+            spec.job.priority = 101;
+            spec.job.namespace = "other".into();
+            spec.job.run_at = Some(Timestamp::default());
+            spec.job.start_deadline = Some(Duration::from_secs(1));
+            spec.job.idempotency_key = Some("k".into());
+        }));
+    }
+
+    #[test]
+    fn a_filter_without_a_rule_filters_nothing() {
+        let found = problems(|spec| spec.timing.only.push(Filter::Weekdays(vec![Weekday::Monday])));
+        insta::assert_snapshot!(found, @"timing.only: has nothing to filter: there is no rule");
+    }
+
+    #[test]
+    fn a_name_cannot_be_taken_for_an_id_or_a_route() {
+        for name in ["apply", "preview", "upcoming", "import", &ScheduleId::from_bits(1).to_string()] {
+            assert!(problems(|spec| spec.name = name.to_owned()).starts_with("name: "), "{name}");
+        }
+    }
+
+    #[test]
+    fn all_mistakes_of_a_calendar_are_reported_at_once() {
+        assert_eq!(calendar_problems(r#"{"name": "work", "steps": [{"include": {"all": {}}}]}"#), "fine");
+        insta::assert_snapshot!(calendar_problems(
+            r#"{"name": "belfry.x", "namespace": "a b", "steps": [{"include": {"weekdays": []}}, {"exclude": {"calendar": ""}}]}"#
+        ));
+    }
+}

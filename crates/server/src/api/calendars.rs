@@ -1,0 +1,426 @@
+//! Calendars: set up, list, show, ask for days, import, delete.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, ETAG};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use engine::{Input, Refusal, Reply, ScheduleRequest};
+use jiff::civil::Date;
+use model::api::{Calendar, CalendarDays, IgnoredEvent, ImportedCalendar, List};
+use model::calendar::{CalendarRecord, CalendarSpec};
+use model::limits::{BODY_BYTES_MAX, ICALENDAR_BYTES_MAX};
+use model::spec::DEFAULT;
+use model::{Timestamp, validate};
+use serde::Deserialize;
+use timetable::{CalendarMap, Calendars as _, DaySet, builtin, builtin_names, ics};
+use utoipa_axum::routes;
+
+use super::Api;
+use super::extract::{Params, Path, RawBody, read_body};
+use super::headers::{Precondition, etag};
+use super::jobs::unexpected;
+use super::problem::{Code, Trouble, field_error, fields_at};
+use super::routes::Routes;
+use super::schedules::calendars_of;
+use crate::auth::{Actor, Resource, Verb};
+use crate::node::{Clock, RequestError, SystemClock};
+
+/// How often a change is tried again that somebody else's came in between of.
+const TRIES: usize = 4;
+/// The longest range of days that is listed: ten years.
+const DAYS_MAX: i32 = 3_660;
+/// So many years before and after this one are taken from an iCalendar text.
+const IMPORTED_YEARS: i16 = 10;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let calendars = Resource::Calendars;
+    routes.needs(Verb::Read, calendars, &[], routes!(list_calendars));
+    routes.needs(Verb::Read, calendars, &[Code::CalendarNotFound], routes!(get_calendar));
+    let put_refusals =
+        [Code::VersionMismatch, Code::InvalidHeader, Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, calendars, &put_refusals, routes!(put_calendar));
+    let delete_refusals = [
+        Code::CalendarNotFound,
+        Code::CalendarInUse,
+        Code::CalendarBuiltIn,
+        Code::VersionMismatch,
+        Code::InvalidHeader,
+    ];
+    routes.needs(Verb::Delete, calendars, &delete_refusals, routes!(delete_calendar));
+    routes.needs(Verb::Read, calendars, &[Code::CalendarNotFound], routes!(get_calendar_days));
+    let import_refusals = [Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, calendars, &import_refusals, routes!(import_calendar));
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct Scope {
+    /// The namespace of the name; `default` where absent.
+    namespace: Option<String>,
+}
+
+impl Scope {
+    fn namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(DEFAULT)
+    }
+}
+
+fn shown(record: CalendarRecord) -> Calendar {
+    Calendar {
+        name: record.spec.name.clone(),
+        namespace: Some(record.spec.namespace.clone()),
+        built_in: false,
+        description: record.spec.description.clone(),
+        known_until: None,
+        version: record.version,
+        created_at: Some(record.created_at),
+        updated_at: Some(record.updated_at),
+        spec: Some(Box::new(record.spec)),
+    }
+}
+
+fn shown_built_in(name: &str, days: &DaySet) -> Calendar {
+    Calendar {
+        name: name.to_owned(),
+        namespace: None,
+        built_in: true,
+        description: described(name).map(str::to_owned),
+        known_until: days.known_until(),
+        version: 0,
+        created_at: None,
+        updated_at: None,
+        spec: None,
+    }
+}
+
+/// What a built-in calendar is.
+fn described(name: &str) -> Option<&'static str> {
+    match name {
+        "belfry.cn-holidays" => Some("The days off of China's public holidays."),
+        "belfry.cn-makeup-days" => Some("Weekend days that are worked in China in exchange for holidays."),
+        "belfry.cn-workdays" => {
+            Some("China's working days: Monday to Friday without holidays, with make-up days.")
+        }
+        _ => None,
+    }
+}
+
+fn answer(calendar: Calendar) -> Response {
+    ([(ETAG, etag(calendar.version))], Json(calendar)).into_response()
+}
+
+/// List calendars, by name
+///
+/// Those of the namespace (`*` for all), and behind them the built-in ones.
+#[utoipa::path(get, path = "/api/v1/calendars", tag = "calendars", params(Scope), responses(
+    (status = 200, description = "All of them; there is one page", body = List<Calendar>),
+))]
+async fn list_calendars(
+    State(api): State<Api>,
+    Params(scope): Params<Scope>,
+) -> Result<Json<List<Calendar>>, Trouble> {
+    let namespace = Some(scope.namespace()).filter(|namespace| *namespace != "*");
+    let records = api.node.store().calendars(namespace).await?;
+    let kept = records.into_iter().map(|record| Calendar { spec: None, ..shown(record) });
+    let built_in = builtin_names().filter_map(|name| Some(shown_built_in(name, builtin(name)?.as_ref())));
+    Ok(Json(List { items: kept.chain(built_in).collect(), next_cursor: None }))
+}
+
+fn not_found(name: &str, namespace: &str) -> Trouble {
+    let cut = |text: &str| text.chars().take(64).collect::<String>();
+    let detail = format!("there is no calendar `{}` in namespace `{}`", cut(name), cut(namespace));
+    Trouble::new(Code::CalendarNotFound, detail)
+}
+
+/// Show a calendar
+#[utoipa::path(get, path = "/api/v1/calendars/{name}", tag = "calendars", params(("name" = String, Path), Scope), responses(
+    (status = 200, description = "The calendar", body = Calendar, headers(("ETag" = String, description = "Its version"))),
+))]
+async fn get_calendar(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Params(scope): Params<Scope>,
+) -> Result<Response, Trouble> {
+    if let Some(days) = builtin(&name) {
+        return Ok(answer(shown_built_in(&name, &days)));
+    }
+    let found = api.node.store().calendar(scope.namespace(), &name).await?;
+    found.map(|record| answer(shown(record))).ok_or_else(|| not_found(&name, scope.namespace()))
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct PutParams {
+    /// The namespace of the name; that of the body where absent.
+    namespace: Option<String>,
+    /// Checks, answers with the spec as it would be stored, and stores nothing.
+    dry_run: bool,
+}
+
+/// Set up a calendar
+///
+/// Replaces all of it; schedules that refer to it follow at once.
+#[utoipa::path(put, path = "/api/v1/calendars/{name}", tag = "calendars",
+    params(
+        ("name" = String, Path), PutParams,
+        ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none of this name"),
+    ),
+    request_body(content(
+        (CalendarSpec = "application/json", example = json!({
+            "name": "our-workdays",
+            "steps": [{"include": {"calendar": "belfry.cn-workdays"}}, {"exclude": {"dates": ["2026-12-24..2026-12-31"]}}],
+        })),
+        (CalendarSpec = "application/yaml"),
+    )),
+    responses((status = 200, description = "The calendar as it is now; in a dry run its spec", body = PutCalendarAnswer, headers(
+        ("ETag" = Option<String>, description = "Its version"),
+    )))
+)]
+async fn put_calendar(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    Params(params): Params<PutParams>,
+    wanted: Precondition,
+    body: RawBody<BODY_BYTES_MAX>,
+) -> Result<Response, Trouble> {
+    let mut spec: CalendarSpec = body.format.parse(&body.bytes)?;
+    if spec.name != name {
+        return Err(Trouble::invalid_fields(vec![field_error("name", "is not the name in the address")]));
+    }
+    if let Some(namespace) = params.namespace {
+        if spec.namespace != namespace && spec.namespace != DEFAULT {
+            let wrong = "is not the namespace in the address";
+            return Err(Trouble::invalid_fields(vec![field_error("namespace", wrong)]));
+        }
+        spec.namespace = namespace;
+    }
+    check(&api, &spec).await?;
+    if params.dry_run {
+        return Ok(Json(spec).into_response());
+    }
+    Ok(answer(shown(set(&api, &actor, spec, &wanted).await?)))
+}
+
+/// A calendar, or in a dry run its spec.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the document's view of what is answered")]
+enum PutCalendarAnswer {
+    Calendar(Box<Calendar>),
+    Spec(Box<CalendarSpec>),
+}
+
+async fn check(api: &Api, spec: &CalendarSpec) -> Result<(), Trouble> {
+    validate::calendar(spec).map_err(|invalid| Trouble::invalid(&invalid))?;
+    let records = api.node.store().calendars(Some(&spec.namespace)).await?;
+    let others = records.iter().map(|record| &record.spec).filter(|other| other.name != spec.name);
+    // All together, because the new one may close a circle.
+    let (_, mut wrong) = CalendarMap::compile(others.chain([spec]));
+    match wrong.remove(&spec.name) {
+        Some(problems) => Err(Trouble::invalid_fields(fields_at("", &problems))),
+        None => Ok(()),
+    }
+}
+
+async fn set(
+    api: &Api,
+    actor: &Actor,
+    spec: CalendarSpec,
+    wanted: &Precondition,
+) -> Result<CalendarRecord, Trouble> {
+    for _ in 0..TRIES {
+        let expected_version = match wanted {
+            Precondition::None => None,
+            wanted => {
+                let found = api.node.store().calendar(&spec.namespace, &spec.name).await?;
+                wanted.expected(found.map_or(0, |record| record.version))?
+            }
+        };
+        let request = ScheduleRequest::SetCalendar { spec: Box::new(spec.clone()), expected_version };
+        match ask(api, actor, request).await {
+            Ok(Reply::Calendar(record)) => return Ok(Arc::unwrap_or_clone(record)),
+            Ok(other) => return Err(unexpected(&other)),
+            Err(RequestError::Refused(Refusal::VersionMismatch { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let detail = format!("calendar `{}` changes faster than it can be changed", spec.name);
+    Err(Trouble::new(Code::VersionMismatch, detail))
+}
+
+async fn ask(api: &Api, actor: &Actor, request: ScheduleRequest) -> Result<Reply, RequestError> {
+    let (request, actor) = (Box::new(request), Arc::clone(&actor.name));
+    api.node.request(|ticket| Input::Schedule { ticket, request, actor }).await
+}
+
+/// Delete a calendar
+///
+/// Refused while a schedule or another calendar refers to it.
+#[utoipa::path(delete, path = "/api/v1/calendars/{name}", tag = "calendars",
+    params(
+        ("name" = String, Path), Scope,
+        ("If-Match" = Option<String>, Header, description = "Only if it is still this version", example = "\"3\""),
+    ),
+    responses((status = 204, description = "It is deleted"))
+)]
+async fn delete_calendar(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    Params(scope): Params<Scope>,
+    wanted: Precondition,
+) -> Result<StatusCode, Trouble> {
+    if builtin(&name).is_some() {
+        let detail = format!("calendar `{name}` is built in: it cannot be deleted");
+        return Err(Trouble::new(Code::CalendarBuiltIn, detail));
+    }
+    let found = api.node.store().calendar(scope.namespace(), &name).await?;
+    let record = found.ok_or_else(|| not_found(&name, scope.namespace()))?;
+    let expected_version = wanted.expected(record.version)?;
+    let (namespace, name) = (record.spec.namespace.into(), record.spec.name.into());
+    match ask(&api, &actor, ScheduleRequest::RemoveCalendar { namespace, name, expected_version }).await? {
+        Reply::CalendarRemoved => Ok(StatusCode::NO_CONTENT),
+        other => Err(unexpected(&other)),
+    }
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct DaysParams {
+    /// The namespace of the name; `default` where absent.
+    namespace: Option<String>,
+    /// The first day, `2026-10-01`; today in UTC where absent.
+    #[param(value_type = Option<String>, format = Date)]
+    from: Option<String>,
+    /// The last day; a year later where absent.
+    #[param(value_type = Option<String>, format = Date)]
+    until: Option<String>,
+}
+
+/// List the days of a calendar
+#[utoipa::path(get, path = "/api/v1/calendars/{name}/days", tag = "calendars", params(("name" = String, Path), DaysParams), responses(
+    (status = 200, description = "Its days of that range", body = CalendarDays),
+))]
+async fn get_calendar_days(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Params(params): Params<DaysParams>,
+) -> Result<Json<CalendarDays>, Trouble> {
+    let from = day("from", params.from.as_deref())?.unwrap_or_else(|| today(SystemClock.now()));
+    let until = day("until", params.until.as_deref())?;
+    let until = until.unwrap_or_else(|| from.saturating_add(jiff::Span::new().years(1)));
+    let length = from.until(until).map_or(i32::MAX, |span| span.get_days());
+    if length < 0 {
+        return Err(Trouble::parameter("until", format!("`{until}` is before `from` (`{from}`)")));
+    }
+    if length > DAYS_MAX {
+        let wrong = format!("`{until}` is too far: expected at most {DAYS_MAX} days from `{from}` on");
+        return Err(Trouble::parameter("until", wrong));
+    }
+    let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
+    let days = calendars_of(&api, namespace).await?.days(&name);
+    let days = days.ok_or_else(|| not_found(&name, namespace))?;
+    let range = from.series(jiff::Span::new().days(1)).take_while(|day| *day <= until);
+    let known_until = days.known_until();
+    Ok(Json(CalendarDays { days: range.filter(|day| days.contains(*day)).collect(), known_until }))
+}
+
+fn day(name: &str, text: Option<&str>) -> Result<Option<Date>, Trouble> {
+    let parse = |text: &str| {
+        let shown: String = text.chars().take(64).collect();
+        text.parse()
+            .map_err(|_| Trouble::parameter(name, format!("`{shown}` is no day: expected `2026-10-01`")))
+    };
+    text.map(parse).transpose()
+}
+
+fn today(now: Timestamp) -> Date {
+    jiff::Timestamp::from(now).to_zoned(jiff::tz::TimeZone::UTC).date()
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ImportParams {
+    /// The namespace that it is for; `default` where absent.
+    namespace: Option<String>,
+    /// The name to save it under; without one it is only read.
+    name: Option<String>,
+}
+
+/// An iCalendar text.
+struct CalendarText(String);
+
+impl<S: Send + Sync> FromRequest<S> for CalendarText {
+    type Rejection = Trouble;
+
+    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, Trouble> {
+        let (parts, body) = request.into_parts();
+        let media_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+        let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if !matches!(media_type.as_str(), "text/calendar" | "text/plain") {
+            let detail = "expected an iCalendar text";
+            return Err(
+                Trouble::new(Code::UnsupportedMediaType, detail).hint("send `Content-Type: text/calendar`")
+            );
+        }
+        let bytes = read_body(&parts.headers, body, ICALENDAR_BYTES_MAX).await?;
+        let text = String::from_utf8(bytes.into())
+            .map_err(|_| Trouble::new(Code::MalformedBody, "the body cannot be read: it is not UTF-8"))?;
+        Ok(Self(text))
+    }
+}
+
+/// Read an iCalendar text
+///
+/// Every event gives the days that it covers, of ten years before and after this one. With a `name`
+/// the calendar is saved; whatever was not taken over is named either way.
+#[utoipa::path(post, path = "/api/v1/calendars/import", tag = "calendars", params(ImportParams),
+    request_body(content = String, content_type = "text/calendar", description = "iCalendar (RFC 5545)"),
+    responses((status = 200, description = "The calendar, and what was ignored", body = ImportedCalendar))
+)]
+async fn import_calendar(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Params(params): Params<ImportParams>,
+    CalendarText(text): CalendarText,
+) -> Result<Json<ImportedCalendar>, Trouble> {
+    let year = today(SystemClock.now()).year();
+    let years = (year - IMPORTED_YEARS)..=(year + IMPORTED_YEARS);
+    let read = tokio::task::spawn_blocking(move || ics::import(&text, years)).await;
+    let imported = read
+        .map_err(|error| Trouble::internal(&error))?
+        .map_err(|error| Trouble::invalid_fields(vec![field_error("", &error.to_string())]))?;
+    let ignored = imported.ignored.iter().map(|ignored| IgnoredEvent {
+        line: ignored.line,
+        reason: match &ignored.summary {
+            Some(summary) => format!("{summary}: {}", ignored.reason),
+            None => ignored.reason.clone(),
+        },
+    });
+    let ignored = ignored.collect();
+    let save = params.name.is_some();
+    let spec = CalendarSpec {
+        name: params.name.unwrap_or_else(|| "imported".to_owned()),
+        namespace: params.namespace.unwrap_or_else(|| DEFAULT.to_owned()),
+        owner: None,
+        labels: Default::default(),
+        description: None,
+        steps: imported.into_step().into_iter().collect(),
+    };
+    check(&api, &spec).await?;
+    if save {
+        let record = set(&api, &actor, spec, &Precondition::None).await?;
+        return Ok(Json(ImportedCalendar { spec: record.spec, saved: true, ignored }));
+    }
+    Ok(Json(ImportedCalendar { spec, saved: false, ignored }))
+}

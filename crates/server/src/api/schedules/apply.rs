@@ -1,0 +1,455 @@
+//! From the bodies of requests to schedules for the engine.
+//!
+//! A spec is filled, validated, and written as JSON once; what is stored says in full what will happen.
+//! Timings are compiled here only where few schedules come at once, or where something is wrong
+//! already: the engine compiles each anyway, and of a large batch a second time would be felt.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{ETAG, LOCATION};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use engine::output::{Applied, ApplyChange as Done};
+use engine::{Expected, Input, NewSchedule, Refusal, Reply, ScheduleRequest};
+use model::api::{AppliedSchedule, AppliedSchedules, ApplyChange, ApplySchedules, FieldError, Schedule};
+use model::firing::ScheduleHead;
+use model::limits::{BATCH_BODY_BYTES_MAX, BATCH_SCHEDULES_MAX, BODY_BYTES_MAX, SPEC_BYTES_MAX};
+use model::{ScheduleSpec, Timestamp, validate};
+use serde::Deserialize;
+use store::query::ScheduleRow;
+use timetable::Timetable;
+use utoipa_axum::routes;
+
+use super::super::Api;
+use super::super::extract::{Params, Path, RawBody};
+use super::super::headers::{Precondition, etag};
+use super::super::jobs::unexpected;
+use super::super::problem::{Code, Trouble, field_error, fields_at};
+use super::super::routes::Routes;
+use super::{read, warnings};
+use crate::auth::{Actor, Resource, Verb};
+use crate::node::{Clock, RequestError, SystemClock};
+
+/// Up to so many schedules of one request have their timings compiled here, so that everything that
+/// is wrong is named at once.
+const COMPILED_MAX: usize = 100;
+/// How often a change is tried again that somebody else's came in between of.
+const TRIES: usize = 4;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let schedules = Resource::Schedules;
+    let put_refusals =
+        [Code::VersionMismatch, Code::InvalidHeader, Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, schedules, &put_refusals, routes!(put_schedule));
+    let create_refusals = [Code::ScheduleExists, Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Create, schedules, &create_refusals, routes!(create_schedule));
+    let apply_refusals = [Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, schedules, &apply_refusals, routes!(apply_schedules));
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct PutParams {
+    /// The namespace of the name; that of the body where absent.
+    namespace: Option<String>,
+    /// Checks, answers with the spec as it would be stored, and stores nothing.
+    dry_run: bool,
+}
+
+/// Create a schedule, or give it a new spec
+///
+/// Nothing changes if it has this spec already. The body's name must be that of the address. A schedule
+/// that never fires is taken, and `warnings` says so.
+#[utoipa::path(put, path = "/api/v1/schedules/{name}", tag = "schedules",
+    params(
+        ("name" = String, Path), PutParams,
+        ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none of this name"),
+    ),
+    request_body(content(
+        (ScheduleSpec = "application/json", example = json!({
+            "name": "nightly-report",
+            "timing": {"rules": [{"cron": "0 2 * * *"}], "zone": "Asia/Shanghai", "exclude": [{"calendar": "belfry.cn-holidays"}]},
+            "overlap": {"policy": "skip"},
+            "job": {"run": {"process": {"command": ["./report"]}}},
+        })),
+        (ScheduleSpec = "application/yaml"),
+    )),
+    responses(
+        (status = 201, description = "It was created; in a dry run never", body = Schedule, headers(
+            ("Location" = String, description = "The schedule"),
+            ("ETag" = String, description = "Its version"),
+        )),
+        (status = 200, description = "The schedule as it is now; in a dry run its spec", body = PutScheduleAnswer, headers(
+            ("ETag" = Option<String>, description = "Its version"),
+        )),
+    )
+)]
+async fn put_schedule(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    Params(params): Params<PutParams>,
+    wanted: Precondition,
+    body: RawBody<BODY_BYTES_MAX>,
+) -> Result<Response, Trouble> {
+    let mut spec: ScheduleSpec = body.format.parse(&body.bytes)?;
+    if spec.name != name {
+        return Err(Trouble::invalid_fields(vec![field_error("name", "is not the name in the address")]));
+    }
+    if let Some(namespace) = params.namespace {
+        if spec.namespace != namespace && spec.namespace != model::spec::DEFAULT {
+            let wrong = "is not the namespace in the address";
+            return Err(Trouble::invalid_fields(vec![field_error("namespace", wrong)]));
+        }
+        spec.namespace = namespace;
+    }
+    let head = Arc::new(one(&api, spec).await?);
+    if params.dry_run {
+        return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
+    }
+    for _ in 0..TRIES {
+        let current = match wanted {
+            Precondition::None => 0,
+            _ => version_of(&api, &head.spec).await?,
+        };
+        let expected = match wanted.expected(current)? {
+            None => Expected::Any,
+            Some(0) => Expected::Absent,
+            Some(version) => Expected::Version(version),
+        };
+        let new = NewSchedule { head: Arc::clone(&head), expected };
+        match send(&api, &actor, vec![new]).await {
+            Ok(applied) => return shown(&api, applied.first(), &head).await,
+            // Somebody changed it since its version was read: the client's wish is compared anew.
+            Err(RequestError::Refused(Refusal::VersionMismatch { .. } | Refusal::ScheduleExists { .. }))
+                if wanted != Precondition::None => {}
+            Err(error) => return Err(refused(&error)),
+        }
+    }
+    Err(Trouble::new(
+        Code::VersionMismatch,
+        format!("schedule `{name}` changes faster than it can be changed"),
+    ))
+}
+
+/// A schedule, or in a dry run its spec.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the document's view of what is answered")]
+enum PutScheduleAnswer {
+    Schedule(Box<Schedule>),
+    Spec(Box<ScheduleSpec>),
+}
+
+async fn version_of(api: &Api, spec: &ScheduleSpec) -> Result<u64, Trouble> {
+    let found = api.node.store().schedule_named(&spec.namespace, &spec.name).await?;
+    Ok(found.map_or(0, |row| row.state.version))
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct DryRun {
+    /// Checks and answers as if it were done, and stores nothing.
+    dry_run: bool,
+}
+
+/// Create a schedule
+///
+/// One that never fires is taken, and `warnings` says so.
+#[utoipa::path(post, path = "/api/v1/schedules", tag = "schedules", params(DryRun),
+    request_body(content(
+        (ScheduleSpec = "application/json", example = json!({
+            "name": "heartbeat", "timing": {"rules": [{"every": "15m"}]},
+            "job": {"run": {"process": {"command": ["true"]}}},
+        })),
+        (ScheduleSpec = "application/yaml"),
+    )),
+    responses(
+        (status = 201, description = "The schedule", body = Schedule, headers(
+            ("Location" = String, description = "The schedule"),
+            ("ETag" = String, description = "Its version"),
+        )),
+        (status = 200, description = "In a dry run: its spec as it would be stored", body = ScheduleSpec),
+    )
+)]
+async fn create_schedule(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Params(params): Params<DryRun>,
+    body: RawBody<BODY_BYTES_MAX>,
+) -> Result<Response, Trouble> {
+    let head = Arc::new(one(&api, body.format.parse(&body.bytes)?).await?);
+    if params.dry_run {
+        return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
+    }
+    let new = NewSchedule { head: Arc::clone(&head), expected: Expected::Absent };
+    let applied = send(&api, &actor, vec![new]).await.map_err(|error| refused(&error))?;
+    shown(&api, applied.first(), &head).await
+}
+
+/// Create several schedules or give them new specs
+///
+/// All or none. Nothing changes of those that have their spec already. `warnings` names what of the new
+/// and the changed ones never fires; in a dry run as well.
+#[utoipa::path(post, path = "/api/v1/schedules/apply", tag = "schedules", params(DryRun),
+    request_body(content(
+        (ApplySchedules = "application/json", example = json!({"schedules": [{
+            "name": "heartbeat", "timing": {"rules": [{"every": "15m"}]},
+            "job": {"run": {"process": {"command": ["true"]}}},
+        }]})),
+        (ApplySchedules = "application/yaml"),
+    )),
+    responses((status = 200, description = "What was done to each, in the order of the request", body = AppliedSchedules))
+)]
+async fn apply_schedules(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Params(params): Params<DryRun>,
+    body: RawBody<BATCH_BODY_BYTES_MAX>,
+) -> Result<Json<AppliedSchedules>, Trouble> {
+    let now = SystemClock.now();
+    let parse = move || {
+        let ApplySchedules { schedules } = body.format.parse(&body.bytes)?;
+        let wrong = match schedules.len() {
+            0 => "is empty: expected at least one schedule".to_owned(),
+            count if count > BATCH_SCHEDULES_MAX => {
+                format!("has {count} entries: expected at most {BATCH_SCHEDULES_MAX}")
+            }
+            _ => return Ok(heads(schedules, now)),
+        };
+        Err(Trouble::invalid_fields(vec![field_error("schedules", &wrong)]))
+    };
+    let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))??;
+    let heads = checked.complete(&api, Batch::Several).await?;
+    if params.dry_run {
+        return would_apply(&api, &heads).await.map(Json);
+    }
+    let new = heads.iter().map(|head| NewSchedule { head: Arc::clone(head), expected: Expected::Any });
+    let applied = match send(&api, &actor, new.collect()).await {
+        Ok(applied) => applied,
+        Err(error @ RequestError::Refused(Refusal::BadTiming { .. })) => {
+            // The engine names the first one that is wrong; whoever sent a thousand wants all of them.
+            let wrong = timing_errors(&api, &heads, Batch::Several).await?;
+            return Err(if wrong.is_empty() { error.into() } else { Trouble::invalid_fields(wrong) });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let schedules = heads.iter().zip(&applied).map(|(head, applied)| AppliedSchedule {
+        id: Some(applied.schedule),
+        name: head.spec.name.clone(),
+        namespace: head.spec.namespace.clone(),
+        change: change(applied.change),
+        generation: applied.generation,
+        version: applied.version,
+        warnings: Vec::new(),
+    });
+    let mut schedules: Vec<_> = schedules.collect();
+    let few = heads.len() <= COMPILED_MAX;
+    warn(&api, &heads, &mut schedules, |i| few || applied[i].next_at.is_none()).await?;
+    Ok(Json(AppliedSchedules { schedules }))
+}
+
+/// Adds to each schedule that is new or changed what somebody should know about it, if it is `asked`.
+async fn warn(
+    api: &Api,
+    heads: &[Arc<ScheduleHead>],
+    schedules: &mut [AppliedSchedule],
+    asked: impl Fn(usize) -> bool,
+) -> Result<(), Trouble> {
+    let is_asked = |i: &usize| {
+        schedules[*i].change != ApplyChange::Unchanged && !heads[*i].spec.timing.rules.is_empty() && asked(*i)
+    };
+    let places: Vec<usize> = (0..schedules.len()).filter(is_asked).collect();
+    let found = warnings::of(api, places.iter().map(|&i| Arc::clone(&heads[i])).collect()).await?;
+    for (i, warnings) in places.into_iter().zip(found) {
+        schedules[i].warnings = warnings;
+    }
+    Ok(())
+}
+
+async fn would_apply(api: &Api, heads: &[Arc<ScheduleHead>]) -> Result<AppliedSchedules, Trouble> {
+    let mut schedules = Vec::with_capacity(heads.len());
+    for head in heads {
+        let found: Option<ScheduleRow> =
+            api.node.store().schedule_named(&head.spec.namespace, &head.spec.name).await?;
+        let change = match &found {
+            None => ApplyChange::Created,
+            Some(row) if row.body == head.body => ApplyChange::Unchanged,
+            Some(_) => ApplyChange::Changed,
+        };
+        let changed = u64::from(change == ApplyChange::Changed);
+        schedules.push(AppliedSchedule {
+            id: found.as_ref().map(|row| row.id),
+            name: head.spec.name.clone(),
+            namespace: head.spec.namespace.clone(),
+            change,
+            generation: found.as_ref().map_or(1, |row| row.state.generation + changed),
+            version: found.as_ref().map_or(1, |row| row.state.version + changed),
+            warnings: Vec::new(),
+        });
+    }
+    warn(api, heads, &mut schedules, |_| true).await?;
+    Ok(AppliedSchedules { schedules })
+}
+
+const fn change(done: Done) -> ApplyChange {
+    match done {
+        Done::Created => ApplyChange::Created,
+        Done::Changed => ApplyChange::Changed,
+        Done::Unchanged => ApplyChange::Unchanged,
+    }
+}
+
+async fn send(api: &Api, actor: &Actor, schedules: Vec<NewSchedule>) -> Result<Vec<Applied>, RequestError> {
+    let (request, actor) = (Box::new(ScheduleRequest::Apply { schedules }), Arc::clone(&actor.name));
+    match api.node.request(|ticket| Input::Schedule { ticket, request, actor }).await? {
+        Reply::Applied(applied) => Ok(applied),
+        other => {
+            tracing::error!(reply = ?other, "the engine answered another question");
+            Err(RequestError::OutcomeUnknown)
+        }
+    }
+}
+
+/// A refusal of a request that is about one schedule: paths begin within it.
+fn refused(error: &RequestError) -> Trouble {
+    match error {
+        RequestError::Refused(Refusal::BadTiming { problems, .. }) => {
+            Trouble::invalid_fields(fields_at("", problems))
+        }
+        error => error.clone().into(),
+    }
+}
+
+async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<ScheduleHead>) -> Result<Response, Trouble> {
+    let applied = applied.ok_or_else(|| unexpected(&Reply::Applied(Vec::new())))?;
+    let row = api.node.store().schedule(applied.schedule).await?;
+    let row = row.ok_or_else(|| {
+        Trouble::new(Code::ScheduleNotFound, format!("{} was deleted meanwhile", applied.schedule))
+    })?;
+    let mut schedule = read::schedule_with_spec(api, &row).await?;
+    if applied.change != Done::Unchanged {
+        schedule.warnings = warnings::of(api, vec![Arc::clone(head)]).await?.concat();
+    }
+    let tag = [(ETAG, etag(schedule.version))];
+    Ok(if applied.change == Done::Created {
+        let location = [(LOCATION, format!("/api/v1/schedules/{}", schedule.id))];
+        (StatusCode::CREATED, location, tag, Json(schedule)).into_response()
+    } else {
+        (StatusCode::OK, tag, Json(schedule)).into_response()
+    })
+}
+
+async fn one(api: &Api, spec: ScheduleSpec) -> Result<ScheduleHead, Trouble> {
+    let heads = heads(vec![spec], SystemClock.now()).complete(api, Batch::One).await?;
+    heads
+        .first()
+        .map(|head| ScheduleHead::clone(head))
+        .ok_or_else(|| Trouble::new(Code::Internal, "one schedule was sent, and not one was understood"))
+}
+
+/// Whether paths begin with the place in a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Batch {
+    One,
+    Several,
+}
+
+impl Batch {
+    fn path(self, index: usize) -> String {
+        match self {
+            Self::One => String::new(),
+            Self::Several => format!("schedules[{index}]."),
+        }
+    }
+}
+
+/// Specs as they would be stored, and what is wrong with them so far: by their places, as problems
+/// with paths within each.
+struct Checked {
+    heads: Vec<Arc<ScheduleHead>>,
+    wrong: BTreeMap<usize, Vec<FieldError>>,
+}
+
+fn heads(specs: Vec<ScheduleSpec>, now: Timestamp) -> Checked {
+    let mut checked = Checked { heads: Vec::with_capacity(specs.len()), wrong: BTreeMap::new() };
+    let mut names = BTreeSet::new();
+    for (i, mut spec) in specs.into_iter().enumerate() {
+        spec.fill();
+        let mut wrong = match validate::schedule(&spec, now) {
+            Ok(()) => Vec::new(),
+            Err(invalid) => fields_at("", &invalid.problems),
+        };
+        if !names.insert((spec.namespace.clone(), spec.name.clone())) {
+            wrong.push(field_error("name", &format!("`{}` stands here twice", spec.name)));
+        }
+        let body = serde_json::to_string(&spec).unwrap_or_default();
+        if body.len() > SPEC_BYTES_MAX {
+            let detail = format!(
+                "the spec has {} bytes as JSON: expected at most {SPEC_BYTES_MAX}; put large data into an artifact",
+                body.len()
+            );
+            wrong.push(field_error("", &detail));
+        }
+        if !wrong.is_empty() {
+            checked.wrong.insert(i, wrong);
+        }
+        checked.heads.push(Arc::new(ScheduleHead { spec: Arc::new(spec), body: body.into() }));
+    }
+    checked
+}
+
+impl Checked {
+    /// The heads, if nothing is wrong with any.
+    ///
+    /// # Errors
+    /// `invalid_spec` with every wrong field, those of timings included.
+    async fn complete(self, api: &Api, batch: Batch) -> Result<Vec<Arc<ScheduleHead>>, Trouble> {
+        let mut all: Vec<_> = self
+            .wrong
+            .iter()
+            .flat_map(|(&i, errors)| {
+                errors.iter().map(move |e| field_error(&join(&batch.path(i), &e.path), &e.detail))
+            })
+            .collect();
+        if all.is_empty() && self.heads.len() > COMPILED_MAX {
+            return Ok(self.heads);
+        }
+        let timings = timing_errors(api, &self.heads, batch).await?;
+        let known: BTreeSet<String> = all.iter().map(|error| error.path.clone()).collect();
+        all.extend(timings.into_iter().filter(|error| !known.contains(&error.path)));
+        if all.is_empty() { Ok(self.heads) } else { Err(Trouble::invalid_fields(all)) }
+    }
+}
+
+fn join(at: &str, path: &str) -> String {
+    format!("{at}{path}").trim_end_matches('.').to_owned()
+}
+
+/// Everything that is wrong with the timings of these schedules.
+async fn timing_errors(
+    api: &Api,
+    heads: &[Arc<ScheduleHead>],
+    batch: Batch,
+) -> Result<Vec<FieldError>, Trouble> {
+    let calendars = warnings::calendars(api, heads).await?;
+    let (heads, zones) = (heads.to_vec(), api.config.engine.zones.clone());
+    let compile = move || {
+        let wrong = heads.iter().enumerate().flat_map(|(i, head)| {
+            let spec = &head.spec;
+            let seed = engine::timetable_seed(&spec.namespace, &spec.name);
+            let calendars = calendars.get(&spec.namespace).cloned().unwrap_or_default();
+            let problems =
+                Timetable::compile(&spec.timing, seed, &zones, &calendars).err().unwrap_or_default();
+            fields_at(&format!("{}timing.", batch.path(i)), &problems)
+        });
+        wrong.map(|error| FieldError { path: error.path.trim_end_matches('.').to_owned(), ..error }).collect()
+    };
+    tokio::task::spawn_blocking(compile).await.map_err(|error| Trouble::internal(&error))
+}

@@ -1,0 +1,404 @@
+//! Backfills: past ranges of schedules that are made up for.
+//!
+//! Which instants a range has is computed here, from the schedule's timetable and its ledger; the
+//! engine runs them. What the filters hold is left out, and so is what ran already, unless the user
+//! wants it again. A dry run answers with both lists.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use engine::{Input, NewBackfill, Reply, ScheduleRequest};
+use futures::{StreamExt, TryStreamExt};
+use model::api::{
+    Backfill, BackfillPlan, CancelBackfill, LeftOut, LeftOutReason, List, Reprocess, StartBackfill,
+};
+use model::firing::{FiringCause, FiringOutcome};
+use model::limits::{
+    BACKFILL_CONCURRENCY_MAX, BACKFILL_INSTANTS_MAX, BODY_BYTES_MAX, PAGE_MAX, PRIORITY_MAX,
+};
+use model::schedule::OverlapPolicy;
+use model::{BackfillId, Duration, JobId, JobStatus, ScheduleId, ScheduleSpec, Timestamp, validate};
+use serde::Deserialize;
+use store::query::{BackfillRow, LedgerFilter, Page};
+use timetable::Timetable;
+use utoipa_axum::routes;
+
+use super::super::extract::{MaybeBody, Params, Path, RawBody};
+use super::super::jobs::{namespace, unexpected};
+use super::super::problem::{Code, Trouble, field_error, fields_at};
+use super::super::routes::Routes;
+use super::super::{Api, page};
+use super::{calendars_of, find_in, read};
+use crate::auth::{Actor, Resource, Verb};
+use crate::node::{Clock, SystemClock};
+
+/// So many instants of a range are looked at, held ones included.
+const STEPS_MAX: usize = 200_000;
+/// As many instants that are left out are named.
+const LEFT_OUT_SHOWN: usize = 1_000;
+/// How far back the instant before the first one is looked for.
+const BEFORE: Duration = Duration::from_hours(24 * 366);
+/// How many jobs are looked up at a time.
+const LOOKUPS: usize = 16;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let schedules = Resource::Schedules;
+    let start_refusals = [Code::ScheduleNotFound, Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, schedules, &start_refusals, routes!(start_backfill));
+    routes.needs(Verb::Read, schedules, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_backfills));
+    routes.needs(Verb::Read, schedules, &[Code::BackfillNotFound], routes!(get_backfill));
+    let cancel_refusals = [
+        Code::BackfillNotFound,
+        Code::BackfillEnded,
+        Code::NothingToBackfill,
+        Code::TooManyBackfills,
+        Code::InvalidSpec,
+        Code::UnsupportedMediaType,
+    ];
+    routes.needs(Verb::Change, schedules, &cancel_refusals, routes!(cancel_backfill));
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct StartParams {
+    /// The namespace of the name; `default` where absent. Not needed with an id.
+    namespace: Option<String>,
+    /// Lists what would be started and what is left out, and starts nothing.
+    dry_run: bool,
+}
+
+/// Make up for a past range of a schedule
+///
+/// Its runs are kept apart from those of today by their own concurrency and a low priority.
+#[utoipa::path(post, path = "/api/v1/schedules/{name}/backfills", tag = "backfills",
+    params(("name" = String, Path, description = "Its name or its id"), StartParams),
+    request_body(content(
+        (StartBackfill = "application/json", example = json!({"from": "2026-11-01T00:00:00Z", "until": "2026-11-08T00:00:00Z", "concurrency": 2})),
+        (StartBackfill = "application/yaml"),
+    )),
+    responses(
+        (status = 201, description = "The backfill", body = Backfill, headers(("Location" = String, description = "The backfill"))),
+        (status = 200, description = "In a dry run: what it would start", body = BackfillPlan),
+    )
+)]
+async fn start_backfill(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    Params(params): Params<StartParams>,
+    body: RawBody<BODY_BYTES_MAX>,
+) -> Result<Response, Trouble> {
+    let asked: StartBackfill = body.format.parse(&body.bytes)?;
+    check(&asked, SystemClock.now())?;
+    let row = find_in(&api, &name, params.namespace.as_deref()).await?;
+    let spec = read::spec(&row)?;
+    let mut plan = instants(&api, &spec, &asked).await?;
+    if asked.reprocess != Reprocess::All {
+        leave_out_what_ran(&api, row.id, &asked, &mut plan).await?;
+    }
+    if asked.newest_first {
+        plan.instants.reverse();
+    }
+    if params.dry_run {
+        return Ok(Json(plan.shown()).into_response());
+    }
+    if plan.instants.is_empty() {
+        let detail = match plan.left_out.len() {
+            0 => "the schedule has no instant in this range".to_owned(),
+            count => format!("nothing of this range is left to run: {count} instants are left out"),
+        };
+        let fields = vec![field_error("from", &detail)];
+        return Err(Trouble::invalid_fields(fields).hint("a dry run lists what is left out, and why"));
+    }
+    let request = NewBackfill {
+        schedule: row.id,
+        instants: plan.instants.into(),
+        from: asked.from,
+        until: asked.until,
+        concurrency: asked.concurrency,
+        priority: asked.priority,
+        overlap: asked.overlap,
+        note: asked.note.map(String::into_boxed_str),
+    };
+    let request = Box::new(ScheduleRequest::Backfill(Box::new(request)));
+    let by = Arc::clone(&actor.name);
+    match api.node.request(|ticket| Input::Schedule { ticket, request, actor: by }).await? {
+        Reply::Backfill { backfill } => {
+            let location = [(LOCATION, format!("/api/v1/backfills/{backfill}"))];
+            Ok((StatusCode::CREATED, location, Json(one(&api, backfill).await?)).into_response())
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn check(asked: &StartBackfill, now: Timestamp) -> Result<(), Trouble> {
+    let mut wrong = Vec::new();
+    let mut ensure = |ok: bool, path: &str, detail: &str| {
+        if !ok {
+            wrong.push(field_error(path, detail));
+        }
+    };
+    let order = format!("`{}` is after `until` (`{}`)", asked.from, asked.until);
+    ensure(asked.from <= asked.until, "from", &order);
+    ensure(asked.until <= now, "until", "is in the future: a backfill is for what has passed");
+    let concurrency = format!("is out of range: expected 1 to {BACKFILL_CONCURRENCY_MAX}");
+    ensure((1..=BACKFILL_CONCURRENCY_MAX).contains(&asked.concurrency), "concurrency", &concurrency);
+    let priority = format!("is out of range: expected 0 to {PRIORITY_MAX}");
+    ensure(asked.priority <= PRIORITY_MAX, "priority", &priority);
+    let known = matches!(asked.overlap, OverlapPolicy::BufferAll | OverlapPolicy::AllowAll);
+    ensure(known, "overlap", "is not for backfills: expected `buffer_all` or `allow_all`");
+    if let Err(invalid) = validate::note("note", asked.note.as_deref()) {
+        wrong.extend(fields_at("", &invalid.problems));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Trouble::invalid_fields(wrong)) }
+}
+
+/// What a backfill would run, oldest first: each instant with the one before it.
+struct Plan {
+    instants: Vec<(Timestamp, Option<Timestamp>)>,
+    left_out: Vec<LeftOut>,
+}
+
+impl Plan {
+    fn shown(mut self) -> BackfillPlan {
+        let left_out_count = self.left_out.len() as u64;
+        self.left_out.sort_by_key(|left_out| left_out.at);
+        self.left_out.truncate(LEFT_OUT_SHOWN);
+        let instants = self.instants.into_iter().map(|(at, _)| at).collect();
+        BackfillPlan { instants, left_out: self.left_out, left_out_count }
+    }
+}
+
+async fn instants(api: &Api, spec: &ScheduleSpec, asked: &StartBackfill) -> Result<Plan, Trouble> {
+    let calendars = calendars_of(api, &spec.namespace).await?;
+    let seed = engine::timetable_seed(&spec.namespace, &spec.name);
+    let timetable = Timetable::compile(&spec.timing, seed, &api.config.engine.zones, &calendars)
+        .map_err(|problems| Trouble::invalid_fields(fields_at("timing.", &problems)))?;
+    let (from, until) = (asked.from, asked.until);
+    let walk = tokio::task::spawn_blocking(move || walk(&timetable, from, until)).await;
+    walk.map_err(|error| Trouble::internal(&error))?
+}
+
+fn walk(timetable: &Timetable, from: Timestamp, until: Timestamp) -> Result<Plan, Trouble> {
+    let mut plan = Plan { instants: Vec::new(), left_out: Vec::new() };
+    let mut at = Timestamp::from_micros(from.as_micros().saturating_sub(1));
+    let mut before = timetable.last(at - BEFORE, at);
+    for _ in 0..STEPS_MAX {
+        let Some(step) = timetable.step(at).filter(|step| step.at <= until) else { return Ok(plan) };
+        at = step.at;
+        match step.held {
+            Some(held) => plan.left_out.push(LeftOut {
+                at,
+                reason: LeftOutReason::Held,
+                detail: Some(held.filter.to_string()),
+                job_id: None,
+            }),
+            None => {
+                plan.instants.push((at, before));
+                before = Some(at);
+            }
+        }
+        if plan.instants.len() > BACKFILL_INSTANTS_MAX {
+            break;
+        }
+    }
+    let detail = format!("the range has more than {BACKFILL_INSTANTS_MAX} instants: expected a shorter one");
+    Err(Trouble::invalid_fields(vec![field_error("until", &detail)]))
+}
+
+/// Takes out of the plan what the ledger has a run of.
+async fn leave_out_what_ran(
+    api: &Api,
+    schedule: ScheduleId,
+    asked: &StartBackfill,
+    plan: &mut Plan,
+) -> Result<(), Trouble> {
+    let ran = runs(api, schedule, asked).await?;
+    plan.instants.retain(|(at, _)| {
+        let Some(&(reason, job_id)) = ran.get(at) else { return true };
+        let again = asked.reprocess == Reprocess::Failed && reason == LeftOutReason::Failed;
+        if !again {
+            plan.left_out.push(LeftOut { at: *at, reason, detail: None, job_id });
+        }
+        again
+    });
+    Ok(())
+}
+
+/// What became of the instants of a range that have a run; the best of several runs counts.
+async fn runs(
+    api: &Api,
+    schedule: ScheduleId,
+    asked: &StartBackfill,
+) -> Result<BTreeMap<Timestamp, (LeftOutReason, Option<JobId>)>, Trouble> {
+    use FiringCause::{Backfill, CatchUp, Retry, Timer};
+    let filter = LedgerFilter {
+        schedule: Some(schedule),
+        outcomes: vec![FiringOutcome::Fired, FiringOutcome::FiredLate, FiringOutcome::Buffered],
+        causes: vec![Timer, CatchUp, Backfill, Retry],
+        from: Some(asked.from),
+        until: Some(Timestamp::from_micros(asked.until.as_micros().saturating_add(1))),
+        ..LedgerFilter::default()
+    };
+    let mut found = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let page = api.node.store().ledger(&filter, Page { after, limit: PAGE_MAX }).await?;
+        after = page.items.last().map(|(place, _)| *place);
+        let looked_up = futures::stream::iter(page.items.into_iter().map(|(_, record)| async move {
+            let row = match record.job {
+                Some(job) => api.node.store().job(job).await?,
+                None => None,
+            };
+            let reason = match (record.job, row.map(|row| row.state.status)) {
+                (None, _) => LeftOutReason::NotOver,
+                (Some(_), None) => LeftOutReason::Forgotten,
+                (Some(_), Some(JobStatus::Succeeded)) => LeftOutReason::Succeeded,
+                (Some(_), Some(status)) if status.is_final() => LeftOutReason::Failed,
+                (Some(_), Some(_)) => LeftOutReason::NotOver,
+            };
+            Ok::<_, Trouble>((record.first, reason, record.job))
+        }));
+        let looked_up: Vec<_> = looked_up.buffer_unordered(LOOKUPS).try_collect().await?;
+        for (at, reason, job) in looked_up {
+            let best = found.entry(at).or_insert((reason, job));
+            if rank(reason) > rank(best.0) {
+                *best = (reason, job);
+            }
+        }
+        if !page.more {
+            return Ok(found);
+        }
+    }
+}
+
+/// How much a run says about its instant: one that went well outweighs one that did not.
+const fn rank(reason: LeftOutReason) -> u8 {
+    match reason {
+        LeftOutReason::Held => 0,
+        LeftOutReason::Failed => 1,
+        LeftOutReason::Forgotten => 2,
+        LeftOutReason::NotOver => 3,
+        LeftOutReason::Succeeded => 4,
+    }
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ListBackfillsParams {
+    /// Only backfills of this schedule.
+    schedule_id: Option<ScheduleId>,
+    /// Only backfills of this namespace; `*` for all, as without it.
+    namespace: Option<String>,
+    /// How many of them, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List backfills, newest first
+#[utoipa::path(get, path = "/api/v1/backfills", tag = "backfills", params(ListBackfillsParams), responses(
+    (status = 200, description = "One page", body = List<Backfill>),
+))]
+async fn list_backfills(
+    State(api): State<Api>,
+    Params(params): Params<ListBackfillsParams>,
+) -> Result<Json<List<Backfill>>, Trouble> {
+    let limit = page::limit(params.limit)?;
+    let filter = (params.schedule_id, namespace(params.namespace));
+    let after = api.shared.cursors.read::<BackfillId>("backfills", &filter, params.cursor.as_deref())?;
+    let found = api.node.store().backfills(filter.0, filter.1.as_deref(), Page { after, limit }).await?;
+    let items = named(&api, &found.items).await?;
+    let last = items.last().filter(|_| found.more);
+    let next_cursor = last.map(|item| api.shared.cursors.make("backfills", &filter, &item.id.to_string()));
+    Ok(Json(List { items, next_cursor }))
+}
+
+/// Show a backfill
+#[utoipa::path(get, path = "/api/v1/backfills/{id}", tag = "backfills", params(("id" = BackfillId, Path)), responses(
+    (status = 200, description = "The backfill", body = Backfill),
+))]
+async fn get_backfill(State(api): State<Api>, Path(id): Path<BackfillId>) -> Result<Json<Backfill>, Trouble> {
+    Ok(Json(one(&api, id).await?))
+}
+
+async fn find_backfill(api: &Api, id: BackfillId) -> Result<BackfillRow, Trouble> {
+    let found = api.node.store().backfill(id).await?;
+    found.ok_or_else(|| Trouble::new(Code::BackfillNotFound, format!("there is no backfill {id}")))
+}
+
+/// Cancel a backfill
+///
+/// No further run of it is started. Those that are not over go on, unless they are to be cancelled too.
+#[utoipa::path(post, path = "/api/v1/backfills/{id}/cancel", tag = "backfills", params(("id" = BackfillId, Path)),
+    request_body(content = Option<CancelBackfill>, description = "May be left out"),
+    responses((status = 200, description = "The backfill as it is now", body = Backfill))
+)]
+async fn cancel_backfill(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<BackfillId>,
+    MaybeBody(body): MaybeBody<CancelBackfill>,
+) -> Result<Json<Backfill>, Trouble> {
+    find_backfill(&api, id).await?;
+    let request = ScheduleRequest::CancelBackfill { backfill: id, cancel_runs: body.cancel_runs };
+    let (request, by) = (Box::new(request), Arc::clone(&actor.name));
+    match api.node.request(|ticket| Input::Schedule { ticket, request, actor: by }).await? {
+        Reply::Backfill { .. } => Ok(Json(one(&api, id).await?)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+async fn one(api: &Api, id: BackfillId) -> Result<Backfill, Trouble> {
+    let row = find_backfill(api, id).await?;
+    let name = name_of(api, row.head.schedule).await?;
+    Ok(shown(&row, name))
+}
+
+/// Backfills with the names of their schedules; each is looked up once.
+async fn named(api: &Api, rows: &[BackfillRow]) -> Result<Vec<Backfill>, Trouble> {
+    let mut names: BTreeMap<ScheduleId, Option<String>> = BTreeMap::new();
+    for row in rows {
+        if let Entry::Vacant(name) = names.entry(row.head.schedule) {
+            name.insert(name_of(api, row.head.schedule).await?);
+        }
+    }
+    Ok(rows.iter().map(|row| shown(row, names.get(&row.head.schedule).cloned().flatten())).collect())
+}
+
+async fn name_of(api: &Api, schedule: ScheduleId) -> Result<Option<String>, Trouble> {
+    let row = api.node.store().schedule(schedule).await?;
+    row.map(|row| read::spec(&row).map(|spec| spec.name)).transpose()
+}
+
+fn shown(row: &BackfillRow, schedule: Option<String>) -> Backfill {
+    let (head, state) = (&row.head, &row.state);
+    Backfill {
+        id: head.id,
+        schedule_id: head.schedule,
+        schedule,
+        status: state.status,
+        from: head.from,
+        until: head.until,
+        total: head.instants.len() as u64,
+        started: state.started,
+        succeeded: state.succeeded,
+        failed: state.failed,
+        concurrency: head.concurrency,
+        overlap: head.overlap,
+        generation: head.generation,
+        created_by: head.actor.to_string(),
+        note: head.note.as_deref().map(str::to_owned),
+        created_at: head.created_at,
+        finished_at: state.finished_at,
+    }
+}

@@ -1,0 +1,182 @@
+//! The fire ledger of a schedule: what became of each of its instants.
+
+use std::str::FromStr;
+
+use axum::Json;
+use axum::extract::State;
+use futures::{StreamExt, TryStreamExt};
+use model::api::{Ledger, LedgerEntry};
+use model::firing::{FiringCause, FiringOutcome, LedgerRecord};
+use model::{BackfillId, JobStatus, Timestamp};
+use serde::Deserialize;
+use store::query::{LedgerFilter, LedgerPlace, Page};
+use utoipa_axum::routes;
+
+use super::super::extract::{Many, Params, Path};
+use super::super::problem::{Code, Trouble};
+use super::super::routes::Routes;
+use super::super::{Api, page};
+use super::find_in;
+use crate::auth::{Resource, Verb};
+
+/// How many jobs are looked up at a time.
+const LOOKUPS: usize = 16;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let refusals = [Code::ScheduleNotFound, Code::InvalidCursor, Code::QueryTooSlow];
+    routes.needs(Verb::Read, Resource::Schedules, &refusals, routes!(get_ledger));
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct LedgerParams {
+    /// The namespace of the name; `default` where absent. Not needed with an id.
+    namespace: Option<String>,
+    /// Only with one of these outcomes, with commas between.
+    #[param(value_type = Option<String>, example = "fired,fired_late")]
+    outcome: Many<FiringOutcome>,
+    /// Only from one of these causes, with commas between: `timer`, `catch_up`, `manual`, `backfill`, `retry`.
+    #[param(value_type = Option<String>)]
+    cause: Many<Cause>,
+    /// Only of this backfill.
+    backfill_id: Option<BackfillId>,
+    /// Only instants at or after this one.
+    from: Option<Timestamp>,
+    /// Only instants before this one.
+    until: Option<Timestamp>,
+    /// How many lines, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// Counts the instants of each outcome, since `from`.
+    counts: bool,
+}
+
+/// A cause as a word of the query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cause(FiringCause);
+
+impl FromStr for Cause {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        use FiringCause::{Backfill, CatchUp, Manual, Retry, Timer};
+        let found = [Timer, CatchUp, Manual, Backfill, Retry].into_iter().find(|c| c.to_string() == text);
+        found.map(Self).ok_or_else(|| {
+            let shown: String = text.chars().take(64).collect();
+            format!("`{shown}` is no cause: expected `timer`, `catch_up`, `manual`, `backfill` or `retry`")
+        })
+    }
+}
+
+/// Show what became of each instant of a schedule
+///
+/// The newest instant first. Consecutive instants that shared an outcome without a job are one line.
+#[utoipa::path(get, path = "/api/v1/schedules/{name}/ledger", tag = "schedules",
+    params(("name" = String, Path, description = "Its name or its id"), LedgerParams),
+    responses((status = 200, description = "One page", body = Ledger))
+)]
+async fn get_ledger(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Params(params): Params<LedgerParams>,
+) -> Result<Json<Ledger>, Trouble> {
+    let limit = page::limit(params.limit)?;
+    // The ledger of a deleted schedule can still be read by its id.
+    let id = match name.parse() {
+        Ok(id) => id,
+        Err(_) => find_in(&api, &name, params.namespace.as_deref()).await?.id,
+    };
+    let filter = LedgerFilter {
+        schedule: Some(id),
+        namespace: None,
+        outcomes: params.outcome.0,
+        causes: params.cause.0.into_iter().map(|Cause(cause)| cause).collect(),
+        backfill: params.backfill_id,
+        from: params.from,
+        until: params.until,
+    };
+    let after = api.shared.cursors.read::<Place>("ledger", &filter, params.cursor.as_deref())?;
+    let page = Page { after: after.map(|Place(place)| place), limit };
+    let found = api.node.store().ledger(&filter, page).await?;
+    let last = found.items.last().filter(|_| found.more);
+    let next_cursor =
+        last.map(|(place, _)| api.shared.cursors.make("ledger", &filter, &Place(*place).to_string()));
+    let counts = match params.counts {
+        true => Some(api.node.store().ledger_counts(id, params.from).await?),
+        false => None,
+    };
+    let items = futures::stream::iter(found.items.into_iter().map(|(_, record)| entry(&api, record)));
+    let items = items.buffered(LOOKUPS).try_collect().await?;
+    Ok(Json(Ledger { items, next_cursor, counts }))
+}
+
+async fn entry(api: &Api, record: LedgerRecord) -> Result<LedgerEntry, Trouble> {
+    let job_status = match record.job {
+        Some(job) => api.node.store().job(job).await?.map(|row| row.state.status),
+        None => None,
+    };
+    Ok(shown(record, job_status))
+}
+
+fn shown(record: LedgerRecord, job_status: Option<JobStatus>) -> LedgerEntry {
+    LedgerEntry {
+        schedule_id: record.schedule,
+        generation: record.generation,
+        scheduled_for: record.first,
+        last: record.last,
+        count: record.count,
+        exact: record.exact,
+        outcome: record.outcome,
+        cause: record.cause,
+        backfill_id: record.backfill,
+        job_id: record.job,
+        job_status,
+        decided_at: record.decided_at,
+        detail: record.detail.map(Into::into),
+        tzdb: record.tzdb.to_string(),
+    }
+}
+
+/// A place in the ledger as the text of a cursor.
+struct Place(LedgerPlace);
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let LedgerPlace { first_micros, schedule, generation, cause, backfill } = self.0;
+        write!(f, "{first_micros}.{schedule:x}.{generation}.{cause}.{backfill:x}")
+    }
+}
+
+impl FromStr for Place {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let parts: Vec<_> = text.split('.').collect();
+        let [first, schedule, generation, cause, backfill] = parts.as_slice() else { return Err(()) };
+        Ok(Self(LedgerPlace {
+            first_micros: first.parse().map_err(drop)?,
+            schedule: u128::from_str_radix(schedule, 16).map_err(drop)?,
+            generation: generation.parse().map_err(drop)?,
+            cause: cause.parse().map_err(drop)?,
+            backfill: u128::from_str_radix(backfill, 16).map_err(drop)?,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_in_the_ledger_reads_back_the_same() {
+        let place =
+            LedgerPlace { first_micros: -5, schedule: u128::MAX, generation: 7, cause: 3, backfill: 0 };
+        assert_eq!(Place(place).to_string().parse::<Place>().map(|Place(place)| place), Ok(place));
+        for text in ["", "1.2.3.4", "x.0.0.0.0", "1.0.0.999.0"] {
+            assert!(text.parse::<Place>().is_err(), "{text}");
+        }
+    }
+}

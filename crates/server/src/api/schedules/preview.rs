@@ -1,0 +1,252 @@
+//! What will fire: of a schedule, of a draft, and of all schedules together.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use axum::Json;
+use axum::extract::State;
+use model::api::{Preview, PreviewSchedule, Upcoming, UpcomingFiring};
+use model::calendar::CalendarSpec;
+use model::firing::ScheduleStatus;
+use model::limits::{BODY_BYTES_MAX, PREVIEW_MAX};
+use model::timing::{Rule, Timing};
+use model::{Duration, Timestamp};
+use serde::Deserialize;
+use store::query::{ScheduleFilter, ScheduleRow};
+use timetable::{CalendarMap, Next, Timetable};
+use utoipa_axum::routes;
+
+use super::super::Api;
+use super::super::extract::{Params, Path, RawBody};
+use super::super::jobs::namespace;
+use super::super::problem::{Code, Trouble, field_error, fields_at};
+use super::super::routes::Routes;
+use super::{find_in, read};
+use crate::auth::{Resource, Verb};
+use crate::node::{Clock, SystemClock};
+use crate::preview::{Reading, preview};
+
+/// Firings of a preview without asking.
+const PREVIEW_DEFAULT: usize = 20;
+/// How far ahead the firings of all schedules are shown without asking.
+const UPCOMING_DEFAULT: Duration = Duration::from_hours(24);
+/// From so many schedules at most they are gathered.
+const UPCOMING_SCHEDULES_MAX: usize = 1_000;
+/// So many of them at most.
+const UPCOMING_MAX: usize = 1_000;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let schedules = Resource::Schedules;
+    routes.needs(Verb::Read, schedules, &[Code::ScheduleNotFound], routes!(get_next_firings));
+    let draft_refusals = [Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Read, schedules, &draft_refusals, routes!(preview_schedule));
+    routes.needs(Verb::Read, schedules, &[Code::QueryTooSlow], routes!(list_upcoming_firings));
+}
+
+/// The calendars of a namespace, ready to be asked.
+pub(in super::super) async fn calendars_of(api: &Api, namespace: &str) -> Result<CalendarMap, Trouble> {
+    let records = api.node.store().calendars(Some(namespace)).await?;
+    let specs: Vec<CalendarSpec> = records.into_iter().map(|record| record.spec).collect();
+    Ok(CalendarMap::compile(&specs).0)
+}
+
+fn count(n: Option<u32>) -> Result<usize, String> {
+    let n = n.map_or(Ok(PREVIEW_DEFAULT), usize::try_from).unwrap_or(usize::MAX);
+    if (1..=PREVIEW_MAX).contains(&n) {
+        return Ok(n);
+    }
+    Err(format!("`{n}` is out of range: expected 1 to {PREVIEW_MAX}"))
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct NextParams {
+    /// The namespace of the name; `default` where absent. Not needed with an id.
+    namespace: Option<String>,
+    /// How many firings; 20 where absent.
+    #[param(minimum = 1, maximum = 1000)]
+    n: Option<u32>,
+    /// From when on; now where absent.
+    from: Option<Timestamp>,
+}
+
+/// Show the next firings of a schedule
+///
+/// Without jitter, and as if it were not paused. Times on the wall have marks where a change of the
+/// clocks or a calendar moved them.
+#[utoipa::path(get, path = "/api/v1/schedules/{name}/next", tag = "schedules",
+    params(("name" = String, Path, description = "Its name or its id"), NextParams),
+    responses((status = 200, description = "The firings, and the timing in words", body = Preview))
+)]
+async fn get_next_firings(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Params(params): Params<NextParams>,
+) -> Result<Json<Preview>, Trouble> {
+    let n = count(params.n).map_err(|wrong| Trouble::parameter("n", wrong))?;
+    let row = find_in(&api, &name, params.namespace.as_deref()).await?;
+    let spec = read::spec(&row)?;
+    let left = spec.max_firings.map(|max| max.saturating_sub(row.state.fired));
+    let n = left.map_or(n, |left| n.min(usize::try_from(left).unwrap_or(usize::MAX)));
+    let seed = engine::timetable_seed(&spec.namespace, &spec.name);
+    let mut answer = look(&api, spec.timing, &spec.namespace, seed, params.from, n.max(1))
+        .await?
+        .map_err(|problems| Trouble::invalid_fields(fields_at("timing.", &problems)))?;
+    if left == Some(0) {
+        answer.firings.clear();
+        answer.warnings.push("it has fired as often as `max_firings` lets it".to_owned());
+    }
+    if row.state.status == ScheduleStatus::Paused {
+        answer.warnings.push("it is paused: its firings are skipped until it is resumed".to_owned());
+    }
+    Ok(Json(answer))
+}
+
+async fn look(
+    api: &Api,
+    timing: Timing,
+    namespace: &str,
+    seed: u64,
+    from: Option<Timestamp>,
+    n: usize,
+) -> Result<Result<Preview, Vec<model::validate::Problem>>, Trouble> {
+    let calendars = calendars_of(api, namespace).await?;
+    let zones = api.config.engine.zones.clone();
+    let after = from.map_or_else(|| SystemClock.now(), just_before);
+    let compute = move || preview(&timing, &Reading { zones: &zones, calendars: &calendars, seed }, after, n);
+    tokio::task::spawn_blocking(compute).await.map_err(|error| Trouble::internal(&error))
+}
+
+fn just_before(at: Timestamp) -> Timestamp {
+    Timestamp::from_micros(at.as_micros().saturating_sub(1))
+}
+
+/// Show the next firings of a draft
+///
+/// Nothing is stored. Name a `timing`, or a `cron` expression alone.
+#[utoipa::path(post, path = "/api/v1/schedules/preview", tag = "schedules",
+    request_body(content(
+        (PreviewSchedule = "application/json", example = json!({"cron": "30 2 * * *", "zone": "Europe/Berlin", "n": 5})),
+        (PreviewSchedule = "application/yaml"),
+    )),
+    responses((status = 200, description = "The firings, and the timing in words", body = Preview))
+)]
+async fn preview_schedule(
+    State(api): State<Api>,
+    body: RawBody<BODY_BYTES_MAX>,
+) -> Result<Json<Preview>, Trouble> {
+    let draft: PreviewSchedule = body.format.parse(&body.bytes)?;
+    let invalid = |path: &str, wrong: &str| Trouble::invalid_fields(vec![field_error(path, wrong)]);
+    let n = count(draft.n).map_err(|wrong| invalid("n", &wrong))?;
+    // Paths lead to where the user wrote it.
+    let (timing, by_cron) = match (draft.timing, draft.cron) {
+        (Some(timing), None) if draft.zone.is_none() => (timing, false),
+        (Some(_), None) => return Err(invalid("zone", "goes with `cron`: a timing has a zone of its own")),
+        (None, Some(cron)) => {
+            let zone = draft.zone.unwrap_or_else(|| model::timing::UTC.to_owned());
+            (Timing { rules: vec![Rule::Cron(cron)], zone, ..Timing::default() }, true)
+        }
+        _ => return Err(invalid("", "expected `timing` or `cron`, and one of them alone")),
+    };
+    let namespace = draft.namespace.as_deref().unwrap_or(model::spec::DEFAULT);
+    let seed = engine::timetable_seed(namespace, draft.name.as_deref().unwrap_or_default());
+    let looked = look(&api, timing, namespace, seed, draft.from, n).await?;
+    looked.map(Json).map_err(|problems| {
+        let at = if by_cron { "" } else { "timing." };
+        let mut errors = fields_at(at, &problems);
+        if by_cron {
+            for error in &mut errors {
+                *error = field_error(error.path.trim_start_matches("rules[0]."), &error.detail);
+            }
+        }
+        Trouble::invalid_fields(errors)
+    })
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct UpcomingParams {
+    /// Only schedules of this namespace; `*` for all, as without it.
+    namespace: Option<String>,
+    /// Until when; a day from now where absent.
+    until: Option<Timestamp>,
+}
+
+/// Show the firings to come of all schedules
+///
+/// At most 1,000 of at most 1,000 schedules: `until` says how far the answer reaches.
+#[utoipa::path(get, path = "/api/v1/schedules/upcoming", tag = "schedules", params(UpcomingParams), responses(
+    (status = 200, description = "The firings, in order", body = Upcoming),
+))]
+async fn list_upcoming_firings(
+    State(api): State<Api>,
+    Params(params): Params<UpcomingParams>,
+) -> Result<Json<Upcoming>, Trouble> {
+    let now = SystemClock.now();
+    let mut until = params.until.unwrap_or(now + UPCOMING_DEFAULT);
+    let filter = ScheduleFilter {
+        namespace: namespace(params.namespace),
+        status: Some(ScheduleStatus::Active),
+        due_before: Some(until),
+        ..ScheduleFilter::default()
+    };
+    let mut rows = api.node.store().upcoming(&filter, None, UPCOMING_SCHEDULES_MAX + 1).await?;
+    if rows.len() > UPCOMING_SCHEDULES_MAX {
+        // Those that do not fit fire at this time or later.
+        until = rows.last().and_then(|row| row.state.next_at).unwrap_or(until).min(until);
+        rows.truncate(UPCOMING_SCHEDULES_MAX);
+    }
+    let mut calendars = std::collections::BTreeMap::new();
+    let mut all = Vec::with_capacity(rows.len());
+    for row in rows {
+        let spec = read::spec(&row)?;
+        if !calendars.contains_key(&spec.namespace) {
+            calendars.insert(spec.namespace.clone(), calendars_of(&api, &spec.namespace).await?);
+        }
+        all.push((row, spec));
+    }
+    let zones = api.config.engine.zones.clone();
+    let compute = move || gather(&all, &zones, &calendars, until);
+    let answer = tokio::task::spawn_blocking(compute).await.map_err(|error| Trouble::internal(&error))?;
+    Ok(Json(answer))
+}
+
+/// Merges the firings of schedules; each timetable is compiled only if its second firing is wanted.
+fn gather(
+    all: &[(ScheduleRow, model::ScheduleSpec)],
+    zones: &timetable::Zones,
+    calendars: &std::collections::BTreeMap<String, CalendarMap>,
+    until: Timestamp,
+) -> Upcoming {
+    let mut timetables: Vec<Option<Timetable>> = all.iter().map(|_| None).collect();
+    let first = all.iter().enumerate().filter_map(|(i, (row, _))| Some(Reverse((row.state.next_at?, i))));
+    let mut heap: BinaryHeap<_> = first.collect();
+    let mut items = Vec::new();
+    while let Some(Reverse((at, i))) = heap.pop() {
+        if at >= until {
+            break;
+        }
+        if items.len() == UPCOMING_MAX {
+            return Upcoming { items, until: at };
+        }
+        let (row, spec) = &all[i];
+        items.push(UpcomingFiring {
+            at,
+            schedule_id: row.id,
+            name: spec.name.clone(),
+            namespace: spec.namespace.clone(),
+            duration_p50: row.state.track.as_deref().and_then(|track| track.percentile(50)),
+        });
+        if timetables[i].is_none() {
+            let seed = engine::timetable_seed(&spec.namespace, &spec.name);
+            let calendars = calendars.get(&spec.namespace).cloned().unwrap_or_default();
+            timetables[i] = Timetable::compile(&spec.timing, seed, zones, &calendars).ok();
+        }
+        if let Some(Next::At(next)) = timetables[i].as_ref().map(|timetable| timetable.next(at)) {
+            heap.push(Reverse((next, i)));
+        }
+    }
+    Upcoming { items, until }
+}

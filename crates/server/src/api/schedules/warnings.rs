@@ -1,0 +1,53 @@
+//! What somebody should know about a schedule that is taken all the same.
+//!
+//! A schedule that can never fire is not refused. Files keep one-time schedules long after their time,
+//! and must go on being applied; and `0 0 31 2 *` is how people who come from elsewhere write "by hand
+//! only". But it is said at once, in the answer to the request that made it so.
+//!
+//! # Cost
+//! A timing is compiled only if its schedule is new or changed, and of a large batch only if the engine
+//! found no next firing for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::firing::ScheduleHead;
+use timetable::CalendarMap;
+
+use super::super::Api;
+use super::super::problem::Trouble;
+use super::calendars_of;
+use crate::node::{Clock, SystemClock};
+use crate::preview::{Reading, seed, warnings};
+
+/// The calendars of each namespace that these schedules live in.
+pub(super) async fn calendars(
+    api: &Api,
+    heads: &[Arc<ScheduleHead>],
+) -> Result<BTreeMap<String, CalendarMap>, Trouble> {
+    let mut calendars = BTreeMap::new();
+    for namespace in heads.iter().map(|head| &head.spec.namespace).collect::<BTreeSet<_>>() {
+        calendars.insert(namespace.clone(), calendars_of(api, namespace).await?);
+    }
+    Ok(calendars)
+}
+
+/// What is to be said about each of these schedules, in their order.
+pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<Vec<String>>, Trouble> {
+    if heads.is_empty() {
+        return Ok(Vec::new());
+    }
+    let calendars = calendars(api, &heads).await?;
+    let zones = api.config.engine.zones.clone();
+    let compute = move || {
+        let none = CalendarMap::default();
+        let of = |head: &Arc<ScheduleHead>| {
+            let spec = &head.spec;
+            let calendars = calendars.get(&spec.namespace).unwrap_or(&none);
+            let reading = Reading { zones: &zones, calendars, seed: seed(&spec.namespace, &spec.name) };
+            warnings(&spec.timing, &reading, SystemClock.now())
+        };
+        heads.iter().map(of).collect()
+    };
+    tokio::task::spawn_blocking(compute).await.map_err(|error| Trouble::internal(&error))
+}

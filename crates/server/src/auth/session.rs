@@ -1,0 +1,93 @@
+//! Sessions: the rights of a token for a browser, in a cookie that no script can read.
+//!
+//! A session is a text that names its token and its end, with a MAC by a key of the server. Nothing is
+//! kept of it: [`Sessions::read`] checks the MAC and the time, and whoever asks for the token's bearer
+//! ([`Tokens::bearer_of`](super::Tokens::bearer_of)) finds nobody once the token is gone.
+//!
+//! # Always true
+//! - A token cannot be had from its sessions.
+//! - A session ends with its token, at its time, and with the server's key.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use model::Timestamp;
+use sha2::Sha256;
+
+/// Keeps a session's MAC from being that of anything else under the same key.
+const PURPOSE: &str = "belfry session v1";
+
+/// Makes and reads the sessions of a server.
+#[derive(Clone)]
+pub struct Sessions {
+    key: [u8; 32],
+}
+
+impl Sessions {
+    /// With the server's key.
+    pub const fn new(key: [u8; 32]) -> Self {
+        Self { key }
+    }
+
+    /// A session of the token with this id, until then: letters, digits, `-`, `_` and `.`.
+    pub fn open(&self, token_id: &str, until: Timestamp) -> String {
+        let body = format!("{token_id}.{}", until.as_millis());
+        let mac = URL_SAFE_NO_PAD.encode(self.mac(&body).finalize().into_bytes());
+        format!("{body}.{mac}")
+    }
+
+    /// The id of the token that a session is of; `None` if it is over, or was not made here.
+    pub fn read<'a>(&self, session: &'a str, now: Timestamp) -> Option<&'a str> {
+        let (body, mac) = session.rsplit_once('.')?;
+        self.mac(body).verify_slice(&URL_SAFE_NO_PAD.decode(mac).ok()?).ok()?;
+        let (token_id, until) = body.split_once('.')?;
+        (now.as_millis() < until.parse().ok()?).then_some(token_id)
+    }
+
+    fn mac(&self, body: &str) -> Hmac<Sha256> {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a MAC takes a key of any length");
+        mac.chain_update(PURPOSE).chain_update([0]).chain_update(body)
+    }
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const END: Timestamp = Timestamp::from_millis(1_000);
+    const BEFORE: Timestamp = Timestamp::from_millis(999);
+
+    #[test]
+    fn a_session_names_its_token_until_its_end() {
+        let sessions = Sessions::new([7; 32]);
+        let session = sessions.open("abc", END);
+        assert_eq!(sessions.read(&session, BEFORE), Some("abc"));
+        assert_eq!(sessions.read(&session, END), None);
+    }
+
+    #[test]
+    fn a_session_that_was_changed_in_any_place_is_none() {
+        let sessions = Sessions::new([7; 32]);
+        let session = sessions.open("abc", END);
+        for at in 0..session.len() {
+            let mut changed = session.clone().into_bytes();
+            changed[at] = if changed[at] == b'x' { b'9' } else { b'x' };
+            assert_eq!(sessions.read(str::from_utf8(&changed).unwrap(), BEFORE), None, "at {at}");
+        }
+        for text in ["", ".", "..", "abc.1000", "abc.1000."] {
+            assert_eq!(sessions.read(text, BEFORE), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn another_key_makes_other_sessions() {
+        let session = Sessions::new([7; 32]).open("abc", END);
+        assert_eq!(Sessions::new([8; 32]).read(&session, BEFORE), None);
+    }
+}

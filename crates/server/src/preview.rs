@@ -1,0 +1,194 @@
+//! What a timing will do: its next firings, in words, and what somebody should know before using it.
+//!
+//! A pure function of the timing and of what it is read with, so the API answers with it for schedules
+//! and drafts, and the command line for drafts without a server.
+
+use jiff::civil::Date;
+use model::Timestamp;
+use model::api::{Preview, PreviewFiring, Words};
+use model::timing::{Filter, Rule, Timing};
+use model::validate::Problem;
+use timetable::{CalendarMap, Calendars as _, Language, Next, Timetable, Zones, describe};
+
+/// What a timing is read with.
+#[derive(Debug, Clone)]
+pub struct Reading<'a> {
+    /// The time zones.
+    pub zones: &'a Zones,
+    /// The calendars of its namespace; built-in ones are found through it as well.
+    pub calendars: &'a CalendarMap,
+    /// What `H` and `~` mean: [`seed`] of its schedule.
+    pub seed: u64,
+}
+
+/// What `H` and `~` mean in the rules of a schedule of this name; an empty name is that of a draft.
+pub fn seed(namespace: &str, name: &str) -> u64 {
+    engine::timetable_seed(namespace, name)
+}
+
+/// The next `n` firings strictly after `after`.
+///
+/// # Errors
+/// Everything that is wrong with the timing, with paths relative to it.
+pub fn preview(
+    timing: &Timing,
+    reading: &Reading<'_>,
+    after: Timestamp,
+    n: usize,
+) -> Result<Preview, Vec<Problem>> {
+    let timetable = Timetable::compile(timing, reading.seed, reading.zones, reading.calendars)?;
+    let firings: Vec<_> = timetable.preview(after, n).into_iter().map(shown).collect();
+    let words = Words { en: describe(timing, Language::English), zh_cn: describe(timing, Language::Chinese) };
+    let mut warnings = idle(timing, &timetable, reading, after);
+    warnings.extend(unknown_years(timing, reading, firings.last()));
+    if timetable.delay().is_some() {
+        let known = "the firings of a fixed delay are not known ahead: each is counted from the end of the run before";
+        warnings.push(known.to_owned());
+    }
+    Ok(Preview {
+        firings,
+        words,
+        warnings,
+        zone: timing.zone.clone(),
+        tzdb: reading.zones.version().to_string(),
+    })
+}
+
+/// What whoever creates this timing should know: that it, or one of its rules, never fires after `now`.
+///
+/// None for a timing that cannot be compiled: what is wrong with it is told by [`preview`].
+pub fn warnings(timing: &Timing, reading: &Reading<'_>, now: Timestamp) -> Vec<String> {
+    let timetable = Timetable::compile(timing, reading.seed, reading.zones, reading.calendars);
+    timetable.map(|timetable| idle(timing, &timetable, reading, now)).unwrap_or_default()
+}
+
+/// That a timing, or one of its rules, never fires.
+fn idle(timing: &Timing, timetable: &Timetable, reading: &Reading<'_>, after: Timestamp) -> Vec<String> {
+    match timetable.next(after) {
+        Next::At(_) => idle_rules(timing, reading, after),
+        _ => why_none(timing, timetable, reading, after).into_iter().collect(),
+    }
+}
+
+/// Rules that add nothing to a timing that fires. Times that have passed are left out: they stand in
+/// files long after they were of use.
+fn idle_rules(timing: &Timing, reading: &Reading<'_>, after: Timestamp) -> Vec<String> {
+    if timing.rules.len() < 2 {
+        return Vec::new();
+    }
+    let never = |rule: &Rule| {
+        let alone = Timing {
+            rules: vec![rule.clone()],
+            zone: timing.zone.clone(),
+            dst: timing.dst,
+            ..Timing::default()
+        };
+        let alone = Timetable::compile(&alone, reading.seed, reading.zones, reading.calendars);
+        alone.is_ok_and(|alone| alone.delay().is_none() && alone.next(after) == Next::Never)
+    };
+    let rules = timing.rules.iter().enumerate().filter(|(_, rule)| !matches!(rule, Rule::At(_)));
+    rules
+        .filter(|(_, rule)| never(rule))
+        .map(|(i, _)| format!("rules[{i}] never fires: no instant satisfies it"))
+        .collect()
+}
+
+fn shown(firing: timetable::Firing) -> PreviewFiring {
+    let day = firing.clock_change.then_some("clock_change");
+    let marks = firing.marks.iter().map(|mark| mark.as_str()).chain(day).map(str::to_owned).collect();
+    PreviewFiring { at: firing.at, local: firing.local, rules: firing.rules, marks }
+}
+
+/// Why a timing with rules has no firing.
+fn why_none(
+    timing: &Timing,
+    timetable: &Timetable,
+    reading: &Reading<'_>,
+    after: Timestamp,
+) -> Option<String> {
+    if timing.rules.is_empty() || timetable.delay().is_some() {
+        return None;
+    }
+    if let Some(end) = timing.end.filter(|&end| end <= after) {
+        return Some(format!("it never fires: its end ({end}) has passed"));
+    }
+    if let Next::NotUntil(until) = timetable.next(after) {
+        return Some(format!("it does not fire until {until}; further was not searched"));
+    }
+    let bare = Timing { only: Vec::new(), exclude: Vec::new(), ..timing.clone() };
+    let bare = Timetable::compile(&bare, reading.seed, reading.zones, reading.calendars).ok();
+    let held = bare.is_some_and(|bare| matches!(bare.next(after), Next::At(_)));
+    let first = timetable.step(after).and_then(|step| step.held).map(|held| held.filter);
+    Some(match (held, only_past(timing)) {
+        (true, _) => {
+            let first = first.map(|filter| format!(", the first by {filter}")).unwrap_or_default();
+            format!("it never fires: its filters hold every instant of its rules{first}")
+        }
+        (false, true) => "it never fires: its time has passed".to_owned(),
+        (false, false) => "it never fires: no instant satisfies its rules".to_owned(),
+    })
+}
+
+fn only_past(timing: &Timing) -> bool {
+    timing.rules.iter().all(|rule| matches!(rule, Rule::At(_)))
+}
+
+/// Calendars of published years that some of these firings lie beyond.
+fn unknown_years(timing: &Timing, reading: &Reading<'_>, last: Option<&PreviewFiring>) -> Vec<String> {
+    let Some(day) = last.and_then(|firing| firing.local.get(..10)?.parse::<Date>().ok()) else {
+        return Vec::new();
+    };
+    let mut names: Vec<_> = calendars(timing).collect();
+    names.sort_unstable();
+    names.dedup();
+    let beyond = |name: &str| reading.calendars.days(name)?.known_until().filter(|until| *until < day);
+    let warning = |name: &str| {
+        let until = beyond(name)?;
+        Some(format!("calendar `{name}` is known until {until}: later holidays are not published yet"))
+    };
+    names.into_iter().filter_map(warning).collect()
+}
+
+/// The calendars that a timing names.
+fn calendars(timing: &Timing) -> impl Iterator<Item = &str> {
+    let filters = timing.only.iter().chain(&timing.exclude).filter_map(|filter| match filter {
+        Filter::Calendar(name) => Some(name.as_str()),
+        _ => None,
+    });
+    filters.chain(timing.roll.as_ref().map(|roll| roll.calendar.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn warnings(timing: Value) -> Vec<String> {
+        let timing: Timing = serde_json::from_value(timing).unwrap();
+        let (zones, calendars) = (Zones::bundled(), CalendarMap::default());
+        let reading = Reading { zones: &zones, calendars: &calendars, seed: 1 };
+        let now = "2026-11-21T08:00:00Z".parse().unwrap();
+        preview(&timing, &reading, now, 3).unwrap().warnings
+    }
+
+    /// B1, B5. A rule that can never fire is told by name.
+    #[test]
+    fn what_keeps_a_timing_from_firing_is_told() {
+        assert_eq!(warnings(json!({"rules": [{"cron": "0 2 * * *"}]})), Vec::<String>::new());
+        assert_eq!(warnings(json!({})), Vec::<String>::new(), "on demand is meant so");
+        let all: Vec<_> = [
+            json!({"rules": [{"cron": "0 0 30 2 *"}]}),
+            json!({"rules": [{"at": "2020-01-01T00:00:00Z"}]}),
+            json!({"rules": [{"cron": "0 2 * * *"}], "end": "2020-01-01T00:00:00Z"}),
+            json!({"rules": [{"cron": "0 2 * * mon"}], "only": [{"weekdays": ["tuesday"]}]}),
+            json!({"rules": [{"cron": "0 2 1 1 *"}], "exclude": [{"calendar": "belfry.cn-holidays"}]}),
+            json!({"rules": [{"after": "10m"}]}),
+            json!({"rules": [{"cron": "0 2 * * *"}, {"cron": "0 0 31 2 *"}, {"at": "2020-01-01T00:00:00Z"}]}),
+        ]
+        .into_iter()
+        .flat_map(warnings)
+        .collect();
+        insta::assert_snapshot!(all.join("\n"));
+    }
+}

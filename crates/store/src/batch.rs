@@ -1,0 +1,72 @@
+//! What every store does with a batch, whatever it writes it to.
+
+use std::collections::{BTreeMap, HashMap};
+
+use model::record::{Batch, Change, JobHead, Lease};
+use model::{JobId, ShardId};
+use serde::Serialize;
+
+/// Events of a batch that share a row; a reader decodes at most this many more than it asked for.
+pub(crate) const EVENTS_A_ROW: usize = 256;
+
+/// By how much the number of jobs changes: namespace, then status by its code.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(BTreeMap<Box<str>, [i64; 8]>);
+
+impl Counters {
+    pub(crate) fn add(&mut self, namespace: &str, status: u8, by: i64) {
+        // Most batches have one or two namespaces: look before making a key.
+        if !self.0.contains_key(namespace) {
+            self.0.insert(namespace.into(), [0; 8]);
+        }
+        if let Some(count) = self.0.get_mut(namespace).and_then(|counts| counts.get_mut(usize::from(status)))
+        {
+            *count += by;
+        }
+    }
+
+    /// Each number that changes: namespace, status by its code, by how much.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = (&str, u8, i64)> {
+        self.0.iter().flat_map(|(namespace, counts)| {
+            let changed = (0u8..).zip(counts).filter(|(_, by)| **by != 0);
+            changed.map(|(status, by)| (&**namespace, status, *by))
+        })
+    }
+}
+
+/// The first shard whose rows a batch changes without a lease.
+pub(crate) fn foreign_shard(leases: &[Lease], batch: &Batch) -> Option<ShardId> {
+    let foreign = |shard: &ShardId| !leases.iter().any(|lease| lease.shard == *shard);
+    let shards = batch.changes.iter().filter_map(|change| match change {
+        Change::Job { id, .. } => Some(id.shard()),
+        Change::Execution { record, .. } => Some(record.job.shard()),
+        Change::Key(key) => Some(key.job.shard()),
+        Change::ForgetKeys { shard, .. } => Some(*shard),
+        Change::Schedule { id, .. } | Change::RemoveSchedule(id) => Some(id.shard()),
+        Change::Ledger(record) => Some(record.schedule.shard()),
+        Change::Backfill { id, .. } => Some(id.shard()),
+        Change::Worker(_)
+        | Change::RemoveWorker(_)
+        | Change::Queue(_)
+        | Change::Calendar(_)
+        | Change::RemoveCalendar { .. } => None,
+    });
+    shards.filter(foreign).min()
+}
+
+/// The heads in the batch, where it has new executions that may need them.
+pub(crate) fn heads_for_executions(changes: &[Change]) -> HashMap<JobId, &JobHead> {
+    if !changes.iter().any(|change| matches!(change, Change::Execution { new: true, .. })) {
+        return HashMap::new();
+    }
+    let head = |change| match change {
+        &Change::Job { id, head: Some(ref head), .. } => Some((id, &**head)),
+        _ => None,
+    };
+    changes.iter().filter_map(head).collect()
+}
+
+/// A record as it is sealed.
+pub(crate) fn to_json<T: Serialize>(record: &T) -> String {
+    serde_json::to_string(record).expect("records are plain data")
+}

@@ -1,0 +1,264 @@
+//! Jobs: what they were asked to be, where they stand, and how they got there.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use model::firing::Origin;
+use model::record::{HistoryEntry, JobHead, JobState, Outcome};
+use model::{BackfillId, ExecutionId, Fence, JobId, JobSpec, JobStatus, ScheduleId, Timestamp, WorkerId};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    CRC_LEN, Context, Damage, FORMAT, NONE, OutcomeRow, cause, firing_cause, firing_cause_code, instant,
+    job_status, micros, open, open_bytes, seal, seal_bytes,
+};
+
+/// In the first byte of a head: the job that it repeats follows.
+const HAS_RETRY_OF: u8 = 1;
+/// In the first byte of a head: its origin follows.
+const HAS_ORIGIN: u8 = 2;
+
+/// Where a job of a schedule comes from.
+#[derive(Serialize, Deserialize)]
+struct OriginRow<'a> {
+    schedule: [u8; 16],
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    generation: u64,
+    scheduled_for: i64,
+    interval_start: Option<i64>,
+    interval_end: i64,
+    cause: u8,
+    backfill: Option<[u8; 16]>,
+    start_by: Option<i64>,
+}
+
+impl<'a> From<&'a Origin> for OriginRow<'a> {
+    fn from(origin: &'a Origin) -> Self {
+        Self {
+            schedule: origin.schedule.to_bits().to_be_bytes(),
+            name: Cow::Borrowed(&origin.name),
+            generation: origin.generation,
+            scheduled_for: origin.scheduled_for.as_micros(),
+            interval_start: micros(origin.interval_start),
+            interval_end: origin.interval_end.as_micros(),
+            cause: firing_cause_code(origin.cause),
+            backfill: origin.backfill.map(|id| id.to_bits().to_be_bytes()),
+            start_by: micros(origin.start_by),
+        }
+    }
+}
+
+impl TryFrom<OriginRow<'_>> for Origin {
+    type Error = Damage;
+
+    fn try_from(row: OriginRow<'_>) -> Result<Self, Damage> {
+        Ok(Self {
+            schedule: ScheduleId::from_bits(u128::from_be_bytes(row.schedule)),
+            name: row.name.into(),
+            generation: row.generation,
+            scheduled_for: Timestamp::from_micros(row.scheduled_for),
+            interval_start: instant(row.interval_start),
+            interval_end: Timestamp::from_micros(row.interval_end),
+            cause: firing_cause(HEAD, row.cause)?,
+            backfill: row.backfill.map(|id| BackfillId::from_bits(u128::from_be_bytes(id))),
+            start_by: instant(row.start_by),
+        })
+    }
+}
+
+const HEAD: &str = "head";
+
+/// The body of a job, the job that it repeats and where it comes from, apart from the parsed spec.
+pub(crate) fn seal_head(id: JobId, head: &JobHead) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(head.body.len() + 2 + 16 + 96 + CRC_LEN);
+    let has = |there: bool, flag| if there { flag } else { 0 };
+    bytes.push(FORMAT);
+    bytes.push(has(head.retry_of.is_some(), HAS_RETRY_OF) | has(head.origin.is_some(), HAS_ORIGIN));
+    if let Some(job) = head.retry_of {
+        bytes.extend_from_slice(&job.to_bits().to_be_bytes());
+    }
+    if let Some(origin) = &head.origin {
+        bytes = postcard::to_extend(&OriginRow::from(&**origin), bytes).expect("an origin is plain data");
+    }
+    bytes.extend_from_slice(head.body.as_bytes());
+    seal_bytes(Context::of(id.to_bits()), bytes)
+}
+
+/// What [`seal_head`] sealed.
+#[derive(Debug, PartialEq)]
+pub(crate) struct OpenHead<'a> {
+    pub(crate) body: &'a str,
+    pub(crate) retry_of: Option<JobId>,
+    pub(crate) origin: Option<Arc<Origin>>,
+}
+
+/// Opens what [`seal_head`] sealed.
+pub(crate) fn open_head(id: JobId, sealed: &[u8]) -> Result<OpenHead<'_>, Damage> {
+    let bytes = open_bytes(Context::of(id.to_bits()), HEAD, sealed)?;
+    let short = || Damage::Short { column: HEAD, len: sealed.len() };
+    let (&flags, mut rest) = bytes.split_first().ok_or_else(short)?;
+    if flags & !(HAS_RETRY_OF | HAS_ORIGIN) != 0 {
+        return Err(Damage::Value { column: HEAD, what: "set of flags", found: flags.into() });
+    }
+    let mut retry_of = None;
+    if flags & HAS_RETRY_OF != 0 {
+        let (job, behind) = rest.split_first_chunk::<16>().ok_or_else(short)?;
+        (retry_of, rest) = (Some(JobId::from_bits(u128::from_be_bytes(*job))), behind);
+    }
+    let mut origin = None;
+    if flags & HAS_ORIGIN != 0 {
+        let (row, behind) =
+            postcard::take_from_bytes::<OriginRow<'_>>(rest).map_err(|error| Damage::decode(HEAD, error))?;
+        (origin, rest) = (Some(Arc::new(Origin::try_from(row)?)), behind);
+    }
+    let body = str::from_utf8(rest).map_err(|error| Damage::decode(HEAD, error))?;
+    Ok(OpenHead { body, retry_of, origin })
+}
+
+/// The spec in a body.
+pub(crate) fn parse_spec(body: &str) -> Result<JobSpec, Damage> {
+    serde_json::from_str(body).map_err(|error| Damage::decode(HEAD, error))
+}
+
+/// A job's state without what stands in columns: status, worker, end of retention, history.
+#[derive(Serialize, Deserialize)]
+struct StateRow<'a> {
+    version: u64,
+    updated_at: i64,
+    due_at: i64,
+    queued_at: Option<i64>,
+    started_at: Option<i64>,
+    finished_at: Option<i64>,
+    executions: u32,
+    run_failures: u32,
+    start_failures: u32,
+    fence: u64,
+    execution: Option<[u8; 16]>,
+    cancel_requested_at: Option<i64>,
+    #[serde(borrow)]
+    outcome: Option<OutcomeRow<'a>>,
+}
+
+/// The columns of a job's state that lists search by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StateColumns {
+    pub(crate) status: u8,
+    pub(crate) worker: Option<[u8; 16]>,
+    pub(crate) expires_at: Option<i64>,
+}
+
+impl StateColumns {
+    pub(crate) fn of(state: &JobState) -> Self {
+        Self {
+            status: state.status.code(),
+            worker: state.worker.map(|worker| worker.to_bits().to_be_bytes()),
+            expires_at: micros(state.expires_at),
+        }
+    }
+
+    fn context(&self, id: JobId) -> Context {
+        Context::of(id.to_bits())
+            .with(&[self.status])
+            .with_optional(self.worker.as_ref().map(|worker| worker.as_slice()))
+            .with_optional(self.expires_at.map(i64::to_le_bytes).as_ref().map(|at| at.as_slice()))
+    }
+}
+
+/// A job's state without its history.
+pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) -> Vec<u8> {
+    let row = StateRow {
+        version: state.version,
+        updated_at: state.updated_at.as_micros(),
+        due_at: state.due_at.as_micros(),
+        queued_at: micros(state.queued_at),
+        started_at: micros(state.started_at),
+        finished_at: micros(state.finished_at),
+        executions: state.executions,
+        run_failures: state.run_failures,
+        start_failures: state.start_failures,
+        fence: state.fence.0,
+        execution: state.execution.map(|execution| execution.to_bits().to_be_bytes()),
+        cancel_requested_at: micros(state.cancel_requested_at),
+        outcome: state.outcome.as_deref().map(OutcomeRow::from),
+    };
+    seal(columns.context(id), &row)
+}
+
+/// A job's state; its history is left empty.
+pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Result<JobState, Damage> {
+    let row: StateRow<'_> = open(columns.context(id), "state", sealed)?;
+    Ok(JobState {
+        status: job_status("status", columns.status)?,
+        version: row.version,
+        updated_at: Timestamp::from_micros(row.updated_at),
+        due_at: Timestamp::from_micros(row.due_at),
+        queued_at: instant(row.queued_at),
+        started_at: instant(row.started_at),
+        finished_at: instant(row.finished_at),
+        executions: row.executions,
+        run_failures: row.run_failures,
+        start_failures: row.start_failures,
+        fence: Fence(row.fence),
+        execution: row.execution.map(|id| ExecutionId::from_bits(u128::from_be_bytes(id))),
+        worker: columns.worker.map(|id| WorkerId::from_bits(u128::from_be_bytes(id))),
+        cancel_requested_at: instant(row.cancel_requested_at),
+        outcome: row.outcome.map(|outcome| Box::new(Outcome::from(outcome))),
+        history: Vec::new(),
+        expires_at: instant(columns.expires_at),
+    })
+}
+
+#[derive(Serialize, Deserialize)]
+struct HistoryRow<'a> {
+    /// Microseconds after the entry before; a fraction of the bytes of the instant itself.
+    after: i64,
+    from: u8,
+    to: u8,
+    cause: u8,
+    execution: Option<u32>,
+    #[serde(borrow)]
+    detail: Option<Cow<'a, str>>,
+}
+
+/// The transitions of a job.
+pub(crate) fn seal_history(id: JobId, history: &[HistoryEntry]) -> Vec<u8> {
+    let mut before = 0;
+    let rows: Vec<_> = history
+        .iter()
+        .map(|entry| {
+            let at = entry.at.as_micros();
+            let after = at.wrapping_sub(before);
+            before = at;
+            HistoryRow {
+                after,
+                from: entry.from.map_or(NONE, JobStatus::code),
+                to: entry.to.code(),
+                cause: entry.cause.code(),
+                execution: entry.execution,
+                detail: entry.detail.as_deref().map(Cow::Borrowed),
+            }
+        })
+        .collect();
+    seal(Context::of(id.to_bits()), &rows)
+}
+
+/// What [`seal_history`] sealed.
+pub(crate) fn open_history(id: JobId, sealed: &[u8]) -> Result<Vec<HistoryEntry>, Damage> {
+    const COLUMN: &str = "history";
+    let rows: Vec<HistoryRow<'_>> = open(Context::of(id.to_bits()), COLUMN, sealed)?;
+    let mut at = 0i64;
+    rows.into_iter()
+        .map(|row| {
+            at = at.wrapping_add(row.after);
+            Ok(HistoryEntry {
+                at: Timestamp::from_micros(at),
+                from: if row.from == NONE { None } else { Some(job_status(COLUMN, row.from)?) },
+                to: job_status(COLUMN, row.to)?,
+                cause: cause(COLUMN, row.cause)?,
+                execution: row.execution,
+                detail: row.detail.map(Into::into),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,250 @@
+//! How records become bytes in a row, and back.
+//!
+//! What is searched for has a column of its own; the rest of a record is one *sealed* blob: a format
+//! byte, the [postcard](https://postcard.jamesmunns.com) encoding of a struct of this module, and a
+//! CRC-32 over both and over the columns that belong to it. A flipped bit, a blob under the wrong id,
+//! and a column that was changed by hand are all noticed when the row is read.
+//!
+//! The structs are the store's own: a change of the model's types does not change what is on disk.
+//! Statuses and causes are kept by their codes, which never change their meaning.
+
+mod backfill;
+mod event;
+mod execution;
+mod job;
+mod ledger;
+mod schedule;
+
+use std::borrow::Cow;
+
+use crc32fast::Hasher;
+use model::firing::FiringCause;
+use model::record::Outcome;
+use model::{Cause, JobStatus, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::query::TokenKind;
+
+pub(crate) use backfill::{
+    BackfillColumns, open_backfill, open_backfill_head, seal_backfill, seal_backfill_head,
+};
+pub(crate) use event::{open_events, seal_events};
+pub(crate) use execution::{ExecutionColumns, open_execution, seal_execution};
+pub(crate) use job::{
+    StateColumns, open_head, open_history, open_state, parse_spec, seal_head, seal_history, seal_state,
+};
+pub(crate) use ledger::{
+    LedgerColumns, firing_outcome, firing_outcome_code, firing_outcome_from, open_ledger, seal_ledger,
+};
+pub(crate) use schedule::{
+    ScheduleColumns, calendar_context, open_schedule, open_schedule_head, parse_schedule_spec,
+    schedule_status, schedule_status_code, seal_schedule, seal_schedule_head,
+};
+
+const FORMAT: u8 = 1;
+const CRC_LEN: usize = 4;
+/// Stands for "no status before" in a history.
+const NONE: u8 = u8::MAX;
+
+/// Why the bytes of a row could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Damage {
+    #[error("`{column}` has {len} bytes, too few to be whole")]
+    Short { column: &'static str, len: usize },
+    #[error("the checksum of `{column}` does not fit its bytes")]
+    Checksum { column: &'static str },
+    #[error("`{column}` has the unknown format {found}")]
+    Format { column: &'static str, found: u8 },
+    #[error("`{column}` cannot be decoded: {reason}")]
+    Decode { column: &'static str, reason: String },
+    #[error("`{column}` holds {found}, which is no {what}")]
+    Value { column: &'static str, what: &'static str, found: i64 },
+}
+
+impl Damage {
+    pub(crate) fn decode(column: &'static str, reason: impl ToString) -> Self {
+        Self::Decode { column, reason: reason.to_string() }
+    }
+}
+
+/// The columns that a blob belongs to; part of its checksum.
+pub(crate) struct Context(Hasher);
+
+impl Context {
+    pub(crate) fn of(id: u128) -> Self {
+        Self(Hasher::new()).with(&id.to_be_bytes())
+    }
+
+    pub(crate) fn of_text(key: &str) -> Self {
+        Self(Hasher::new()).with(key.as_bytes())
+    }
+
+    fn with(mut self, bytes: &[u8]) -> Self {
+        self.0.update(bytes);
+        self
+    }
+
+    fn with_number(self, number: u64) -> Self {
+        self.with(&number.to_le_bytes())
+    }
+
+    fn with_optional(self, bytes: Option<&[u8]>) -> Self {
+        match bytes {
+            Some(bytes) => self.with(&[1]).with(bytes),
+            None => self.with(&[0]),
+        }
+    }
+
+    fn checksum(mut self, bytes: &[u8]) -> [u8; CRC_LEN] {
+        self.0.update(bytes);
+        self.0.finalize().to_le_bytes()
+    }
+}
+
+fn seal_bytes(context: Context, mut bytes: Vec<u8>) -> Vec<u8> {
+    let crc = context.checksum(&bytes);
+    bytes.extend_from_slice(&crc);
+    bytes
+}
+
+fn open_bytes<'a>(context: Context, column: &'static str, sealed: &'a [u8]) -> Result<&'a [u8], Damage> {
+    let Some((bytes, crc)) = sealed.split_last_chunk::<CRC_LEN>().filter(|(bytes, _)| !bytes.is_empty())
+    else {
+        return Err(Damage::Short { column, len: sealed.len() });
+    };
+    if context.checksum(bytes) != *crc {
+        return Err(Damage::Checksum { column });
+    }
+    match bytes[0] {
+        FORMAT => Ok(&bytes[1..]),
+        found => Err(Damage::Format { column, found }),
+    }
+}
+
+fn seal<T: Serialize>(context: Context, value: &T) -> Vec<u8> {
+    // Most records fit, and growing byte by byte is most of what sealing would cost.
+    let mut bytes = Vec::with_capacity(160);
+    bytes.push(FORMAT);
+    let bytes = postcard::to_extend(value, bytes).expect("the row structs are plain data");
+    seal_bytes(context, bytes)
+}
+
+fn open<'a, T: Deserialize<'a>>(
+    context: Context,
+    column: &'static str,
+    sealed: &'a [u8],
+) -> Result<T, Damage> {
+    let bytes = open_bytes(context, column, sealed)?;
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(Damage::decode(column, format!("{} bytes too many", rest.len()))),
+        Err(error) => Err(Damage::decode(column, error)),
+    }
+}
+
+/// Text (a record as JSON) under its key.
+pub(crate) fn seal_text(context: Context, text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len() + 1 + CRC_LEN);
+    bytes.push(FORMAT);
+    bytes.extend_from_slice(text.as_bytes());
+    seal_bytes(context, bytes)
+}
+
+/// The text that was sealed.
+pub(crate) fn open_text<'a>(
+    context: Context,
+    column: &'static str,
+    sealed: &'a [u8],
+) -> Result<&'a str, Damage> {
+    str::from_utf8(open_bytes(context, column, sealed)?).map_err(|error| Damage::decode(column, error))
+}
+
+#[derive(Serialize, Deserialize)]
+struct OutcomeRow<'a> {
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    #[serde(borrow)]
+    error: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    output: Option<Cow<'a, str>>,
+}
+
+impl<'a> From<&'a Outcome> for OutcomeRow<'a> {
+    fn from(outcome: &'a Outcome) -> Self {
+        Self {
+            exit_code: outcome.exit_code,
+            signal: outcome.signal,
+            error: outcome.error.as_deref().map(Cow::Borrowed),
+            message: outcome.message.as_deref().map(Cow::Borrowed),
+            output: outcome.output.as_deref().map(Cow::Borrowed),
+        }
+    }
+}
+
+impl From<OutcomeRow<'_>> for Outcome {
+    fn from(row: OutcomeRow<'_>) -> Self {
+        Self {
+            exit_code: row.exit_code,
+            signal: row.signal,
+            error: row.error.map(Into::into),
+            message: row.message.map(Into::into),
+            output: row.output.map(Into::into),
+        }
+    }
+}
+
+fn micros(at: Option<Timestamp>) -> Option<i64> {
+    at.map(Timestamp::as_micros)
+}
+
+fn instant(micros: Option<i64>) -> Option<Timestamp> {
+    micros.map(Timestamp::from_micros)
+}
+
+fn job_status(column: &'static str, code: u8) -> Result<JobStatus, Damage> {
+    JobStatus::from_code(code).ok_or(Damage::Value { column, what: "status of a job", found: code.into() })
+}
+
+/// The code of what brought a firing about; never another meaning for the same code.
+pub(crate) const fn firing_cause_code(cause: FiringCause) -> u8 {
+    match cause {
+        FiringCause::Timer => 0,
+        FiringCause::CatchUp => 1,
+        FiringCause::Manual => 2,
+        FiringCause::Backfill => 3,
+        FiringCause::Retry => 4,
+    }
+}
+
+fn firing_cause(column: &'static str, code: u8) -> Result<FiringCause, Damage> {
+    use FiringCause::{Backfill, CatchUp, Manual, Retry, Timer};
+    [Timer, CatchUp, Manual, Backfill, Retry]
+        .into_iter()
+        .find(|known| firing_cause_code(*known) == code)
+        .ok_or(Damage::Value { column, what: "cause of a firing", found: code.into() })
+}
+
+/// The code of what a token's bearer may do; never another meaning for the same code.
+pub(crate) const fn token_kind_code(kind: TokenKind) -> u8 {
+    match kind {
+        TokenKind::Admin => 0,
+        TokenKind::Worker => 1,
+    }
+}
+
+/// The kind that a column holds.
+pub(crate) fn token_kind(code: u8) -> Result<TokenKind, Damage> {
+    [TokenKind::Admin, TokenKind::Worker]
+        .into_iter()
+        .find(|kind| token_kind_code(*kind) == code)
+        .ok_or(Damage::Value { column: "kind", what: "kind of token", found: code.into() })
+}
+
+fn cause(column: &'static str, code: u8) -> Result<Cause, Damage> {
+    Cause::from_code(code).ok_or(Damage::Value { column, what: "cause", found: code.into() })
+}
+
+#[cfg(test)]
+mod tests;

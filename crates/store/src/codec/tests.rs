@@ -1,0 +1,338 @@
+//! What is sealed is opened the same, and damage is noticed.
+
+use proptest::prelude::*;
+
+use model::firing::{
+    BackfillHead, BackfillState, BackfillStatus, BufferedFiring, FiringOutcome, Gap, LedgerRecord, Origin,
+    Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track,
+};
+use model::record::{Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState, Usage};
+use model::schedule::OverlapPolicy;
+use model::worker::{Admission, WorkerStatus};
+use model::{BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, ScheduleId, WorkerId};
+
+use super::job::OpenHead;
+use super::*;
+use crate::suite::sample::{Sampler, schedule_head_of};
+
+/// Opens a blob, and says whether it is what was sealed.
+type Opens = Box<dyn Fn(&[u8]) -> bool>;
+
+/// Every sealed blob of some random records, and what opening it says.
+fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
+    let mut sampler = Sampler::new(seed);
+    let id = sampler.job_id(model::ShardId(3));
+    let status = sampler.pick(JobStatus::ALL);
+    let (state, head) = (sampler.state(status), sampler.head());
+    let record = sampler.execution(id, 7, ExecutionStatus::Lost);
+    let events: Vec<_> = (0..sampler.below(9)).map(|_| sampler.event()).collect();
+    let columns = StateColumns::of(&state);
+    let execution = ExecutionColumns::of(&record);
+    let schedule = sampler.schedule_id(model::ShardId(3));
+    let status = sampler.schedule_status();
+    let schedule_state = sampler.schedule_state(schedule, status);
+    let schedule_columns = ScheduleColumns::of(&schedule_state);
+    let schedule_head = schedule_head_of(sampler.schedule_spec());
+    let line = sampler.line(schedule, None);
+    let backfill = sampler.backfill_head(schedule);
+    let id_of_backfill = backfill.id;
+    let backfill_state = sampler.backfill_state(BackfillStatus::Cancelled);
+    let bare = JobState { history: Vec::new(), ..state.clone() };
+    vec![
+        (
+            seal_state(id, &columns, &state),
+            Box::new(move |bytes| open_state(id, &columns, bytes).is_ok_and(|found| found == bare)),
+        ),
+        (
+            seal_history(id, &state.history),
+            Box::new(move |bytes| open_history(id, bytes).is_ok_and(|found| found == state.history)),
+        ),
+        (
+            seal_head(id, &head),
+            Box::new(move |bytes| {
+                open_head(id, bytes).is_ok_and(|found| {
+                    let OpenHead { body, retry_of, origin } = found;
+                    (body, retry_of, &origin) == (&*head.body, head.retry_of, &head.origin)
+                })
+            }),
+        ),
+        (
+            seal_schedule(schedule, &schedule_columns, &schedule_state),
+            Box::new(move |bytes| {
+                open_schedule(schedule, &schedule_columns, bytes).is_ok_and(|found| found == schedule_state)
+            }),
+        ),
+        (
+            seal_schedule_head(schedule, &schedule_head),
+            Box::new(move |bytes| {
+                open_schedule_head(schedule, bytes).is_ok_and(|found| *found == *schedule_head.body)
+            }),
+        ),
+        (
+            seal_ledger(&line),
+            Box::new(move |bytes| {
+                open_ledger(&LedgerColumns::of(&line), bytes).is_ok_and(|found| found == line)
+            }),
+        ),
+        (
+            seal_backfill_head(&backfill),
+            Box::new(move |bytes| {
+                open_backfill_head(backfill.id, schedule, bytes).is_ok_and(|found| found == backfill)
+            }),
+        ),
+        (
+            seal_backfill(id_of_backfill, &backfill_state),
+            Box::new(move |bytes| {
+                let columns = BackfillColumns::of(&backfill_state);
+                open_backfill(id_of_backfill, &columns, bytes).is_ok_and(|found| found == backfill_state)
+            }),
+        ),
+        (
+            seal_execution(&record),
+            Box::new(move |bytes| open_execution(&execution, bytes).is_ok_and(|found| found == record)),
+        ),
+        (
+            seal_events(seed, &events),
+            Box::new(move |bytes| open_events(seed, bytes).is_ok_and(|found| found == events)),
+        ),
+    ]
+}
+
+proptest! {
+    /// D5. Every field, whatever is in it.
+    #[test]
+    fn what_is_sealed_is_opened_the_same(seed: u64) {
+        for (sealed, opens_the_same) in blobs(seed) {
+            prop_assert!(opens_the_same(&sealed));
+        }
+    }
+
+    /// F9. A checksum of 32 bits finds every burst of up to 32.
+    #[test]
+    fn a_flipped_bit_is_always_noticed(seed: u64, place: prop::sample::Index, bit in 0..8u8) {
+        for (mut sealed, opens_the_same) in blobs(seed) {
+            let index = place.index(sealed.len());
+            sealed[index] ^= 1 << bit;
+            prop_assert!(!opens_the_same(&sealed));
+        }
+    }
+
+    /// F9.
+    #[test]
+    fn a_blob_that_was_cut_short_is_always_noticed(seed: u64, place: prop::sample::Index) {
+        for (sealed, opens_the_same) in blobs(seed) {
+            prop_assert!(!opens_the_same(&sealed[..place.index(sealed.len())]));
+        }
+    }
+}
+
+/// The bytes on the disks of users, by their checksums (without their own: a checksum over its own
+/// text is the same for every text). If this fails, a new format is needed, and
+/// the old one must still be read.
+#[test]
+fn the_format_is_that_of_the_files_that_exist() {
+    let crcs = fixed_blobs().map(|sealed| crc32fast::hash(&sealed[..sealed.len() - CRC_LEN]));
+    assert_eq!(crcs, [621_282_144, 2_107_557_382, 1_380_997_516, 552_091_350, 4_199_901_471]);
+}
+
+fn fixed_blobs() -> [Vec<u8>; 5] {
+    let at = Timestamp::from_millis;
+    let (id, execution) = (JobId::from_bits(1 << 100), ExecutionId::from_bits(2 << 100));
+    let worker = WorkerId::from_bits(3 << 100);
+    let outcome = Outcome {
+        exit_code: Some(1),
+        signal: Some(9),
+        error: Some("timeout".into()),
+        message: Some("钟".into()),
+        output: Some("{}".into()),
+    };
+    let entry = |from, to, cause| HistoryEntry {
+        at: at(5),
+        from,
+        to,
+        cause,
+        execution: Some(1),
+        detail: Some("me".into()),
+    };
+    let state = JobState {
+        status: JobStatus::Failed,
+        version: 300,
+        updated_at: at(1),
+        due_at: at(2),
+        queued_at: Some(at(3)),
+        started_at: Some(at(4)),
+        finished_at: None,
+        executions: 1,
+        run_failures: 2,
+        start_failures: 3,
+        fence: Fence(1 << 24),
+        execution: Some(execution),
+        worker: Some(worker),
+        cancel_requested_at: Some(at(6)),
+        outcome: Some(Box::new(outcome.clone())),
+        history: vec![
+            entry(None, JobStatus::Waiting, Cause::Submitted),
+            entry(Some(JobStatus::Waiting), JobStatus::Expired, Cause::DeadlinePassed),
+        ],
+        expires_at: Some(at(7)),
+    };
+    let head = JobHead {
+        spec: model::JobSpec::command(["true"]).into(),
+        body: "a body".into(),
+        retry_of: Some(id),
+        origin: None,
+    };
+    let record = ExecutionRecord {
+        id: execution,
+        job: id,
+        number: 1,
+        fence: Fence(1 << 24),
+        worker,
+        status: ExecutionStatus::Lost,
+        assigned_at: at(1),
+        started_at: None,
+        finished_at: Some(at(2)),
+        outcome: Some(outcome),
+        usage: Some(Usage {
+            run_time: Duration::from_millis(1),
+            cpu_time: Duration::from_millis(2),
+            peak_memory_bytes: 3,
+            log_bytes: 4,
+        }),
+    };
+    let kinds = [
+        EventKind::Job {
+            job: id,
+            from: None,
+            to: JobStatus::Waiting,
+            cause: Cause::Submitted,
+            execution: Some(execution),
+            worker: None,
+        },
+        EventKind::Started { job: id, execution, worker },
+        EventKind::Worker { worker, status: WorkerStatus::Expected, admission: Admission::Draining },
+        EventKind::Queue { queue: "q".into() },
+    ];
+    let events = kinds.map(|kind| Event { at: at(9), namespace: Some("n".into()), kind });
+    [
+        seal_state(id, &StateColumns::of(&state), &state),
+        seal_history(id, &state.history),
+        seal_head(id, &head),
+        seal_execution(&record),
+        seal_events(1, &events),
+    ]
+}
+
+/// As above, for what came with version 2.
+#[test]
+fn the_format_of_schedules_is_that_of_the_files_that_exist() {
+    let crcs = fixed_schedule_blobs().map(|sealed| crc32fast::hash(&sealed[..sealed.len() - CRC_LEN]));
+    assert_eq!(crcs, [3_385_796_499, 105_267_378, 3_281_974_175, 4_144_371_529, 3_212_948_699, 141_491_219]);
+}
+
+fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
+    let at = Timestamp::from_millis;
+    let (job, schedule) = (JobId::from_bits(1 << 100), ScheduleId::from_bits(4 << 100));
+    let backfill = BackfillId::from_bits(5 << 100);
+    let origin = Origin {
+        schedule,
+        name: "nightly".into(),
+        generation: 300,
+        scheduled_for: at(5),
+        interval_start: Some(at(4)),
+        interval_end: at(5),
+        cause: FiringCause::Retry,
+        backfill: Some(backfill),
+        start_by: Some(at(6)),
+    };
+    let head = JobHead {
+        spec: model::JobSpec::command(["true"]).into(),
+        body: "a body".into(),
+        retry_of: None,
+        origin: Some(origin.into()),
+    };
+    let line = LedgerRecord {
+        schedule,
+        generation: 300,
+        first: at(5),
+        last: at(7),
+        count: 3,
+        exact: true,
+        outcome: FiringOutcome::Shed,
+        cause: FiringCause::Backfill,
+        backfill: Some(backfill),
+        job: None,
+        decided_at: at(8),
+        detail: Some("钟".into()),
+        tzdb: "2026b".into(),
+    };
+    let waits = BufferedFiring {
+        scheduled_for: at(9),
+        cause: FiringCause::Manual,
+        generation: 300,
+        detail: Some("me".into()),
+        key: Some((7, 8)),
+    };
+    let state = ScheduleState {
+        generation: 300,
+        version: 301,
+        created_at: at(1),
+        updated_at: at(2),
+        status: ScheduleStatus::Completed,
+        pause: Some(Box::new(Pause { at: at(3), by: "me".into(), note: Some("so".into()) })),
+        cursor: at(7),
+        previous: Some(at(4)),
+        delay_from: Some(at(6)),
+        next_at: Some(at(9)),
+        fired: 302,
+        skipped: 303,
+        last: Some((at(5), job)),
+        last_manual: Some(at(8)),
+        buffer: vec![waits],
+        owed: vec![Gap { after: at(1), until: at(9) }],
+        open_record: Some(Box::new(line.clone())),
+        track: Some(Box::new(Track { succeeded: 1, failed: 2, streak: -2, durations: vec![1_500, 7] })),
+    };
+    let asked = BackfillHead {
+        id: backfill,
+        schedule,
+        instants: [(at(5), Some(at(4))), (at(3), None)].into(),
+        from: at(1),
+        until: at(5),
+        concurrency: 2,
+        body: "a body".into(),
+        generation: 300,
+        overlap: OverlapPolicy::AllowAll,
+        actor: "me".into(),
+        note: None,
+        created_at: at(9),
+    };
+    let progress = BackfillState {
+        status: BackfillStatus::Cancelled,
+        started: 300,
+        succeeded: 1,
+        failed: 2,
+        finished_at: Some(at(9)),
+    };
+    let schedule_head = ScheduleHead {
+        spec: model::ScheduleSpec::new("x", Default::default(), model::JobSpec::command(["true"])).into(),
+        body: "a body".into(),
+    };
+    [
+        seal_head(job, &head),
+        seal_schedule(schedule, &ScheduleColumns::of(&state), &state),
+        seal_schedule_head(schedule, &schedule_head),
+        seal_ledger(&line),
+        seal_backfill_head(&asked),
+        seal_backfill(backfill, &progress),
+    ]
+}
+
+/// The codes of columns that queries compare with: those of the files that exist.
+#[test]
+fn codes_of_firings_never_change() {
+    let codes = FiringOutcome::ALL.map(firing_outcome_code);
+    assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    assert!(FiringOutcome::ALL.iter().all(|o| firing_outcome_from(firing_outcome_code(*o)) == Some(*o)));
+    assert_eq!(schedule_status_code(ScheduleStatus::Active), 0);
+}

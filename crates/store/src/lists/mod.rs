@@ -1,0 +1,414 @@
+//! Lists as queries: which rows a filter means, in which order, and where a page ends.
+//!
+//! A list is made of *legs*: one over the live rows, one or a few over the history, each read
+//! backwards over an index that is named here for SQLite, whose planner has no statistics to choose by.
+//! A row stands in one of them only, so a page is the newest of what the legs found together. All legs
+//! must be read from the same state of the store; a job that moves to the history between two pages
+//! keeps its id, and with it its place.
+//!
+//! What a filter means is said here once; a store runs the legs and says how its SQL differs
+//! ([`Dialect`]).
+
+mod ledger;
+mod schedules;
+
+use model::{ExecutionStatus, JobId, JobStatus, Timestamp};
+
+use crate::query::{ExecutionFilter, JobFilter, Page, Paged};
+use crate::rows::{EXECUTION_COLUMNS, JOB_COLUMNS, Table};
+
+pub(crate) use ledger::ledger;
+pub(crate) use schedules::{backfills, schedules, upcoming};
+
+/// What the SQL of two databases does not have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    /// Indexes are named, and placeholders are `?1`.
+    Sqlite,
+    /// The planner chooses, and placeholders are `$1`.
+    #[cfg(feature = "postgres")]
+    Postgres,
+}
+
+impl Dialect {
+    fn is_sqlite(self) -> bool {
+        matches!(self, Self::Sqlite)
+    }
+
+    /// Fills in the words in braces. No text of a user is part of a statement: every question mark is a
+    /// placeholder.
+    fn translate(self, sql: &str) -> String {
+        if self.is_sqlite() {
+            sql.replace("{position}", "instr").replace("{no_backfill}", "x''")
+        } else {
+            let nobody = "'00000000-0000-0000-0000-000000000000'";
+            sql.replace("{position}", "strpos").replace("{no_backfill}", nobody).replace('?', "$")
+        }
+    }
+}
+
+/// What a condition compares with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// The bits of an id.
+    Id(u128),
+    /// The part of a line's key that names its backfill; zero where there is none.
+    BackfillKey(u128),
+    /// A number, or an instant in microseconds.
+    Integer(i64),
+    /// Text.
+    Text(String),
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// Conditions in the making, and the values that they compare with.
+#[derive(Debug, Default)]
+pub(crate) struct Conditions {
+    text: Vec<String>,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Conditions {
+    /// Adds `condition`, where `?` stands for the value.
+    fn add(&mut self, condition: &str, value: impl Into<Value>) {
+        self.add_all(condition, [value.into()]);
+    }
+
+    /// Adds `condition`, where each `?` stands for the next of the values.
+    fn add_all(&mut self, condition: &str, values: impl IntoIterator<Item = Value>) {
+        let mut parts = condition.split('?');
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for (part, value) in parts.zip(values) {
+            self.values.push(value);
+            text.push_str(&format!("?{}{part}", self.values.len()));
+        }
+        self.text.push(text);
+    }
+
+    fn add_optional<T: Into<Value>>(&mut self, condition: &str, value: Option<T>) {
+        if let Some(value) = value {
+            self.add(condition, value);
+        }
+    }
+
+    fn join(&self) -> String {
+        if self.text.is_empty() { "TRUE".into() } else { self.text.join(" AND ") }
+    }
+}
+
+/// A part of a list: what it reads from, and a condition of its own.
+#[derive(Debug)]
+pub(crate) struct Leg {
+    pub(crate) table: Table,
+    /// The table of labels over which it runs, and its column with the id.
+    labels: Option<(&'static str, &'static str)>,
+    /// The index over which it runs; the primary key where absent.
+    index: Option<&'static str>,
+    /// What is joined to it.
+    rest: &'static str,
+    order: String,
+    condition: Option<String>,
+}
+
+impl Leg {
+    fn of(table: Table, order: impl Into<String>) -> Self {
+        Self { table, labels: None, index: None, rest: "", order: order.into(), condition: None }
+    }
+
+    fn source(&self, dialect: Dialect) -> String {
+        let (table, rest) = (self.table.name(), self.rest);
+        match (self.labels, self.index) {
+            // SQLite takes the order of a cross join as it is written.
+            (Some((labels, id)), _) if dialect.is_sqlite() => {
+                format!("{labels} l CROSS JOIN {table} t ON t.id = l.{id} {rest}")
+            }
+            (Some((labels, id)), _) => format!("{labels} l JOIN {table} t ON t.id = l.{id} {rest}"),
+            (None, Some(index)) if dialect.is_sqlite() => format!("{table} t INDEXED BY {index} {rest}"),
+            (None, _) => format!("{table} t {rest}"),
+        }
+    }
+}
+
+/// A list: the legs together, and what is read from each.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub(crate) legs: Vec<Leg>,
+    pub(crate) columns: &'static str,
+    pub(crate) conditions: Conditions,
+    /// The most items of a page; each leg reads one more, to know whether there are more.
+    pub(crate) limit: usize,
+}
+
+impl List {
+    fn new(legs: Vec<Leg>, columns: &'static str, conditions: Conditions, limit: usize) -> Self {
+        Self { legs, columns, conditions, limit: limit.max(1) }
+    }
+
+    /// The statement of one leg. The values are those of the conditions.
+    pub(crate) fn sql(&self, leg: &Leg, dialect: Dialect) -> String {
+        let own = leg.condition.as_deref().map(|own| format!(" AND {own}")).unwrap_or_default();
+        let sql = format!(
+            "SELECT {} FROM {} WHERE {}{own} ORDER BY {} LIMIT {}",
+            self.columns,
+            leg.source(dialect),
+            self.conditions.join(),
+            leg.order,
+            self.limit.saturating_add(1),
+        );
+        dialect.translate(&sql)
+    }
+
+    /// The page that the rows of all legs together make.
+    pub(crate) fn page<T, Place: Ord>(&self, mut found: Vec<T>, place: impl Fn(&T) -> Place) -> Paged<T> {
+        found.sort_unstable_by_key(|item| std::cmp::Reverse(place(item)));
+        let more = found.len() > self.limit;
+        found.truncate(self.limit);
+        Paged { items: found, more }
+    }
+}
+
+/// One page of jobs, without their histories.
+pub(crate) fn jobs(filter: &JobFilter, page: Page<JobId>) -> List {
+    List::new(job_legs(filter), JOB_COLUMNS, job_conditions(filter, page.after), page.limit)
+}
+
+fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
+    let mut conditions = Conditions::default();
+    let by_label = reads_labels(filter);
+    let id = if by_label { "l.job" } else { "t.id" };
+    if by_label && let Some((key, value)) = filter.labels.first_key_value() {
+        conditions.add("l.key = ?", key.clone());
+        conditions.add("l.value = ?", value.clone());
+    }
+    let below = [after.map(JobId::to_bits), filter.created_before.map(first_id_from)];
+    conditions.add_optional(&format!("{id} < ?"), below.into_iter().flatten().min().map(Value::Id));
+    conditions.add_optional(&format!("{id} >= ?"), filter.created_after.map(first_id_from).map(Value::Id));
+    conditions.add_optional("t.namespace = ?", filter.namespace.clone());
+    conditions.add_optional("t.name = ?", filter.name.clone());
+    conditions.add_optional("t.owner = ?", filter.owner.clone());
+    conditions.add_optional("t.queue = ?", filter.queue.clone());
+    conditions.add_optional("t.worker = ?", filter.worker.map(|worker| Value::Id(worker.to_bits())));
+    conditions.add_optional("t.schedule = ?", filter.schedule.map(|schedule| Value::Id(schedule.to_bits())));
+    conditions.add_optional("t.backfill = ?", filter.backfill.map(|backfill| Value::Id(backfill.to_bits())));
+    for (key, value) in filter.labels.iter().skip(usize::from(by_label)) {
+        conditions.add_all(
+            "EXISTS (SELECT 1 FROM labels o WHERE o.job = t.id AND o.key = ? AND o.value = ?)",
+            [key.clone().into(), value.clone().into()],
+        );
+    }
+    conditions
+}
+
+/// Whether a list runs over the first label; a schedule has fewer jobs than a label usually has.
+fn reads_labels(filter: &JobFilter) -> bool {
+    !filter.labels.is_empty() && filter.schedule.is_none() && filter.backfill.is_none()
+}
+
+/// The smallest id of the first millisecond that is not before `at`.
+///
+/// Ids know their time to the millisecond only, rounded down.
+fn first_id_from(at: Timestamp) -> u128 {
+    let millis = at.as_millis() + i64::from(at.as_micros().rem_euclid(1_000) != 0);
+    match u128::try_from(millis) {
+        Err(_) => 0,
+        Ok(millis) if millis >> 48 == 0 => millis << 80,
+        Ok(_) => u128::MAX,
+    }
+}
+
+fn one_of(codes: &[u8]) -> String {
+    let codes: Vec<_> = codes.iter().map(u8::to_string).collect();
+    format!("t.status IN ({})", codes.join(", "))
+}
+
+fn job_legs(filter: &JobFilter) -> Vec<Leg> {
+    let codes = |ended: bool| -> Vec<u8> {
+        filter
+            .statuses
+            .iter()
+            .filter(|status| status.is_final() == ended)
+            .map(|status| status.code())
+            .collect()
+    };
+    let (live, ended) = (codes(false), codes(true));
+    let any = filter.statuses.is_empty();
+    let mut legs = Vec::new();
+    if any || !live.is_empty() {
+        legs.push(job_leg(filter, Table::Jobs, live_job_index(filter), (!any).then(|| one_of(&live))));
+    }
+    if any || !ended.is_empty() {
+        legs.extend(ended_job_legs(filter, any, ended));
+    }
+    legs
+}
+
+fn ended_job_legs(filter: &JobFilter, any: bool, mut statuses: Vec<u8>) -> Vec<Leg> {
+    statuses.sort_unstable();
+    statuses.dedup();
+    let index = ended_job_index(filter);
+    // Jobs that did not succeed are rare, and have an index by status: one leg each.
+    let rare = !any && !statuses.contains(&JobStatus::Succeeded.code());
+    let by_status = matches!(index, None | Some("jobs_ended_queue" | "jobs_ended_namespace"));
+    if rare && filter.labels.is_empty() && by_status {
+        let leg = |status: u8| {
+            let condition = format!("t.status = {status} AND t.status <> {}", JobStatus::Succeeded.code());
+            job_leg(filter, Table::JobsEnded, Some("jobs_ended_status"), Some(condition))
+        };
+        return statuses.into_iter().map(leg).collect();
+    }
+    vec![job_leg(filter, Table::JobsEnded, index, (!any).then(|| one_of(&statuses)))]
+}
+
+/// Live jobs are few: only those of a schedule have an index.
+fn live_job_index(filter: &JobFilter) -> Option<&'static str> {
+    if filter.backfill.is_some() {
+        Some("jobs_backfill")
+    } else if filter.schedule.is_some() {
+        Some("jobs_schedule")
+    } else {
+        None
+    }
+}
+
+/// The index with the fewest rows to pass over, by what such filters usually mean.
+fn ended_job_index(filter: &JobFilter) -> Option<&'static str> {
+    if filter.backfill.is_some() {
+        Some("jobs_ended_backfill")
+    } else if filter.schedule.is_some() {
+        Some("jobs_ended_schedule")
+    } else if filter.name.is_some() {
+        Some("jobs_ended_name")
+    } else if filter.owner.is_some() {
+        Some("jobs_ended_owner")
+    } else if filter.queue.as_deref().is_some_and(|queue| queue != model::spec::DEFAULT) {
+        Some("jobs_ended_queue")
+    } else if filter.namespace.is_some() {
+        Some("jobs_ended_namespace")
+    } else {
+        None
+    }
+}
+
+fn job_leg(filter: &JobFilter, table: Table, index: Option<&'static str>, condition: Option<String>) -> Leg {
+    if reads_labels(filter) {
+        return Leg { labels: Some(("labels", "job")), condition, ..Leg::of(table, "l.job DESC") };
+    }
+    let partial = match index {
+        Some("jobs_ended_owner") => " AND t.owner IS NOT NULL",
+        Some("jobs_ended_queue") => " AND t.queue <> 'default'",
+        Some("jobs_schedule" | "jobs_ended_schedule") => " AND t.schedule IS NOT NULL",
+        Some("jobs_backfill" | "jobs_ended_backfill") => " AND t.backfill IS NOT NULL",
+        _ => "",
+    };
+    let condition = match (condition, partial) {
+        (None, "") => None,
+        (condition, partial) => Some(format!("{}{partial}", condition.as_deref().unwrap_or("TRUE"))),
+    };
+    Leg { index, condition, ..Leg::of(table, "t.id DESC") }
+}
+
+/// One page of executions.
+pub(crate) fn executions(filter: &ExecutionFilter, page: Page<model::ExecutionId>) -> List {
+    let mut conditions = Conditions::default();
+    conditions.add_optional("t.id < ?", page.after.map(|id| Value::Id(id.to_bits())));
+    conditions.add_optional("t.job = ?", filter.job.map(|job| Value::Id(job.to_bits())));
+    conditions.add_optional("t.worker = ?", filter.worker.map(|worker| Value::Id(worker.to_bits())));
+    conditions.add_optional("t.namespace = ?", filter.namespace.clone());
+    List::new(execution_legs(filter), EXECUTION_COLUMNS, conditions, page.limit)
+}
+
+fn execution_legs(filter: &ExecutionFilter) -> Vec<Leg> {
+    let leg = |table: Table, index: Option<&'static str>, ended: bool| {
+        let codes: Vec<u8> = filter
+            .statuses
+            .iter()
+            .filter(|status: &&ExecutionStatus| status.is_final() == ended)
+            .map(|status| status.code())
+            .collect();
+        let any = filter.statuses.is_empty();
+        let condition = (!any).then(|| one_of(&codes));
+        (any || !codes.is_empty()).then(|| Leg { index, condition, ..Leg::of(table, "t.id DESC") })
+    };
+    let (live, ended) = match (filter.job, filter.worker) {
+        (Some(_), _) => (Some("executions_number"), Some("executions_ended_number")),
+        (None, Some(_)) => (None, Some("executions_ended_worker")),
+        (None, None) => (None, None),
+    };
+    [leg(Table::Executions, live, false), leg(Table::ExecutionsEnded, ended, true)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use model::{BackfillId, ScheduleId, WorkerId};
+
+    use super::*;
+    use crate::sqlite::list_plans as plans;
+
+    fn job_plans(filter: &JobFilter) -> String {
+        plans(&jobs(filter, Page { after: Some(JobId::from_bits(1 << 90)), limit: 1 }))
+    }
+
+    /// A5. No list sorts: each leg runs over an index in the order of the list.
+    #[test]
+    fn every_list_of_jobs_reads_an_index_in_its_order() {
+        let text = |text: &str| Some(text.to_owned());
+        let (schedule, backfill) = (Some(ScheduleId::from_bits(1)), Some(BackfillId::from_bits(1)));
+        let (failed, label) = (vec![JobStatus::Failed], BTreeMap::from([("k".into(), "v".into())]));
+        let filters = [
+            (JobFilter::default(), "PRIMARY KEY"),
+            (JobFilter { namespace: text("a"), ..JobFilter::default() }, "jobs_ended_namespace"),
+            (JobFilter { name: text("a"), owner: text("o"), ..JobFilter::default() }, "jobs_ended_name"),
+            (JobFilter { owner: text("a"), ..JobFilter::default() }, "jobs_ended_owner"),
+            (JobFilter { queue: text("a"), ..JobFilter::default() }, "jobs_ended_queue"),
+            (JobFilter { queue: text("default"), ..JobFilter::default() }, "PRIMARY KEY"),
+            (JobFilter { statuses: vec![JobStatus::Failed], ..JobFilter::default() }, "jobs_ended_status"),
+            (JobFilter { schedule, statuses: failed, ..JobFilter::default() }, "jobs_ended_schedule"),
+            (JobFilter { schedule, labels: label.clone(), ..JobFilter::default() }, "jobs_schedule"),
+            (JobFilter { schedule, backfill, ..JobFilter::default() }, "jobs_ended_backfill"),
+            (
+                JobFilter { labels: label, ..JobFilter::default() },
+                "l USING PRIMARY KEY (key=? AND value=? AND job<?)",
+            ),
+        ];
+        for (filter, index) in filters {
+            let plan = job_plans(&filter);
+            assert!(!plan.contains("B-TREE"), "{filter:?} sorts: {plan}");
+            assert!(plan.contains(index), "{filter:?} does not use {index}: {plan}");
+        }
+    }
+
+    #[test]
+    fn executions_of_a_worker_are_read_in_order_and_those_of_a_job_by_its_index() {
+        let page = Page { after: None, limit: 1 };
+        let worker = ExecutionFilter { worker: Some(WorkerId::from_bits(1)), ..ExecutionFilter::default() };
+        let plan = plans(&executions(&worker, page));
+        assert!(!plan.contains("B-TREE") && plan.contains("executions_ended_worker (worker=?)"), "{plan}");
+        let job = ExecutionFilter { job: Some(JobId::from_bits(1)), ..ExecutionFilter::default() };
+        let plan = plans(&executions(&job, page));
+        assert!(plan.contains("executions_ended_number (job=?)"), "{plan}");
+    }
+
+    #[test]
+    fn a_time_becomes_the_first_id_that_is_not_before_it() {
+        assert_eq!(first_id_from(Timestamp::from_micros(5_000)), 5 << 80);
+        assert_eq!(first_id_from(Timestamp::from_micros(5_001)), 6 << 80);
+        assert_eq!(first_id_from(Timestamp::from_micros(-1)), 0);
+        assert_eq!(first_id_from(Timestamp::MAX), u128::MAX);
+    }
+}

@@ -1,0 +1,326 @@
+//! Columns back into records, whatever database they stand in.
+//!
+//! A store says how it reads one column of a row ([`Fields`]); which columns a record is made of, and in
+//! which order, is said here and nowhere else. All of it is compiled for each kind of row: nothing is
+//! boxed, and bytes are decoded where they lie.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use model::calendar::CalendarRecord;
+use model::firing::{LedgerRecord, ScheduleHead};
+use model::record::{JobHead, KeyRecord, LiveRow};
+use model::{BackfillId, ExecutionId, JobId, ScheduleId, Timestamp, WorkerId};
+
+use serde::de::DeserializeOwned;
+
+use crate::codec::{
+    BackfillColumns, Context, Damage, ExecutionColumns, LedgerColumns, ScheduleColumns, StateColumns,
+    calendar_context, open_backfill, open_backfill_head, open_execution, open_head, open_history,
+    open_ledger, open_schedule, open_schedule_head, open_state, open_text, parse_schedule_spec, parse_spec,
+    token_kind,
+};
+use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPlace, ScheduleRow, Token};
+
+/// The tables whose rows can be set aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Table {
+    Jobs,
+    JobsEnded,
+    Executions,
+    ExecutionsEnded,
+    Keys,
+    Workers,
+    Queues,
+    Events,
+    Tokens,
+    Schedules,
+    Ledger,
+    Backfills,
+    Calendars,
+}
+
+impl Table {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Jobs => "jobs",
+            Self::JobsEnded => "jobs_ended",
+            Self::Executions => "executions",
+            Self::ExecutionsEnded => "executions_ended",
+            Self::Keys => "keys",
+            Self::Workers => "workers",
+            Self::Queues => "queues",
+            Self::Events => "events",
+            Self::Tokens => "tokens",
+            Self::Schedules => "schedules",
+            Self::Ledger => "ledger",
+            Self::Backfills => "backfills",
+            Self::Calendars => "calendars",
+        }
+    }
+
+    /// The columns that name one row; queries that may meet damage begin with them.
+    pub(crate) const fn key(self) -> &'static [&'static str] {
+        match self {
+            Self::Keys => &["key"],
+            Self::Queues => &["name"],
+            Self::Events => &["first"],
+            Self::Ledger => &["first", "schedule", "generation", "cause", "backfill"],
+            Self::Calendars => &["namespace", "name"],
+            _ => &["id"],
+        }
+    }
+
+    /// The table that has the rest of each row, under the same id.
+    pub(crate) const fn companion(self) -> Option<&'static str> {
+        match self {
+            Self::Schedules => Some("schedule_heads"),
+            Self::Backfills => Some("backfill_heads"),
+            _ => None,
+        }
+    }
+}
+
+/// One row of an answer, read by the places of its columns.
+///
+/// `column` is the name for messages. A column of the wrong type or size is [`Damage`].
+pub(crate) trait Fields {
+    /// Bytes.
+    fn bytes(&self, index: usize, column: &'static str) -> Result<&[u8], Damage>;
+    /// Text.
+    fn text(&self, index: usize, column: &'static str) -> Result<Cow<'_, str>, Damage>;
+    /// A number, if there is one.
+    fn optional_integer(&self, index: usize, column: &'static str) -> Result<Option<i64>, Damage>;
+    /// The bits of an id, if there is one.
+    fn optional_bits(&self, index: usize, column: &'static str) -> Result<Option<u128>, Damage>;
+    /// The part of a line's key that names its backfill, if it has one.
+    fn backfill_key(&self, index: usize, column: &'static str) -> Result<Option<u128>, Damage>;
+
+    /// The bits of an id.
+    fn bits(&self, index: usize, column: &'static str) -> Result<u128, Damage> {
+        self.optional_bits(index, column)?.ok_or_else(|| Damage::decode(column, "it is absent"))
+    }
+
+    /// A number within the bounds of `T`.
+    fn number<T: TryFrom<i64>>(&self, index: usize, column: &'static str) -> Result<T, Damage> {
+        let found =
+            self.optional_integer(index, column)?.ok_or_else(|| Damage::decode(column, "it is absent"))?;
+        T::try_from(found).map_err(|_| Damage::Value { column, what: "number of its kind", found })
+    }
+}
+
+/// The columns that [`job`] reads, in its order.
+pub(crate) const JOB_COLUMNS: &str = "t.id, t.status, t.worker, t.expires_at, t.state, t.head";
+/// The columns that [`execution`] reads, in its order.
+pub(crate) const EXECUTION_COLUMNS: &str =
+    "t.id, t.job, t.number, t.fence, t.worker, t.status, t.namespace, t.job_name, t.rest";
+
+/// The columns that [`schedule`] reads, in its order; from [`SCHEDULE_REST`] too.
+pub(crate) const SCHEDULE_COLUMNS: &str = "t.id, t.status, t.next_at, t.state, h.head";
+/// Where the rest of a schedule's row is. Outer, so that one without it is noticed.
+pub(crate) const SCHEDULE_REST: &str = "LEFT JOIN schedule_heads h ON h.id = t.id";
+/// The columns that [`ledger`] reads, in its order.
+pub(crate) const LEDGER_COLUMNS: &str = "t.first, t.schedule, t.generation, t.cause, t.backfill, t.last, \
+    t.count, t.outcome, t.job, t.decided_at, t.rest";
+/// The columns that [`backfill`] reads, in its order; from [`BACKFILL_REST`] too.
+pub(crate) const BACKFILL_COLUMNS: &str = "t.id, t.schedule, t.status, t.finished_at, t.state, h.head";
+/// Where the rest of a backfill's row is. Outer, so that one without it is noticed.
+pub(crate) const BACKFILL_REST: &str = "LEFT JOIN backfill_heads h ON h.id = t.id";
+/// The columns that [`calendar`] reads, in its order.
+pub(crate) const CALENDAR_COLUMNS: &str = "t.namespace, t.name, t.record";
+
+/// The columns by which states are searched, from those of [`JOB_COLUMNS`].
+pub(crate) fn state_columns(row: &impl Fields) -> Result<StateColumns, Damage> {
+    let worker = row.optional_bits(2, "worker")?.map(u128::to_be_bytes);
+    let expires_at = row.optional_integer(3, "expires_at")?;
+    Ok(StateColumns { status: row.number(1, "status")?, worker, expires_at })
+}
+
+/// A job without its history.
+pub(crate) fn job(row: &impl Fields) -> Result<JobRow, Damage> {
+    let id = JobId::from_bits(row.bits(0, "id")?);
+    let state = open_state(id, &state_columns(row)?, row.bytes(4, "state")?)?;
+    let head = open_head(id, row.bytes(5, "head")?)?;
+    Ok(JobRow { id, body: head.body.into(), retry_of: head.retry_of, origin: head.origin, state })
+}
+
+/// A job with its history, which stands behind [`JOB_COLUMNS`].
+pub(crate) fn job_with_history(row: &impl Fields) -> Result<JobRow, Damage> {
+    let mut job = job(row)?;
+    job.state.history = open_history(job.id, row.bytes(6, "history")?)?;
+    Ok(job)
+}
+
+/// An execution.
+pub(crate) fn execution(row: &impl Fields) -> Result<ExecutionRow, Damage> {
+    let columns = ExecutionColumns {
+        id: ExecutionId::from_bits(row.bits(0, "id")?),
+        job: JobId::from_bits(row.bits(1, "job")?),
+        number: row.number(2, "number")?,
+        fence: row.number(3, "fence")?,
+        worker: WorkerId::from_bits(row.bits(4, "worker")?),
+        status: row.number(5, "status")?,
+    };
+    let record = open_execution(&columns, row.bytes(8, "rest")?)?;
+    Ok(ExecutionRow {
+        record,
+        namespace: Arc::from(&*row.text(6, "namespace")?),
+        job_name: Arc::from(&*row.text(7, "job_name")?),
+    })
+}
+
+/// The status and the next instant of a schedule, from [`SCHEDULE_COLUMNS`].
+pub(crate) fn schedule_columns(row: &impl Fields) -> Result<ScheduleColumns, Damage> {
+    Ok(ScheduleColumns { status: row.number(1, "status")?, next_at: row.optional_integer(2, "next_at")? })
+}
+
+/// A schedule.
+pub(crate) fn schedule(row: &impl Fields) -> Result<ScheduleRow, Damage> {
+    let id = ScheduleId::from_bits(row.bits(0, "id")?);
+    let state = open_schedule(id, &schedule_columns(row)?, row.bytes(3, "state")?)?;
+    let body = open_schedule_head(id, row.bytes(4, "head")?)?.into();
+    Ok(ScheduleRow { id, body, state })
+}
+
+/// A line of the ledger, with its place.
+pub(crate) fn ledger(row: &impl Fields) -> Result<(LedgerPlace, LedgerRecord), Damage> {
+    let backfill = row.backfill_key(4, "backfill")?.map(BackfillId::from_bits);
+    let job = row.optional_bits(8, "job")?.map(JobId::from_bits);
+    let columns = LedgerColumns {
+        first: row.number(0, "first")?,
+        schedule: ScheduleId::from_bits(row.bits(1, "schedule")?),
+        generation: row.number(2, "generation")?,
+        cause: row.number(3, "cause")?,
+        backfill,
+        last: row.number(5, "last")?,
+        count: row.number(6, "count")?,
+        outcome: row.number(7, "outcome")?,
+        job,
+        decided_at: row.number(9, "decided_at")?,
+    };
+    let record = open_ledger(&columns, row.bytes(10, "rest")?)?;
+    Ok((ledger_place(&columns), record))
+}
+
+fn ledger_place(columns: &LedgerColumns) -> LedgerPlace {
+    LedgerPlace {
+        first_micros: columns.first,
+        schedule: columns.schedule.to_bits(),
+        generation: columns.generation,
+        cause: columns.cause,
+        backfill: columns.backfill.map_or(0, BackfillId::to_bits),
+    }
+}
+
+/// A backfill.
+pub(crate) fn backfill(row: &impl Fields) -> Result<BackfillRow, Damage> {
+    let id = BackfillId::from_bits(row.bits(0, "id")?);
+    let schedule = ScheduleId::from_bits(row.bits(1, "schedule")?);
+    let finished_at = row.optional_integer(3, "finished_at")?;
+    let columns = BackfillColumns { status: row.number(2, "status")?, finished_at };
+    Ok(BackfillRow {
+        head: open_backfill_head(id, schedule, row.bytes(5, "head")?)?,
+        state: open_backfill(id, &columns, row.bytes(4, "state")?)?,
+    })
+}
+
+/// A calendar.
+pub(crate) fn calendar(row: &impl Fields) -> Result<CalendarRecord, Damage> {
+    let context = calendar_context(&row.text(0, "namespace")?, &row.text(1, "name")?);
+    let json = open_text(context, "record", row.bytes(2, "record")?)?;
+    serde_json::from_str(json).map_err(|error| Damage::decode("record", error))
+}
+
+/// A worker or a queue as it was recorded, under what `context` names it by.
+pub(crate) fn record<T: DeserializeOwned>(context: Context, row: &impl Fields) -> Result<T, Damage> {
+    let json = open_text(context, "record", row.bytes(1, "record")?)?;
+    serde_json::from_str(json).map_err(|error| Damage::decode("record", error))
+}
+
+/// The columns that [`key`] reads, in its order.
+pub(crate) const KEY_COLUMNS: &str = "t.key, t.body, t.job, t.expires_at";
+
+/// An idempotency key.
+pub(crate) fn key(row: &impl Fields) -> Result<KeyRecord, Damage> {
+    Ok(KeyRecord {
+        key: row.bits(0, "key")?,
+        body: row.bits(1, "body")?,
+        job: JobId::from_bits(row.bits(2, "job")?),
+        expires_at: Timestamp::from_micros(row.number(3, "expires_at")?),
+    })
+}
+
+/// The columns that [`token`] reads, in its order.
+pub(crate) const TOKEN_COLUMNS: &str = "t.id, t.kind, t.name, t.hash, t.created_at";
+
+/// A token's hash.
+pub(crate) fn token(row: &impl Fields) -> Result<Token, Damage> {
+    let hash = row.bytes(3, "hash")?;
+    Ok(Token {
+        id: row.text(0, "id")?.into_owned(),
+        kind: token_kind(row.number(1, "kind")?)?,
+        name: row.text(2, "name")?.into_owned(),
+        hash: hash.try_into().map_err(|_| Damage::Short { column: "hash", len: hash.len() })?,
+        created_at: Timestamp::from_micros(row.number(4, "created_at")?),
+    })
+}
+
+/// A job as it was read, to be decoded elsewhere: parsing its spec takes longer than reading it.
+pub(crate) struct RawJob {
+    pub(crate) id: JobId,
+    columns: StateColumns,
+    state: Vec<u8>,
+    history: Vec<u8>,
+    head: Vec<u8>,
+}
+
+impl RawJob {
+    /// From a row of [`JOB_COLUMNS`] and its history behind them.
+    pub(crate) fn read(row: &impl Fields, id: JobId) -> Result<Self, Damage> {
+        Ok(Self {
+            id,
+            columns: state_columns(row)?,
+            state: row.bytes(4, "state")?.to_vec(),
+            head: row.bytes(5, "head")?.to_vec(),
+            history: row.bytes(6, "history")?.to_vec(),
+        })
+    }
+
+    /// The live row.
+    pub(crate) fn decode(&self) -> Result<LiveRow, Damage> {
+        let mut state = open_state(self.id, &self.columns, &self.state)?;
+        if state.status.is_final() {
+            let found = state.status.code().into();
+            return Err(Damage::Value { column: "status", what: "status of a live job", found });
+        }
+        state.history = open_history(self.id, &self.history)?;
+        let head = open_head(self.id, &self.head)?;
+        let spec = parse_spec(head.body)?.into();
+        let head = JobHead { spec, body: head.body.into(), retry_of: head.retry_of, origin: head.origin };
+        Ok(LiveRow::Job { id: self.id, head, state: Box::new(state) })
+    }
+}
+
+/// A schedule as it was read, to be decoded elsewhere.
+pub(crate) struct RawSchedule {
+    pub(crate) id: ScheduleId,
+    columns: ScheduleColumns,
+    state: Vec<u8>,
+    head: Vec<u8>,
+}
+
+impl RawSchedule {
+    /// From a row of [`SCHEDULE_COLUMNS`].
+    pub(crate) fn read(row: &impl Fields, id: ScheduleId) -> Result<Self, Damage> {
+        let (state, head) = (row.bytes(3, "state")?.to_vec(), row.bytes(4, "head")?.to_vec());
+        Ok(Self { id, columns: schedule_columns(row)?, state, head })
+    }
+
+    /// The live row.
+    pub(crate) fn decode(&self) -> Result<LiveRow, Damage> {
+        let state = open_schedule(self.id, &self.columns, &self.state)?;
+        let body = open_schedule_head(self.id, &self.head)?;
+        let head = ScheduleHead { spec: parse_schedule_spec(body)?.into(), body: body.into() };
+        Ok(LiveRow::Schedule { id: self.id, head, state: Box::new(state) })
+    }
+}

@@ -1,0 +1,382 @@
+//! One batch, row by row, inside the writer's transaction; `schedules` has what belongs to schedules.
+//!
+//! Leases are looked at first: an operation that is refused for them has changed nothing, so the
+//! other operations of the transaction go on. Everything else that does not fit (a row that should be
+//! there and is not, a number or key used twice) breaks a promise of the engine and stops the store.
+
+mod schedules;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use model::record::{Batch, Change, ExecutionRecord, JobHead, JobState, KeyRecord, Lease};
+use model::{ExecutionId, JobId, Timestamp, WorkerId};
+use rusqlite::{OptionalExtension, params};
+
+use super::error::Failure;
+use super::statements::Statements;
+use crate::batch::{Counters, EVENTS_A_ROW, foreign_shard, heads_for_executions, to_json};
+use crate::codec::{
+    Context, StateColumns, calendar_context, open_head, parse_spec, seal_events, seal_execution, seal_head,
+    seal_history, seal_state, seal_text,
+};
+use crate::{Committed, EventSeq};
+
+/// Brings the kept numbers of jobs up to date.
+pub(super) fn write_counters(statements: &mut Statements<'_>, counters: &Counters) -> Result<(), Failure> {
+    for (namespace, status, by) in counters.changes() {
+        statements.count.execute(params![namespace, status, by])?;
+    }
+    Ok(())
+}
+
+/// Whether every lease still holds, and none of these shards belongs to somebody else.
+pub(super) fn check_leases(statements: &mut Statements<'_>, leases: &[Lease]) -> Result<(), Failure> {
+    for lease in leases {
+        if !statements.lease_holds.exists(params![lease.shard.0, lease.epoch.0])? {
+            return Err(Failure::Fenced(lease.shard));
+        }
+    }
+    Ok(())
+}
+
+/// Writes a whole batch; the caller commits it.
+///
+/// `next_event` is the place of the next event, and is moved on.
+pub(super) fn commit(
+    statements: &mut Statements<'_>,
+    leases: &[Lease],
+    batch: &Batch,
+    next_event: &mut u64,
+) -> Result<Committed, Failure> {
+    check_leases(statements, leases)?;
+    if let Some(shard) = foreign_shard(leases, batch) {
+        return Err(Failure::Fenced(shard));
+    }
+    let mut apply = Apply { statements, now: batch.now, counters: Counters::default() };
+    apply.changes(&batch.changes)?;
+    let first_event = EventSeq(*next_event);
+    *next_event = apply.events(*next_event, batch)?;
+    let Apply { statements, counters, .. } = apply;
+    write_counters(statements, &counters)?;
+    statements.advance.execute(params![batch.now.as_micros(), *next_event])?;
+    Ok(Committed { first_event })
+}
+
+struct Apply<'s, 'c> {
+    statements: &'s mut Statements<'c>,
+    now: Timestamp,
+    counters: Counters,
+}
+
+impl Apply<'_, '_> {
+    fn changes(&mut self, changes: &[Change]) -> Result<(), Failure> {
+        // Room for new keys is made first. New executions take names from their jobs as these stood
+        // before the batch, so they come before the jobs.
+        for change in changes {
+            if let Change::ForgetKeys { shard, expired_before } = change {
+                self.statements.keys_forget.execute(params![shard.0, expired_before.as_micros()])?;
+            }
+        }
+        let heads = heads_for_executions(changes);
+        for change in changes {
+            if let Change::Execution { new, record } = change {
+                self.execution(*new, record, &heads)?;
+            }
+        }
+        self.schedules(changes)?;
+        for change in changes {
+            match change {
+                Change::Execution { .. }
+                | Change::ForgetKeys { .. }
+                | Change::Schedule { .. }
+                | Change::RemoveSchedule(_)
+                | Change::Ledger(_)
+                | Change::Backfill { .. } => {}
+                Change::Job { id, new: true, head: Some(head), state } => self.new_job(*id, head, state)?,
+                Change::Job { id, new: true, head: None, .. } => {
+                    return Err(Failure::Broken(format!("the new job {id} came without its head")));
+                }
+                Change::Job { id, new: false, head, state } => self.job(*id, head.as_ref(), state)?,
+                Change::Key(key) => self.key(key)?,
+                Change::Worker(record) => self.put_worker(record.id, &to_json(&**record))?,
+                Change::RemoveWorker(id) => {
+                    self.statements.worker_delete.execute([id.to_bits().to_be_bytes()])?;
+                }
+                Change::Queue(record) => self.put_queue(&record.name, &to_json(&**record))?,
+                Change::Calendar(record) => {
+                    self.put_calendar(&record.spec.namespace, &record.spec.name, &to_json(&**record))?;
+                }
+                Change::RemoveCalendar { namespace, name } => {
+                    self.statements.calendar_delete.execute(params![namespace, name])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn new_job(&mut self, id: JobId, head: &JobHead, state: &JobState) -> Result<(), Failure> {
+        self.insert_job(id, head, state)?;
+        self.counters.add(&head.spec.namespace, state.status.code(), 1);
+        self.put_labels(id, &head.spec.labels)
+    }
+
+    fn insert_job(&mut self, id: JobId, head: &JobHead, state: &JobState) -> Result<(), Failure> {
+        let columns = StateColumns::of(state);
+        let statement = match state.status.is_final() {
+            true => &mut self.statements.job_insert_ended,
+            false => &mut self.statements.job_insert,
+        };
+        statement.execute(params![
+            id.to_bits().to_be_bytes(),
+            columns.status,
+            columns.worker,
+            columns.expires_at,
+            head.spec.namespace,
+            head.spec.owner,
+            head.spec.queue,
+            head.spec.name,
+            seal_state(id, &columns, state),
+            seal_history(id, &state.history),
+            seal_head(id, head),
+            head.origin.as_ref().map(|origin| origin.schedule.to_bits().to_be_bytes()),
+            head.origin.as_ref().and_then(|origin| origin.backfill).map(|id| id.to_bits().to_be_bytes()),
+        ])?;
+        Ok(())
+    }
+
+    fn job(&mut self, id: JobId, head: Option<&Arc<JobHead>>, state: &JobState) -> Result<(), Failure> {
+        let key = id.to_bits().to_be_bytes();
+        let mut rows = self.statements.job_look.query([key])?;
+        let Some(row) = rows.next()? else {
+            return Err(Failure::Broken(format!("the job {id} was changed and is not among the live ones")));
+        };
+        let namespace = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        self.counters.add(namespace, row.get(0)?, -1);
+        if head.is_none() {
+            self.counters.add(namespace, state.status.code(), 1);
+        }
+        drop(rows);
+        if let Some(head) = head {
+            self.counters.add(&head.spec.namespace, state.status.code(), 1);
+            self.replace_labels(id, head)?;
+        }
+        match (head, state.status.is_final()) {
+            (None, false) => self.update_state(id, state),
+            (None, true) => self.end_job(id, state),
+            (Some(head), false) => self.update_job(id, head, state),
+            (Some(head), true) => {
+                self.insert_job(id, head, state)?;
+                self.statements.job_delete.execute([key])?;
+                Ok(())
+            }
+        }
+    }
+
+    fn update_state(&mut self, id: JobId, state: &JobState) -> Result<(), Failure> {
+        let columns = StateColumns::of(state);
+        self.statements.job_update.execute(params![
+            id.to_bits().to_be_bytes(),
+            columns.status,
+            columns.worker,
+            columns.expires_at,
+            seal_state(id, &columns, state),
+            seal_history(id, &state.history),
+        ])?;
+        Ok(())
+    }
+
+    fn update_job(&mut self, id: JobId, head: &JobHead, state: &JobState) -> Result<(), Failure> {
+        let columns = StateColumns::of(state);
+        self.statements.job_update_all.execute(params![
+            id.to_bits().to_be_bytes(),
+            columns.status,
+            columns.worker,
+            columns.expires_at,
+            head.spec.namespace,
+            head.spec.owner,
+            head.spec.queue,
+            head.spec.name,
+            seal_state(id, &columns, state),
+            seal_history(id, &state.history),
+            seal_head(id, head),
+            head.origin.as_ref().map(|origin| origin.schedule.to_bits().to_be_bytes()),
+            head.origin.as_ref().and_then(|origin| origin.backfill).map(|id| id.to_bits().to_be_bytes()),
+        ])?;
+        Ok(())
+    }
+
+    fn end_job(&mut self, id: JobId, state: &JobState) -> Result<(), Failure> {
+        let key = id.to_bits().to_be_bytes();
+        let columns = StateColumns::of(state);
+        self.statements.job_end.execute(params![
+            key,
+            columns.status,
+            columns.worker,
+            columns.expires_at,
+            seal_state(id, &columns, state),
+            seal_history(id, &state.history),
+        ])?;
+        self.statements.job_delete.execute([key])?;
+        Ok(())
+    }
+
+    fn put_labels(&mut self, id: JobId, labels: &BTreeMap<String, String>) -> Result<(), Failure> {
+        for (key, value) in labels {
+            self.statements.label_insert.execute(params![key, value, id.to_bits().to_be_bytes()])?;
+        }
+        Ok(())
+    }
+
+    fn replace_labels(&mut self, id: JobId, head: &JobHead) -> Result<(), Failure> {
+        let sealed: Vec<u8> =
+            self.statements.job_head.query_row([id.to_bits().to_be_bytes()], |row| row.get(0))?;
+        delete_labels(self.statements, id, &sealed)?;
+        self.put_labels(id, &head.spec.labels)
+    }
+
+    fn execution(
+        &mut self,
+        new: bool,
+        record: &ExecutionRecord,
+        heads: &HashMap<JobId, &JobHead>,
+    ) -> Result<(), Failure> {
+        if new {
+            return self.new_execution(record, heads);
+        }
+        let missing = || {
+            Failure::Broken(format!("the execution {} was changed and is not among the live ones", record.id))
+        };
+        let ended = record.status.is_final();
+        let statement = match ended {
+            true => &mut self.statements.execution_end,
+            false => &mut self.statements.execution_update,
+        };
+        let changed = statement.execute(params![
+            record.id.to_bits().to_be_bytes(),
+            record.job.to_bits().to_be_bytes(),
+            record.number,
+            record.fence.0,
+            record.worker.to_bits().to_be_bytes(),
+            record.status.code(),
+            seal_execution(record),
+        ])?;
+        if changed != 1 {
+            return Err(missing());
+        }
+        if ended {
+            self.statements.execution_delete.execute([record.id.to_bits().to_be_bytes()])?;
+        }
+        Ok(())
+    }
+
+    fn new_execution(
+        &mut self,
+        record: &ExecutionRecord,
+        heads: &HashMap<JobId, &JobHead>,
+    ) -> Result<(), Failure> {
+        let job = record.job.to_bits().to_be_bytes();
+        // The first has no other beside it, or its number is taken.
+        if record.number > 1
+            && self.statements.execution_rival.exists(params![job, record.number, record.fence.0])?
+        {
+            return Err(Failure::Broken(format!(
+                "the fence {} of execution {} of the job {} does not grow with its number",
+                record.fence, record.number, record.job
+            )));
+        }
+        let (namespace, name) = match heads.get(&record.job) {
+            Some(head) => (head.spec.namespace.clone(), head.spec.name.clone()),
+            None => self
+                .statements
+                .job_names
+                .query_row([job], |row| Ok((row.get(0)?, row.get(1)?)))
+                .optional()?
+                .ok_or_else(|| no_job(record.id, record.job))?,
+        };
+        let statement = match record.status.is_final() {
+            true => &mut self.statements.execution_insert_ended,
+            false => &mut self.statements.execution_insert,
+        };
+        statement.execute(params![
+            record.id.to_bits().to_be_bytes(),
+            job,
+            record.number,
+            record.fence.0,
+            record.worker.to_bits().to_be_bytes(),
+            record.status.code(),
+            namespace,
+            name,
+            seal_execution(record),
+        ])?;
+        Ok(())
+    }
+
+    fn key(&mut self, key: &KeyRecord) -> Result<(), Failure> {
+        let changed = self.statements.key_insert.execute(params![
+            key.job.shard().0,
+            key.expires_at.as_micros(),
+            key.key.to_be_bytes(),
+            key.body.to_be_bytes(),
+            key.job.to_bits().to_be_bytes(),
+            self.now.as_micros(),
+        ])?;
+        match changed {
+            1 => Ok(()),
+            _ => Err(Failure::Broken(format!(
+                "the idempotency key {:032x} of the job {} belongs to another job",
+                key.key, key.job
+            ))),
+        }
+    }
+
+    fn put_worker(&mut self, id: WorkerId, json: &str) -> Result<(), Failure> {
+        let sealed = seal_text(Context::of(id.to_bits()), json);
+        self.statements.worker_put.execute(params![id.to_bits().to_be_bytes(), sealed])?;
+        Ok(())
+    }
+
+    fn put_queue(&mut self, name: &str, json: &str) -> Result<(), Failure> {
+        let sealed = seal_text(Context::of_text(name), json);
+        self.statements.queue_put.execute(params![name, sealed])?;
+        Ok(())
+    }
+
+    fn put_calendar(&mut self, namespace: &str, name: &str, json: &str) -> Result<(), Failure> {
+        let sealed = seal_text(calendar_context(namespace, name), json);
+        self.statements.calendar_put.execute(params![namespace, name, sealed])?;
+        Ok(())
+    }
+
+    /// Writes the events and answers with the place after the last.
+    fn events(&mut self, mut next: u64, batch: &Batch) -> Result<u64, Failure> {
+        for events in batch.events.chunks(EVENTS_A_ROW) {
+            let newest = events.iter().map(|event| event.at).max().unwrap_or(batch.now);
+            let sealed = seal_events(next, events);
+            self.statements.event_insert.execute(params![next, events.len(), newest.as_micros(), sealed])?;
+            next += events.len() as u64;
+        }
+        Ok(next)
+    }
+}
+
+/// Deletes the labels that a sealed head has.
+pub(super) fn delete_labels(statements: &mut Statements<'_>, id: JobId, head: &[u8]) -> Result<(), Failure> {
+    // Parsing is dear and most jobs have none. A head that cannot be read leaves its labels behind;
+    // lists pass over labels without a job.
+    let Some(spec) = open_head(id, head)
+        .ok()
+        .filter(|head| head.body.contains("\"labels\""))
+        .and_then(|head| parse_spec(head.body).ok())
+    else {
+        return Ok(());
+    };
+    for (key, value) in &spec.labels {
+        statements.label_delete.execute(params![key, value, id.to_bits().to_be_bytes()])?;
+    }
+    Ok(())
+}
+
+fn no_job(execution: ExecutionId, job: JobId) -> Failure {
+    Failure::Broken(format!("the execution {execution} was made for the job {job}, which is not live"))
+}

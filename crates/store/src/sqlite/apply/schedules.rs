@@ -1,0 +1,211 @@
+//! Schedules, their fire ledger and their backfills.
+//!
+//! A firing is one update of a small row, one new line and one new job: nothing is looked up but the
+//! namespace of the line, in the row that was just updated.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use model::firing::{BackfillHead, BackfillState, LedgerRecord, ScheduleHead, ScheduleState};
+use model::record::Change;
+use model::{BackfillId, ScheduleId};
+use rusqlite::{OptionalExtension, params};
+
+use super::Apply;
+use crate::codec::{
+    BackfillColumns, LedgerColumns, ScheduleColumns, open_schedule_head, parse_schedule_spec, seal_backfill,
+    seal_backfill_head, seal_ledger, seal_schedule, seal_schedule_head,
+};
+use crate::sqlite::error::Failure;
+
+impl Apply<'_, '_> {
+    /// Writes what a batch changes about schedules.
+    ///
+    /// Lines take their namespace from their schedule, so they are written while it is there: before
+    /// it is removed and after it is new. A removal frees the name for a new schedule.
+    pub(super) fn schedules(&mut self, changes: &[Change]) -> Result<(), Failure> {
+        let removed = self.remove_schedules(changes)?;
+        for change in changes {
+            if let Change::Schedule { id, new, head, state } = change {
+                match (new, head) {
+                    (true, Some(head)) => self.new_schedule(*id, head, state)?,
+                    (true, None) => {
+                        return Err(Failure::Broken(format!("the new schedule {id} came without its head")));
+                    }
+                    (false, head) => self.schedule(*id, head.as_ref(), state)?,
+                }
+            }
+        }
+        for change in changes {
+            match change {
+                Change::Ledger(record) if !removed.contains(&record.schedule) => self.line(record)?,
+                Change::Backfill { id, head: Some(head), state } => self.new_backfill(*id, head, state)?,
+                Change::Backfill { id, head: None, state } => self.backfill(*id, state)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the last lines of the schedules that a batch removes, then removes these.
+    fn remove_schedules(&mut self, changes: &[Change]) -> Result<HashSet<ScheduleId>, Failure> {
+        let removed = |change: &Change| match change {
+            Change::RemoveSchedule(id) => Some(*id),
+            _ => None,
+        };
+        let removed: HashSet<_> = changes.iter().filter_map(removed).collect();
+        if removed.is_empty() {
+            return Ok(removed);
+        }
+        for change in changes {
+            match change {
+                Change::Ledger(record) if removed.contains(&record.schedule) => self.line(record)?,
+                _ => {}
+            }
+        }
+        for id in &removed {
+            let key = id.to_bits().to_be_bytes();
+            self.delete_schedule_labels(*id)?;
+            self.statements.schedule_head_delete.execute([key])?;
+            self.statements.schedule_delete.execute([key])?;
+        }
+        Ok(removed)
+    }
+
+    fn new_schedule(
+        &mut self,
+        id: ScheduleId,
+        head: &ScheduleHead,
+        state: &ScheduleState,
+    ) -> Result<(), Failure> {
+        let (key, columns) = (id.to_bits().to_be_bytes(), ScheduleColumns::of(state));
+        self.statements.schedule_insert.execute(params![
+            key,
+            columns.status,
+            columns.next_at,
+            head.spec.namespace,
+            head.spec.name,
+            head.spec.owner,
+            seal_schedule(id, &columns, state),
+        ])?;
+        self.statements.schedule_head_insert.execute(params![key, seal_schedule_head(id, head)])?;
+        self.put_schedule_labels(id, head)
+    }
+
+    fn schedule(
+        &mut self,
+        id: ScheduleId,
+        head: Option<&Arc<ScheduleHead>>,
+        state: &ScheduleState,
+    ) -> Result<(), Failure> {
+        let (key, columns) = (id.to_bits().to_be_bytes(), ScheduleColumns::of(state));
+        let sealed = seal_schedule(id, &columns, state);
+        let changed = match head {
+            None => {
+                let row = params![key, columns.status, columns.next_at, sealed];
+                self.statements.schedule_update.execute(row)?
+            }
+            Some(head) => {
+                let (spec, statements) = (&head.spec, &mut *self.statements);
+                let (status, next_at) = (columns.status, columns.next_at);
+                let row = params![key, status, next_at, spec.namespace, spec.name, spec.owner, sealed];
+                statements.schedule_update_all.execute(row)?
+            }
+        };
+        if changed != 1 {
+            return Err(Failure::Broken(format!("the schedule {id} was changed and is not there")));
+        }
+        if let Some(head) = head {
+            self.delete_schedule_labels(id)?;
+            self.statements.schedule_head_update.execute(params![key, seal_schedule_head(id, head)])?;
+            self.put_schedule_labels(id, head)?;
+        }
+        Ok(())
+    }
+
+    fn put_schedule_labels(&mut self, id: ScheduleId, head: &ScheduleHead) -> Result<(), Failure> {
+        for (key, value) in &head.spec.labels {
+            let row = params![key, value, id.to_bits().to_be_bytes()];
+            self.statements.schedule_label_insert.execute(row)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the labels that the head has. One that cannot be read leaves them behind: lists pass over
+    /// labels without a schedule.
+    fn delete_schedule_labels(&mut self, id: ScheduleId) -> Result<(), Failure> {
+        let key = id.to_bits().to_be_bytes();
+        let sealed: Option<Vec<u8>> =
+            self.statements.schedule_head.query_row([key], |row| row.get(0)).optional()?;
+        let spec = sealed
+            .as_deref()
+            .and_then(|sealed| open_schedule_head(id, sealed).ok())
+            .and_then(|body| parse_schedule_spec(body).ok());
+        for (label, value) in spec.iter().flat_map(|spec| &spec.labels) {
+            self.statements.schedule_label_delete.execute(params![label, value, key])?;
+        }
+        Ok(())
+    }
+
+    /// A line of the ledger. That one with a job is never given another is the seat belt of "one
+    /// instant, one job": an engine that tries has lost its memory of what was fired.
+    fn line(&mut self, record: &LedgerRecord) -> Result<(), Failure> {
+        let columns = LedgerColumns::of(record);
+        let changed = self.statements.ledger_put.execute(params![
+            columns.first,
+            columns.schedule.to_bits().to_be_bytes(),
+            columns.generation,
+            columns.cause,
+            columns.backfill_key(),
+            columns.last,
+            columns.count,
+            columns.outcome,
+            columns.job.map(|job| job.to_bits().to_be_bytes()),
+            columns.decided_at,
+            seal_ledger(record),
+        ])?;
+        match changed {
+            1 => Ok(()),
+            _ => Err(Failure::Broken(format!(
+                "the instant {} of the schedule {} (generation {}, {}) has a job already and was given {}",
+                record.first,
+                record.schedule,
+                record.generation,
+                record.cause,
+                record.job.map_or_else(|| "none".to_owned(), |job| job.to_string()),
+            ))),
+        }
+    }
+
+    fn new_backfill(
+        &mut self,
+        id: BackfillId,
+        head: &BackfillHead,
+        state: &BackfillState,
+    ) -> Result<(), Failure> {
+        let (key, columns) = (id.to_bits().to_be_bytes(), BackfillColumns::of(state));
+        self.statements.backfill_insert.execute(params![
+            key,
+            head.schedule.to_bits().to_be_bytes(),
+            columns.status,
+            columns.finished_at,
+            seal_backfill(id, state),
+        ])?;
+        self.statements.backfill_head_insert.execute(params![key, seal_backfill_head(head)])?;
+        Ok(())
+    }
+
+    fn backfill(&mut self, id: BackfillId, state: &BackfillState) -> Result<(), Failure> {
+        let columns = BackfillColumns::of(state);
+        let changed = self.statements.backfill_update.execute(params![
+            id.to_bits().to_be_bytes(),
+            columns.status,
+            columns.finished_at,
+            seal_backfill(id, state),
+        ])?;
+        match changed {
+            1 => Ok(()),
+            _ => Err(Failure::Broken(format!("the backfill {id} was changed and is not there"))),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! All live rows, for an engine that takes over their shards.
+//!
+//! One thread reads the rows as they are and two decode them: parsing the specs takes longer than
+//! reading. Everything is read from one state of the store. Rows that cannot be read are set aside,
+//! and what cannot go on without them. Calendars, schedules and backfills come in this order, and
+//! before jobs: what an engine builds on is there before what builds on it.
+
+mod jobs;
+mod schedules;
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use model::record::{Lease, LiveRow, QueueRecord, WorkerRecord};
+use model::{ShardId, Timestamp};
+use rusqlite::types::Value;
+use rusqlite::{Connection, params};
+use tokio::sync::mpsc::Sender;
+
+use super::error::Failure;
+use super::quarantine::Damaged;
+use super::rows::Sorted;
+use crate::Loaded;
+use crate::codec::Context;
+use crate::rows::{self, Fields, KEY_COLUMNS, Table};
+
+/// Rows that travel together.
+const CHUNK: usize = 1_024;
+const DECODERS: usize = 2;
+
+/// What was found, and what is to be set aside.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) loaded: Loaded,
+    pub(super) damaged: Vec<Damaged>,
+}
+
+/// The receiver of the rows has gone away.
+fn gone<T>(_: T) -> Failure {
+    Failure::Store(crate::StoreError::Unavailable { source: "nobody takes the loaded rows".into() })
+}
+
+/// Sends every live row of the leased shards. Runs inside a read transaction.
+pub(super) fn load(
+    connection: &Connection,
+    leases: &[Lease],
+    rows: &Sender<Vec<LiveRow>>,
+) -> Result<Outcome, Failure> {
+    let shards = Shards::leased(connection, leases)?;
+    let mut loading = Loading { connection, shards, rows, sent: 0, damaged: Vec::new() };
+    loading.workers_and_queues()?;
+    loading.calendars()?;
+    let lost_schedules = loading.schedules()?;
+    loading.backfills(&lost_schedules)?;
+    loading.keys()?;
+    let (executions, lost) = loading.executions()?;
+    let bad_jobs = loading.jobs(&lost)?;
+    loading.send_executions(executions, &bad_jobs)?;
+    let now = connection.query_row("SELECT now FROM meta", [], |row| row.get(0))?;
+    let Loading { sent, damaged, .. } = loading;
+    let quarantined = damaged.len() as u64;
+    let loaded = Loaded { now: Timestamp::from_micros(now), rows: sent + quarantined, quarantined };
+    Ok(Outcome { loaded, damaged })
+}
+
+/// The shards whose rows are wanted.
+struct Shards(Vec<bool>);
+
+impl Shards {
+    fn leased(connection: &Connection, leases: &[Lease]) -> Result<Self, Failure> {
+        let mut holds = connection
+            .prepare("SELECT 1 FROM shards WHERE shard = ?1 AND epoch = ?2 AND owner IS NOT NULL")?;
+        let mut wanted = vec![false; usize::from(u16::MAX) + 1];
+        for lease in leases {
+            if !holds.exists(params![lease.shard.0, lease.epoch.0])? {
+                return Err(Failure::Fenced(lease.shard));
+            }
+            wanted[usize::from(lease.shard.0)] = true;
+        }
+        Ok(Self(wanted))
+    }
+
+    fn owns(&self, shard: ShardId) -> bool {
+        self.0[usize::from(shard.0)]
+    }
+}
+
+fn id_key(bits: u128) -> Vec<Value> {
+    vec![Value::Blob(bits.to_be_bytes().to_vec())]
+}
+
+struct Loading<'a> {
+    connection: &'a Connection,
+    shards: Shards,
+    rows: &'a Sender<Vec<LiveRow>>,
+    sent: u64,
+    damaged: Vec<Damaged>,
+}
+
+impl Loading<'_> {
+    fn send(&mut self, sorted: Sorted<LiveRow>) -> Result<(), Failure> {
+        self.damaged.extend(sorted.damaged);
+        self.sent += sorted.good.len() as u64;
+        if !sorted.good.is_empty() {
+            self.rows.blocking_send(sorted.good).map_err(gone)?;
+        }
+        Ok(())
+    }
+
+    fn send_all(&mut self, rows: Vec<LiveRow>) -> Result<(), Failure> {
+        let mut rows = rows.into_iter();
+        loop {
+            let chunk: Vec<_> = rows.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() {
+                return Ok(());
+            }
+            self.send(Sorted { good: chunk, damaged: Vec::new() })?;
+        }
+    }
+
+    fn workers_and_queues(&mut self) -> Result<(), Failure> {
+        let workers = workers(self.connection)?;
+        let queues = queues(self.connection)?;
+        self.damaged.extend(workers.damaged.into_iter().chain(queues.damaged));
+        self.send_all(workers.good.into_iter().map(LiveRow::Worker).collect())?;
+        self.send_all(queues.good.into_iter().map(LiveRow::Queue).collect())
+    }
+
+    fn keys(&mut self) -> Result<(), Failure> {
+        let mut statement = self.connection.prepare(&format!("SELECT {KEY_COLUMNS} FROM keys t"))?;
+        let mut found = statement.query([])?;
+        let mut chunk = Sorted::default();
+        while let Some(row) = found.next()? {
+            match rows::key(row) {
+                Ok(key) if !self.shards.owns(key.job.shard()) => continue,
+                decoded => chunk.push(Table::Keys, row, decoded.map(LiveRow::Key))?,
+            }
+            if chunk.good.len() >= CHUNK {
+                self.send(std::mem::take(&mut chunk))?;
+            }
+        }
+        self.send(chunk)
+    }
+
+    /// Takes in what was decoded aside, and answers with what could not be.
+    fn take<Id: Eq + Hash>(&mut self, decoded: Decoded<Id>) -> HashSet<Id> {
+        let (ids, damaged): (Vec<_>, Vec<_>) = decoded.bad.into_iter().unzip();
+        self.sent += decoded.sent;
+        self.damaged.extend(damaged);
+        ids.into_iter().flatten().collect()
+    }
+}
+
+/// A row that cannot be read or go on, with its id as far as that is known.
+type Bad<Id> = (Option<Id>, Damaged);
+
+/// What came of decoding aside: how many rows were sent, and those that could not be.
+struct Decoded<Id> {
+    sent: u64,
+    bad: Vec<Bad<Id>>,
+}
+
+/// Reads on this thread, decodes and sends on others: parsing takes longer than reading.
+fn decode_aside<Raw: Send, Id: Send>(
+    rows: &Sender<Vec<LiveRow>>,
+    read: impl FnOnce(&mut dyn FnMut(Vec<Raw>) -> Result<(), Failure>) -> Result<Vec<Bad<Id>>, Failure>,
+    decode: impl Fn(Raw) -> Result<LiveRow, Bad<Id>> + Sync,
+) -> Result<Decoded<Id>, Failure> {
+    let (chunks, raw) = sync_channel::<Vec<Raw>>(DECODERS * 2);
+    let raw = Mutex::new(raw);
+    let (unread, decoded) = std::thread::scope(|scope| {
+        let decoders: Vec<_> =
+            (0..DECODERS).map(|_| scope.spawn(|| decode_chunks(&raw, rows, &decode))).collect();
+        let unread = read(&mut |chunk| chunks.send(chunk).map_err(gone));
+        drop(chunks);
+        let decoded: Vec<_> = decoders.into_iter().map(|decoder| decoder.join()).collect();
+        (unread, decoded)
+    });
+    let mut all = Decoded { sent: 0, bad: Vec::new() };
+    for result in decoded {
+        let part = result.map_err(|_| Failure::Broken("decoding a row panicked".into()))??;
+        all.sent += part.sent;
+        all.bad.extend(part.bad);
+    }
+    // After the decoders' own errors: if they stop early, sending to them fails for that.
+    all.bad.extend(unread?);
+    Ok(all)
+}
+
+fn decode_chunks<Raw, Id>(
+    raw: &Mutex<Receiver<Vec<Raw>>>,
+    rows: &Sender<Vec<LiveRow>>,
+    decode: impl Fn(Raw) -> Result<LiveRow, Bad<Id>>,
+) -> Result<Decoded<Id>, Failure> {
+    let mut decoded = Decoded { sent: 0, bad: Vec::new() };
+    loop {
+        let next = raw.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(chunk) = next else { return Ok(decoded) };
+        let mut good = Vec::with_capacity(chunk.len());
+        for row in chunk {
+            match decode(row) {
+                Ok(row) => good.push(row),
+                Err(bad) => decoded.bad.push(bad),
+            }
+        }
+        decoded.sent += good.len() as u64;
+        if !good.is_empty() {
+            rows.blocking_send(good).map_err(gone)?;
+        }
+    }
+}
+
+/// All workers, by name.
+pub(super) fn workers(connection: &Connection) -> Result<Sorted<WorkerRecord>, Failure> {
+    let mut statement = connection.prepare_cached("SELECT id, record FROM workers")?;
+    let mut found = statement.query([])?;
+    let mut sorted = Sorted::default();
+    while let Some(row) = found.next()? {
+        let record = row.bits(0, "id").and_then(|bits| rows::record(Context::of(bits), row));
+        sorted.push(Table::Workers, row, record)?;
+    }
+    sorted.good.sort_by(|a: &WorkerRecord, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+    Ok(sorted)
+}
+
+/// All queues, by name.
+pub(super) fn queues(connection: &Connection) -> Result<Sorted<QueueRecord>, Failure> {
+    let mut statement = connection.prepare_cached("SELECT name, record FROM queues ORDER BY name")?;
+    let mut found = statement.query([])?;
+    let mut sorted = Sorted::default();
+    while let Some(row) = found.next()? {
+        let name: String = row.get(0)?;
+        sorted.push(Table::Queues, row, rows::record(Context::of_text(&name), row))?;
+    }
+    Ok(sorted)
+}

@@ -1,0 +1,384 @@
+//! A throwaway PostgreSQL, for tests and for trying things out.
+//!
+//! ```text
+//! $TMPDIR/belfry-postgres-…/   a folder for each cluster
+//!     data/                    what `initdb` made
+//!     log                      what the server wrote
+//!     lease                    locked (shared) by everyone who uses the cluster
+//!     port                     written once the server takes connections
+//! ```
+//!
+//! [`Cluster::shared`] is one server for all test processes of a user, each test with a
+//! [`Database`] of its own; it trades durability for speed. [`Cluster::start`] is a server of one's own.
+//!
+//! # Always true
+//! - It listens on the loopback interface only, and never runs as root.
+//! - Nothing outlives its users, however these end: a *reaper* (a small shell script) waits for the lock
+//!   on `lease`, which the system gives away once the last process that holds it is gone, then stops
+//!   the server and removes the folder. A shared cluster is kept for a few seconds more, since tests
+//!   come one after the other.
+//!
+//! # Cost
+//! Two to three seconds for a cluster, 50 ms for a database.
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use tokio_postgres::NoTls;
+
+/// How long a server may take to come up.
+const START_MAX: Duration = Duration::from_secs(60);
+/// The superuser that `initdb` makes.
+const USER: &str = "belfry";
+
+/// No statement of a test's helper takes so long, unless it waits for what never comes.
+const LIMIT: &str = "options=-c%20statement_timeout%3D30s";
+
+/// Waits for the last user of the cluster in `$1`, and `$2` seconds more, then removes it.
+const REAPER: &str = r#"
+exec 9<"$1/lease" || exit 0
+while :; do
+    flock -x 9
+    [ "$2" = 0 ] && break
+    flock -u 9
+    sleep "$2"
+    flock -xn 9 && break
+done
+if read -r pid <"$1/data/postmaster.pid"; then
+    kill -QUIT "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+fi
+rm -rf "$1"
+"#;
+
+/// How a cluster is made.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Whether a commit reaches the disk. Off is faster.
+    pub durable: bool,
+    /// More settings of the server, such as `("max_connections", "50")`.
+    pub server: Vec<(String, String)>,
+}
+
+/// A running server. It ends with the last process that uses it.
+#[derive(Debug)]
+pub struct Cluster {
+    folder: PathBuf,
+    port: u16,
+    _lease: File,
+}
+
+impl Cluster {
+    /// The cluster that all tests share; started by the first of them.
+    ///
+    /// # Panics
+    /// If PostgreSQL is not installed or does not start; the message says what to do.
+    pub fn shared() -> &'static Arc<Self> {
+        static SHARED: OnceLock<Arc<Cluster>> = OnceLock::new();
+        SHARED.get_or_init(|| {
+            let user = rustix::process::geteuid().as_raw();
+            let folder = std::env::temp_dir().join(format!("belfry-postgres-shared-{user}"));
+            let turn = lock(&folder.with_extension("lock"), FlockOperation::LockExclusive)
+                .unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
+            let cluster = Self::join(&folder).unwrap_or_else(|| {
+                let server = vec![("max_connections".into(), "300".into())];
+                // Whatever an unclean end left there.
+                let _ = fs::remove_dir_all(&folder);
+                Self::start_in(folder, &Settings { durable: false, server }, 5)
+            });
+            drop(turn);
+            Arc::new(cluster)
+        })
+    }
+
+    /// A cluster of one's own.
+    ///
+    /// # Panics
+    /// As [`shared`](Self::shared).
+    pub fn start(settings: &Settings) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("belfry-postgres-{}-{n}", std::process::id());
+        Self::start_in(std::env::temp_dir().join(name), settings, 0)
+    }
+
+    /// The cluster in the folder, if there is one that works.
+    fn join(folder: &Path) -> Option<Self> {
+        let path = folder.join("lease");
+        // Waits for a reaper that is at work; then the file has gone, or is another.
+        let lease = path.exists().then(|| lock(&path, FlockOperation::LockShared).ok())??;
+        let same = fs::metadata(&path).ok()?.ino() == lease.metadata().ok()?.ino();
+        let port = fs::read_to_string(folder.join("port")).ok()?.parse().ok()?;
+        let answers = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
+        (same && answers).then(|| Self { folder: folder.to_owned(), port, _lease: lease })
+    }
+
+    fn start_in(folder: PathBuf, settings: &Settings, grace_secs: u32) -> Self {
+        let programs = programs();
+        let user = Account::for_server();
+        let made = fs::create_dir_all(folder.join("data")).and_then(|()| {
+            user.own(&folder)?;
+            user.own(&folder.join("data"))
+        });
+        made.unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
+        let lease = lock(&folder.join("lease"), FlockOperation::LockShared)
+            .unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
+        reap(&folder, grace_secs);
+        user.run(Command::new(programs.join("initdb")).arg("-D").arg(folder.join("data")).args([
+            "--username",
+            USER,
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]));
+        let cluster = Self { port: free_port(), folder, _lease: lease };
+        cluster.boot(settings);
+        fs::write(cluster.folder.join("port"), cluster.port.to_string())
+            .unwrap_or_else(|error| panic!("`{}`: {error}", cluster.folder.display()));
+        cluster
+    }
+
+    /// Starts the server on the cluster's data, and waits until it takes connections.
+    ///
+    /// # Panics
+    /// If it does not; the message has the end of its log.
+    pub fn boot(&self, settings: &Settings) {
+        let switch = if settings.durable { "on" } else { "off" };
+        let log = self.folder.join("log");
+        let open = || File::options().create(true).append(true).open(&log);
+        let (out, err) = open()
+            .and_then(|out| Ok((out, open()?)))
+            .unwrap_or_else(|error| panic!("`{}`: {error}", log.display()));
+        let mut command = Command::new(programs().join("postgres"));
+        command.arg("-D").arg(self.data()).args(["-h", "127.0.0.1", "-k", ""]);
+        command.arg("-p").arg(self.port.to_string());
+        for name in ["fsync", "synchronous_commit", "full_page_writes"] {
+            command.arg("-c").arg(format!("{name}={switch}"));
+        }
+        for (name, value) in &settings.server {
+            command.arg("-c").arg(format!("{name}={value}"));
+        }
+        command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0).current_dir("/");
+        Account::for_server().apply(&mut command);
+        let server = command.spawn().unwrap_or_else(|error| panic!("`postgres` does not start: {error}"));
+        // Somebody has to take its exit status, whenever it ends.
+        std::thread::spawn(move || server.wait_with_output());
+        let deadline = Instant::now() + START_MAX;
+        while self.try_execute("postgres", "SELECT 1").is_err() {
+            if Instant::now() >= deadline {
+                let log = fs::read_to_string(&log).unwrap_or_default();
+                panic!("`postgres` takes no connections after {START_MAX:?}; it wrote:\n{log}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Stops the server in good order, and waits until it is gone. [`boot`](Self::boot) starts it again.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn halt(&self) {
+        let data = self.data();
+        let stop = ["stop", "-m", "fast", "-w", "-t", "60", "-D"];
+        Account::for_server().run(Command::new(programs().join("pg_ctl")).args(stop).arg(data));
+    }
+
+    /// Where its data is.
+    pub fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// The port on the loopback interface.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process that is the server's parent, if it runs.
+    pub fn pid(&self) -> Option<i32> {
+        let text = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
+        text.lines().next()?.parse().ok()
+    }
+
+    /// The address of a database.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// An empty database of one's own.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    pub fn database(self: &Arc<Self>) -> Database {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("belfry_{}_{n}", std::process::id());
+        self.execute("postgres", &format!("CREATE DATABASE {name}"));
+        Database { cluster: Arc::clone(self), name }
+    }
+
+    /// Runs statements as the superuser.
+    ///
+    /// # Panics
+    /// If the server refuses them.
+    pub fn execute(&self, database: &str, sql: &str) {
+        self.try_execute(database, sql).unwrap_or_else(|error| panic!("`{sql}`: {error}"));
+    }
+
+    /// Runs statements as the superuser, and answers with the first column of the last rows.
+    ///
+    /// # Errors
+    /// What the server, or the lack of one, said.
+    pub fn try_execute(&self, database: &str, sql: &str) -> Result<Vec<Option<String>>, String> {
+        let (url, sql) = (format!("{}?{LIMIT}", self.url(database)), sql.to_owned());
+        // On a thread of its own: the caller may be inside a runtime or outside of one.
+        let work = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.map_err(|error| error.to_string())?.block_on(async {
+                let told = |error: tokio_postgres::Error| match error.as_db_error() {
+                    Some(error) => error.to_string(),
+                    None => error.to_string(),
+                };
+                let (client, connection) = tokio_postgres::connect(&url, NoTls).await.map_err(told)?;
+                let connection = tokio::spawn(connection);
+                let messages = client.simple_query(&sql).await.map_err(told)?;
+                drop(client);
+                let _ = connection.await;
+                let rows = messages.iter().filter_map(|message| match message {
+                    tokio_postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).map(str::to_owned)),
+                    _ => None,
+                });
+                Ok(rows.collect())
+            })
+        });
+        work.join().unwrap_or_else(|_| Err("the thread that asked panicked".into()))
+    }
+}
+
+/// A database of one's own in a cluster; dropped with this.
+#[derive(Debug)]
+pub struct Database {
+    cluster: Arc<Cluster>,
+    name: String,
+}
+
+impl Database {
+    /// Its address.
+    pub fn url(&self) -> String {
+        self.cluster.url(&self.name)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Runs statements in it as the superuser, and answers with the first column of the last rows.
+    ///
+    /// # Panics
+    /// If the server refuses them.
+    pub fn execute(&self, sql: &str) -> Vec<Option<String>> {
+        self.cluster.try_execute(&self.name, sql).unwrap_or_else(|error| panic!("`{sql}`: {error}"))
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // Where this fails the cluster is gone, or goes soon.
+        let _ = self
+            .cluster
+            .try_execute("postgres", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+    }
+}
+
+/// Opens the file and waits for its lock.
+fn lock(path: &Path, operation: FlockOperation) -> io::Result<File> {
+    let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+    flock(&file, operation)?;
+    Ok(file)
+}
+
+fn reap(folder: &Path, grace_secs: u32) {
+    let mut command = Command::new("sh");
+    command.args(["-c", REAPER, "reaper"]).arg(folder).arg(grace_secs.to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let mut reaper = command.current_dir("/").spawn().expect("there is a shell");
+    std::thread::spawn(move || reaper.wait());
+}
+
+fn free_port() -> u16 {
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback interface has free ports");
+    listener.local_addr().expect("a bound socket has an address").port()
+}
+
+/// The folder with `initdb` and `postgres`.
+fn programs() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut packaged: Vec<_> = versions.map(|version| version.path().join("bin")).collect();
+    packaged.sort();
+    packaged
+        .into_iter()
+        .rev()
+        .chain(std::env::split_paths(&path))
+        .find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
+        .expect("this needs a PostgreSQL server: install the package `postgresql`, or put `initdb` and `postgres` on PATH")
+}
+
+/// Whom the server runs as.
+#[derive(Debug, Clone, Copy)]
+struct Account(Option<(u32, u32)>);
+
+impl Account {
+    /// Ourselves, unless that is root: PostgreSQL refuses to run as root.
+    fn for_server() -> Self {
+        if !rustix::process::geteuid().is_root() {
+            return Self(None);
+        }
+        let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let ids = |name: &str| {
+            let line = accounts.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            let mut fields = line.split(':').skip(1);
+            Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+        };
+        let found = ids("postgres").or_else(|| ids("nobody"));
+        Self(Some(
+            found.expect("PostgreSQL does not run as root: there must be an account `postgres` or `nobody`"),
+        ))
+    }
+
+    fn own(self, path: &Path) -> io::Result<()> {
+        match self.0 {
+            Some((user, group)) => chown(path, Some(user), Some(group)),
+            None => Ok(()),
+        }
+    }
+
+    fn apply(self, command: &mut Command) {
+        if let Some((user, group)) = self.0 {
+            command.uid(user).gid(group);
+        }
+    }
+
+    fn run(self, command: &mut Command) {
+        self.apply(command);
+        let output = command.current_dir("/").output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {told}");
+    }
+}

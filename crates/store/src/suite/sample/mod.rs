@@ -1,0 +1,302 @@
+//! Random records, the same ones for the same seed.
+//!
+//! Every optional field is there in some and absent in others, and texts have characters that an
+//! encoding may stumble over.
+
+mod schedules;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::id::IdSource;
+use model::queue::QueueSettings;
+use model::record::{
+    Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState, KeyRecord, Outcome, QueueRecord,
+    Usage, WorkerRecord,
+};
+use model::spec::{Concurrency, Constraint, Delivery, Operator};
+use model::worker::{Admission, Capabilities, Capacity, WorkerStatus};
+use model::{
+    Bytes, Cause, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, Millicores,
+    ShardId, Timestamp, WorkerId,
+};
+
+pub use schedules::schedule_head_of;
+
+const TEXTS: &[&str] = &["a", "nightly-report", "钟楼", "line\nbreak", "quote\"'\\", "\u{0}zero", "🔔", ""];
+
+/// A source of random records.
+#[derive(Debug)]
+pub struct Sampler {
+    state: u64,
+    ids: IdSource,
+    now: Timestamp,
+}
+
+impl Sampler {
+    /// The same seed gives the same records.
+    pub fn new(seed: u64) -> Self {
+        let now = Timestamp::from_micros(1_795_000_000_000_000);
+        Self { state: seed, ids: IdSource::default(), now }
+    }
+
+    /// A random number (SplitMix64: S. Vigna, public domain, 2015).
+    pub fn number(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Less than `bound`, which is at least 1.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.number() % bound
+    }
+
+    fn coin(&mut self) -> bool {
+        self.number() & 1 == 1
+    }
+
+    /// One of these.
+    pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        let index = self.below(items.len() as u64);
+        items[usize::try_from(index).unwrap_or(0)]
+    }
+
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        if self.coin() { Some(make(self)) } else { None }
+    }
+
+    fn text(&mut self) -> String {
+        self.pick(TEXTS).to_owned()
+    }
+
+    /// Now, and a little later with every call.
+    pub fn now(&mut self) -> Timestamp {
+        self.now = Timestamp::from_micros(self.now.as_micros() + 1 + (self.below(2_000)).cast_signed());
+        self.now
+    }
+
+    /// Any instant at all, also those that nobody should name.
+    fn any_time(&mut self) -> Timestamp {
+        match self.below(8) {
+            0 => Timestamp::from_micros(0),
+            1 => Timestamp::MAX,
+            2 => Timestamp::from_micros(-1),
+            _ => self.now(),
+        }
+    }
+
+    fn bits(&mut self, shard: ShardId) -> u128 {
+        let (now, entropy) = (self.now(), self.number());
+        self.ids.next(now, shard, entropy)
+    }
+
+    /// An id newer than all before.
+    pub fn job_id(&mut self, shard: ShardId) -> JobId {
+        JobId::from_bits(self.bits(shard))
+    }
+
+    /// An id newer than all before.
+    pub fn execution_id(&mut self, shard: ShardId) -> ExecutionId {
+        ExecutionId::from_bits(self.bits(shard))
+    }
+
+    /// An id newer than all before.
+    pub fn worker_id(&mut self) -> WorkerId {
+        WorkerId::from_bits(self.bits(ShardId(0)))
+    }
+
+    /// A spec with some of everything.
+    pub fn spec(&mut self) -> JobSpec {
+        let mut spec = JobSpec::command([self.text(), self.text()]);
+        spec.name = self.pick(&["job", "report", "backup"]).to_owned();
+        spec.namespace = self.pick(&["default", "team-a", "team-b"]).to_owned();
+        spec.queue = self.pick(&["default", "slow"]).to_owned();
+        spec.owner = self.maybe(Self::text);
+        spec.priority = self.pick(&[0, 50, 100]);
+        spec.run_at = self.maybe(Self::now);
+        spec.timeout = self.maybe(|s| Duration::from_millis(s.below(1 << 40)));
+        spec.retention = self.maybe(|s| Duration::from_millis(s.below(1 << 30)));
+        spec.delivery = self.pick(&[Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce]);
+        spec.idempotency_key = self.maybe(Self::text);
+        spec.resources.cpu = self.maybe(|s| Millicores(s.pick(&[1, 64_000])));
+        spec.resources.memory = self.maybe(|s| Bytes(s.below(1 << 40)));
+        spec.concurrency = self.maybe(|s| Concurrency { key: s.text(), limit: 3 });
+        spec.retry.backoff.jitter = self.pick(&[0.0, 0.1, 0.25]);
+        for _ in 0..self.below(3) {
+            let (key, value) = (self.pick(&["team", "tier", "钟"]), self.text());
+            spec.labels.insert(key.to_owned(), value);
+        }
+        if self.coin() {
+            let values = vec![self.text()];
+            spec.constraints.push(Constraint { label: "zone".into(), operator: Operator::NotIn, values });
+        }
+        spec
+    }
+
+    /// A spec as a head.
+    pub fn head(&mut self) -> Arc<JobHead> {
+        let spec = self.spec();
+        let retry_of = self.maybe(|s| s.job_id(ShardId(1)));
+        let origin = self.maybe(|s| Arc::new(s.origin()));
+        Arc::new(JobHead { retry_of, origin, ..head_of(spec) })
+    }
+
+    /// Why something ended.
+    pub fn outcome(&mut self) -> Outcome {
+        Outcome {
+            exit_code: self.maybe(|s| s.pick(&[0, 1, -1, i32::MIN, i32::MAX])),
+            signal: self.maybe(|s| s.pick(&[9, 15])),
+            error: self.maybe(|s| s.text().into()),
+            message: self.maybe(|s| s.text().into()),
+            output: self.maybe(|s| if s.coin() { "x".repeat(70_000).into() } else { s.text().into() }),
+        }
+    }
+
+    fn history(&mut self) -> Vec<HistoryEntry> {
+        (0..self.below(6))
+            .map(|_| HistoryEntry {
+                at: self.any_time(),
+                from: self.maybe(|s| s.pick(JobStatus::ALL)),
+                to: self.pick(JobStatus::ALL),
+                cause: self.pick(Cause::ALL),
+                execution: self.maybe(|s| s.pick(&[1, 2, u32::MAX])),
+                detail: self.maybe(|s| s.text().into()),
+            })
+            .collect()
+    }
+
+    /// A state with this status; a final one may be deleted at some time.
+    pub fn state(&mut self, status: JobStatus) -> JobState {
+        JobState {
+            status,
+            version: self.number(),
+            updated_at: self.any_time(),
+            due_at: self.any_time(),
+            queued_at: self.maybe(Self::any_time),
+            started_at: self.maybe(Self::any_time),
+            finished_at: self.maybe(Self::any_time),
+            executions: self.pick(&[0, 1, u32::MAX]),
+            run_failures: self.pick(&[0, 1, u32::MAX]),
+            start_failures: self.pick(&[0, 1, u32::MAX]),
+            fence: Fence(self.number()),
+            execution: self.maybe(|s| s.execution_id(ShardId(0))),
+            worker: self.maybe(Self::worker_id),
+            cancel_requested_at: self.maybe(Self::any_time),
+            outcome: self.maybe(Self::outcome).map(Box::new),
+            history: self.history(),
+            expires_at: status.is_final().then(|| self.any_time()),
+        }
+    }
+
+    /// A status that is not final.
+    pub fn live_status(&mut self) -> JobStatus {
+        self.pick(&[JobStatus::Ready, JobStatus::Waiting, JobStatus::Running, JobStatus::Retrying])
+    }
+
+    /// A status that is final.
+    pub fn final_status(&mut self) -> JobStatus {
+        self.pick(&[JobStatus::Succeeded, JobStatus::Failed, JobStatus::Cancelled, JobStatus::Expired])
+    }
+
+    /// An execution of a job, in this status.
+    pub fn execution(&mut self, job: JobId, number: u32, status: ExecutionStatus) -> ExecutionRecord {
+        ExecutionRecord {
+            id: self.execution_id(job.shard()),
+            job,
+            number,
+            fence: Fence((1 << 24) + u64::from(number)),
+            worker: self.worker_id(),
+            status,
+            assigned_at: self.any_time(),
+            started_at: self.maybe(Self::any_time),
+            finished_at: self.maybe(Self::any_time),
+            outcome: self.maybe(Self::outcome),
+            usage: self.maybe(|s| Usage {
+                run_time: Duration::from_millis(s.number()),
+                cpu_time: Duration::from_millis(s.below(100)),
+                peak_memory_bytes: s.number(),
+                log_bytes: s.below(1 << 20),
+            }),
+        }
+    }
+
+    /// A key that was used for a job.
+    pub fn key(&mut self, job: JobId) -> KeyRecord {
+        let mut bits = || (u128::from(self.number()) << 64) | u128::from(self.number());
+        KeyRecord { key: bits(), body: bits(), job, expires_at: self.now() + Duration::from_hours(1) }
+    }
+
+    /// A worker.
+    pub fn worker(&mut self) -> WorkerRecord {
+        WorkerRecord {
+            id: self.worker_id(),
+            name: self.text(),
+            version: self.text(),
+            labels: BTreeMap::from([(self.text(), self.text())]),
+            capacity: Capacity {
+                cpu: Millicores(self.pick(&[1_500, 128_000])),
+                memory: Bytes(self.below(1 << 40)),
+                custom: BTreeMap::from([(self.text(), self.below(9))]),
+                slots: 7,
+            },
+            capabilities: Capabilities {
+                runtimes: vec![self.text()],
+                memory_limit: true,
+                ..Default::default()
+            },
+            status: self.pick(&[WorkerStatus::Ready, WorkerStatus::Lost, WorkerStatus::Expected]),
+            admission: self.pick(&[Admission::Open, Admission::Cordoned, Admission::Draining]),
+            created_at: self.now(),
+            updated_at: self.now(),
+        }
+    }
+
+    /// A queue of this name.
+    pub fn queue(&mut self, name: &str) -> QueueRecord {
+        let settings = QueueSettings {
+            concurrency: self.maybe(|s| s.pick(&[1, 1_000_000])),
+            rate_per_second: self.maybe(|s| s.pick(&[0.1, 1e9])),
+            paused: self.coin(),
+            note: self.maybe(Self::text),
+            ..QueueSettings::default()
+        };
+        QueueRecord { name: name.to_owned(), settings, version: self.below(1 << 53), updated_at: self.now() }
+    }
+
+    /// Something that happened.
+    pub fn event(&mut self) -> Event {
+        let job = self.job_id(ShardId(3));
+        let (execution, worker) = (self.execution_id(ShardId(3)), self.worker_id());
+        let kind = match self.below(6) {
+            4 | 5 => self.schedule_event(),
+            0 => EventKind::Started { job, execution, worker },
+            1 => EventKind::Queue { queue: self.text().into() },
+            2 => EventKind::Worker {
+                worker,
+                status: self.pick(&[WorkerStatus::Ready, WorkerStatus::Lost, WorkerStatus::Expected]),
+                admission: self.pick(&[Admission::Open, Admission::Cordoned, Admission::Draining]),
+            },
+            _ => EventKind::Job {
+                job,
+                from: self.maybe(|s| s.pick(JobStatus::ALL)),
+                to: self.pick(JobStatus::ALL),
+                cause: self.pick(Cause::ALL),
+                execution: self.maybe(|_| execution),
+                worker: self.maybe(|_| worker),
+            },
+        };
+        Event { at: self.now(), namespace: self.maybe(|s| s.text().into()), kind }
+    }
+}
+
+/// A head with its body.
+///
+/// # Panics
+/// Never: specs are plain data.
+pub fn head_of(spec: JobSpec) -> JobHead {
+    let body = serde_json::to_string(&spec).expect("specs are plain data").into();
+    JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None }
+}

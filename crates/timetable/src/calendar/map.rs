@@ -1,0 +1,133 @@
+//! The calendars of one namespace together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::calendar::CalendarSpec;
+use model::validate::Problem;
+
+use super::compile::{problem, references};
+use super::{Calendars, DaySet};
+
+/// The compiled calendars of one namespace, by name; built-in ones are found through it as well.
+#[derive(Debug, Default, Clone)]
+pub struct CalendarMap {
+    days: BTreeMap<String, Arc<DaySet>>,
+}
+
+impl Calendars for CalendarMap {
+    fn days(&self, name: &str) -> Option<Arc<DaySet>> {
+        self.days.days(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.days.names()
+    }
+}
+
+impl CalendarMap {
+    /// Compiles calendars in the order of their references, whatever order they come in.
+    ///
+    /// Those that are wrong are told by name and left out, and so are those that need them. A change of
+    /// one calendar reaches those that name it only by compiling them anew: compile all again.
+    pub fn compile<'a>(
+        specs: impl IntoIterator<Item = &'a CalendarSpec>,
+    ) -> (Self, BTreeMap<String, Vec<Problem>>) {
+        let mut waiting: BTreeMap<&str, &CalendarSpec> =
+            specs.into_iter().map(|spec| (spec.name.as_str(), spec)).collect();
+        let order = in_order(&waiting);
+        let (mut map, mut wrong) = (Self::default(), BTreeMap::new());
+        for spec in order.iter().filter_map(|name| waiting.remove(name)) {
+            match broken_reference(spec, &wrong).map_or_else(|| DaySet::compile(spec, &map), Err) {
+                Ok(days) => map.insert(days),
+                Err(problems) => {
+                    wrong.insert(spec.name.clone(), problems);
+                }
+            }
+        }
+        for (name, spec) in &waiting {
+            wrong.insert((*name).to_owned(), circular(spec, &waiting));
+        }
+        (map, wrong)
+    }
+
+    /// Puts a calendar in place of the one of its name. Those that name it keep the earlier one.
+    pub fn insert(&mut self, days: DaySet) {
+        self.days.insert(days.name().to_owned(), Arc::new(days));
+    }
+
+    /// Takes a calendar out. Those that name it keep it.
+    pub fn remove(&mut self, name: &str) -> Option<Arc<DaySet>> {
+        self.days.remove(name)
+    }
+
+    /// The calendars and their names, in the order of names, without the built-in ones.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<DaySet>)> {
+        self.days.iter().map(|(name, days)| (name.as_str(), days))
+    }
+}
+
+/// Names so that each comes after those that it refers to. Circles, and what leads into one, are missing.
+fn in_order<'a>(specs: &BTreeMap<&'a str, &'a CalendarSpec>) -> Vec<&'a str> {
+    let mut needed_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut needs: BTreeMap<&str, usize> = BTreeMap::new();
+    for (name, spec) in specs {
+        let named: BTreeSet<&str> =
+            references(spec).map(|(_, _, other)| other).filter(|other| specs.contains_key(other)).collect();
+        needs.insert(name, named.len());
+        for other in named {
+            needed_by.entry(other).or_default().push(name);
+        }
+    }
+    let mut order: Vec<&str> = specs.keys().copied().filter(|name| needs[name] == 0).collect();
+    let mut next = 0;
+    while let Some(name) = order.get(next) {
+        next += 1;
+        for dependent in needed_by.get(name).into_iter().flatten() {
+            if let Some(open) = needs.get_mut(dependent) {
+                *open -= 1;
+                if *open == 0 {
+                    order.push(dependent);
+                }
+            }
+        }
+    }
+    order
+}
+
+fn broken_reference(spec: &CalendarSpec, wrong: &BTreeMap<String, Vec<Problem>>) -> Option<Vec<Problem>> {
+    let problems: Vec<Problem> = references(spec)
+        .filter(|(_, _, name)| wrong.contains_key(*name))
+        .map(|(index, word, name)| {
+            problem(
+                format!("steps[{index}].{word}.calendar"),
+                format!("calendar `{name}` has problems of its own: mend it first"),
+            )
+        })
+        .collect();
+    (!problems.is_empty()).then_some(problems)
+}
+
+/// Follows references among `circle` until a name comes again.
+fn circular(spec: &CalendarSpec, circle: &BTreeMap<&str, &CalendarSpec>) -> Vec<Problem> {
+    let first = |spec: &CalendarSpec| {
+        references(spec)
+            .find(|(_, _, name)| circle.contains_key(name))
+            .map(|(index, word, name)| (format!("steps[{index}].{word}.calendar"), name.to_owned()))
+    };
+    let mut way = vec![spec.name.clone()];
+    let mut at = String::from("steps");
+    let mut here = spec;
+    while let Some((path, name)) = first(here) {
+        if way.len() == 1 {
+            at = path;
+        }
+        let again = way.contains(&name);
+        way.push(name.clone());
+        match circle.get(name.as_str()) {
+            Some(next) if !again => here = next,
+            _ => break,
+        }
+    }
+    vec![problem(at, format!("calendars lead back to each other: {}", way.join(" → ")))]
+}

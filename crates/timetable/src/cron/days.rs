@@ -1,0 +1,84 @@
+//! The days that an expression names.
+
+use crate::civil::Day;
+use crate::days::{Month, search_months};
+
+/// The day, month and year fields, ready to be searched.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CronDays {
+    /// Bit 1 is January.
+    pub(super) months: u16,
+    /// Bits of days of the month.
+    pub(super) days: u32,
+    /// Bit `n` is `n` days before the last: `L`, `L-3`.
+    pub(super) days_from_end: u32,
+    /// Bits of days whose nearest workday is meant: `15W`.
+    pub(super) workdays_near: u32,
+    /// Bit `n`: the workday nearest to `n` days before the last: `LW`.
+    pub(super) workdays_near_end: u32,
+    /// Bits of weekdays; Sunday is bit 0.
+    pub(super) weekdays: u8,
+    /// The same, for the first of the month, the second, …: `5#3`.
+    pub(super) nth_weekdays: [u8; 5],
+    /// The same, for the last of the month: `5L`.
+    pub(super) last_weekdays: u8,
+    /// Whether both day fields must hold, and not either of them.
+    pub(super) both: bool,
+    /// All years if there is none.
+    pub(super) years: Option<Vec<Years>>,
+}
+
+/// Every so many years.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Years {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+    pub(crate) step: u16,
+}
+
+impl Years {
+    fn next(&self, from: i32) -> Option<i32> {
+        let (first, step) = (i32::from(self.first), i32::from(self.step));
+        let steps = ((from - first).max(0) + step - 1) / step;
+        Some(first + steps * step).filter(|year| *year <= i32::from(self.last))
+    }
+}
+
+impl CronDays {
+    /// The first at or after `from`.
+    pub(crate) fn next(&self, from: Day) -> Option<Day> {
+        let next_year = |year: i32| match &self.years {
+            None => Some(year),
+            Some(years) => years.iter().filter_map(|years| years.next(year)).min(),
+        };
+        search_months(from, self.months, next_year, |month| self.chosen(month))
+    }
+
+    fn chosen(&self, month: &Month) -> u32 {
+        let mut days = self.days & month.all();
+        for before_last in ones(self.days_from_end).filter(|n| *n < month.len) {
+            days |= 1 << (month.len - before_last);
+        }
+        for day in ones(self.workdays_near).filter(|day| *day <= month.len) {
+            days |= 1 << month.nearest_workday(day);
+        }
+        for before_last in ones(self.workdays_near_end).filter(|n| *n < month.len) {
+            days |= 1 << month.nearest_workday(month.len - before_last);
+        }
+        let mut by_weekday = month.on_weekdays(self.weekdays);
+        for (nth, weekdays) in (1..).zip(self.nth_weekdays) {
+            by_weekday |= month.on_weekdays(weekdays) & month.nth_week(nth);
+        }
+        by_weekday |= month.on_weekdays(self.last_weekdays) & month.nth_last_week(1);
+        if self.both { days & by_weekday } else { days | by_weekday }
+    }
+}
+
+/// The places of the bits that are set.
+fn ones(mut bits: u32) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let place = (bits != 0).then(|| bits.trailing_zeros());
+        bits &= bits.wrapping_sub(1);
+        place
+    })
+}

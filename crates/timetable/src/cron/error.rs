@@ -1,0 +1,44 @@
+//! Why a text is no cron expression, with the place.
+
+use std::borrow::Cow;
+
+use super::BYTES_MAX;
+
+/// The first thing that is wrong with an expression.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("at column {column}: found {found}, expected {expected}, for example `{example}`")]
+pub(crate) struct CronError {
+    column: usize,
+    found: String,
+    expected: Cow<'static, str>,
+    example: String,
+}
+
+impl CronError {
+    /// At a byte of the text, with what stands there; nothing stands at its end.
+    pub(super) fn new(
+        text: &str,
+        byte: usize,
+        found: &str,
+        expected: impl Into<Cow<'static, str>>,
+        example: impl Into<String>,
+    ) -> Self {
+        let before = text.get(..byte).unwrap_or(text);
+        let found = if found.is_empty() { "the end".to_owned() } else { format!("`{}`", shown(found)) };
+        Self { column: before.chars().count() + 1, found, expected: expected.into(), example: example.into() }
+    }
+
+    pub(super) fn too_long(bytes: usize) -> Self {
+        Self {
+            column: BYTES_MAX + 1,
+            found: format!("an expression of {bytes} bytes"),
+            expected: format!("at most {BYTES_MAX}").into(),
+            example: "0 2 * * *".into(),
+        }
+    }
+}
+
+/// User text as it may stand in a message: short, and without control characters.
+fn shown(text: &str) -> String {
+    text.chars().take(32).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}

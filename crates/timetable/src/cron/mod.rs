@@ -1,0 +1,236 @@
+//! Cron expressions: from their text to days and times of day.
+//!
+//! ```text
+//! text ──split──> fields ──item──> items ──> CronDays + Times
+//! ```
+//!
+//! The parser is our own, as is the matcher beside it ([`CronDays`], [`Times`]): two dialects, hashed
+//! values, a column in every message and half a kilobyte a schedule are more than a cron library
+//! gives. `croner` reads the same expressions in the tests, as a second opinion.
+//!
+//! # Always true
+//! No text panics or takes more than some microseconds: at most 256 bytes, 7 fields and 64 items a
+//! field are read.
+
+mod days;
+mod error;
+mod field;
+mod item;
+mod reading;
+
+pub(crate) use days::CronDays;
+pub(crate) use error::CronError;
+pub(crate) use field::Field;
+pub(crate) use item::Item;
+pub(crate) use reading::{FieldText, Hashed, Text, read};
+
+use model::timing::{Cron, Dialect};
+
+use crate::days::Days;
+use crate::times::{Fields, Times};
+use days::Years;
+use item::Context;
+
+/// How long an expression may be.
+pub(crate) const BYTES_MAX: usize = 256;
+/// How many items, parted by commas, a field may have.
+const ITEMS_MAX: usize = 64;
+
+/// What an expression says.
+#[derive(Debug)]
+pub(crate) enum Expression {
+    /// `@every 15m`.
+    Every(model::Duration),
+    /// Fields, or a word that stands for them.
+    Fields(Parsed),
+}
+
+/// Fields, read.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) days: Days,
+    pub(crate) times: Times,
+    /// Whether it repeats through the day: its minute or hour begins with `*`.
+    pub(crate) repeats: bool,
+    /// Whether it has an `H` or a `~`, so that the seed matters.
+    pub(crate) seeded: bool,
+}
+
+const WORDS: [(&str, &str); 7] = [
+    ("@yearly", "0 0 1 1 *"),
+    ("@annually", "0 0 1 1 *"),
+    ("@monthly", "0 0 1 * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@hourly", "0 * * * *"),
+];
+
+/// Reads an expression; `seed` decides what `H` and `~` mean.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub(crate) fn parse(cron: &Cron, seed: u64) -> Result<Expression, CronError> {
+    let text = cron.expression.as_str();
+    if text.len() > BYTES_MAX {
+        return Err(CronError::too_long(text.len()));
+    }
+    let words = split(text, u8::is_ascii_whitespace);
+    if let Some((at, word)) = words.first().filter(|(_, word)| word.starts_with('@')) {
+        return parse_word(text, *at, word, &words[1..], seed);
+    }
+    parse_fields(text, &words, cron.dialect, seed).map(Expression::Fields)
+}
+
+fn parse_word(
+    text: &str,
+    at: usize,
+    word: &str,
+    rest: &[(usize, &str)],
+    seed: u64,
+) -> Result<Expression, CronError> {
+    if word.eq_ignore_ascii_case("@every") {
+        let period_at = rest.first().map_or(text.len(), |(at, _)| *at);
+        let written = text[period_at..].trim_end();
+        return match written.parse::<model::Duration>() {
+            Ok(duration) if duration >= crate::rule::PERIOD_MIN => Ok(Expression::Every(duration)),
+            _ => {
+                Err(CronError::new(text, period_at, written, "a duration of at least a second", "@every 15m"))
+            }
+        };
+    }
+    let lowercase = word.to_ascii_lowercase();
+    let Some((_, fields)) = WORDS.iter().find(|(name, _)| *name == lowercase) else {
+        let expected = "@yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly or @every";
+        return Err(CronError::new(text, at, word, expected, "@daily"));
+    };
+    if let Some((at, extra)) = rest.first() {
+        return Err(CronError::new(text, *at, extra, "nothing after the word", word));
+    }
+    parse_fields(fields, &split(fields, u8::is_ascii_whitespace), Dialect::Vixie, seed)
+        .map(Expression::Fields)
+}
+
+/// The pieces between separators, with the byte at which each begins; empty ones are left out.
+fn split(text: &str, separates: impl Fn(&u8) -> bool) -> Vec<(usize, &str)> {
+    let mut pieces = Vec::new();
+    let mut begin = 0;
+    for end in text.bytes().enumerate().filter(|(_, b)| separates(b)).map(|(at, _)| at).chain([text.len()]) {
+        if begin < end {
+            pieces.push((begin, &text[begin..end]));
+        }
+        begin = end + 1;
+    }
+    pieces
+}
+
+/// Which fields there are, by their number.
+fn layout(text: &str, words: &[(usize, &str)], dialect: Dialect) -> Result<&'static [Field], CronError> {
+    if let Some((at, word)) = words.first()
+        && let Some((name, zone)) = word.split_once('=')
+        && (name.eq_ignore_ascii_case("CRON_TZ") || name.eq_ignore_ascii_case("TZ"))
+    {
+        let expected = "no time zone in the expression: the timing has one for all of its rules";
+        return Err(CronError::new(text, *at, word, expected, format!("zone: {zone}")));
+    }
+    let few = match dialect {
+        Dialect::Vixie => 5,
+        Dialect::Quartz => 6,
+    };
+    let (expected, example) = match dialect {
+        Dialect::Vixie => (
+            "5 fields (minute hour day-of-month month day-of-week), 6 (seconds first) or 7 (year last)",
+            "0 2 * * *",
+        ),
+        Dialect::Quartz => {
+            ("6 fields (second minute hour day-of-month month day-of-week) or 7 (year last)", "0 0 2 * * ?")
+        }
+    };
+    match words.len() {
+        7 => Ok(&Field::ALL),
+        6 => Ok(&Field::ALL[..6]),
+        5 if few == 5 => Ok(&Field::ALL[1..6]),
+        count if count < few => Err(CronError::new(text, text.len(), "", expected, example)),
+        _ => Err(CronError::new(text, words[7].0, words[7].1, expected, example)),
+    }
+}
+
+fn parse_fields(
+    text: &str,
+    words: &[(usize, &str)],
+    dialect: Dialect,
+    seed: u64,
+) -> Result<Parsed, CronError> {
+    let layout = layout(text, words, dialect)?;
+    let mut days = CronDays::default();
+    let mut times = Fields { hours: 0, minutes: 0, seconds: 0 };
+    let (mut repeats, mut seeded) = (false, false);
+    if layout[0] != Field::Second {
+        times.seconds = 1;
+    }
+    // Both day fields must hold if one of them leaves the day open, as `*`, `?` and also `*/2` do.
+    let mut open_days = [false; 2];
+    let mut asked = [false; 2];
+    for (field, (at, word)) in layout.iter().zip(words) {
+        let open = word.starts_with(['*', '?']);
+        match field {
+            Field::Minute | Field::Hour => repeats |= word.starts_with('*'),
+            Field::DayOfMonth => (open_days[0], asked[0]) = (open, word.starts_with('?')),
+            Field::DayOfWeek => (open_days[1], asked[1]) = (open, word.starts_with('?')),
+            _ => {}
+        }
+        let pieces: Vec<&str> = word.split(',').collect();
+        if pieces.len() > ITEMS_MAX {
+            let found = format!("{} items", pieces.len());
+            return Err(CronError::new(
+                text,
+                *at,
+                &found,
+                format!("at most {ITEMS_MAX} items in a field"),
+                field.example(dialect),
+            ));
+        }
+        let mut begin = *at;
+        for (index, piece) in pieces.iter().enumerate() {
+            let context =
+                Context { text, begin, piece, alone: pieces.len() == 1, field: *field, dialect, seed, index };
+            let (item, hashed) = context.item()?;
+            seeded |= hashed;
+            add(*field, item, &mut days, &mut times);
+            begin += piece.len() + 1;
+        }
+    }
+    if dialect == Dialect::Quartz && asked[0] == asked[1] {
+        let (at, word) = words[5];
+        let expected = "`?` as exactly one of day-of-month and day-of-week";
+        return Err(CronError::new(
+            text,
+            at,
+            word,
+            expected,
+            if asked[0] { "0 0 2 * * ?" } else { "0 0 2 ? * MON" },
+        ));
+    }
+    days.both = open_days[0] || open_days[1];
+    Ok(Parsed { days: Days::Cron(days).settled(), times: Times::Fields(times), repeats, seeded })
+}
+
+fn add(field: Field, item: Item, days: &mut CronDays, times: &mut Fields) {
+    match (field, item) {
+        (Field::Second, Item::Values(bits)) => times.seconds |= bits,
+        (Field::Minute, Item::Values(bits)) => times.minutes |= bits,
+        (Field::Hour, Item::Values(bits)) => times.hours |= bits as u32,
+        (Field::Month, Item::Values(bits)) => days.months |= bits as u16,
+        (Field::DayOfMonth, Item::Values(bits)) => days.days |= bits as u32,
+        (Field::DayOfWeek, Item::Values(bits)) => days.weekdays |= (bits | bits >> 7) as u8 & 0x7f,
+        (_, Item::Values(_)) => {}
+        (_, Item::Years { first, last, step }) => {
+            days.years.get_or_insert_default().push(Years { first, last, step })
+        }
+        (_, Item::FromEnd(days_before)) => days.days_from_end |= 1 << days_before,
+        (_, Item::WorkdayNear(day)) => days.workdays_near |= 1 << day,
+        (_, Item::WorkdayNearEnd(days_before)) => days.workdays_near_end |= 1 << days_before,
+        (_, Item::NthWeekday { weekday, nth }) => days.nth_weekdays[usize::from(nth) - 1] |= 1 << weekday,
+        (_, Item::LastWeekday(weekday)) => days.last_weekdays |= 1 << weekday,
+    }
+}

@@ -1,0 +1,197 @@
+//! One event and the days that it covers.
+
+use std::collections::BTreeSet;
+
+use jiff::ToSpan;
+use jiff::civil::Date;
+use model::timing::DateRange;
+
+use super::Ignored;
+use super::lines::Property;
+use super::recur::{Recurrence, Spent};
+use super::value::{Length, Moment, last_day_before};
+
+/// The properties of an entry that bear on its days.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub(super) line: usize,
+    /// `VEVENT`, or what else it is.
+    pub(super) kind: String,
+    properties: Vec<Property>,
+}
+
+/// Why an event gives no days.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It alone is left out.
+    Reason(String),
+    /// The whole import costs too much.
+    TooMuch,
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self::Reason(reason)
+    }
+}
+
+impl From<Spent> for Refusal {
+    fn from(_: Spent) -> Self {
+        Self::TooMuch
+    }
+}
+
+impl Event {
+    pub(super) fn new(line: usize, kind: String) -> Self {
+        Self { line, kind, properties: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, property: Property) {
+        let bears = matches!(
+            property.name.as_str(),
+            "DTSTART"
+                | "DTEND"
+                | "DURATION"
+                | "RRULE"
+                | "RDATE"
+                | "EXDATE"
+                | "EXRULE"
+                | "STATUS"
+                | "SUMMARY"
+                | "UID"
+                | "RECURRENCE-ID"
+        );
+        if bears {
+            self.properties.push(property);
+        }
+    }
+
+    pub(super) fn ignored(&self, reason: String) -> Ignored {
+        let summary = self.all("SUMMARY").next().map(Property::text).filter(|text| !text.is_empty());
+        Ignored { line: self.line, summary, reason }
+    }
+
+    /// Its identity, if it is not one instance of a series but the series, or stands alone.
+    pub(super) fn series(&self) -> Option<&str> {
+        self.replaces().is_none().then(|| self.all("UID").next()).flatten().map(|uid| uid.value.as_str())
+    }
+
+    /// The series and the instance of it that this event stands in for.
+    pub(super) fn replaces(&self) -> Option<(&str, &Property)> {
+        let instance = self.all("RECURRENCE-ID").next()?;
+        Some((&self.all("UID").next()?.value, instance))
+    }
+
+    /// The days that it covers in `range`. `moved` are instances that have events of their own.
+    pub(super) fn days(
+        &self,
+        range: DateRange,
+        moved: &[&Property],
+        work: &mut usize,
+    ) -> Result<Vec<DateRange>, Refusal> {
+        if self.all("STATUS").any(|status| status.value.eq_ignore_ascii_case("CANCELLED")) {
+            return Err(String::from("is cancelled").into());
+        }
+        if let Some(rule) = self.all("EXRULE").next() {
+            return Err(format!("line {}: EXRULE is not supported: expected EXDATE", rule.line).into());
+        }
+        let start = self.one("DTSTART")?.ok_or("has no DTSTART".to_owned())?;
+        let zone = start.parameter("TZID");
+        let first = moment(start)?;
+        let first_day = first.day(zone).map_err(|reason| at(start, reason))?;
+        let extra_days = self.last_day(first, zone)?.duration_since(first_day).as_hours() / 24;
+
+        let mut begins = BTreeSet::from([first_day]);
+        let window = DateRange { first: range.first.saturating_sub(extra_days.days()), last: range.last };
+        for rule in self.all("RRULE") {
+            let recurrence =
+                Recurrence::parse(&rule.value, |until| until.day(zone)).map_err(|reason| at(rule, reason))?;
+            if !recurrence.names(first_day) {
+                return Err(at(rule, "does not name the day on which the event begins".into()).into());
+            }
+            begins.extend(recurrence.days(first_day, window, work)?);
+        }
+        begins.extend(self.listed("RDATE", zone)?);
+        for excluded in self.listed("EXDATE", zone)? {
+            begins.remove(&excluded);
+        }
+        for instance in moved {
+            if instance.parameter("RANGE").is_some() {
+                return Err(at(instance, "a change from one instance on is not supported".into()).into());
+            }
+            let day = moment(instance)?.day(zone).map_err(|reason| at(instance, reason))?;
+            begins.remove(&day);
+        }
+        Ok(begins.into_iter().filter_map(|begin| covered(begin, extra_days, range)).collect())
+    }
+
+    /// The last day of the first instance.
+    fn last_day(&self, first: Moment, zone: Option<&str>) -> Result<Date, String> {
+        let (end, duration) = (self.one("DTEND")?, self.one("DURATION")?);
+        match (end, duration) {
+            (Some(end), Some(_)) => Err(at(end, "stands beside DURATION: expected one of them".into())),
+            (None, None) => first.day(zone),
+            (None, Some(duration)) => {
+                Length::parse(&duration.value).and_then(|length| length.last_day(first)).ok_or_else(|| {
+                    at(duration, "is no duration that fits DTSTART: expected such as `P1D`".into())
+                })
+            }
+            (Some(end), None) => match (first, moment(end)?) {
+                (Moment::Day(first), Moment::Day(last)) if last > first => {
+                    last.yesterday().map_err(|error| at(end, error.to_string()))
+                }
+                (Moment::Local(_), Moment::Local(_)) if end.parameter("TZID") != zone => {
+                    Err(at(end, "is in another zone than DTSTART".into()))
+                }
+                (Moment::Local(first), Moment::Local(last)) if last >= first => {
+                    Ok(last_day_before(first, last))
+                }
+                (Moment::Day(_), Moment::Day(_)) | (Moment::Local(_), Moment::Local(_)) => {
+                    Err(at(end, "is not after DTSTART".into()))
+                }
+                _ => {
+                    Err(at(end, "is of another kind than DTSTART: expected both dates, or both times".into()))
+                }
+            },
+        }
+    }
+
+    /// The days of a property that lists them.
+    fn listed(&self, name: &str, zone: Option<&str>) -> Result<Vec<Date>, String> {
+        let mut days = Vec::new();
+        for property in self.all(name) {
+            for text in property.value.split(',') {
+                let day = Moment::parse(text.trim()).and_then(|moment| moment.day(zone));
+                days.push(day.map_err(|reason| at(property, reason))?);
+            }
+        }
+        Ok(days)
+    }
+
+    fn all(&self, name: &str) -> impl Iterator<Item = &Property> {
+        self.properties.iter().filter(move |property| property.name == name)
+    }
+
+    fn one(&self, name: &str) -> Result<Option<&Property>, String> {
+        let mut all = self.all(name);
+        let one = all.next();
+        match all.next() {
+            Some(second) => Err(at(second, "stands there a second time".into())),
+            None => Ok(one),
+        }
+    }
+}
+
+fn moment(property: &Property) -> Result<Moment, String> {
+    Moment::parse(&property.value).map_err(|reason| at(property, reason))
+}
+
+fn at(property: &Property, reason: String) -> String {
+    format!("line {}: {} {reason}", property.line, property.name)
+}
+
+fn covered(begin: Date, extra_days: i64, range: DateRange) -> Option<DateRange> {
+    let last = begin.saturating_add(extra_days.days());
+    let covered = DateRange { first: begin.max(range.first), last: last.min(range.last) };
+    (covered.first <= covered.last).then_some(covered)
+}

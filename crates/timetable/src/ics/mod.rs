@@ -1,0 +1,213 @@
+//! Days out of iCalendar files (`.ics`, RFC 5545), such as a country's public holidays.
+//!
+//! Every event gives the days that it covers; the result is a set of dates, ready to be a step of a
+//! calendar. Recurrences are expanded within the years that the caller asks for.
+//!
+//! - `lines`: the text as properties.
+//! - `value`: dates, local times and durations.
+//! - `event`: one event and the days that it covers.
+//! - `recur`: recurrence rules.
+//!
+//! # Always true
+//! - Nothing is guessed: an event that cannot be read exactly is left out as a whole and told with its
+//!   line and the reason. So is one whose day depends on a zone that it does not name.
+//! - Any text ends in a result or an error, in bounded time and memory.
+//!
+//! Existing crates were weighed in November 2026: those that expand recurrences bring a second time
+//! library with a time zone database of its own, and none tells the line of what it leaves out.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use jiff::civil::{Date, date};
+use model::calendar::{CalendarStep, Days};
+use model::limits;
+use model::timing::DateRange;
+
+mod event;
+mod lines;
+mod recur;
+mod value;
+
+use event::Event;
+use lines::{Property, properties};
+
+/// The days of an iCalendar text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// Sorted, neighbouring ones joined.
+    pub days: Vec<DateRange>,
+    /// How many events gave days.
+    pub events: usize,
+    /// What gave none, in the order of lines.
+    pub ignored: Vec<Ignored>,
+}
+
+impl Imported {
+    /// A step of a calendar that includes the days, or `None` if there are none.
+    pub fn into_step(self) -> Option<CalendarStep> {
+        (!self.days.is_empty()).then_some(CalendarStep::Include(Days::Dates(self.days)))
+    }
+}
+
+/// An entry that gave no days.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ignored {
+    /// Where it begins, from 1.
+    pub line: usize,
+    /// What it calls itself.
+    pub summary: Option<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// Why a text was not imported at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum IcsError {
+    #[error("the iCalendar text has {bytes} bytes: expected at most {}", limits::ICALENDAR_BYTES_MAX)]
+    TooLarge { bytes: usize },
+    #[error("line {line}: more than {} events", limits::ICALENDAR_EVENTS_MAX)]
+    TooManyEvents { line: usize },
+    #[error("not an iCalendar text: expected a line `BEGIN:VCALENDAR`")]
+    NotICalendar,
+    #[error("cannot read the years {first} to {last}: expected 1 to 9999, at most {YEARS_MAX} of them")]
+    Years { first: i16, last: i16 },
+    #[error("line {line}: the events recur too often to be expanded: expected fewer events or years")]
+    TooMuch { line: usize },
+}
+
+/// The most years that recurrences are expanded in.
+pub const YEARS_MAX: usize = 200;
+
+/// How many periods and occurrences one import looks at.
+const WORK_MAX: usize = 1_000_000;
+
+/// The days that the events of an iCalendar text cover, within years of interest.
+///
+/// An event counts by its dates, whatever its time of day: one from 22:00 to 02:00 covers two days.
+/// Cancelled events, and what is no event, give no days and are told in [`Imported::ignored`].
+///
+/// # Errors
+/// If the text is too large, is no iCalendar text, or recurs without measure.
+pub fn import(text: &str, years: RangeInclusive<i16>) -> Result<Imported, IcsError> {
+    let (first, last) = (*years.start(), *years.end());
+    if first < 1 || last > 9999 || first > last || years.clone().count() > YEARS_MAX {
+        return Err(IcsError::Years { first, last });
+    }
+    if text.len() > limits::ICALENDAR_BYTES_MAX {
+        return Err(IcsError::TooLarge { bytes: text.len() });
+    }
+    let range = DateRange { first: date(first, 1, 1), last: date(last, 12, 31) };
+    let Entries { events, mut ignored } = entries(text)?;
+    let moved = moved_instances(&events);
+    let mut work = WORK_MAX;
+    let mut days = Vec::new();
+    let mut taken = 0;
+    for event in &events {
+        let moved = event.series().and_then(|uid| moved.get(uid)).map_or(&[][..], Vec::as_slice);
+        match event.days(range, moved, &mut work) {
+            Ok(found) if found.is_empty() => {
+                ignored.push(event.ignored(format!("has no day from {first} to {last}")));
+            }
+            Ok(found) => {
+                taken += 1;
+                days.extend(found);
+            }
+            Err(event::Refusal::TooMuch) => return Err(IcsError::TooMuch { line: event.line }),
+            Err(event::Refusal::Reason(reason)) => ignored.push(event.ignored(reason)),
+        }
+    }
+    ignored.sort_by_key(|entry| entry.line);
+    Ok(Imported { days: joined(days), events: taken, ignored })
+}
+
+struct Entries {
+    events: Vec<Event>,
+    ignored: Vec<Ignored>,
+}
+
+/// Components at the level of events; what they contain themselves (alarms) is passed over.
+fn entries(text: &str) -> Result<Entries, IcsError> {
+    let mut open: Vec<String> = Vec::new();
+    let mut current: Option<Event> = None;
+    let mut entries = Entries { events: Vec::new(), ignored: Vec::new() };
+    let mut seen_calendar = false;
+    let mut count = 0;
+    for property in properties(text) {
+        let value = property.value.to_ascii_uppercase();
+        match property.name.as_str() {
+            "BEGIN" => {
+                seen_calendar |= value == "VCALENDAR";
+                if is_entry(&value) && current.is_none() {
+                    count += 1;
+                    if count > limits::ICALENDAR_EVENTS_MAX {
+                        return Err(IcsError::TooManyEvents { line: property.line });
+                    }
+                    current = Some(Event::new(property.line, value.clone()));
+                    open.clear();
+                } else if current.is_some() {
+                    open.push(value);
+                }
+            }
+            "END" if open.last() == Some(&value) => {
+                open.pop();
+            }
+            "END" => {
+                if let Some(event) = current.take_if(|event| event.kind == value) {
+                    match event.kind.as_str() {
+                        "VEVENT" => entries.events.push(event),
+                        kind => {
+                            entries.ignored.push(event.ignored(format!("is a {kind}: expected a VEVENT")))
+                        }
+                    }
+                }
+            }
+            _ => {
+                if let Some(event) = current.as_mut().filter(|_| open.is_empty()) {
+                    event.add(property);
+                }
+            }
+        }
+    }
+    if let Some(event) = current {
+        entries.ignored.push(event.ignored(format!("has no end: expected a line `END:{}`", event.kind)));
+    }
+    if seen_calendar { Ok(entries) } else { Err(IcsError::NotICalendar) }
+}
+
+fn is_entry(component: &str) -> bool {
+    matches!(component, "VEVENT" | "VTODO" | "VJOURNAL" | "VFREEBUSY")
+}
+
+/// The instances of series that events of their own replace, by the identity of the series.
+fn moved_instances(events: &[Event]) -> BTreeMap<&str, Vec<&Property>> {
+    let mut moved: BTreeMap<&str, Vec<&Property>> = BTreeMap::new();
+    for event in events {
+        if let Some((uid, instance)) = event.replaces() {
+            moved.entry(uid).or_default().push(instance);
+        }
+    }
+    moved
+}
+
+/// Sorted, with ranges that touch or overlap made one.
+fn joined(mut days: Vec<DateRange>) -> Vec<DateRange> {
+    days.sort_unstable();
+    let mut joined: Vec<DateRange> = Vec::new();
+    for range in days {
+        match joined.last_mut() {
+            Some(last) if range.first <= after(last.last) => last.last = last.last.max(range.last),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+fn after(day: Date) -> Date {
+    day.tomorrow().unwrap_or(day)
+}
+
+#[cfg(test)]
+mod tests;

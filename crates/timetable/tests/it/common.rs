@@ -1,0 +1,58 @@
+//! Timings in a line, for tests.
+
+use std::sync::LazyLock;
+
+use model::Timestamp;
+use model::timing::{Cron, Dialect, Rule, Timing};
+use timetable::{Next, NoCalendars, Timetable, Zones};
+
+/// Loaded once.
+pub(crate) static ZONES: LazyLock<Zones> = LazyLock::new(Zones::bundled);
+
+pub(crate) fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// A timing of one cron rule.
+pub(crate) fn cron(expression: &str, zone: &str) -> Timing {
+    timing([Rule::Cron(Cron::new(expression))], zone)
+}
+
+/// A timing of one Quartz rule, in UTC.
+pub(crate) fn quartz(expression: &str) -> Timing {
+    let cron = Cron { expression: expression.into(), dialect: Dialect::Quartz };
+    timing([Rule::Cron(cron)], "UTC")
+}
+
+pub(crate) fn timing(rules: impl IntoIterator<Item = Rule>, zone: &str) -> Timing {
+    Timing { rules: rules.into_iter().collect(), zone: zone.into(), ..Timing::default() }
+}
+
+pub(crate) fn compile(timing: &Timing) -> Timetable {
+    Timetable::compile(timing, 7, &ZONES, &NoCalendars)
+        .unwrap_or_else(|problems| panic!("{timing:?}: {problems:?}"))
+}
+
+/// The instants in `(after, until]`.
+pub(crate) fn between(timetable: &Timetable, after: Timestamp, until: Timestamp) -> Vec<Timestamp> {
+    let mut found = Vec::new();
+    let mut last = after;
+    while let Next::At(next) = timetable.next(last)
+        && next <= until
+    {
+        assert!(next > last, "{next} is not after {last}");
+        found.push(next);
+        last = next;
+    }
+    found
+}
+
+/// The next local times, one a line.
+pub(crate) fn preview(timing: &Timing, after: &str, count: usize) -> String {
+    let firings = compile(timing).preview(at(after), count);
+    let line = |firing: &timetable::Firing| {
+        let marks: String = firing.marks.iter().map(|mark| format!(" {}", mark.as_str())).collect();
+        format!("{}{}{marks}", firing.local, if firing.clock_change { " *" } else { "" })
+    };
+    firings.iter().map(line).collect::<Vec<_>>().join("\n")
+}

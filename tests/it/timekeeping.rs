@@ -1,0 +1,163 @@
+//! Schedules through kills, outages and a clock that is moved: every instant is decided once.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use client::{JobFilter, LedgerFilter, ScheduleRef};
+use futures::TryStreamExt as _;
+use harness::witness::Fate;
+use harness::{MovedClock, Site, until};
+use model::api::LedgerEntry;
+use model::firing::FiringOutcome;
+use model::schedule::{MissedPolicy, OverlapPolicy};
+use model::spec::Delivery;
+use model::timing::{Cron, Every, Rule, Timing};
+use model::{JobSpec, ScheduleId, ScheduleSpec, Timestamp};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn schedule(name: &str, rule: Rule, job: JobSpec) -> ScheduleSpec {
+    let timing = Timing { rules: vec![rule], ..Timing::default() };
+    let mut spec = ScheduleSpec::new(name, timing, job);
+    spec.overlap.policy = OverlapPolicy::AllowAll;
+    spec
+}
+
+async fn apply(site: &Site, spec: &ScheduleSpec) -> ScheduleId {
+    site.client().put_schedule(spec, None).await.unwrap().id
+}
+
+/// The ledger of a schedule, oldest first.
+async fn ledger(site: &Site, id: ScheduleId) -> Vec<LedgerEntry> {
+    let lines = site.client().ledger(ScheduleRef::from(id), LedgerFilter::default());
+    let mut lines: Vec<_> = lines.try_collect().await.unwrap();
+    lines.reverse();
+    lines
+}
+
+/// The outcomes of a ledger, each with the number of instants that it stands for.
+fn outcomes(lines: &[LedgerEntry]) -> Vec<(FiringOutcome, u64)> {
+    lines.iter().map(|line| (line.outcome, line.count)).collect()
+}
+
+/// I14: every second from the first record to the last has one record.
+fn assert_no_second_is_missing_or_double(lines: &[LedgerEntry]) {
+    let second = |at: Timestamp| at.as_millis() / 1_000;
+    let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
+    for line in lines {
+        assert!(line.decided_at >= line.last, "early: {line:?}");
+        for instant in second(line.scheduled_for)..=second(line.last) {
+            *seen.entry(instant).or_default() += 1;
+        }
+    }
+    let (first, last) = (*seen.keys().next().unwrap(), *seen.keys().last().unwrap());
+    assert!(seen.values().all(|&count| count == 1), "an instant has two records: {lines:#?}");
+    assert_eq!(seen.len() as i64, last - first + 1, "an instant has no record: {lines:#?}");
+}
+
+/// B2, D5, I14. The server is killed again and again while a schedule fires every second.
+#[tokio::test]
+async fn kills_across_firing_instants_neither_lose_nor_double_a_firing() {
+    let mut site = Site::start().await;
+    let witness = site.witness();
+    let every = Every { period: "1s".parse().unwrap(), phase: "0s".parse().unwrap() };
+    let id = apply(&site, &schedule("beat", Rule::Every(every), witness.job_that("true"))).await;
+    for round in 0..6 {
+        until("another firing", SOON, async || (ledger(&site, id).await.len() > round).then_some(())).await;
+        site.server.kill().await;
+        site.server.start_again().await;
+    }
+    let client = site.client();
+    client.pause_schedule(&ScheduleRef::from(id), Some("enough")).await.unwrap();
+    let lines = ledger(&site, id).await;
+    assert_no_second_is_missing_or_double(&lines);
+
+    let mut fates = BTreeMap::new();
+    for line in lines.iter().filter(|line| line.outcome.fired()) {
+        let job = line.job_id.unwrap();
+        let ended = site.until_job(job, "ended", |j| j.status.is_final()).await;
+        assert_eq!(ended.origin.as_ref().unwrap().scheduled_for, line.scheduled_for);
+        let executions = client.job_executions(job).await.unwrap().items;
+        let fate = Fate { delivery: Delivery::AtLeastOnce, job: Some(ended), executions };
+        assert!(fates.insert(job.to_string(), fate).is_none(), "two instants have one job");
+    }
+    let filter = JobFilter { schedule: Some(id), ..JobFilter::default() };
+    let jobs: Vec<_> = client.jobs(filter).try_collect().await.unwrap();
+    assert_eq!(jobs.len(), fates.len(), "a job has no line in the ledger");
+    assert_eq!(witness.violations(&fates), [""; 0]);
+}
+
+async fn site_by(clock: &MovedClock) -> Site {
+    Site::server_only(&[clock.setting()]).await
+}
+
+/// B3, D5, I18. Five hours without a server, under each policy.
+#[tokio::test]
+async fn an_outage_is_made_up_for_as_each_policy_says() {
+    let clock = MovedClock::new();
+    let mut site = site_by(&clock).await;
+    let mut ids = Vec::new();
+    for policy in [MissedPolicy::Skip, MissedPolicy::FireOnce, MissedPolicy::FireLast, MissedPolicy::FireAll]
+    {
+        // Half an hour away from now, so that the test is not about the border.
+        let minutes = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / 60;
+        let minute = (minutes + 30) % 60;
+        let rule = Rule::Cron(Cron::new(format!("{minute} * * * *")));
+        let mut spec = schedule(&format!("{policy:?}"), rule, JobSpec::command(["true"]));
+        spec.missed.policy = policy;
+        spec.missed.last = 2;
+        ids.push(apply(&site, &spec).await);
+    }
+    site.server.kill().await;
+    clock.set(5 * 3_600);
+    site.server.start_again().await;
+    let mut found = Vec::new();
+    for &id in &ids {
+        let lines = until("five instants are decided", SOON, async || {
+            let lines = ledger(&site, id).await;
+            (lines.iter().map(|line| line.count).sum::<u64>() == 5).then_some(lines)
+        })
+        .await;
+        found.push(outcomes(&lines));
+    }
+    use FiringOutcome::{Coalesced, FiredLate, SkippedPolicy};
+    assert_eq!(
+        found,
+        [
+            vec![(SkippedPolicy, 5)],
+            vec![(Coalesced, 4), (FiredLate, 1)],
+            vec![(SkippedPolicy, 3), (FiredLate, 1), (FiredLate, 1)],
+            vec![(FiredLate, 1); 5],
+        ]
+    );
+}
+
+/// F10, I14, I16: rule 8 of the design. The clock leaps ahead and back under a running server.
+#[tokio::test]
+async fn a_clock_that_is_moved_under_a_running_server_doubles_and_loses_nothing() {
+    let clock = MovedClock::new();
+    let site = site_by(&clock).await;
+    let every = Every { period: "1s".parse().unwrap(), phase: "0s".parse().unwrap() };
+    let id = apply(&site, &schedule("beat", Rule::Every(every), JobSpec::command(["true"]))).await;
+    let fired = async |more: usize| {
+        until("more firings", SOON, async || {
+            let lines = ledger(&site, id).await;
+            (lines.iter().filter(|line| line.outcome.fired()).count() >= more).then_some(lines)
+        })
+        .await
+    };
+    fired(2).await;
+    clock.set(600);
+    let ahead = fired(4).await;
+    assert!(ahead.iter().any(|line| line.outcome == FiringOutcome::Coalesced), "{ahead:#?}");
+    // Two hours back: engine time stands still until the wall has come that far again.
+    clock.set(600 - 7_200);
+    let newest = ahead.last().unwrap().last;
+    clock.set(620);
+    let lines = until("firings after the leaps", SOON, async || {
+        let lines = ledger(&site, id).await;
+        (lines.last()?.last.since(newest) >= "15s".parse().unwrap()).then_some(lines)
+    })
+    .await;
+    assert_no_second_is_missing_or_double(&lines);
+}

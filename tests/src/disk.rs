@@ -1,0 +1,66 @@
+//! A small disk that a test fills.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// A small file system of its own; gone with its value.
+#[derive(Debug)]
+pub struct SmallDisk {
+    at: PathBuf,
+    _folder: TempDir,
+}
+
+impl SmallDisk {
+    /// A disk of this size (`96m`).
+    ///
+    /// # Errors
+    /// Why there is none, where the rights to mount one are missing.
+    pub fn mount(size: &str) -> Result<Self, String> {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let at = folder.path().join("disk");
+        fs::create_dir(&at).expect("a folder can be made in an empty one");
+        let output = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "belfry-test"])
+            .arg(&at)
+            .output();
+        match output {
+            Ok(output) if output.status.success() => Ok(Self { at, _folder: folder }),
+            other => Err(format!("a full disk needs the right to mount a tmpfs (root): {other:?}")),
+        }
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        &self.at
+    }
+
+    /// Writes until not a byte is left.
+    pub fn fill(&self) {
+        let mut file = File::create(self.filler()).expect("a file can be made");
+        for size in [1 << 20, 4096, 1] {
+            let chunk = vec![0_u8; size];
+            while file.write_all(&chunk).is_ok() {}
+        }
+    }
+
+    /// Gives the space back.
+    pub fn clear(&self) {
+        // Where it was never filled there is nothing to remove.
+        let _ = fs::remove_file(self.filler());
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.at.join("filler")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg("--lazy").arg(&self.at).status();
+        assert!(status.is_ok_and(|s| s.success()), "the small disk stays mounted at {}", self.at.display());
+    }
+}

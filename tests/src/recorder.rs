@@ -1,0 +1,106 @@
+//! Writes down what a test asks and breaks, and when, as it happens.
+//!
+//! Three of the recorders of a history write here: the clients, the nemesis, and whoever follows the
+//! feed of events. The feed says *when* a commit had become durable; what was in it is read from the
+//! store in the end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use client::{Client, EventFilter, FeedItem};
+use futures::StreamExt as _;
+use model::{Timestamp, WorkerId};
+use sim::history::{Event, What};
+
+/// What was written down so far; clones write into the same.
+#[derive(Debug, Clone, Default)]
+pub struct Recorder(Arc<Mutex<Log>>);
+
+/// A whole machine stood still.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Halt {
+    /// Which.
+    pub worker: WorkerId,
+    /// The processes of its tasks that were stopped, and not stopped before.
+    pub tasks: Vec<i32>,
+    /// Since when.
+    pub from: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) events: Vec<Event>,
+    pub(crate) halts: Vec<Halt>,
+    /// When the feed told of each place.
+    pub(crate) feed: BTreeMap<u64, Timestamp>,
+    requests: u64,
+}
+
+/// The clock of the harness: the machine's, which nobody moves.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970");
+    Timestamp::from_micros(i64::try_from(since.as_micros()).expect("it is earlier than the year 290,000"))
+}
+
+impl Recorder {
+    pub(crate) fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something happens now.
+    pub fn note(&self, what: What) {
+        let mut log = self.log();
+        log.events.push(Event { at: now(), what });
+    }
+
+    /// A fault begins or ends now.
+    pub fn fault(&self, fault: impl ToString, begins: bool) {
+        self.note(What::Fault { fault: fault.to_string(), begins });
+    }
+
+    /// A whole machine stood still until now.
+    pub fn halted(&self, worker: WorkerId, tasks: Vec<i32>, from: Timestamp) {
+        let until = now();
+        let mut log = self.log();
+        log.halts.push(Halt { worker, tasks, from, until });
+        log.events.push(Event { at: until, what: What::Woke { worker } });
+    }
+
+    /// The time on the clock of the harness.
+    pub fn now(&self) -> Timestamp {
+        now()
+    }
+
+    /// A number for a new request.
+    pub fn request(&self) -> u64 {
+        let mut log = self.log();
+        log.requests += 1;
+        log.requests
+    }
+
+    /// The last place of the feed that was seen.
+    pub fn reached(&self) -> u64 {
+        self.log().feed.last_key_value().map_or(0, |(seq, _)| *seq)
+    }
+
+    /// Follows the feed from its beginning, through every restart that the client's patience outlasts.
+    ///
+    /// # Panics
+    /// If the feed has a gap or a double, or says that it forgot something.
+    pub async fn follow(self, client: Client) {
+        let filter = EventFilter { since: Some(0), ..EventFilter::default() };
+        let mut feed = client.events(&filter);
+        while let Some(item) = feed.next().await {
+            let FeedItem::Event(event) = item.expect("the feed is there again after each kill") else {
+                panic!("the feed forgot what it told a minute ago");
+            };
+            let mut log = self.log();
+            let reached = log.feed.last_key_value().map_or(0, |(seq, _)| *seq);
+            assert_eq!(event.seq, reached + 1, "the feed of events has a gap or a double");
+            log.feed.insert(event.seq, now());
+        }
+    }
+}

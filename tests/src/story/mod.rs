@@ -1,0 +1,110 @@
+//! A real history: four recorders brought together in the format that the checker judges.
+//!
+//! ```text
+//! clients, nemesis ──────────────> Recorder ─┐
+//! feed of events (when) ─────────> Recorder ─┼─> Story::tell ──> History ──> sim::check
+//! the store's file (what) ───────> Stored ───┤
+//! the tasks' own lines ──────────> Witness ──┘
+//! ```
+//!
+//! The store's file is read once the server has ended. The feed gives its rows their order: each of
+//! its events is one step of one job, and must be the next in that job's own history. Feed and rows are written
+//! by different code, so a step that only one of them has is told as a discrepancy.
+
+mod stored;
+mod telling;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use model::{ExecutionId, Timestamp, WorkerId};
+use sim::history::{Event, History, Setup, StoreView, TaskStep, What};
+
+pub use stored::Stored;
+
+use crate::recorder::{Halt, now};
+use crate::witness::Line;
+use crate::{Recorder, Witness};
+
+/// A whole machine whose processes go on one after the other wakes up this slowly, both cores busy.
+const WAKE_SLACK_MILLIS: u64 = 250;
+
+/// A history, and where its recorders contradict each other.
+#[derive(Debug)]
+pub struct Story {
+    /// For the checker.
+    pub history: History,
+    /// What the feed and the rows do not agree on.
+    pub discrepancies: Vec<String>,
+}
+
+impl Story {
+    /// Brings everything together. The server must have ended: its file is opened.
+    pub async fn tell(recorder: &Recorder, witness: &Witness, database: &Path) -> Self {
+        let stored = Stored::read(database).await;
+        let log = recorder.log();
+        let mut events = log.events.clone();
+        let (commits, discrepancies) = telling::commits(&stored, &log.feed, now());
+        events.extend(commits);
+        events.extend(tasks(&witness.lines(), &log.halts, &stored));
+        events.sort_by_key(|event| event.at);
+        events.push(Event { at: now(), what: What::End { unacknowledged: Vec::new() } });
+        let setup = Setup {
+            store: StoreView::Feed,
+            wake_slack: model::Duration::from_millis(WAKE_SLACK_MILLIS),
+            ..Setup::default()
+        };
+        Self { history: History { setup, events }, discrepancies }
+    }
+}
+
+/// What the tasks did. One that tells nothing more was killed at the earliest after its last line; one
+/// whose machine stood still did nothing meanwhile.
+fn tasks(lines: &[Line], halts: &[Halt], stored: &Stored) -> Vec<Event> {
+    let mut runs: BTreeMap<ExecutionId, Vec<&Line>> = BTreeMap::new();
+    for line in lines {
+        let execution = line.execution.parse().expect("a task is told its execution");
+        runs.entry(execution).or_default().push(line);
+    }
+    let mut events = Vec::new();
+    for (execution, lines) in runs {
+        let known = stored.executions.get(&execution);
+        let worker = known.map_or(WorkerId::from_bits(0), |record| record.worker);
+        let mut tell = |at, step| events.push(Event { at, what: What::Task { execution, step } });
+        let mut over = false;
+        for line in &lines {
+            match line.kind.as_str() {
+                "start" => tell(time(line), TaskStep::Started {
+                    job: line.job.parse().expect("a task is told its job"),
+                    fence: model::Fence(line.fence),
+                    worker,
+                }),
+                "end" => tell(time(line), TaskStep::Ended { exit: 0 }),
+                "fail" => tell(time(line), TaskStep::Ended { exit: 1 }),
+                _ => continue,
+            }
+            over |= line.kind != "start";
+        }
+        let last = lines.last().map(|line| time(line));
+        if let (false, Some(at)) = (over, last) {
+            tell(at, TaskStep::Killed);
+        }
+        for halt in halts.iter().filter(|halt| halt.worker == worker) {
+            let within = |line: &&&Line| halt.from < time(line) && time(line) < halt.until;
+            let around = lines.first().is_some_and(|line| time(line) < halt.from)
+                && last.is_some_and(|last| last > halt.until);
+            let meant = lines.iter().any(|line| halt.tasks.contains(&line.pid));
+            // Its own word counts more: a line from within says that it did not stand still.
+            if meant && around && lines.iter().find(within).is_none() {
+                tell(halt.from, TaskStep::Halted);
+                tell(halt.until, TaskStep::Resumed);
+            }
+        }
+    }
+    events
+}
+
+fn time(line: &Line) -> Timestamp {
+    // Microseconds of our century fit well into the 53 bits of a float.
+    Timestamp::from_micros((line.at * 1e6).round() as i64)
+}

@@ -1,0 +1,254 @@
+//! The rows of a store in the order in which they were committed, as its feed tells it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::firing::LedgerRecord;
+use model::id::Epoch;
+use model::record::{Event as Told, EventKind, HistoryEntry, ScheduleEvent};
+use model::worker::WorkerStatus;
+use model::{Cause, ExecutionId, ExecutionStatus, Fence, JobId, JobStatus, ScheduleId, Timestamp};
+use sim::history::{Commit, Event, ExecutionRow, JobRow, Row, ScheduleRow, What};
+
+use super::Stored;
+
+/// How far the history of a job was told.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reached {
+    steps: usize,
+    status: Option<JobStatus>,
+    executions: u32,
+    run_failures: u32,
+    start_failures: u32,
+    fence: Fence,
+    cancelled: bool,
+}
+
+struct Teller<'a> {
+    stored: &'a Stored,
+    reached: BTreeMap<JobId, Reached>,
+    /// Lines of the ledger by the job that they name, until that is told.
+    lines: BTreeMap<JobId, &'a LedgerRecord>,
+    /// Cancellations that are not told yet, the last first.
+    cancels: Vec<(Timestamp, JobId)>,
+    commits: Vec<(Timestamp, Commit)>,
+    discrepancies: Vec<String>,
+}
+
+/// The commits in their order, each at the time when the feed told of it, and where feed and rows differ.
+///
+/// What was decided at one instant of engine time makes one commit. What the feed did not come to
+/// tell any more, and where schedules stand, is a last commit at `end`.
+pub(super) fn commits(
+    stored: &Stored,
+    feed: &BTreeMap<u64, Timestamp>,
+    end: Timestamp,
+) -> (Vec<Event>, Vec<String>) {
+    let mut cancels: Vec<_> = stored
+        .jobs
+        .iter()
+        .filter_map(|(&id, (row, _))| Some((row.state.cancel_requested_at?, id)))
+        .collect();
+    cancels.sort_unstable_by(|a, b| b.cmp(a));
+    let mut teller = Teller {
+        stored,
+        reached: BTreeMap::new(),
+        lines: stored.ledger.iter().filter_map(|line| Some((line.job?, line))).collect(),
+        cancels,
+        commits: Vec::new(),
+        discrepancies: Vec::new(),
+    };
+    teller.begin();
+    for (seq, told) in &stored.events {
+        let seen = feed.get(seq).copied().unwrap_or(end);
+        teller.cancels_before(told.at, seen);
+        let rows = teller.rows(told);
+        teller.commit(told.at, seen, rows);
+    }
+    if let Some(seq) = feed.keys().find(|seq| !stored.events.contains_key(seq)) {
+        teller.discrepancies.push(format!("the feed told of place {seq}, which the store does not have"));
+    }
+    teller.finish(end);
+    let event = |(at, commit)| Event { at, what: What::Commit(Box::new(commit)) };
+    (teller.commits.into_iter().map(event).collect(), teller.discrepancies)
+}
+
+impl<'a> Teller<'a> {
+    /// Adds rows that became durable at an instant of engine time.
+    fn commit(&mut self, now: Timestamp, seen: Timestamp, rows: Vec<Row>) {
+        match self.commits.last_mut() {
+            Some((at, commit)) if commit.now == now => {
+                *at = seen;
+                commit.rows.extend(rows);
+            }
+            // Engine time that runs back is for the checker to find.
+            _ => self.commits.push((seen, Commit { server: 0, epoch: Epoch(0), decided_at: now, now, rows })),
+        }
+    }
+
+    /// Queues and workers, as they were set up before there was work for them.
+    fn begin(&mut self) {
+        let Some((_, first)) = self.stored.events.first_key_value() else { return };
+        let queues = self.stored.queues.iter().map(|queue| Row::Queue {
+            name: queue.name.clone(),
+            settings: queue.settings.clone(),
+        });
+        let workers = self.stored.workers.values().map(|worker| Row::Worker {
+            worker: worker.id,
+            status: WorkerStatus::Ready,
+            capacity: worker.capacity.clone(),
+        });
+        let rows = queues.chain(workers).collect();
+        self.commit(first.at, Timestamp::from_micros(0), rows);
+    }
+
+    /// A running job that somebody cancels has no event of its own: it is still running.
+    fn cancels_before(&mut self, now: Timestamp, seen: Timestamp) {
+        while let Some((at, job)) = self.cancels.pop_if(|(at, _)| *at < now) {
+            let Some(reached) = self.reached.get_mut(&job) else { continue };
+            let lives = reached.status.is_some_and(|status| !status.is_final());
+            if lives && !std::mem::replace(&mut reached.cancelled, true) {
+                let row = self.job_row(job, None);
+                self.commit(at, seen, vec![row]);
+            }
+        }
+    }
+
+    fn rows(&mut self, told: &Told) -> Vec<Row> {
+        match &told.kind {
+            EventKind::Job { job, from, to, cause, execution, .. } => {
+                self.step(told.at, *job, (*from, *to, *cause), *execution)
+            }
+            EventKind::Started { execution, .. } => {
+                self.execution_row(*execution, Some(ExecutionStatus::Running)).into_iter().collect()
+            }
+            EventKind::Schedule { schedule, what: ScheduleEvent::Created, .. } => {
+                self.schedule_row(*schedule, true).into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The next step of a job, with what became of its execution and what its schedule wrote of it.
+    fn step(
+        &mut self,
+        at: Timestamp,
+        job: JobId,
+        step: (Option<JobStatus>, JobStatus, Cause),
+        execution: Option<ExecutionId>,
+    ) -> Vec<Row> {
+        let Some((row, _)) = self.stored.jobs.get(&job) else {
+            self.discrepancies.push(format!("the feed tells of {job}, which the store does not have"));
+            return Vec::new();
+        };
+        let reached = self.reached.entry(job).or_default();
+        let Some(entry) = row.state.history.get(reached.steps) else {
+            self.discrepancies.push(format!("{job}: the feed tells of {step:?}, its history does not"));
+            return Vec::new();
+        };
+        if (entry.from, entry.to, entry.cause) != step || entry.at != at {
+            self.discrepancies.push(format!("{job}: the feed tells of {step:?} at {at}, its history of {entry:?}"));
+        }
+        let (_, to, cause) = step;
+        reached.steps += 1;
+        reached.status = Some(to);
+        reached.cancelled |= cause == Cause::CancelRequested && row.state.cancel_requested_at.is_some();
+        match cause {
+            Cause::RunFailed | Cause::TimedOut => reached.run_failures += 1,
+            Cause::StartFailed => reached.start_failures += 1,
+            Cause::Placed => reached.executions += 1,
+            _ => {}
+        }
+        let placed = cause == Cause::Placed;
+        let status = if placed { Some(ExecutionStatus::Assigned) } else { None };
+        let mut rows = Vec::new();
+        rows.extend(self.lines.remove(&job).map(|line| Row::Ledger(Box::new(line.clone()))));
+        if let Some(execution) = execution.and_then(|id| self.execution_row(id, status)) {
+            if let (true, Row::Execution(row)) = (placed, &execution) {
+                self.reached.entry(job).or_default().fence = row.fence;
+            }
+            rows.push(execution);
+        }
+        rows.push(self.job_row(job, Some(entry)));
+        rows
+    }
+
+    /// A job as it stands by now; as its row says, once its last step is told.
+    fn job_row(&self, job: JobId, step: Option<&HistoryEntry>) -> Row {
+        let (row, spec) = &self.stored.jobs[&job];
+        let reached = self.reached[&job];
+        let state = &row.state;
+        let last = reached.steps == state.history.len();
+        let new = step.is_some() && reached.steps == 1;
+        Row::Job(Box::new(JobRow {
+            job,
+            new,
+            spec: new.then(|| Arc::clone(spec)),
+            origin: row.origin.clone().filter(|_| new),
+            status: if last { state.status } else { reached.status.unwrap_or(state.status) },
+            version: reached.steps as u64,
+            due_at: state.due_at,
+            executions: if last { state.executions } else { reached.executions },
+            run_failures: if last { state.run_failures } else { reached.run_failures },
+            start_failures: if last { state.start_failures } else { reached.start_failures },
+            fence: if last { state.fence } else { reached.fence },
+            cancel_requested: reached.cancelled,
+            steps: step.cloned().into_iter().collect(),
+        }))
+    }
+
+    /// An execution that has this status now; without one, as its row says.
+    fn execution_row(&mut self, id: ExecutionId, status: Option<ExecutionStatus>) -> Option<Row> {
+        let Some(record) = self.stored.executions.get(&id) else {
+            self.discrepancies.push(format!("the feed tells of {id}, which the store does not have"));
+            return None;
+        };
+        let now = status.unwrap_or(record.status);
+        Some(Row::Execution(Box::new(ExecutionRow {
+            execution: id,
+            job: record.job,
+            new: status == Some(ExecutionStatus::Assigned),
+            number: record.number,
+            fence: record.fence,
+            worker: record.worker,
+            status: now,
+            assigned_at: record.assigned_at,
+            started: now != ExecutionStatus::Assigned && record.started_at.is_some(),
+            exit: record.outcome.as_ref().filter(|_| now.is_final()).and_then(|outcome| outcome.exit_code),
+        })))
+    }
+
+    fn schedule_row(&self, id: ScheduleId, new: bool) -> Option<Row> {
+        let (row, spec) = self.stored.schedules.get(&id)?;
+        let state = &row.state;
+        Some(Row::Schedule(Box::new(ScheduleRow {
+            schedule: id,
+            new,
+            spec: new.then(|| Arc::clone(spec)),
+            generation: state.generation,
+            status: state.status,
+            cursor: state.cursor,
+            owed: state.owed.clone(),
+            created_at: state.created_at,
+        })))
+    }
+
+    /// Where everything stands in the end, and every step that the feed left out.
+    fn finish(&mut self, end: Timestamp) {
+        let stored = self.stored;
+        for (&id, (row, _)) in &stored.jobs {
+            let told = self.reached.get(&id).map_or(0, |reached| reached.steps);
+            if told < row.state.history.len() {
+                let entry = &row.state.history[told];
+                self.discrepancies.push(format!("{id}: its history tells of {entry:?}, the feed does not"));
+            }
+        }
+        // A job that is not there is named by a line all the same: the checker is shown it.
+        let lines = stored.ledger.iter().filter(|line| line.job.is_none_or(|job| self.lines.contains_key(&job)));
+        let mut rows: Vec<_> = lines.map(|line| Row::Ledger(Box::new(line.clone()))).collect();
+        let schedules: Vec<_> = stored.schedules.keys().copied().collect();
+        rows.extend(schedules.into_iter().filter_map(|id| self.schedule_row(id, false)));
+        let now = self.commits.last().map_or(end, |(_, commit)| commit.now);
+        self.commits.push((end, Commit { server: 0, epoch: Epoch(0), decided_at: now, now, rows }));
+    }
+}
