@@ -20,6 +20,8 @@ mod batch;
 mod codec;
 pub mod faulty;
 mod lists;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod query;
 mod rows;
 pub mod sqlite;

@@ -1,0 +1,346 @@
+//! All live rows, for an engine that takes over their shards.
+//!
+//! Rows are read in pages, each in a short transaction of its own: no snapshot is held while the engine
+//! takes them in, which would keep the server from clearing away what others change meanwhile. Nobody
+//! changes these rows: the leases are looked at before the first page, which waits for a commit that is
+//! still under way, and after the last. Specs are decoded on another thread while the next page comes.
+//!
+//! Rows that cannot be read are set aside, and what cannot go on without them: a backfill with its
+//! schedule, a job with its newest execution, an execution with its job.
+
+use std::collections::HashSet;
+
+use model::record::{Lease, LiveRow, QueueRecord, WorkerRecord};
+use model::{ExecutionId, JobId, ScheduleId, Timestamp};
+use tokio::sync::mpsc::Sender;
+use tokio::task::JoinHandle;
+use tokio_postgres::Row;
+
+use super::connection::{Lane, Mode, Query, Stopped};
+use super::error::{Failure, GUARD};
+use super::leases::{Past, first_lost, lease_params};
+use super::param::{self, ints};
+use super::quarantine::{Damaged, Key};
+use super::rows::{Sorted, key_of};
+use super::views;
+use crate::codec::{Context, Damage};
+use crate::rows::{self, Fields, RawJob, RawSchedule, Table};
+use crate::{Loaded, StoreError};
+
+/// Rows of a page.
+const PAGE: usize = 2_048;
+
+/// What was found, and what is to be set aside.
+pub(super) struct Outcome {
+    pub(super) loaded: Loaded,
+    pub(super) damaged: Vec<Damaged>,
+}
+
+/// Sends every live row of the leased shards.
+pub(super) async fn load(
+    lane: &Lane,
+    mode: Mode,
+    past: Past,
+    leases: &[Lease],
+    rows: &Sender<Vec<LiveRow>>,
+) -> Result<Outcome, Failure> {
+    let shards = leases.iter().map(|lease| i32::from(lease.shard.0)).collect();
+    let mut loading = Loading { lane, mode, past, leases, shards, rows, sent: 0, damaged: Vec::new() };
+    loading.check_leases().await?;
+    loading.registry().await?;
+    let lost_schedules = loading.schedules().await?;
+    loading.backfills(&lost_schedules).await?;
+    loading.keys().await?;
+    let (executions, lost) = loading.executions().await?;
+    let bad_jobs = loading.jobs(&lost).await?;
+    loading.send_executions(executions, &bad_jobs).await?;
+    let now = loading.check_leases().await?;
+    let Loading { sent, damaged, .. } = loading;
+    let quarantined = damaged.len() as u64;
+    Ok(Outcome { loaded: Loaded { now, rows: sent + quarantined, quarantined }, damaged })
+}
+
+struct Loading<'a> {
+    lane: &'a Lane,
+    mode: Mode,
+    past: Past,
+    leases: &'a [Lease],
+    shards: Vec<i32>,
+    rows: &'a Sender<Vec<LiveRow>>,
+    sent: u64,
+    damaged: Vec<Damaged>,
+}
+
+/// A row that cannot be read or go on, with its id as far as that is known.
+type Bad<Id> = (Option<Id>, Damaged);
+
+/// What came of a page: the live rows, and those that are none.
+type Decoded<Id> = (Vec<LiveRow>, Vec<Bad<Id>>);
+
+impl Loading<'_> {
+    /// Engine time of these shards, if all of them are still leased.
+    async fn check_leases(&self) -> Result<Timestamp, Failure> {
+        let queries = [
+            Query::new(self.past.leases_hold(), lease_params(self.leases)?),
+            Query::new(
+                "SELECT coalesce(max(now), 0) FROM shards WHERE shard = ANY($1)",
+                vec![ints(self.shards.clone())],
+            ),
+        ];
+        let write = Mode::Write { limit: self.mode.limit() };
+        match self.lane.run(write, &queries).await {
+            Ok(answers) => Ok(Timestamp::from_micros(answers[1].first().map_or(0, |row| row.get(0)))),
+            Err(Stopped { at: Some(0), failure }) if failure.state() == Some(GUARD) => {
+                Err(first_lost(self.lane, self.mode, self.leases).await)
+            }
+            Err(stopped) => Err(stopped.into()),
+        }
+    }
+
+    async fn send(&mut self, live: Vec<LiveRow>) -> Result<(), Failure> {
+        self.sent += live.len() as u64;
+        if live.is_empty() {
+            return Ok(());
+        }
+        let gone = |_| StoreError::Unavailable { source: "nobody takes the loaded rows".into() };
+        self.rows.send(live).await.map_err(|error| Failure::Store(gone(error)))
+    }
+
+    async fn send_sorted(&mut self, sorted: Sorted<LiveRow>) -> Result<(), Failure> {
+        self.damaged.extend(sorted.damaged);
+        self.send(sorted.good).await
+    }
+
+    /// The page of `sql` behind `after`.
+    async fn page(&self, sql: &'static str, after: u128) -> Result<Vec<Row>, Failure> {
+        let params = vec![param::id(after), ints(self.shards.clone()), param::big(PAGE as i64)];
+        let mut answers = self.lane.run(self.mode, &[Query::new(sql, params)]).await?;
+        Ok(answers.pop().unwrap_or_default())
+    }
+
+    async fn registry(&mut self) -> Result<(), Failure> {
+        let queries = [views::workers_query(), views::queues_query(), views::calendars_query(None)];
+        let answers = self.lane.run(self.mode, &queries).await?;
+        let (workers, queues) = (workers(&answers[0])?, queues(&answers[1])?);
+        let calendars = views::calendars(&answers[2])?;
+        self.damaged.extend(workers.damaged.into_iter().chain(queues.damaged).chain(calendars.damaged));
+        self.send(workers.good.into_iter().map(LiveRow::Worker).collect()).await?;
+        self.send(queues.good.into_iter().map(LiveRow::Queue).collect()).await?;
+        self.send(calendars.good.into_iter().map(LiveRow::Calendar).collect()).await
+    }
+
+    /// Sends the schedules, and answers with those that could not be read.
+    async fn schedules(&mut self) -> Result<HashSet<ScheduleId>, Failure> {
+        let sql = "SELECT t.id, t.status, t.next_at, t.state, h.head
+            FROM schedules t LEFT JOIN schedule_heads h ON h.id = t.id
+            WHERE t.id > $1 AND t.shard = ANY($2) ORDER BY t.id LIMIT $3";
+        self.decode_pages(sql, |page: &[Row]| {
+            let decode = |row: &Row| {
+                let id = ScheduleId::from_bits(row.bits(0, "id").map_err(|damage| (None, damage))?);
+                let raw = RawSchedule::read(row, id).and_then(|raw| raw.decode());
+                raw.map_err(|damage| (Some(id), damage))
+            };
+            decode_page(Table::Schedules, page, decode)
+        })
+        .await
+    }
+
+    /// Sends the backfills that run, but for those whose schedule is lost.
+    async fn backfills(&mut self, lost: &HashSet<ScheduleId>) -> Result<(), Failure> {
+        let sql = "SELECT t.id, t.schedule, t.status, t.finished_at, t.state, h.head
+            FROM backfills t LEFT JOIN backfill_heads h ON h.id = t.id
+            WHERE t.id > $1 AND t.shard = ANY($2) AND t.status = 0 ORDER BY t.id LIMIT $3";
+        let mut after = 0;
+        loop {
+            let page = self.page(sql, after).await?;
+            let mut sorted = Sorted::default();
+            sorted.take(Table::Backfills, &page, rows::backfill)?;
+            let (orphans, good): (Vec<_>, Vec<_>) =
+                sorted.good.into_iter().partition(|found| lost.contains(&found.head.schedule));
+            for found in orphans {
+                let reason = format!("its schedule {} cannot be read", found.head.schedule);
+                let key = vec![Key::Id(found.head.id.to_bits())];
+                self.damaged.push(Damaged { table: Table::Backfills, key, reason });
+            }
+            let live = good.into_iter().map(|row| LiveRow::Backfill { head: row.head, state: row.state });
+            self.send_sorted(Sorted { good: live.collect(), damaged: sorted.damaged }).await?;
+            match last_id(&page)? {
+                Some(last) => after = last,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn keys(&mut self) -> Result<(), Failure> {
+        let sql = "SELECT t.key, t.body, t.job, t.expires_at FROM keys t
+            WHERE t.key > $1 AND t.shard = ANY($2) ORDER BY t.key LIMIT $3";
+        // No key is zero but by a chance of 2⁻¹²⁸: they are hashes.
+        let mut after = 0;
+        loop {
+            let page = self.page(sql, after).await?;
+            let mut sorted = Sorted::default();
+            sorted.take(Table::Keys, &page, |row| rows::key(row).map(LiveRow::Key))?;
+            self.send_sorted(sorted).await?;
+            match last_id(&page)? {
+                Some(last) => after = last,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The executions that can be read, and those that cannot.
+    ///
+    /// They wait here until the jobs are known: there are far fewer of them than of jobs.
+    async fn executions(&mut self) -> Result<(Vec<LiveRow>, HashSet<ExecutionId>), Failure> {
+        let sql = "SELECT t.id, t.job, t.number, t.fence, t.worker, t.status, t.namespace, t.job_name, t.rest
+            FROM executions t WHERE t.id > $1 AND t.shard = ANY($2) ORDER BY t.id LIMIT $3";
+        let (mut all, mut lost, mut after) = (Vec::new(), HashSet::new(), 0);
+        loop {
+            let page = self.page(sql, after).await?;
+            let mut sorted = Sorted::default();
+            sorted.take(Table::Executions, &page, |row| rows::execution(row).map(|found| found.record))?;
+            all.extend(sorted.good.into_iter().map(|record| LiveRow::Execution(Box::new(record))));
+            lost.extend(sorted.damaged.iter().filter_map(|damaged| match damaged.key[..] {
+                [Key::Id(bits)] => Some(ExecutionId::from_bits(bits)),
+                _ => None,
+            }));
+            self.damaged.extend(sorted.damaged);
+            match last_id(&page)? {
+                Some(last) => after = last,
+                None => return Ok((all, lost)),
+            }
+        }
+    }
+
+    /// Sends the jobs, and answers with those that could not be read or go on.
+    async fn jobs(&mut self, lost: &HashSet<ExecutionId>) -> Result<HashSet<JobId>, Failure> {
+        let sql = "SELECT t.id, t.status, t.worker, t.expires_at, t.state, t.head, t.history
+            FROM jobs t WHERE t.id > $1 AND t.shard = ANY($2) ORDER BY t.id LIMIT $3";
+        let lost = lost.clone();
+        self.decode_pages(sql, move |page: &[Row]| {
+            let decode = |row: &Row| {
+                let id = JobId::from_bits(row.bits(0, "id").map_err(|damage| (None, damage))?);
+                let live = RawJob::read(row, id).and_then(|raw| raw.decode());
+                let live = live.map_err(|damage| (Some(id), damage))?;
+                match lost_execution(&live, &lost) {
+                    Some(execution) => {
+                        Err((Some(id), Damage::decode("execution", format!("{execution} cannot be read"))))
+                    }
+                    None => Ok(live),
+                }
+            };
+            decode_page(Table::Jobs, page, decode)
+        })
+        .await
+    }
+
+    /// Reads the pages of `sql` while the page before is decoded on another thread; answers with the ids
+    /// of rows that are not live.
+    async fn decode_pages<Id: Eq + std::hash::Hash + Send + 'static>(
+        &mut self,
+        sql: &'static str,
+        decode: impl Fn(&[Row]) -> Result<Decoded<Id>, Damage> + Clone + Send + 'static,
+    ) -> Result<HashSet<Id>, Failure> {
+        let (mut bad, mut after) = (HashSet::new(), 0);
+        let mut decoding: Option<JoinHandle<Result<Decoded<Id>, Damage>>> = None;
+        loop {
+            let page = self.page(sql, after).await?;
+            let next = last_id(&page)?;
+            let decode = decode.clone();
+            let started = tokio::task::spawn_blocking(move || decode(&page));
+            if let Some(before) = decoding.replace(started) {
+                bad.extend(self.take(before).await?);
+            }
+            match next {
+                Some(last) => after = last,
+                None => break,
+            }
+        }
+        if let Some(last) = decoding {
+            bad.extend(self.take(last).await?);
+        }
+        Ok(bad)
+    }
+
+    async fn take<Id>(
+        &mut self,
+        decoding: JoinHandle<Result<Decoded<Id>, Damage>>,
+    ) -> Result<Vec<Id>, Failure> {
+        let decoded = decoding.await.map_err(|_| Failure::Broken("decoding a row panicked".into()))?;
+        let (live, bad) = decoded?;
+        self.send(live).await?;
+        let (ids, damaged): (Vec<_>, Vec<_>) = bad.into_iter().unzip();
+        self.damaged.extend(damaged);
+        Ok(ids.into_iter().flatten().collect())
+    }
+
+    async fn send_executions(
+        &mut self,
+        executions: Vec<LiveRow>,
+        bad: &HashSet<JobId>,
+    ) -> Result<(), Failure> {
+        let mut good = Vec::with_capacity(executions.len().min(PAGE));
+        for row in executions {
+            match row {
+                LiveRow::Execution(record) if bad.contains(&record.job) => {
+                    let reason = format!("its job {} cannot be read", record.job);
+                    let key = vec![Key::Id(record.id.to_bits())];
+                    self.damaged.push(Damaged { table: Table::Executions, key, reason });
+                }
+                row => good.push(row),
+            }
+            if good.len() == PAGE {
+                self.send(std::mem::take(&mut good)).await?;
+            }
+        }
+        self.send(good).await
+    }
+}
+
+/// Where the next page begins, if there is one.
+fn last_id(page: &[Row]) -> Result<Option<u128>, Damage> {
+    match page.last() {
+        Some(row) if page.len() == PAGE => row.bits(0, "id").map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn decode_page<Id>(
+    table: Table,
+    page: &[Row],
+    decode: impl Fn(&Row) -> Result<LiveRow, (Option<Id>, Damage)>,
+) -> Result<Decoded<Id>, Damage> {
+    let (mut live, mut bad) = (Vec::with_capacity(page.len()), Vec::new());
+    for row in page {
+        match decode(row) {
+            Ok(row) => live.push(row),
+            Err((id, damage)) => bad.push((id, Damaged::new(table, key_of(table, row)?, &damage))),
+        }
+    }
+    Ok((live, bad))
+}
+
+fn lost_execution(row: &LiveRow, lost: &HashSet<ExecutionId>) -> Option<ExecutionId> {
+    match row {
+        LiveRow::Job { state, .. } => state.execution.filter(|id| lost.contains(id)),
+        _ => None,
+    }
+}
+
+/// All workers, by name.
+pub(super) fn workers(found: &[Row]) -> Result<Sorted<WorkerRecord>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::Workers, found, |row| {
+        row.bits(0, "id").and_then(|bits| rows::record(Context::of(bits), row))
+    })?;
+    sorted.good.sort_by(|a: &WorkerRecord, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+    Ok(sorted)
+}
+
+/// All queues, by name.
+pub(super) fn queues(found: &[Row]) -> Result<Sorted<QueueRecord>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::Queues, found, |row| rows::record(Context::of_text(&row.text(0, "name")?), row))?;
+    sorted.good.sort_by(|a: &QueueRecord, b| a.name.cmp(&b.name));
+    Ok(sorted)
+}

@@ -1,0 +1,487 @@
+//! The store in a PostgreSQL database: many servers on one store, each with shards of its own.
+//!
+//! ```text
+//! commit               ─>  one session          ─┐
+//! acquire, renew, …    ─>  one session           ├─ PostgreSQL 13 or newer, or what speaks like it
+//! job, jobs, load, …   ─>  a few sessions       ─┘
+//! ```
+//!
+//! - `address`, `tls`: where it is; `connection`: sessions, and transactions sent in one piece.
+//! - `schema`, `settings`: the tables, and whether the server can keep our word.
+//! - `commit`: a batch; `leases`: who owns which shard; `load`: live rows for a new owner.
+//! - `views`, `upkeep`, `quarantine`: what is asked, what no engine decides, rows that cannot be read.
+//! - `param`, `rows`: values on their way there and back; `error`: what an error means.
+//!
+//! # Always true
+//! - A commit is durable on the server before it is answered, as far as the server's settings say so;
+//!   these are looked at when the store is opened, and with every check.
+//! - A commit under a lease that was taken over changes nothing, also one that was still on its way
+//!   when its connection was lost.
+//! - After [`StoreError::OutcomeUnknown`] leases must be given back, or run out, and be acquired anew:
+//!   the commit may still be under way, and a higher epoch is what settles it.
+//! - After a promise of the engine was broken, this store commits nothing any more.
+//! - No session has a state that matters: no locks, no `LISTEN`, no temporary tables. A pooler that
+//!   lends sessions by the transaction will do (PgBouncer from 1.21; before it, or where its
+//!   `max_prepared_statements` is 0, with `prepared_statements=false` in the address).
+//!
+//! # Cost
+//! One round trip for each commit, whatever is in it; `commit` says what several servers wait for.
+//! `examples/postgres.rs` measures it beside SQLite.
+
+mod address;
+mod commit;
+mod connection;
+mod error;
+mod leases;
+mod load;
+mod param;
+mod quarantine;
+mod rows;
+mod schema;
+mod settings;
+mod tls;
+mod upkeep;
+mod views;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use model::calendar::CalendarRecord;
+use model::firing::LedgerRecord;
+use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
+use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ShardId, Timestamp};
+use tokio_postgres::Row;
+
+use address::Address;
+use connection::{Lane, Mode, Query};
+use error::{Failure, Trust, Work};
+use leases::{Past, clock};
+use quarantine::{Damaged, quarantined, set_aside};
+use rows::Sorted;
+use settings::Server;
+
+use crate::codec::Damage;
+use crate::lists::{self, List};
+use crate::query::{
+    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
+    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
+    ScheduleFilter, ScheduleRow, Token,
+};
+use crate::{Committed, EventSeq, Loaded, Store, StoreError, rows as shared};
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many shards a new store gets; one that exists keeps its own.
+    pub shards: u16,
+    /// How many queries run at the same time, each in a session of its own; two sessions more are for
+    /// commits and leases.
+    pub readers: usize,
+    /// How long a query may take, and how long it may wait for its turn.
+    pub query_limit: Duration,
+    /// How long a statement of a change may take.
+    pub change_limit: Duration,
+    /// Whether a server is accepted that may lose acknowledged commits.
+    pub allow_unsafe: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            shards: 16,
+            readers: 4,
+            query_limit: Duration::from_secs(5),
+            change_limit: Duration::from_secs(30),
+            allow_unsafe: false,
+        }
+    }
+}
+
+/// The store in a PostgreSQL database.
+///
+/// Its methods need a tokio runtime with time and I/O enabled. Batches under the same leases are to be
+/// sent one after the other: each is decided on top of the one before, and if that one fails, those
+/// behind it must not go through.
+#[derive(Debug)]
+pub struct PostgresStore {
+    commits: Lane,
+    leases: Lane,
+    queries: Lane,
+    trust: Trust,
+    past: Past,
+    shards: u16,
+    options: Options,
+}
+
+/// How many pages of a load may wait for a slow disk before it counts as failed.
+const LOAD_LIMIT: Duration = Duration::from_secs(60);
+
+impl PostgresStore {
+    /// Connects to the database at `url`, and makes its tables where they are missing.
+    ///
+    /// `url` is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with parameters as libpq takes them:
+    /// `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert`,
+    /// `connect_timeout`, `application_name` and others; and `prepared_statements=false` for poolers
+    /// that do not know of prepared statements. Several servers may do this at the same time.
+    ///
+    /// ```no_run
+    /// # async fn open() -> Result<(), store::StoreError> {
+    /// use store::postgres::{Options, PostgresStore};
+    ///
+    /// let url = "postgres://belfry@db.example/belfry?sslmode=verify-full";
+    /// let store = PostgresStore::open(url, Options::default()).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] if the database does not answer, takes no writes, or has unsafe
+    /// settings; [`StoreError::TooNew`] if a newer version made its tables; [`StoreError::Fatal`] if the
+    /// tables are of another program. None of them tells the password.
+    pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
+        let address = Arc::new(Address::parse(url)?);
+        let leases = Lane::new(Arc::clone(&address), 1);
+        let trust = Trust::default();
+        let mode = Mode::Write { limit: options.change_limit };
+        let opening = async {
+            let answers = leases.run(mode, &[settings::query()]).await?;
+            let server = Server::of(&answers[0])?;
+            server.check(options.allow_unsafe).map_err(Failure::Store)?;
+            let shards = schema::migrate(&leases, mode, server.is_postgres, options.shards).await?;
+            Ok((shards, Past::of(&leases, mode, server.is_postgres).await?))
+        };
+        let (shards, past) = opening.await.map_err(|failure: Failure| trust.judge(failure, Work::Change))?;
+        Ok(Self {
+            commits: Lane::new(Arc::clone(&address), 1),
+            queries: Lane::new(address, options.readers),
+            leases,
+            trust,
+            past,
+            shards,
+            options,
+        })
+    }
+
+    fn write(&self) -> Mode {
+        Mode::Write { limit: self.options.change_limit }
+    }
+
+    fn read(&self) -> Mode {
+        Mode::Read { limit: self.options.query_limit }
+    }
+
+    fn judge_change(&self, failure: impl Into<Failure>) -> StoreError {
+        self.trust.judge(failure.into(), Work::Change)
+    }
+
+    fn judge_query(&self, failure: impl Into<Failure>) -> StoreError {
+        self.trust.judge(failure.into(), Work::Query { limit: self.options.query_limit })
+    }
+
+    /// Asks in one state of the database.
+    async fn ask<T>(
+        &self,
+        queries: &[Query],
+        read: impl Fn(&[Vec<Row>]) -> Result<T, Damage>,
+    ) -> Result<T, StoreError> {
+        self.trust.check()?;
+        let answers =
+            self.queries.run(self.read(), queries).await.map_err(|stopped| self.judge_query(stopped))?;
+        read(&answers).map_err(|damage| self.judge_query(damage))
+    }
+
+    /// As [`ask`](Self::ask); sets aside what could not be read, and asks again until nothing that can
+    /// be set aside was in the way. Answers with how many rows were passed over, too.
+    async fn ask_rows<T>(
+        &self,
+        queries: &[Query],
+        read: impl Fn(&[Vec<Row>]) -> Result<Sorted<T>, Damage>,
+    ) -> Result<(Vec<T>, usize), StoreError> {
+        loop {
+            let Sorted { good, damaged } = self.ask(queries, &read).await?;
+            let (live, done): (Vec<_>, Vec<_>) = damaged.into_iter().partition(Damaged::is_live);
+            if done.is_empty() {
+                live.iter().for_each(Damaged::tell);
+                return Ok((good, live.len()));
+            }
+            self.set_aside(&done).await?;
+        }
+    }
+
+    async fn ask_all<T>(
+        &self,
+        queries: &[Query],
+        read: impl Fn(&[Vec<Row>]) -> Result<Sorted<T>, Damage>,
+    ) -> Result<Vec<T>, StoreError> {
+        Ok(self.ask_rows(queries, read).await?.0)
+    }
+
+    async fn ask_page<T, Place: Ord>(
+        &self,
+        list: List,
+        decode: impl Fn(&Row) -> Result<T, Damage>,
+        place: impl Fn(&T) -> Place,
+    ) -> Result<Paged<T>, StoreError> {
+        let read = |answers: &[Vec<Row>]| views::listed(&list, answers, &decode);
+        let (good, passed_over) = self.ask_rows(&views::list_queries(&list), read).await?;
+        let full = good.len() + passed_over > list.limit;
+        let mut page = list.page(good, place);
+        page.more |= full;
+        Ok(page)
+    }
+
+    async fn set_aside(&self, damaged: &[Damaged]) -> Result<(), StoreError> {
+        set_aside(&self.queries, self.write(), damaged).await.map_err(|failure| self.judge_change(failure))
+    }
+
+    async fn change(&self, queries: &[Query]) -> Result<Vec<Vec<Row>>, StoreError> {
+        self.trust.check()?;
+        self.queries.run(self.write(), queries).await.map_err(|stopped| self.judge_change(stopped))
+    }
+
+    async fn deleted(&self, queries: &[Query]) -> Result<u64, StoreError> {
+        let answers = self.change(queries).await?;
+        let count = answers.last().and_then(|rows| rows.first()).map_or(0, |row| row.get::<_, i64>(0));
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    async fn acquire(
+        &self,
+        shards: &[ShardId],
+        owner: &str,
+        ttl: Duration,
+    ) -> Result<Vec<Lease>, StoreError> {
+        self.trust.check()?;
+        let taken = leases::acquire(&self.leases, self.write(), self.past, shards, owner, ttl).await;
+        taken.map_err(|failure| self.judge_change(failure))
+    }
+
+    async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
+        self.trust.check()?;
+        let renewed = leases::renew(&self.leases, self.write(), self.past, leases, ttl).await;
+        renewed.map_err(|failure| self.judge_change(failure))
+    }
+
+    async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        let released = leases::release(&self.leases, self.write(), leases).await;
+        released.map_err(|failure| self.judge_change(failure))
+    }
+
+    async fn lost_tails(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
+        self.ask(&[leases::lost_tails_query(leases)], |answers| Ok(leases::lost_tails(&answers[0]))).await
+    }
+
+    async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        let forget = leases::forget_lost_tails(leases).map_err(|failure| self.judge_change(failure))?;
+        self.change(&[forget]).await.map(drop)
+    }
+
+    async fn load(
+        &self,
+        leases: &[Lease],
+        rows: tokio::sync::mpsc::Sender<Vec<LiveRow>>,
+    ) -> Result<Loaded, StoreError> {
+        self.trust.check()?;
+        let mode = Mode::Read { limit: LOAD_LIMIT };
+        let loaded = load::load(&self.queries, mode, self.past, leases, &rows).await;
+        let outcome = loaded.map_err(|failure| self.judge_change(failure))?;
+        self.set_aside(&outcome.damaged).await?;
+        Ok(outcome.loaded)
+    }
+
+    async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
+        self.trust.check()?;
+        let committed = commit::commit(&self.commits, self.write(), self.past, leases, &batch).await;
+        committed.map_err(|failure| self.judge_change(failure))
+    }
+
+    async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
+        Ok(self.ask_all(&views::job_queries(id), views::job).await?.into_iter().next())
+    }
+
+    async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError> {
+        self.ask_page(lists::jobs(filter, page), shared::job, |job| job.id).await
+    }
+
+    async fn counts(&self, namespace: Option<&str>) -> Result<Counts, StoreError> {
+        self.ask(&[views::counts_query(namespace)], |answers| views::counts(&answers[0])).await
+    }
+
+    async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRow>, StoreError> {
+        let query = views::schedule_query("t.id = $1", vec![param::id(id.to_bits())]);
+        Ok(self.ask_all(&[query], |answers| views::schedule(&answers[0])).await?.pop())
+    }
+
+    async fn schedule_named(&self, namespace: &str, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
+        let condition = "t.namespace = $1 AND t.name = $2";
+        let query = views::schedule_query(condition, vec![param::text(namespace), param::text(name)]);
+        Ok(self.ask_all(&[query], |answers| views::schedule(&answers[0])).await?.pop())
+    }
+
+    async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        page: Page<ScheduleId>,
+    ) -> Result<Paged<ScheduleRow>, StoreError> {
+        self.ask_page(lists::schedules(filter, page), shared::schedule, |schedule| schedule.id).await
+    }
+
+    async fn schedule_counts(&self, namespace: Option<&str>) -> Result<ScheduleCounts, StoreError> {
+        self.ask(&views::schedule_counts_queries(namespace), views::schedule_counts).await
+    }
+
+    async fn upcoming(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<(Timestamp, ScheduleId)>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, StoreError> {
+        let list = lists::upcoming(filter, after, limit);
+        let read = |answers: &[Vec<Row>]| views::listed(&list, answers, shared::schedule);
+        let mut found = self.ask_all(&views::list_queries(&list), read).await?;
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn ledger(
+        &self,
+        filter: &LedgerFilter,
+        page: Page<LedgerPlace>,
+    ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError> {
+        self.ask_page(lists::ledger(filter, page), shared::ledger, |(place, _)| *place).await
+    }
+
+    async fn ledger_counts(
+        &self,
+        schedule: ScheduleId,
+        since: Option<Timestamp>,
+    ) -> Result<LedgerCounts, StoreError> {
+        let query = views::ledger_counts_query(schedule, since);
+        self.ask(&[query], |answers| views::ledger_counts(&answers[0])).await
+    }
+
+    async fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRow>, StoreError> {
+        let query = views::backfill_query(id.to_bits());
+        Ok(self.ask_all(&[query], |answers| views::backfill(&answers[0])).await?.pop())
+    }
+
+    async fn backfills(
+        &self,
+        schedule: Option<ScheduleId>,
+        namespace: Option<&str>,
+        page: Page<BackfillId>,
+    ) -> Result<Paged<BackfillRow>, StoreError> {
+        let list = lists::backfills(schedule, namespace, page);
+        self.ask_page(list, shared::backfill, |backfill| backfill.head.id).await
+    }
+
+    async fn calendars(&self, namespace: Option<&str>) -> Result<Vec<CalendarRecord>, StoreError> {
+        let query = views::calendars_query(namespace);
+        self.ask_all(&[query], |answers| views::calendars(&answers[0])).await
+    }
+
+    async fn calendar(&self, namespace: &str, name: &str) -> Result<Option<CalendarRecord>, StoreError> {
+        let query = views::calendar_query(namespace, name);
+        Ok(self.ask_all(&[query], |answers| views::calendars(&answers[0])).await?.pop())
+    }
+
+    async fn executions(
+        &self,
+        filter: &ExecutionFilter,
+        page: Page<ExecutionId>,
+    ) -> Result<Paged<ExecutionRow>, StoreError> {
+        self.ask_page(lists::executions(filter, page), shared::execution, |row| row.record.id).await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, StoreError> {
+        Ok(self.ask_all(&views::execution_queries(id), views::execution).await?.into_iter().next())
+    }
+
+    async fn events(&self, after: EventSeq, limit: usize) -> Result<EventPage, StoreError> {
+        loop {
+            let read = |answers: &[Vec<Row>]| views::events(answers, after, limit);
+            let (page, damaged) = self.ask(&views::events_queries(after, limit), read).await?;
+            if damaged.is_empty() {
+                return Ok(page);
+            }
+            self.set_aside(&damaged).await?;
+        }
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        self.ask_all(&[views::workers_query()], |answers| load::workers(&answers[0])).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError> {
+        self.ask_all(&[views::queues_query()], |answers| load::queues(&answers[0])).await
+    }
+
+    async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
+        self.change(&upkeep::put_token(token)).await.map(drop)
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        self.ask_all(&[views::tokens_query()], |answers| views::tokens(&answers[0])).await
+    }
+
+    async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
+        self.trust.check()?;
+        let put = self.queries.run(self.write(), &upkeep::put_artifact(artifact)).await;
+        // Refused for a version that another server recorded: nothing has come apart by that.
+        put.map(drop).map_err(|stopped| self.judge_query(stopped))
+    }
+
+    async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError> {
+        let query = views::artifacts_query(filter, limit);
+        self.ask(&[query], |answers| answers[0].iter().map(views::artifact).collect()).await
+    }
+
+    async fn expired_jobs(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(JobId, Vec<ExecutionId>)>, StoreError> {
+        self.ask(&[views::expired_query(now, limit)], |answers| views::expired(&answers[0])).await
+    }
+
+    async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
+        self.change(&upkeep::delete_jobs(jobs)).await.map(drop)
+    }
+
+    async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.change(&upkeep::trim_events(before)).await.map(drop)
+    }
+
+    async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        let lines = self.deleted(&upkeep::trim_lines(before, limit)).await?;
+        let room = limit.saturating_sub(usize::try_from(lines).unwrap_or(usize::MAX));
+        if room == 0 {
+            return Ok(lines);
+        }
+        Ok(lines + self.deleted(&upkeep::trim_backfills(before, room)).await?)
+    }
+
+    async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+        let list = [quarantine::list(limit)];
+        self.ask(&list, |answers| answers[0].iter().map(quarantined).collect()).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.trust.check()?;
+        let touch = concat!("UPDATE meta SET checked_at = ", clock!(), " WHERE id = 0");
+        let queries = [settings::query(), Query::new(touch, Vec::new())];
+        let answers = self.leases.run(self.write(), &queries).await;
+        let answers = answers.map_err(|stopped| self.judge_change(stopped))?;
+        let server = Server::of(&answers[0]).map_err(|failure| self.judge_change(failure))?;
+        server.check(self.options.allow_unsafe)
+    }
+}

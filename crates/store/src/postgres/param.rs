@@ -1,0 +1,137 @@
+//! Values on their way to the server, each with its type; most are whole columns of a batch.
+//!
+//! PostgreSQL's text has no character zero, ours may: it is written as `\u{1}0`, and `\u{1}` as
+//! `\u{1}1`, which keeps the order of texts.
+
+use std::borrow::Cow;
+
+use tokio_postgres::types::{ToSql, Type};
+use uuid::Uuid;
+
+use crate::lists::Value;
+
+/// A value and its type. One box for a whole column, not for each row.
+pub(super) type Param = (Box<dyn ToSql + Sync + Send>, Type);
+
+/// Text as the database keeps it.
+pub(super) fn escape(text: &str) -> String {
+    if text.contains(['\0', '\u{1}']) {
+        text.replace('\u{1}', "\u{1}1").replace('\0', "\u{1}0")
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The text that was kept.
+pub(super) fn unescape(text: &str) -> Cow<'_, str> {
+    if text.contains('\u{1}') {
+        Cow::Owned(text.replace("\u{1}0", "\0").replace("\u{1}1", "\u{1}"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// An id.
+pub(super) fn id(bits: u128) -> Param {
+    (Box::new(Uuid::from_u128(bits)), Type::UUID)
+}
+
+/// A number, or an instant in microseconds.
+pub(super) fn big(number: i64) -> Param {
+    (Box::new(number), Type::INT8)
+}
+
+/// A number that may be absent.
+pub(super) fn optional_big(number: Option<i64>) -> Param {
+    (Box::new(number), Type::INT8)
+}
+
+/// A small number.
+pub(super) fn int(number: i32) -> Param {
+    (Box::new(number), Type::INT4)
+}
+
+/// A yes or no.
+pub(super) fn flag(flag: bool) -> Param {
+    (Box::new(flag), Type::BOOL)
+}
+
+/// Text.
+pub(super) fn text(text: &str) -> Param {
+    (Box::new(escape(text)), Type::TEXT)
+}
+
+/// Text that may be absent.
+pub(super) fn optional_text(text: Option<&str>) -> Param {
+    (Box::new(text.map(escape)), Type::TEXT)
+}
+
+/// Bytes.
+pub(super) fn bytes(bytes: Vec<u8>) -> Param {
+    (Box::new(bytes), Type::BYTEA)
+}
+
+/// A column of ids.
+pub(super) fn ids(ids: Vec<Uuid>) -> Param {
+    (Box::new(ids), Type::UUID_ARRAY)
+}
+
+/// A column of ids, some absent.
+pub(super) fn optional_ids(ids: Vec<Option<Uuid>>) -> Param {
+    (Box::new(ids), Type::UUID_ARRAY)
+}
+
+/// A column of numbers.
+pub(super) fn bigs(numbers: Vec<i64>) -> Param {
+    (Box::new(numbers), Type::INT8_ARRAY)
+}
+
+/// A column of numbers, some absent.
+pub(super) fn optional_bigs(numbers: Vec<Option<i64>>) -> Param {
+    (Box::new(numbers), Type::INT8_ARRAY)
+}
+
+/// A column of small numbers.
+pub(super) fn ints(numbers: Vec<i32>) -> Param {
+    (Box::new(numbers), Type::INT4_ARRAY)
+}
+
+/// A column of texts, escaped by the caller.
+pub(super) fn texts(texts: Vec<String>) -> Param {
+    (Box::new(texts), Type::TEXT_ARRAY)
+}
+
+/// A column of texts, some absent, escaped by the caller.
+pub(super) fn optional_texts(texts: Vec<Option<String>>) -> Param {
+    (Box::new(texts), Type::TEXT_ARRAY)
+}
+
+/// A column of bytes.
+pub(super) fn blobs(blobs: Vec<Vec<u8>>) -> Param {
+    (Box::new(blobs), Type::BYTEA_ARRAY)
+}
+
+/// What a condition of a list compares with.
+pub(super) fn value(value: &Value) -> Param {
+    match value {
+        Value::Id(bits) | Value::BackfillKey(bits) => id(*bits),
+        Value::Integer(number) => big(*number),
+        Value::Text(of) => text(of),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_survives_its_escape_and_keeps_its_place() {
+        let texts = ["", "\0", "\0a", "\u{1}", "\u{1}0", "\u{1}\0", "\u{2}", "a\0", "a\u{1}1b", "ab"];
+        for text in texts {
+            let kept = escape(text);
+            assert!(!kept.contains('\0'), "{text:?}");
+            assert_eq!(unescape(&kept), text, "{kept:?}");
+        }
+        assert!(texts.is_sorted_by_key(|text| escape(text)) == texts.is_sorted());
+    }
+}

@@ -1,0 +1,142 @@
+//! Rows that cannot be read: set aside with their bytes, so that the rest goes on.
+//!
+//! Only who may be sure that nobody else has the row in memory moves it: rows of the history and of the
+//! registry are moved by whoever meets them, live rows only by the owner of their shard while it loads.
+//! Nothing is deleted but what was copied in the same transaction.
+
+use model::Timestamp;
+use tokio_postgres::Row;
+
+use super::connection::{Lane, Mode, Query};
+use super::error::Failure;
+use super::leases::clock;
+use super::param::{self, Param, big, text};
+use crate::codec::Damage;
+use crate::query::Quarantined;
+use crate::rows::{Fields, Table};
+
+/// A column of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Key {
+    Id(u128),
+    Number(i64),
+    Text(String),
+}
+
+impl Key {
+    fn param(&self) -> Param {
+        match self {
+            Self::Id(bits) => param::id(*bits),
+            Self::Number(number) => big(*number),
+            Self::Text(of) => text(of),
+        }
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Id(bits) => format!("{bits:032x}"),
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// A row that was met and could not be read.
+#[derive(Debug, Clone)]
+pub(super) struct Damaged {
+    pub(super) table: Table,
+    pub(super) key: Vec<Key>,
+    pub(super) reason: String,
+}
+
+impl Damaged {
+    pub(super) fn new(table: Table, key: Vec<Key>, damage: &Damage) -> Self {
+        Self { table, key, reason: damage.to_string() }
+    }
+
+    fn shown_key(&self) -> String {
+        self.key.iter().map(Key::show).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether an engine may have the row in memory.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(
+            self.table,
+            Table::Jobs | Table::Executions | Table::Schedules | Table::Backfills | Table::Keys
+        )
+    }
+
+    /// Tells of a row that is left where it is.
+    pub(super) fn tell(&self) {
+        let (table, key) = (self.table.name(), self.shown_key());
+        tracing::error!(table, key, error = self.reason, "a row cannot be read");
+    }
+}
+
+/// Moves the rows out of their tables. Those that are gone meanwhile are passed over.
+pub(super) async fn set_aside(lane: &Lane, mode: Mode, damaged: &[Damaged]) -> Result<(), Failure> {
+    for row in damaged {
+        row.tell();
+        lane.run(mode, &moves(row)).await?;
+    }
+    Ok(())
+}
+
+fn moves(row: &Damaged) -> Vec<Query> {
+    let table = row.table.name();
+    let is_row = |from: usize| {
+        let is = |(n, column): (usize, &&str)| format!("t.{column} = ${n}");
+        (from..).zip(row.table.key()).map(is).collect::<Vec<_>>().join(" AND ")
+    };
+    let key = || row.key.iter().map(Key::param);
+    let (rest, all) = match row.table.companion() {
+        Some(rest) => {
+            (format!(" LEFT JOIN {rest} h ON h.id = t.id"), "to_jsonb(t)::TEXT || to_jsonb(h)::TEXT")
+        }
+        None => (String::new(), "to_jsonb(t)::TEXT"),
+    };
+    let copied = vec![text(table), text(&row.shown_key()), text(&row.reason)];
+    let mut queries = vec![Query::new(
+        format!(
+            "INSERT INTO quarantine (at, origin, key, reason, columns)
+             SELECT {}, $1, $2, $3, coalesce({all}, to_jsonb(t)::TEXT) FROM {table} t{rest} WHERE {}",
+            clock!(),
+            is_row(4),
+        ),
+        copied.into_iter().chain(key()).collect(),
+    )];
+    if matches!(row.table, Table::Jobs | Table::JobsEnded) {
+        queries.push(Query::new(
+            format!(
+                "INSERT INTO job_counts (part, namespace, status, count)
+                 SELECT -1, t.namespace, t.status, -1 FROM {table} t WHERE {}
+                 ON CONFLICT (part, namespace, status) DO UPDATE SET count = job_counts.count - 1",
+                is_row(1),
+            ),
+            key().collect(),
+        ));
+    }
+    for table in [Some(table), row.table.companion()].into_iter().flatten() {
+        queries.push(Query::new(format!("DELETE FROM {table} AS t WHERE {}", is_row(1)), key().collect()));
+    }
+    queries
+}
+
+/// What was set aside, newest first.
+pub(super) fn list(limit: usize) -> Query {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    Query::new(
+        "SELECT origin, key, reason, at FROM quarantine ORDER BY at DESC, origin, key LIMIT $1",
+        vec![big(limit)],
+    )
+}
+
+/// A row of [`list`].
+pub(super) fn quarantined(row: &Row) -> Result<Quarantined, Damage> {
+    Ok(Quarantined {
+        table: row.text(0, "origin")?.into_owned(),
+        key: row.text(1, "key")?.into_owned(),
+        reason: row.text(2, "reason")?.into_owned(),
+        at: Timestamp::from_micros(row.number(3, "at")?),
+    })
+}

@@ -1,0 +1,100 @@
+//! Rows of PostgreSQL, as the store reads them, and those that cannot be read.
+
+use std::borrow::Cow;
+use std::error::Error;
+
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, Type};
+use uuid::Uuid;
+
+use super::param::unescape;
+use super::quarantine::{Damaged, Key};
+use crate::codec::Damage;
+use crate::rows::{Fields, Table};
+
+/// A number of any size.
+struct Integer(i64);
+
+impl<'a> FromSql<'a> for Integer {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(match *kind {
+            Type::INT2 => i16::from_sql(kind, raw)?.into(),
+            Type::INT4 => i32::from_sql(kind, raw)?.into(),
+            _ => i64::from_sql(kind, raw)?,
+        }))
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        matches!(*kind, Type::INT2 | Type::INT4 | Type::INT8)
+    }
+}
+
+fn misfit(column: &'static str) -> impl Fn(tokio_postgres::Error) -> Damage {
+    move |error| Damage::decode(column, error)
+}
+
+impl Fields for Row {
+    fn bytes(&self, index: usize, column: &'static str) -> Result<&[u8], Damage> {
+        self.try_get(index).map_err(misfit(column))
+    }
+
+    fn text(&self, index: usize, column: &'static str) -> Result<Cow<'_, str>, Damage> {
+        self.try_get(index).map(unescape).map_err(misfit(column))
+    }
+
+    fn optional_integer(&self, index: usize, column: &'static str) -> Result<Option<i64>, Damage> {
+        let found: Option<Integer> = self.try_get(index).map_err(misfit(column))?;
+        Ok(found.map(|Integer(number)| number))
+    }
+
+    fn optional_bits(&self, index: usize, column: &'static str) -> Result<Option<u128>, Damage> {
+        let found: Option<Uuid> = self.try_get(index).map_err(misfit(column))?;
+        Ok(found.map(|id| id.as_u128()))
+    }
+
+    /// Zero where there is none: a key's columns are never absent.
+    fn backfill_key(&self, index: usize, column: &'static str) -> Result<Option<u128>, Damage> {
+        Ok(Some(self.bits(index, column)?).filter(|bits| *bits != 0))
+    }
+}
+
+/// The key of a row that begins with it.
+pub(super) fn key_of(table: Table, row: &Row) -> Result<Vec<Key>, Damage> {
+    let part = |(index, column): (usize, &&'static str)| match *row.columns()[index].type_() {
+        Type::UUID => row.bits(index, column).map(Key::Id),
+        Type::TEXT => row.text(index, column).map(|text| Key::Text(text.into_owned())),
+        _ => row.number(index, column).map(Key::Number),
+    };
+    table.key().iter().enumerate().map(part).collect()
+}
+
+/// Rows that can be read, and those that cannot.
+#[derive(Debug)]
+pub(super) struct Sorted<T> {
+    pub(super) good: Vec<T>,
+    pub(super) damaged: Vec<Damaged>,
+}
+
+impl<T> Default for Sorted<T> {
+    fn default() -> Self {
+        Self { good: Vec::new(), damaged: Vec::new() }
+    }
+}
+
+impl<T> Sorted<T> {
+    /// Takes rows in, which begin with their keys.
+    pub(super) fn take(
+        &mut self,
+        table: Table,
+        rows: &[Row],
+        decode: impl Fn(&Row) -> Result<T, Damage>,
+    ) -> Result<(), Damage> {
+        for row in rows {
+            match decode(row) {
+                Ok(item) => self.good.push(item),
+                Err(damage) => self.damaged.push(Damaged::new(table, key_of(table, row)?, &damage)),
+            }
+        }
+        Ok(())
+    }
+}

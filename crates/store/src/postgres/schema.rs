@@ -1,0 +1,368 @@
+//! The tables, and how a database of an older version becomes one of this.
+//!
+//! The same tables as in SQLite, by the same names; the types are PostgreSQL's, and the indexes those
+//! that its planner needs. Instants are microseconds, as everywhere in the store. What PostgreSQL alone
+//! understands stands in braces and is left out elsewhere (CockroachDB, YugabyteDB):
+//!
+//! - `{text}`: text ordered by its bytes, so that an index never depends on the system's locale;
+//! - `{hot}`: spare room in each page, so that an update that touches no index stays in its page.
+//!
+//! Servers migrate one after the other: the row of `schema_version` is locked until all steps are
+//! through. A step and its number become visible together.
+
+use super::connection::{Lane, Mode, Query};
+use super::error::{Failure, GUARD};
+use super::param;
+use crate::StoreError;
+
+/// One step from a version to the next. A released step is never changed.
+const MIGRATIONS: &[&str] = &[VERSION_1];
+
+/// The version that this program writes.
+pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// Live rows have spare room and few indexes, history has the indexes of the lists.
+const VERSION_1: &str = "
+CREATE TABLE meta (
+    id          INTEGER PRIMARY KEY CHECK (id = 0),
+    shards      INTEGER NOT NULL,
+    next_event  BIGINT NOT NULL,
+    checked_at  BIGINT NOT NULL
+) {hot};
+
+-- A shard, who owns it, and the engine time of the newest commit that changed it. `system` and `timeline`
+-- are those of the database when it was taken last: another one means that a tail may be lost.
+CREATE TABLE shards (
+    shard       INTEGER PRIMARY KEY,
+    owner       {text},
+    epoch       BIGINT NOT NULL,
+    expires_at  BIGINT NOT NULL,
+    now         BIGINT NOT NULL,
+    system      {text},
+    timeline    {text},
+    tail_lost   BOOLEAN NOT NULL
+) {hot};
+
+CREATE TABLE jobs (
+    id          UUID PRIMARY KEY,
+    status      INTEGER NOT NULL,
+    worker      UUID,
+    expires_at  BIGINT,
+    namespace   {text} NOT NULL,
+    owner       {text},
+    queue       {text} NOT NULL,
+    name        {text} NOT NULL,
+    state       BYTEA NOT NULL,
+    history     BYTEA NOT NULL,
+    head        BYTEA NOT NULL,
+    schedule    UUID,
+    backfill    UUID,
+    shard       INTEGER NOT NULL
+) {hot};
+CREATE INDEX jobs_schedule ON jobs (schedule, id) WHERE schedule IS NOT NULL;
+CREATE INDEX jobs_backfill ON jobs (backfill, id) WHERE backfill IS NOT NULL;
+
+CREATE TABLE jobs_ended (
+    id          UUID PRIMARY KEY,
+    status      INTEGER NOT NULL,
+    worker      UUID,
+    expires_at  BIGINT,
+    namespace   {text} NOT NULL,
+    owner       {text},
+    queue       {text} NOT NULL,
+    name        {text} NOT NULL,
+    state       BYTEA NOT NULL,
+    history     BYTEA NOT NULL,
+    head        BYTEA NOT NULL,
+    schedule    UUID,
+    backfill    UUID
+);
+CREATE INDEX jobs_ended_namespace ON jobs_ended (namespace, id);
+CREATE INDEX jobs_ended_name ON jobs_ended (name, id);
+CREATE INDEX jobs_ended_owner ON jobs_ended (owner, id) WHERE owner IS NOT NULL;
+CREATE INDEX jobs_ended_queue ON jobs_ended (queue, id) WHERE queue <> 'default';
+CREATE INDEX jobs_ended_status ON jobs_ended (status, id, namespace) WHERE status <> 4;
+CREATE INDEX jobs_ended_expiry ON jobs_ended (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX jobs_ended_schedule ON jobs_ended (schedule, id) WHERE schedule IS NOT NULL;
+CREATE INDEX jobs_ended_backfill ON jobs_ended (backfill, id) WHERE backfill IS NOT NULL;
+
+CREATE TABLE labels (
+    key         {text} NOT NULL,
+    value       {text} NOT NULL,
+    job         UUID NOT NULL,
+    PRIMARY KEY (key, value, job)
+);
+CREATE INDEX labels_job ON labels (job);
+
+CREATE TABLE executions (
+    id          UUID PRIMARY KEY,
+    job         UUID NOT NULL,
+    number      BIGINT NOT NULL,
+    fence       BIGINT NOT NULL,
+    worker      UUID NOT NULL,
+    status      INTEGER NOT NULL,
+    namespace   {text} NOT NULL,
+    job_name    {text} NOT NULL,
+    rest        BYTEA NOT NULL,
+    shard       INTEGER NOT NULL
+) {hot};
+CREATE UNIQUE INDEX executions_number ON executions (job, number);
+
+CREATE TABLE executions_ended (
+    id          UUID PRIMARY KEY,
+    job         UUID NOT NULL,
+    number      BIGINT NOT NULL,
+    fence       BIGINT NOT NULL,
+    worker      UUID NOT NULL,
+    status      INTEGER NOT NULL,
+    namespace   {text} NOT NULL,
+    job_name    {text} NOT NULL,
+    rest        BYTEA NOT NULL
+);
+CREATE UNIQUE INDEX executions_ended_number ON executions_ended (job, number);
+CREATE INDEX executions_ended_worker ON executions_ended (worker, id);
+
+CREATE TABLE keys (
+    key         UUID PRIMARY KEY,
+    body        UUID NOT NULL,
+    job         UUID NOT NULL,
+    expires_at  BIGINT NOT NULL,
+    shard       INTEGER NOT NULL
+);
+CREATE INDEX keys_expiry ON keys (shard, expires_at);
+
+-- Jobs of each status, in parts that are summed up: a commit touches only the part of a shard that it
+-- has locked anyway, so that servers do not wait for one another. The part -1 is that of retention.
+CREATE TABLE job_counts (
+    part        INTEGER NOT NULL,
+    namespace   {text} NOT NULL,
+    status      INTEGER NOT NULL,
+    count       BIGINT NOT NULL,
+    PRIMARY KEY (part, namespace, status)
+) {hot};
+
+CREATE TABLE workers (
+    id          UUID PRIMARY KEY,
+    record      BYTEA NOT NULL
+) {hot};
+
+CREATE TABLE queues (
+    name        {text} PRIMARY KEY,
+    record      BYTEA NOT NULL
+);
+
+-- A row for up to some hundred events of one batch; `first` is the place of its first.
+CREATE TABLE events (
+    first       BIGINT PRIMARY KEY,
+    count       BIGINT NOT NULL,
+    at          BIGINT NOT NULL,
+    payload     BYTEA NOT NULL
+);
+
+CREATE TABLE tokens (
+    id          {text} PRIMARY KEY,
+    kind        INTEGER NOT NULL,
+    name        {text} NOT NULL,
+    hash        BYTEA NOT NULL,
+    created_at  BIGINT NOT NULL
+);
+
+CREATE TABLE artifacts (
+    namespace   {text} NOT NULL,
+    name        {text} NOT NULL,
+    created_at  BIGINT NOT NULL,
+    sha256      {text} NOT NULL,
+    size_bytes  BIGINT NOT NULL,
+    created_by  {text} NOT NULL,
+    PRIMARY KEY (namespace, name, created_at)
+);
+CREATE UNIQUE INDEX artifacts_version ON artifacts (namespace, name, sha256);
+CREATE INDEX artifacts_newest ON artifacts (created_at);
+
+-- The unique key is a seat belt. A firing touches `state` and `next_at` only.
+CREATE TABLE schedules (
+    id          UUID PRIMARY KEY,
+    status      INTEGER NOT NULL,
+    next_at     BIGINT,
+    namespace   {text} NOT NULL,
+    name        {text} NOT NULL,
+    owner       {text},
+    state       BYTEA NOT NULL,
+    shard       INTEGER NOT NULL
+) {hot};
+CREATE UNIQUE INDEX schedules_name ON schedules (namespace, name);
+CREATE INDEX schedules_namespace ON schedules (namespace, id);
+CREATE INDEX schedules_owner ON schedules (owner, id) WHERE owner IS NOT NULL;
+CREATE INDEX schedules_status ON schedules (status, id, namespace) WHERE status <> 0;
+CREATE INDEX schedules_next ON schedules (next_at, id) WHERE next_at IS NOT NULL;
+
+CREATE TABLE schedule_heads (
+    id          UUID PRIMARY KEY,
+    head        BYTEA NOT NULL
+);
+
+CREATE TABLE schedule_labels (
+    key         {text} NOT NULL,
+    value       {text} NOT NULL,
+    schedule    UUID NOT NULL,
+    PRIMARY KEY (key, value, schedule)
+);
+CREATE INDEX schedule_labels_schedule ON schedule_labels (schedule);
+
+-- That the key is unique is the seat belt of `one line an instant`; `backfill` is zero where there is none.
+CREATE TABLE ledger (
+    first       BIGINT NOT NULL,
+    schedule    UUID NOT NULL,
+    generation  BIGINT NOT NULL,
+    cause       INTEGER NOT NULL,
+    backfill    UUID NOT NULL,
+    last        BIGINT NOT NULL,
+    count       BIGINT NOT NULL,
+    outcome     INTEGER NOT NULL,
+    job         UUID,
+    decided_at  BIGINT NOT NULL,
+    namespace   {text},
+    rest        BYTEA NOT NULL,
+    PRIMARY KEY (first, schedule, generation, cause, backfill)
+);
+CREATE INDEX ledger_schedule ON ledger (schedule, first, generation, cause, backfill);
+CREATE INDEX ledger_backfill ON ledger (backfill, first, schedule, generation, cause)
+    WHERE backfill <> '00000000-0000-0000-0000-000000000000';
+CREATE INDEX ledger_rows ON ledger (last) WHERE count > 1;
+
+CREATE TABLE backfills (
+    id          UUID PRIMARY KEY,
+    schedule    UUID NOT NULL,
+    status      INTEGER NOT NULL,
+    finished_at BIGINT,
+    namespace   {text},
+    state       BYTEA NOT NULL,
+    shard       INTEGER NOT NULL
+) {hot};
+CREATE INDEX backfills_schedule ON backfills (schedule, id);
+CREATE INDEX backfills_running ON backfills (id) WHERE status = 0;
+
+CREATE TABLE backfill_heads (
+    id          UUID PRIMARY KEY,
+    head        BYTEA NOT NULL
+);
+
+CREATE TABLE calendars (
+    namespace   {text} NOT NULL,
+    name        {text} NOT NULL,
+    record      BYTEA NOT NULL,
+    PRIMARY KEY (namespace, name)
+);
+
+-- Rows that could not be read, with all of their columns as JSON.
+CREATE TABLE quarantine (
+    at          BIGINT NOT NULL,
+    origin      {text} NOT NULL,
+    key         {text} NOT NULL,
+    reason      {text} NOT NULL,
+    columns     TEXT NOT NULL,
+    PRIMARY KEY (at, origin, key)
+);
+";
+
+/// How often a start tries again when another server makes the first tables at the same time.
+const TRIES: u32 = 5;
+
+/// The statements of a step, in the words of this database.
+fn statements(step: &str, postgres: bool) -> Vec<String> {
+    let (text, hot) = if postgres { ("TEXT COLLATE \"C\"", "WITH (fillfactor = 50)") } else { ("TEXT", "") };
+    // A remark may have a semicolon in it.
+    let lines = step.lines().filter(|line| !line.trim_start().starts_with("--"));
+    let step = lines.collect::<Vec<_>>().join("\n").replace("{text}", text).replace("{hot}", hot);
+    step.split(';').map(|sql| sql.trim().to_owned()).filter(|sql| !sql.is_empty()).collect()
+}
+
+/// Brings the database to [`VERSION`]; answers with its number of shards.
+///
+/// # Errors
+/// [`StoreError::TooNew`], and [`Failure::Broken`] for a database that is not ours.
+pub(super) async fn migrate(lane: &Lane, mode: Mode, postgres: bool, shards: u16) -> Result<u16, Failure> {
+    make_version(lane, mode).await?;
+    loop {
+        let found = version(lane, mode).await?;
+        if found > VERSION {
+            return Err(Failure::Store(StoreError::TooNew { found, known: VERSION }));
+        }
+        let Some(step) = MIGRATIONS.get(found as usize) else { break };
+        let mut queries = vec![Query::new(LOCK_VERSION, vec![param::int(found as i32)])];
+        queries.extend(statements(step, postgres).into_iter().map(|sql| Query::new(sql, Vec::new())));
+        if found == 0 {
+            let last = param::int(i32::from(shards) - 1);
+            queries.push(Query::new(
+                "INSERT INTO meta VALUES (0, $1, 1, 0)".to_owned(),
+                vec![param::int(shards.into())],
+            ));
+            queries.push(Query::new(
+                "INSERT INTO shards
+                 SELECT n, NULL, 0, 0, 0, NULL, NULL, FALSE FROM generate_series(0, $1) AS n"
+                    .to_owned(),
+                vec![last],
+            ));
+        }
+        queries.push(Query::new("UPDATE schema_version SET version = version + 1", Vec::new()));
+        match lane.run(mode, &queries).await {
+            Ok(_) => tracing::info!(version = found + 1, "the database has its tables"),
+            // Another server took this step while we waited for the lock.
+            Err(stopped) if stopped.failure.state() == Some(GUARD) => {}
+            Err(stopped) => return Err(foreign(stopped.failure)),
+        }
+    }
+    let rows = lane.run(mode, &[Query::new("SELECT shards FROM meta", Vec::new())]).await?;
+    let found: i32 = rows[0].first().map_or(0, |row| row.get(0));
+    u16::try_from(found).map_err(|_| Failure::Broken(format!("it has {found} shards")))
+}
+
+/// Holds the lock until the transaction ends; raises an error if the version is not `$1` any more.
+const LOCK_VERSION: &str = "SELECT 1 / (CASE WHEN version = $1 THEN 1 ELSE 0 END) FROM
+    (SELECT version FROM schema_version WHERE id = 0 FOR UPDATE) AS locked";
+
+async fn version(lane: &Lane, mode: Mode) -> Result<u32, Failure> {
+    let rows = lane.run(mode, &[Query::new("SELECT version FROM schema_version", Vec::new())]).await?;
+    let found: i32 = rows[0].first().map_or(0, |row| row.get(0));
+    u32::try_from(found).map_err(|_| Failure::Broken(format!("it has the schema version {found}")))
+}
+
+/// Makes the row that is locked while the rest is made.
+async fn make_version(lane: &Lane, mode: Mode) -> Result<(), Failure> {
+    let make = [
+        Query::new(
+            "CREATE TABLE IF NOT EXISTS schema_version
+             (id INTEGER PRIMARY KEY CHECK (id = 0), version INTEGER NOT NULL)"
+                .to_owned(),
+            Vec::new(),
+        ),
+        Query::new(
+            "INSERT INTO schema_version VALUES (0, 0) ON CONFLICT (id) DO NOTHING".to_owned(),
+            Vec::new(),
+        ),
+    ];
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match lane.run(mode, &make).await {
+            Ok(_) => return Ok(()),
+            // Two that make a table at once meet in the server's own catalogue.
+            Err(stopped) if tries < TRIES && is_meeting(&stopped.failure) => {}
+            Err(stopped) => return Err(stopped.failure),
+        }
+    }
+}
+
+fn is_meeting(failure: &Failure) -> bool {
+    failure.is_contention() || failure.state().is_some_and(|state| matches!(state.code(), "23505" | "42P07"))
+}
+
+/// A table of ours is there, and we did not make it.
+fn foreign(failure: Failure) -> Failure {
+    match failure.state().map(|state| state.code().to_owned()).as_deref() {
+        Some("42P07") => {
+            Failure::Broken("the database has tables of another program; give Belfry one of its own".into())
+        }
+        _ => failure,
+    }
+}

@@ -1,0 +1,129 @@
+//! Whether the database can keep our word: looked at when a store is opened and with every check.
+//!
+//! A commit that is answered must be on a disk. Three settings of a server take that away, and each
+//! of them has been found switched off in production: a store refuses to open on such a server unless it
+//! is told that losing what was acknowledged is accepted.
+
+use tokio_postgres::Row;
+
+use super::connection::Query;
+use super::error::Failure;
+use crate::StoreError;
+
+/// The oldest version of PostgreSQL that is known to work.
+const VERSION_MIN: i32 = 130_000;
+
+/// A setting with which acknowledged commits may be lost.
+const UNSAFE: &[(&str, &str, &str)] = &[
+    ("fsync", "off", "a crash of its machine may destroy the whole database"),
+    ("full_page_writes", "off", "a crash of its machine may destroy pages that were being written"),
+    ("synchronous_commit", "off", "a crash of the server loses the last commits"),
+];
+
+/// What the server says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Server {
+    /// Whether it is PostgreSQL and not something that speaks like it.
+    pub(super) is_postgres: bool,
+    version: i32,
+    takes_writes: bool,
+    /// Of each of [`UNSAFE`], if the server knows it.
+    settings: Vec<Option<String>>,
+}
+
+/// Asks the server.
+pub(super) fn query() -> Query {
+    let settings: String =
+        UNSAFE.iter().map(|(name, ..)| format!(", current_setting('{name}', TRUE)")).collect();
+    Query::new(
+        format!(
+            "SELECT version(), current_setting('server_version_num', TRUE),
+                 current_setting('transaction_read_only', TRUE){settings}"
+        ),
+        Vec::new(),
+    )
+}
+
+impl Server {
+    /// From the answer to [`query`].
+    pub(super) fn of(rows: &[Row]) -> Result<Self, Failure> {
+        let row = rows.first().ok_or_else(|| Failure::Unreachable("the database says nothing".into()))?;
+        let text = |index: usize| row.get::<_, Option<String>>(index);
+        let version = text(0).unwrap_or_default();
+        Ok(Self {
+            is_postgres: version.starts_with("PostgreSQL") && !version.contains("-YB-"),
+            version: text(1).and_then(|number| number.parse().ok()).unwrap_or(0),
+            takes_writes: text(2).as_deref() != Some("on"),
+            settings: (0..UNSAFE.len()).map(|index| text(3 + index)).collect(),
+        })
+    }
+
+    /// # Errors
+    /// [`StoreError::Unavailable`] that names what is in the way, and what to do.
+    pub(super) fn check(&self, allow_unsafe: bool) -> Result<(), StoreError> {
+        let refuse = |reason: String| Err(StoreError::Unavailable { source: reason.into() });
+        if self.is_postgres && self.version < VERSION_MIN {
+            let (found, wanted) = (self.version / 10_000, VERSION_MIN / 10_000);
+            return refuse(format!("the server is PostgreSQL {found}, expected {wanted} or newer"));
+        }
+        if !self.takes_writes {
+            return refuse(
+                "the database takes no writes (`transaction_read_only` is `on`): it is a standby, or was \
+                 made read-only; name the primary in the address"
+                    .into(),
+            );
+        }
+        for (found, (name, bad, loss)) in self.settings.iter().zip(UNSAFE) {
+            if found.as_deref() != Some(*bad) {
+                continue;
+            }
+            if !allow_unsafe {
+                return refuse(format!(
+                    "the database's setting `{name}` is `{bad}`, expected `on`: {loss}; set it in \
+                     `postgresql.conf`, or say that this loss is accepted"
+                ));
+            }
+            tracing::warn!(setting = name, value = bad, loss, "the database is not durable");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Server {
+        let settings = vec![Some("on".to_owned()); UNSAFE.len()];
+        Server { is_postgres: true, version: 150_000, takes_writes: true, settings }
+    }
+
+    /// D5.
+    #[test]
+    fn each_unsafe_setting_is_refused_by_name_unless_it_is_accepted() {
+        server().check(false).unwrap();
+        for (index, (name, bad, _)) in UNSAFE.iter().enumerate() {
+            let mut server = server();
+            server.settings[index] = Some((*bad).to_owned());
+            let StoreError::Unavailable { source } = server.check(false).unwrap_err() else { panic!() };
+            assert!(source.to_string().contains(name), "{source}");
+            server.check(true).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_setting_that_the_server_does_not_know_is_not_missed() {
+        let settings = vec![None; UNSAFE.len()];
+        Server { is_postgres: false, version: 130_000, settings, ..server() }.check(false).unwrap();
+    }
+
+    #[test]
+    fn an_old_server_and_a_standby_are_refused() {
+        let old = Server { version: 120_012, ..server() };
+        let standby = Server { takes_writes: false, ..server() };
+        for (server, words) in [(old, "PostgreSQL 12"), (standby, "standby")] {
+            let StoreError::Unavailable { source } = server.check(true).unwrap_err() else { panic!() };
+            assert!(source.to_string().contains(words), "{source}");
+        }
+    }
+}

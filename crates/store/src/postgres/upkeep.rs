@@ -1,0 +1,129 @@
+//! Changes that no engine decides: tokens, artifacts, retention.
+//!
+//! Any server may make them, whoever owns the shards: they touch the history and the registry only.
+
+use model::firing::FiringOutcome;
+use model::{JobId, Timestamp};
+use uuid::Uuid;
+
+use super::connection::Query;
+use super::param::{big, bytes, ids, int, text};
+use crate::codec::{firing_outcome_code, token_kind_code};
+use crate::query::{Artifact, Token};
+
+/// Rows of events that are looked at in one transaction.
+const TRIM_ROWS: i64 = 10_000;
+
+/// Keeps a token's hash.
+pub(super) fn put_token(token: &Token) -> Vec<Query> {
+    vec![Query::new(
+        "INSERT INTO tokens (id, kind, name, hash, created_at) VALUES ($1, $2, $3, $4, $5)
+         ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, name = excluded.name,
+             hash = excluded.hash, created_at = excluded.created_at",
+        vec![
+            text(&token.id),
+            int(token_kind_code(token.kind).into()),
+            text(&token.name),
+            bytes(token.hash.to_vec()),
+            big(token.created_at.as_micros()),
+        ],
+    )]
+}
+
+/// Records a version of an artifact.
+///
+/// Two versions of one name never share an instant: the order of the list, and with it which one is the
+/// newest, is always clear. Two servers that record versions of one name at the same time may choose
+/// the same instant; one of them is refused, and nothing of it is done.
+pub(super) fn put_artifact(artifact: &Artifact) -> Vec<Query> {
+    vec![Query::new(
+        "INSERT INTO artifacts (namespace, name, created_at, sha256, size_bytes, created_by)
+         SELECT $1, $2, greatest($3, coalesce(max(a.created_at) + 1, $3)), $4, $5, $6
+         FROM artifacts a WHERE a.namespace = $1 AND a.name = $2
+         ON CONFLICT (namespace, name, sha256) DO UPDATE SET created_at = excluded.created_at",
+        vec![
+            text(&artifact.namespace),
+            text(&artifact.name),
+            big(artifact.created_at.as_micros()),
+            text(&artifact.sha256),
+            big(artifact.size_bytes.cast_signed()),
+            text(&artifact.created_by),
+        ],
+    )]
+}
+
+/// Deletes ended jobs with their executions and labels.
+pub(super) fn delete_jobs(jobs: &[JobId]) -> Vec<Query> {
+    let all = || vec![ids(jobs.iter().map(|job| Uuid::from_u128(job.to_bits())).collect())];
+    vec![
+        Query::new(
+            "DELETE FROM labels WHERE job = ANY($1) AND job IN (SELECT id FROM jobs_ended WHERE id = ANY($1))",
+            all(),
+        ),
+        Query::new(
+            "DELETE FROM executions_ended
+             WHERE job = ANY($1) AND job IN (SELECT id FROM jobs_ended WHERE id = ANY($1))",
+            all(),
+        ),
+        Query::new(
+            "WITH gone AS (DELETE FROM jobs_ended WHERE id = ANY($1) RETURNING namespace, status)
+             INSERT INTO job_counts (part, namespace, status, count)
+             SELECT -1, namespace, status, -count(*) FROM gone
+             GROUP BY namespace, status ORDER BY namespace, status
+             ON CONFLICT (part, namespace, status)
+             DO UPDATE SET count = job_counts.count + excluded.count",
+            all(),
+        ),
+    ]
+}
+
+/// Deletes rows of events from the oldest on; stops at the first that is new enough.
+pub(super) fn trim_events(before: Timestamp) -> Vec<Query> {
+    vec![Query::new(
+        "DELETE FROM events WHERE first < coalesce(
+             (SELECT min(first) FROM (SELECT first, at FROM events ORDER BY first LIMIT $2) AS oldest
+              WHERE at >= $1),
+             (SELECT max(first) + 1 FROM (SELECT first FROM events ORDER BY first LIMIT $2) AS oldest), 0)",
+        vec![big(before.as_micros()), big(TRIM_ROWS)],
+    )]
+}
+
+/// Deletes old lines of the ledger, oldest instant first, then old backfills.
+///
+/// Instants are decided once they have passed, so old lines stand in the front of the table, and no index
+/// by the time of decision is needed. Answers with how many of both.
+pub(super) fn trim_lines(before: Timestamp, limit: usize) -> Vec<Query> {
+    vec![Query::new(
+        "WITH old AS (
+             SELECT first, schedule, generation, cause, backfill FROM ledger
+             WHERE first < $1 AND decided_at < $1 AND outcome <> $2
+             ORDER BY first, schedule, generation, cause, backfill LIMIT $3
+         ), gone AS (
+             DELETE FROM ledger l USING old o
+             WHERE l.first = o.first AND l.schedule = o.schedule AND l.generation = o.generation
+               AND l.cause = o.cause AND l.backfill = o.backfill AND l.decided_at < $1 AND l.outcome <> $2
+             RETURNING 1
+         )
+         SELECT count(*) FROM gone",
+        vec![
+            big(before.as_micros()),
+            int(firing_outcome_code(FiringOutcome::Buffered).into()),
+            big(i64::try_from(limit).unwrap_or(i64::MAX)),
+        ],
+    )]
+}
+
+/// As [`trim_lines`], for backfills that have ended.
+pub(super) fn trim_backfills(before: Timestamp, limit: usize) -> Vec<Query> {
+    vec![Query::new(
+        "WITH gone AS (
+             DELETE FROM backfills WHERE id IN (
+                 SELECT id FROM backfills WHERE status <> 0 AND finished_at < $1 ORDER BY id LIMIT $2)
+             RETURNING id
+         ), heads AS (
+             DELETE FROM backfill_heads WHERE id IN (SELECT id FROM gone) RETURNING 1
+         )
+         SELECT count(*) FROM gone",
+        vec![big(before.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
+    )]
+}

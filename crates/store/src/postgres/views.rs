@@ -1,0 +1,340 @@
+//! Everything that asks: pages of lists, single rows, counts, events.
+//!
+//! Each function comes as a query and as the reading of its answer, so that several can be asked in one
+//! state of the database.
+
+use model::calendar::CalendarRecord;
+use model::firing::ScheduleStatus;
+use model::{ExecutionId, JobId, JobStatus, ScheduleId, Timestamp};
+use tokio_postgres::Row;
+
+use super::connection::Query;
+use super::param::{self, Param, big, flag, optional_big, optional_text, text};
+use super::quarantine::{Damaged, Key};
+use super::rows::Sorted;
+use crate::codec::{Damage, firing_outcome_from, open_events, schedule_status};
+use crate::lists::{Dialect, List};
+use crate::query::{
+    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, LedgerCounts,
+    ScheduleCounts, ScheduleRow, Token,
+};
+use crate::rows::{self, BACKFILL_COLUMNS, BACKFILL_REST, EXECUTION_COLUMNS, Fields, JOB_COLUMNS};
+use crate::rows::{SCHEDULE_COLUMNS, SCHEDULE_REST, Table};
+
+/// The legs of a list.
+pub(super) fn list_queries(list: &List) -> Vec<Query> {
+    let values = || list.conditions.values.iter().map(param::value).collect();
+    list.legs.iter().map(|leg| Query::new(list.sql(leg, Dialect::Postgres), values())).collect()
+}
+
+/// What the legs of a list found.
+pub(super) fn listed<T>(
+    list: &List,
+    answers: &[Vec<Row>],
+    decode: impl Fn(&Row) -> Result<T, Damage>,
+) -> Result<Sorted<T>, Damage> {
+    let mut sorted = Sorted::default();
+    for (leg, rows) in list.legs.iter().zip(answers) {
+        sorted.take(leg.table, rows, &decode)?;
+    }
+    Ok(sorted)
+}
+
+/// A live row by its id, and the one in the history.
+pub(super) fn job_queries(id: JobId) -> [Query; 2] {
+    [Table::Jobs, Table::JobsEnded].map(|table| {
+        let sql = format!("SELECT {JOB_COLUMNS}, t.history FROM {} t WHERE t.id = $1", table.name());
+        Query::new(sql, vec![param::id(id.to_bits())])
+    })
+}
+
+/// The answers to [`job_queries`].
+pub(super) fn job(answers: &[Vec<Row>]) -> Result<Sorted<JobRow>, Damage> {
+    let mut sorted = Sorted::default();
+    for (table, found) in [Table::Jobs, Table::JobsEnded].into_iter().zip(answers) {
+        sorted.take(table, found, rows::job_with_history)?;
+    }
+    Ok(sorted)
+}
+
+/// A live row by its id, and the one in the history.
+pub(super) fn execution_queries(id: ExecutionId) -> [Query; 2] {
+    [Table::Executions, Table::ExecutionsEnded].map(|table| {
+        let sql = format!("SELECT {EXECUTION_COLUMNS} FROM {} t WHERE t.id = $1", table.name());
+        Query::new(sql, vec![param::id(id.to_bits())])
+    })
+}
+
+/// The answers to [`execution_queries`].
+pub(super) fn execution(answers: &[Vec<Row>]) -> Result<Sorted<ExecutionRow>, Damage> {
+    let mut sorted = Sorted::default();
+    for (table, found) in [Table::Executions, Table::ExecutionsEnded].into_iter().zip(answers) {
+        sorted.take(table, found, rows::execution)?;
+    }
+    Ok(sorted)
+}
+
+/// Schedules that meet a condition.
+pub(super) fn schedule_query(condition: &str, params: Vec<Param>) -> Query {
+    let sql = format!("SELECT {SCHEDULE_COLUMNS} FROM schedules t {SCHEDULE_REST} WHERE {condition}");
+    Query::new(sql, params)
+}
+
+/// The answer to [`schedule_query`].
+pub(super) fn schedule(answer: &[Row]) -> Result<Sorted<ScheduleRow>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::Schedules, answer, rows::schedule)?;
+    Ok(sorted)
+}
+
+/// One backfill.
+pub(super) fn backfill_query(id: u128) -> Query {
+    let sql = format!("SELECT {BACKFILL_COLUMNS} FROM backfills t {BACKFILL_REST} WHERE t.id = $1");
+    Query::new(sql, vec![param::id(id)])
+}
+
+/// The answer to [`backfill_query`].
+pub(super) fn backfill(answer: &[Row]) -> Result<Sorted<BackfillRow>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::Backfills, answer, rows::backfill)?;
+    Ok(sorted)
+}
+
+/// All workers.
+pub(super) fn workers_query() -> Query {
+    Query::new("SELECT t.id, t.record FROM workers t", Vec::new())
+}
+
+/// All queues.
+pub(super) fn queues_query() -> Query {
+    Query::new("SELECT t.name, t.record FROM queues t", Vec::new())
+}
+
+/// All calendars, of one namespace if it is named.
+pub(super) fn calendars_query(namespace: Option<&str>) -> Query {
+    Query::new(
+        "SELECT t.namespace, t.name, t.record FROM calendars t WHERE $1 IS NULL OR t.namespace = $1",
+        vec![optional_text(namespace)],
+    )
+}
+
+/// One calendar.
+pub(super) fn calendar_query(namespace: &str, name: &str) -> Query {
+    Query::new(
+        "SELECT t.namespace, t.name, t.record FROM calendars t WHERE t.namespace = $1 AND t.name = $2",
+        vec![text(namespace), text(name)],
+    )
+}
+
+/// The answer to either, by namespace and name.
+pub(super) fn calendars(answer: &[Row]) -> Result<Sorted<CalendarRecord>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::Calendars, answer, rows::calendar)?;
+    let key = |record: &CalendarRecord| (record.spec.namespace.clone(), record.spec.name.clone());
+    sorted.good.sort_by_cached_key(key);
+    Ok(sorted)
+}
+
+/// Jobs of each status. The parts are summed up: O(namespaces × shards), not O(jobs).
+pub(super) fn counts_query(namespace: Option<&str>) -> Query {
+    Query::new(
+        "SELECT status, sum(count)::BIGINT FROM job_counts WHERE $1 IS NULL OR namespace = $1 GROUP BY status",
+        vec![optional_text(namespace)],
+    )
+}
+
+/// The answer to [`counts_query`].
+pub(super) fn counts(answer: &[Row]) -> Result<Counts, Damage> {
+    let mut counts = Counts::new();
+    for row in answer {
+        let (status, count) = (row.number(0, "status")?, row.number::<i64>(1, "count")?);
+        if let (Some(status), Ok(count @ 1..)) = (JobStatus::from_code(status), u64::try_from(count)) {
+            counts.insert(status, count);
+        }
+    }
+    Ok(counts)
+}
+
+/// Schedules of each status. Counted in indexes that a firing does not touch.
+pub(super) fn schedule_counts_queries(namespace: Option<&str>) -> [Query; 2] {
+    let params = || vec![optional_text(namespace)];
+    [
+        Query::new("SELECT count(*) FROM schedules WHERE $1 IS NULL OR namespace = $1", params()),
+        Query::new(
+            "SELECT status, count(*) FROM schedules WHERE status <> 0 AND ($1 IS NULL OR namespace = $1)
+             GROUP BY status",
+            params(),
+        ),
+    ]
+}
+
+/// The answers to [`schedule_counts_queries`].
+pub(super) fn schedule_counts(answers: &[Vec<Row>]) -> Result<ScheduleCounts, Damage> {
+    let all: u64 = answers[0].first().map_or(Ok(0), |row| row.number(0, "count"))?;
+    let (mut counts, mut inactive) = (ScheduleCounts::new(), 0);
+    for row in &answers[1] {
+        let count: u64 = row.number(1, "count")?;
+        inactive += count;
+        // A row with a status that there is not is set aside by whoever loads it.
+        if let Ok(status) = schedule_status("status", row.number(0, "status")?) {
+            counts.insert(status, count);
+        }
+    }
+    if all > inactive {
+        counts.insert(ScheduleStatus::Active, all - inactive);
+    }
+    Ok(counts)
+}
+
+/// Nominal instants of a schedule by what became of them; also of lines that reach into the range.
+pub(super) fn ledger_counts_query(schedule: ScheduleId, since: Option<Timestamp>) -> Query {
+    let since = since.map_or(i64::MIN, Timestamp::as_micros);
+    Query::new(
+        "SELECT outcome, sum(count)::BIGINT FROM ledger
+         WHERE schedule = $1 AND (first >= $2 OR (count > 1 AND last >= $2)) GROUP BY outcome",
+        vec![param::id(schedule.to_bits()), big(since)],
+    )
+}
+
+/// The answer to [`ledger_counts_query`].
+pub(super) fn ledger_counts(answer: &[Row]) -> Result<LedgerCounts, Damage> {
+    let mut counts = LedgerCounts::new();
+    for row in answer {
+        if let Some(outcome) = firing_outcome_from(row.number(0, "outcome")?) {
+            *counts.entry(outcome).or_default() += row.number::<u64>(1, "count")?;
+        }
+    }
+    Ok(counts)
+}
+
+/// A page of the feed, in one state of the database: see [`commit`](super::commit) for why nothing that
+/// commits later can have an earlier place.
+pub(super) fn events_queries(after: EventSeq, limit: usize) -> [Query; 3] {
+    let wanted = i64::try_from(after.0.saturating_add(1)).unwrap_or(i64::MAX);
+    // Every row has one event at least, so these rows are enough; the first may begin before the place.
+    let rows = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
+    [
+        Query::new("SELECT next_event FROM meta", Vec::new()),
+        Query::new("SELECT min(first) FROM events", Vec::new()),
+        Query::new(
+            "SELECT first, at, payload FROM events
+             WHERE first >= coalesce((SELECT max(first) FROM events WHERE first <= $1), 0)
+               AND first < $1 + $2
+             ORDER BY first LIMIT $2",
+            vec![big(wanted), big(rows)],
+        ),
+    ]
+}
+
+/// The answers to [`events_queries`], and rows that could not be read.
+pub(super) fn events(
+    answers: &[Vec<Row>],
+    after: EventSeq,
+    limit: usize,
+) -> Result<(EventPage, Vec<Damaged>), Damage> {
+    let next: u64 = answers[0].first().map_or(Ok(1), |row| row.number(0, "next_event"))?;
+    let oldest = match answers[1].first() {
+        Some(row) => row.optional_integer(0, "first")?,
+        None => None,
+    };
+    let mut page = EventPage {
+        events: Vec::new(),
+        oldest: EventSeq(oldest.map_or(next, i64::cast_unsigned)),
+        newest: EventSeq(next.saturating_sub(1)),
+    };
+    let mut damaged = Vec::new();
+    for row in &answers[2] {
+        if page.events.len() >= limit {
+            break;
+        }
+        let first: u64 = row.number(0, "first")?;
+        let at: i64 = row.number(1, "at")?;
+        match row.bytes(2, "payload").and_then(|payload| open_events(at.cast_unsigned(), payload)) {
+            Ok(events) => {
+                let placed = (first..).map(EventSeq).zip(events).filter(|(seq, _)| *seq > after);
+                let room = limit - page.events.len();
+                page.events.extend(placed.take(room));
+            }
+            Err(damage) => {
+                let key = vec![Key::Number(first.cast_signed())];
+                damaged.push(Damaged::new(Table::Events, key, &damage));
+            }
+        }
+    }
+    Ok((page, damaged))
+}
+
+/// Every token.
+pub(super) fn tokens_query() -> Query {
+    Query::new("SELECT t.id, t.kind, t.name, t.hash, t.created_at FROM tokens t", Vec::new())
+}
+
+/// The answer to [`tokens_query`], by id.
+pub(super) fn tokens(answer: &[Row]) -> Result<Sorted<Token>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::Tokens, answer, rows::token)?;
+    sorted.good.sort_by(|a: &Token, b| a.id.cmp(&b.id));
+    Ok(sorted)
+}
+
+/// Artifact versions, newest first; those of one instant by namespace and name.
+pub(super) fn artifacts_query(filter: &ArtifactFilter, limit: usize) -> Query {
+    let after = filter.after.as_ref();
+    Query::new(
+        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
+         WHERE ($1 IS NULL OR namespace = $1) AND ($2 IS NULL OR name = $2) AND ($3 IS NULL OR sha256 = $3)
+           AND ($4 IS NULL OR created_at < $4 OR (created_at = $4 AND (namespace, name) > ($5, $6)))
+           AND (NOT $7 OR created_at = (SELECT max(created_at) FROM artifacts n
+                                        WHERE n.namespace = a.namespace AND n.name = a.name))
+         ORDER BY created_at DESC, namespace, name LIMIT $8",
+        vec![
+            optional_text(filter.namespace.as_deref()),
+            optional_text(filter.name.as_deref()),
+            optional_text(filter.sha256.as_deref()),
+            optional_big(after.map(|(_, _, at)| at.as_micros())),
+            optional_text(after.map(|(namespace, _, _)| namespace.as_str())),
+            optional_text(after.map(|(_, name, _)| name.as_str())),
+            flag(filter.newest_only),
+            big(i64::try_from(limit).unwrap_or(i64::MAX)),
+        ],
+    )
+}
+
+/// A row of [`artifacts_query`].
+pub(super) fn artifact(row: &Row) -> Result<Artifact, Damage> {
+    Ok(Artifact {
+        namespace: row.text(0, "namespace")?.into_owned(),
+        name: row.text(1, "name")?.into_owned(),
+        sha256: row.text(2, "sha256")?.into_owned(),
+        size_bytes: row.number(3, "size_bytes")?,
+        created_at: Timestamp::from_micros(row.number(4, "created_at")?),
+        created_by: row.text(5, "created_by")?.into_owned(),
+    })
+}
+
+/// Ended jobs whose retention is over, longest over first, with their executions.
+pub(super) fn expired_query(now: Timestamp, limit: usize) -> Query {
+    Query::new(
+        "SELECT t.id, e.id FROM (
+             SELECT id, expires_at FROM jobs_ended WHERE expires_at IS NOT NULL AND expires_at <= $1
+             ORDER BY expires_at, id LIMIT $2
+         ) AS t LEFT JOIN executions_ended e ON e.job = t.id
+         ORDER BY t.expires_at, t.id, e.number",
+        vec![big(now.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
+    )
+}
+
+/// The answer to [`expired_query`].
+pub(super) fn expired(answer: &[Row]) -> Result<Vec<(JobId, Vec<ExecutionId>)>, Damage> {
+    let mut jobs: Vec<(JobId, Vec<ExecutionId>)> = Vec::new();
+    for row in answer {
+        let job = JobId::from_bits(row.bits(0, "id")?);
+        if jobs.last().is_none_or(|(last, _)| *last != job) {
+            jobs.push((job, Vec::new()));
+        }
+        if let (Some((_, executions)), Some(bits)) = (jobs.last_mut(), row.optional_bits(1, "id")?) {
+            executions.push(ExecutionId::from_bits(bits));
+        }
+    }
+    Ok(jobs)
+}
