@@ -1,0 +1,222 @@
+//! An index of a history: everything about one thing, in order.
+
+use std::collections::BTreeMap;
+
+use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin};
+use model::id::Epoch;
+use model::record::HistoryEntry;
+use model::worker::Capacity;
+use model::{BackfillId, Cause, ExecutionId, JobId, JobSpec, ScheduleId, Timestamp, WorkerId};
+
+use crate::history::{
+    Answer, Ask, Commit, ExecutionRow, History, JobRow, Row, ScheduleRow, StoreView, TaskStep, What,
+};
+
+/// Where an event stands, and what it is.
+pub(super) type At<T> = (usize, T);
+
+#[derive(Debug, Default)]
+pub(super) struct JobFacts<'a> {
+    pub(super) rows: Vec<At<&'a JobRow>>,
+    /// Its newest spec.
+    pub(super) spec: Option<&'a JobSpec>,
+    pub(super) origin: Option<&'a Origin>,
+    /// In the order of their numbers.
+    pub(super) executions: Vec<ExecutionId>,
+}
+
+impl<'a> JobFacts<'a> {
+    pub(super) fn last(&self) -> Option<&'a JobRow> {
+        self.rows.last().map(|(_, row)| *row)
+    }
+
+    pub(super) fn steps(&self) -> impl Iterator<Item = At<&'a HistoryEntry>> {
+        self.rows.iter().flat_map(|(index, row)| row.steps.iter().map(move |step| (*index, step)))
+    }
+
+    pub(super) fn indices(&self) -> impl Iterator<Item = usize> {
+        self.rows.iter().map(|(index, _)| *index)
+    }
+
+    /// Whether an execution was recorded as one that could not be started.
+    pub(super) fn could_not_start(&self, number: u32) -> bool {
+        self.steps().any(|(_, step)| step.cause == Cause::StartFailed && step.execution == Some(number))
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ExecutionFacts<'a> {
+    pub(super) rows: Vec<At<&'a ExecutionRow>>,
+    pub(super) heard: Vec<usize>,
+    /// What its tasks did, and when.
+    pub(super) steps: Vec<(usize, Timestamp, &'a TaskStep)>,
+}
+
+impl<'a> ExecutionFacts<'a> {
+    pub(super) fn last(&self) -> Option<&'a ExecutionRow> {
+        self.rows.last().map(|(_, row)| *row)
+    }
+
+    pub(super) fn starts(&self) -> impl Iterator<Item = usize> {
+        let started = |step: &TaskStep| matches!(step, TaskStep::Started { .. });
+        self.steps.iter().filter(move |(.., step)| started(step)).map(|(index, ..)| *index)
+    }
+}
+
+/// What a line of the ledger is unique by, within its schedule.
+pub(super) type LedgerKey = (u64, Timestamp, FiringCause, Option<BackfillId>);
+
+#[derive(Debug, Default)]
+pub(super) struct ScheduleFacts<'a> {
+    pub(super) rows: Vec<(usize, &'a ScheduleRow, &'a Commit)>,
+    pub(super) removed: bool,
+    /// Every line as it was written, in order.
+    pub(super) written: Vec<At<&'a LedgerRecord>>,
+    /// Every line as it was written last.
+    pub(super) ledger: BTreeMap<LedgerKey, At<&'a LedgerRecord>>,
+    /// Its runs, in the order of their creation.
+    pub(super) runs: Vec<JobId>,
+}
+
+impl ScheduleFacts<'_> {
+    /// Whether a line once said that its firing waits.
+    pub(super) fn waited(&self, record: &LedgerRecord) -> bool {
+        let same = |known: &LedgerRecord| ledger_key(known) == ledger_key(record);
+        self.written.iter().any(|(_, known)| known.outcome == FiringOutcome::Buffered && same(known))
+    }
+}
+
+pub(super) fn ledger_key(record: &LedgerRecord) -> LedgerKey {
+    (record.generation, record.first, record.cause, record.backfill)
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RequestFacts<'a> {
+    pub(super) asks: Vec<At<&'a Ask>>,
+    pub(super) answers: Vec<At<&'a Answer>>,
+}
+
+/// All of a history, by what it is about.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) history: &'a History,
+    pub(super) jobs: BTreeMap<JobId, JobFacts<'a>>,
+    pub(super) executions: BTreeMap<ExecutionId, ExecutionFacts<'a>>,
+    pub(super) schedules: BTreeMap<ScheduleId, ScheduleFacts<'a>>,
+    pub(super) requests: BTreeMap<u64, RequestFacts<'a>>,
+    pub(super) commits: Vec<At<&'a Commit>>,
+    pub(super) reads: Vec<At<(JobId, bool)>>,
+    pub(super) owned: Vec<(usize, u32, Epoch, Timestamp)>,
+    pub(super) woke: BTreeMap<WorkerId, Vec<Timestamp>>,
+    pub(super) capacities: BTreeMap<WorkerId, &'a Capacity>,
+    /// When the faults were over.
+    pub(super) calm: Option<At<Timestamp>>,
+    /// Where the history ends, and what workers still keep then.
+    pub(super) end: Option<At<&'a [ExecutionId]>>,
+    pub(super) lost_tail: bool,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn of(history: &'a History) -> Self {
+        let mut facts = Self {
+            history,
+            jobs: BTreeMap::new(),
+            executions: BTreeMap::new(),
+            schedules: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            commits: Vec::new(),
+            reads: Vec::new(),
+            owned: Vec::new(),
+            woke: BTreeMap::new(),
+            capacities: BTreeMap::new(),
+            calm: None,
+            end: None,
+            lost_tail: false,
+        };
+        for (index, event) in history.events.iter().enumerate() {
+            facts.take(index, event.at, &event.what);
+        }
+        facts
+    }
+
+    fn take(&mut self, index: usize, at: Timestamp, what: &'a What) {
+        match what {
+            What::Asked { request, ask } => {
+                self.requests.entry(*request).or_default().asks.push((index, ask))
+            }
+            What::Answered { request, answer } => {
+                self.requests.entry(*request).or_default().answers.push((index, answer));
+            }
+            What::Read { job, found } => self.reads.push((index, (*job, *found))),
+            What::Commit(commit) => {
+                self.commits.push((index, commit));
+                commit.rows.iter().for_each(|row| self.take_row(index, commit, row));
+            }
+            What::Owned { server, epoch, until } => self.owned.push((index, *server, *epoch, *until)),
+            What::TailLost { .. } => self.lost_tail = true,
+            What::Heard { execution, .. } => {
+                self.executions.entry(*execution).or_default().heard.push(index);
+            }
+            What::Task { execution, step } => {
+                self.executions.entry(*execution).or_default().steps.push((index, at, step));
+            }
+            What::Woke { worker } => self.woke.entry(*worker).or_default().push(at),
+            What::Calm => self.calm = Some((index, at)),
+            What::End { unacknowledged } => self.end = Some((index, unacknowledged)),
+            What::Fault { .. } | What::Rebuilt { .. } | What::Inconsistent { .. } => {}
+        }
+    }
+
+    fn take_row(&mut self, index: usize, commit: &'a Commit, row: &'a Row) {
+        match row {
+            Row::Job(row) => {
+                let job = self.jobs.entry(row.job).or_default();
+                job.rows.push((index, row));
+                job.spec = row.spec.as_deref().or(job.spec);
+                if let (true, Some(origin)) = (row.new, row.origin.as_deref()) {
+                    job.origin = Some(origin);
+                    self.schedules.entry(origin.schedule).or_default().runs.push(row.job);
+                }
+            }
+            Row::Execution(row) => {
+                self.executions.entry(row.execution).or_default().rows.push((index, row));
+                if row.new {
+                    self.jobs.entry(row.job).or_default().executions.push(row.execution);
+                }
+            }
+            Row::Worker { worker, capacity, .. } => {
+                self.capacities.insert(*worker, capacity);
+            }
+            Row::Schedule(row) => {
+                self.schedules.entry(row.schedule).or_default().rows.push((index, row, commit));
+            }
+            Row::ScheduleRemoved(id) => self.schedules.entry(*id).or_default().removed = true,
+            Row::Ledger(record) => {
+                let schedule = self.schedules.entry(record.schedule).or_default();
+                schedule.written.push((index, record));
+                schedule.ledger.insert(ledger_key(record), (index, record));
+            }
+            Row::Key { .. } | Row::Queue { .. } | Row::Backfill { .. } => {}
+        }
+    }
+
+    /// When the history ends.
+    pub(super) fn ends_at(&self) -> Timestamp {
+        self.history.events.last().map_or_else(Timestamp::default, |event| event.at)
+    }
+
+    /// Whether the commits are known as they were made, and not only by the feed.
+    pub(super) fn exact(&self) -> bool {
+        self.history.setup.store == StoreView::Commits
+    }
+
+    /// When an event happened.
+    pub(super) fn at(&self, index: usize) -> Timestamp {
+        self.history.events.get(index).map_or_else(Timestamp::default, |event| event.at)
+    }
+
+    /// Where an execution became durable first.
+    pub(super) fn committed(&self, execution: ExecutionId) -> Option<usize> {
+        self.executions.get(&execution)?.rows.first().map(|(index, _)| *index)
+    }
+}

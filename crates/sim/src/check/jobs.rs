@@ -1,0 +1,291 @@
+//! What was accepted is there, once, with a whole history.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{JobId, lifecycle};
+
+use super::facts::{Facts, JobFacts};
+use super::{Findings, Invariant};
+use crate::history::{Answer, Ask};
+
+pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
+    accepted(facts, findings);
+    keys(facts, findings);
+    invented(facts, findings);
+    for (&id, job) in &facts.jobs {
+        chain(id, job, findings);
+        steps(id, job, findings);
+        versions(facts, id, job, findings);
+    }
+    executions(facts, findings);
+    times(facts, findings);
+    visible(facts, findings);
+    if facts.exact() {
+        epochs(facts, findings);
+    }
+}
+
+/// I1, and I6 for answers: what a client was told of had been committed, and stays.
+fn accepted(facts: &Facts<'_>, findings: &mut Findings) {
+    for request in facts.requests.values() {
+        for (index, answer) in &request.answers {
+            match answer {
+                Answer::Submitted { job } => {
+                    let row = facts.jobs.get(job).and_then(|job| job.rows.first());
+                    told(facts, findings, job, row.map(|(at, _)| *at), *index);
+                }
+                Answer::Applied { schedule } => {
+                    let row = facts.schedules.get(schedule).and_then(|known| known.rows.first());
+                    told(facts, findings, schedule, row.map(|(at, ..)| *at), *index);
+                }
+                Answer::Done => cancelled(facts, findings, request.asks.first().map(|(_, ask)| *ask), *index),
+                Answer::Refused { .. } | Answer::Unknown => {}
+            }
+        }
+    }
+    for (index, (job, found)) in &facts.reads {
+        if !found {
+            findings.add(Invariant::I1, job, "it was accepted, and a reader did not find it", [*index]);
+        }
+    }
+}
+
+fn told(
+    facts: &Facts<'_>,
+    findings: &mut Findings,
+    subject: impl std::fmt::Display,
+    row: Option<usize>,
+    answer: usize,
+) {
+    match row {
+        None => findings.add(Invariant::I1, subject, "it was accepted and is not in the store", [answer]),
+        Some(row) if row > answer && facts.exact() => {
+            findings.add(Invariant::I6, subject, "a client was told of it before its commit", [answer, row]);
+        }
+        Some(_) => {}
+    }
+}
+
+fn cancelled(facts: &Facts<'_>, findings: &mut Findings, ask: Option<&Ask>, answer: usize) {
+    let Some(Ask::Cancel { job }) = ask else { return };
+    let Some(known) = facts.jobs.get(job) else { return };
+    let row = known.rows.iter().find(|(_, row)| row.cancel_requested);
+    match row {
+        None => findings.add(
+            Invariant::I1,
+            job,
+            "its cancellation was acknowledged and is not in the store",
+            [answer],
+        ),
+        Some((row, _)) if *row > answer && facts.exact() => {
+            findings.add(
+                Invariant::I6,
+                job,
+                "its cancellation was acknowledged before its commit",
+                [answer, *row],
+            );
+        }
+        Some(_) => {}
+    }
+}
+
+/// I2.
+fn keys(facts: &Facts<'_>, findings: &mut Findings) {
+    let mut told: BTreeMap<&str, BTreeMap<JobId, usize>> = BTreeMap::new();
+    for request in facts.requests.values() {
+        let Some((_, Ask::Submit { key: Some(key), .. })) = request.asks.first() else { continue };
+        for (index, answer) in &request.answers {
+            if let Answer::Submitted { job } = answer {
+                told.entry(key).or_default().entry(*job).or_insert(*index);
+            }
+        }
+    }
+    for (key, jobs) in told.iter().filter(|(_, jobs)| jobs.len() > 1) {
+        let message = format!("{} jobs were made under it", jobs.len());
+        findings.add(Invariant::I2, format!("key {key}"), message, jobs.values().copied());
+    }
+}
+
+/// I2 and I3: each job was asked for, and no request made two.
+fn invented(facts: &Facts<'_>, findings: &mut Findings) {
+    let mut asked: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
+    for request in facts.requests.values() {
+        if let Some((index, Ask::Submit { tag, key })) = request.asks.first() {
+            let known = asked.entry(tag).or_insert((*index, key.is_some()));
+            known.0 = known.0.min(*index);
+        }
+    }
+    let mut made: BTreeMap<&str, (JobId, usize)> = BTreeMap::new();
+    for (&id, job) in &facts.jobs {
+        let Some((index, row)) = job.rows.first() else { continue };
+        if let Some(origin) = job.origin {
+            let known = facts.schedules.get(&origin.schedule).and_then(|schedule| schedule.rows.first());
+            if known.is_none_or(|(made, ..)| made > index) {
+                findings.add(Invariant::I3, id, "the schedule that it names is not there", [*index]);
+            }
+            continue;
+        }
+        let Some(tag) = row.spec.as_ref().map(|spec| spec.name.as_str()) else { continue };
+        match asked.get(tag) {
+            Some((ask, _)) if ask < index => {}
+            _ => findings.add(Invariant::I3, id, "nobody asked for it", [*index]),
+        }
+        if let Some((other, first)) = made.insert(tag, (id, *index)) {
+            let keyed = asked.get(tag).is_some_and(|(_, keyed)| *keyed);
+            let invariant = if keyed { Invariant::I2 } else { Invariant::I3 };
+            let message = format!("the request that made it had made {other} before");
+            findings.add(invariant, id, message, [first, *index]);
+        }
+    }
+}
+
+/// I4: one chain from nothing to where the job stands.
+fn chain(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    let mut last: Option<(usize, &model::record::HistoryEntry)> = None;
+    for (index, row) in &job.rows {
+        let first = last.is_none() && job.rows.first().is_some_and(|(at, _)| at == index);
+        if row.new != first {
+            let message = if row.new { "it is written as new again" } else { "its first row is not new" };
+            findings.add(Invariant::I4, id, message, job.indices().take(1).chain([*index]));
+        }
+        for step in &row.steps {
+            let from = last.map(|(_, last)| last.to);
+            if step.from != from {
+                let message = format!("its history goes from {from:?} to a step from {:?}", step.from);
+                findings.add(Invariant::I4, id, message, last.map(|(at, _)| at).into_iter().chain([*index]));
+            }
+            if let Some((before, last)) = last.filter(|(_, last)| last.at > step.at) {
+                let message = format!("its time runs back from {} to {}", last.at, step.at);
+                findings.add(Invariant::I4, id, message, [before, *index]);
+            }
+            last = Some((*index, step));
+        }
+        if last.is_none_or(|(_, last)| last.to != row.status) {
+            let message = format!("it is {} and its history does not lead there", row.status);
+            findings.add(Invariant::I4, id, message, [*index]);
+        }
+    }
+}
+
+/// I5: legal steps only, and none after the end.
+fn steps(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    for (index, step) in job.steps() {
+        if !lifecycle::is_legal(step.from, step.to, step.cause) {
+            let message = format!("it went from {:?} to {} because of {}", step.from, step.to, step.cause);
+            findings.add(Invariant::I5, id, message, [index]);
+        }
+    }
+    let ended = job.rows.iter().position(|(_, row)| row.status.is_final());
+    if let Some(next) = ended.and_then(|ended| job.rows.get(ended + 1)) {
+        findings.add(Invariant::I5, id, "it changed after its end", job.indices().take(1).chain([next.0]));
+    }
+}
+
+/// I1 and I5: versions grow, and what somebody asked for is not forgotten.
+fn versions(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    for pair in job.rows.windows(2) {
+        let [(before, old), (after, new)] = pair else { continue };
+        if facts.exact() && new.version <= old.version {
+            findings.add(Invariant::I5, id, "its version does not grow", [*before, *after]);
+        }
+        if old.cancel_requested && !new.cancel_requested {
+            findings.add(Invariant::I1, id, "its cancellation was forgotten", [*before, *after]);
+        }
+    }
+}
+
+/// I4, I5 and I10 for executions.
+fn executions(facts: &Facts<'_>, findings: &mut Findings) {
+    for (id, execution) in &facts.executions {
+        let rows = &execution.rows;
+        let Some((first, row)) = rows.first() else { continue };
+        if !row.new || rows.iter().skip(1).any(|(_, row)| row.new) {
+            findings.add(
+                Invariant::I4,
+                id,
+                "it is not written as new exactly once",
+                rows.iter().map(|(at, _)| *at),
+            );
+        }
+        if !facts.jobs.contains_key(&row.job) {
+            findings.add(Invariant::I4, id, format!("its job {} is not in the store", row.job), [*first]);
+        }
+        for pair in rows.windows(2) {
+            let [(before, old), (after, new)] = pair else { continue };
+            if old.status.is_final() {
+                findings.add(Invariant::I5, id, "it changed after its end", [*before, *after]);
+            }
+            if (old.fence, old.worker, old.number) != (new.fence, new.worker, new.number) {
+                findings.add(Invariant::I10, id, "its fence, worker or number changed", [*before, *after]);
+            }
+        }
+    }
+    for (id, job) in &facts.jobs {
+        let mut newest: Option<(usize, u64, u32)> = None;
+        for execution in job.executions.iter().filter_map(|id| facts.executions.get(id)) {
+            let Some((index, row)) = execution.rows.first() else { continue };
+            let (number, fence) = newest.map_or((0, 0), |(_, fence, number)| (number, fence));
+            let excerpt = newest.map(|(at, ..)| at).into_iter().chain([*index]);
+            if row.number != number + 1 {
+                let message = format!("execution {} comes after execution {number}", row.number);
+                findings.add(Invariant::I5, id, message, excerpt);
+            } else if row.fence.0 <= fence {
+                let message = format!("fence {} comes after fence {fence}", row.fence);
+                findings.add(Invariant::I10, id, message, excerpt);
+            }
+            newest = Some((*index, row.fence.0, row.number));
+        }
+        if job.last().is_some_and(|row| row.executions as usize != job.executions.len()) {
+            let message = format!("{} of its executions are in the store", job.executions.len());
+            findings.add(Invariant::I4, id, message, job.rows.last().map(|(at, _)| *at));
+        }
+    }
+}
+
+/// I10 and I27: nobody commits under an ownership that is over, and each has one owner.
+fn epochs(facts: &Facts<'_>, findings: &mut Findings) {
+    let mut owners: BTreeMap<u64, (u32, usize)> = BTreeMap::new();
+    let mut newest: Option<(u64, usize)> = None;
+    for (index, commit) in &facts.commits {
+        let epoch = commit.epoch.0;
+        if let Some((before, at)) = newest.filter(|(before, _)| *before > epoch) {
+            let message = format!("a commit of epoch {epoch} comes after one of epoch {before}");
+            findings.add(Invariant::I10, format!("epoch {epoch}"), message, [at, *index]);
+        }
+        newest = newest.max(Some((epoch, *index)));
+        let (server, at) = *owners.entry(epoch).or_insert((commit.server, *index));
+        if server != commit.server {
+            let message = format!("servers {server} and {} commit in it", commit.server);
+            findings.add(Invariant::I27, format!("epoch {epoch}"), message, [at, *index]);
+        }
+    }
+}
+
+/// I4: engine time never runs back.
+fn times(facts: &Facts<'_>, findings: &mut Findings) {
+    for pair in facts.commits.windows(2) {
+        let [(before, old), (after, new)] = pair else { continue };
+        if new.now < old.now {
+            let message = format!("engine time runs back from {} to {}", old.now, new.now);
+            findings.add(Invariant::I4, format!("epoch {}", new.epoch.0), message, [*before, *after]);
+        }
+    }
+}
+
+/// I6 for workers: an assignment, and the start of a task, come after the commit.
+fn visible(facts: &Facts<'_>, findings: &mut Findings) {
+    for (id, execution) in &facts.executions {
+        let seen: BTreeSet<usize> = execution.heard.iter().copied().chain(execution.starts()).collect();
+        let Some(&seen) = seen.first() else { continue };
+        match facts.committed(*id) {
+            Some(row) if row < seen || !facts.exact() => {}
+            row => {
+                let message = match row {
+                    Some(_) => "a worker heard of it before its commit",
+                    None => "a worker heard of it, and it was never committed",
+                };
+                findings.add(Invariant::I6, id, message, row.into_iter().chain([seen]));
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What ran: how often, at the same time as what, for how long, and with which result.
+
+use std::collections::BTreeSet;
+
+use model::spec::{Backoff, Delivery, JobSpec};
+use model::{Cause, Duration, ExecutionId, ExecutionStatus, JobId, JobStatus, Timestamp, WorkerId};
+
+use super::facts::{ExecutionFacts, Facts, JobFacts};
+use super::{Findings, Invariant};
+use crate::history::TaskStep;
+
+pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
+    for (&id, job) in &facts.jobs {
+        results(facts, id, job, findings);
+        retries(id, job, findings);
+        backoffs(facts, id, job, findings);
+        cancels(facts, id, job, findings);
+        least_once(facts, id, job, findings);
+    }
+    for (&id, execution) in &facts.executions {
+        lengths(facts, id, execution, findings);
+        reports(facts, id, execution, findings);
+    }
+    if let (Some((index, kept)), true) = (facts.end, facts.calm.is_some()) {
+        for execution in kept {
+            findings.add(Invariant::I30, execution, "its worker still waits for an acknowledgement", [index]);
+        }
+    }
+}
+
+/// I7, and I10 for tasks: a fence starts once, and so does what may run once.
+pub(super) fn starts(facts: &Facts<'_>, findings: &mut Findings) {
+    for (id, execution) in &facts.executions {
+        let starts: Vec<_> = execution.starts().collect();
+        if starts.len() > 1 {
+            findings.add(Invariant::I10, id, format!("it was started {} times", starts.len()), starts);
+        }
+    }
+    for (id, job) in &facts.jobs {
+        if job.spec.is_none_or(|spec| spec.delivery != Delivery::AtMostOnce) {
+            continue;
+        }
+        let executions = || job.executions.iter().filter_map(|id| facts.executions.get(id));
+        let starts: Vec<_> = executions().flat_map(ExecutionFacts::starts).collect();
+        if starts.len() > 1 {
+            findings.add(Invariant::I7, id, format!("it was started {} times", starts.len()), starts);
+            continue;
+        }
+        let perhaps: Vec<_> = executions()
+            .filter_map(ExecutionFacts::last)
+            .filter(|row| row.status != ExecutionStatus::Refused && !job.could_not_start(row.number))
+            .collect();
+        if perhaps.len() > 1 {
+            let message = format!("{} of its executions may have started", perhaps.len());
+            let rows = perhaps.iter().filter_map(|row| facts.committed(row.execution));
+            findings.add(Invariant::I7, id, message, rows);
+        }
+    }
+}
+
+/// A stretch in which a task ran.
+#[derive(Debug, Clone, Copy)]
+struct Stretch {
+    from: (usize, Timestamp),
+    until: (usize, Timestamp),
+    execution: ExecutionId,
+    /// Whether its machine had just stood still.
+    after_wake: bool,
+}
+
+fn stretches(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>) -> Vec<Stretch> {
+    let mut found = Vec::new();
+    let mut since: Option<(usize, Timestamp)> = None;
+    let mut worker: Option<WorkerId> = None;
+    let woke = |worker: Option<WorkerId>, at| {
+        worker.and_then(|id| facts.woke.get(&id)).is_some_and(|times| times.contains(&at))
+    };
+    // What still runs when the history ends runs on for at least a moment.
+    let last = facts.history.events.len().saturating_sub(1);
+    let end = (last, facts.ends_at() + Duration::from_millis(1));
+    for &(index, at, step) in &execution.steps {
+        match step {
+            TaskStep::Started { worker: on, .. } => {
+                worker = Some(*on);
+                since = since.or(Some((index, at)));
+            }
+            TaskStep::Resumed => since = since.or(Some((index, at))),
+            TaskStep::Halted | TaskStep::Ended { .. } | TaskStep::Killed => {
+                if let Some(from) = since.take() {
+                    let after_wake = woke(worker, from.1);
+                    found.push(Stretch { from, until: (index, at), execution: id, after_wake });
+                }
+            }
+        }
+    }
+    found.extend(since.map(|from| Stretch {
+        from,
+        until: end,
+        execution: id,
+        after_wake: woke(worker, from.1),
+    }));
+    found
+}
+
+/// I8.
+pub(super) fn overlaps(facts: &Facts<'_>, findings: &mut Findings) {
+    let slack = facts.history.setup.wake_slack;
+    for (id, job) in facts.jobs.iter().filter(|(_, job)| job.executions.len() > 1) {
+        let executions = job.executions.iter().filter_map(|id| Some((*id, facts.executions.get(id)?)));
+        let mut all: Vec<_> = executions.flat_map(|(id, known)| stretches(facts, id, known)).collect();
+        all.sort_by_key(|stretch| stretch.from);
+        let mut running: Option<Stretch> = None;
+        for stretch in all {
+            if let Some(other) =
+                running.filter(|other| other.execution != stretch.execution && other.until.1 > stretch.from.1)
+            {
+                let both = other.until.1.min(stretch.until.1).since(stretch.from.1);
+                let excused = (stretch.after_wake || other.after_wake) && both <= slack;
+                if !excused {
+                    let message = format!(
+                        "{} and {} ran at the same time for {both}",
+                        other.execution, stretch.execution
+                    );
+                    let excerpt = [other.from.0, stretch.from.0, other.until.0, stretch.until.0];
+                    findings.add(Invariant::I8, id, message, excerpt);
+                    break;
+                }
+            }
+            if running.is_none_or(|other| other.until.1 < stretch.until.1) {
+                running = Some(stretch);
+            }
+        }
+    }
+}
+
+/// I9.
+fn results(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    let Some(last) = job.last() else { return };
+    let succeeded: Vec<_> = job
+        .executions
+        .iter()
+        .filter_map(|id| facts.executions.get(id))
+        .filter(|known| known.last().is_some_and(|row| row.status == ExecutionStatus::Succeeded))
+        .collect();
+    let expected = usize::from(last.status == JobStatus::Succeeded);
+    if succeeded.len() != expected {
+        let message = format!("it is {}, and {} of its executions succeeded", last.status, succeeded.len());
+        findings.add(Invariant::I9, id, message, job.rows.last().map(|(at, _)| *at));
+    }
+    for known in succeeded {
+        let ended_well = known.steps.iter().any(|(.., step)| **step == TaskStep::Ended { exit: 0 });
+        if !ended_well {
+            let message = "its accepted success is not what its task did";
+            let excerpt = known.rows.iter().map(|(at, _)| *at).chain(known.steps.iter().map(|(at, ..)| *at));
+            findings.add(Invariant::I9, id, message, excerpt);
+        }
+    }
+}
+
+/// I12: what counts as a failure, and how many there may be.
+fn retries(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    let (Some(last), Some(spec)) = (job.last(), job.spec) else { return };
+    let count = |causes: &[Cause]| job.steps().filter(|(_, step)| causes.contains(&step.cause)).count();
+    let at = job.rows.last().map(|(at, _)| *at);
+    for (kind, counted, recorded, most) in [
+        ("run", last.run_failures, count(&[Cause::RunFailed, Cause::TimedOut]), spec.retry.max_retries),
+        ("start", last.start_failures, count(&[Cause::StartFailed]), spec.retry.max_start_retries),
+    ] {
+        if counted > most + 1 {
+            let message = format!("{counted} {kind} failures with {most} retries");
+            findings.add(Invariant::I12, id, message, at);
+        } else if counted as usize != recorded {
+            let message = format!("{counted} {kind} failures are counted, and {recorded} are in its history");
+            findings.add(Invariant::I12, id, message, at);
+        }
+    }
+}
+
+/// I12: the wait before a retry.
+fn backoffs(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    let Some(spec) = job.spec else { return };
+    let mut due: Option<(usize, Timestamp)> = None;
+    for (index, row) in &job.rows {
+        for step in &row.steps {
+            if step.cause == Cause::BackoffOver
+                && let Some((from, due)) = due.filter(|(_, due)| step.at < *due)
+            {
+                let message = format!("it went on at {}, before the end of its backoff at {due}", step.at);
+                findings.add(Invariant::I12, id, message, [from, *index]);
+            }
+        }
+        let Some(step) = row.steps.last().filter(|step| step.to == JobStatus::Retrying) else { continue };
+        let failures = match step.cause {
+            Cause::RunFailed | Cause::TimedOut => Some(row.run_failures),
+            Cause::StartFailed => Some(row.start_failures),
+            _ => None,
+        };
+        let bounds = failures.map(|failures| (failures, backoff_bounds(&spec.retry.backoff, failures)));
+        if !facts.exact() {
+            // When it is due is not known: it goes on at the earliest after the shortest wait.
+            due = bounds.map(|(_, (low, _))| (*index, step.at + low));
+            continue;
+        }
+        due = Some((*index, row.due_at));
+        let Some((failures, (low, high))) = bounds else { continue };
+        let wait = row.due_at.since(step.at);
+        if wait < low || wait > high {
+            let message = format!("it waits {wait} after failure {failures}, not between {low} and {high}");
+            findings.add(Invariant::I12, id, message, [*index]);
+        }
+    }
+}
+
+fn backoff_bounds(policy: &Backoff, failures: u32) -> (Duration, Duration) {
+    let exponent = f64::from(failures.saturating_sub(1).min(1_000));
+    let most = policy.max.as_millis() as f64;
+    let plain = (policy.initial.as_millis() as f64 * policy.factor.powf(exponent)).min(most);
+    let low = (plain * (1.0 - policy.jitter) - 1.0).max(0.0);
+    let high = plain * (1.0 + policy.jitter) + 1.0;
+    (Duration::from_millis(low as u64), Duration::from_millis(high.ceil() as u64))
+}
+
+/// I13: after a cancellation nothing new is assigned, and what never started never ran.
+fn cancels(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    let Some((asked, _)) = job.rows.iter().find(|(_, row)| row.cancel_requested) else { return };
+    let after = job.executions.iter().filter_map(|id| facts.committed(*id)).find(|at| at > asked);
+    if let Some(after) = after {
+        findings.add(Invariant::I13, id, "it was assigned after its cancellation", [*asked, after]);
+    }
+}
+
+/// I13: nobody runs longer than it may.
+fn lengths(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, findings: &mut Findings) {
+    let spec = execution.last().and_then(|row| facts.jobs.get(&row.job)).and_then(|job| job.spec);
+    let Some((spec, timeout)) = spec.and_then(|spec| Some((spec, spec.timeout?))) else { return };
+    let ran: u64 =
+        stretches(facts, id, execution).iter().map(|s| s.until.1.since(s.from.1).as_millis()).sum();
+    let setup = &facts.history.setup;
+    // A supervisor that stands still sees no timeout; then the end of its lease bounds it.
+    let slack = setup.lease + setup.tolerance;
+    let most = timeout + spec.grace + slack;
+    if ran > most.as_millis() && !is_exempt(spec) {
+        let message = format!("it ran for {}, with a timeout of {timeout}", Duration::from_millis(ran));
+        findings.add(Invariant::I13, id, message, execution.steps.iter().map(|(at, ..)| *at));
+    }
+}
+
+/// What is never frozen may run on while nobody watches it.
+fn is_exempt(spec: &JobSpec) -> bool {
+    spec.delivery == Delivery::AtMostOnce
+}
+
+/// I11.
+fn least_once(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
+    let (Some(last), Some(spec)) = (job.last(), job.spec) else { return };
+    let codes = &spec.retry;
+    let picky = !codes.retry_exit_codes.is_empty() || !codes.final_exit_codes.is_empty();
+    let judged = spec.delivery == Delivery::AtLeastOnce && facts.calm.is_some() && facts.end.is_some();
+    if !judged || picky || last.cancel_requested {
+        return;
+    }
+    let tried = last.run_failures > codes.max_retries || last.start_failures > codes.max_start_retries;
+    if last.status == JobStatus::Failed && !tried {
+        let message = format!("it failed after {} failures, with tries left", last.run_failures);
+        findings.add(Invariant::I11, id, message, job.rows.last().map(|(at, _)| *at));
+    }
+}
+
+/// I30: what a task did is in the store in the end, accepted or as stale.
+fn reports(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, findings: &mut Findings) {
+    if facts.calm.is_none() || facts.end.is_none() {
+        return;
+    }
+    let ended = execution.steps.iter().find(|(.., step)| matches!(step, TaskStep::Ended { .. }));
+    let Some((index, ..)) = ended else { return };
+    if execution.last().is_none_or(|row| !row.status.is_final()) {
+        let rows: BTreeSet<usize> = execution.rows.iter().map(|(at, _)| *at).chain([*index]).collect();
+        findings.add(Invariant::I30, id, "its task ended, and the store does not know", rows);
+    }
+}

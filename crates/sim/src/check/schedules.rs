@@ -1,0 +1,307 @@
+//! Every instant of a schedule has its line in the ledger: once, rightly, in time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::firing::{FiringCause, FiringOutcome, LedgerRecord, ScheduleStatus};
+use model::schedule::{MissedPolicy, OverlapPolicy};
+use model::{Cause, JobId, ScheduleId, ScheduleSpec, Timestamp};
+
+use super::facts::{Facts, ScheduleFacts};
+use super::oracle::instants;
+use super::{Findings, Invariant};
+use crate::history::Row;
+
+pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
+    for (&id, schedule) in &facts.schedules {
+        one_job_each(facts, id, schedule, findings);
+        never_early(facts, id, schedule, findings);
+        if account(facts, id, schedule, findings).is_none() {
+            findings.0.schedules_not_judged += 1;
+        }
+        caught_up(facts, id, schedule, findings);
+    }
+    one_step(facts, findings);
+    in_time(facts, findings);
+    overlap_limits(facts, findings);
+}
+
+fn by_itself(cause: FiringCause) -> bool {
+    matches!(cause, FiringCause::Timer | FiringCause::CatchUp)
+}
+
+/// I14: no line of the ledger names two jobs, and no instant has two.
+fn one_job_each(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
+    let mut named: BTreeMap<_, (JobId, usize)> = BTreeMap::new();
+    for (index, record) in &schedule.written {
+        let Some(job) = record.job else { continue };
+        let (known, at) = *named.entry(super::facts::ledger_key(record)).or_insert((job, *index));
+        if known != job {
+            let message = format!("its instant {} has {known} and {job}", record.first);
+            findings.add(Invariant::I14, id, message, [at, *index]);
+        }
+    }
+    let mut fired: BTreeMap<(u64, Timestamp), (JobId, usize)> = BTreeMap::new();
+    for &run in &schedule.runs {
+        let Some(job) = facts.jobs.get(&run) else { continue };
+        let (Some(origin), Some((index, _))) = (job.origin, job.rows.first()) else { continue };
+        if !by_itself(origin.cause) {
+            continue;
+        }
+        if let Some((other, at)) = fired.insert((origin.generation, origin.scheduled_for), (run, *index)) {
+            let message = format!("its instant {} has {other} and {run}", origin.scheduled_for);
+            findings.add(Invariant::I14, id, message, [at, *index]);
+        }
+    }
+}
+
+/// I14: the job, its line and the cursor are one commit.
+fn one_step(facts: &Facts<'_>, findings: &mut Findings) {
+    for (index, commit) in &facts.commits {
+        for row in &commit.rows {
+            let Row::Job(row) = row else { continue };
+            let Some(origin) = row.origin.as_deref().filter(|_| row.new) else { continue };
+            if origin.cause == FiringCause::Retry {
+                continue;
+            }
+            let line = |other: &Row| matches!(other, Row::Ledger(record) if record.job == Some(row.job));
+            if !commit.rows.iter().any(line) {
+                findings.add(Invariant::I14, row.job, "it was fired without a line in the ledger", [*index]);
+            }
+            let behind = |other: &Row| {
+                matches!(other, Row::Schedule(known) if known.schedule == origin.schedule
+                    && known.cursor < origin.scheduled_for)
+            };
+            if by_itself(origin.cause) && commit.rows.iter().any(behind) {
+                findings.add(
+                    Invariant::I14,
+                    row.job,
+                    "it was fired and the cursor stands before it",
+                    [*index],
+                );
+            }
+        }
+    }
+}
+
+/// I16: nothing is decided before its time.
+fn never_early(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
+    for (index, record) in &schedule.written {
+        if by_itself(record.cause) && record.decided_at < record.last {
+            let message = format!("its instant {} was decided at {}", record.last, record.decided_at);
+            findings.add(Invariant::I16, id, message, [*index]);
+        }
+    }
+    for job in schedule.runs.iter().filter_map(|run| facts.jobs.get(run)) {
+        let Some((index, step)) = job.steps().next() else { continue };
+        if job.origin.is_some_and(|origin| by_itself(origin.cause) && step.at < origin.scheduled_for) {
+            findings.add(Invariant::I16, id, format!("a run of it was made early, at {}", step.at), [index]);
+        }
+    }
+}
+
+/// I16: what did not start before its deadline does not start.
+fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
+    for (id, job) in &facts.jobs {
+        if job.steps().any(|(_, step)| step.cause == Cause::Updated) {
+            continue;
+        }
+        let own = job.spec.and_then(|spec| {
+            let from = spec.run_at.unwrap_or(id.created_at());
+            // Ids know only milliseconds.
+            spec.start_deadline.map(|deadline| from + deadline + model::Duration::from_millis(1))
+        });
+        let deadline = job.origin.map_or(own, |origin| origin.start_by);
+        let Some(deadline) = deadline else { continue };
+        for execution in job.executions.iter().filter_map(|id| facts.executions.get(id)) {
+            let Some((index, row)) = execution.rows.first() else { continue };
+            if row.assigned_at > deadline {
+                let message =
+                    format!("it was assigned at {}, after its deadline {deadline}", row.assigned_at);
+                findings.add(Invariant::I16, id, message, [*index]);
+            }
+            if execution.rows.iter().any(|(_, row)| row.started) {
+                break;
+            }
+        }
+    }
+}
+
+/// A spec of a schedule, and from when on it was in force.
+struct Reign<'a> {
+    spec: &'a ScheduleSpec,
+    from: Timestamp,
+}
+
+/// I14 and I15: instants and lines correspond one to one. `None` if the oracle does not know the
+/// rules.
+fn account(
+    facts: &Facts<'_>,
+    id: ScheduleId,
+    schedule: &ScheduleFacts<'_>,
+    findings: &mut Findings,
+) -> Option<()> {
+    let reigns = reigns(schedule);
+    let (last_index, last, _) = schedule.rows.last()?;
+    let mut decided: BTreeMap<Timestamp, usize> = BTreeMap::new();
+    for (index, record) in schedule.ledger.values() {
+        if !by_itself(record.cause) {
+            continue;
+        }
+        let Some(reign) = reigns.get(&record.generation) else { continue };
+        let before = Timestamp::from_micros(record.first.as_micros() - 1);
+        let named = instants(&reign.spec.timing, before, record.last)?;
+        let right = !record.exact || named.len() as u64 == record.count;
+        if !right || !named.contains(&record.first) || !named.contains(&record.last) {
+            let message = format!(
+                "a line says {} instants from {} to {}, and its rules name {}",
+                record.count,
+                record.first,
+                record.last,
+                named.len()
+            );
+            findings.add(Invariant::I15, id, message, [*index]);
+        }
+        for at in named {
+            if let Some(other) = decided.insert(at, *index) {
+                findings.add(Invariant::I14, id, format!("its instant {at} has two lines"), [other, *index]);
+            }
+        }
+    }
+    let tolerance = facts.history.setup.tolerance;
+    let ordered: Vec<&Reign<'_>> = reigns.values().collect();
+    for (place, reign) in ordered.iter().enumerate() {
+        // Where the rules changed, the old ones end and the new ones begin somewhere within a while.
+        let until = match ordered.get(place + 1) {
+            Some(next) if next.spec.timing == reign.spec.timing => next.from,
+            Some(next) => next.from - tolerance,
+            None => last.cursor,
+        };
+        let is_owed = |at: Timestamp| last.owed.iter().any(|gap| gap.after < at && at <= gap.until);
+        for at in instants(&reign.spec.timing, reign.from, until)? {
+            if !decided.contains_key(&at) && !is_owed(at) {
+                let message = format!("its instant {at} is past, and nothing is recorded of it");
+                findings.add(Invariant::I14, id, message, [schedule.rows.first()?.0, *last_index]);
+            }
+        }
+    }
+    if let (Some(_), Some((end, _)), false) = (facts.calm, facts.end, schedule.removed) {
+        let now = facts.commits.last().map_or(last.cursor, |(_, commit)| commit.now) - tolerance;
+        let newest = ordered.last()?.spec;
+        let no_hurry = newest.missed.catch_up_per_minute.is_some() || last.status != ScheduleStatus::Active;
+        if let Some(gap) = last.owed.first().filter(|_| !no_hurry) {
+            let message = format!("its instants from {} to {} were never made up for", gap.after, gap.until);
+            findings.add(Invariant::I14, id, message, [*last_index, end]);
+        }
+        let owed = instants(&newest.timing, last.cursor, now)?;
+        if let Some(at) = owed.first().filter(|_| last.status != ScheduleStatus::Completed) {
+            findings.add(
+                Invariant::I14,
+                id,
+                format!("its instant {at} was never decided"),
+                [*last_index, end],
+            );
+        }
+    }
+    Some(())
+}
+
+fn reigns<'a>(schedule: &ScheduleFacts<'a>) -> BTreeMap<u64, Reign<'a>> {
+    let mut found = BTreeMap::new();
+    let mut spec = None;
+    for (_, row, commit) in &schedule.rows {
+        spec = row.spec.as_deref().or(spec);
+        let Some(spec) = spec else { continue };
+        let from = if row.new { row.created_at } else { commit.now };
+        found.entry(row.generation).or_insert(Reign { spec, from });
+    }
+    found
+}
+
+/// I17: no more runs than may be, whatever they come from.
+fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
+    let mut live: BTreeMap<ScheduleId, BTreeSet<JobId>> = BTreeMap::new();
+    let mut specs: BTreeMap<ScheduleId, &ScheduleSpec> = BTreeMap::new();
+    for (index, commit) in &facts.commits {
+        let before = specs.clone();
+        let mut begun = BTreeSet::new();
+        for row in &commit.rows {
+            match row {
+                Row::Schedule(row) => {
+                    if let Some(spec) = row.spec.as_deref() {
+                        specs.insert(row.schedule, spec);
+                    }
+                }
+                Row::Job(row) => {
+                    let origin = facts.jobs.get(&row.job).and_then(|job| job.origin);
+                    let Some(origin) = origin else { continue };
+                    let runs = live.entry(origin.schedule).or_default();
+                    if row.status.is_final() {
+                        runs.remove(&row.job);
+                    } else if runs.insert(row.job) {
+                        begun.insert(origin.schedule);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for id in begun {
+            let limit = |specs: &BTreeMap<ScheduleId, &ScheduleSpec>| {
+                let overlap = specs.get(&id)?.overlap;
+                Some(if overlap.policy == OverlapPolicy::AllowAll { u32::MAX } else { overlap.limit.max(1) })
+            };
+            let Some(most) = limit(&specs).max(limit(&before)) else { continue };
+            let count = live.get(&id).map_or(0, BTreeSet::len);
+            if count > most as usize {
+                let message = format!("{count} runs are not over with a limit of {most}");
+                findings.add(Invariant::I17, id, message, [*index]);
+            }
+        }
+    }
+}
+
+/// I18: what was made up for, by the policy, in nominal order.
+fn caught_up(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
+    let reigns = reigns(schedule);
+    let mut at_once: BTreeMap<(u64, Timestamp), Vec<(usize, &LedgerRecord)>> = BTreeMap::new();
+    for (index, record) in schedule.ledger.values() {
+        let fired = matches!(record.outcome, FiringOutcome::Fired | FiringOutcome::FiredLate);
+        if record.cause == FiringCause::CatchUp && fired && !schedule.waited(record) {
+            at_once.entry((record.generation, record.decided_at)).or_default().push((*index, record));
+        }
+    }
+    for ((generation, at), records) in at_once {
+        let Some(spec) = reigns.get(&generation).map(|reign| reign.spec) else { continue };
+        // With a jitter of its own each instant is missed at another time.
+        if spec.jitter.is_some() {
+            continue;
+        }
+        // Which of them had waited for their turn is in no line as it was written last.
+        let may_wait = !matches!(spec.overlap.policy, OverlapPolicy::Skip | OverlapPolicy::AllowAll);
+        if may_wait && !facts.exact() {
+            continue;
+        }
+        let missed = spec.missed;
+        let most = match missed.policy {
+            MissedPolicy::Skip => 0,
+            MissedPolicy::FireOnce => 1,
+            MissedPolicy::FireLast => missed.last.max(1) as usize,
+            MissedPolicy::FireAll => usize::MAX,
+        };
+        if records.len() > most {
+            let message = format!("{} missed instants were made up for at {at}, not {most}", records.len());
+            findings.add(Invariant::I18, id, message, records.iter().map(|(index, _)| *index));
+        }
+    }
+    let mut last: Option<(Timestamp, usize)> = None;
+    for job in schedule.runs.iter().filter_map(|run| facts.jobs.get(run)) {
+        let (Some(origin), Some((index, _))) = (job.origin, job.rows.first()) else { continue };
+        if origin.cause != FiringCause::CatchUp {
+            continue;
+        }
+        if let Some((before, at)) = last.filter(|(before, _)| *before > origin.scheduled_for) {
+            let message = format!("{before} was made up for before {}", origin.scheduled_for);
+            findings.add(Invariant::I18, id, message, [at, *index]);
+        }
+        last = Some((origin.scheduled_for, *index));
+    }
+}

@@ -1,0 +1,133 @@
+//! From a seed to a verdict: play the world, judge its history, and find the fewest faults that show
+//! what is wrong with it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::check::{self, Invariant, Report, Violation};
+use crate::history::History;
+use crate::world::plan::{Fault, Plan};
+use crate::world::{Stats, World};
+
+/// The most worlds that shrinking plays.
+const SHRINK_MAX: u32 = 200;
+
+/// What came of a world.
+#[derive(Debug)]
+pub struct Played {
+    /// What its recorders saw.
+    pub history: History,
+    /// What it did.
+    pub stats: Stats,
+    /// What the checker says.
+    pub report: Report,
+    /// What the engine said before it died, if it did.
+    pub panic: Option<String>,
+}
+
+impl Played {
+    /// What is wrong, if anything is: an invariant, or nothing for a panic.
+    pub fn wrong(&self) -> Option<Wrong> {
+        if let Some(panic) = &self.panic {
+            return Some(Wrong::Panicked(panic.clone()));
+        }
+        self.report.violations.first().map(|violation| Wrong::Broken(violation.invariant))
+    }
+
+    /// The verdict as people read it.
+    pub fn show(&self) -> String {
+        let mut text = String::new();
+        if let Some(panic) = &self.panic {
+            text.push_str(&format!("the engine panicked: {panic}\n"));
+        }
+        for violation in &self.report.violations {
+            text.push_str(&violation.show(&self.history));
+        }
+        for (invariant, count) in &self.report.counts {
+            text.push_str(&format!("{invariant}: {count} in all\n"));
+        }
+        text
+    }
+}
+
+/// What can be wrong with a world.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wrong {
+    /// An invariant does not hold.
+    Broken(Invariant),
+    /// The engine stopped itself.
+    Panicked(String),
+}
+
+impl Wrong {
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Broken(a), Self::Broken(b)) => a == b,
+            (Self::Panicked(_), Self::Panicked(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Plays a world and judges it.
+pub fn play(plan: &Plan) -> Played {
+    match catch_unwind(AssertUnwindSafe(|| World::new(plan.clone()).run())) {
+        Ok((history, stats)) => {
+            let report = check::check(&history);
+            Played { history, stats, report, panic: None }
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let (history, stats, report) = (History::default(), Stats::default(), Report::default());
+            Played { history, stats, report, panic: Some(text.unwrap_or_else(|| "without a word".into())) }
+        }
+    }
+}
+
+/// Plays a world a second time, and says whether it was another (I29).
+pub fn differs_again(plan: &Plan, first: &Played) -> Option<Violation> {
+    let again = play(plan);
+    let (before, after) = (first.history.fingerprint(), again.history.fingerprint());
+    if before == after {
+        return None;
+    }
+    let pairs = first.history.events.iter().zip(&again.history.events);
+    let at = pairs.into_iter().position(|(a, b)| a != b);
+    Some(Violation {
+        invariant: Invariant::I29,
+        subject: format!("seed {}", plan.seed),
+        message: format!("its histories have the fingerprints {before:016x} and {after:016x}"),
+        excerpt: at.into_iter().collect(),
+    })
+}
+
+/// The same world with as few of its faults as still show the same, and what it then shows.
+///
+/// Halves are left out first, then single faults, until none can go.
+pub fn shrink(plan: &Plan, wrong: &Wrong) -> (Plan, Played) {
+    let mut best = plan.clone();
+    let mut shown = play(&best);
+    let mut left = SHRINK_MAX;
+    let mut size = best.faults.len().div_ceil(2);
+    while size > 0 && left > 0 {
+        let mut from = 0;
+        let mut smaller = false;
+        while from < best.faults.len() && left > 0 {
+            let until = (from + size).min(best.faults.len());
+            let faults: Vec<Fault> =
+                best.faults[..from].iter().chain(&best.faults[until..]).cloned().collect();
+            let candidate = Plan { faults, ..best.clone() };
+            let played = play(&candidate);
+            left -= 1;
+            if played.wrong().is_some_and(|found| found.is_like(wrong)) {
+                (best, shown, smaller) = (candidate, played, true);
+            } else {
+                from = until;
+            }
+        }
+        if !smaller || size > 1 {
+            size /= 2;
+        }
+    }
+    (best, shown)
+}

@@ -1,0 +1,148 @@
+//! The way from a server to the store and back, and all that can become of a call on it.
+
+use std::sync::Arc;
+
+use model::record::{Batch, Lease, LiveRow};
+use model::{Duration, Timestamp};
+
+use super::plan::{FaultKind, Mutation};
+use super::server::ServerMessage;
+use super::{Happening, World};
+use crate::history::What;
+
+/// How long a server waits for a store that does not answer.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// What a server wants of the store.
+#[derive(Debug, Clone)]
+pub(super) enum Wish {
+    Acquire,
+    Renew(Arc<[Lease]>),
+    Release(Arc<[Lease]>),
+    Load,
+    Commit { leases: Arc<[Lease]>, batch: Arc<Batch>, decided_at: Timestamp },
+}
+
+/// A call on its way.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) server: usize,
+    pub(super) life: u32,
+    pub(super) number: u64,
+    pub(super) wish: Wish,
+}
+
+/// What the store answers, or what a server makes of its silence.
+#[derive(Debug, Clone)]
+pub(super) enum Verdict {
+    Acquired(Option<Vec<Lease>>),
+    Renewed,
+    Released,
+    Loaded(Box<(Vec<LiveRow>, Timestamp)>),
+    Committed,
+    Fenced,
+    /// Not done, for certain.
+    Unavailable,
+    /// Done or not.
+    Unknown,
+}
+
+impl World {
+    /// Sends a call off; its answer, or the end of patience, comes back under the number.
+    pub(super) fn call_store(&mut self, server: usize, wish: Wish) -> u64 {
+        let number = self.number();
+        let life = self.servers[server].life;
+        let call = Call { server, life, number, wish };
+        if self.net.from_store.contains_key(&server) {
+            self.give_up(&call);
+        } else {
+            let slow = self.store_faults.iter().filter_map(|(_, fault)| match fault {
+                FaultKind::SlowStore { most } => Some(most.as_millis()),
+                _ => None,
+            });
+            let most = slow.max().unwrap_or(3);
+            let delay = self.store_dice.millis(1, most.max(1));
+            self.put_in(delay, Happening::Store(Box::new(call)));
+        }
+        number
+    }
+
+    fn give_up(&mut self, call: &Call) {
+        self.answer_in(PATIENCE, call, Verdict::Unknown);
+    }
+
+    fn answer_in(&mut self, delay: Duration, call: &Call, verdict: Verdict) {
+        let message = ServerMessage::Store { number: call.number, verdict };
+        self.put_in(delay, Happening::Server { server: call.server, life: Some(call.life), message });
+    }
+
+    /// The store takes a call.
+    pub(super) fn store_hears(&mut self, call: Call) {
+        let (mut fails, mut unknown) = (0.0, 0.0);
+        for (_, fault) in &self.store_faults {
+            match fault {
+                FaultKind::CommitsFail { share } => fails = *share,
+                FaultKind::CommitsUnknown { share } => unknown = *share,
+                _ => {}
+            }
+        }
+        if self.store_dice.chance(fails) {
+            return self.answer_in(Duration::from_millis(1), &call, Verdict::Unavailable);
+        }
+        let hidden = self.store_dice.chance(unknown);
+        let done = !hidden || self.store_dice.chance(0.5);
+        let verdict = if done { self.carry_out(&call) } else { Verdict::Unknown };
+        if self.net.from_store.contains_key(&call.server) {
+            self.give_up(&call);
+        } else {
+            let verdict = if hidden { Verdict::Unknown } else { verdict };
+            self.answer_in(Duration::from_millis(1), &call, verdict);
+        }
+    }
+
+    fn carry_out(&mut self, call: &Call) -> Verdict {
+        let ttl = self.plan.setup.shard_lease;
+        match &call.wish {
+            Wish::Acquire => {
+                let taken = self.store.acquire(call.server, ttl, self.now);
+                if let Some(leases) = &taken {
+                    self.record_owned(call.server, leases);
+                }
+                Verdict::Acquired(taken)
+            }
+            Wish::Renew(leases) => match self.store.renew(leases, ttl, self.now) {
+                Ok(()) => {
+                    self.record_owned(call.server, leases);
+                    Verdict::Renewed
+                }
+                Err(_fenced) => Verdict::Fenced,
+            },
+            Wish::Release(leases) => {
+                self.store.release(leases, self.now);
+                Verdict::Released
+            }
+            Wish::Load => Verdict::Loaded(Box::new((self.store.load(), self.store.now()))),
+            Wish::Commit { leases, batch, decided_at } => {
+                match self.store.commit(call.server, leases, batch, *decided_at) {
+                    Ok(commit) => {
+                        self.stats.commits += 1;
+                        self.record(What::Commit(Box::new(commit)));
+                        Verdict::Committed
+                    }
+                    Err(_fenced) => Verdict::Fenced,
+                }
+            }
+        }
+    }
+
+    fn record_owned(&mut self, server: usize, leases: &[Lease]) {
+        let epoch = leases.first().map_or_else(Default::default, |lease| lease.epoch);
+        let until = self.now + self.plan.setup.shard_lease;
+        self.record(What::Owned { server: u32::try_from(server).unwrap_or(u32::MAX), epoch, until });
+    }
+
+    /// Whether a lost answer is told to clients as a refusal.
+    pub(super) fn takes_unknown_for_refused(&self) -> bool {
+        self.plan.has(Mutation::UnknownTakenForRefused)
+    }
+}

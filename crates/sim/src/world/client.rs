@@ -1,0 +1,486 @@
+//! Clients: what they ask for, and how they insist.
+//!
+//! A request that is safe to repeat is repeated until its outcome is known; one that is not is given
+//! up when nobody can say what became of it. What each of them knows is what the history has.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::input::{Key, NewBackfill};
+use engine::output::Assignment;
+use engine::{Expected, Input, NewJob, NewSchedule, ScheduleRequest, Ticket};
+use model::firing::ScheduleHead;
+use model::queue::QueueSettings;
+use model::record::JobHead;
+use model::schedule::{Jitter, MissedPolicy, OverlapPolicy, Spread};
+use model::spec::{Concurrency, Delivery};
+use model::timing::{Cron, Every, Rule, Timing};
+use model::worker::Admission;
+use model::{Duration, JobId, JobSpec, Millicores, ScheduleId, ScheduleSpec, WorkerId};
+
+use super::plan::concern;
+use super::server::ServerMessage;
+use super::task::RunWish;
+use super::{Happening, World};
+use crate::dice::Dice;
+use crate::history::{Answer, Ask, What};
+
+/// How long a client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long schedules go on once all is calm.
+const SCHEDULES_GO_ON: Duration = Duration::from_secs(60);
+
+/// When everything that somebody closed is opened: after the last request that was on its way.
+const OPENED_AFTER: Duration = Duration::from_secs(30);
+
+/// What is asked of an engine.
+#[derive(Debug, Clone)]
+pub(super) enum Op {
+    Submit(NewJob),
+    Cancel(JobId),
+    Update(JobId, Arc<JobHead>),
+    Queue(String, QueueSettings),
+    Admit(WorkerId, Admission),
+    Schedule(ScheduleRequest),
+}
+
+impl Op {
+    pub(super) fn input(&self, ticket: Ticket) -> Input {
+        match self.clone() {
+            Self::Submit(job) => Input::Submit { ticket, jobs: vec![job] },
+            Self::Cancel(job) => Input::Cancel { ticket, job, actor: "sim".into(), reason: None },
+            Self::Update(job, head) => {
+                Input::Update { ticket, job, head, expected_version: None, actor: "sim".into() }
+            }
+            Self::Queue(name, settings) => Input::SetQueue { ticket, name, settings, expected_version: None },
+            Self::Admit(worker, admission) => Input::SetAdmission { ticket, worker, admission },
+            Self::Schedule(request) => {
+                Input::Schedule { ticket, request: Box::new(request), actor: "sim".into() }
+            }
+        }
+    }
+}
+
+/// What a client hears.
+#[derive(Debug, Clone)]
+pub(super) enum ClientMessage {
+    /// It is time for something new.
+    Submit,
+    Other,
+    Apply(u32),
+    PauseSchedules,
+    OpenAll,
+    Answer {
+        request: u64,
+        attempt: u32,
+        answer: Answer,
+    },
+    TimedOut {
+        request: u64,
+        attempt: u32,
+    },
+    Again {
+        request: u64,
+    },
+}
+
+#[derive(Debug)]
+struct Request {
+    op: Arc<Op>,
+    ask: Ask,
+    repeatable: bool,
+    attempt: u32,
+}
+
+/// Everybody who asks.
+#[derive(Debug)]
+pub(super) struct Clients {
+    dice: Dice,
+    open: BTreeMap<u64, Request>,
+    submitted: u64,
+    /// Accepted jobs, and what they were asked to be.
+    jobs: Vec<(JobId, Arc<JobHead>)>,
+    schedules: Vec<ScheduleId>,
+    /// Submissions under a key, which may be made again.
+    keyed: Vec<(Ask, Arc<Op>)>,
+    /// What specs say to who runs them, by their text.
+    wishes: BTreeMap<Arc<str>, RunWish>,
+    templates: Vec<(JobSpec, Arc<str>)>,
+    closed: bool,
+}
+
+impl Clients {
+    pub(super) fn new(seed: u64, with_keys: bool) -> Self {
+        let mut dice = Dice::new(seed, concern::CLIENTS);
+        let templates = (0..8).map(|_| template(&mut dice, with_keys)).collect();
+        Self {
+            dice,
+            open: BTreeMap::new(),
+            submitted: 0,
+            jobs: Vec::new(),
+            schedules: Vec::new(),
+            keyed: Vec::new(),
+            wishes: BTreeMap::new(),
+            templates,
+            closed: false,
+        }
+    }
+
+    /// Whether nobody waits for anything, and nothing more will be asked.
+    pub(super) fn are_satisfied(&self) -> bool {
+        self.open.is_empty() && self.closed
+    }
+
+    /// What the one who runs a job has to know.
+    pub(super) fn wish_of(&mut self, assignment: &Assignment) -> RunWish {
+        let body = &assignment.body;
+        *self.wishes.entry(Arc::clone(body)).or_insert_with(|| {
+            let spec: JobSpec = serde_json::from_str(body).expect("bodies are what a spec was written as");
+            RunWish { delivery: spec.delivery, timeout: spec.timeout, grace: spec.grace }
+        })
+    }
+}
+
+fn template(dice: &mut Dice, with_keys: bool) -> (JobSpec, Arc<str>) {
+    let mut spec = JobSpec::command(["true"]);
+    spec.delivery = *dice.pick(&[Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce]);
+    spec.retry.max_retries = u32::try_from(dice.below(4)).unwrap_or(0);
+    spec.retry.max_start_retries = u32::try_from(dice.below(4)).unwrap_or(0);
+    spec.retry.backoff.initial = dice.millis(100, 3_000);
+    spec.resources.cpu = Some(Millicores(100 * (1 + u32::try_from(dice.below(10)).unwrap_or(0))));
+    spec.priority = *dice.pick(&[10, 50, 50, 90]);
+    spec.namespace = (*dice.pick(&["default", "tenant"])).to_owned();
+    spec.queue = (*dice.pick(&["default", "narrow", "slow"])).to_owned();
+    spec.grace = *dice.pick(&[Duration::ZERO, Duration::from_secs(2), Duration::from_secs(10)]);
+    if dice.chance(0.4) {
+        spec.timeout = Some(dice.millis(500, 20_000));
+    }
+    if with_keys && dice.chance(0.25) {
+        let limit = 1 + u32::try_from(dice.below(2)).unwrap_or(0);
+        spec.concurrency = Some(Concurrency { key: "k".into(), limit });
+    }
+    let body = serde_json::to_string(&spec).expect("specs are made of maps with string keys").into();
+    (spec, body)
+}
+
+impl World {
+    pub(super) fn put_down_load(&mut self) {
+        let rough = self.plan.rough.as_millis();
+        let at = |world: &mut Self| world.begin + world.clients.dice.millis(0, rough);
+        for _ in 0..self.plan.jobs {
+            let at = at(self);
+            self.put(at, Happening::Client(ClientMessage::Submit));
+        }
+        for _ in 0..self.plan.other_asks {
+            let at = at(self);
+            self.put(at, Happening::Client(ClientMessage::Other));
+        }
+        for index in 0..self.plan.schedules {
+            let early = self.clients.dice.millis(0, rough / 3);
+            self.put(self.begin + early, Happening::Client(ClientMessage::Apply(index)));
+        }
+    }
+
+    pub(super) fn client_hears(&mut self, message: ClientMessage) {
+        match message {
+            ClientMessage::Submit => self.submit(),
+            ClientMessage::Other => self.ask_other(),
+            ClientMessage::Apply(index) => self.apply_schedule(index),
+            ClientMessage::PauseSchedules => self.pause_all(),
+            ClientMessage::OpenAll => self.open_all(),
+            ClientMessage::Answer { request, attempt, answer } => self.answered(request, attempt, answer),
+            ClientMessage::TimedOut { request, attempt } => {
+                self.answered(request, attempt, Answer::Unknown);
+            }
+            ClientMessage::Again { request } => self.attempt(request),
+        }
+    }
+
+    /// No more faults: everybody asks for what lets everything end.
+    pub(super) fn close_clients(&mut self) {
+        self.put_in(OPENED_AFTER, Happening::Client(ClientMessage::OpenAll));
+        self.put_in(SCHEDULES_GO_ON, Happening::Client(ClientMessage::PauseSchedules));
+    }
+
+    // Asking.
+
+    pub(super) fn begin_request(&mut self, ask: Ask, op: Arc<Op>, repeatable: bool) {
+        let request = self.number();
+        self.clients.open.insert(request, Request { op, ask, repeatable, attempt: 0 });
+        self.attempt(request);
+    }
+
+    fn attempt(&mut self, request: u64) {
+        let Some(asked) = self.clients.open.get_mut(&request) else { return };
+        asked.attempt += 1;
+        let (attempt, op, ask) = (asked.attempt, Arc::clone(&asked.op), asked.ask.clone());
+        self.record(What::Asked { request, ask });
+        let server = self.clients.dice.below(self.servers.len());
+        let delay = self.clients.dice.millis(1, 5);
+        let message = ServerMessage::Ask { request, attempt, op };
+        self.put_in(delay, Happening::Server { server, life: None, message });
+        self.put_in(PATIENCE, Happening::Client(ClientMessage::TimedOut { request, attempt }));
+    }
+
+    pub(super) fn answer(&mut self, request: u64, attempt: u32, answer: Answer) {
+        let delay = self.clients.dice.millis(1, 5);
+        self.put_in(delay, Happening::Client(ClientMessage::Answer { request, attempt, answer }));
+    }
+
+    pub(super) fn answer_loading(&mut self, request: u64, attempt: u32) {
+        self.answer(request, attempt, Answer::Refused { code: LOADING.into() });
+    }
+
+    pub(super) fn answer_unknown(&mut self, request: u64, attempt: u32) {
+        self.answer(request, attempt, Answer::Unknown);
+    }
+
+    fn answered(&mut self, request: u64, attempt: u32, answer: Answer) {
+        let Some(asked) = self.clients.open.get(&request).filter(|asked| asked.attempt == attempt) else {
+            return;
+        };
+        let again = match &answer {
+            Answer::Refused { code } => code == LOADING,
+            Answer::Unknown => asked.repeatable,
+            _ => false,
+        };
+        self.record(What::Answered { request, answer: answer.clone() });
+        if again {
+            let delay = self.clients.dice.millis(100, 2_000);
+            return self.put_in(delay, Happening::Client(ClientMessage::Again { request }));
+        }
+        let asked = self.clients.open.remove(&request);
+        match answer {
+            Answer::Submitted { job } => {
+                self.stats.jobs += 1;
+                if let Some(Op::Submit(new)) = asked.as_ref().map(|asked| &*asked.op) {
+                    self.clients.jobs.push((job, Arc::clone(&new.head)));
+                }
+                let found = self.store.has_job(job);
+                self.record(What::Read { job, found });
+                if let Some(Request { ask: ask @ Ask::Submit { key: Some(_), .. }, op, .. }) = asked {
+                    self.clients.keyed.push((ask, op));
+                }
+            }
+            Answer::Applied { schedule } if !self.clients.schedules.contains(&schedule) => {
+                self.clients.schedules.push(schedule);
+            }
+            _ => {}
+        }
+    }
+
+    // What is asked.
+
+    pub(super) fn submit(&mut self) {
+        if self.clients.dice.chance(0.05) && !self.clients.keyed.is_empty() {
+            let (ask, op) = self.clients.dice.pick(&self.clients.keyed).clone();
+            return self.begin_request(ask, op, true);
+        }
+        self.clients.submitted += 1;
+        let tag = format!("r{}", self.clients.submitted);
+        let key = self.clients.dice.chance(0.6).then(|| self.some_key());
+        let head = self.head(&tag);
+        let op = Op::Submit(NewJob {
+            head,
+            key: key.map(|key| Key { key: key.into(), body: u128::from(self.clients.submitted) }),
+            actor: "sim".into(),
+        });
+        let ask = Ask::Submit { tag, key: key.map(|key| format!("{key:x}")) };
+        self.begin_request(ask, Arc::new(op), key.is_some());
+    }
+
+    /// Nearly always a new one; sometimes one that somebody used.
+    fn some_key(&mut self) -> u64 {
+        if self.clients.dice.chance(0.03) {
+            self.clients.dice.between(1, 5)
+        } else {
+            self.clients.dice.number()
+        }
+    }
+
+    fn head(&mut self, tag: &str) -> Arc<JobHead> {
+        let (mut spec, body) = self.clients.dice.pick(&self.clients.templates).clone();
+        tag.clone_into(&mut spec.name);
+        if self.clients.dice.chance(0.2) {
+            spec.run_at = Some(self.now + self.clients.dice.millis(100, 30_000));
+        }
+        if self.clients.dice.chance(0.1) {
+            spec.start_deadline = Some(self.clients.dice.millis(1_000, 60_000));
+        }
+        Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None })
+    }
+
+    fn ask_other(&mut self) {
+        let some = self.clients.dice.below(self.clients.jobs.len());
+        let (job, known) = self.clients.jobs.get(some).cloned().unzip();
+        let which = self.clients.dice.below(self.clients.schedules.len());
+        let schedule = self.clients.schedules.get(which).copied();
+        match (self.clients.dice.below(12), job, schedule) {
+            (0..=2, Some(job), _) => self.begin_request(Ask::Cancel { job }, Arc::new(Op::Cancel(job)), true),
+            (3, Some(job), _) => {
+                let mut head = (*self.head("")).clone();
+                let mut spec = (*head.spec).clone();
+                if let Some(known) = known {
+                    (spec.name, spec.namespace) = (known.spec.name.clone(), known.spec.namespace.clone());
+                }
+                head.spec = Arc::new(spec);
+                let head = Arc::new(head);
+                self.begin_request(Ask::Update { job }, Arc::new(Op::Update(job, head)), true);
+            }
+            (4..=5, ..) => self.set_some_queue(),
+            (6, ..) => {
+                let (_, workers) = self.store.known();
+                if !workers.is_empty() {
+                    let worker = *self.clients.dice.pick(&workers);
+                    let all = [Admission::Open, Admission::Cordoned, Admission::Draining];
+                    let admission = *self.clients.dice.pick(&all);
+                    self.admit(worker, admission);
+                }
+            }
+            (7, _, Some(schedule)) => {
+                let request = ScheduleRequest::Pause { schedule, note: None, expected_version: None };
+                self.begin_request(Ask::Pause { schedule }, Arc::new(Op::Schedule(request)), true);
+            }
+            (8, _, Some(schedule)) => {
+                let request = ScheduleRequest::Resume { schedule, expected_version: None };
+                self.begin_request(Ask::Resume { schedule }, Arc::new(Op::Schedule(request)), true);
+            }
+            (9, _, Some(schedule)) => self.trigger(schedule),
+            (10, _, Some(schedule)) if self.clients.dice.chance(0.3) => {
+                let request = ScheduleRequest::Delete { schedule, expected_version: None };
+                self.begin_request(Ask::Delete { schedule }, Arc::new(Op::Schedule(request)), true);
+            }
+            (10, _, Some(schedule)) => self.backfill(schedule),
+            (11, _, Some(_)) => self.apply_schedule(u32::try_from(which).unwrap_or(0)),
+            _ => self.submit(),
+        }
+    }
+
+    fn set_some_queue(&mut self) {
+        let dice = &mut self.clients.dice;
+        let (name, settings) = if dice.chance(0.5) {
+            let concurrency = Some(1 + u32::try_from(dice.below(4)).unwrap_or(0));
+            ("narrow", QueueSettings { concurrency, paused: dice.chance(0.2), ..QueueSettings::default() })
+        } else {
+            let burst = Some(1 + u32::try_from(dice.below(5)).unwrap_or(0));
+            let rate_per_second = Some(dice.fraction(0.2, 5.0));
+            ("slow", QueueSettings { rate_per_second, burst, ..QueueSettings::default() })
+        };
+        let op = Op::Queue(name.to_owned(), settings);
+        self.begin_request(Ask::Queue { name: name.to_owned() }, Arc::new(op), true);
+    }
+
+    fn admit(&mut self, worker: WorkerId, admission: Admission) {
+        let ask = Ask::Queue { name: format!("{worker} {admission:?}") };
+        self.begin_request(ask, Arc::new(Op::Admit(worker, admission)), true);
+    }
+
+    fn trigger(&mut self, schedule: ScheduleId) {
+        let number = self.clients.dice.number();
+        let key = self.clients.dice.chance(0.5).then_some(Key { key: number.into(), body: number.into() });
+        let request = ScheduleRequest::Trigger { schedule, overlap: None, reason: None, key };
+        self.begin_request(Ask::Trigger { schedule }, Arc::new(Op::Schedule(request)), key.is_some());
+    }
+
+    fn backfill(&mut self, schedule: ScheduleId) {
+        let count = 1 + u32::try_from(self.clients.dice.below(5)).unwrap_or(0);
+        let begin = self.begin - Duration::from_hours(100);
+        let instants: Vec<_> =
+            (0..u64::from(count)).map(|n| (begin + Duration::from_hours(n), None)).collect();
+        let request = ScheduleRequest::Backfill(Box::new(NewBackfill {
+            schedule,
+            from: begin,
+            until: instants.last().map_or(begin, |(at, _)| *at),
+            instants: instants.into(),
+            concurrency: 2,
+            overlap: OverlapPolicy::Skip,
+            priority: 50,
+            note: None,
+        }));
+        self.begin_request(Ask::Backfill { schedule, count }, Arc::new(Op::Schedule(request)), false);
+    }
+
+    /// Creates a schedule, or gives it another spec.
+    fn apply_schedule(&mut self, index: u32) {
+        let name = format!("s{index}");
+        let dice = &mut self.clients.dice;
+        let (mut job, _) = dice.pick(&self.clients.templates).clone();
+        // The rules stay as they are in half of the cases, and only the job changes.
+        let mut rules = Dice::new(self.plan.seed, 1_000 + u64::from(index));
+        if dice.chance(0.5) {
+            rules = dice.clone();
+        }
+        let spec = some_schedule(&mut rules, &name, &mut job);
+        let body = serde_json::to_string(&spec).expect("specs are made of maps with string keys").into();
+        let head = Arc::new(ScheduleHead { spec: Arc::new(spec), body });
+        let schedules = vec![NewSchedule { head, expected: Expected::Any }];
+        let op = Op::Schedule(ScheduleRequest::Apply { schedules });
+        self.begin_request(Ask::Apply { name }, Arc::new(op), true);
+    }
+
+    fn pause_all(&mut self) {
+        let (schedules, _) = self.store.known();
+        for schedule in schedules {
+            let request = ScheduleRequest::Pause { schedule, note: None, expected_version: None };
+            self.begin_request(Ask::Pause { schedule }, Arc::new(Op::Schedule(request)), true);
+        }
+        self.clients.closed = true;
+    }
+
+    /// Whoever still insists on closing something gives up first.
+    fn open_all(&mut self) {
+        self.clients.open.retain(|_, asked| !matches!(*asked.op, Op::Queue(..) | Op::Admit(..)));
+        let (_, workers) = self.store.known();
+        for worker in workers {
+            self.admit(worker, Admission::Open);
+        }
+        let settings = QueueSettings { concurrency: Some(4), ..QueueSettings::default() };
+        let op = Op::Queue("narrow".into(), settings);
+        self.begin_request(Ask::Queue { name: "narrow".into() }, Arc::new(op), true);
+        let op = Op::Queue("slow".into(), QueueSettings::default());
+        self.begin_request(Ask::Queue { name: "slow".into() }, Arc::new(op), true);
+    }
+}
+
+/// What a server that has no shards says.
+const LOADING: &str = "loading";
+
+fn some_schedule(dice: &mut Dice, name: &str, job: &mut JobSpec) -> ScheduleSpec {
+    let rule = match dice.below(3) {
+        0 => Rule::Cron(Cron::new(*dice.pick(&["* * * * *", "*/2 * * * *", "1-59/3 * * * *"]))),
+        _ => Rule::Every(Every { period: Duration::from_secs(dice.between(2, 40)), phase: Duration::ZERO }),
+    };
+    let timing = Timing { rules: vec![rule], ..Timing::default() };
+    // Their runs pass through a queue that keeps nobody for long.
+    "default".clone_into(&mut job.queue);
+    job.concurrency = None;
+    let mut spec = ScheduleSpec::new(name, timing, job.clone());
+    spec.overlap.policy = *dice.pick(&[
+        OverlapPolicy::Skip,
+        OverlapPolicy::BufferOne,
+        OverlapPolicy::BufferAll,
+        OverlapPolicy::CancelOther,
+        OverlapPolicy::TerminateOther,
+        OverlapPolicy::AllowAll,
+    ]);
+    spec.overlap.limit = 1 + u32::try_from(dice.below(3)).unwrap_or(0);
+    spec.overlap.buffer = 5;
+    spec.missed.policy = *dice.pick(&[
+        MissedPolicy::Skip,
+        MissedPolicy::FireOnce,
+        MissedPolicy::FireLast,
+        MissedPolicy::FireAll,
+    ]);
+    spec.missed.last = 2;
+    if dice.chance(0.3) {
+        spec.missed.catch_up_per_minute = Some(u32::try_from(dice.between(1, 30)).unwrap_or(1));
+    }
+    if dice.chance(0.3) {
+        let spread = *dice.pick(&[Spread::Stable, Spread::Random]);
+        spec.jitter = Some(Jitter { max: dice.millis(500, 8_000), spread });
+    }
+    if dice.chance(0.3) {
+        spec.start_deadline = Some(Duration::from_secs(dice.between(1, 60)));
+    }
+    spec
+}

@@ -1,0 +1,309 @@
+//! A whole cluster in one thread, on virtual time.
+//!
+//! ```text
+//! clients ──> servers (the real engine) ──> store
+//!                │ ▲
+//!     network:   ▼ │   delay, loss, duplicates, disorder, cuts
+//!             workers (agent, supervisor with its journal, fuse, tasks)
+//! ```
+//!
+//! The engine is the product's; everything around it is a model of what the product's parts promise
+//! each other, and of all that may happen to them. The world is an agenda of happenings, ordered by
+//! time and then by the order in which they were put down; a seed decides the rest, so a world is
+//! the same each time.
+//!
+//! - [`plan`]: size, load and faults of a world; deliberate bugs.
+//! - [`server`], [`reign`]: processes that own the shards in turn and drive an engine.
+//! - [`store`]: rows, leases, epochs; [`calls`]: the way to it and back.
+//! - [`agent`], [`supervisor`], [`task`]: the three parts of a worker.
+//! - [`client`]: who asks for work. [`nemesis`]: who breaks things.
+
+mod agent;
+mod calls;
+mod client;
+mod nemesis;
+pub mod plan;
+mod reign;
+mod server;
+mod store;
+mod supervisor;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use model::{Duration, Timestamp};
+
+use crate::dice::Dice;
+use crate::history::{Event, History, What};
+use agent::{AgentMessage, Worker};
+use calls::Call;
+use client::{ClientMessage, Clients};
+use plan::{FaultKind, Plan, concern};
+use server::{Server, ServerMessage};
+use store::Store;
+use supervisor::SupervisorMessage;
+
+/// Something that is going to happen. Those that belong to one life of a process are void in the next.
+#[derive(Debug, Clone)]
+enum Happening {
+    Server { server: usize, life: Option<u32>, message: ServerMessage },
+    Agent { worker: usize, life: u32, message: AgentMessage },
+    Supervisor { worker: usize, life: u32, message: SupervisorMessage },
+    Store(Box<Call>),
+    Client(ClientMessage),
+    Fault { index: usize, begins: bool },
+    Rebuild,
+    Calm,
+}
+
+/// An entry of the agenda.
+#[derive(Debug)]
+struct Entry {
+    at: Timestamp,
+    seq: u64,
+    happening: Happening,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.seq) == (other.at, other.seq)
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.seq).cmp(&(other.at, other.seq))
+    }
+}
+
+/// How the network is between any two.
+#[derive(Debug)]
+struct Net {
+    dice: Dice,
+    loss: f64,
+    duplicate: f64,
+    reorder: bool,
+    delay_max: Duration,
+    /// Workers and servers that do not reach each other.
+    cut: BTreeMap<(usize, usize), u32>,
+    /// Workers of which nobody hears anything.
+    mute: BTreeMap<usize, u32>,
+    /// Servers that do not reach the store.
+    from_store: BTreeMap<usize, u32>,
+    /// When the newest message of a connection arrives, by connection and direction.
+    order: BTreeMap<(u64, bool), Timestamp>,
+}
+
+/// What a world did, in numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Inputs that engines took.
+    pub inputs: u64,
+    /// Batches that were committed.
+    pub commits: u64,
+    /// Jobs that were accepted.
+    pub jobs: u64,
+    /// Tasks that were started.
+    pub tasks: u64,
+    /// Faults that happened.
+    pub faults: u64,
+    /// How much time passed in it.
+    pub virtual_millis: u64,
+}
+
+impl std::ops::AddAssign for Stats {
+    fn add_assign(&mut self, other: Self) {
+        self.inputs += other.inputs;
+        self.commits += other.commits;
+        self.jobs += other.jobs;
+        self.tasks += other.tasks;
+        self.faults += other.faults;
+        self.virtual_millis += other.virtual_millis;
+    }
+}
+
+/// A cluster and its surroundings.
+#[derive(Debug)]
+pub struct World {
+    plan: Plan,
+    now: Timestamp,
+    begin: Timestamp,
+    calm_since: Option<Timestamp>,
+    seq: u64,
+    agenda: BinaryHeap<Reverse<Entry>>,
+    net: Net,
+    store: Store,
+    store_dice: Dice,
+    /// Faults of the store that last.
+    store_faults: Vec<(usize, FaultKind)>,
+    servers: Vec<Server>,
+    server_dice: Dice,
+    /// Numbers of sessions, connections, calls and tickets: never given twice.
+    numbers: u64,
+    workers: Vec<Worker>,
+    worker_dice: Dice,
+    task_dice: Dice,
+    clients: Clients,
+    history: History,
+    stats: Stats,
+}
+
+/// How much longer than anything else a world goes on once all is quiet, so that schedules fire on.
+const QUIET_MIN: Duration = Duration::from_secs(90);
+
+impl World {
+    /// The world of a plan, before anything happened.
+    pub fn new(plan: Plan) -> Self {
+        let begin: Timestamp = Timestamp::from_millis(1_772_438_400_000); // 2026-03-02T08:00:00Z
+        let begin = begin + Duration::from_millis(plan.seed % 86_400_000);
+        let seed = plan.seed;
+        let history = History { setup: plan.setup.clone(), events: Vec::new() };
+        let mut world = Self {
+            now: begin,
+            begin,
+            calm_since: None,
+            seq: 0,
+            agenda: BinaryHeap::new(),
+            net: Net {
+                dice: Dice::new(seed, concern::NET),
+                loss: 0.0,
+                duplicate: 0.0,
+                reorder: false,
+                delay_max: Duration::from_millis(3),
+                cut: BTreeMap::new(),
+                mute: BTreeMap::new(),
+                from_store: BTreeMap::new(),
+                order: BTreeMap::new(),
+            },
+            store: Store::new(plan.shards, plan.mutation, !plan.keeps_all),
+            store_dice: Dice::new(seed, concern::STORE),
+            store_faults: Vec::new(),
+            servers: (0..plan.servers).map(|_| Server::default()).collect(),
+            server_dice: Dice::new(seed, concern::SERVERS),
+            numbers: 0,
+            workers: Vec::new(),
+            worker_dice: Dice::new(seed, concern::WORKERS),
+            task_dice: Dice::new(seed, concern::TASKS),
+            clients: Clients::new(seed, plan.with_keys),
+            history,
+            stats: Stats::default(),
+            plan,
+        };
+        world.populate();
+        world
+    }
+
+    fn populate(&mut self) {
+        for server in 0..self.servers.len() {
+            self.start_server(server);
+        }
+        for _ in 0..self.plan.workers {
+            let worker = Worker::new(&mut self.worker_dice, self.now, self.plan.slots);
+            self.workers.push(worker);
+            self.start_machine(self.workers.len() - 1);
+        }
+        self.put_down_load();
+        for (index, fault) in self.plan.faults.clone().into_iter().enumerate() {
+            let at = self.begin + fault.at;
+            self.put(at, Happening::Fault { index, begins: true });
+            self.put(at + fault.length, Happening::Fault { index, begins: false });
+        }
+        self.put(self.begin + self.plan.rough, Happening::Calm);
+        self.put(self.begin + self.plan.rebuild_every, Happening::Rebuild);
+    }
+
+    /// Lets everything happen, and returns what the recorders saw.
+    pub fn run(mut self) -> (History, Stats) {
+        while let Some(Reverse(entry)) = self.agenda.pop() {
+            debug_assert!(entry.at >= self.now, "time runs on");
+            self.now = entry.at;
+            self.happen(entry.happening);
+            if self.is_over() {
+                break;
+            }
+        }
+        let unacknowledged = self.unacknowledged();
+        self.record(What::End { unacknowledged });
+        self.stats.virtual_millis = self.now.since(self.begin).as_millis();
+        (self.history, self.stats)
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Server { server, life, message } => self.server_hears(server, life, message),
+            Happening::Agent { worker, life, message } => self.agent_hears(worker, life, message),
+            Happening::Supervisor { worker, life, message } => self.supervisor_hears(worker, life, message),
+            Happening::Store(call) => self.store_hears(*call),
+            Happening::Client(message) => self.client_hears(message),
+            Happening::Fault { index, begins } => self.fault(index, begins),
+            Happening::Rebuild => {
+                self.rebuild_beside();
+                self.put_in(self.plan.rebuild_every, Happening::Rebuild);
+            }
+            Happening::Calm => self.calm_down(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let Some(since) = self.calm_since else { return false };
+        let quiet = self.now.since(since);
+        quiet >= self.plan.calm
+            || (quiet >= QUIET_MIN
+                && self.store.is_quiet()
+                && self.clients.are_satisfied()
+                && self.unacknowledged().is_empty())
+    }
+
+    fn put(&mut self, at: Timestamp, happening: Happening) {
+        self.seq += 1;
+        self.agenda.push(Reverse(Entry { at: at.max(self.now), seq: self.seq, happening }));
+    }
+
+    fn put_in(&mut self, delay: Duration, happening: Happening) {
+        self.put(self.now + delay, happening);
+    }
+
+    fn record(&mut self, what: What) {
+        self.history.events.push(Event { at: self.now, what });
+    }
+
+    fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+}
+
+impl Net {
+    /// How long a message takes now.
+    fn delay(&mut self) -> Duration {
+        let most = self.delay_max.as_millis();
+        // Most are quick also when some are not.
+        if most > 10 && self.dice.chance(0.7) { self.dice.millis(0, 10) } else { self.dice.millis(0, most) }
+    }
+
+    fn is_cut(&self, worker: usize, server: usize) -> bool {
+        self.cut.contains_key(&(worker, server))
+    }
+
+    /// When a message of a connection arrives: after those before it, unless order is lost.
+    fn arrival(&mut self, now: Timestamp, connection: u64, upward: bool) -> Timestamp {
+        let at = now + self.delay();
+        if self.reorder {
+            return at;
+        }
+        let last = self.order.entry((connection, upward)).or_default();
+        *last = at.max(*last);
+        *last
+    }
+}

@@ -1,0 +1,164 @@
+//! Who breaks things, and mends them.
+
+use std::collections::BTreeMap;
+
+use model::Duration;
+
+use super::World;
+use super::plan::FaultKind;
+use crate::history::What;
+
+fn more<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) {
+    *counts.entry(key).or_default() += 1;
+}
+
+fn less<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+impl World {
+    pub(super) fn fault(&mut self, index: usize, begins: bool) {
+        let fault = self.plan.faults[index].clone();
+        self.record(What::Fault { fault: fault.to_string(), begins });
+        self.stats.faults += u64::from(begins);
+        match fault.kind {
+            FaultKind::CrashServer { server } | FaultKind::PauseServer { server } => {
+                let crash = matches!(fault.kind, FaultKind::CrashServer { .. });
+                self.fault_of_server(server, crash, begins);
+            }
+            FaultKind::MoveShards if begins => self.hand_over(),
+            FaultKind::MoveShards => {}
+            FaultKind::CutServerFromStore { server } if begins => more(&mut self.net.from_store, server),
+            FaultKind::CutServerFromStore { server } => less(&mut self.net.from_store, &server),
+            FaultKind::CutWorker { worker, server } if begins => more(&mut self.net.cut, (worker, server)),
+            FaultKind::CutWorker { worker, server } => less(&mut self.net.cut, &(worker, server)),
+            FaultKind::MuteWorker { worker } if begins => more(&mut self.net.mute, worker),
+            FaultKind::MuteWorker { worker } => less(&mut self.net.mute, &worker),
+            FaultKind::SlowStore { .. }
+            | FaultKind::CommitsFail { .. }
+            | FaultKind::CommitsUnknown { .. } => {
+                self.store_faults.retain(|(known, _)| *known != index);
+                if begins {
+                    self.store_faults.push((index, fault.kind));
+                }
+            }
+            FaultKind::LoseTail { commits } if begins => self.lose_tail(commits),
+            FaultKind::LoseTail { .. } => {}
+            FaultKind::StepClock { server, millis } => {
+                let step = millis.saturating_mul(1_000);
+                self.servers[server].clock_error += if begins { step } else { -step };
+            }
+            FaultKind::RoughNet { loss, duplicate, reorder, delay } => {
+                let net = &mut self.net;
+                (net.loss, net.duplicate, net.reorder, net.delay_max) = match begins {
+                    true => (loss, duplicate, reorder, delay),
+                    false => (0.0, 0.0, false, Duration::from_millis(3)),
+                };
+            }
+            FaultKind::Burst { jobs } if begins => (0..jobs).for_each(|_| self.submit()),
+            FaultKind::Burst { .. } => {}
+            FaultKind::CrashAgent { worker } => self.fault_of_agent(worker, true, begins),
+            FaultKind::PauseAgent { worker } => self.fault_of_agent(worker, false, begins),
+            FaultKind::CrashSupervisor { worker } => self.fault_of_supervisor(worker, true, begins),
+            FaultKind::PauseSupervisor { worker } => self.fault_of_supervisor(worker, false, begins),
+            FaultKind::CrashMachine { worker } if begins => self.stop_machine(worker),
+            FaultKind::WipeWorker { worker } if begins => {
+                self.stop_machine(worker);
+                let now = self.now;
+                self.workers[worker].renew(&mut self.worker_dice, now);
+            }
+            FaultKind::CrashMachine { worker } | FaultKind::WipeWorker { worker } => {
+                self.start_machine(worker)
+            }
+            FaultKind::PauseMachine { worker } => {
+                let this = &self.workers[worker];
+                if begins && this.up && !this.paused {
+                    self.suspend(worker);
+                } else if !begins && this.paused {
+                    self.wake_machine(worker);
+                }
+            }
+        }
+    }
+
+    fn fault_of_server(&mut self, server: usize, crash: bool, begins: bool) {
+        match (begins, crash) {
+            (true, true) if self.servers[server].up => self.crash_server(server),
+            (true, false) if self.servers[server].up => self.servers[server].paused = true,
+            (true, _) => {}
+            // Whatever happened to it meanwhile: it runs again.
+            (false, _) if !self.servers[server].up => self.start_server(server),
+            (false, _) => self.resume_server(server),
+        }
+    }
+
+    fn fault_of_agent(&mut self, worker: usize, crash: bool, begins: bool) {
+        let this = &mut self.workers[worker];
+        match (begins, crash) {
+            (true, true) if this.agent.up => self.crash_agent(worker),
+            (true, false) if this.agent.up => this.agent.paused = true,
+            (true, _) => {}
+            (false, _) if !this.up => {}
+            (false, _) if !this.agent.up => self.start_agent(worker),
+            (false, _) => self.resume_agent(worker),
+        }
+    }
+
+    fn fault_of_supervisor(&mut self, worker: usize, crash: bool, begins: bool) {
+        let this = &mut self.workers[worker];
+        match (begins, crash) {
+            (true, true) if this.supervisor.up => {
+                // Without a supervisor an agent has no session.
+                self.crash_supervisor(worker);
+                if self.workers[worker].agent.up {
+                    self.crash_agent(worker);
+                    self.start_agent(worker);
+                }
+            }
+            (true, false) if this.supervisor.up => this.supervisor.paused = true,
+            (true, _) => {}
+            (false, _) if !this.up => {}
+            (false, _) if !this.supervisor.up => self.start_supervisor(worker),
+            (false, _) => self.resume_supervisor(worker),
+        }
+    }
+
+    fn stop_machine(&mut self, worker: usize) {
+        self.crash_supervisor(worker);
+        self.crash_agent(worker);
+        let this = &mut self.workers[worker];
+        (this.up, this.paused) = (false, false);
+    }
+
+    pub(super) fn start_machine(&mut self, worker: usize) {
+        if !self.workers[worker].up {
+            self.workers[worker].up = true;
+            self.start_supervisor(worker);
+            self.start_agent(worker);
+        }
+    }
+
+    /// The newest commits of the store are gone, and with them everybody who knew of them.
+    fn lose_tail(&mut self, commits: u32) {
+        let commits = self.store.lose_tail(commits);
+        self.record(What::TailLost { commits });
+        for server in 0..self.servers.len() {
+            if self.servers[server].up {
+                self.crash_server(server);
+                self.start_server(server);
+            }
+        }
+    }
+
+    /// All faults are mended, and no more work comes: none lasts longer than the rough time.
+    pub(super) fn calm_down(&mut self) {
+        self.calm_since = Some(self.now);
+        self.record(What::Calm);
+        self.close_clients();
+    }
+}

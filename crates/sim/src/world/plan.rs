@@ -1,0 +1,318 @@
+//! What is going to happen to a world, drawn from its seed: how large it is, what is asked of it,
+//! and which faults it meets. Everything else follows from the plan and from draws of the same seed.
+
+use std::fmt;
+
+use model::Duration;
+
+use crate::dice::Dice;
+use crate::history::Setup;
+
+/// A concern of its own for each kind of draw; see [`Dice`].
+pub(crate) mod concern {
+    pub(crate) const PLAN: u64 = 1;
+    pub(crate) const NET: u64 = 2;
+    pub(crate) const STORE: u64 = 3;
+    pub(crate) const WORKERS: u64 = 4;
+    pub(crate) const CLIENTS: u64 = 5;
+    pub(crate) const SERVERS: u64 = 6;
+    pub(crate) const TASKS: u64 = 7;
+}
+
+/// A deliberate bug in the model around the engine, to see that it is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
+#[expect(missing_docs, reason = "each name says what is done wrong")]
+pub enum Mutation {
+    WorkerForgetsWhatItStarted,
+    WorkerStartsBeforeItsJournal,
+    WorkerDropsReportsUnacknowledged,
+    WorkerCountsItsLeaseFromTheAnswer,
+    WorkerThawsBeforeItsStops,
+    WorkerIgnoresTimeouts,
+    FuseDoesNotFire,
+    LeaseEndIsIgnored,
+    EffectsBeforeTheCommit,
+    RepliesBeforeTheCommit,
+    GrantsWithoutOwnLease,
+    StaleReportAsCurrent,
+    UnknownTakenForRefused,
+    LoadForgetsExecutions,
+    LoadForgetsJobs,
+    LoadForgetsQueues,
+    LoadForgetsWorkers,
+    StoreForgetsNewJobs,
+    StoreForgetsKeys,
+    StoreForgetsCancels,
+    StoreForgetsTheLedger,
+    StoreForgetsCursors,
+    StoreTearsBatches,
+    StoreIgnoresEpochs,
+    StoreReusesEpochs,
+    StoreReadsThePast,
+    RandomOrderOfEffects,
+}
+
+/// How large worlds are, and how rough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Profile {
+    /// Two minutes of faults: hundreds of worlds a minute.
+    #[default]
+    Short,
+    /// An hour of faults and many jobs.
+    Long,
+    /// No faults: is everything quick and quiet?
+    Calm,
+    /// The steady load of 1,000,000 jobs a day, without faults: how fast is it?
+    Load,
+    /// As short, and the store may lose its newest commits; only what must hold then is judged.
+    LostTail,
+}
+
+/// A fault and when it happens.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    /// From the begin of the world.
+    pub at: Duration,
+    /// Until it is mended.
+    pub length: Duration,
+    /// What.
+    pub kind: FaultKind,
+}
+
+/// What can go wrong.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum FaultKind {
+    CrashServer {
+        server: usize,
+    },
+    PauseServer {
+        server: usize,
+    },
+    /// Gives the shards away in order.
+    MoveShards,
+    CutServerFromStore {
+        server: usize,
+    },
+    CutWorker {
+        worker: usize,
+        server: usize,
+    },
+    /// Only what a worker sends is lost.
+    MuteWorker {
+        worker: usize,
+    },
+    SlowStore {
+        most: Duration,
+    },
+    CommitsFail {
+        share: f64,
+    },
+    CommitsUnknown {
+        share: f64,
+    },
+    LoseTail {
+        commits: u32,
+    },
+    StepClock {
+        server: usize,
+        millis: i64,
+    },
+    RoughNet {
+        loss: f64,
+        duplicate: f64,
+        reorder: bool,
+        delay: Duration,
+    },
+    CrashAgent {
+        worker: usize,
+    },
+    PauseAgent {
+        worker: usize,
+    },
+    CrashSupervisor {
+        worker: usize,
+    },
+    PauseSupervisor {
+        worker: usize,
+    },
+    CrashMachine {
+        worker: usize,
+    },
+    PauseMachine {
+        worker: usize,
+    },
+    WipeWorker {
+        worker: usize,
+    },
+    Burst {
+        jobs: u32,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {} for {}", self.kind, self.at, self.length)
+    }
+}
+
+/// Everything that makes a world.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Decides all that is not written here.
+    pub seed: u64,
+    /// How many servers.
+    pub servers: usize,
+    /// How many workers.
+    pub workers: usize,
+    /// How many shards.
+    pub shards: u16,
+    /// How long work comes and faults happen.
+    pub rough: Duration,
+    /// How long everything may take to end afterwards.
+    pub calm: Duration,
+    /// Jobs that clients submit.
+    pub jobs: u32,
+    /// Other things that clients ask for.
+    pub other_asks: u32,
+    /// Schedules.
+    pub schedules: u32,
+    /// Whether some of the jobs share a concurrency key.
+    pub with_keys: bool,
+    /// The longest that a task runs.
+    pub task_max: Duration,
+    /// Faults, by when they begin.
+    pub faults: Vec<Fault>,
+    /// A deliberate bug.
+    pub mutation: Option<Mutation>,
+    /// How often an engine is rebuilt beside the running one.
+    pub rebuild_every: Duration,
+    /// Whether only faults that lose nothing durable may happen.
+    pub keeps_all: bool,
+    /// How large machines are: executions at a time.
+    pub slots: u32,
+    /// The bounds that the history is judged by.
+    pub setup: Setup,
+}
+
+impl Plan {
+    /// The world of a seed.
+    pub fn draw(seed: u64, profile: Profile) -> Self {
+        let mut dice = Dice::new(seed, concern::PLAN);
+        let seconds = |n| Duration::from_secs(n);
+        let mut plan = Self {
+            seed,
+            servers: 1 + dice.below(3),
+            workers: 1 + dice.below(4),
+            shards: *dice.pick(&[1, 2, 4]),
+            rough: seconds(dice.between(60, 180)),
+            calm: seconds(7_200),
+            jobs: u32::try_from(dice.between(5, 60)).unwrap_or(5),
+            other_asks: u32::try_from(dice.between(0, 20)).unwrap_or(0),
+            schedules: u32::try_from(dice.below(4)).unwrap_or(0),
+            with_keys: true,
+            task_max: seconds(dice.between(1, 30)),
+            faults: Vec::new(),
+            mutation: None,
+            rebuild_every: seconds(20),
+            keeps_all: true,
+            slots: u32::try_from(dice.between(2, 8)).unwrap_or(2),
+            setup: Setup::default(),
+        };
+        let mut mean = Duration::from_millis(dice.between(4_000, 60_000));
+        match profile {
+            Profile::Short => {}
+            Profile::Long => {
+                plan.rough = seconds(3_600);
+                plan.jobs *= 40;
+                plan.other_asks *= 20;
+                plan.rebuild_every = seconds(300);
+            }
+            Profile::Calm => mean = Duration::ZERO,
+            Profile::Load => {
+                (plan.servers, plan.workers, plan.shards, plan.slots) = (1, 4, 4, 64);
+                (plan.rough, plan.jobs, plan.other_asks, plan.schedules) = (seconds(7_200), 83_333, 0, 0);
+                (plan.task_max, plan.rebuild_every) = (seconds(4), seconds(36_000));
+                // More than a key lets through would only pile up.
+                plan.with_keys = false;
+                mean = Duration::ZERO;
+            }
+            Profile::LostTail => plan.keeps_all = false,
+        }
+        if mean > Duration::ZERO {
+            plan.draw_faults(&mut dice, mean);
+        }
+        plan
+    }
+
+    /// The same with a bug.
+    #[must_use]
+    pub fn with(mut self, mutation: Mutation) -> Self {
+        self.mutation = Some(mutation);
+        self
+    }
+
+    /// Whether the world has this bug.
+    pub(crate) fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    fn draw_faults(&mut self, dice: &mut Dice, mean: Duration) {
+        // Each world has its own favourites, so that rare combinations get their turn.
+        let kinds: Vec<usize> = (0..KINDS).filter(|_| dice.chance(0.4)).collect();
+        let mut at = Duration::ZERO;
+        while !kinds.is_empty() {
+            at = at + dice.millis(0, mean.as_millis() * 2);
+            if at >= self.rough {
+                break;
+            }
+            let kind = self.draw_fault(dice, *dice.clone().pick(&kinds));
+            let _ = dice.number();
+            let most = self.rough.as_millis() - at.as_millis();
+            let long = if dice.chance(0.3) { 60_000 } else { 12_000 };
+            let length = Duration::from_millis(dice.between(100, long).min(most));
+            self.faults.push(Fault { at, length, kind });
+        }
+    }
+
+    fn draw_fault(&self, dice: &mut Dice, kind: usize) -> FaultKind {
+        let server = dice.below(self.servers);
+        let worker = dice.below(self.workers);
+        match kind {
+            0 => FaultKind::CrashServer { server },
+            1 => FaultKind::PauseServer { server },
+            2 => FaultKind::MoveShards,
+            3 => FaultKind::CutServerFromStore { server },
+            4 => FaultKind::CutWorker { worker, server },
+            5 => FaultKind::MuteWorker { worker },
+            6 => FaultKind::SlowStore { most: dice.millis(100, 8_000) },
+            7 => FaultKind::CommitsFail { share: dice.fraction(0.1, 1.0) },
+            8 => FaultKind::CommitsUnknown { share: dice.fraction(0.1, 1.0) },
+            9 => {
+                let most = if dice.chance(0.2) { 600_000 } else { 20_000 };
+                let millis = i64::try_from(dice.between(1, most)).unwrap_or(1);
+                FaultKind::StepClock { server, millis: if dice.chance(0.5) { millis } else { -millis } }
+            }
+            10 => FaultKind::RoughNet {
+                loss: dice.fraction(0.0, 0.2),
+                duplicate: dice.fraction(0.0, 0.5),
+                reorder: dice.chance(0.5),
+                delay: dice.millis(10, 5_000),
+            },
+            11 => FaultKind::CrashAgent { worker },
+            12 => FaultKind::PauseAgent { worker },
+            13 => FaultKind::CrashSupervisor { worker },
+            14 => FaultKind::PauseSupervisor { worker },
+            15 => FaultKind::CrashMachine { worker },
+            16 => FaultKind::PauseMachine { worker },
+            17 => FaultKind::WipeWorker { worker },
+            18 if !self.keeps_all => {
+                FaultKind::LoseTail { commits: u32::try_from(dice.between(1, 20)).unwrap_or(1) }
+            }
+            _ => FaultKind::Burst { jobs: u32::try_from(dice.between(10, 200)).unwrap_or(10) },
+        }
+    }
+}
+
+/// How many kinds [`Plan::draw_fault`] knows.
+const KINDS: usize = 20;

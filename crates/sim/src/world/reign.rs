@@ -1,0 +1,438 @@
+//! A server while it owns the shards: it drives the engine as the crate's page of the engine asks.
+//!
+//! At most one commit is on its way, and the engine takes inputs for the next meanwhile. Effects are
+//! released when their batch has landed; a batch that did not land ends the reign.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use engine::{Effect, Engine, Input, Join, Refusal, Reply, Report, Session, Ticket};
+use model::record::Lease;
+use model::{Duration, ExecutionId, Fence, Timestamp, WorkerId};
+
+use super::agent::AgentMessage;
+use super::calls::{Verdict, Wish};
+use super::client::Op;
+use super::plan::Mutation;
+use super::server::{Phase, ServerMessage};
+use super::{Happening, World};
+use crate::history::{Answer, What};
+
+/// The longest that a driver sleeps.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// How many batches pass between two looks at the engine's invariants.
+const LOOK_EVERY: u64 = 32;
+
+/// Who is at the other end of a session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Link {
+    worker: usize,
+    id: WorkerId,
+    connection: u64,
+}
+
+#[derive(Debug)]
+struct Flight {
+    call: u64,
+    effects: Vec<Effect>,
+}
+
+/// A request that waits for its batch.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    request: u64,
+    attempt: u32,
+    batch: u64,
+}
+
+/// An ownership, from the load to its end.
+#[derive(Debug)]
+pub(super) struct Reign {
+    pub(super) engine: Engine,
+    leases: Arc<[Lease]>,
+    flight: Option<Flight>,
+    batch: u64,
+    pub(super) turn_wanted: bool,
+    wake_at: Timestamp,
+    sessions: BTreeMap<Session, Link>,
+    connections: BTreeMap<u64, Session>,
+    tickets: BTreeMap<Ticket, Waiting>,
+    rebuild_wanted: bool,
+}
+
+impl Reign {
+    pub(super) fn new(engine: Engine, leases: Arc<[Lease]>) -> Self {
+        Self {
+            engine,
+            leases,
+            flight: None,
+            batch: 0,
+            turn_wanted: false,
+            wake_at: Timestamp::MAX,
+            sessions: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            rebuild_wanted: false,
+        }
+    }
+}
+
+impl World {
+    fn reign(&mut self, server: usize) -> Option<&mut Reign> {
+        match &mut self.servers[server].phase {
+            Phase::Reigning(reign) => Some(reign),
+            _ => None,
+        }
+    }
+
+    /// Answers beats, and sends off the next batch if the store is free.
+    pub(super) fn turn(&mut self, server: usize) {
+        let own = self.servers[server].leased_until > self.now;
+        let careless = self.plan.has(Mutation::GrantsWithoutOwnLease);
+        let Some(reign) = self.reign(server) else { return };
+        reign.turn_wanted = false;
+        // A worker that lives on our word alone must not outlive the ownership: who takes over waits
+        // for leases that were granted before, and for no others.
+        let grants = reign.engine.take_grants();
+        let free = reign.flight.is_none();
+        if own || careless {
+            self.release(server, grants);
+        }
+        if free {
+            self.flush(server);
+        }
+        self.sleep(server);
+    }
+
+    fn flush(&mut self, server: usize) {
+        let now = self.clocks(server);
+        let early = self.plan.has(Mutation::EffectsBeforeTheCommit);
+        let early_replies = self.plan.has(Mutation::RepliesBeforeTheCommit);
+        let Some(reign) = self.reign(server) else { return };
+        let mut output = reign.engine.flush(now);
+        reign.batch += 1;
+        let look = reign.batch.is_multiple_of(LOOK_EVERY);
+        let problem = look.then(|| reign.engine.check_invariants().err()).flatten();
+        if let Some(problem) = problem {
+            self.inconsistent(server, problem);
+        }
+        if self.plan.has(Mutation::RandomOrderOfEffects) {
+            // The very thing that must not be done: an order that is another in each process and run.
+            let order = std::collections::hash_map::RandomState::new();
+            use std::hash::BuildHasher;
+            output.effects.sort_by_cached_key(|effect| order.hash_one(format!("{effect:?}")));
+        }
+        if output.batch.is_empty() {
+            return self.release(server, output.effects);
+        }
+        let mut effects = output.effects;
+        if early || early_replies {
+            let is_early = |effect: &Effect| early || matches!(effect, Effect::Reply { .. });
+            let (now, later) = effects.into_iter().partition(is_early);
+            effects = later;
+            self.release(server, now);
+        }
+        let Some(reign) = self.reign(server) else { return };
+        let leases = Arc::clone(&reign.leases);
+        let wish = Wish::Commit { leases, batch: Arc::new(output.batch), decided_at: self.now };
+        let call = self.call_store(server, wish);
+        if let Some(reign) = self.reign(server) {
+            reign.flight = Some(Flight { call, effects });
+        }
+    }
+
+    /// Sees to it that the engine is called again in time.
+    fn sleep(&mut self, server: usize) {
+        let (now, wall) = (self.now, self.clocks(server).wall);
+        let Some(reign) = self.reign(server) else { return };
+        if reign.turn_wanted {
+            return;
+        }
+        let free = reign.flight.is_none();
+        if free && !reign.engine.is_idle() {
+            reign.turn_wanted = true;
+            return self.tell_self(server, Duration::from_millis(1), ServerMessage::Turn);
+        }
+        let wakeup = reign.engine.wakeup().filter(|_| free);
+        let wait = wakeup.map_or(SLEEP_MAX, |at| {
+            let exact = at.since(wall);
+            if at > wall { exact + Duration::from_millis(1) } else { exact }
+        });
+        let at = now + wait.min(SLEEP_MAX);
+        if reign.wake_at <= now || at < reign.wake_at {
+            reign.wake_at = at;
+            let life = Some(self.servers[server].life);
+            self.put(at, Happening::Server { server, life, message: ServerMessage::Wake });
+        }
+    }
+
+    pub(super) fn wake(&mut self, server: usize) {
+        let now = self.now;
+        // An earlier one took its place.
+        if self.reign(server).is_some_and(|reign| reign.wake_at <= now) {
+            self.input(server, Input::Tick);
+        }
+    }
+
+    /// A commit came back.
+    pub(super) fn landed(&mut self, server: usize, number: u64, verdict: &Verdict) {
+        let Some(reign) = self.reign(server) else { return };
+        let Some(flight) = reign.flight.take_if(|flight| flight.call == number) else { return };
+        if !matches!(verdict, Verdict::Committed) {
+            self.end_reign(server, verdict);
+            return self.try_later(server);
+        }
+        self.release(server, flight.effects);
+        self.turn(server);
+        if self.reign(server).is_some_and(|reign| std::mem::take(&mut reign.rebuild_wanted)) {
+            self.rebuild(server);
+        }
+    }
+
+    /// Lets go of the engine and of everybody who waited for it.
+    pub(super) fn end_reign(&mut self, server: usize, verdict: &Verdict) {
+        let Phase::Reigning(reign) = std::mem::take(&mut self.servers[server].phase) else { return };
+        let unknown = matches!(verdict, Verdict::Unknown) || reign.flight.is_some();
+        self.servers[server].tainted |= unknown || matches!(verdict, Verdict::Fenced);
+        for waiting in reign.tickets.values() {
+            // What came after the batch that did not land was never sent.
+            let sent = waiting.batch < reign.batch;
+            if sent && unknown && !self.takes_unknown_for_refused() {
+                self.answer_unknown(waiting.request, waiting.attempt);
+            } else {
+                self.answer_loading(waiting.request, waiting.attempt);
+            }
+        }
+        for link in reign.sessions.values() {
+            self.hang_up(server, link.worker, link.connection);
+        }
+    }
+
+    /// The process died: nobody is told anything but by the reset of connections.
+    pub(super) fn abandon(&mut self, server: usize, reign: Reign) {
+        for waiting in reign.tickets.values() {
+            self.answer_unknown(waiting.request, waiting.attempt);
+        }
+        for link in reign.sessions.values() {
+            self.hang_up(server, link.worker, link.connection);
+        }
+    }
+
+    /// Gives the shards away: everything is committed, and the next owner need not wait.
+    pub(super) fn hand_over(&mut self) {
+        let Some(server) = self.store.owner(self.now) else { return };
+        let Phase::Reigning(reign) = &self.servers[server].phase else { return };
+        if reign.flight.is_some() || self.servers[server].paused {
+            return;
+        }
+        let leases = Arc::clone(&reign.leases);
+        self.end_reign(server, &Verdict::Fenced);
+        let call = self.call_store(server, Wish::Release(leases));
+        let this = &mut self.servers[server];
+        this.leased_until = self.now;
+        this.phase = Phase::Releasing { call };
+    }
+
+    /// Tells the world. Stops that belong to a welcome travel within it.
+    fn release(&mut self, server: usize, effects: Vec<Effect>) {
+        let mut welcome: Option<(Session, AgentMessage)> = None;
+        for effect in effects {
+            match effect {
+                Effect::Reply { ticket, reply } => self.reply(server, ticket, reply),
+                Effect::Welcome { session, heartbeat_interval, .. } => {
+                    self.send_welcome(server, welcome.take());
+                    let message = AgentMessage::Welcome { session, heartbeat_interval, stops: Vec::new() };
+                    welcome = Some((session, message));
+                }
+                Effect::Stop { session, execution, fence, grace, discard, .. } => {
+                    let stop = Stop { execution, fence, grace, discard };
+                    match &mut welcome {
+                        Some((to, AgentMessage::Welcome { stops, .. })) if *to == session && discard => {
+                            stops.push(stop);
+                        }
+                        _ => self.send(server, session, AgentMessage::Stop(stop)),
+                    }
+                }
+                Effect::Grant { session, seq, lease, .. } => {
+                    self.send(server, session, AgentMessage::Grant { seq, lease });
+                }
+                Effect::Assign { session, assignment, .. } => {
+                    self.send_welcome(server, welcome.take());
+                    self.send(server, session, AgentMessage::Assign(Arc::new(assignment)));
+                }
+                Effect::Ack { session, execution, fence, last, .. } => {
+                    self.send(server, session, AgentMessage::Ack { execution, fence, last });
+                }
+            }
+        }
+        self.send_welcome(server, welcome);
+    }
+
+    fn send_welcome(&mut self, server: usize, welcome: Option<(Session, AgentMessage)>) {
+        if let Some((session, message)) = welcome {
+            self.send(server, session, message);
+        }
+    }
+
+    fn send(&mut self, server: usize, session: Session, message: AgentMessage) {
+        if let Some(link) = self.reign(server).and_then(|reign| reign.sessions.get(&session)).copied() {
+            self.send_down(server, link.worker, link.connection, message);
+        }
+    }
+
+    pub(super) fn hang_up(&mut self, server: usize, worker: usize, connection: u64) {
+        self.send_down(server, worker, connection, AgentMessage::Closed);
+    }
+
+    fn reply(&mut self, server: usize, ticket: Ticket, reply: Result<Reply, Refusal>) {
+        let Some(waiting) = self.reign(server).and_then(|reign| reign.tickets.remove(&ticket)) else {
+            return;
+        };
+        let answer = match reply {
+            Ok(Reply::Submitted(jobs)) => {
+                jobs.first().map_or(Answer::Done, |job| Answer::Submitted { job: job.job })
+            }
+            Ok(Reply::Applied(applied)) => {
+                applied.first().map_or(Answer::Done, |one| Answer::Applied { schedule: one.schedule })
+            }
+            Ok(_) => Answer::Done,
+            Err(refusal) => Answer::Refused { code: code(&refusal).to_owned() },
+        };
+        self.answer(waiting.request, waiting.attempt, answer);
+    }
+
+    // What comes in.
+
+    pub(super) fn session_of(&mut self, server: usize, connection: u64) -> Option<(Session, WorkerId)> {
+        let reign = self.reign(server)?;
+        let session = *reign.connections.get(&connection)?;
+        Some((session, reign.sessions.get(&session)?.id))
+    }
+
+    pub(super) fn open_session(&mut self, server: usize, worker: usize, connection: u64, mut join: Join) {
+        let session = Session(self.number());
+        join.session = session;
+        let link = Link { worker, id: join.worker, connection };
+        let Some(reign) = self.reign(server) else { return };
+        if reign.connections.contains_key(&connection) {
+            return;
+        }
+        reign.sessions.insert(session, link);
+        reign.connections.insert(connection, session);
+        self.input(server, Input::Join(Box::new(join)));
+    }
+
+    pub(super) fn close_session(&mut self, server: usize, connection: u64) {
+        let Some((session, worker)) = self.session_of(server, connection) else { return };
+        if let Some(reign) = self.reign(server) {
+            reign.sessions.remove(&session);
+            reign.connections.remove(&connection);
+        }
+        self.input(server, Input::Disconnect { worker, session });
+    }
+
+    pub(super) fn report(
+        &mut self,
+        server: usize,
+        connection: u64,
+        execution: ExecutionId,
+        fence: Fence,
+        report: Report,
+    ) {
+        let Some((session, worker)) = self.session_of(server, connection) else { return };
+        let told = self.perhaps_mistaken(server, execution);
+        let (worker, session, execution, fence) = told.unwrap_or((worker, session, execution, fence));
+        self.input(server, Input::Report { worker, session, execution, fence, report });
+    }
+
+    /// A driver that takes any report for one about the live execution of its job.
+    fn perhaps_mistaken(
+        &mut self,
+        server: usize,
+        execution: ExecutionId,
+    ) -> Option<(WorkerId, Session, ExecutionId, Fence)> {
+        if !self.plan.has(Mutation::StaleReportAsCurrent) {
+            return None;
+        }
+        let (worker, newest, fence) = self.store.newest_like(execution)?;
+        let mut sessions = self.reign(server)?.sessions.iter();
+        let (session, _) = sessions.find(|(_, link)| link.id == worker)?;
+        Some((worker, *session, newest, fence))
+    }
+
+    pub(super) fn ask(&mut self, server: usize, request: u64, attempt: u32, op: &Op) {
+        let ticket = Ticket(self.number());
+        if let Some(reign) = self.reign(server) {
+            let batch = reign.batch;
+            reign.tickets.insert(ticket, Waiting { request, attempt, batch });
+        }
+        self.input(server, op.input(ticket));
+    }
+
+    // What the harness looks at.
+
+    /// Compares the running engine with one that is built from the rows, once the store is free.
+    pub(super) fn rebuild_beside(&mut self) {
+        let Some(server) = self.store.owner(self.now) else { return };
+        let Some(reign) = self.reign(server) else { return };
+        reign.rebuild_wanted = true;
+    }
+
+    /// Called between a commit that landed and anything else.
+    fn rebuild(&mut self, server: usize) {
+        let Some(reign) = self.reign(server) else { return };
+        if reign.flight.is_some() || !reign.engine.is_idle() {
+            reign.rebuild_wanted = true;
+            return;
+        }
+        let running = reign.engine.digest();
+        let leases = Arc::clone(&reign.leases);
+        let dice = self.server_dice.clone();
+        let engine = self.build(server, &leases, self.store.load(), self.store.now());
+        // Looking changes nothing.
+        self.server_dice = dice;
+        let rebuilt = engine.digest();
+        let differs = running.iter().zip(&rebuilt).find(|(a, b)| a != b);
+        let difference = match differs {
+            Some((running, rebuilt)) => Some(differing(running, rebuilt)),
+            None if running.len() != rebuilt.len() => {
+                Some(format!("running knows {} things, rebuilt {}", running.len(), rebuilt.len()))
+            }
+            None => engine.check_invariants().err(),
+        };
+        self.record(What::Rebuilt { server: u32::try_from(server).unwrap_or(u32::MAX), difference });
+    }
+
+    pub(super) fn inconsistent(&mut self, server: usize, what: String) {
+        self.record(What::Inconsistent { server: u32::try_from(server).unwrap_or(u32::MAX), what });
+    }
+}
+
+/// Two lines from where they differ, with what stands before.
+fn differing(running: &str, rebuilt: &str) -> String {
+    let same = running.chars().zip(rebuilt.chars()).take_while(|(a, b)| a == b).count();
+    let from = |line: &str| line.chars().skip(same.saturating_sub(40)).take(160).collect::<String>();
+    let subject: String = running.chars().take(30).collect();
+    format!("{subject}: running … {} …; rebuilt … {} …", from(running), from(rebuilt))
+}
+
+/// A stop on its way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stop {
+    pub(super) execution: ExecutionId,
+    pub(super) fence: Fence,
+    pub(super) grace: Duration,
+    pub(super) discard: bool,
+}
+
+/// A word for a refusal, as histories have it.
+fn code(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::NotLive { .. } => "not_live",
+        Refusal::Started { .. } => "started",
+        Refusal::VersionMismatch { .. } => "version_mismatch",
+        Refusal::KeyReused { .. } | Refusal::KeyRepeated { .. } => "key_reused",
+        Refusal::RunsNotOver { .. } => "runs_not_over",
+        _ => "refused",
+    }
+}

@@ -1,0 +1,412 @@
+//! A model of the store: rows, leases with epochs, and nothing that a real one would not do.
+//!
+//! Everything here happens at one instant; the time that it takes, and whether anybody hears of the
+//! result, is the business of the network around it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use model::calendar::CalendarRecord;
+use model::firing::{BackfillHead, BackfillState, BackfillStatus, ScheduleHead, ScheduleState};
+use model::id::Epoch;
+use model::record::{
+    Batch, Change, ExecutionRecord, HistoryEntry, JobHead, JobState, KeyRecord, Lease, LiveRow, QueueRecord,
+    WorkerRecord,
+};
+use model::{
+    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, ScheduleId, ShardId, Timestamp, WorkerId,
+};
+
+use super::plan::Mutation;
+use crate::history::{Commit, ExecutionRow, JobRow, Row, ScheduleRow};
+
+/// Who owns a shard.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ownership {
+    owner: usize,
+    epoch: Epoch,
+    until: Timestamp,
+}
+
+/// The rows of a store.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rows {
+    jobs: BTreeMap<JobId, (Arc<JobHead>, JobState)>,
+    /// Jobs that have ended: of them only that they were there.
+    ended: BTreeMap<JobId, JobStatus>,
+    executions: BTreeMap<ExecutionId, ExecutionRecord>,
+    keys: BTreeMap<u128, KeyRecord>,
+    workers: BTreeMap<WorkerId, Arc<WorkerRecord>>,
+    queues: BTreeMap<String, Arc<QueueRecord>>,
+    schedules: BTreeMap<ScheduleId, (Arc<ScheduleHead>, ScheduleState)>,
+    backfills: BTreeMap<BackfillId, (Arc<BackfillHead>, BackfillState)>,
+    calendars: BTreeMap<(String, String), Arc<CalendarRecord>>,
+    now: Timestamp,
+    /// The job of every execution; kept only for a driver that mistakes one for another.
+    jobs_of: BTreeMap<ExecutionId, JobId>,
+}
+
+/// Why a commit did not go through. Nothing was changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fenced;
+
+/// The store.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) rows: Rows,
+    shards: Vec<Ownership>,
+    mutation: Option<Mutation>,
+    /// Rows before the newest commits, oldest first; kept only where a tail may be lost.
+    past: VecDeque<Rows>,
+    keeps_past: bool,
+    torn: u32,
+}
+
+const PAST_MAX: usize = 32;
+
+impl Store {
+    pub(crate) fn new(shards: u16, mutation: Option<Mutation>, keeps_past: bool) -> Self {
+        Self {
+            rows: Rows::default(),
+            shards: vec![Ownership::default(); usize::from(shards)],
+            mutation,
+            past: VecDeque::new(),
+            keeps_past: keeps_past || mutation == Some(Mutation::StoreReadsThePast),
+            torn: 0,
+        }
+    }
+
+    fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// Takes all shards, if each is free or its lease ran out.
+    pub(crate) fn acquire(&mut self, owner: usize, ttl: Duration, now: Timestamp) -> Option<Vec<Lease>> {
+        if self.shards.iter().any(|shard| shard.until > now) {
+            return None;
+        }
+        let grows = u64::from(!self.has(Mutation::StoreReusesEpochs));
+        for shard in &mut self.shards {
+            *shard = Ownership { owner, epoch: Epoch((shard.epoch.0 + grows).max(1)), until: now + ttl };
+        }
+        Some(self.leases())
+    }
+
+    fn leases(&self) -> Vec<Lease> {
+        let leases = self.shards.iter().zip(0..);
+        leases.map(|(shard, id)| Lease { shard: ShardId(id), epoch: shard.epoch }).collect()
+    }
+
+    fn holds(&self, leases: &[Lease]) -> bool {
+        leases.iter().all(|lease| self.shards[usize::from(lease.shard.0)].epoch == lease.epoch)
+    }
+
+    pub(crate) fn renew(&mut self, leases: &[Lease], ttl: Duration, now: Timestamp) -> Result<(), Fenced> {
+        if !self.holds(leases) {
+            return Err(Fenced);
+        }
+        self.shards.iter_mut().for_each(|shard| shard.until = now + ttl);
+        Ok(())
+    }
+
+    /// Gives the shards back, if they were not taken over.
+    pub(crate) fn release(&mut self, leases: &[Lease], now: Timestamp) {
+        if self.holds(leases) {
+            self.shards.iter_mut().for_each(|shard| shard.until = now);
+        }
+    }
+
+    /// Who owns the shards now, if anybody does.
+    pub(crate) fn owner(&self, now: Timestamp) -> Option<usize> {
+        self.shards.first().filter(|shard| shard.until > now).map(|shard| shard.owner)
+    }
+
+    /// Whether a job was ever committed, for who reads.
+    pub(crate) fn has_job(&self, job: JobId) -> bool {
+        let rows = match self.past.back() {
+            Some(past) if self.has(Mutation::StoreReadsThePast) => past,
+            _ => &self.rows,
+        };
+        rows.jobs.contains_key(&job) || rows.ended.contains_key(&job)
+    }
+
+    /// Whether nothing lives any more.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let running = |(_, state): &(_, BackfillState)| state.status == BackfillStatus::Running;
+        self.rows.jobs.is_empty() && !self.rows.backfills.values().any(running)
+    }
+
+    /// Every schedule and every worker.
+    pub(crate) fn known(&self) -> (Vec<ScheduleId>, Vec<WorkerId>) {
+        (self.rows.schedules.keys().copied().collect(), self.rows.workers.keys().copied().collect())
+    }
+
+    /// The live execution of the job of another one, and where it is.
+    pub(crate) fn newest_like(&self, execution: ExecutionId) -> Option<(WorkerId, ExecutionId, Fence)> {
+        let job = self.rows.jobs_of.get(&execution)?;
+        let newest = self.rows.jobs.get(job)?.1.execution?;
+        self.rows.executions.get(&newest).map(|record| (record.worker, record.id, record.fence))
+    }
+
+    /// Engine time of the newest commit.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.rows.now
+    }
+
+    /// Forgets the newest commits. Epochs are kept: they are what fences are made of.
+    pub(crate) fn lose_tail(&mut self, commits: u32) -> u32 {
+        let mut lost = 0;
+        while lost < commits
+            && let Some(rows) = self.past.pop_back()
+        {
+            self.rows = rows;
+            lost += 1;
+        }
+        lost
+    }
+
+    /// Makes a batch durable, and says what a recorder of the store sees of it.
+    pub(crate) fn commit(
+        &mut self,
+        server: usize,
+        leases: &[Lease],
+        batch: &Batch,
+        decided_at: Timestamp,
+    ) -> Result<Commit, Fenced> {
+        if !self.holds(leases) && !self.has(Mutation::StoreIgnoresEpochs) {
+            return Err(Fenced);
+        }
+        if self.keeps_past {
+            self.past.push_back(self.rows.clone());
+            if self.past.len() > PAST_MAX {
+                self.past.pop_front();
+            }
+        }
+        let mut rows = Vec::with_capacity(batch.changes.len());
+        let mut changes = batch.changes.as_slice();
+        if self.has(Mutation::StoreTearsBatches) {
+            self.torn += 1;
+            if self.torn.is_multiple_of(7) {
+                changes = &changes[..changes.len() / 2];
+            }
+        }
+        for change in changes {
+            if !self.forgets(change) {
+                rows.extend(self.rows.apply(change, self.mutation));
+            }
+        }
+        self.rows.now = self.rows.now.max(batch.now);
+        let epoch = leases.first().map_or(Epoch(0), |lease| lease.epoch);
+        let server = u32::try_from(server).unwrap_or(u32::MAX);
+        Ok(Commit { server, epoch, decided_at, now: batch.now, rows })
+    }
+
+    fn forgets(&mut self, change: &Change) -> bool {
+        match (self.mutation, change) {
+            (Some(Mutation::StoreForgetsNewJobs), Change::Job { new: true, .. }) => {
+                self.torn += 1;
+                self.torn.is_multiple_of(11)
+            }
+            (Some(Mutation::StoreForgetsCancels), Change::Job { state, .. }) => {
+                state.status == JobStatus::Cancelled
+            }
+            (Some(Mutation::StoreForgetsKeys), Change::Key(_)) => true,
+            (Some(Mutation::StoreForgetsTheLedger), Change::Ledger(record)) => record.job.is_none(),
+            _ => false,
+        }
+    }
+
+    /// The rows of everything that lives, as an engine is built from them.
+    pub(crate) fn load(&self) -> Vec<LiveRow> {
+        let mut rows = self.rows.live();
+        rows.retain(|row| {
+            !matches!(
+                (self.mutation, row),
+                (Some(Mutation::LoadForgetsExecutions), LiveRow::Execution(_))
+                    | (Some(Mutation::LoadForgetsQueues), LiveRow::Queue(_))
+                    | (Some(Mutation::LoadForgetsWorkers), LiveRow::Worker(_))
+            ) && !matches!(
+                (self.mutation, row),
+                (Some(Mutation::LoadForgetsJobs), LiveRow::Job { state, .. })
+                    if state.status == JobStatus::Retrying
+            )
+        });
+        rows
+    }
+}
+
+impl Rows {
+    fn apply(&mut self, change: &Change, mutation: Option<Mutation>) -> Option<Row> {
+        match change {
+            Change::Job { id, new, head, state } => Some(self.apply_job(*id, *new, head.as_ref(), state)),
+            Change::Execution { new, record } => {
+                if mutation == Some(Mutation::StaleReportAsCurrent) {
+                    self.jobs_of.insert(record.id, record.job);
+                }
+                if record.status.is_final() {
+                    self.executions.remove(&record.id);
+                } else {
+                    self.executions.insert(record.id, (**record).clone());
+                }
+                Some(execution_row(*new, record))
+            }
+            Change::Key(key) => {
+                self.keys.insert(key.key, *key);
+                Some(Row::Key { key: format!("{:x}", key.key), job: key.job })
+            }
+            Change::ForgetKeys { expired_before, .. } => {
+                self.keys.retain(|_, key| key.expires_at > *expired_before);
+                None
+            }
+            Change::Worker(record) => {
+                self.workers.insert(record.id, Arc::clone(record));
+                let capacity = record.capacity.clone();
+                Some(Row::Worker { worker: record.id, status: record.status, capacity })
+            }
+            Change::RemoveWorker(id) => {
+                self.workers.remove(id);
+                None
+            }
+            Change::Queue(record) => {
+                self.queues.insert(record.name.clone(), Arc::clone(record));
+                Some(Row::Queue { name: record.name.clone(), settings: record.settings.clone() })
+            }
+            Change::Schedule { id, new, head, state } => {
+                Some(self.apply_schedule(*id, *new, head.as_ref(), state, mutation))
+            }
+            Change::RemoveSchedule(id) => {
+                self.schedules.remove(id);
+                Some(Row::ScheduleRemoved(*id))
+            }
+            Change::Ledger(record) => Some(Row::Ledger(record.clone())),
+            Change::Backfill { id, head, state } => {
+                match (head, self.backfills.get_mut(id)) {
+                    (_, Some(known)) => known.1 = *state,
+                    (Some(head), None) => {
+                        self.backfills.insert(*id, (Arc::clone(head), *state));
+                    }
+                    (None, None) => {}
+                }
+                Some(Row::Backfill { backfill: *id, status: state.status })
+            }
+            Change::Calendar(record) => {
+                let key = (record.spec.namespace.clone(), record.spec.name.clone());
+                self.calendars.insert(key, Arc::clone(record));
+                None
+            }
+            Change::RemoveCalendar { namespace, name } => {
+                self.calendars.remove(&(namespace.to_string(), name.to_string()));
+                None
+            }
+        }
+    }
+
+    fn apply_job(&mut self, id: JobId, new: bool, head: Option<&Arc<JobHead>>, state: &JobState) -> Row {
+        let known = self.jobs.get(&id);
+        let steps = added(known.map_or(&[], |(_, before)| &before.history), &state.history);
+        let kept = head.cloned().or_else(|| known.map(|(head, _)| Arc::clone(head)));
+        if state.status.is_final() {
+            self.jobs.remove(&id);
+            self.ended.insert(id, state.status);
+        } else if let Some(kept) = kept {
+            self.jobs.insert(id, (kept, state.clone()));
+        }
+        Row::Job(Box::new(JobRow {
+            job: id,
+            new,
+            spec: head.map(|head| Arc::clone(&head.spec)),
+            origin: head.and_then(|head| head.origin.clone()),
+            status: state.status,
+            version: state.version,
+            due_at: state.due_at,
+            executions: state.executions,
+            run_failures: state.run_failures,
+            start_failures: state.start_failures,
+            fence: state.fence,
+            cancel_requested: state.cancel_requested_at.is_some(),
+            steps,
+        }))
+    }
+
+    fn apply_schedule(
+        &mut self,
+        id: ScheduleId,
+        new: bool,
+        head: Option<&Arc<ScheduleHead>>,
+        state: &ScheduleState,
+        mutation: Option<Mutation>,
+    ) -> Row {
+        let mut state = state.clone();
+        if let Some((known, before)) = self.schedules.get(&id) {
+            if mutation == Some(Mutation::StoreForgetsCursors) {
+                state.cursor = before.cursor;
+            }
+            let head = head.unwrap_or(known);
+            self.schedules.insert(id, (Arc::clone(head), state.clone()));
+        } else if let Some(head) = head {
+            self.schedules.insert(id, (Arc::clone(head), state.clone()));
+        }
+        Row::Schedule(Box::new(ScheduleRow {
+            schedule: id,
+            new,
+            spec: head.map(|head| Arc::clone(&head.spec)),
+            generation: state.generation,
+            status: state.status,
+            cursor: state.cursor,
+            owed: state.owed.clone(),
+            created_at: state.created_at,
+        }))
+    }
+
+    fn live(&self) -> Vec<LiveRow> {
+        let calendars = self.calendars.values().map(|record| LiveRow::Calendar((**record).clone()));
+        let schedules = self.schedules.iter().map(|(&id, (head, state))| LiveRow::Schedule {
+            id,
+            head: (**head).clone(),
+            state: Box::new(state.clone()),
+        });
+        let running = self.backfills.values().filter(|(_, state)| state.status == BackfillStatus::Running);
+        let backfills =
+            running.map(|(head, state)| LiveRow::Backfill { head: (**head).clone(), state: *state });
+        let jobs = self.jobs.iter().map(|(&id, (head, state))| LiveRow::Job {
+            id,
+            head: (**head).clone(),
+            state: Box::new(state.clone()),
+        });
+        calendars
+            .chain(schedules)
+            .chain(backfills)
+            .chain(jobs)
+            .chain(self.executions.values().map(|record| LiveRow::Execution(Box::new(record.clone()))))
+            .chain(self.keys.values().map(|key| LiveRow::Key(*key)))
+            .chain(self.workers.values().map(|record| LiveRow::Worker((**record).clone())))
+            .chain(self.queues.values().map(|record| LiveRow::Queue((**record).clone())))
+            .collect()
+    }
+}
+
+/// The entries of a job's history that the row before does not have. A full history loses entries
+/// from its middle, so what is new stands behind what was last.
+fn added(before: &[HistoryEntry], after: &[HistoryEntry]) -> Vec<HistoryEntry> {
+    let Some(last) = before.last() else { return after.to_vec() };
+    if after.len() >= before.len() && after[before.len() - 1] == *last {
+        return after[before.len()..].to_vec();
+    }
+    let known = after.iter().rposition(|entry| entry == last);
+    known.map_or_else(|| after.to_vec(), |index| after[index + 1..].to_vec())
+}
+
+fn execution_row(new: bool, record: &ExecutionRecord) -> Row {
+    Row::Execution(Box::new(ExecutionRow {
+        execution: record.id,
+        job: record.job,
+        new,
+        number: record.number,
+        fence: record.fence,
+        worker: record.worker,
+        status: record.status,
+        assigned_at: record.assigned_at,
+        started: record.started_at.is_some(),
+        exit: record.outcome.as_ref().and_then(|outcome| outcome.exit_code),
+    }))
+}

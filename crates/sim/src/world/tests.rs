@@ -1,0 +1,1 @@
+//! Worlds as a whole.
