@@ -1,0 +1,63 @@
+/** B6, G2, H1. Workers, queues, artifacts and events by the dashboard. */
+
+import { expect, script, test } from "./fixtures";
+
+test("a worker is cordoned and takes work again", async ({ page }) => {
+  await page.goto("/workers");
+  await page.getByRole("button", { name: /^Actions for/ }).click();
+  await page.getByRole("menuitem", { name: "Cordon" }).click();
+  await expect(page.locator("main").getByText("cordoned", { exact: true })).toBeVisible();
+  await page.goto("/");
+  await expect(page.getByText(/is cordoned/)).toBeVisible();
+  await page.goto("/workers");
+  await page.getByRole("button", { name: /^Actions for/ }).click();
+  await page.getByRole("menuitem", { name: "Let work in again" }).click();
+  await expect(page.locator("main").getByText("cordoned", { exact: true })).toBeHidden();
+});
+
+test("a queue is paused with a note, its jobs say so, and it goes on", async ({ page, server }) => {
+  await page.goto("/queues");
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByRole("dialog").getByLabel("Why, for others").fill("database upgrade");
+  await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+  await expect(page.locator("main").getByText("Paused")).toBeVisible();
+
+  const id = await server.submit(script("held", "true"));
+  await page.goto(`/jobs/${id}`);
+  await expect(page.getByTestId("why")).toContainText("database upgrade");
+  await page.goto("/queues");
+  await page.getByRole("button", { name: "Resume" }).click();
+  await server.untilStatus(id, "succeeded");
+});
+
+test("a queue is set up with limits", async ({ page, server }) => {
+  await page.goto("/queues");
+  await page.getByRole("button", { name: "Set up a queue" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Name").fill("reports");
+  await dialog.getByLabel("At once").fill("3");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  await expect(page.getByText("3 at once")).toBeVisible();
+  expect(await server.get("/api/v1/queues/reports")).toMatchObject({ settings: { concurrency: 3 } });
+});
+
+test("an artifact is uploaded, listed and downloaded", async ({ page }) => {
+  await page.goto("/artifacts");
+  const file = { name: "table.csv", mimeType: "text/csv", buffer: Buffer.from("a,b\n1,2\n") };
+  await page.locator('input[type="file"]').setInputFiles(file);
+  await expect(page.getByRole("link", { name: "table.csv" })).toBeVisible();
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: "Download table.csv" }).click();
+  expect((await download).suggestedFilename()).toBe("table.csv");
+});
+
+test("the feed shows what happens, and is filtered", async ({ page, server }) => {
+  await page.goto("/events");
+  await expect(page.getByRole("status").filter({ hasText: "Live" })).toBeVisible();
+  const id = await server.submit(script("eventful", "true"));
+  const feed = page.getByRole("log");
+  await expect(feed.getByRole("link", { name: id }).first()).toBeVisible();
+  await page.getByText("Workers", { exact: true }).last().click();
+  await expect(page).toHaveURL(/type=worker/);
+  await expect(page.getByRole("link", { name: id })).toHaveCount(0);
+});

@@ -1,0 +1,222 @@
+/** B1, B5, B6, H1. Schedules and calendars by the dashboard. */
+
+import { expect, test } from "./fixtures";
+import { until } from "./server";
+
+interface Schedule {
+  status: string;
+  version: number;
+  fired: number;
+  pause?: { note?: string };
+  spec: { timing: { rules: object[] } };
+}
+
+test("a schedule that fires each second is created, and its runs appear in its ledger as they happen", async ({
+  page,
+  server,
+}) => {
+  await page.goto("/schedules");
+  await page.getByRole("link", { name: "New schedule" }).click();
+  await expect(page.getByTestId("words").first()).toContainText("At 09:00");
+  await page.getByTestId("name").fill("each-second");
+  await page.getByText("Every", { exact: true }).click();
+  await page.getByTestId("every").fill("1s");
+  await expect(page.getByTestId("words")).toContainText("Every second");
+  await page.getByRole("textbox", { name: "Script", exact: true }).fill("echo beat");
+  await expect(page.getByText("The server would take this schedule.")).toBeVisible();
+  await page.getByTestId("save").click();
+
+  await expect(page.getByRole("heading", { name: "each-second" })).toBeVisible();
+  const ledger = page.getByTestId("ledger").getByRole("listitem");
+  await expect(ledger.first()).toContainText("Fired");
+  await expect(ledger.first()).toContainText("Succeeded");
+  await expect(ledger.nth(2)).toContainText("Succeeded");
+  await ledger
+    .nth(2)
+    .getByRole("link", { name: /^The run/ })
+    .click();
+  await expect(page.getByText("Made by a schedule")).toBeVisible();
+  await expect(page.getByTestId("log")).toContainText("beat");
+  await page.getByRole("complementary").getByRole("link", { name: "each-second" }).click();
+
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByRole("dialog").getByLabel("Why, for others").fill("too loud");
+  await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+  await expect(page.getByText("too loud", { exact: true })).toBeVisible();
+  const { status, pause } = await server.get<Schedule>("/api/v1/schedules/each-second");
+  expect([status, pause?.note]).toEqual(["paused", "too loud"]);
+
+  await page.getByRole("button", { name: "Trigger now" }).click();
+  await page.getByRole("dialog").getByLabel("Reason").fill("once more");
+  await page.getByRole("dialog").getByRole("button", { name: "Trigger now" }).click();
+  await expect(ledger.filter({ hasText: "By hand" })).toContainText("once more");
+
+  await page.getByRole("button", { name: "Resume" }).first().click();
+  await expect(page.getByText("too loud", { exact: true })).toBeHidden();
+  await server.call("DELETE", "/api/v1/schedules/each-second");
+  await expect(page.getByRole("alert").first()).toContainText("schedule_not_found");
+});
+
+test("a rule that is wrong is marked while it is typed, and not taken", async ({ page }) => {
+  await page.goto("/schedules/new");
+  await page.getByTestId("cron").fill("61 * * * *");
+  await expect(page.locator("[data-bad]")).toContainText("timing.rules[0]");
+  await expect(page.getByTestId("save")).toBeDisabled();
+  await page.getByTestId("cron").fill("30 2 * * *");
+  await expect(page.getByTestId("save")).toBeEnabled();
+  await expect(page.getByLabel("Schedule file").last()).toContainText("cron: 30 2 * * *");
+});
+
+test("a schedule is edited as somebody would have written it, and nobody is overwritten unseen", async ({
+  page,
+  server,
+}) => {
+  const id = await server.schedule("edited", [{ every: "1h" }]);
+  await page.goto(`/schedules/${id}`);
+  await page.getByRole("link", { name: "Edit" }).click();
+  const file = page.getByLabel("Schedule file").last();
+  await expect(file).toContainText("every: 1h");
+  await expect(file).not.toContainText("threshold");
+  await page.getByTestId("every").fill("2h");
+  await expect(page.getByTestId("save")).toBeEnabled();
+  await server.schedule("edited", [{ every: "3h" }]);
+  await page.getByTestId("save").click();
+  await expect(page.getByRole("alert")).toContainText("version_mismatch");
+  await page.reload();
+  await page.getByTestId("every").fill("2h");
+  await expect(page.getByText("The server would take this schedule.")).toBeVisible();
+  await page.getByTestId("save").click();
+  await expect(page.getByTestId("words")).toContainText("Every 2 hours");
+  const { spec } = await server.get<Schedule>(`/api/v1/schedules/${id}`);
+  expect(spec.timing.rules).toEqual([{ every: "2h" }]);
+});
+
+test("a backfill shows what it would start before it does, and then how far it is", async ({
+  page,
+  server,
+}) => {
+  const id = await server.schedule("hourly", [{ cron: "0 * * * *" }]);
+  await page.goto(`/schedules/${id}`);
+  await page.getByRole("button", { name: "More actions" }).click();
+  await page.getByRole("menuitem", { name: "Backfill" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("From").fill("2026-01-05T00:00");
+  await dialog.getByLabel("Until").fill("2026-01-05T04:30");
+  await expect(dialog.getByTestId("plan")).toContainText("5 runs would be started");
+  expect(await server.get("/api/v1/backfills")).toMatchObject({ items: [] });
+  await dialog.getByRole("button", { name: "Start 5 runs" }).click();
+  await expect(page.getByTestId("backfills")).toContainText("Completed");
+  await expect(page.getByTestId("backfills")).toContainText("5 of 5 over");
+  await page.getByRole("tab", { name: "Ledger" }).click();
+  await page.getByRole("combobox", { name: "Cause" }).click();
+  await page.getByRole("option", { name: "Backfill" }).click();
+  await expect(page).toHaveURL(/cause=backfill/);
+  await expect(page.getByTestId("ledger").getByRole("listitem")).toHaveCount(5);
+});
+
+test("next times say on which days the clocks change", async ({ page, server }) => {
+  const timing = { rules: [{ cron: "30 2 28 3 *" }], zone: "Europe/Berlin" };
+  const id = await server.schedule("in-the-gap", [], "true", { timing });
+  await page.goto(`/schedules/${id}`);
+  await expect(page.getByTestId("firings")).toContainText("clocks change");
+  await page.goto("/settings");
+  await page.getByText("中文", { exact: true }).click();
+  await page.goto(`/schedules/${id}`);
+  await expect(page.getByTestId("firings")).toContainText("当天调整时钟");
+  await expect(page.getByTestId("words")).toContainText("3 月");
+  await expect(page.getByRole("button", { name: "立即触发" })).toBeVisible();
+});
+
+test("the list is filtered by its address, and acts on a row", async ({ page, server }) => {
+  const id = await server.schedule("row-one", [{ every: "1h" }], "true", { labels: { team: "rows" } });
+  await server.schedule("row-two", [{ every: "1h" }], "true", { labels: { team: "rows" } });
+  await page.goto("/schedules?label=team%3Drows");
+  const rows = page.getByTestId("schedule-rows");
+  await expect(rows.getByRole("row")).toHaveCount(2);
+  await page.getByLabel("Find by name").fill("one");
+  await expect(page).toHaveURL(/text=one/);
+  await expect(rows.getByRole("row")).toHaveCount(1);
+  await page.reload();
+  await expect(rows.getByRole("row")).toHaveCount(1);
+  await page.getByRole("button", { name: "Trigger row-one now" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Trigger now" }).click();
+  await expect(rows.getByRole("row")).toContainText("Succeeded");
+  await page.getByRole("button", { name: "Pause row-one" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+  await expect(rows.getByRole("row")).toContainText("Paused");
+  await page.getByRole("button", { name: "Resume row-one" }).click();
+  await until(15_000, "row-one to be active", async () => {
+    return (await server.get<Schedule>(`/api/v1/schedules/${id}`)).status === "active";
+  });
+  await page.goto(`/jobs?schedule=${id}`);
+  await expect(page.getByTestId("job-rows").getByRole("row")).toHaveCount(1);
+});
+
+test("the timetable shows what fires, also beside what fires all the time", async ({ page, server }) => {
+  await server.schedule("at-noon", [{ cron: "0 12 * * *" }]);
+  await server.schedule("all-the-time", [{ every: "5s" }]);
+  await page.goto("/schedules/timetable?span=7d");
+  const lanes = page.getByTestId("lanes").getByRole("listitem");
+  await expect(lanes.filter({ hasText: "at-noon" })).toContainText("7×");
+  await expect(lanes.filter({ hasText: "all-the-time" })).toContainText("every 5s");
+  await lanes.filter({ hasText: "at-noon" }).getByRole("link").click();
+  await expect(page.getByRole("heading", { name: "at-noon" })).toBeVisible();
+  await server.call("DELETE", "/api/v1/schedules/all-the-time");
+});
+
+test("a late run is told on the overview and on its schedule", async ({ page, server }) => {
+  const job = { queue: "closed", run: { process: { script: "true" } } };
+  await server.call("PUT", "/api/v1/queues/closed", { paused: true });
+  const id = await server.schedule("late", [], "", { job, expect: { start_within: "1s" } });
+  await server.trigger(id);
+  await page.goto("/");
+  await expect(page.getByText("Schedule late: a run is late to start")).toBeVisible({ timeout: 30_000 });
+  await page.getByText("Schedule late: a run is late to start").click();
+  await expect(page.getByText("1 late", { exact: true })).toBeVisible();
+  await server.call("PUT", "/api/v1/queues/closed", {});
+});
+
+test("a calendar is written, its days are seen as a year, and an .ics is read for review", async ({
+  page,
+}) => {
+  await page.goto("/calendars");
+  await page.getByRole("link", { name: "New calendar" }).click();
+  await expect(page.getByTestId("save")).toBeEnabled();
+  await page.getByTestId("save").click();
+  await expect(page.getByRole("heading", { name: "our-workdays" })).toBeVisible();
+  await page.goto("/calendars/our-workdays?namespace=default&year=2026");
+  const year = page.getByTestId("year");
+  await expect(year.getByTitle("2026-12-23 belongs to it")).toBeVisible();
+  await expect(year.getByTitle("2026-12-25", { exact: true })).toBeVisible();
+
+  await page.goto("/calendars");
+  await page.getByRole("button", { name: "Import .ics" }).click();
+  const lines = [
+    ...["BEGIN:VCALENDAR", "BEGIN:VEVENT", "SUMMARY:New Year", "DTSTART;VALUE=DATE:20270101"],
+    ...["RRULE:FREQ=YEARLY", "END:VEVENT", "END:VCALENDAR", ""],
+  ];
+  const file = {
+    name: "holidays 2027.ics",
+    mimeType: "text/calendar",
+    buffer: Buffer.from(lines.join("\r\n")),
+  };
+  await page.locator('input[type="file"]').setInputFiles(file);
+  await page.getByRole("button", { name: "Review and save" }).click();
+  await expect(page.getByLabel("Calendar file").last()).toContainText("name: holidays-2027");
+  await page.getByTestId("save").click();
+  await expect(page.getByRole("heading", { name: "holidays-2027" })).toBeVisible();
+});
+
+test("the palette and a shortcut lead to schedules", async ({ page, server }) => {
+  await server.schedule("find-this-schedule", [{ every: "1h" }]);
+  await page.goto("/");
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("find-this");
+  await expect(page.getByRole("option").first()).toContainText("find-this-schedule");
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("heading", { name: "find-this-schedule" })).toBeVisible();
+  await page.keyboard.press("g");
+  await page.keyboard.press("t");
+  await expect(page.getByRole("heading", { name: "Schedules", level: 1 })).toBeVisible();
+});

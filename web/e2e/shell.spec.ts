@@ -1,0 +1,158 @@
+/** G3, H1. Signing in, finding one's way, languages, and what happens when the server goes away. */
+
+import AxeBuilder from "@axe-core/playwright";
+
+import { expect, script, test } from "./fixtures";
+
+const VIEWS = [
+  "/",
+  "/jobs",
+  "/submit",
+  "/schedules",
+  "/schedules/timetable?span=7d",
+  "/schedules/new",
+  "/calendars",
+  "/calendars/belfry.cn-workdays",
+  "/calendars/new",
+  "/workers",
+  "/queues",
+  "/artifacts",
+  "/events",
+  "/settings",
+];
+
+test("a token link signs in, and leaves no token where it could be found", async ({ page, server }) => {
+  await page.context().clearCookies();
+  await page.goto("/jobs");
+  await expect(page.getByRole("heading", { name: "Sign in to Belfry" })).toBeVisible();
+  await page.goto(`/jobs#token=${server.token}`);
+  await expect(page.getByRole("heading", { name: "Jobs" })).toBeVisible();
+  expect(page.url()).toBe(`${server.url}/jobs`);
+  const kept = await page.evaluate(
+    () => JSON.stringify({ ...localStorage, ...sessionStorage }) + document.cookie,
+  );
+  expect(kept).not.toContain(server.token.slice(0, 20));
+  const [cookie] = await page.context().cookies();
+  expect(cookie).toMatchObject({ httpOnly: true, sameSite: "Strict" });
+  expect(cookie?.value).not.toContain(server.token);
+});
+
+test("a wrong token is refused with a reason, the right one is taken, and one signs out", async ({
+  page,
+  server,
+}) => {
+  await page.context().clearCookies();
+  await page.goto("/");
+  await page.getByTestId("token").fill("bf_admin_wrong");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("alert")).toContainText("unauthenticated");
+  await page.getByTestId("token").fill(server.token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await page.reload();
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("menuitem", { name: "Sign out" }).click();
+  await expect(page.getByRole("heading", { name: "Sign in to Belfry" })).toBeVisible();
+  expect(await page.context().cookies()).toEqual([]);
+});
+
+test("the palette leads to pages and to jobs by name, with the keyboard alone", async ({ page, server }) => {
+  const id = await server.submit(script("find-me", "true"));
+  await server.untilStatus(id, "succeeded");
+  await page.goto("/");
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await page.keyboard.press("Control+k");
+  await expect(page.getByRole("combobox")).toBeFocused();
+  await page.keyboard.type("queu");
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("heading", { name: "Queues", level: 1 })).toBeVisible();
+  await page.keyboard.press("Control+k");
+  await expect(page.getByRole("combobox")).toBeFocused();
+  await page.keyboard.type("find-me");
+  await expect(page.getByRole("option").first()).toContainText("find-me");
+  await expect(page.getByRole("option").first()).toContainText("Succeeded");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(new RegExp(id));
+  await page.keyboard.press("g");
+  await page.keyboard.press("w");
+  await expect(page.getByRole("heading", { name: "Workers", level: 1 })).toBeVisible();
+});
+
+test("the language is switched and stays", async ({ page }) => {
+  await page.goto("/settings");
+  await page.getByText("中文", { exact: true }).click();
+  await expect(page.getByRole("heading", { name: "设置" })).toBeVisible();
+  await page.goto("/");
+  await expect(page.getByRole("heading", { name: "总览" })).toBeVisible();
+  await expect(page.locator("html")).toHaveAttribute("lang", "zh-CN");
+});
+
+test("every address can be opened directly, and a wrong one says so", async ({ page }) => {
+  for (const view of VIEWS) {
+    await page.goto(view);
+    await expect(page.locator("main h1").first(), view).toBeVisible();
+  }
+  await page.goto("/nowhere");
+  await expect(page.getByText("There is no such page")).toBeVisible();
+});
+
+for (const theme of ["light", "dark"] as const) {
+  test(`every view can be read by everybody, in the ${theme} theme`, async ({ page, server }) => {
+    await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+    const id = await server.submit(script("readable", "echo hello; exit 3"));
+    await server.untilStatus(id, "failed");
+    const nightly = await server.schedule("readable", [{ cron: "30 2 * * *" }], "exit 3");
+    await server.trigger(nightly);
+    const views = [
+      ...VIEWS,
+      ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
+      ...[`/schedules/${nightly}`, `/schedules/${nightly}?tab=backfills`, `/schedules/${nightly}/edit`],
+    ];
+    for (const view of views) {
+      await page.goto(view);
+      await expect(page.locator("main h1").first()).toBeVisible();
+      await expect(page.getByLabel("Loading", { exact: true })).toHaveCount(0);
+      // What is being checked must have been: its button changes then.
+      await expect(page.getByText("Checking …")).toHaveCount(0);
+      const { violations } = await new AxeBuilder({ page })
+        .withTags(["wcag2a", "wcag2aa", "wcag21aa"])
+        .analyze();
+      const told = violations.flatMap((v) =>
+        v.nodes.map((node) => `${v.id}: ${node.target.join(" ")} ${node.failureSummary}`),
+      );
+      expect(told, view).toEqual([]);
+    }
+  });
+}
+
+test("on a phone nothing stands out of the page", async ({ page, server }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  const id = await server.submit(script("a-rather-long-name-for-a-phone-to-show", "true"));
+  const often = await server.schedule("a-rather-long-name-of-a-schedule-that-fires-often", [{ every: "1s" }]);
+  for (const view of [...VIEWS, `/jobs/${id}`, `/schedules/${often}`, `/schedules/${often}/edit`]) {
+    await page.goto(view);
+    await expect(page.getByLabel("Loading", { exact: true })).toHaveCount(0);
+    await expect(page.locator("main h1").first()).toBeVisible();
+    const over = await page.locator("main").evaluate((main) => main.scrollWidth - main.clientWidth);
+    expect(over, view).toBe(0);
+  }
+  await page.getByRole("button", { name: "Menu" }).click();
+  await server.call("DELETE", `/api/v1/schedules/${often}`);
+  await page.getByRole("dialog").getByRole("link", { name: "Workers" }).click();
+  await expect(page.getByRole("heading", { name: "Workers", level: 1 })).toBeVisible();
+});
+
+test("a lost server is told, and the page goes on by itself when it is back", async ({ page, server }) => {
+  await page.goto("/jobs?name=after-the-restart");
+  await expect(page.getByText("No job matches these filters")).toBeVisible();
+  await server.halt();
+  await expect(page.getByRole("alert").filter({ hasText: "cannot be reached" })).toBeVisible();
+  await server.run();
+  await server.submit(script("after-the-restart", "true"));
+  await expect(page.getByRole("alert").filter({ hasText: "cannot be reached" })).toBeHidden({
+    timeout: 20_000,
+  });
+  // What happened in between shows too, though the page had not seen a single event before.
+  await expect(page.getByTestId("job-rows").getByRole("row").first()).toContainText("Succeeded");
+});

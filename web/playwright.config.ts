@@ -1,0 +1,31 @@
+import { existsSync } from "node:fs";
+
+import { defineConfig } from "@playwright/test";
+
+/** A Chromium of this machine: nothing is downloaded. */
+const chromium = [
+  process.env.CHROMIUM,
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+].find((path) => path && existsSync(path));
+
+export default defineConfig({
+  testDir: "e2e",
+  outputDir: "e2e/report/results",
+  workers: 1,
+  timeout: 60_000,
+  expect: { timeout: 15_000 },
+  reporter: [["list"]],
+  use: {
+    viewport: { width: 1440, height: 900 },
+    locale: "en-US",
+    timezoneId: "UTC",
+    permissions: ["clipboard-read", "clipboard-write"],
+    screenshot: "only-on-failure",
+    launchOptions: {
+      executablePath: chromium,
+      args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+    },
+  },
+});

@@ -1,0 +1,87 @@
+/**
+ * Whether this browser is signed in.
+ *
+ * A token is given once, by hand or behind `#token=` in a link, and changed for a session: a cookie
+ * that no script can read and that the browser sends by itself. So there is nothing here that could be
+ * stolen. A link's token is in no request's address, and is taken out of the address bar at once.
+ */
+
+import { Refusal } from "./problem";
+
+const PATH = "/api/v1/session";
+
+let signedIn = false;
+/** Grows with each signing in: what was read for somebody else is forgotten then. */
+let times = 0;
+const listeners = new Set<() => void>();
+/** Tells the other tabs. */
+const tabs = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("belfry.session");
+
+/** Which session this is, counted from 1; 0 while nobody is signed in. */
+export function session(): number {
+  return signedIn ? times : 0;
+}
+
+export function onSignChange(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+function become(state: boolean): void {
+  if (state) times += 1;
+  else if (!signedIn) return;
+  signedIn = state;
+  for (const listener of listeners) listener();
+}
+
+/** Changes a token for a session; `keep` outlives the browser. Throws a Refusal if it is not valid. */
+export async function signIn(token: string, keep: boolean): Promise<void> {
+  const response = await fetch(PATH, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token.trim()}`, "content-type": "application/json" },
+    body: JSON.stringify({ keep }),
+  });
+  if (!response.ok) throw await Refusal.ofResponse(response);
+  become(true);
+  tabs?.postMessage("in");
+}
+
+export async function signOut(): Promise<void> {
+  await fetch(PATH, { method: "DELETE" }).catch(() => undefined);
+  become(false);
+  tabs?.postMessage("out");
+}
+
+/** The server does not know this browser any more. */
+export function signedOut(): void {
+  become(false);
+}
+
+/** The token in a fragment such as `#token=bf_admin_…`, if there is one. */
+export function tokenInFragment(fragment: string): string | null {
+  return new URLSearchParams(fragment.replace(/^#/, "")).get("token");
+}
+
+/** Takes the token of a link out of the address bar and the history, and signs in with it. */
+async function swallowTokenOfAddress(): Promise<boolean> {
+  const token = tokenInFragment(location.hash);
+  if (token === null) return false;
+  history.replaceState(history.state, "", location.pathname + location.search);
+  return signIn(token, true).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Finds out whether there is a session. A server that cannot be reached is no reason to ask for a token. */
+async function hasSession(): Promise<boolean> {
+  const response = await fetch("/api/v1/me").catch(() => null);
+  return response?.status !== 401 && response?.status !== 403;
+}
+
+/** To be called once, before anything shows. */
+export async function beginSession(): Promise<void> {
+  addEventListener("hashchange", () => void swallowTokenOfAddress());
+  tabs?.addEventListener("message", (event) => become(event.data === "in"));
+  if (!(await swallowTokenOfAddress()) && (await hasSession())) become(true);
+}

@@ -1,0 +1,109 @@
+/**
+ * The one live feed of everything that happens, shared by all views.
+ *
+ * Events are handed on in batches, a few a second, however many come: what a person looks at need
+ * not change faster than it can be read, and 5,000 changes a second cost a handful of renders.
+ */
+
+import type { FeedEvent } from "./schema";
+import { follow, type ServerEvent } from "./sse";
+
+export type FeedState = "connecting" | "live" | "lost";
+
+export interface FeedStatus {
+  state: FeedState;
+  /** When the stream was lost; what is shown is as old as that. */
+  lostAt: number | null;
+}
+
+type BatchListener = (batch: readonly FeedEvent[]) => void;
+
+/** How long changes are gathered before views hear of them. */
+const BATCH_MS = 200;
+/** How many of the newest events are at hand. */
+const RECENT_MAX = 2_000;
+
+class Feed {
+  #status: FeedStatus = { state: "connecting", lostAt: null };
+  #stop: (() => void) | null = null;
+  #pending: FeedEvent[] = [];
+  #timer: ReturnType<typeof setTimeout> | null = null;
+  #recent: FeedEvent[] = [];
+  #onStatus = new Set<() => void>();
+  #onBatch = new Set<BatchListener>();
+  #onReset = new Set<() => void>();
+
+  start(): void {
+    this.#stop ??= follow("/api/v1/events", {
+      onOpen: (resumed) => {
+        this.#set({ state: "live", lostAt: null });
+        // What was read before may have changed before the stream was there.
+        if (!resumed) this.#reset();
+      },
+      onEvents: (events) => this.#take(events),
+      onLost: () => this.#set({ state: "lost", lostAt: this.#status.lostAt ?? Date.now() }),
+      onRefused: () => this.#set({ state: "lost", lostAt: this.#status.lostAt ?? Date.now() }),
+    });
+  }
+
+  stop(): void {
+    this.#stop?.();
+    this.#stop = null;
+    this.#recent = [];
+    this.#set({ state: "connecting", lostAt: null });
+  }
+
+  get status(): FeedStatus {
+    return this.#status;
+  }
+
+  /** The newest events, newest first. */
+  get recent(): readonly FeedEvent[] {
+    return this.#recent;
+  }
+
+  onStatus = (listener: () => void): (() => void) => {
+    this.#onStatus.add(listener);
+    return () => this.#onStatus.delete(listener);
+  };
+
+  onBatch = (listener: BatchListener): (() => void) => {
+    this.#onBatch.add(listener);
+    return () => this.#onBatch.delete(listener);
+  };
+
+  /** The stream did not go on without a gap: whatever is shown must be read again. */
+  onReset = (listener: () => void): (() => void) => {
+    this.#onReset.add(listener);
+    return () => this.#onReset.delete(listener);
+  };
+
+  #set(status: FeedStatus): void {
+    if (status.state === this.#status.state && status.lostAt === this.#status.lostAt) return;
+    this.#status = status;
+    for (const listener of this.#onStatus) listener();
+  }
+
+  #reset(): void {
+    for (const listener of this.#onReset) listener();
+  }
+
+  #take(events: ServerEvent[]): void {
+    for (const event of events) {
+      if (event.name === "reset") this.#reset();
+      else this.#pending.push(JSON.parse(event.data) as FeedEvent);
+    }
+    this.#timer ??= setTimeout(() => this.#hand(), BATCH_MS);
+  }
+
+  #hand(): void {
+    this.#timer = null;
+    const batch = this.#pending;
+    this.#pending = [];
+    if (batch.length === 0) return;
+    this.#recent = [...batch.slice(-RECENT_MAX).reverse(), ...this.#recent].slice(0, RECENT_MAX);
+    for (const listener of this.#onBatch) listener(batch);
+  }
+}
+
+export const feed = new Feed();

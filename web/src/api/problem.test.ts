@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+
+import { Refusal } from "./problem";
+
+test("a problem document keeps its code, hint and fields", () => {
+  const body = {
+    type: "/x",
+    title: "T",
+    status: 422,
+    detail: "name: is bad",
+    code: "invalid_spec",
+    hint: "mend it",
+    errors: [{ pointer: "/name", path: "name", detail: "is bad" }],
+  };
+  const refusal = Refusal.ofBody(body, 422);
+  expect(refusal).toMatchObject({
+    code: "invalid_spec",
+    status: 422,
+    hint: "mend it",
+    message: "name: is bad",
+  });
+  expect(refusal.fields).toHaveLength(1);
+});
+
+test("whatever else is answered is unexpected, and no answer is unreachable", () => {
+  expect(Refusal.ofBody("<html>", 502, "<html>")).toMatchObject({ code: "unexpected", status: 502 });
+  expect(Refusal.from(new TypeError("Failed to fetch"))).toMatchObject({ code: "unreachable", status: 0 });
+});

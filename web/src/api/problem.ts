@@ -1,0 +1,70 @@
+/** Refusals of the server, and everything else that can go wrong with a request. */
+
+import type { FieldError, Problem } from "./schema";
+
+/** Why a request was not answered as wished. */
+export class Refusal extends Error {
+  /** A stable word: the server's own, or `unreachable`, or `unexpected`. */
+  readonly code: string;
+  /** The HTTP status; 0 if there was no answer. */
+  readonly status: number;
+  readonly hint: string | null;
+  /** The request's id, as in the server's log. */
+  readonly instance: string | null;
+  /** Every field that is wrong. */
+  readonly fields: readonly FieldError[];
+
+  constructor(
+    code: string,
+    status: number,
+    detail: string,
+    more: { hint?: string | null; instance?: string | null; fields?: readonly FieldError[] } = {},
+  ) {
+    super(detail);
+    this.name = "Refusal";
+    this.code = code;
+    this.status = status;
+    this.hint = more.hint ?? null;
+    this.instance = more.instance ?? null;
+    this.fields = more.fields ?? [];
+  }
+
+  static of(problem: Problem): Refusal {
+    return new Refusal(problem.code, problem.status, problem.detail, {
+      hint: problem.hint,
+      instance: problem.instance,
+      fields: problem.errors,
+    });
+  }
+
+  /** From an answer that is no success, whatever its body is. */
+  static async ofResponse(response: Response): Promise<Refusal> {
+    const text = await response.text().catch(() => "");
+    return Refusal.ofBody(parsed(text), response.status, text);
+  }
+
+  static ofBody(body: unknown, status: number, text = ""): Refusal {
+    return isProblem(body)
+      ? Refusal.of(body)
+      : new Refusal("unexpected", status, text.slice(0, 300) || `HTTP ${status}`);
+  }
+
+  /** From anything that was thrown. */
+  static from(error: unknown): Refusal {
+    if (error instanceof Refusal) return error;
+    if (error instanceof TypeError) return new Refusal("unreachable", 0, error.message);
+    return new Refusal("unexpected", 0, error instanceof Error ? error.message : String(error));
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+function isProblem(body: unknown): body is Problem {
+  return typeof body === "object" && body !== null && "code" in body && "detail" in body && "status" in body;
+}

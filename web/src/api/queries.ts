@@ -1,0 +1,175 @@
+/**
+ * What views read, and how it is kept fresh.
+ *
+ * Nothing polls: the {@link feed} says what changed, and {@link keepFresh} reads again what is on the
+ * page and concerned, at most once a second each. While nobody looks (the tab is hidden) it waits.
+ */
+
+import { keepPreviousData, QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
+
+import { counted, type Counts, isLive, STATUSES } from "../lib/statuses";
+import { answer, api } from "./client";
+import { feed } from "./feed";
+import { Refusal } from "./problem";
+import type { FeedEvent, JobStatus } from "./schema";
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 5_000,
+      refetchOnWindowFocus: false,
+      retry: (count, error) => count < 2 && isPassing(Refusal.from(error)),
+      retryDelay: (count) => 500 * 2 ** count,
+    },
+  },
+});
+
+/** Whether the same request may well succeed a moment later. */
+function isPassing(refusal: Refusal): boolean {
+  return refusal.status === 0 || refusal.status === 429 || refusal.status >= 500;
+}
+
+export const countsQuery = queryOptions({
+  queryKey: ["counts"],
+  queryFn: async (): Promise<Counts> => {
+    const counts = await Promise.all(
+      STATUSES.map(async (status) => {
+        const asked = api.GET("/api/v1/jobs", { params: { query: { status, count: true, limit: 1 } } });
+        const { error, response } = await asked;
+        if (!response.ok) throw Refusal.ofBody(error, response.status);
+        return [status, Number(response.headers.get("x-total-count") ?? 0)] as const;
+      }),
+    );
+    return Object.fromEntries(counts) as Counts;
+  },
+  // The feed keeps them right in between; what retention deletes is not in the feed.
+  refetchInterval: 30_000,
+  staleTime: 30_000,
+});
+
+export const meQuery = queryOptions({
+  queryKey: ["me"],
+  queryFn: () => answer(api.GET("/api/v1/me")),
+  staleTime: Infinity,
+});
+
+export const versionQuery = queryOptions({
+  queryKey: ["version"],
+  queryFn: () => answer(api.GET("/api/v1/version")),
+  staleTime: Infinity,
+});
+
+export const readyQuery = queryOptions({
+  queryKey: ["ready"],
+  queryFn: () => answer(api.GET("/readyz", { params: { query: { verbose: "true" } } })),
+  refetchInterval: 30_000,
+});
+
+export const workersQuery = queryOptions({
+  queryKey: ["workers"],
+  queryFn: () => answer(api.GET("/api/v1/workers", { params: { query: { limit: 1_000 } } })),
+  // How machines are (load, memory, last heard) changes without an event.
+  refetchInterval: 10_000,
+});
+
+export const queuesQuery = queryOptions({
+  queryKey: ["queues"],
+  queryFn: () => answer(api.GET("/api/v1/queues", { params: { query: { limit: 1_000 } } })),
+});
+
+export const jobQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["job", id],
+    queryFn: () => answer(api.GET("/api/v1/jobs/{id}", { params: { path: { id } } })),
+  });
+
+export const whyQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["job", id, "why"],
+    queryFn: () => answer(api.GET("/api/v1/jobs/{id}/why", { params: { path: { id } } })),
+    placeholderData: keepPreviousData,
+  });
+
+export const jobEventsQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["job", id, "events"],
+    queryFn: () => answer(api.GET("/api/v1/jobs/{id}/events", { params: { path: { id } } })),
+  });
+
+export const jobExecutionsQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["job", id, "executions"],
+    queryFn: () =>
+      answer(api.GET("/api/v1/jobs/{id}/executions", { params: { path: { id }, query: { limit: 200 } } })),
+  });
+
+/** The newest runs of jobs with a name: what is usual for it. */
+export const namesakesQuery = (name: string, namespace: string) =>
+  queryOptions({
+    queryKey: ["recent", "name", namespace, name],
+    queryFn: () => answer(api.GET("/api/v1/jobs", { params: { query: { name, namespace, limit: 30 } } })),
+  });
+
+/** The newest jobs with one of these statuses. */
+export const recentQuery = (statuses: readonly JobStatus[], limit: number) =>
+  queryOptions({
+    queryKey: ["recent", statuses.join(","), limit],
+    queryFn: () =>
+      answer(api.GET("/api/v1/jobs", { params: { query: { status: statuses.join(","), limit } } })),
+  });
+
+export function useWorkerName(): (id: string | null | undefined) => string {
+  const { data } = useQuery(workersQuery);
+  return (id) => data?.items.find((worker) => worker.id === id)?.name ?? id ?? "";
+}
+
+const REFRESH_MS = 1_000;
+
+/** Reads again what a batch of events concerns, as long as the returned function is not called. */
+export function keepFresh(): () => void {
+  const due = new Map<string, readonly unknown[]>();
+  let timer: ReturnType<typeof setTimeout> | null = null;
+  let last = 0;
+
+  const refresh = () => {
+    timer = null;
+    if (document.hidden) return;
+    last = Date.now();
+    const keys = [...due.values()];
+    due.clear();
+    for (const queryKey of keys) void queryClient.invalidateQueries({ queryKey }, { cancelRefetch: false });
+  };
+  const ask = (...keys: Array<readonly unknown[]>) => {
+    for (const key of keys) due.set(JSON.stringify(key), key);
+    // The first change shows at once, those that follow it closely once a second.
+    timer ??= setTimeout(refresh, Math.max(0, last + REFRESH_MS - Date.now()));
+  };
+  const onBatch = (batch: readonly FeedEvent[]) => {
+    for (const event of batch) {
+      if (event.job_id && queryClient.getQueryState(["job", event.job_id])) ask(["job", event.job_id]);
+      if (event.schedule_id) ask(["schedule", event.schedule_id]);
+      if (event.type.startsWith("job.")) {
+        ask(["recent"], ["queues"], ["workers"]);
+        // Which schedule a job is of is not in its events.
+        if (event.cause === "fired" || !event.to || !isLive(event.to)) ask(["schedules"], ["schedule"]);
+      } else if (event.type.startsWith("schedule.") || event.type.startsWith("backfill.")) {
+        ask(["schedules"], ["schedule"], ["upcoming"]);
+      } else if (event.type.startsWith("calendar.")) ask(["calendars"], ["upcoming"], ["schedule"]);
+      else if (event.type.startsWith("worker.")) ask(["workers"]);
+      else if (event.type.startsWith("queue.")) ask(["queues"]);
+    }
+    queryClient.setQueryData(countsQuery.queryKey, (counts) => counts && counted(counts, batch));
+  };
+  const onReset = () => void queryClient.invalidateQueries({}, { cancelRefetch: false });
+  const onVisible = () => {
+    if (!document.hidden && due.size > 0) ask();
+  };
+
+  document.addEventListener("visibilitychange", onVisible);
+  const stops = [feed.onBatch(onBatch), feed.onReset(onReset)];
+  return () => {
+    stops.forEach((stop) => stop());
+    document.removeEventListener("visibilitychange", onVisible);
+    if (timer !== null) clearTimeout(timer);
+  };
+}

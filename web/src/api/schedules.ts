@@ -1,0 +1,323 @@
+/** Schedules, what became of their instants, backfills and calendars: how they are read and changed. */
+
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+
+import { answer, api } from "./client";
+import { queryClient } from "./queries";
+import type {
+  Backfill,
+  BackfillPlan,
+  CalendarSpec,
+  FiringCause,
+  FiringOutcome,
+  ImportedCalendar,
+  Schedule,
+  ScheduleSpec,
+  ScheduleStatus,
+  StartBackfill,
+  Timing,
+  TriggeredSchedule,
+} from "./schema";
+
+export interface SchedulesFilter {
+  status?: ScheduleStatus;
+  text?: string;
+  owner?: string;
+  namespace?: string;
+  label?: string[];
+}
+
+/** As many schedules are shown at once; a filter finds the others. */
+export const SCHEDULES_MAX = 1_000;
+/** As many runs are drawn beside a schedule. */
+export const RUNS_SHOWN = 20;
+
+export const schedulesQuery = (filter: SchedulesFilter, limit = SCHEDULES_MAX) =>
+  queryOptions({
+    queryKey: ["schedules", filter, limit],
+    queryFn: () => answer(api.GET("/api/v1/schedules", { params: { query: { ...filter, limit } } })),
+    placeholderData: keepPreviousData,
+  });
+
+/** A few schedules with a text in their name, for suggestions: not read again when one fires. */
+export const suggestedQuery = (text: string) =>
+  queryOptions({
+    queryKey: ["suggested-schedules", text],
+    queryFn: () =>
+      answer(api.GET("/api/v1/schedules", { params: { query: { text: text || undefined, limit: 20 } } })),
+    placeholderData: keepPreviousData,
+    staleTime: 10_000,
+  });
+
+/** By id, or by name and namespace. */
+export const scheduleQuery = (name: string, namespace?: string) =>
+  queryOptions({
+    queryKey: ["schedule", name, namespace ?? null],
+    queryFn: () =>
+      answer(api.GET("/api/v1/schedules/{name}", { params: { path: { name }, query: { namespace } } })),
+  });
+
+/** Its newest runs. `track` changes when one ends, so nothing is read again until then. */
+export const runsQuery = (schedule: Schedule, limit = RUNS_SHOWN) =>
+  queryOptions({
+    queryKey: ["schedule-runs", schedule.id, limit, schedule.fired, ended(schedule)],
+    queryFn: () => answer(api.GET("/api/v1/jobs", { params: { query: { schedule: schedule.id, limit } } })),
+    placeholderData: keepPreviousData,
+    staleTime: 60_000,
+  });
+
+function ended({ track }: Schedule): number {
+  return track.succeeded + track.failed;
+}
+
+export const nextQuery = (id: string, n: number) =>
+  queryOptions({
+    queryKey: ["schedule", id, "next", n],
+    queryFn: () =>
+      answer(api.GET("/api/v1/schedules/{name}/next", { params: { path: { name: id }, query: { n } } })),
+    placeholderData: keepPreviousData,
+  });
+
+export interface LedgerFilter {
+  outcome?: FiringOutcome[];
+  cause?: FiringCause;
+  backfill?: string;
+}
+
+export function readLedger(id: string, filter: LedgerFilter, cursor?: string) {
+  const query = {
+    outcome: filter.outcome?.join(","),
+    cause: filter.cause,
+    backfill_id: filter.backfill,
+    limit: 50,
+    cursor,
+    counts: cursor === undefined,
+  };
+  return answer(api.GET("/api/v1/schedules/{name}/ledger", { params: { path: { name: id }, query } }));
+}
+
+export const backfillsQuery = (schedule_id: string) =>
+  queryOptions({
+    queryKey: ["schedule", schedule_id, "backfills"],
+    queryFn: () => answer(api.GET("/api/v1/backfills", { params: { query: { schedule_id, limit: 50 } } })),
+  });
+
+/** What fires within so many milliseconds from now on. */
+export const upcomingQuery = (span: number, namespace?: string) =>
+  queryOptions({
+    queryKey: ["upcoming", span, namespace ?? null],
+    queryFn: async () => {
+      const from = Date.now();
+      const until = new Date(from + span).toISOString();
+      const found = await answer(
+        api.GET("/api/v1/schedules/upcoming", { params: { query: { until, namespace } } }),
+      );
+      return { ...found, from, to: from + span };
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: 60_000,
+  });
+
+/** At most as many schedules are asked one by one, where there is too much for one answer. */
+const ASKED_MAX = 60;
+/** As many firings of one of them are asked for. */
+const ASKED_EACH = 200;
+
+/** What one schedule fires within a span, as far as that is known. */
+export interface Row {
+  id: string;
+  name: string;
+  namespace: string;
+  /** Its rule in short. */
+  when: string | null;
+  /** How long its runs usually take. */
+  usual: string | null;
+  firings: number[];
+  /** Until when all of its firings are known. */
+  knownUntil: number;
+}
+
+export interface Timetable {
+  from: number;
+  to: number;
+  rows: Row[];
+  /** Until when all schedules that fire are among the rows. */
+  allUntil: number;
+}
+
+/**
+ * What fires within so many milliseconds from now on, by schedule. One answer has a thousand firings at
+ * most; where that does not reach, each schedule is asked by itself, so that one that fires every second
+ * does not hide the others.
+ */
+export const timetableQuery = (span: number) =>
+  queryOptions({
+    queryKey: ["upcoming", "timetable", span],
+    queryFn: async (): Promise<Timetable> => {
+      const from = Date.now();
+      const to = from + span;
+      const until = new Date(to).toISOString();
+      const found = await answer(api.GET("/api/v1/schedules/upcoming", { params: { query: { until } } }));
+      const reached = Date.parse(found.until);
+      const rows = new Map<string, Row>();
+      for (const { schedule_id: id, name, namespace, duration_p50, at } of found.items) {
+        const row = rows.get(id) ?? {
+          ...{ id, name, namespace, when: null, usual: duration_p50 ?? null },
+          ...{ firings: [], knownUntil: Math.min(reached, to) },
+        };
+        row.firings.push(Date.parse(at));
+        rows.set(id, row);
+      }
+      if (reached >= to - 1_000) return { from, to, rows: [...rows.values()], allUntil: to };
+      const query = { status: "active" as const, due_before: until, limit: ASKED_MAX };
+      const due = await answer(api.GET("/api/v1/schedules", { params: { query } }));
+      if (due.next_cursor) return { from, to, rows: [...rows.values()], allUntil: reached };
+      const asked = await Promise.all(due.items.map((schedule) => rowOf(schedule, from, to)));
+      return { from, to, rows: asked, allUntil: to };
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: 60_000,
+  });
+
+async function rowOf(schedule: Schedule, from: number, to: number): Promise<Row> {
+  const { id, name, namespace, when, track } = schedule;
+  const params = { path: { name: id }, query: { n: ASKED_EACH } };
+  const { firings } = await answer(api.GET("/api/v1/schedules/{name}/next", { params }));
+  const times = firings.map(({ at }) => Date.parse(at)).filter((at) => at >= from);
+  const knownUntil = firings.length < ASKED_EACH ? to : Math.min(to, times.at(-1) ?? to);
+  const usual = track.duration_p50 ?? null;
+  return { id, name, namespace, when, usual, firings: times.filter((at) => at < to), knownUntil };
+}
+
+export async function previewTiming(
+  draft: { timing: Timing; name?: string; namespace?: string },
+  n: number,
+  signal?: AbortSignal,
+) {
+  return answer(api.POST("/api/v1/schedules/preview", { body: { ...draft, n }, signal }));
+}
+
+function touched(...ids: string[]): void {
+  for (const key of [["schedules"], ["upcoming"], ...ids.map((id) => ["schedule", id])]) {
+    void queryClient.invalidateQueries({ queryKey: key });
+  }
+}
+
+/** Throws a Refusal if the server would not take the spec. Stores nothing. */
+export async function checkSchedule(spec: ScheduleSpec, signal?: AbortSignal): Promise<ScheduleSpec> {
+  const params = { path: { name: spec.name }, query: { dry_run: true, namespace: spec.namespace } };
+  const checked: unknown = await answer(api.PUT("/api/v1/schedules/{name}", { params, body: spec, signal }));
+  return checked as ScheduleSpec;
+}
+
+/** Stores a spec: a new one, or that of the schedule with this version. */
+export async function saveSchedule(spec: ScheduleSpec, version: number | null): Promise<Schedule> {
+  const header = version === null ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
+  const params = { path: { name: spec.name }, query: { namespace: spec.namespace }, header };
+  const saved = (await answer(api.PUT("/api/v1/schedules/{name}", { params, body: spec }))) as Schedule;
+  touched(saved.id);
+  return saved;
+}
+
+/** What the server puts into a spec by itself. */
+export async function scheduleDefaults(spec: ScheduleSpec): Promise<object> {
+  const { name, namespace, owner, job } = spec;
+  const { job: filled, ...defaults } = await checkSchedule({ name, namespace, owner, job: { run: job.run } });
+  return { ...defaults, owner: undefined, job: { ...filled, run: undefined } };
+}
+
+export async function pauseSchedule(id: string, note: string): Promise<void> {
+  const body = note === "" ? {} : { note };
+  await answer(api.POST("/api/v1/schedules/{name}/pause", { params: { path: { name: id } }, body }));
+  touched(id);
+}
+
+export async function resumeSchedule(id: string): Promise<void> {
+  await answer(api.POST("/api/v1/schedules/{name}/resume", { params: { path: { name: id } } }));
+  touched(id);
+}
+
+export async function triggerSchedule(id: string, reason: string): Promise<TriggeredSchedule> {
+  const params = { path: { name: id }, header: { "Idempotency-Key": crypto.randomUUID() } };
+  const body = reason === "" ? {} : { reason };
+  const done = await answer(api.POST("/api/v1/schedules/{name}/trigger", { params, body }));
+  touched(id);
+  return done;
+}
+
+export async function deleteSchedule(id: string): Promise<void> {
+  await answer(api.DELETE("/api/v1/schedules/{name}", { params: { path: { name: id } } }));
+  touched(id);
+}
+
+export async function planBackfill(
+  id: string,
+  body: StartBackfill,
+  signal: AbortSignal,
+): Promise<BackfillPlan> {
+  const params = { path: { name: id }, query: { dry_run: true } };
+  const plan = await answer(api.POST("/api/v1/schedules/{name}/backfills", { params, body, signal }));
+  return plan as BackfillPlan;
+}
+
+export async function startBackfill(id: string, body: StartBackfill): Promise<Backfill> {
+  const params = { path: { name: id } };
+  const made = await answer(api.POST("/api/v1/schedules/{name}/backfills", { params, body }));
+  touched(id);
+  return made as Backfill;
+}
+
+export async function cancelBackfill(backfill: Backfill): Promise<void> {
+  const params = { path: { id: backfill.id } };
+  await answer(api.POST("/api/v1/backfills/{id}/cancel", { params, body: {} }));
+  touched(backfill.schedule_id);
+}
+
+export const calendarsQuery = queryOptions({
+  queryKey: ["calendars"],
+  queryFn: () => answer(api.GET("/api/v1/calendars", { params: { query: { namespace: "*" } } })),
+});
+
+export const calendarQuery = (name: string, namespace?: string) =>
+  queryOptions({
+    queryKey: ["calendars", name, namespace ?? null],
+    queryFn: () =>
+      answer(api.GET("/api/v1/calendars/{name}", { params: { path: { name }, query: { namespace } } })),
+  });
+
+export const calendarDaysQuery = (name: string, namespace: string | undefined, year: number) =>
+  queryOptions({
+    queryKey: ["calendars", name, namespace ?? null, year],
+    queryFn: () => {
+      const query = { namespace, from: `${year}-01-01`, until: `${year}-12-31` };
+      return answer(api.GET("/api/v1/calendars/{name}/days", { params: { path: { name }, query } }));
+    },
+  });
+
+export async function checkCalendar(spec: CalendarSpec, signal?: AbortSignal): Promise<void> {
+  const params = { path: { name: spec.name }, query: { dry_run: true, namespace: spec.namespace } };
+  await answer(api.PUT("/api/v1/calendars/{name}", { params, body: spec, signal }));
+}
+
+export async function saveCalendar(spec: CalendarSpec, version: number | null): Promise<void> {
+  const header = version === null ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
+  const params = { path: { name: spec.name }, query: { namespace: spec.namespace }, header };
+  await answer(api.PUT("/api/v1/calendars/{name}", { params, body: spec }));
+  await queryClient.invalidateQueries({ queryKey: ["calendars"] });
+}
+
+export async function deleteCalendar(name: string, namespace?: string): Promise<void> {
+  await answer(api.DELETE("/api/v1/calendars/{name}", { params: { path: { name }, query: { namespace } } }));
+  await queryClient.invalidateQueries({ queryKey: ["calendars"] });
+}
+
+/** Reads an iCalendar text; stores nothing. */
+export async function readIcs(text: string): Promise<ImportedCalendar> {
+  return answer(
+    api.POST("/api/v1/calendars/import", {
+      body: text,
+      bodySerializer: (body: string) => body,
+      headers: { "content-type": "text/calendar" },
+    }),
+  );
+}

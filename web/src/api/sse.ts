@@ -1,0 +1,154 @@
+/**
+ * Server-sent events over `fetch`, because `EventSource` cannot be told where to resume, or why it was refused.
+ *
+ * A {@link follow}ed stream resumes from the last id that it saw, so that nothing is missed and
+ * nothing comes twice, however often the connection is lost.
+ */
+
+import { raw } from "./client";
+import { Refusal } from "./problem";
+
+export interface ServerEvent {
+  /** Its name; `message` where the server gave none. */
+  name: string;
+  data: string;
+  id: string;
+}
+
+/** Takes the text of a stream apart, in whatever pieces it comes. */
+export class Parser {
+  #rest = "";
+  #name = "";
+  #data: string[] = [];
+  #id: string;
+
+  constructor(id = "") {
+    this.#id = id;
+  }
+
+  /** The place of the newest line with an id, also of a heartbeat. */
+  get lastId(): string {
+    return this.#id;
+  }
+
+  push(text: string): ServerEvent[] {
+    const lines = (this.#rest + text).split(/\r\n|\n|\r(?!$)/);
+    this.#rest = lines.pop() ?? "";
+    const events: ServerEvent[] = [];
+    for (const line of lines) {
+      if (line === "") {
+        if (this.#data.length > 0) {
+          events.push({ name: this.#name || "message", data: this.#data.join("\n"), id: this.#id });
+        }
+        this.#name = "";
+        this.#data = [];
+        continue;
+      }
+      const colon = line.indexOf(":");
+      const field = colon < 0 ? line : line.slice(0, colon);
+      const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+      if (field === "event") this.#name = value;
+      else if (field === "data") this.#data.push(value);
+      else if (field === "id") this.#id = value;
+    }
+    return events;
+  }
+}
+
+export interface Followed {
+  /** What came, in order; never empty. */
+  onEvents: (events: ServerEvent[]) => void;
+  /** The stream is there; `resumed` if it goes on exactly where an earlier one was lost. */
+  onOpen?: (resumed: boolean) => void;
+  /** The stream was lost, and is tried again after a while. */
+  onLost?: (why: Refusal) => void;
+  /** The stream will not be tried again: the server refused it for good. */
+  onRefused?: (why: Refusal) => void;
+  /** Says after each batch of events whether the stream is over. */
+  isOver?: (events: ServerEvent[]) => boolean;
+}
+
+/** The server sends something at least every 15 s; after this it is taken for gone. */
+const SILENCE_MAX_MS = 40_000;
+const WAIT_MIN_MS = 400;
+const WAIT_MAX_MS = 8_000;
+
+/** Follows a stream until the returned function is called, or it is over. */
+export function follow(path: string, followed: Followed): () => void {
+  const ended = new AbortController();
+  void run(path, followed, ended);
+  return () => ended.abort();
+}
+
+async function run(path: string, followed: Followed, ended: AbortController): Promise<void> {
+  let lastId = "";
+  let wait = WAIT_MIN_MS;
+  while (!ended.signal.aborted) {
+    const parser = new Parser(lastId);
+    try {
+      const over = await readOnce(path, parser, followed, ended.signal, () => (wait = WAIT_MIN_MS));
+      if (over || ended.signal.aborted) return;
+      followed.onLost?.(new Refusal("stream_ended", 0, "the server ended the stream"));
+    } catch (error) {
+      if (ended.signal.aborted) return;
+      const why = Refusal.from(error);
+      const final = why.status >= 400 && why.status < 500 && why.status !== 429;
+      if (final) return followed.onRefused?.(why);
+      followed.onLost?.(why);
+    }
+    lastId = parser.lastId;
+    await pause(wait + Math.random() * wait * 0.3, ended.signal);
+    wait = Math.min(wait * 1.8, WAIT_MAX_MS);
+  }
+}
+
+async function readOnce(
+  path: string,
+  parser: Parser,
+  followed: Followed,
+  ended: AbortSignal,
+  onAlive: () => void,
+): Promise<boolean> {
+  const silent = new AbortController();
+  const signal = AbortSignal.any([ended, silent.signal]);
+  let alarm = setTimeout(() => silent.abort(), SILENCE_MAX_MS);
+  try {
+    const headers: Record<string, string> = { accept: "text/event-stream" };
+    if (parser.lastId !== "") headers["last-event-id"] = parser.lastId;
+    const response = await raw(path, { headers, signal, cache: "no-store" });
+    followed.onOpen?.(parser.lastId !== "");
+    const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      const part = await reader?.read();
+      if (!part || part.done) return false;
+      onAlive();
+      clearTimeout(alarm);
+      alarm = setTimeout(() => silent.abort(), SILENCE_MAX_MS);
+      const events = parser.push(part.value);
+      if (events.length > 0) followed.onEvents(events);
+      if (followed.isOver?.(events)) return true;
+    }
+  } catch (error) {
+    if (silent.signal.aborted) throw new Refusal("silent", 0, "nothing came for too long");
+    if (error instanceof DOMException) throw new Refusal("unreachable", 0, error.message);
+    throw error;
+  } finally {
+    clearTimeout(alarm);
+    silent.abort();
+  }
+}
+
+/** Waits, but not longer than until the browser says that it is online again. */
+function pause(ms: number, ended: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      removeEventListener("online", done);
+      ended.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    addEventListener("online", done);
+    ended.addEventListener("abort", done);
+  });
+}

@@ -1,0 +1,49 @@
+/** Everything around the pages: theme, data, and whether somebody is signed in. */
+
+import { MantineProvider, useMantineColorScheme } from "@mantine/core";
+import { Notifications } from "@mantine/notifications";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { useEffect, useSyncExternalStore } from "react";
+
+import { onSignChange, session } from "../api/auth";
+import { feed } from "../api/feed";
+import { keepFresh, queryClient } from "../api/queries";
+import { usePreferences } from "../lib/preferences";
+import { nonce } from "./nonce";
+import { router } from "./router";
+import { SignIn } from "./SignIn";
+import { theme } from "./theme";
+
+export function App() {
+  const current = useSyncExternalStore(onSignChange, session);
+  return (
+    <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={() => nonce}>
+      <Theme />
+      <QueryClientProvider client={queryClient}>
+        <Notifications position="bottom-right" limit={4} />
+        {current === 0 ? <SignIn /> : <SignedIn key={current} />}
+      </QueryClientProvider>
+    </MantineProvider>
+  );
+}
+
+function SignedIn() {
+  useEffect(() => {
+    feed.start();
+    const stop = keepFresh();
+    return () => {
+      stop();
+      feed.stop();
+      queryClient.clear();
+    };
+  }, []);
+  return <RouterProvider router={router} />;
+}
+
+function Theme() {
+  const { theme: wished } = usePreferences();
+  const { setColorScheme } = useMantineColorScheme();
+  useEffect(() => setColorScheme(wished), [wished, setColorScheme]);
+  return null;
+}

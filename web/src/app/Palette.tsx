@@ -1,0 +1,262 @@
+/** The command palette: go to a page, to a job by its id or name, or do something. */
+
+import { Modal } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import {
+  ArrowRight,
+  CalendarClock,
+  CalendarPlus,
+  CornerDownLeft,
+  Filter,
+  Hash,
+  type LucideIcon,
+  Moon,
+  Plus,
+  Server,
+  Rows3,
+} from "lucide-react";
+import { type KeyboardEvent, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { useTranslation } from "react-i18next";
+
+import { namesakesQuery, queuesQuery, workersQuery } from "../api/queries";
+import { suggestedQuery } from "../api/schedules";
+import { prefer, usePreferences } from "../lib/preferences";
+import { StatusBadge } from "../ui/Status";
+import { Ago } from "../ui/Time";
+import style from "./Palette.module.css";
+
+let isOpen = false;
+const listeners = new Set<() => void>();
+
+function set(open: boolean): void {
+  isOpen = open;
+  for (const listener of listeners) listener();
+}
+
+export function openPalette(): void {
+  set(true);
+}
+
+export function togglePalette(): void {
+  set(!isOpen);
+}
+
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+interface Command {
+  id: string;
+  icon: LucideIcon;
+  title: string;
+  aside?: React.ReactNode;
+  run: () => void;
+}
+
+const PAGES = [
+  "overview",
+  "jobs",
+  "schedules",
+  "calendars",
+  "workers",
+  "queues",
+  "artifacts",
+  "events",
+  "settings",
+] as const;
+
+export function Palette() {
+  const open = useSyncExternalStore(subscribe, () => isOpen);
+  const { t } = useTranslation();
+  return (
+    <Modal
+      opened={open}
+      onClose={() => set(false)}
+      withCloseButton={false}
+      padding={0}
+      size={580}
+      centered={false}
+      yOffset="14vh"
+      transitionProps={{ duration: 0 }}
+      attributes={{ content: { "aria-label": t("palette.open") } }}
+    >
+      {open && <Commands />}
+    </Modal>
+  );
+}
+
+function Commands() {
+  const { t } = useTranslation();
+  const [text, setText] = useState("");
+  const [at, setAt] = useState(0);
+  const list = useRef<HTMLDivElement>(null);
+  const commands = useCommands(text.trim());
+  const chosen = Math.min(at, commands.length - 1);
+
+  useEffect(() => {
+    list.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" });
+  }, [chosen]);
+
+  const onKey = (event: KeyboardEvent) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step !== undefined) {
+      event.preventDefault();
+      setAt((chosen + step + commands.length) % commands.length);
+    } else if (event.key === "Enter" && !event.nativeEvent.isComposing) {
+      event.preventDefault();
+      run(commands[chosen]);
+    }
+  };
+  const run = (command: Command | undefined) => {
+    if (!command) return;
+    set(false);
+    command.run();
+  };
+
+  return (
+    <>
+      <input
+        className={style.input}
+        placeholder={t("palette.placeholder")}
+        aria-label={t("palette.placeholder")}
+        role="combobox"
+        aria-expanded
+        aria-controls="palette-list"
+        aria-activedescendant={commands[chosen] ? `palette-${commands[chosen].id}` : undefined}
+        value={text}
+        onChange={(event) => {
+          setText(event.currentTarget.value);
+          setAt(0);
+        }}
+        onKeyDown={onKey}
+        data-autofocus
+        autoFocus
+      />
+      <div className={style.list} id="palette-list" role="listbox" aria-label={t("palette.open")} ref={list}>
+        {commands.map((command, i) => {
+          const Icon = command.icon;
+          return (
+            <div
+              key={command.id}
+              id={`palette-${command.id}`}
+              role="option"
+              aria-selected={i === chosen}
+              className={style.item}
+              onMouseMove={() => setAt(i)}
+              onClick={() => run(command)}
+            >
+              <Icon size={15} aria-hidden />
+              <span className="clip">{command.title}</span>
+              <span className={style.aside}>
+                {command.aside}
+                {i === chosen && <CornerDownLeft size={13} aria-hidden />}
+              </span>
+            </div>
+          );
+        })}
+        {commands.length === 0 && <p className={style.none}>{t("palette.nothing")}</p>}
+      </div>
+    </>
+  );
+}
+
+function useCommands(text: string): Command[] {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const { language, theme } = usePreferences();
+  const workers = useQuery(workersQuery).data?.items;
+  const queues = useQuery(queuesQuery).data?.items;
+  const isId = /^(job|exe|wkr|sch)_[0-9a-z]{26}$/.test(text);
+  const isName = /^[A-Za-z0-9][\w.-]*$/.test(text) && !isId;
+  const jobs = useQuery({ ...namesakesQuery(text, "*"), enabled: isName }).data?.items;
+  const schedules = useQuery({ ...suggestedQuery(text), enabled: isName }).data?.items;
+
+  return useMemo(() => {
+    const has = (...words: string[]) => words.some((word) => word.toLowerCase().includes(text.toLowerCase()));
+    const commands: Command[] = [];
+    const add = (command: Command | false) => command && commands.push(command);
+    if (isId && text.startsWith("job_")) {
+      const run = () => void navigate({ to: "/jobs/$id", params: { id: text } });
+      add({ id: "id", icon: Hash, title: text, aside: t("palette.goTo"), run });
+    } else if (isId && text.startsWith("exe_")) {
+      const run = () => void navigate({ to: "/executions/$id", params: { id: text } });
+      add({ id: "id", icon: Hash, title: text, aside: t("palette.goTo"), run });
+    } else if (isId && text.startsWith("sch_")) {
+      const run = () => void navigate({ to: "/schedules/$id", params: { id: text } });
+      add({ id: "id", icon: CalendarClock, title: text, aside: t("palette.goTo"), run });
+    }
+    for (const schedule of (isName ? (schedules ?? []) : []).slice(0, 5)) {
+      add({
+        id: schedule.id,
+        icon: CalendarClock,
+        title: schedule.name,
+        aside: <code>{schedule.when}</code>,
+        run: () => void navigate({ to: "/schedules/$id", params: { id: schedule.id } }),
+      });
+    }
+    for (const job of (jobs ?? []).slice(0, 5)) {
+      add({
+        id: job.id,
+        icon: Hash,
+        title: job.name,
+        aside: (
+          <>
+            <Ago at={job.created_at} />
+            <StatusBadge status={job.status} plain />
+          </>
+        ),
+        run: () => void navigate({ to: "/jobs/$id", params: { id: job.id } }),
+      });
+    }
+    if (text === "" || has(t("nav.submit"), "submit new")) {
+      add({
+        id: "submit",
+        icon: Plus,
+        title: t("nav.submit"),
+        aside: "c",
+        run: () => void navigate({ to: "/submit" }),
+      });
+    }
+    if (text !== "" && has(t("schedule.new"), "schedule new cron")) {
+      const run = () => void navigate({ to: "/schedules/new" });
+      add({ id: "new-schedule", icon: CalendarPlus, title: t("schedule.new"), run });
+    }
+    for (const page of PAGES) {
+      if (text !== "" && !has(t(`nav.${page}`), page)) continue;
+      const to = page === "overview" ? "/" : (`/${page}` as const);
+      add({ id: page, icon: ArrowRight, title: t(`nav.${page}`), run: () => void navigate({ to }) });
+    }
+    for (const status of ["failed", "running", "waiting"] as const) {
+      if (text !== "" && !has(status, t(`status.${status}`))) continue;
+      const title = t("palette.jobsThatAre", { status: t(`status.${status}`) });
+      const run = () => void navigate({ to: "/jobs", search: { status } });
+      add({ id: `status-${status}`, icon: Filter, title, run });
+    }
+    for (const worker of workers ?? []) {
+      if (text === "" || !has(worker.name, worker.id)) continue;
+      const run = () => void navigate({ to: "/workers/$id", params: { id: worker.id } });
+      add({ id: worker.id, icon: Server, title: worker.name, aside: t("nav.workers"), run });
+    }
+    for (const queue of queues ?? []) {
+      if (text === "" || !has(queue.name)) continue;
+      const run = () => void navigate({ to: "/jobs", search: { queue: queue.name } });
+      add({ id: `queue-${queue.name}`, icon: Rows3, title: queue.name, aside: t("nav.queues"), run });
+    }
+    if (isName) {
+      const run = () => void navigate({ to: "/jobs", search: { name: text } });
+      add({ id: "named", icon: Filter, title: t("palette.jobsNamed", { name: text }), run });
+    }
+    if (text === "" || has(t("palette.theme"), "theme dark light")) {
+      const next = theme === "dark" ? "light" : "dark";
+      add({ id: "theme", icon: Moon, title: t("palette.theme"), run: () => prefer({ theme: next }) });
+    }
+    if (text === "" || has("language 语言 english 中文")) {
+      const next = language === "en" ? "zh-CN" : "en";
+      const title = next === "en" ? "Switch to English" : "切换到中文";
+      add({ id: "language", icon: ArrowRight, title, run: () => prefer({ language: next }) });
+    }
+    return commands;
+  }, [text, isId, isName, jobs, schedules, workers, queues, language, theme, t, navigate]);
+}

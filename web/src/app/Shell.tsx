@@ -1,0 +1,233 @@
+/** The frame: where one is, where one can go, and whether what is shown is live. */
+
+import { ActionIcon, Button, Drawer, Kbd, Menu, Tooltip } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link, Outlet, useRouterState } from "@tanstack/react-router";
+import {
+  Activity,
+  Boxes,
+  CalendarClock,
+  Languages,
+  LayoutDashboard,
+  ListChecks,
+  LogOut,
+  type LucideIcon,
+  Menu as MenuIcon,
+  Monitor,
+  Moon,
+  Plus,
+  Rows3,
+  Search,
+  Server,
+  Settings,
+  Sun,
+} from "lucide-react";
+import { useEffect, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { signOut } from "../api/auth";
+import { countsQuery, meQuery, workersQuery } from "../api/queries";
+import bell from "../assets/bell.svg";
+import { prefer, type Theme, usePreferences } from "../lib/preferences";
+import { useTitle } from "../lib/title";
+import { ConnectionBanner, ConnectionDot } from "./Connection";
+import { openPalette, Palette } from "./Palette";
+import style from "./Shell.module.css";
+import { Shortcuts } from "./Shortcuts";
+
+const PLACES = [
+  { to: "/", key: "overview", icon: LayoutDashboard },
+  { to: "/jobs", key: "jobs", icon: ListChecks },
+  { to: "/schedules", key: "schedules", icon: CalendarClock },
+  { to: "/workers", key: "workers", icon: Server },
+  { to: "/queues", key: "queues", icon: Rows3 },
+  { to: "/artifacts", key: "artifacts", icon: Boxes },
+  { to: "/events", key: "events", icon: Activity },
+  { to: "/settings", key: "settings", icon: Settings },
+] as const satisfies ReadonlyArray<{ to: string; key: string; icon: LucideIcon }>;
+
+export type Place = (typeof PLACES)[number]["key"];
+
+export function Shell() {
+  const { t } = useTranslation();
+  const path = useRouterState({ select: (state) => state.location.pathname });
+  const [open, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [path]);
+  useTitle();
+
+  return (
+    <div className={style.frame}>
+      <a className="skip" href="#content">
+        {t("nav.skip")}
+      </a>
+      <aside className={style.side}>
+        <Brand />
+        <Navigation />
+      </aside>
+      <header className={style.top}>
+        <ActionIcon onClick={() => setOpen(true)} aria-label={t("nav.menu")} size={36}>
+          <MenuIcon size={20} />
+        </ActionIcon>
+        <Brand />
+        <ActionIcon onClick={openPalette} aria-label={t("palette.open")} size={36}>
+          <Search size={18} />
+        </ActionIcon>
+      </header>
+      <Drawer
+        opened={open}
+        onClose={() => setOpen(false)}
+        size={270}
+        title={<Brand />}
+        closeButtonProps={{ "aria-label": t("common.close") }}
+      >
+        <div className={style.drawer}>
+          <Navigation />
+        </div>
+      </Drawer>
+      <div className={style.main}>
+        <ConnectionBanner />
+        <main id="content" className={style.content} tabIndex={-1}>
+          <Outlet />
+        </main>
+      </div>
+      <Palette />
+      <Shortcuts />
+    </div>
+  );
+}
+
+function Brand() {
+  return (
+    <Link to="/" className={style.brand} aria-label="Belfry">
+      <img src={bell} width={24} height={24} alt="" />
+      <span>
+        Belfry <small>钟楼</small>
+      </span>
+    </Link>
+  );
+}
+
+function Navigation() {
+  const { t } = useTranslation();
+  const path = useRouterState({ select: (state) => state.location.pathname });
+  const counts = useQuery(countsQuery).data;
+  const workers = useQuery(workersQuery).data?.items;
+  const lost = workers?.filter((worker) => worker.status === "lost").length ?? 0;
+  const running = counts?.running ?? 0;
+  const isUnder = (to: string) => path === to || path.startsWith(`${to}/`);
+  // Calendars are a part of the schedules' pages.
+  const isHere = (to: string) =>
+    to === "/" ? path === "/" : isUnder(to) || (to === "/schedules" && isUnder("/calendars"));
+
+  return (
+    <>
+      <div className={style.acts}>
+        <Button component={Link} to="/submit" leftSection={<Plus size={15} />} fullWidth justify="flex-start">
+          {t("nav.submit")}
+        </Button>
+        <button type="button" className={style.search} onClick={openPalette} aria-label={t("palette.open")}>
+          <Search size={14} aria-hidden />
+          <span>{t("nav.search")}</span>
+          <Kbd size="xs">{/mac/i.test(navigator.platform) ? "⌘K" : "Ctrl K"}</Kbd>
+        </button>
+      </div>
+      <nav className={style.places} aria-label={t("nav.label")}>
+        {PLACES.map(({ to, key, icon: Icon }) => (
+          <Link
+            key={to}
+            to={to}
+            className={style.place}
+            data-here={isHere(to) || undefined}
+            aria-current={isHere(to) ? "page" : undefined}
+          >
+            <Icon size={16} strokeWidth={1.9} aria-hidden />
+            <span>{t(`nav.${key}`)}</span>
+            {key === "jobs" && running > 0 && (
+              <Tooltip label={t("nav.running", { count: running })}>
+                <span className={`${style.count} num`}>{running}</span>
+              </Tooltip>
+            )}
+            {key === "workers" && lost > 0 && (
+              <Tooltip label={t("nav.lost", { count: lost })}>
+                <span className={`${style.count} ${style.bad} num`}>{lost}</span>
+              </Tooltip>
+            )}
+          </Link>
+        ))}
+      </nav>
+      <footer className={style.foot}>
+        <ConnectionDot />
+        <div className={style.footActs}>
+          <ThemeMenu />
+          <LanguageMenu />
+          <UserMenu />
+        </div>
+      </footer>
+    </>
+  );
+}
+
+const THEMES: Array<[Theme, LucideIcon]> = [
+  ["auto", Monitor],
+  ["light", Sun],
+  ["dark", Moon],
+];
+
+function ThemeMenu() {
+  const { t } = useTranslation();
+  const { theme } = usePreferences();
+  const Icon = THEMES.find(([key]) => key === theme)?.[1] ?? Monitor;
+  return (
+    <Menu position="top-start">
+      <Menu.Target>
+        <ActionIcon aria-label={t("settings.theme")}>
+          <Icon size={15} />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {THEMES.map(([key, Each]) => (
+          <Menu.Item key={key} leftSection={<Each size={14} />} onClick={() => prefer({ theme: key })}>
+            {t(`settings.themes.${key}`)}
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+function LanguageMenu() {
+  const { t } = useTranslation();
+  return (
+    <Menu position="top-start">
+      <Menu.Target>
+        <ActionIcon aria-label={t("settings.language")}>
+          <Languages size={15} />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Item onClick={() => prefer({ language: "en" })}>English</Menu.Item>
+        <Menu.Item onClick={() => prefer({ language: "zh-CN" })}>中文</Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+function UserMenu() {
+  const { t } = useTranslation();
+  const me = useQuery(meQuery).data;
+  return (
+    <Menu position="top-start">
+      <Menu.Target>
+        <ActionIcon aria-label={t("settings.signOut")}>
+          <LogOut size={15} />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {me && <Menu.Label>{t("settings.signedInAs", { name: me.name })}</Menu.Label>}
+        <Menu.Item leftSection={<LogOut size={14} />} onClick={() => void signOut()}>
+          {t("settings.signOut")}
+        </Menu.Item>
+      </Menu.Dropdown>
+    </Menu>
+  );
+}

@@ -1,0 +1,106 @@
+/** Keys that work everywhere, and the page that lists them. */
+
+import { Kbd, Modal } from "@mantine/core";
+import { useNavigate } from "@tanstack/react-router";
+import { useEffect, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { togglePalette } from "./Palette";
+import style from "./Shortcuts.module.css";
+
+const GO: Record<
+  string,
+  | "/"
+  | "/jobs"
+  | "/schedules"
+  | "/calendars"
+  | "/workers"
+  | "/queues"
+  | "/artifacts"
+  | "/events"
+  | "/settings"
+> = {
+  o: "/",
+  j: "/jobs",
+  t: "/schedules",
+  k: "/calendars",
+  w: "/workers",
+  q: "/queues",
+  a: "/artifacts",
+  e: "/events",
+  s: "/settings",
+};
+
+/** How long after `g` the second key counts. */
+const CHORD_MS = 1_200;
+
+export function isTyping(target: EventTarget | null): boolean {
+  const fields = "input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable=true]";
+  return target instanceof HTMLElement && target.closest(fields) !== null;
+}
+
+export function Shortcuts() {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const [open, setOpen] = useState(false);
+
+  useEffect(() => {
+    let chordUntil = 0;
+    const onKey = (event: KeyboardEvent) => {
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        togglePalette();
+        return;
+      }
+      if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+      if (document.querySelector('[role="dialog"]')) return;
+      const to = Date.now() < chordUntil ? GO[event.key] : undefined;
+      chordUntil = event.key === "g" ? Date.now() + CHORD_MS : 0;
+      if (to) void navigate({ to });
+      else if (event.key === "c") void navigate({ to: "/submit" });
+      else if (event.key === "?") setOpen(true);
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, [navigate]);
+
+  const rows: Array<[string, string[]]> = [
+    [t("shortcuts.palette"), ["Ctrl", "K"]],
+    [t("shortcuts.submit"), ["c"]],
+    [t("shortcuts.filter"), ["/"]],
+    [t("shortcuts.move"), ["j", "k"]],
+    [t("shortcuts.open"), ["Enter"]],
+    [t("shortcuts.select"), ["x"]],
+    [t("shortcuts.log"), ["f"]],
+    [t("nav.overview"), ["g", "o"]],
+    [t("nav.jobs"), ["g", "j"]],
+    [t("nav.schedules"), ["g", "t"]],
+    [t("nav.calendars"), ["g", "k"]],
+    [t("nav.workers"), ["g", "w"]],
+    [t("nav.queues"), ["g", "q"]],
+    [t("nav.artifacts"), ["g", "a"]],
+    [t("nav.events"), ["g", "e"]],
+    [t("nav.settings"), ["g", "s"]],
+    [t("shortcuts.help"), ["?"]],
+  ];
+  return (
+    <Modal opened={open} onClose={() => setOpen(false)} title={t("shortcuts.title")} size={400}>
+      <dl className={style.list}>
+        {rows.map(([name, keys]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>
+              {keys.map((key) => (
+                <Kbd key={key} size="xs">
+                  {key}
+                </Kbd>
+              ))}
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </Modal>
+  );
+}

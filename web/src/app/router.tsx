@@ -1,0 +1,284 @@
+/** Addresses: every view, and what it is filtered by, can be sent to somebody else. */
+
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  redirect,
+} from "@tanstack/react-router";
+
+import { parseSearch, stringifySearch, type Search, text } from "../lib/search";
+import { NotFound } from "./NotFound";
+import { Shell } from "./Shell";
+
+const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
+
+const overview = createRoute({
+  getParentRoute: () => root,
+  path: "/",
+  component: lazyRouteComponent(() => import("../pages/overview/OverviewPage"), "OverviewPage"),
+});
+
+export interface JobsSearch {
+  status?: string;
+  owner?: string;
+  namespace?: string;
+  queue?: string;
+  name?: string;
+  label?: string[];
+  worker?: string;
+  /** The id of a schedule. */
+  schedule?: string;
+  backfill?: string;
+  since?: string;
+  after?: string;
+  before?: string;
+}
+
+const jobs = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs",
+  validateSearch: (search: Search): JobsSearch => ({
+    status: text(search.status),
+    owner: text(search.owner),
+    namespace: text(search.namespace),
+    queue: text(search.queue),
+    name: text(search.name),
+    label: search.label === undefined ? undefined : [search.label].flat(),
+    worker: text(search.worker),
+    schedule: text(search.schedule),
+    backfill: text(search.backfill),
+    since: text(search.since),
+    after: text(search.after),
+    before: text(search.before),
+  }),
+  component: lazyRouteComponent(() => import("../pages/jobs/JobsPage"), "JobsPage"),
+});
+
+export interface JobSearch {
+  tab?: string;
+  /** The number of an execution. */
+  execution?: string;
+  /** A line of the log. */
+  line?: string;
+}
+
+const job = createRoute({
+  getParentRoute: () => root,
+  path: "/jobs/$id",
+  validateSearch: (search: Search): JobSearch => ({
+    tab: text(search.tab),
+    execution: text(search.execution),
+    line: text(search.line),
+  }),
+  component: lazyRouteComponent(() => import("../pages/job/JobPage"), "JobPage"),
+});
+
+const submit = createRoute({
+  getParentRoute: () => root,
+  path: "/submit",
+  validateSearch: (search: Search): { from?: string } => ({ from: text(search.from) }),
+  component: lazyRouteComponent(() => import("../pages/submit/SubmitPage"), "SubmitPage"),
+});
+
+export interface SchedulesSearch {
+  status?: string;
+  text?: string;
+  owner?: string;
+  namespace?: string;
+  label?: string[];
+  sort?: string;
+}
+
+const schedules = createRoute({
+  getParentRoute: () => root,
+  path: "/schedules",
+  validateSearch: (search: Search): SchedulesSearch => ({
+    status: text(search.status),
+    text: text(search.text),
+    owner: text(search.owner),
+    namespace: text(search.namespace),
+    label: search.label === undefined ? undefined : [search.label].flat(),
+    sort: text(search.sort),
+  }),
+  component: lazyRouteComponent(() => import("../pages/schedules/SchedulesPage"), "SchedulesPage"),
+});
+
+const timetable = createRoute({
+  getParentRoute: () => root,
+  path: "/schedules/timetable",
+  validateSearch: (search: Search): { span?: string } => ({ span: text(search.span) }),
+  component: lazyRouteComponent(() => import("../pages/schedules/TimetablePage"), "TimetablePage"),
+});
+
+const newSchedule = createRoute({
+  getParentRoute: () => root,
+  path: "/schedules/new",
+  validateSearch: (search: Search): { from?: string } => ({ from: text(search.from) }),
+  component: lazyRouteComponent(() => import("../pages/schedules/EditPage"), "NewSchedulePage"),
+});
+
+export interface ScheduleSearch {
+  namespace?: string;
+  tab?: string;
+  outcome?: string;
+  cause?: string;
+  backfill?: string;
+}
+
+const schedule = createRoute({
+  getParentRoute: () => root,
+  path: "/schedules/$id",
+  validateSearch: (search: Search): ScheduleSearch => ({
+    namespace: text(search.namespace),
+    tab: text(search.tab),
+    outcome: text(search.outcome),
+    cause: text(search.cause),
+    backfill: text(search.backfill),
+  }),
+  component: lazyRouteComponent(() => import("../pages/schedule/SchedulePage"), "SchedulePage"),
+});
+
+const editSchedule = createRoute({
+  getParentRoute: () => root,
+  path: "/schedules/$id/edit",
+  component: lazyRouteComponent(() => import("../pages/schedules/EditPage"), "EditSchedulePage"),
+});
+
+const calendars = createRoute({
+  getParentRoute: () => root,
+  path: "/calendars",
+  component: lazyRouteComponent(() => import("../pages/calendars/CalendarsPage"), "CalendarsPage"),
+});
+
+const newCalendar = createRoute({
+  getParentRoute: () => root,
+  path: "/calendars/new",
+  component: lazyRouteComponent(() => import("../pages/calendars/EditPage"), "NewCalendarPage"),
+});
+
+export interface CalendarSearch {
+  namespace?: string;
+  year?: string;
+}
+
+const calendarSearch = (search: Search): CalendarSearch => ({
+  namespace: text(search.namespace),
+  year: text(search.year),
+});
+
+const calendar = createRoute({
+  getParentRoute: () => root,
+  path: "/calendars/$name",
+  validateSearch: calendarSearch,
+  component: lazyRouteComponent(() => import("../pages/calendars/CalendarPage"), "CalendarPage"),
+});
+
+const editCalendar = createRoute({
+  getParentRoute: () => root,
+  path: "/calendars/$name/edit",
+  validateSearch: calendarSearch,
+  component: lazyRouteComponent(() => import("../pages/calendars/EditPage"), "EditCalendarPage"),
+});
+
+const workers = createRoute({
+  getParentRoute: () => root,
+  path: "/workers",
+  component: lazyRouteComponent(() => import("../pages/workers/WorkersPage"), "WorkersPage"),
+});
+
+const worker = createRoute({
+  getParentRoute: () => root,
+  path: "/workers/$id",
+  component: lazyRouteComponent(() => import("../pages/workers/WorkerPage"), "WorkerPage"),
+});
+
+const queues = createRoute({
+  getParentRoute: () => root,
+  path: "/queues",
+  validateSearch: (search: Search): { edit?: string } => ({ edit: text(search.edit) }),
+  component: lazyRouteComponent(() => import("../pages/queues/QueuesPage"), "QueuesPage"),
+});
+
+const artifacts = createRoute({
+  getParentRoute: () => root,
+  path: "/artifacts",
+  validateSearch: (search: Search): { name?: string; namespace?: string } => ({
+    name: text(search.name),
+    namespace: text(search.namespace),
+  }),
+  component: lazyRouteComponent(() => import("../pages/artifacts/ArtifactsPage"), "ArtifactsPage"),
+});
+
+const events = createRoute({
+  getParentRoute: () => root,
+  path: "/events",
+  validateSearch: (search: Search): { type?: string; find?: string } => ({
+    type: text(search.type),
+    find: text(search.find),
+  }),
+  component: lazyRouteComponent(() => import("../pages/events/EventsPage"), "EventsPage"),
+});
+
+const settings = createRoute({
+  getParentRoute: () => root,
+  path: "/settings",
+  component: lazyRouteComponent(() => import("../pages/settings/SettingsPage"), "SettingsPage"),
+});
+
+/** An id of an execution leads to its job. */
+const execution = createRoute({
+  getParentRoute: () => root,
+  path: "/executions/$id",
+  loader: async ({ params }) => {
+    const { answer, api } = await import("../api/client");
+    const asked = api.GET("/api/v1/executions/{id}", { params: { path: { id: params.id } } });
+    const found = await answer(asked);
+    // eslint-disable-next-line @typescript-eslint/only-throw-error -- this is how the router is told
+    throw redirect({
+      to: "/jobs/$id",
+      params: { id: found.job_id },
+      search: { execution: String(found.number) },
+      replace: true,
+    });
+  },
+});
+
+const routes = [
+  overview,
+  jobs,
+  job,
+  submit,
+  schedules,
+  timetable,
+  newSchedule,
+  schedule,
+  editSchedule,
+  calendars,
+  newCalendar,
+  calendar,
+  editCalendar,
+  workers,
+  worker,
+  queues,
+  artifacts,
+  events,
+  settings,
+  execution,
+];
+
+export const router = createRouter({
+  routeTree: root.addChildren(routes),
+  parseSearch,
+  stringifySearch,
+  defaultPreload: "intent",
+  scrollRestoration: true,
+  defaultNotFoundComponent: NotFound,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

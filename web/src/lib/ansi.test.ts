@@ -1,0 +1,35 @@
+import { expect, test } from "vitest";
+
+import { parseAnsi } from "./ansi";
+
+const ESC = "\u001b";
+const plain = (line: string) =>
+  parseAnsi(line)
+    .spans.map((span) => span.text)
+    .join("");
+
+test("colours become styles, and end where they are reset", () => {
+  const { spans } = parseAnsi(`${ESC}[1;31mred${ESC}[0m plain ${ESC}[38;5;208mx${ESC}[48;2;1;2;3my`);
+  expect(spans).toEqual([
+    { text: "red", style: { bold: true, color: 1 } },
+    { text: " plain ", style: {} },
+    { text: "x", style: { color: "#ff8700" } },
+    { text: "y", style: { color: "#ff8700", background: "#010203" } },
+  ]);
+});
+
+test("a line goes on with the style of the one before", () => {
+  const { style } = parseAnsi(`${ESC}[92mgreen`);
+  expect(parseAnsi("still", style).spans).toEqual([{ text: "still", style: { color: 10 } }]);
+});
+
+test("a log can put nothing into the page but text", () => {
+  expect(plain(`${ESC}]8;;https://evil.example${ESC}\\link${ESC}]8;;${ESC}\\`)).toBe("link");
+  expect(plain(`a${ESC}[2Jb${ESC}[10;20Hc${ESC}]0;title\u0007d`)).toBe("abcd");
+  expect(plain("ab\u202ecd\u0008")).toBe("abcd");
+  expect(plain("<b>&amp;</b>")).toBe("<b>&amp;</b>");
+});
+
+test("of a line that writes over itself the last is seen", () => {
+  expect(plain(" 10%\r 50%\r100%\r")).toBe("100%");
+});

@@ -1,0 +1,20 @@
+/** The same request for a terminal. */
+
+import type { JobSpec } from "../api/schema";
+import { quote } from "./shell";
+import { toYaml } from "./spec";
+
+/** A submission by the command line, whatever the spec is. */
+export function asCli(spec: JobSpec): string {
+  return `belfry submit -f - <<'BELFRY_JOB'\n${toYaml(spec)}BELFRY_JOB`;
+}
+
+/** A submission by curl; the token comes from the environment, never from here. */
+export function asCurl(spec: JobSpec, server: string): string {
+  return [
+    `curl --fail-with-body ${quote(`${server}/api/v1/jobs`)}`,
+    `  --header "Authorization: Bearer $BELFRY_TOKEN"`,
+    `  --header 'Content-Type: application/json'`,
+    `  --data ${quote(JSON.stringify(spec))}`,
+  ].join(" \\\n");
+}

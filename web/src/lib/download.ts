@@ -1,0 +1,9 @@
+/** Hands bytes to the browser as a file to keep. */
+export function saveAs(blob: Blob, name: string): void {
+  const address = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(address);
+}

@@ -1,0 +1,101 @@
+/** Filters of the list of jobs: as words that a user types, as an address, as a query of the API. */
+
+import type { JobsSearch } from "../app/router";
+import type { paths } from "../api/schema";
+
+export type JobsQuery = NonNullable<paths["/api/v1/jobs"]["get"]["parameters"]["query"]>;
+
+/** The keys of a filter, in the order in which they show. */
+export const KEYS = [
+  "status",
+  "queue",
+  "namespace",
+  "owner",
+  "name",
+  "label",
+  "worker",
+  "schedule",
+  "backfill",
+  "since",
+  "after",
+  "before",
+] as const;
+export type FilterKey = (typeof KEYS)[number];
+
+export interface Token {
+  key: FilterKey;
+  value: string;
+}
+
+export function tokensOf(search: JobsSearch): Token[] {
+  return KEYS.flatMap((key) => [search[key] ?? []].flat().map((value) => ({ key, value })));
+}
+
+/** Which filter an id is for, by its first letters. */
+const KINDS: Record<string, FilterKey> = { wkr: "worker", sch: "schedule", bkf: "backfill" };
+
+/** The filter that a text such as `status:failed` or `team=pay` stands for; a bare word is a name. */
+export function parseToken(text: string): Token | null {
+  const word = text.trim();
+  if (word === "") return null;
+  const match = /^([a-z]+):(.*)$/.exec(word);
+  const key = KEYS.find((known) => known === match?.[1]);
+  if (match && key) {
+    const value = (match[2] ?? "").trim();
+    return value === "" ? null : { key, value };
+  }
+  const kind = KINDS[/^([a-z]{3})_/.exec(word)?.[1] ?? ""];
+  if (kind) return { key: kind, value: word };
+  return word.includes("=") ? { key: "label", value: word } : { key: "name", value: word };
+}
+
+/** With a token more. Statuses and labels gather; of the others there is one each. */
+export function withToken(search: JobsSearch, { key, value }: Token): JobsSearch {
+  if (key === "status") {
+    const known = search.status?.split(",") ?? [];
+    return { ...search, status: [...new Set([...known, ...value.split(",")])].join(",") };
+  }
+  if (key === "label") return { ...search, label: [...new Set([...(search.label ?? []), value])] };
+  if (key === "since") return { ...search, since: value, after: undefined };
+  if (key === "after") return { ...search, after: value, since: undefined };
+  return { ...search, [key]: value };
+}
+
+export function withoutToken(search: JobsSearch, { key, value }: Token): JobsSearch {
+  if (key === "label") {
+    const label = search.label?.filter((each) => each !== value);
+    return { ...search, label: label?.length ? label : undefined };
+  }
+  return { ...search, [key]: undefined };
+}
+
+export function isSame(a: JobsSearch, b: JobsSearch): boolean {
+  const shown = (search: JobsSearch) => tokensOf(search).map(({ key, value }) => `${key}:${value}`);
+  return shown(a).join("\n") === shown(b).join("\n");
+}
+
+const SPANS_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** When a span such as `24h`, counted back from `now`, began. */
+export function sinceOf(span: string, now: number): string | undefined {
+  const match = /^(\d{1,4})([mhd])$/.exec(span);
+  const unit = SPANS_MS[match?.[2] ?? ""];
+  return match && unit ? new Date(now - Number(match[1]) * unit).toISOString() : undefined;
+}
+
+/** What the API is asked for a filter. */
+export function queryOf(search: JobsSearch, now: number): JobsQuery {
+  return {
+    status: search.status,
+    owner: search.owner,
+    namespace: search.namespace,
+    queue: search.queue,
+    name: search.name,
+    label: search.label,
+    worker_id: search.worker,
+    schedule: search.schedule,
+    backfill: search.backfill,
+    created_after: search.after ?? (search.since ? sinceOf(search.since, now) : undefined),
+    created_before: search.before,
+  };
+}

@@ -1,0 +1,56 @@
+/** What becomes of instants: the words of the ledger, and how they look. */
+
+import type { FiringCause, FiringOutcome, JobStatus } from "../api/schema";
+
+export const OUTCOMES = [
+  "fired",
+  "fired_late",
+  "buffered",
+  "coalesced",
+  "skipped_overlap",
+  "skipped_calendar",
+  "skipped_window",
+  "skipped_pause",
+  "skipped_deadline",
+  "skipped_policy",
+  "skipped_replaced",
+  "shed",
+] as const satisfies readonly FiringOutcome[];
+
+export const CAUSES = [
+  "timer",
+  "catch_up",
+  "manual",
+  "backfill",
+  "retry",
+] as const satisfies readonly FiringCause[];
+
+/** The colour of an outcome, as the status of a job that means about the same. */
+export function toneOf(outcome: FiringOutcome): JobStatus {
+  switch (outcome) {
+    case "fired":
+      return "succeeded";
+    case "fired_late":
+      return "retrying";
+    case "buffered":
+      return "waiting";
+    case "coalesced":
+    case "skipped_calendar":
+    case "skipped_window":
+    case "skipped_replaced":
+      return "cancelled";
+    case "skipped_overlap":
+    case "skipped_pause":
+    case "skipped_policy":
+      return "expired";
+    case "skipped_deadline":
+    case "shed":
+      return "failed";
+  }
+}
+
+/** The outcomes of an address, `fired,shed`; none if it names none that there is. */
+export function outcomesOf(text: string | undefined): FiringOutcome[] {
+  const words = text?.split(",") ?? [];
+  return OUTCOMES.filter((outcome) => words.includes(outcome));
+}

@@ -1,0 +1,57 @@
+/** What a user set for this browser: language, theme, time zone. */
+
+import { useSyncExternalStore } from "react";
+
+import type { Zone } from "./time";
+
+export const LANGUAGES = ["en", "zh-CN"] as const;
+export type Language = (typeof LANGUAGES)[number];
+export type Theme = "auto" | "light" | "dark";
+
+export interface Preferences {
+  language: Language;
+  theme: Theme;
+  zone: Zone;
+}
+
+const KEY = "belfry.preferences";
+
+let current = read();
+const listeners = new Set<() => void>();
+
+function read(): Preferences {
+  const defaults: Preferences = { language: languageOf(navigator.languages), theme: "auto", zone: "local" };
+  try {
+    return { ...defaults, ...(JSON.parse(localStorage.getItem(KEY) ?? "{}") as Partial<Preferences>) };
+  } catch {
+    return defaults;
+  }
+}
+
+/** The first language that we speak among those that a user reads. */
+export function languageOf(wished: readonly string[]): Language {
+  for (const tag of wished) {
+    if (tag.toLowerCase().startsWith("zh")) return "zh-CN";
+    if (tag.toLowerCase().startsWith("en")) return "en";
+  }
+  return "en";
+}
+
+export function preferences(): Preferences {
+  return current;
+}
+
+export function prefer(change: Partial<Preferences>): void {
+  current = { ...current, ...change };
+  localStorage.setItem(KEY, JSON.stringify(current));
+  for (const listener of listeners) listener();
+}
+
+export function onPreferences(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function usePreferences(): Preferences {
+  return useSyncExternalStore(onPreferences, preferences);
+}

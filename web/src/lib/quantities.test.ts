@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+
+import { formatBytes, formatDuration, parseBytes, parseCpu, parseDuration } from "./quantities";
+
+test("durations are read as the API writes them", () => {
+  expect(parseDuration("1h30m")).toBe(5_400_000);
+  expect(parseDuration("500ms")).toBe(500);
+  expect(parseDuration("0s")).toBe(0);
+  expect(parseDuration("soon")).toBeNull();
+  expect(parseDuration("5")).toBeNull();
+});
+
+test("lengths of time are shown in two units at most", () => {
+  expect([0.2, 850, 1_240, 12_400, 200_000, 7_500_000, 360_000_000].map(formatDuration)).toEqual([
+    "0 ms",
+    "850 ms",
+    "1.2 s",
+    "12 s",
+    "3m 20s",
+    "2h 5m",
+    "4d 4h",
+  ]);
+});
+
+test("amounts are read with their units", () => {
+  expect([parseCpu("500m"), parseCpu("2"), parseCpu(0.5)]).toEqual([0.5, 2, 0.5]);
+  expect([parseBytes("256MiB"), parseBytes("2GB"), parseBytes("0B"), parseBytes(7)]).toEqual([
+    268_435_456, 2e9, 0, 7,
+  ]);
+  expect([0, 1_023, 1_536, 25_276_514_304].map(formatBytes)).toEqual([
+    "0 B",
+    "1023 B",
+    "1.5 KiB",
+    "23.5 GiB",
+  ]);
+});

@@ -1,0 +1,29 @@
+/** The query of an address: plain words, as people write them; what comes twice is a list. */
+
+export type Search = Record<string, string | string[] | undefined>;
+
+export function parseSearch(query: string): Search {
+  const search: Search = {};
+  for (const [key, value] of new URLSearchParams(query)) {
+    const known = search[key];
+    search[key] = known === undefined ? value : [known, value].flat();
+  }
+  return search;
+}
+
+export function stringifySearch(search: Record<string, unknown>): string {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(search)) {
+    for (const each of [value].flat()) {
+      if (typeof each === "string" && each !== "") query.append(key, each);
+    }
+  }
+  // These may stand as they are in a query, and are easier to read so.
+  const text = query.toString().replaceAll("%2C", ",").replaceAll("%3A", ":").replaceAll("%2F", "/");
+  return text === "" ? "" : `?${text}`;
+}
+
+/** The value of a parameter that may come once. */
+export function text(value: string | string[] | undefined): string | undefined {
+  return Array.isArray(value) ? value[0] : value || undefined;
+}

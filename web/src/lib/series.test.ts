@@ -1,0 +1,40 @@
+import { expect, test } from "vitest";
+
+import type { Job } from "../api/schema";
+import { niceCeiling, quantile, slots } from "./series";
+
+const NOW = Date.parse("2026-11-21T12:00:30Z");
+const job = (over: Partial<Job>) => ({ status: "succeeded", ...over }) as Job;
+
+test("jobs count in the minute in which they ended, older ones not at all", () => {
+  const made = slots(
+    [
+      job({ finished_at: "2026-11-21T12:00:10Z" }),
+      job({ finished_at: "2026-11-21T12:00:29Z", status: "failed" }),
+      job({ finished_at: "2026-11-21T11:58:00Z", status: "cancelled" }),
+      job({ finished_at: "2026-11-21T10:00:00Z" }),
+      job({ status: "running" }),
+    ],
+    NOW,
+    3,
+  );
+  expect(made.map(({ succeeded, failed, other }) => [succeeded, failed, other])).toEqual([
+    [0, 0, 1],
+    [0, 0, 0],
+    [1, 1, 0],
+  ]);
+});
+
+test("a wait counts in the minute of the start", () => {
+  const waited = job({ queued_at: "2026-11-21T11:59:50Z", started_at: "2026-11-21T12:00:02Z" });
+  expect(slots([waited], NOW, 2)[1]?.delays).toEqual([12_000]);
+});
+
+test("a quantile is one of the values", () => {
+  const values = Array.from({ length: 100 }, (_, i) => 100 - i);
+  expect([quantile(values, 0.5), quantile(values, 0.95), quantile([], 0.5)]).toEqual([50, 95, null]);
+});
+
+test("an axis ends at a round number", () => {
+  expect([0, 1, 3, 7, 12, 240, 990].map(niceCeiling)).toEqual([1, 1, 5, 10, 20, 250, 1_000]);
+});

@@ -1,0 +1,58 @@
+/** What jobs did over time, minute by minute, for the charts of the overview. */
+
+import type { Job } from "../api/schema";
+
+export interface Slot {
+  /** When it begins. */
+  from: number;
+  succeeded: number;
+  failed: number;
+  /** Cancelled and expired. */
+  other: number;
+  /** How long those that started in it had waited, in milliseconds. */
+  delays: number[];
+}
+
+export const SLOT_MS = 60_000;
+
+/** The last `count` minutes up to `now`, the current one last. */
+export function slots(jobs: readonly Job[], now: number, count = 60): Slot[] {
+  const last = Math.floor(now / SLOT_MS) * SLOT_MS;
+  const first = last - (count - 1) * SLOT_MS;
+  const made: Slot[] = Array.from({ length: count }, (_, i) => ({
+    from: first + i * SLOT_MS,
+    succeeded: 0,
+    failed: 0,
+    other: 0,
+    delays: [],
+  }));
+  const at = (time: string | null | undefined) =>
+    time ? made[Math.floor((Date.parse(time) - first) / SLOT_MS)] : undefined;
+  for (const job of jobs) {
+    const ended = at(job.finished_at);
+    if (ended) {
+      if (job.status === "succeeded") ended.succeeded += 1;
+      else if (job.status === "failed") ended.failed += 1;
+      else ended.other += 1;
+    }
+    if (job.started_at && job.queued_at) {
+      at(job.started_at)?.delays.push(Math.max(0, Date.parse(job.started_at) - Date.parse(job.queued_at)));
+    }
+  }
+  return made;
+}
+
+/** The value that this part of the values does not exceed. */
+export function quantile(values: readonly number[], part: number): number | null {
+  if (values.length === 0) return null;
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(sorted.length * part) - 1))] ?? null;
+}
+
+/** A round number that is not smaller: the top of an axis. */
+export function niceCeiling(value: number): number {
+  if (value <= 1) return 1;
+  const size = 10 ** Math.floor(Math.log10(value));
+  const step = [1, 2, 2.5, 5, 10].find((each) => each * size >= value) ?? 10;
+  return step * size;
+}

@@ -1,0 +1,17 @@
+/** The key `/` leads to what a page is filtered by. */
+
+import { type RefObject, useEffect } from "react";
+
+import { isTyping } from "../app/Shortcuts";
+
+export function useSlash(input: RefObject<HTMLInputElement | null>): void {
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (event.key !== "/" || isTyping(event.target)) return;
+      event.preventDefault();
+      input.current?.focus();
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, [input]);
+}

@@ -1,0 +1,86 @@
+import { expect, test } from "vitest";
+
+import type { JobSpec } from "../api/schema";
+import { asCli, asCurl } from "./copy";
+import { edited, forAgain, lean, parseSpec, rangeOf, toYaml } from "./spec";
+
+const TEXT = `# nightly
+name: backup # keep it short
+run:
+  process:
+    command: [tar, "no"]
+`;
+
+test("a change from the form leaves comments and the rest as they were written", () => {
+  const changed = edited(edited(TEXT, ["name"], "copy"), ["retry", "max_retries"], 3);
+  expect(changed).toContain("# nightly");
+  expect(changed).toContain("# keep it short");
+  expect(parseSpec(changed).spec).toEqual({
+    name: "copy",
+    run: { process: { command: ["tar", "no"] } },
+    retry: { max_retries: 3 },
+  });
+});
+
+test("a member that is taken out takes empty parents with it", () => {
+  const text = edited(edited(TEXT, ["retry", "max_retries"], 3), ["retry", "max_retries"], undefined);
+  expect(parseSpec(text).spec).not.toHaveProperty("retry");
+});
+
+test("words that old YAML took for something else stay words", () => {
+  expect(parseSpec("name: no\nlabels: { at: 2026-11-21 }").spec).toEqual({
+    name: "no",
+    labels: { at: "2026-11-21" },
+  });
+});
+
+test("what cannot be read says where", () => {
+  const { spec, error } = parseSpec("name: a\nrun: [");
+  expect(spec).toBeNull();
+  expect(error?.line).toBe(2);
+  expect(parseSpec("- a").error?.message).toBe("expected a map");
+});
+
+test("a wrong field is marked where it stands, or at what it should be in", () => {
+  const marked = (path: string) => TEXT.slice(...rangeOf(TEXT, path));
+  expect(marked("name")).toBe("backup");
+  expect(marked("run.process.command[1]")).toBe('"no"');
+  expect(marked("run.process.env.FOO")).toContain("command");
+});
+
+test("to run again leaves out what named that one submission", () => {
+  const spec = {
+    name: "a",
+    idempotency_key: "k",
+    run_at: "2026-11-21T00:00:00Z",
+    labels: {},
+    run: { process: { command: ["true"] } },
+  } as JobSpec;
+  expect(forAgain(spec)).toEqual({ name: "a", run: { process: { command: ["true"] } } });
+});
+
+test("copied commands say the same, and never have the token", () => {
+  const spec = { name: "it", run: { process: { command: ["echo", "it's"] } } } as JobSpec;
+  expect(asCli(spec)).toBe(`belfry submit -f - <<'BELFRY_JOB'\n${toYaml(spec)}BELFRY_JOB`);
+  expect(asCurl(spec, "http://127.0.0.1:7070")).toContain(
+    `'{"name":"it","run":{"process":{"command":["echo","it'\\''s"]}}}'`,
+  );
+  expect(asCurl(spec, "http://127.0.0.1:7070")).toContain("$BELFRY_TOKEN");
+});
+
+test("a spec that was read back is as short as it was written", () => {
+  const defaults = { name: "x", overlap: { policy: "skip", limit: 1 }, job: { queue: "default", run: {} } };
+  const spec = {
+    name: "x",
+    overlap: { policy: "skip", limit: 2 },
+    missed: null,
+    only: [{ all: {} }],
+    job: { queue: "default", run: { process: { command: ["true"] } } },
+  };
+  expect(lean(spec, defaults, ["name"])).toEqual({
+    name: "x",
+    overlap: { limit: 2 },
+    only: [{ all: {} }],
+    job: { run: { process: { command: ["true"] } } },
+  });
+});

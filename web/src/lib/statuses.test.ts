@@ -1,0 +1,30 @@
+import { expect, test } from "vitest";
+
+import type { FeedEvent } from "../api/schema";
+import { counted, type Counts } from "./statuses";
+
+const counts: Counts = {
+  ready: 0,
+  waiting: 1,
+  running: 2,
+  retrying: 0,
+  succeeded: 5,
+  failed: 0,
+  cancelled: 0,
+  expired: 0,
+};
+const event = (over: Partial<FeedEvent>): FeedEvent => ({ seq: 1, at: "", type: "job.running", ...over });
+
+test("counts follow the feed from status to status", () => {
+  const next = counted(counts, [
+    event({ to: "waiting" }),
+    event({ from: "waiting", to: "running" }),
+    event({ from: "running", to: "succeeded" }),
+    event({ type: "worker.lost" }),
+  ]);
+  expect(next).toEqual({ ...counts, waiting: 1, running: 2, succeeded: 6 });
+});
+
+test("a count never falls below nothing", () => {
+  expect(counted(counts, [event({ from: "failed", to: "waiting" })]).failed).toBe(0);
+});

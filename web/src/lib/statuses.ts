@@ -1,0 +1,38 @@
+/** The statuses of jobs: which there are, which are not the last, and how many jobs have each. */
+
+import type { FeedEvent, JobStatus } from "../api/schema";
+
+export const STATUSES = [
+  "ready",
+  "waiting",
+  "running",
+  "retrying",
+  "succeeded",
+  "failed",
+  "cancelled",
+  "expired",
+] as const satisfies readonly JobStatus[];
+
+export const LIVE_STATUSES = [
+  "ready",
+  "waiting",
+  "running",
+  "retrying",
+] as const satisfies readonly JobStatus[];
+
+export function isLive(status: JobStatus): boolean {
+  return (LIVE_STATUSES as readonly JobStatus[]).includes(status);
+}
+
+export type Counts = Record<JobStatus, number>;
+
+/** The counts after a batch of events. */
+export function counted(counts: Counts, batch: readonly FeedEvent[]): Counts {
+  const next = { ...counts };
+  for (const { type, from, to } of batch) {
+    if (!type.startsWith("job.") || !to) continue;
+    if (from) next[from] = Math.max(0, next[from] - 1);
+    next[to] += 1;
+  }
+  return next;
+}

@@ -1,0 +1,167 @@
+/** Instants for people: how long ago, and exactly, in the zone that the user chose. */
+
+/** `local`, `UTC`, or an IANA name. */
+export type Zone = string;
+
+export function zoneName(zone: Zone): string {
+  return zone === "local" ? Intl.DateTimeFormat().resolvedOptions().timeZone : zone;
+}
+
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+function format(locale: string, zone: Zone, kind: string, options: Intl.DateTimeFormatOptions) {
+  const key = `${locale} ${zone} ${kind}`;
+  let found = formats.get(key);
+  if (!found) {
+    found = new Intl.DateTimeFormat(locale, { ...options, timeZone: zoneName(zone), hourCycle: "h23" });
+    formats.set(key, found);
+  }
+  return found;
+}
+
+/** Date and time to the second, with the zone. */
+export function exact(at: string | number | Date, locale: string, zone: Zone): string {
+  const isChinese = locale.startsWith("zh");
+  const shown = format(locale, zone, "exact", {
+    year: "numeric",
+    month: isChinese ? "2-digit" : "short",
+    day: isChinese ? "2-digit" : "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    timeZoneName: "short",
+  });
+  if (!isChinese) return shown.format(new Date(at));
+  // `2026-03-29 08:30:05 GMT+8`: as it is written in tables there, and half as long as the locale's own.
+  const { year, month, day, hour, minute, second, timeZoneName } = partsOf(shown, new Date(at));
+  return `${year}-${month}-${day} ${hour}:${minute}:${second} ${timeZoneName}`;
+}
+
+function partsOf(format: Intl.DateTimeFormat, at: Date): Record<string, string> {
+  return Object.fromEntries(format.formatToParts(at).map(({ type, value }) => [type, value]));
+}
+
+/** A short form for tables: the time of day, with the day where it is not today. */
+export function short(at: string | number | Date, locale: string, zone: Zone, now: number): string {
+  const day = format(locale, zone, "day", { year: "numeric", month: "numeric", day: "numeric" });
+  const date = new Date(at);
+  const time = format(locale, zone, "time", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+  if (day.format(date) === day.format(new Date(now))) return time.format(date);
+  const full = format(locale, zone, "short", {
+    month: "short",
+    day: "numeric",
+    hour: "2-digit",
+    minute: "2-digit",
+  });
+  return full.format(date);
+}
+
+/** The time of day to the millisecond, for logs. */
+export function clock(at: string | number | Date, locale: string, zone: Zone): string {
+  return format(locale, zone, "clock", {
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    fractionalSecondDigits: 3,
+  }).format(new Date(at));
+}
+
+/** The time of day to the minute, for axes. */
+export function minute(at: number, locale: string, zone: Zone): string {
+  return format(locale, zone, "minute", { hour: "2-digit", minute: "2-digit" }).format(new Date(at));
+}
+
+const STEPS: Array<[Intl.RelativeTimeFormatUnit, number]> = [
+  ["second", 1_000],
+  ["minute", 60_000],
+  ["hour", 3_600_000],
+  ["day", 86_400_000],
+  ["week", 604_800_000],
+  ["month", 2_629_800_000],
+  ["year", 31_557_600_000],
+];
+
+function relatives(locale: string, numeric: "auto" | "always"): Intl.RelativeTimeFormat {
+  return new Intl.RelativeTimeFormat(locale, { numeric, style: "narrow" });
+}
+
+/** `3m ago`, `in 2h`. */
+export function relative(at: string | number | Date, locale: string, now: number): string {
+  const ms = new Date(at).getTime() - now;
+  const size = Math.abs(ms);
+  if (size < 1_500) return relatives(locale, "auto").format(0, "second");
+  let step = STEPS[0]!;
+  for (const next of STEPS) if (size >= next[1]) step = next;
+  return relatives(locale, "always").format(Math.trunc(ms / step[1]), step[0]);
+}
+
+/** The day, with its name, for axes: `Mon 11/23`. */
+export function weekday(at: number, locale: string, zone: Zone): string {
+  const shown = format(locale, zone, "weekday", { weekday: "short", month: "numeric", day: "numeric" });
+  const { weekday, month, day } = partsOf(shown, new Date(at));
+  return `${weekday} ${month}/${day}`;
+}
+
+/** A day of the calendar, `2026-11-23`, with its name. */
+export function dayName(day: string, locale: string): string {
+  const at = new Date(`${day}T00:00:00Z`);
+  const name = format(locale, "UTC", "name", { weekday: "short" }).format(at);
+  if (locale.startsWith("zh")) return `${day} ${name}`;
+  const date = format(locale, "UTC", "day-name", { year: "numeric", month: "short", day: "numeric" });
+  return `${name}, ${date.format(at)}`;
+}
+
+const HOUR_MS = 3_600_000;
+
+/** How far the clock of a zone is ahead of UTC at an instant, in milliseconds. */
+function offset(at: number, zone: Zone): number {
+  const parts = format("en", zone, "parts", {
+    year: "numeric",
+    month: "numeric",
+    day: "numeric",
+    hour: "numeric",
+    minute: "numeric",
+    second: "numeric",
+  }).formatToParts(at);
+  const part = (type: string) => Number(parts.find((each) => each.type === type)?.value ?? 0);
+  const wall = Date.UTC(
+    part("year"),
+    part("month") - 1,
+    part("day"),
+    part("hour"),
+    part("minute"),
+    part("second"),
+  );
+  return wall - Math.floor(at / 1_000) * 1_000;
+}
+
+/** The instants after `from` and before `to` at which the clock of a zone shows full hours that `every` divides. */
+export function clockHours(from: number, to: number, every: number, zone: Zone): number[] {
+  const found: number[] = [];
+  // Offsets are multiples of a quarter of an hour.
+  const step = HOUR_MS / 4;
+  for (let at = Math.ceil(from / step) * step; at < to; at += step) {
+    const wall = at + offset(at, zone);
+    if (wall % (every * HOUR_MS) === 0 && at > from) found.push(at);
+  }
+  return found;
+}
+
+/** The instants after `from` and before `to` at which a day of a zone begins. */
+export function dayStarts(from: number, to: number, zone: Zone): number[] {
+  return clockHours(from, to, 24, zone);
+}
+
+/** The instant that the clock of a zone shows as `2026-11-21T09:00`; the earlier one where it does so twice. */
+export function instantOf(wall: string, zone: Zone): number {
+  const asUtc = Date.parse(`${wall}Z`);
+  const before = asUtc - offset(asUtc - 12 * HOUR_MS, zone);
+  const after = asUtc - offset(asUtc + 12 * HOUR_MS, zone);
+  const shows = (at: number) => at + offset(at, zone) === asUtc;
+  return shows(before) ? before : shows(after) ? after : before;
+}
+
+/** What the clock of a zone shows at an instant, as an input of a date and a time takes it. */
+export function wallOf(at: number, zone: Zone): string {
+  return new Date(at + offset(at, zone)).toISOString().slice(0, 16);
+}

@@ -1,0 +1,114 @@
+/** A calendar is written: its file, and what it comes to. */
+
+import { Button } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { Check } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { Refusal } from "../../api/problem";
+import { calendarQuery, checkCalendar, saveCalendar } from "../../api/schedules";
+import type { CalendarSpec } from "../../api/schema";
+import { toYaml } from "../../lib/spec";
+import { usePageTitle } from "../../lib/title";
+import { say } from "../../ui/act";
+import { FileCard } from "../../ui/editor/FileCard";
+import { useDraft } from "../../ui/editor/useDraft";
+import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
+import { CalendarCrumbs } from "./CalendarPage";
+import style from "./calendars.module.css";
+import { keptDraft } from "./draft";
+
+const SAMPLE = `name: our-workdays
+description: Working days, without our own holidays.
+steps:
+  - include: { weekdays: [monday, tuesday, wednesday, thursday, friday] }
+  - exclude: { yearly: [01-01, 12-25] }
+  - exclude: { dates: [2026-12-24..2026-12-31] }
+`;
+
+const editRoute = getRouteApi("/calendars/$name/edit");
+
+export function NewCalendarPage() {
+  const { t } = useTranslation();
+  usePageTitle(t("calendar.new"));
+  const kept = keptDraft();
+  return <Composer start={kept ? toYaml(kept) : SAMPLE} version={null} title={t("calendar.new")} />;
+}
+
+export function EditCalendarPage() {
+  const { t } = useTranslation();
+  const { name } = editRoute.useParams();
+  const { namespace } = editRoute.useSearch();
+  const { data, error } = useQuery(calendarQuery(name, namespace));
+  // What is written here is based on what was there when it began.
+  const [first, setFirst] = useState<{ text: string; version: number } | null>(null);
+  if (!first && data?.spec) setFirst({ text: toYaml(data.spec), version: data.version });
+  const title = t("schedule.editOf", { name });
+  usePageTitle(title);
+  if (first) return <Composer start={first.text} version={first.version} title={title} />;
+  return (
+    <Page title={<CalendarCrumbs name={title} />}>{error ? <ProblemBox error={error} /> : <Loading />}</Page>
+  );
+}
+
+function Composer({ start, version, title }: { start: string; version: number | null; title: string }) {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const draft = useDraft<CalendarSpec>(start, checkCalendar);
+  const [busy, setBusy] = useState(false);
+  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const { spec } = draft;
+  const save = async () => {
+    if (!spec) return;
+    setBusy(true);
+    setRefusal(null);
+    try {
+      await saveCalendar(spec, version);
+      say(t("schedule.saved", { name: spec.name }));
+      void navigate({
+        to: "/calendars/$name",
+        params: { name: spec.name },
+        search: { namespace: spec.namespace },
+      });
+    } catch (error) {
+      setRefusal(Refusal.from(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <Page
+      title={<CalendarCrumbs name={title} />}
+      actions={
+        <Button
+          leftSection={<Check size={14} />}
+          onClick={() => void save()}
+          loading={busy}
+          disabled={!draft.isFine}
+          data-testid="save"
+        >
+          {version === null ? t("schedule.create") : t("common.save")}
+        </Button>
+      }
+    >
+      {refusal && <ProblemBox error={refusal} />}
+      <div className={style.compose}>
+        <FileCard title={t("calendar.file")} schema="CalendarSpec" draft={draft} fine={t("calendar.fine")} />
+        <Card title={t("calendar.howTitle")}>
+          <p>{t("calendar.how")}</p>
+          <dl className={style.help}>
+            {(["weekdays", "dates", "yearly", "calendar", "all"] as const).map((kind) => (
+              <div key={kind}>
+                <dt>
+                  <code>{kind}</code>
+                </dt>
+                <dd>{t(`daySet.${kind}`)}</dd>
+              </div>
+            ))}
+          </dl>
+        </Card>
+      </div>
+    </Page>
+  );
+}

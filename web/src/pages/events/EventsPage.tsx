@@ -1,0 +1,193 @@
+/** What happens, as it happens. */
+
+import { Button, SegmentedControl, TextInput } from "@mantine/core";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { Activity, Pause, Play, Search } from "lucide-react";
+import { useEffect, useMemo, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { feed } from "../../api/feed";
+import { useWorkerName } from "../../api/queries";
+import type { FeedEvent } from "../../api/schema";
+import { usePreferences } from "../../lib/preferences";
+import { clock, exact } from "../../lib/time";
+import { usePageTitle } from "../../lib/title";
+import { Empty, Page } from "../../ui/kit";
+import { StatusBadge } from "../../ui/Status";
+import style from "./events.module.css";
+
+const route = getRouteApi("/events");
+const TYPES = ["all", "job", "execution", "schedule", "backfill", "worker", "queue"] as const;
+const ROW = 32;
+
+/** The newest events; those that stood when one paused, while one pauses. */
+function useEvents(paused: boolean): readonly FeedEvent[] {
+  const [events, setEvents] = useState(feed.recent);
+  useEffect(() => {
+    if (paused) return;
+    setEvents(feed.recent);
+    return feed.onBatch(() => setEvents(feed.recent));
+  }, [paused]);
+  return events;
+}
+
+export function EventsPage() {
+  const { t } = useTranslation();
+  usePageTitle(t("nav.events"));
+  const { type = "all", find = "" } = route.useSearch();
+  const navigate = route.useNavigate();
+  const [paused, setPaused] = useState(false);
+  const events = useEvents(paused);
+  const scroller = useRef<HTMLDivElement>(null);
+
+  const shown = useMemo(() => {
+    const wanted = find.toLowerCase();
+    return events.filter((event) => {
+      if (type !== "all" && !event.type.startsWith(`${type}.`)) return false;
+      return (
+        wanted === "" || Object.values(event).some((value) => String(value).toLowerCase().includes(wanted))
+      );
+    });
+  }, [events, type, find]);
+  const virtual = useVirtualizer({
+    count: shown.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => ROW,
+    getItemKey: (index) => shown[index]?.seq ?? index,
+    overscan: 12,
+  });
+
+  return (
+    <Page
+      title={t("nav.events")}
+      fill
+      actions={
+        <Button
+          variant="default"
+          leftSection={paused ? <Play size={13} /> : <Pause size={13} />}
+          onClick={() => setPaused(!paused)}
+          aria-pressed={paused}
+        >
+          {paused ? t("event.resume") : t("event.pause")}
+        </Button>
+      }
+    >
+      <div className={style.bar}>
+        <SegmentedControl
+          aria-label={t("event.type")}
+          value={type}
+          onChange={(value) =>
+            void navigate({
+              search: { type: value === "all" ? undefined : value, find: find || undefined },
+              replace: true,
+            })
+          }
+          data={TYPES.map((value) => ({ value, label: t(`event.types.${value}`) }))}
+        />
+        <TextInput
+          leftSection={<Search size={13} />}
+          placeholder={t("event.find")}
+          aria-label={t("event.find")}
+          value={find}
+          onChange={(event) =>
+            void navigate({
+              search: {
+                type: type === "all" ? undefined : type,
+                find: event.currentTarget.value || undefined,
+              },
+              replace: true,
+            })
+          }
+          w={260}
+        />
+      </div>
+      {shown.length === 0 ? (
+        <Empty icon={Activity} title={t("event.none")}>
+          {t("event.noneText")}
+        </Empty>
+      ) : (
+        <div
+          className={style.list}
+          ref={scroller}
+          tabIndex={0}
+          role="log"
+          aria-live="off"
+          aria-label={t("nav.events")}
+        >
+          <div style={{ height: virtual.getTotalSize(), position: "relative" }}>
+            {virtual.getVirtualItems().map((item) => {
+              const event = shown[item.index];
+              if (!event) return null;
+              return (
+                <div
+                  key={item.key}
+                  className={style.row}
+                  style={{ transform: `translateY(${item.start}px)` }}
+                >
+                  <Words event={event} />
+                </div>
+              );
+            })}
+          </div>
+        </div>
+      )}
+    </Page>
+  );
+}
+
+function Words({ event }: { event: FeedEvent }) {
+  const { t } = useTranslation();
+  const { language, zone } = usePreferences();
+  const workerName = useWorkerName();
+  return (
+    <>
+      <time className={style.at} dateTime={event.at} title={exact(event.at, language, zone)}>
+        {clock(event.at, language, zone)}
+      </time>
+      <span className={style.what}>
+        {event.to ? <StatusBadge status={event.to} plain /> : <code>{event.type}</code>}
+      </span>
+      <span className={`${style.words} clip`}>
+        {event.cause && t(`cause.${event.cause}`)}
+        {event.outcome && t(`outcome.${event.outcome}`)}
+        {event.scheduled_for && ` · ${exact(event.scheduled_for, language, zone)}`}
+        {event.worker_status && t(`workerStatus.${event.worker_status}`)}
+        {event.worker_admission && ` · ${t(`admission.${event.worker_admission}`)}`}
+        {event.queue && (
+          <Link to="/jobs" search={{ queue: event.queue }}>
+            {event.queue}
+          </Link>
+        )}
+      </span>
+      <span className={`${style.object} clip`}>
+        {event.schedule_id && (
+          <Link to="/schedules/$id" params={{ id: event.schedule_id }}>
+            {event.schedule ?? event.schedule_id}
+          </Link>
+        )}
+        {event.calendar && (
+          <Link
+            to="/calendars/$name"
+            params={{ name: event.calendar }}
+            search={{ namespace: event.namespace ?? undefined }}
+          >
+            {event.calendar}
+          </Link>
+        )}
+        {event.job_id && (
+          <Link to="/jobs/$id" params={{ id: event.job_id }} className="mono">
+            {event.job_id}
+          </Link>
+        )}
+      </span>
+      <span className={`${style.worker} clip`}>
+        {event.worker_id && (
+          <Link to="/workers/$id" params={{ id: event.worker_id }}>
+            {workerName(event.worker_id)}
+          </Link>
+        )}
+      </span>
+    </>
+  );
+}

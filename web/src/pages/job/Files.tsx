@@ -1,0 +1,45 @@
+/** The artifacts that a job fetches before it runs, and stores when it has. */
+
+import { Link } from "@tanstack/react-router";
+import { ArrowRight, FolderOpen } from "lucide-react";
+import { useTranslation } from "react-i18next";
+
+import type { JobSpec } from "../../api/schema";
+import { Empty } from "../../ui/kit";
+import style from "./job.module.css";
+
+export function Files({ spec }: { spec: JobSpec }) {
+  const { t } = useTranslation();
+  const inputs = spec.inputs ?? [];
+  const outputs = spec.outputs ?? [];
+  if (inputs.length + outputs.length === 0) {
+    return (
+      <Empty icon={FolderOpen} title={t("job.files.none")}>
+        {t("job.files.noneText")}
+      </Empty>
+    );
+  }
+  const name = (artifact: string) => artifact.split("@")[0] ?? artifact;
+  const artifact = (text: string) => (
+    <Link to="/artifacts" search={{ name: name(text), namespace: spec.namespace }} className={style.whyLink}>
+      {text}
+    </Link>
+  );
+  return (
+    <div className={style.files}>
+      {inputs.length > 0 && <h2>{t("job.files.inputs")}</h2>}
+      {inputs.map((file) => (
+        <p key={file.path}>
+          {artifact(file.artifact)} <ArrowRight size={13} aria-hidden /> <code>{file.path}</code>
+        </p>
+      ))}
+      {outputs.length > 0 && <h2>{t("job.files.outputs")}</h2>}
+      {outputs.map((file) => (
+        <p key={file.path}>
+          <code>{file.path}</code> <ArrowRight size={13} aria-hidden /> {artifact(file.artifact)}
+          {file.optional && <span className="quiet"> {t("common.optional")}</span>}
+        </p>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,84 @@
+/** Every try of a job as a bar on one axis of time: how long it waited, and how long it worked. */
+
+import { Tooltip } from "@mantine/core";
+import { useTranslation } from "react-i18next";
+
+import { useWorkerName } from "../../api/queries";
+import type { Execution, Job } from "../../api/schema";
+import { useNow } from "../../lib/now";
+import { formatDuration } from "../../lib/quantities";
+import { isLive } from "../../lib/statuses";
+import { axis, barsOf } from "./bars";
+import { ExecutionBadge, executionTone } from "../../ui/Status";
+import style from "./gantt.module.css";
+
+interface Props {
+  job: Job;
+  executions: readonly Execution[];
+  chosen: number | undefined;
+  onChoose: (number: number) => void;
+}
+
+export function Gantt({ job, executions, chosen, onChoose }: Props) {
+  const { t } = useTranslation();
+  const tick = useNow();
+  const workerName = useWorkerName();
+  const live = isLive(job.status);
+  const now = Math.max(tick, Date.parse(job.updated_at));
+  const { bars, from, to } = barsOf(job, executions, live ? now : null);
+  const { ticks } = axis(to - from);
+  const at = (time: number) => `${(Math.max(0, Math.min(1, (time - from) / (to - from))) * 100).toFixed(3)}%`;
+
+  return (
+    <div className={style.gantt}>
+      <div className={style.axis} aria-hidden>
+        {ticks.map((ms) => (
+          <span key={ms} style={{ left: `${(ms / (to - from)) * 100}%` }}>
+            {ms === 0 ? "0" : formatDuration(ms)}
+          </span>
+        ))}
+      </div>
+      {bars.map(({ execution, waitedFrom, assigned, started, ended }) => (
+        <button
+          key={execution.id}
+          type="button"
+          className={style.row}
+          aria-pressed={chosen === execution.number}
+          onClick={() => onChoose(execution.number)}
+        >
+          <span className={style.name}>
+            <span className="num">{t("job.try", { number: execution.number })}</span>
+            <ExecutionBadge status={execution.status} />
+          </span>
+          <Tooltip
+            label={
+              <span className={style.tip}>
+                {t("job.ganttTip", {
+                  waited: formatDuration(assigned - waitedFrom),
+                  ran: formatDuration(ended - started),
+                  worker: workerName(execution.worker_id),
+                })}
+              </span>
+            }
+          >
+            <span className={style.track}>
+              {ticks.map((ms) => (
+                <i key={ms} className={style.grid} style={{ left: `${(ms / (to - from)) * 100}%` }} />
+              ))}
+              <span
+                className={style.wait}
+                style={{ left: at(waitedFrom), right: `calc(100% - ${at(started)})` }}
+              />
+              <span
+                className={style.bar}
+                data-tone={executionTone(execution.status)}
+                style={{ left: at(started), right: `calc(100% - ${at(ended)})` }}
+              />
+            </span>
+          </Tooltip>
+          <span className={`${style.took} num`}>{formatDuration(ended - started)}</span>
+        </button>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,276 @@
+/** One job: where it stands and why, every try, its log, its spec, its files. */
+
+import { Button, Menu, Modal, Tabs, TextInput, Group, ActionIcon } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import {
+  Ban,
+  ChevronRight,
+  Ellipsis,
+  FileCode2,
+  FilePen,
+  FolderOpen,
+  History,
+  RotateCcw,
+  ScrollText,
+} from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { cancelJob, retryJob } from "../../api/actions";
+import { jobEventsQuery, jobExecutionsQuery, jobQuery, namesakesQuery } from "../../api/queries";
+import type { Execution, Job } from "../../api/schema";
+import { isLive } from "../../lib/statuses";
+import { usePageTitle } from "../../lib/title";
+import { act, say } from "../../ui/act";
+import { Card, Id, Loading, Page, ProblemBox } from "../../ui/kit";
+import { StatusBadge } from "../../ui/Status";
+import { Files } from "./Files";
+import { Gantt } from "./Gantt";
+import style from "./job.module.css";
+import { LogView } from "./LogView";
+import { Namesakes } from "./Namesakes";
+import { Spec } from "./Spec";
+import { Summary } from "./Summary";
+import { Timeline } from "./Timeline";
+import { WhyBox } from "./WhyBox";
+
+const route = getRouteApi("/jobs/$id");
+const TABS = ["log", "timeline", "spec", "files"] as const;
+type Tab = (typeof TABS)[number];
+const ICONS = { log: ScrollText, timeline: History, spec: FileCode2, files: FolderOpen };
+
+export function JobPage() {
+  const { id } = route.useParams();
+  const job = useQuery(jobQuery(id));
+  const executions = useQuery(jobExecutionsQuery(id));
+  usePageTitle(job.data?.name ?? "");
+  if (job.error && !job.data) {
+    return (
+      <Page title={<Crumbs name={id} />}>
+        <ProblemBox error={job.error} onRetry={() => void job.refetch()} />
+      </Page>
+    );
+  }
+  if (!job.data) {
+    return (
+      <Page title={<Crumbs name="…" />}>
+        <Loading rows={8} />
+      </Page>
+    );
+  }
+  return <Shown key={id} job={job.data} executions={executions.data?.items ?? []} />;
+}
+
+function Crumbs({ name, children }: { name: string; children?: React.ReactNode }) {
+  const { t } = useTranslation();
+  return (
+    <div className={style.crumbs}>
+      <Link to="/jobs" className="quiet">
+        {t("nav.jobs")}
+      </Link>
+      <ChevronRight size={14} className="quiet" aria-hidden />
+      <h1 className="clip">{name}</h1>
+      {children}
+    </div>
+  );
+}
+
+function Shown({ job, executions }: { job: Job; executions: readonly Execution[] }) {
+  const { t } = useTranslation();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const namesakes = useQuery(namesakesQuery(job.name, job.namespace)).data?.items ?? [];
+  const events = useQuery(jobEventsQuery(job.id));
+  const tab: Tab = TABS.find((each) => each === search.tab) ?? "log";
+  const number = search.execution === undefined ? undefined : Number(search.execution);
+  const line = search.line === undefined ? undefined : Number(search.line);
+  const live = isLive(job.status);
+
+  return (
+    <Page
+      title={
+        <Crumbs name={job.name}>
+          <StatusBadge status={job.status} />
+        </Crumbs>
+      }
+      actions={<Actions job={job} />}
+    >
+      <div className={style.sub}>
+        <Id id={job.id} />
+        {namesakes.length > 1 && <Namesakes job={job} jobs={namesakes} />}
+      </div>
+      {live && <WhyBox id={job.id} />}
+      <div className={style.columns}>
+        <div className={style.main}>
+          {executions.length > 0 && (
+            <Card title={t("job.tries")} aside={executions.length > 1 ? t("job.triesHint") : undefined}>
+              <Gantt
+                job={job}
+                executions={executions}
+                chosen={number}
+                onChoose={(chosen) =>
+                  void navigate({
+                    search: { ...search, execution: String(chosen), line: undefined, tab: "log" },
+                    replace: true,
+                  })
+                }
+              />
+            </Card>
+          )}
+          <Card flush className={style.tabs}>
+            <Tabs
+              value={tab}
+              onChange={(next) =>
+                void navigate({ search: { ...search, tab: next ?? undefined }, replace: true })
+              }
+              keepMounted={false}
+              classNames={{ root: style.tabsRoot, panel: style.panel }}
+            >
+              <Tabs.List>
+                {TABS.map((each) => {
+                  const Icon = ICONS[each];
+                  return (
+                    <Tabs.Tab key={each} value={each} leftSection={<Icon size={14} aria-hidden />}>
+                      {t(`job.tabs.${each}`)}
+                    </Tabs.Tab>
+                  );
+                })}
+              </Tabs.List>
+              <Tabs.Panel value="log">
+                <LogView
+                  key={`${job.id} ${number ?? job.execution_id}`}
+                  job={job.id}
+                  name={job.name}
+                  execution={number}
+                  live={live}
+                  line={line}
+                  onLine={(next) =>
+                    void navigate({ search: { ...search, line: next?.toString() }, replace: true })
+                  }
+                />
+              </Tabs.Panel>
+              <Tabs.Panel value="timeline">
+                {events.error ? (
+                  <ProblemBox error={events.error} />
+                ) : (
+                  <Timeline events={events.data?.items ?? []} />
+                )}
+              </Tabs.Panel>
+              <Tabs.Panel value="spec">{job.spec && <Spec spec={job.spec} />}</Tabs.Panel>
+              <Tabs.Panel value="files">{job.spec && <Files spec={job.spec} />}</Tabs.Panel>
+            </Tabs>
+          </Card>
+        </div>
+        <aside className={style.side}>
+          <Summary job={job} execution={executions.find((e) => e.id === job.execution_id)} />
+        </aside>
+      </div>
+    </Page>
+  );
+}
+
+function Actions({ job }: { job: Job }) {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const [cancelling, setCancelling] = useState(false);
+  const live = isLive(job.status);
+  const retry = async () => {
+    const id = await act(() => retryJob(job.id));
+    if (!id) return;
+    say(t("job.retried"));
+    void navigate({ to: "/jobs/$id", params: { id } });
+  };
+  return (
+    <>
+      {live ? (
+        <Button
+          variant="default"
+          leftSection={<Ban size={14} />}
+          onClick={() => setCancelling(true)}
+          disabled={Boolean(job.cancel_requested_at)}
+        >
+          {job.cancel_requested_at ? t("job.cancelling") : t("job.cancel")}
+        </Button>
+      ) : (
+        <Button leftSection={<RotateCcw size={14} />} onClick={() => void retry()}>
+          {t("job.retry")}
+        </Button>
+      )}
+      <Button
+        renderRoot={(props) => <Link to="/submit" search={{ from: job.id }} {...props} />}
+        variant="default"
+        leftSection={<FilePen size={14} />}
+        visibleFrom="sm"
+      >
+        {t("job.again")}
+      </Button>
+      <Menu>
+        <Menu.Target>
+          <ActionIcon variant="default" aria-label={t("job.more")}>
+            <Ellipsis size={16} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Item
+            renderRoot={(props) => <Link to="/submit" search={{ from: job.id }} {...props} />}
+            hiddenFrom="sm"
+          >
+            {t("job.again")}
+          </Menu.Item>
+          <Menu.Item renderRoot={(props) => <Link to="/jobs" search={{ name: job.name }} {...props} />}>
+            {t("job.sameName")}
+          </Menu.Item>
+          <Menu.Item onClick={() => void copyText(`belfry job get ${job.id}`, t("common.copied"))}>
+            {t("job.copyCli")}
+          </Menu.Item>
+        </Menu.Dropdown>
+      </Menu>
+      {cancelling && <CancelDialog job={job} onClose={() => setCancelling(false)} />}
+    </>
+  );
+}
+
+async function copyText(text: string, done: string): Promise<void> {
+  await navigator.clipboard.writeText(text);
+  say(done);
+}
+
+function CancelDialog({ job, onClose }: { job: Job; onClose: () => void }) {
+  const { t } = useTranslation();
+  const [reason, setReason] = useState("");
+  const [busy, setBusy] = useState(false);
+  const cancel = async () => {
+    setBusy(true);
+    await act(() => cancelJob(job.id, reason.trim()), t("job.cancelled", { name: job.name }));
+    onClose();
+  };
+  return (
+    <Modal opened onClose={onClose} title={t("job.cancelTitle", { name: job.name })} size={420}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void cancel();
+        }}
+      >
+        <p className="quiet">{job.status === "running" ? t("job.cancelRunning") : t("job.cancelWaiting")}</p>
+        <TextInput
+          mt="md"
+          label={t("job.reason")}
+          placeholder={t("common.optional")}
+          value={reason}
+          onChange={(event) => setReason(event.currentTarget.value)}
+          data-autofocus
+        />
+        <Group justify="flex-end" mt="md" gap="xs">
+          <Button variant="default" onClick={onClose}>
+            {t("common.back")}
+          </Button>
+          <Button type="submit" color="red" loading={busy}>
+            {t("job.cancel")}
+          </Button>
+        </Group>
+      </form>
+    </Modal>
+  );
+}

@@ -1,0 +1,9 @@
+/** What was asked for, as a job file. */
+
+import { CodeHighlight } from "../../ui/Code";
+import { toYaml } from "../../lib/spec";
+import type { JobSpec } from "../../api/schema";
+
+export function Spec({ spec }: { spec: JobSpec }) {
+  return <CodeHighlight text={toYaml(spec)} />;
+}

@@ -1,0 +1,173 @@
+/** What is known of a job at a glance. */
+
+import { Link } from "@tanstack/react-router";
+import { useTranslation } from "react-i18next";
+
+import { useWorkerName } from "../../api/queries";
+import type { Execution, Job, JobResult, Origin } from "../../api/schema";
+import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
+import { isLive } from "../../lib/statuses";
+import { Card, Copyable, Facts, Labels } from "../../ui/kit";
+import { Ago, At, Elapsed } from "../../ui/Time";
+import style from "./job.module.css";
+
+export function Summary({ job, execution }: { job: Job; execution: Execution | undefined }) {
+  const { t } = useTranslation();
+  const workerName = useWorkerName();
+  const { spec } = job;
+  const usage = execution?.usage;
+  return (
+    <>
+      {job.result && <Result result={job.result} />}
+      <Card title={t("job.facts.title")}>
+        <Facts
+          rows={[
+            [t("job.facts.submitted"), <Ago key="" at={job.created_at} />],
+            job.status === "ready" && [t("job.facts.due"), <Ago key="" at={job.due_at} />],
+            job.started_at ? [t("job.facts.started"), <Ago key="" at={job.started_at} />] : null,
+            job.queued_at && job.started_at
+              ? [t("job.facts.waited"), <Elapsed key="" from={job.queued_at} to={job.started_at} />]
+              : null,
+            job.started_at
+              ? [
+                  t("job.facts.took"),
+                  <Elapsed key="" from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />,
+                ]
+              : null,
+            job.finished_at ? [t("job.facts.finished"), <Ago key="" at={job.finished_at} />] : null,
+            job.worker_id
+              ? [
+                  t("job.facts.worker"),
+                  <Link key="" to="/workers/$id" params={{ id: job.worker_id }}>
+                    {workerName(job.worker_id)}
+                  </Link>,
+                ]
+              : null,
+            job.executions > 0 && [
+              t("job.facts.tries"),
+              <span key="" className="num">
+                {job.executions}
+              </span>,
+            ],
+            usage && [t("job.facts.cpuTime"), formatDuration(parseDuration(usage.cpu_time) ?? 0)],
+            usage && [t("job.facts.memory"), formatBytes(usage.peak_memory_bytes)],
+          ]}
+        />
+      </Card>
+      {job.origin && <Source origin={job.origin} />}
+      <Card title={t("job.facts.asked")}>
+        <Facts
+          rows={[
+            [
+              t("job.facts.queue"),
+              <Link key="" to="/jobs" search={{ queue: job.queue }}>
+                {job.queue}
+              </Link>,
+            ],
+            [
+              t("job.facts.priority"),
+              <span key="" className="num">
+                {job.priority}
+              </span>,
+            ],
+            [t("job.facts.namespace"), job.namespace],
+            job.owner
+              ? [
+                  t("job.facts.owner"),
+                  <Link key="" to="/jobs" search={{ owner: job.owner }}>
+                    {job.owner}
+                  </Link>,
+                ]
+              : null,
+            Object.keys(job.labels ?? {}).length > 0 && [
+              t("job.facts.labels"),
+              <Labels key="" labels={job.labels} />,
+            ],
+            spec?.timeout ? [t("job.facts.timeout"), spec.timeout] : null,
+            spec?.retry && [t("job.facts.retries"), String(spec.retry.max_retries ?? 0)],
+            spec?.delivery && [t("job.facts.delivery"), t(`delivery.${spec.delivery}`)],
+            spec?.concurrency && [
+              t("job.facts.concurrency"),
+              `${spec.concurrency.key} ≤ ${spec.concurrency.limit ?? 1}`,
+            ],
+            job.retry_of
+              ? [
+                  t("job.facts.retryOf"),
+                  <Link key="" to="/jobs/$id" params={{ id: job.retry_of }} className="mono">
+                    …{job.retry_of.slice(-8)}
+                  </Link>,
+                ]
+              : null,
+            job.expires_at ? [t("job.facts.kept"), <Ago key="" at={job.expires_at} />] : null,
+          ]}
+        />
+      </Card>
+    </>
+  );
+}
+
+/** Which firing of which schedule made it. */
+function Source({ origin }: { origin: Origin }) {
+  const { t } = useTranslation();
+  const { schedule, backfill } = origin;
+  return (
+    <Card title={t("job.origin.title")}>
+      <Facts
+        rows={[
+          [
+            t("job.origin.schedule"),
+            <Link key="" to="/schedules/$id" params={{ id: schedule }}>
+              {origin.name}
+            </Link>,
+          ],
+          [t("job.origin.nominal"), <At key="" at={origin.scheduled_for} />],
+          [t("job.origin.cause"), t(`firingCause.${origin.cause}`)],
+          origin.interval_start ? [t("job.origin.interval"), <At key="" at={origin.interval_start} />] : null,
+          origin.start_by ? [t("job.origin.startBy"), <Ago key="" at={origin.start_by} />] : null,
+          backfill
+            ? [
+                t("job.origin.backfill"),
+                <Link key="" to="/jobs" search={{ backfill }} className="mono">
+                  …{backfill.slice(-8)}
+                </Link>,
+              ]
+            : null,
+          [
+            t("job.origin.others"),
+            <Link key="" to="/jobs" search={{ schedule }}>
+              {t("job.origin.all")}
+            </Link>,
+          ],
+        ]}
+      />
+    </Card>
+  );
+}
+
+function Result({ result }: { result: JobResult }) {
+  const { t } = useTranslation();
+  const output = result.output ? JSON.stringify(result.output, null, 2) : null;
+  return (
+    <Card title={t("job.result.title")}>
+      <Facts
+        rows={[
+          result.message ? [t("job.result.message"), result.message] : null,
+          result.exit_code !== undefined && result.exit_code !== null
+            ? [t("job.result.exitCode"), <code key="">{result.exit_code}</code>]
+            : null,
+          result.signal ? [t("job.result.signal"), <code key="">{result.signal}</code>] : null,
+          result.error ? [t("job.result.error"), <code key="">{result.error}</code>] : null,
+        ]}
+      />
+      {output && (
+        <div className={style.output}>
+          <div className={style.outputHead}>
+            <span className="quiet">{t("job.result.output")}</span>
+            <Copyable text={output} label={t("common.copy")} />
+          </div>
+          <pre>{output}</pre>
+        </div>
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,39 @@
+/** Every transition of a job, with the time between. */
+
+import { useTranslation } from "react-i18next";
+
+import type { JobEvent } from "../../api/schema";
+import { formatDuration } from "../../lib/quantities";
+import { StatusBadge } from "../../ui/Status";
+import { At } from "../../ui/Time";
+import style from "./job.module.css";
+
+export function Timeline({ events }: { events: readonly JobEvent[] }) {
+  const { t } = useTranslation();
+  return (
+    <ol className={style.timeline} data-testid="timeline">
+      {events.map((event, i) => {
+        const before = events[i - 1];
+        const gap = before ? Date.parse(event.at) - Date.parse(before.at) : null;
+        return (
+          <li key={i}>
+            <span className={`${style.gap} num`}>{gap === null ? "" : `+${formatDuration(gap)}`}</span>
+            <span className={style.to}>
+              <StatusBadge status={event.to} plain />
+            </span>
+            <span>
+              {t(`cause.${event.cause}`)}
+              {event.detail && <span className="quiet"> · {event.detail}</span>}
+              {event.execution ? (
+                <span className="quiet"> · {t("job.try", { number: event.execution })}</span>
+              ) : null}
+            </span>
+            <span className={style.when}>
+              <At at={event.at} />
+            </span>
+          </li>
+        );
+      })}
+    </ol>
+  );
+}

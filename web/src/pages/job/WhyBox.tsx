@@ -1,0 +1,146 @@
+/** Why a job stands where it stands, in words. */
+
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { HelpCircle } from "lucide-react";
+import type { ReactNode } from "react";
+import { Trans, useTranslation } from "react-i18next";
+
+import { useWorkerName, whyQuery } from "../../api/queries";
+import type { Misfit, Misfits, Reason } from "../../api/schema";
+import { useNow } from "../../lib/now";
+import { usePreferences } from "../../lib/preferences";
+import { formatDuration } from "../../lib/quantities";
+import { exact } from "../../lib/time";
+import style from "./job.module.css";
+
+export function WhyBox({ id }: { id: string }) {
+  const { t } = useTranslation();
+  const { data } = useQuery({ ...whyQuery(id), refetchInterval: 5_000 });
+  const reasons = data?.reasons.filter((reason) => reason.reason !== "runs") ?? [];
+  if (reasons.length === 0) return null;
+  return (
+    <section className={style.why} aria-label={t("why.title")} data-testid="why">
+      <HelpCircle size={16} aria-hidden />
+      <div>
+        {reasons.map((reason, i) => (
+          <div key={i} data-first={i === 0 || undefined}>
+            <Words reason={reason} />
+          </div>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+function Words({ reason }: { reason: Reason }): ReactNode {
+  const { t } = useTranslation();
+  const workerName = useWorkerName();
+  const until = useUntil();
+  switch (reason.reason) {
+    case "not_due":
+      return <p>{t("why.not_due", { until: until(reason.until) })}</p>;
+    case "backoff":
+      return <p>{t("why.backoff", { until: until(reason.until), count: reason.failures })}</p>;
+    case "queue_paused":
+      return (
+        <p>
+          <Trans
+            i18nKey="why.queue_paused"
+            values={{ queue: reason.queue }}
+            components={{ link: <QueueLink /> }}
+          />
+          {reason.note && <q className="quiet">{reason.note}</q>}
+        </p>
+      );
+    case "queue_concurrency":
+      return (
+        <p>
+          <Trans
+            i18nKey="why.queue_concurrency"
+            values={{ queue: reason.queue, running: reason.running, limit: reason.limit }}
+            components={{ link: <QueueLink /> }}
+          />
+        </p>
+      );
+    case "queue_rate":
+      return <p>{t("why.queue_rate", { queue: reason.queue, until: until(reason.until) })}</p>;
+    case "concurrency_key":
+      return (
+        <p>{t("why.concurrency_key", { key: reason.key, running: reason.running, limit: reason.limit })}</p>
+      );
+    case "behind":
+      return <p>{t("why.behind", { count: reason.waiting })}</p>;
+    case "no_workers":
+      return <p>{t("why.no_workers")}</p>;
+    case "no_worker_fits":
+      return <Workers workers={reason.workers} more={reason.more} />;
+    case "placeable":
+      return <p>{t("why.placeable", { worker: workerName(reason.worker) })}</p>;
+    case "reserved":
+      return <p>{t("why.reserved", { worker: workerName(reason.worker) })}</p>;
+    case "worker_silent":
+      return (
+        <p>{t("why.worker_silent", { worker: workerName(reason.worker), until: until(reason.until) })}</p>
+      );
+    case "stopping":
+      return <p>{t("why.stopping", { since: until(reason.since) })}</p>;
+    case "runs":
+      return null;
+  }
+}
+
+/** An instant with how far away it is: `14:02:11 (in 3m 20s)`. */
+function useUntil(): (at: string) => string {
+  const now = useNow();
+  const { language, zone } = usePreferences();
+  const { t } = useTranslation();
+  return (at) => {
+    const ms = Date.parse(at) - now;
+    const length = formatDuration(Math.round(Math.abs(ms) / 1_000) * 1_000);
+    return `${exact(at, language, zone)} (${ms > 0 ? t("why.in", { length }) : t("why.ago", { length })})`;
+  };
+}
+
+function QueueLink({ children }: { children?: ReactNode }) {
+  return (
+    <Link to="/queues" className={style.whyLink}>
+      {children}
+    </Link>
+  );
+}
+
+function Workers({ workers, more }: { workers: readonly Misfits[]; more: number }) {
+  const { t } = useTranslation();
+  const say = useMisfit();
+  return (
+    <>
+      <p>{t("why.no_worker_fits", { count: workers.length + more })}</p>
+      <ul className={style.misfits}>
+        {workers.slice(0, 8).map((worker) => (
+          <li key={worker.worker}>
+            <Link to="/workers/$id" params={{ id: worker.worker }} className={style.whyLink}>
+              {worker.name}
+            </Link>
+            <span>{worker.misfits.map(say).join(t("common.listSeparator"))}</span>
+          </li>
+        ))}
+        {workers.length + more > 8 && (
+          <li className="quiet">{t("why.more", { count: workers.length + more - 8 })}</li>
+        )}
+      </ul>
+    </>
+  );
+}
+
+function useMisfit(): (misfit: Misfit) => string {
+  const { t } = useTranslation();
+  return (misfit) => {
+    if (misfit.misfit === "constraint" && !misfit.value)
+      return t("misfit.unlabelled", { label: misfit.label });
+    const shown = Object.entries(misfit).map(([key, value]) => [key, value === null ? "–" : String(value)]);
+    // Each text takes what its own kind has; the types cannot follow that.
+    const values = Object.fromEntries(shown) as Record<"needed" | "free" | "capacity", string>;
+    return t(`misfit.${misfit.misfit as "cpu"}`, values);
+  };
+}

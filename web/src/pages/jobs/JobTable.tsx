@@ -1,0 +1,230 @@
+/** The table of jobs. Only the rows in sight are in the page, so it scrolls the same at any length. */
+
+import { Checkbox } from "@mantine/core";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { memo, type MouseEvent, useCallback, useEffect, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { useWorkerName } from "../../api/queries";
+import type { Job } from "../../api/schema";
+import { isTyping } from "../../app/Shortcuts";
+import { useNarrow } from "../../lib/narrow";
+import { isLive } from "../../lib/statuses";
+import { Labels } from "../../ui/kit";
+import { StatusBadge } from "../../ui/Status";
+import { Ago, Elapsed } from "../../ui/Time";
+import style from "./jobs.module.css";
+
+const ROW = 36;
+const ROW_NARROW = 62;
+/** The next page is asked for when so few rows are left below. */
+const AHEAD = 40;
+
+interface Props {
+  jobs: readonly Job[];
+  selected: ReadonlySet<string>;
+  onSelect: (selected: ReadonlySet<string>) => void;
+  onPickLabel: (label: string) => void;
+  onEnd: () => void;
+  hasMore: boolean;
+}
+
+export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore }: Props) {
+  const { t } = useTranslation();
+  const narrow = useNarrow();
+  const navigate = useNavigate();
+  const scroller = useRef<HTMLDivElement>(null);
+  const [at, setAt] = useState(-1);
+  const lastPicked = useRef(-1);
+  const virtual = useVirtualizer({
+    count: jobs.length + (hasMore ? 1 : 0),
+    getScrollElement: () => scroller.current,
+    estimateSize: () => (narrow ? ROW_NARROW : ROW),
+    getItemKey: (index) => jobs[index]?.id ?? "more",
+    overscan: 12,
+  });
+  useEffect(() => virtual.measure(), [narrow, virtual]);
+
+  const items = virtual.getVirtualItems();
+  const last = items.at(-1)?.index ?? 0;
+  useEffect(() => {
+    if (hasMore && last >= jobs.length - AHEAD) onEnd();
+  }, [last, jobs.length, hasMore, onEnd]);
+
+  const pick = (index: number, withRange: boolean) => {
+    const job = jobs[index];
+    if (!job) return;
+    const next = new Set(selected);
+    const isOn = !selected.has(job.id);
+    const [from, to] =
+      withRange && lastPicked.current >= 0
+        ? [lastPicked.current, index].sort((a, b) => a - b)
+        : [index, index];
+    for (const each of jobs.slice(from, (to ?? index) + 1)) {
+      if (isOn) next.add(each.id);
+      else next.delete(each.id);
+    }
+    lastPicked.current = index;
+    onSelect(next);
+  };
+
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (document.querySelector('[role="dialog"]')) return;
+      const job = jobs[at];
+      if (event.key === "j" || event.key === "k") {
+        const next = Math.max(0, Math.min(jobs.length - 1, at + (event.key === "j" ? 1 : -1)));
+        setAt(next);
+        virtual.scrollToIndex(next);
+      } else if (event.key === "x" && job) pick(at, event.shiftKey);
+      else if (event.key === "Enter" && job && document.activeElement === document.body) {
+        void navigate({ to: "/jobs/$id", params: { id: job.id } });
+      } else if (event.key === "Escape") onSelect(new Set());
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  });
+
+  // Rows are drawn again only if something of theirs changed, so what they call must stay the same.
+  const latestPick = useRef(pick);
+  latestPick.current = pick;
+  const onPick = useCallback((index: number, range: boolean) => latestPick.current(index, range), []);
+  const onOpen = useCallback((id: string) => void navigate({ to: "/jobs/$id", params: { id } }), [navigate]);
+  const workerName = useWorkerName();
+
+  const all = jobs.length > 0 && jobs.every((job) => selected.has(job.id));
+  return (
+    <div
+      className={style.table}
+      role="table"
+      aria-label={t("nav.jobs")}
+      aria-rowcount={hasMore ? -1 : jobs.length}
+    >
+      <div className={`${style.row} ${style.headRow}`} role="row">
+        <span role="columnheader">
+          <Checkbox
+            aria-label={t("jobs.selectAll")}
+            checked={all}
+            indeterminate={!all && selected.size > 0}
+            onChange={() => onSelect(all ? new Set() : new Set(jobs.map((job) => job.id)))}
+          />
+        </span>
+        {(["status", "name", "queue", "owner", "worker", "tries", "submitted", "took"] as const).map(
+          (column) => (
+            <span key={column} role="columnheader" className={style[column]}>
+              {t(`jobs.columns.${column}`)}
+            </span>
+          ),
+        )}
+      </div>
+      <div ref={scroller} className={style.scroller} role="rowgroup" tabIndex={0} data-testid="job-rows">
+        <div style={{ height: virtual.getTotalSize(), position: "relative" }} role="presentation">
+          {items.map((item) => {
+            const job = jobs[item.index];
+            if (!job) {
+              const place = { transform: `translateY(${item.start}px)`, height: item.size };
+              return (
+                <div key="more" className={style.more} style={place} role="row">
+                  <span role="cell">{t("common.loading")}</span>
+                </div>
+              );
+            }
+            return (
+              <Row
+                key={item.key}
+                job={job}
+                index={item.index}
+                start={item.start}
+                size={item.size}
+                isAt={item.index === at}
+                isSelected={selected.has(job.id)}
+                worker={workerName(job.worker_id)}
+                onPick={onPick}
+                onOpen={onOpen}
+                onPickLabel={onPickLabel}
+              />
+            );
+          })}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+interface RowProps {
+  job: Job;
+  index: number;
+  start: number;
+  size: number;
+  isAt: boolean;
+  isSelected: boolean;
+  worker: string;
+  onPick: (index: number, range: boolean) => void;
+  onOpen: (id: string) => void;
+  onPickLabel: (label: string) => void;
+}
+
+const Row = memo(function Row(props: RowProps) {
+  const { job, index, start, size, isAt, isSelected, worker, onPick, onOpen, onPickLabel } = props;
+  const { t } = useTranslation();
+  const message = job.status === "failed" || job.status === "retrying" ? job.result?.message : null;
+  const open = (event: MouseEvent) => {
+    if ((event.target as HTMLElement).closest("a, button, input, label")) return;
+    if (getSelection()?.toString()) return;
+    onOpen(job.id);
+  };
+  return (
+    <div
+      className={style.row}
+      style={{ transform: `translateY(${start}px)`, height: size }}
+      role="row"
+      data-at={isAt || undefined}
+      data-selected={isSelected || undefined}
+      onClick={open}
+    >
+      <span role="cell">
+        <input
+          type="checkbox"
+          className={style.check}
+          aria-label={t("jobs.select", { name: job.name })}
+          checked={isSelected}
+          onClick={(event) => onPick(index, event.shiftKey)}
+          readOnly
+        />
+      </span>
+      <span role="cell" className={style.status}>
+        <StatusBadge status={job.status} />
+      </span>
+      <span role="cell" className={style.name}>
+        <Link to="/jobs/$id" params={{ id: job.id }} className={`${style.link} clip`}>
+          {job.name}
+        </Link>
+        <Labels labels={job.labels} onPick={onPickLabel} />
+        {message && <span className={`${style.message} clip`}>{message}</span>}
+      </span>
+      <span role="cell" className={`${style.queue} clip`}>
+        {job.queue}
+      </span>
+      <span role="cell" className={`${style.owner} clip`}>
+        {job.owner}
+      </span>
+      <span role="cell" className={`${style.worker} clip`}>
+        {worker || <span className="quiet">–</span>}
+      </span>
+      <span role="cell" className={`${style.tries} num`}>
+        {job.executions}
+      </span>
+      <span role="cell" className={style.submitted}>
+        {job.status === "ready" ? t("jobs.due") : null}{" "}
+        <Ago at={job.status === "ready" ? job.due_at : job.created_at} light />
+      </span>
+      <span role="cell" className={style.took}>
+        <Elapsed from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />
+      </span>
+    </div>
+  );
+});

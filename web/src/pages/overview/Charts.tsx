@@ -1,0 +1,154 @@
+/** Small charts of the last hour: drawn by hand, because two of them need no library. */
+
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { usePreferences } from "../../lib/preferences";
+import { formatDuration } from "../../lib/quantities";
+import { niceCeiling, quantile, type Slot } from "../../lib/series";
+import { minute } from "../../lib/time";
+import style from "./overview.module.css";
+
+const HEIGHT = 120;
+
+interface Shown {
+  slot: Slot;
+  /** Where it is, in percent of the width. */
+  at: number;
+}
+
+function Frame(props: {
+  slots: readonly Slot[];
+  top: string;
+  label: string;
+  children: React.ReactNode;
+  tip: (slot: Slot) => React.ReactNode;
+}) {
+  const { slots, top, label, children, tip } = props;
+  const { language, zone } = usePreferences();
+  const [shown, setShown] = useState<Shown | null>(null);
+  const marks = slots.filter((_, i) => i % 15 === 14);
+  return (
+    <div className={style.chart}>
+      <span className={`${style.top} num`}>{top}</span>
+      <div
+        className={style.plot}
+        onMouseLeave={() => setShown(null)}
+        onMouseMove={(event) => {
+          const box = event.currentTarget.getBoundingClientRect();
+          const part = Math.max(0, Math.min(0.999, (event.clientX - box.left) / box.width));
+          const slot = slots[Math.floor(part * slots.length)];
+          if (slot) setShown({ slot, at: part * 100 });
+        }}
+      >
+        <svg viewBox={`0 0 600 ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={label}>
+          <line x1="0" x2="600" y1="0.5" y2="0.5" className={style.gridLine} />
+          <line x1="0" x2="600" y1={HEIGHT / 2} y2={HEIGHT / 2} className={style.gridLine} />
+          <line x1="0" x2="600" y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} className={style.baseLine} />
+          {children}
+        </svg>
+        {shown && (
+          <div className={style.tip} style={{ left: `${shown.at}%` }} data-left={shown.at > 60 || undefined}>
+            <strong className="num">{minute(shown.slot.from, language, zone)}</strong>
+            {tip(shown.slot)}
+          </div>
+        )}
+      </div>
+      <div className={`${style.marks} num`} aria-hidden>
+        {marks.map((slot) => (
+          <span key={slot.from}>{minute(slot.from, language, zone)}</span>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+const SERIES = ["succeeded", "failed", "other"] as const;
+
+export function Throughput({ slots }: { slots: readonly Slot[] }) {
+  const { t } = useTranslation();
+  const sum = (slot: Slot) => slot.succeeded + slot.failed + slot.other;
+  const top = niceCeiling(Math.max(1, ...slots.map(sum)));
+  const total = slots.reduce((all, slot) => all + sum(slot), 0);
+  const width = 600 / slots.length;
+  return (
+    <Frame
+      slots={slots}
+      top={top.toLocaleString()}
+      label={t("overview.throughputLabel", { count: total })}
+      tip={(slot) =>
+        SERIES.map((key) => (
+          <span key={key} className={style.tipRow}>
+            <i data-series={key} />
+            {t(`overview.series.${key}`)} <b className="num">{slot[key]}</b>
+          </span>
+        ))
+      }
+    >
+      {slots.map((slot, i) => {
+        let y = HEIGHT;
+        return SERIES.map((key) => {
+          const height = (slot[key] / top) * HEIGHT;
+          if (height === 0) return null;
+          y -= height;
+          return (
+            <rect
+              key={`${slot.from}${key}`}
+              data-series={key}
+              x={i * width + 1}
+              y={y}
+              width={width - 2}
+              height={height}
+            />
+          );
+        });
+      })}
+    </Frame>
+  );
+}
+
+export function Delays({ slots }: { slots: readonly Slot[] }) {
+  const { t } = useTranslation();
+  const points = slots.map((slot) => [quantile(slot.delays, 0.5), quantile(slot.delays, 0.95)] as const);
+  const top = niceCeiling(Math.max(1, ...points.map(([, p95]) => p95 ?? 0)));
+  const width = 600 / slots.length;
+  const y = (value: number) => HEIGHT - (value / top) * (HEIGHT - 4) - 1;
+  const all = slots.flatMap((slot) => slot.delays);
+  return (
+    <Frame
+      slots={slots}
+      top={formatDuration(top)}
+      label={t("overview.delayLabel", { p95: formatDuration(quantile(all, 0.95) ?? 0) })}
+      tip={(slot) => {
+        const [p50, p95] = [quantile(slot.delays, 0.5), quantile(slot.delays, 0.95)];
+        if (p50 === null || p95 === null)
+          return <span className={style.tipRow}>{t("overview.noStarts")}</span>;
+        return (
+          <>
+            <span className={style.tipRow}>
+              {t("overview.median")} <b className="num">{formatDuration(p50)}</b>
+            </span>
+            <span className={style.tipRow}>
+              p95 <b className="num">{formatDuration(p95)}</b>
+            </span>
+          </>
+        );
+      }}
+    >
+      {points.map(([p50, p95], i) =>
+        p50 === null || p95 === null ? null : (
+          <g key={slots[i]?.from}>
+            <rect
+              className={style.range}
+              x={i * width + 2}
+              y={y(p95)}
+              width={width - 4}
+              height={Math.max(2, y(p50) - y(p95))}
+            />
+            <rect className={style.median} x={i * width + 1} y={y(p50) - 1} width={width - 2} height={2.5} />
+          </g>
+        ),
+      )}
+    </Frame>
+  );
+}

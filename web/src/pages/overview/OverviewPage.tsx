@@ -1,0 +1,280 @@
+/** What needs me now, what has been going on, and what there is room for. */
+
+import { Button } from "@mantine/core";
+import { useQueries, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { CircleCheck, Plus, Rocket } from "lucide-react";
+import { useMemo } from "react";
+import { useTranslation } from "react-i18next";
+
+import { countsQuery, queuesQuery, readyQuery, recentQuery, workersQuery } from "../../api/queries";
+import { scheduleQuery, schedulesQuery, upcomingQuery } from "../../api/schedules";
+import type { Job, JobStatus, Schedule } from "../../api/schema";
+import { useNow } from "../../lib/now";
+import { slots } from "../../lib/series";
+import { isLive, STATUSES } from "../../lib/statuses";
+import { usePageTitle } from "../../lib/title";
+import { Card, Empty, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
+import { StatusBadge, WorkerBadge } from "../../ui/Status";
+import { Ago, Elapsed } from "../../ui/Time";
+import { Meters } from "../workers/WorkerCard";
+import { needs } from "./attention";
+import { Delays, Throughput } from "./Charts";
+import { NeedRow } from "./NeedRow";
+import style from "./overview.module.css";
+
+/** The newest jobs that the charts are drawn from. */
+const CHARTED = 1_000;
+const TILES = [
+  "running",
+  "waiting",
+  "ready",
+  "retrying",
+  "succeeded",
+  "failed",
+] as const satisfies readonly JobStatus[];
+
+export function OverviewPage() {
+  const { t } = useTranslation();
+  usePageTitle("");
+  const counts = useQuery(countsQuery);
+  const total = counts.data && STATUSES.reduce((sum, status) => sum + counts.data[status], 0);
+  if (counts.error && !counts.data) {
+    return (
+      <Page title={t("nav.overview")}>
+        <ProblemBox error={counts.error} onRetry={() => void counts.refetch()} />
+      </Page>
+    );
+  }
+  return (
+    <Page title={t("nav.overview")}>
+      <div className={style.tiles}>
+        {TILES.map((status) => (
+          <Link
+            key={status}
+            to="/jobs"
+            search={{ status }}
+            className={style.tile}
+            data-testid={`tile-${status}`}
+          >
+            <StatusBadge status={status} plain />
+            <strong className="num">{counts.data ? counts.data[status].toLocaleString() : "–"}</strong>
+          </Link>
+        ))}
+      </div>
+      {total === 0 ? <Welcome /> : <Panels />}
+    </Page>
+  );
+}
+
+function Welcome() {
+  const { t } = useTranslation();
+  return (
+    <Card>
+      <Empty
+        icon={Rocket}
+        title={t("overview.welcome")}
+        action={
+          <Button component={Link} to="/submit" leftSection={<Plus size={14} />}>
+            {t("nav.submit")}
+          </Button>
+        }
+      >
+        <p>{t("overview.welcomeText")}</p>
+        <br />
+        <Snippet text="belfry submit --follow -- echo 'hello from Belfry'" />
+      </Empty>
+    </Card>
+  );
+}
+
+function Panels() {
+  const { t } = useTranslation();
+  const now = useNow();
+  const workers = useQuery(workersQuery).data?.items;
+  const queues = useQuery(queuesQuery).data?.items;
+  const ready = useQuery(readyQuery).data;
+  const troubled = useQuery(recentQuery(["failed", "expired"], 200)).data?.items;
+  const live = useQuery(recentQuery(["running", "retrying", "waiting"], 8)).data?.items;
+  const over = useQuery(recentQuery(["succeeded", "failed", "cancelled", "expired"], 50)).data?.items;
+  // The list is by submission; what ended last may have been submitted long ago.
+  const ended = over && [...over].sort((a, b) => endOf(b) - endOf(a)).slice(0, 8);
+  const schedules = useWatchedSchedules();
+  const found = needs({ ready, workers, queues, troubled, schedules, now });
+
+  return (
+    <>
+      <Card
+        title={t("overview.attention")}
+        aside={found.length > 0 ? t("overview.things", { count: found.length }) : undefined}
+        flush
+      >
+        {!workers || !troubled ? (
+          <div className={style.padded}>
+            <Loading rows={2} />
+          </div>
+        ) : found.length === 0 ? (
+          <p className={style.well}>
+            <CircleCheck size={16} aria-hidden /> {t("overview.well")}
+          </p>
+        ) : (
+          <ul className={style.needs}>
+            {found.slice(0, 8).map((need, i) => (
+              <NeedRow key={i} need={need} />
+            ))}
+          </ul>
+        )}
+      </Card>
+      <LastHour />
+      <div className={style.two}>
+        <Card
+          title={t("overview.now")}
+          aside={
+            <Link to="/jobs" search={{ status: "ready,waiting,running,retrying" }}>
+              {t("overview.all")}
+            </Link>
+          }
+          flush
+        >
+          <JobList jobs={live} none={t("overview.nothingRuns")} />
+        </Card>
+        <Card title={t("overview.ended")} aside={<Link to="/jobs">{t("overview.all")}</Link>} flush>
+          <JobList jobs={ended} none={t("overview.nothingEnded")} />
+        </Card>
+        <NextFirings />
+        <Card title={t("nav.queues")} aside={<Link to="/queues">{t("overview.all")}</Link>} flush>
+          <div className={style.queues}>
+            {queues?.slice(0, 8).map((queue) => (
+              <div key={queue.name}>
+                <Link to="/jobs" search={{ queue: queue.name }} className="clip">
+                  {queue.name}
+                </Link>
+                <Link to="/jobs" search={{ queue: queue.name, status: "running" }} className="num">
+                  {t("overview.queueRunning", { count: queue.running })}
+                </Link>
+                <Link to="/jobs" search={{ queue: queue.name, status: "waiting" }} className="num">
+                  {t("overview.queueWaiting", { count: queue.waiting })}
+                </Link>
+              </div>
+            ))}
+          </div>
+        </Card>
+        <Card title={t("nav.workers")} aside={<Link to="/workers">{t("overview.all")}</Link>}>
+          <div className={style.workers}>
+            {workers?.slice(0, 4).map((worker) => (
+              <div key={worker.id}>
+                <p className={style.workerName}>
+                  <Link to="/workers/$id" params={{ id: worker.id }} className="clip">
+                    {worker.name}
+                  </Link>
+                  <WorkerBadge status={worker.status} />
+                </p>
+                <Meters worker={worker} />
+              </div>
+            ))}
+          </div>
+        </Card>
+      </div>
+    </>
+  );
+}
+
+/** As many schedules with runs that are not over are looked after. */
+const WATCHED = 20;
+
+/** Schedules that may need somebody: those whose runs are not over, and those that are paused. */
+function useWatchedSchedules(): Schedule[] {
+  const open = useQuery(recentQuery(["ready", "waiting", "running", "retrying"], 200)).data?.items ?? [];
+  const paused = useQuery(schedulesQuery({ status: "paused" }, 50)).data?.items ?? [];
+  const ids = [...new Set(open.flatMap((job) => job.origin?.schedule ?? []))].slice(0, WATCHED);
+  const read = useQueries({ queries: ids.map((id) => ({ ...scheduleQuery(id), refetchInterval: 10_000 })) });
+  const watched = read.flatMap(({ data }) => data ?? []);
+  return [...watched, ...paused.filter(({ id }) => !ids.includes(id))];
+}
+
+const DAY_MS = 86_400_000;
+
+/** What fires next: each schedule once, with its first time. */
+function NextFirings() {
+  const { t } = useTranslation();
+  const { data } = useQuery(upcomingQuery(DAY_MS));
+  const first = new Map((data?.items ?? []).toReversed().map((firing) => [firing.schedule_id, firing]));
+  const next = [...first.values()].sort((a, b) => Date.parse(a.at) - Date.parse(b.at)).slice(0, 8);
+  return (
+    <Card
+      title={t("overview.next")}
+      aside={<Link to="/schedules/timetable">{t("nav.timetable")}</Link>}
+      flush
+    >
+      {data && next.length === 0 && <p className={style.nothing}>{t("overview.nothingFires")}</p>}
+      <div className={style.queues}>
+        {next.map((firing) => (
+          <div key={firing.schedule_id}>
+            <Link to="/schedules/$id" params={{ id: firing.schedule_id }} className="clip">
+              {firing.name}
+            </Link>
+            <span />
+            <Ago at={firing.at} />
+          </div>
+        ))}
+      </div>
+    </Card>
+  );
+}
+
+function endOf(job: Job): number {
+  return Date.parse(job.finished_at ?? job.updated_at);
+}
+
+/** Reads many jobs, so it is read again less often than the rest. */
+function LastHour() {
+  const { t } = useTranslation();
+  const now = Math.floor(useNow() / 10_000) * 10_000;
+  const query = recentQuery(STATUSES, CHARTED);
+  const { data, error } = useQuery({ ...query, queryKey: ["charts"], refetchInterval: 5_000 });
+  const jobs = data?.items;
+  const hour = useMemo(() => slots(jobs ?? [], Math.max(now, Date.now())), [jobs, now]);
+  if (error && !data) return <ProblemBox error={error} />;
+  const sampled = Boolean(data?.next_cursor);
+  const aside = sampled ? t("overview.sampled", { count: CHARTED }) : t("overview.lastHour");
+  return (
+    <div className={style.two}>
+      <Card title={t("overview.throughput")} aside={aside}>
+        <Throughput slots={hour} />
+      </Card>
+      <Card title={t("overview.delay")} aside={aside}>
+        <Delays slots={hour} />
+      </Card>
+    </div>
+  );
+}
+
+function JobList({ jobs, none }: { jobs: readonly Job[] | undefined; none: string }) {
+  if (!jobs) {
+    return (
+      <div className={style.padded}>
+        <Loading rows={3} />
+      </div>
+    );
+  }
+  if (jobs.length === 0) return <p className={style.nothing}>{none}</p>;
+  return (
+    <div className={style.jobs}>
+      {jobs.map((job) => (
+        <Link key={job.id} to="/jobs/$id" params={{ id: job.id }}>
+          <StatusBadge status={job.status} plain />
+          <span className={`${style.jobName} clip`}>
+            {job.name}
+            {job.status === "failed" && <span className="quiet"> {job.result?.message}</span>}
+          </span>
+          <span className="quiet">
+            <Ago at={isLive(job.status) ? job.created_at : (job.finished_at ?? job.updated_at)} />
+          </span>
+          <span className={style.took}>
+            <Elapsed from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />
+          </span>
+        </Link>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,68 @@
+import { expect, test } from "vitest";
+
+import type { Job, Queue, Schedule, Worker } from "../../api/schema";
+import { needs } from "./attention";
+
+const NOW = Date.parse("2026-11-21T12:00:00Z");
+const worker = (over: Partial<Worker>) =>
+  ({ name: "w", status: "ready", admission: "open", ...over }) as Worker;
+const queue = (over: Partial<Queue>) => ({
+  name: "q",
+  settings: {},
+  waiting: 0,
+  running: 0,
+  version: 0,
+  ...over,
+});
+const job = (name: string, status: string, finished_at: string) =>
+  ({ name, status, finished_at, updated_at: finished_at }) as Job;
+const calm = {
+  ready: { status: "ready" },
+  workers: [worker({})],
+  queues: [queue({})],
+  troubled: [],
+  schedules: [],
+  now: NOW,
+};
+
+test("a calm server needs nobody", () => {
+  expect(needs(calm)).toEqual([]);
+});
+
+test("lost workers, failures by name, stuck and paused queues are named, the worst first", () => {
+  const found = needs({
+    ...calm,
+    workers: [worker({ admission: "draining" }), worker({ name: "x", status: "lost" })],
+    queues: [
+      queue({ oldest_waiting_since: "2026-11-21T11:58:00Z", waiting: 3 }),
+      queue({ name: "p", settings: { paused: true } }),
+      queue({ name: "fine", oldest_waiting_since: "2026-11-21T11:59:50Z" }),
+    ],
+    troubled: [
+      job("a", "failed", "2026-11-21T11:00:00Z"),
+      job("b", "failed", "2026-11-21T10:00:00Z"),
+      job("b", "failed", "2026-11-21T09:00:00Z"),
+      job("c", "expired", "2026-11-21T09:00:00Z"),
+      job("old", "failed", "2026-11-19T09:00:00Z"),
+    ],
+  });
+  expect(
+    found.map((need) => (need.kind === "failing" ? `${need.kind} ${need.name} ${need.count}` : need.kind)),
+  ).toEqual(["workerLost", "failing b 2", "failing a 1", "expired", "stuck", "paused", "workerClosed"]);
+});
+
+test("no worker at all is worth a word, not yet knowing is not", () => {
+  expect(needs({ ...calm, workers: [] }).map((need) => need.kind)).toEqual(["noWorkers"]);
+  expect(needs({ ...calm, workers: undefined })).toEqual([]);
+});
+
+test("late and stuck runs are named by their schedule, and what was paused without anybody asking", () => {
+  const run = { job_id: "j", scheduled_for: "", expected_by: "2026-11-21T11:00:00Z" };
+  const health = { open_runs: 2, late_now: [run], stuck_now: [run, run] };
+  const paused = (by: string) => ({ name: by, pause: { by, at: "" } }) as Schedule;
+  const schedules = [{ name: "s", health } as unknown as Schedule, paused("ann"), paused("belfry")];
+  const found = needs({ ...calm, schedules }).map((need) =>
+    "count" in need ? [need.kind, need.count] : need.kind,
+  );
+  expect(found).toEqual([["stuckRun", 2], ["late", 1], "autoPaused"]);
+});

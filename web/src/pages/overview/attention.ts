@@ -1,0 +1,96 @@
+/** What needs somebody now, the worst first. */
+
+import type { Job, Queue, Ready, Schedule, Worker } from "../../api/schema";
+
+export type Need =
+  | { kind: "server"; detail: string }
+  | { kind: "workerLost"; worker: Worker }
+  | { kind: "workerUnwell"; worker: Worker; trouble: string }
+  | { kind: "noWorkers" }
+  | { kind: "failing"; name: string; count: number; last: Job }
+  | { kind: "expired"; count: number; last: Job }
+  | { kind: "late"; schedule: Schedule; count: number; since: string }
+  | { kind: "stuckRun"; schedule: Schedule; count: number; since: string }
+  | { kind: "autoPaused"; schedule: Schedule }
+  | { kind: "stuck"; queue: Queue; since: string }
+  | { kind: "paused"; queue: Queue }
+  | { kind: "workerClosed"; worker: Worker };
+
+/** A job that waits longer than this is worth a look. */
+export const STUCK_MS = 60_000;
+/** Failures older than this have been seen, or do not matter. */
+export const RECENT_MS = 86_400_000;
+
+export interface Seen {
+  ready: Ready | undefined;
+  workers: readonly Worker[] | undefined;
+  queues: readonly Queue[] | undefined;
+  /** The newest failed and expired jobs, newest first. */
+  troubled: readonly Job[] | undefined;
+  /** Schedules with runs that are not over, with their health; and those that are paused. */
+  schedules: readonly Schedule[] | undefined;
+  now: number;
+}
+
+/** Who pauses schedules that fail too often. */
+const ITSELF = "belfry";
+
+export function needs({ ready, workers, queues, troubled, schedules, now }: Seen): Need[] {
+  const found: Need[] = [];
+  if (ready && ready.status !== "ready") {
+    const wrong = ready.checks?.find((check) => !check.ok);
+    found.push({ kind: "server", detail: wrong?.detail ?? ready.status });
+  }
+  if (workers?.length === 0) found.push({ kind: "noWorkers" });
+  for (const worker of workers ?? []) {
+    if (worker.status === "lost") found.push({ kind: "workerLost", worker });
+    else if (worker.health?.trouble) {
+      found.push({ kind: "workerUnwell", worker, trouble: worker.health.trouble });
+    }
+  }
+  for (const schedule of schedules ?? []) found.push(...ofSchedule(schedule));
+  found.push(...failing(troubled ?? [], now));
+  for (const queue of queues ?? []) {
+    if (queue.settings.paused) found.push({ kind: "paused", queue });
+    else if (queue.oldest_waiting_since && now - Date.parse(queue.oldest_waiting_since) > STUCK_MS) {
+      found.push({ kind: "stuck", queue, since: queue.oldest_waiting_since });
+    }
+  }
+  for (const worker of workers ?? []) {
+    if (worker.status !== "lost" && worker.admission !== "open") found.push({ kind: "workerClosed", worker });
+  }
+  return found;
+}
+
+/** What is stuck or late of a schedule, or that it was paused without anybody asking. */
+function ofSchedule(schedule: Schedule): Need[] {
+  const { health, pause } = schedule;
+  const found: Need[] = [];
+  const [stuck] = health?.stuck_now ?? [];
+  const [late] = health?.late_now ?? [];
+  if (stuck) {
+    const count = health?.stuck_now.length ?? 0;
+    found.push({ kind: "stuckRun", schedule, count, since: stuck.expected_by });
+  }
+  if (late)
+    found.push({ kind: "late", schedule, count: health?.late_now.length ?? 0, since: late.expected_by });
+  if (pause?.by === ITSELF) found.push({ kind: "autoPaused", schedule });
+  return found;
+}
+
+/** Failures of a day by name, most first; expired jobs together. */
+function failing(jobs: readonly Job[], now: number): Need[] {
+  const recent = jobs.filter((job) => now - Date.parse(job.finished_at ?? job.updated_at) < RECENT_MS);
+  const byName = new Map<string, Job[]>();
+  for (const job of recent) {
+    if (job.status === "failed") byName.set(job.name, [...(byName.get(job.name) ?? []), job]);
+  }
+  const expired = recent.filter((job) => job.status === "expired");
+  const groups: Need[] = [...byName].flatMap(([name, of]) => {
+    const [last] = of;
+    return last ? [{ kind: "failing" as const, name, count: of.length, last }] : [];
+  });
+  groups.sort((a, b) => (b.kind === "failing" ? b.count : 0) - (a.kind === "failing" ? a.count : 0));
+  const [last] = expired;
+  return last ? [...groups, { kind: "expired", count: expired.length, last }] : groups;
+}

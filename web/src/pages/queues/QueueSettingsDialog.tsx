@@ -1,0 +1,97 @@
+/** The settings of a queue. Written only if nobody else has changed them in between. */
+
+import { Button, Group, Modal, NumberInput, TextInput } from "@mantine/core";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { setQueue } from "../../api/actions";
+import { Refusal } from "../../api/problem";
+import type { Queue, QueueSettings } from "../../api/schema";
+import { say } from "../../ui/act";
+import { ProblemBox } from "../../ui/kit";
+import style from "./queues.module.css";
+
+/** `queue` is null for one that is not there yet. */
+export function QueueSettingsDialog({ queue, onClose }: { queue: Queue | null; onClose: () => void }) {
+  const { t } = useTranslation();
+  const [name, setName] = useState(queue?.name ?? "");
+  const [settings, setSettings] = useState<QueueSettings>(queue?.settings ?? {});
+  // As it was when this opened: what came since must not be overwritten unseen.
+  const [version] = useState(queue?.version ?? 0);
+  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [busy, setBusy] = useState(false);
+  const number = (key: "concurrency" | "rate_per_second" | "burst" | "weight") => ({
+    value: settings[key] ?? "",
+    min: 0,
+    onChange: (value: string | number) =>
+      setSettings({ ...settings, [key]: value === "" ? undefined : Number(value) }),
+  });
+  const save = async () => {
+    setBusy(true);
+    setRefusal(null);
+    try {
+      await setQueue(name.trim(), settings, version);
+      say(t("queue.saved", { name: name.trim() }));
+      onClose();
+    } catch (error) {
+      setRefusal(Refusal.from(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      title={queue ? t("queue.settingsOf", { name: queue.name }) : t("queue.setUp")}
+      size={440}
+    >
+      <form
+        className={style.form}
+        onSubmit={(event) => {
+          event.preventDefault();
+          void save();
+        }}
+      >
+        {!queue && (
+          <TextInput
+            label={t("queue.name")}
+            value={name}
+            onChange={(event) => setName(event.currentTarget.value)}
+            data-autofocus
+          />
+        )}
+        <NumberInput
+          label={t("queue.concurrency")}
+          description={t("queue.concurrencyHint")}
+          placeholder={t("queue.unlimited")}
+          data-autofocus={queue ? true : undefined}
+          {...number("concurrency")}
+        />
+        <div className={style.pair}>
+          <NumberInput
+            label={t("queue.rate")}
+            placeholder={t("queue.unlimited")}
+            decimalScale={3}
+            {...number("rate_per_second")}
+          />
+          <NumberInput label={t("queue.burst")} placeholder={t("queue.burstDefault")} {...number("burst")} />
+        </div>
+        <NumberInput
+          label={t("queue.weight")}
+          description={t("queue.weightHint")}
+          placeholder="1"
+          {...number("weight")}
+        />
+        {refusal && <ProblemBox error={refusal} />}
+        <Group justify="flex-end" gap="xs">
+          <Button variant="default" onClick={onClose}>
+            {t("common.back")}
+          </Button>
+          <Button type="submit" loading={busy} disabled={name.trim() === ""}>
+            {t("common.save")}
+          </Button>
+        </Group>
+      </form>
+    </Modal>
+  );
+}

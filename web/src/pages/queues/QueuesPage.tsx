@@ -1,0 +1,186 @@
+/** All queues: how deep, how fast, how bounded; pause, go on, set up. */
+
+import { ActionIcon, Button, Group, Modal, TextInput, Tooltip } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { CirclePause, Pause, Play, Plus, SlidersHorizontal } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { pauseQueue, resumeQueue } from "../../api/actions";
+import { queuesQuery } from "../../api/queries";
+import type { Queue } from "../../api/schema";
+import { usePageTitle } from "../../lib/title";
+import { act } from "../../ui/act";
+import { Loading, Page, ProblemBox } from "../../ui/kit";
+import { ToneBadge } from "../../ui/Status";
+import { Elapsed } from "../../ui/Time";
+import { QueueSettingsDialog } from "./QueueSettingsDialog";
+import style from "./queues.module.css";
+
+const route = getRouteApi("/queues");
+
+export function QueuesPage() {
+  const { t } = useTranslation();
+  usePageTitle(t("nav.queues"));
+  const { edit } = route.useSearch();
+  const navigate = route.useNavigate();
+  const { data, error, refetch } = useQuery(queuesQuery);
+  const queues = data?.items;
+  const deepest = Math.max(1, ...(queues ?? []).map((queue) => queue.waiting + queue.running));
+  const editing = edit === undefined ? undefined : (queues?.find((queue) => queue.name === edit) ?? null);
+
+  return (
+    <Page
+      title={t("nav.queues")}
+      actions={
+        <Button
+          variant="default"
+          leftSection={<Plus size={14} />}
+          onClick={() => void navigate({ search: { edit: "+" } })}
+        >
+          {t("queue.setUp")}
+        </Button>
+      }
+    >
+      {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
+      {!queues && !error && <Loading rows={5} />}
+      {queues && (
+        <div className={style.table} role="table" aria-label={t("nav.queues")}>
+          <div className={`${style.row} ${style.head}`} role="row">
+            {(["name", "depth", "running", "oldest", "limits", "actions"] as const).map((column) => (
+              <span key={column} role="columnheader">
+                {column === "actions" ? (
+                  <span className={style.hidden}>{t("queue.actions")}</span>
+                ) : (
+                  t(`queue.${column}`)
+                )}
+              </span>
+            ))}
+          </div>
+          {queues.map((queue) => (
+            <Row
+              key={queue.name}
+              queue={queue}
+              deepest={deepest}
+              onEdit={() => void navigate({ search: { edit: queue.name } })}
+            />
+          ))}
+        </div>
+      )}
+      {queues && editing !== undefined && (
+        <QueueSettingsDialog queue={editing} onClose={() => void navigate({ search: {} })} />
+      )}
+    </Page>
+  );
+}
+
+function Row({ queue, deepest, onEdit }: { queue: Queue; deepest: number; onEdit: () => void }) {
+  const { t } = useTranslation();
+  const [pausing, setPausing] = useState(false);
+  const { name, settings } = queue;
+  return (
+    <div className={style.row} role="row" data-paused={settings.paused || undefined}>
+      <span role="cell" className={style.name}>
+        <Link to="/jobs" search={{ queue: name }} className="clip">
+          {name}
+        </Link>
+        {settings.paused && <ToneBadge tone="waiting" icon={CirclePause} word={t("queue.paused")} />}
+        {settings.note && <q className="quiet clip">{settings.note}</q>}
+      </span>
+      <span role="cell" className={style.depth}>
+        <span className={style.track} aria-hidden>
+          <i className={style.running} style={{ width: `${(queue.running / deepest) * 100}%` }} />
+          <i className={style.waiting} style={{ width: `${(queue.waiting / deepest) * 100}%` }} />
+        </span>
+        <Link to="/jobs" search={{ queue: name, status: "waiting" }} className="num">
+          {queue.waiting.toLocaleString()}
+        </Link>
+      </span>
+      <span role="cell">
+        <span className={style.caption}>{t("queue.running")} </span>
+        <Link to="/jobs" search={{ queue: name, status: "running" }} className="num">
+          {queue.running.toLocaleString()}
+          {settings.concurrency ? ` / ${settings.concurrency}` : ""}
+        </Link>
+      </span>
+      <span role="cell" className={style.oldest}>
+        <Elapsed from={queue.oldest_waiting_since} />
+      </span>
+      <span role="cell" className={style.limits}>
+        <LimitsText queue={queue} />
+      </span>
+      <span role="cell" className={style.acts}>
+        {settings.paused ? (
+          <Button
+            variant="default"
+            leftSection={<Play size={13} />}
+            onClick={() => void act(() => resumeQueue(name), t("queue.resumed", { name }))}
+          >
+            {t("queue.resume")}
+          </Button>
+        ) : (
+          <Button variant="default" leftSection={<Pause size={13} />} onClick={() => setPausing(true)}>
+            {t("queue.pause")}
+          </Button>
+        )}
+        <Tooltip label={t("queue.settings")}>
+          <ActionIcon variant="default" aria-label={t("queue.settingsOf", { name })} onClick={onEdit}>
+            <SlidersHorizontal size={14} />
+          </ActionIcon>
+        </Tooltip>
+      </span>
+      {pausing && <PauseDialog name={name} onClose={() => setPausing(false)} />}
+    </div>
+  );
+}
+
+function LimitsText({ queue }: { queue: Queue }) {
+  const { t } = useTranslation();
+  const { concurrency, rate_per_second: rate, weight } = queue.settings;
+  const words = [
+    concurrency ? t("queue.atOnce", { count: concurrency }) : null,
+    rate ? t("queue.perSecond", { rate }) : null,
+    weight && weight !== 1 ? t("queue.weightOf", { weight }) : null,
+  ].filter((word) => word !== null);
+  return words.length > 0 ? words.join(" · ") : <span className="quiet">{t("queue.unlimited")}</span>;
+}
+
+function PauseDialog({ name, onClose }: { name: string; onClose: () => void }) {
+  const { t } = useTranslation();
+  const [note, setNote] = useState("");
+  const [busy, setBusy] = useState(false);
+  const pause = async () => {
+    setBusy(true);
+    await act(() => pauseQueue(name, note.trim()), t("queue.pausedDone", { name }));
+    onClose();
+  };
+  return (
+    <Modal opened onClose={onClose} title={t("queue.pauseTitle", { name })} size={420}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void pause();
+        }}
+      >
+        <p className="quiet">{t("queue.pauseText")}</p>
+        <TextInput
+          mt="md"
+          label={t("queue.note")}
+          placeholder={t("common.optional")}
+          value={note}
+          onChange={(event) => setNote(event.currentTarget.value)}
+          data-autofocus
+        />
+        <Group justify="flex-end" mt="md" gap="xs">
+          <Button variant="default" onClick={onClose}>
+            {t("common.back")}
+          </Button>
+          <Button type="submit" loading={busy}>
+            {t("queue.pause")}
+          </Button>
+        </Group>
+      </form>
+    </Modal>
+  );
+}

@@ -1,0 +1,182 @@
+/** What became of each instant: the job that it created, or why it created none. */
+
+import { Button, Select } from "@mantine/core";
+import { useInfiniteQuery, keepPreviousData } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { BookOpenText, Check, Clock, History, Minus, X } from "lucide-react";
+import { useTranslation } from "react-i18next";
+
+import { readLedger } from "../../api/schedules";
+import type { FiringOutcome, LedgerEntry, Schedule } from "../../api/schema";
+import type { ScheduleSearch } from "../../app/router";
+import { CAUSES, OUTCOMES, outcomesOf, toneOf } from "../../lib/outcomes";
+import { usePreferences } from "../../lib/preferences";
+import { formatDuration } from "../../lib/quantities";
+import { exact } from "../../lib/time";
+import { Empty, Loading, ProblemBox } from "../../ui/kit";
+import { StatusBadge, ToneBadge } from "../../ui/Status";
+import style from "./ledger.module.css";
+
+/** A decision this long after its time is worth a word. */
+const LAG_MS = 1_000;
+
+interface Props {
+  schedule: Schedule;
+  search: ScheduleSearch;
+  onChange: (part: Partial<ScheduleSearch>) => void;
+}
+
+export function LedgerView({ schedule, search, onChange }: Props) {
+  const { t } = useTranslation();
+  const outcome = outcomesOf(search.outcome);
+  const cause = CAUSES.find((each) => each === search.cause);
+  const { backfill } = search;
+  const ledger = useInfiniteQuery({
+    queryKey: ["schedule", schedule.id, "ledger", { outcome, cause, backfill }],
+    queryFn: ({ pageParam }) => readLedger(schedule.id, { outcome, cause, backfill }, pageParam),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    placeholderData: keepPreviousData,
+  });
+  const counts = ledger.data?.pages[0]?.counts ?? {};
+  const entries = ledger.data?.pages.flatMap((page) => page.items);
+  const known = OUTCOMES.filter((each) => counts[each] !== undefined || outcome.includes(each));
+  const turn = (each: FiringOutcome) => {
+    const next = outcome.includes(each) ? outcome.filter((other) => other !== each) : [...outcome, each];
+    onChange({ outcome: next.join(",") || undefined });
+  };
+
+  return (
+    <div>
+      <div className={style.bar}>
+        <div className={style.chips} role="group" aria-label={t("ledger.outcome")}>
+          {known.map((each) => (
+            <button
+              key={each}
+              type="button"
+              aria-pressed={outcome.includes(each)}
+              data-tone={toneOf(each)}
+              onClick={() => turn(each)}
+            >
+              {t(`outcome.${each}`)} <span className="num">{counts[each]?.toLocaleString() ?? "–"}</span>
+            </button>
+          ))}
+        </div>
+        {backfill && (
+          <Button
+            variant="default"
+            rightSection={<X size={12} />}
+            onClick={() => onChange({ backfill: undefined })}
+          >
+            {t("ledger.ofBackfill", { id: `…${backfill.slice(-6)}` })}
+          </Button>
+        )}
+        <Select
+          aria-label={t("ledger.cause")}
+          placeholder={t("ledger.anyCause")}
+          value={cause ?? null}
+          onChange={(value) => onChange({ cause: value ?? undefined })}
+          data={CAUSES.map((value) => ({ value, label: t(`firingCause.${value}`) }))}
+          clearable
+          className={style.cause}
+        />
+      </div>
+      {ledger.error && !entries && <ProblemBox error={ledger.error} onRetry={() => void ledger.refetch()} />}
+      {!entries && !ledger.error && (
+        <div className={style.padded}>
+          <Loading rows={6} />
+        </div>
+      )}
+      {entries?.length === 0 && (
+        <Empty icon={BookOpenText} title={t("ledger.none")}>
+          {t("ledger.noneText")}
+        </Empty>
+      )}
+      <ol className={style.entries} data-testid="ledger">
+        {entries?.map((entry) => (
+          <Entry key={`${entry.scheduled_for} ${entry.cause} ${entry.generation}`} entry={entry} />
+        ))}
+      </ol>
+      {ledger.hasNextPage && (
+        <div className={style.more}>
+          <Button
+            variant="default"
+            loading={ledger.isFetchingNextPage}
+            onClick={() => void ledger.fetchNextPage()}
+          >
+            {t("ledger.more")}
+          </Button>
+        </div>
+      )}
+    </div>
+  );
+}
+
+const ICONS = {
+  succeeded: Check,
+  retrying: History,
+  waiting: Clock,
+  cancelled: Minus,
+  expired: Minus,
+  failed: X,
+};
+
+function Entry({ entry }: { entry: LedgerEntry }) {
+  const { t } = useTranslation();
+  const { language, zone } = usePreferences();
+  const tone = toneOf(entry.outcome);
+  const lag = Date.parse(entry.decided_at) - Date.parse(entry.scheduled_for);
+  const created = entry.outcome === "fired" || entry.outcome === "fired_late";
+  return (
+    <li data-outcome={entry.outcome}>
+      <span className={style.at}>
+        <time
+          dateTime={entry.scheduled_for}
+          title={t("ledger.decided", { at: exact(entry.decided_at, language, zone), tzdb: entry.tzdb })}
+          className="num"
+        >
+          {exact(entry.scheduled_for, language, zone)}
+        </time>
+        {entry.count > 1 && (
+          <span className="quiet num">{t("ledger.until", { at: exact(entry.last, language, zone) })}</span>
+        )}
+      </span>
+      <span className={style.outcome}>
+        <ToneBadge
+          tone={tone}
+          icon={ICONS[tone as keyof typeof ICONS]}
+          word={t(`outcome.${entry.outcome}`)}
+          plain
+        />
+        {entry.count > 1 && (
+          <strong className="num">
+            {entry.exact ? "×" : "≥ "}
+            {entry.count.toLocaleString()}
+          </strong>
+        )}
+      </span>
+      <span className={style.why}>
+        {entry.cause !== "timer" && <span>{t(`firingCause.${entry.cause}`)}</span>}
+        {created && lag > LAG_MS && (
+          <span className="quiet">{t("ledger.lag", { length: formatDuration(lag) })}</span>
+        )}
+        {entry.detail && <span className="quiet">{entry.detail}</span>}
+      </span>
+      <span className={style.job}>
+        {entry.job_id && (
+          <Link
+            to="/jobs/$id"
+            params={{ id: entry.job_id }}
+            aria-label={t("ledger.run", { id: entry.job_id })}
+          >
+            {entry.job_status ? (
+              <StatusBadge status={entry.job_status} plain />
+            ) : (
+              <code>…{entry.job_id.slice(-8)}</code>
+            )}
+          </Link>
+        )}
+      </span>
+    </li>
+  );
+}

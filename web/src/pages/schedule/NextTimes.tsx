@@ -1,0 +1,83 @@
+/** When it fires next, on the wall of its zone, with what a change of the clocks or a calendar does to it. */
+
+import { Tooltip } from "@mantine/core";
+import { useTranslation } from "react-i18next";
+
+import type { Preview, Schedule } from "../../api/schema";
+import { usePreferences } from "../../lib/preferences";
+import { dayName, exact } from "../../lib/time";
+import { Card, Loading, ProblemBox } from "../../ui/kit";
+import { Ago } from "../../ui/Time";
+import style from "./schedule.module.css";
+
+const MARKS = ["gap_shifted", "overlap_first", "overlap_second", "rolled", "clock_change"] as const;
+
+interface Props {
+  schedule: Schedule;
+  preview: Preview | undefined;
+  error: unknown;
+}
+
+export function NextTimes({ schedule, preview, error }: Props) {
+  const { t } = useTranslation();
+  // That it is paused is said here in the user's language.
+  const warnings = preview?.warnings?.filter((text) => !text.startsWith("it is paused"));
+  return (
+    <Card title={t("schedule.nextTimes")} aside={schedule.zone}>
+      {error && !preview ? <ProblemBox error={error} /> : null}
+      {!preview && !error && <Loading rows={5} />}
+      {preview && schedule.status === "paused" && preview.firings.length > 0 && (
+        <p className={style.hint}>{t("schedule.nextIfResumed")}</p>
+      )}
+      {preview && <Firings preview={{ ...preview, warnings }} none={t("schedule.noneNext")} />}
+    </Card>
+  );
+}
+
+export function Firings({ preview, none }: { preview: Preview; none: string }) {
+  const { t } = useTranslation();
+  return (
+    <>
+      {preview.warnings?.map((warning) => (
+        <p key={warning} className={style.warning}>
+          {warning}
+        </p>
+      ))}
+      {preview.firings.length === 0 && <p className="quiet">{none}</p>}
+      <ol className={style.firings} data-testid="firings">
+        {preview.firings.map((firing) => {
+          const marks = MARKS.filter((mark) => firing.marks?.includes(mark));
+          return (
+            <li key={firing.at + firing.local}>
+              <Wall local={firing.local} at={firing.at} />
+              <span className="quiet">
+                <Ago at={firing.at} light />
+              </span>
+              {marks.length > 0 && (
+                <span className={style.marks}>
+                  {marks.map((mark) => (
+                    <Tooltip key={mark} label={t(`markHint.${mark}`)}>
+                      <span tabIndex={0}>{t(`mark.${mark}`)}</span>
+                    </Tooltip>
+                  ))}
+                </span>
+              )}
+            </li>
+          );
+        })}
+      </ol>
+    </>
+  );
+}
+
+/** The date and the time as the wall of the zone shows them, whatever zone this browser is in. */
+function Wall({ local, at }: { local: string; at: string }) {
+  const { language, zone } = usePreferences();
+  const time = local.slice(11, 19);
+  return (
+    <time dateTime={at} title={exact(at, language, zone)} className="num">
+      {dayName(local.slice(0, 10), language)}{" "}
+      <strong>{time.endsWith(":00") ? time.slice(0, 5) : time}</strong>
+    </time>
+  );
+}

@@ -1,0 +1,140 @@
+/** What a schedule does about what can go wrong, how its runs go, and what else is known of it. */
+
+import { Link, useNavigate } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+
+import type { Schedule, ScheduleSpec } from "../../api/schema";
+import { formatDuration, parseDuration } from "../../lib/quantities";
+import { Card, Facts, Id, Labels } from "../../ui/kit";
+import { Ago } from "../../ui/Time";
+import { Success } from "../schedules/ScheduleRow";
+import style from "./schedule.module.css";
+
+export function Figures({ schedule }: { schedule: Schedule }) {
+  const { t } = useTranslation();
+  const { track, health } = schedule;
+  const length = (text: string | null | undefined) =>
+    text ? formatDuration(parseDuration(text) ?? 0) : null;
+  const usual = length(track.duration_p50);
+  const figures: Array<[string, ReactNode]> = [
+    [t("schedule.figures.next"), <Ago key="" at={schedule.next_at} />],
+    [t("schedule.figures.success"), <Success key="" schedule={schedule} />],
+    [
+      t("schedule.figures.usual"),
+      usual ? (
+        <span key="" className="num">
+          {usual}{" "}
+          <small className="quiet">{t("schedule.figures.p95", { length: length(track.duration_p95) })}</small>
+        </span>
+      ) : (
+        "–"
+      ),
+    ],
+    [
+      t("schedule.figures.runs"),
+      <Link key="" to="/jobs" search={{ schedule: schedule.id }} className="num">
+        {(track.succeeded + track.failed).toLocaleString()}
+      </Link>,
+    ],
+    [
+      t("schedule.figures.open"),
+      <Link
+        key=""
+        to="/jobs"
+        search={{ schedule: schedule.id, status: "ready,waiting,running,retrying" }}
+        className="num"
+      >
+        {health?.open_runs ?? 0}
+      </Link>,
+    ],
+    [
+      t("schedule.figures.skipped"),
+      <span key="" className="num">
+        {schedule.skipped.toLocaleString()}
+      </span>,
+    ],
+  ];
+  return (
+    <dl className={style.figures}>
+      {figures.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+export function Policies({ spec }: { spec: ScheduleSpec }) {
+  const { t } = useTranslation();
+  const { overlap, missed, expect, jitter } = spec;
+  const overlapPolicy = overlap?.policy ?? "skip";
+  const missedPolicy = missed?.policy ?? "fire_once";
+  const limit = overlap?.limit ?? 1;
+  return (
+    <Card title={t("schedule.policies")}>
+      <Facts
+        rows={[
+          [
+            t("policy.overlap"),
+            `${t(`overlap.${overlapPolicy}`)}${limit > 1 && overlapPolicy !== "allow_all" ? ` (≥ ${limit})` : ""}`,
+          ],
+          [t("policy.missed"), t(`missed.${missedPolicy}`)],
+          missed?.catch_up_window && missedPolicy !== "skip"
+            ? [t("policy.catchUpWindow"), missed.catch_up_window]
+            : null,
+          spec.start_deadline ? [t("policy.startDeadline"), spec.start_deadline] : null,
+          jitter ? [t("policy.jitter"), `≤ ${jitter.max}`] : null,
+          expect?.start_within ? [t("policy.startWithin"), expect.start_within] : null,
+          expect?.run_within ? [t("policy.runWithin"), expect.run_within] : null,
+          spec.pause_after_failures
+            ? [t("policy.pauseAfter"), t("policy.failures", { count: spec.pause_after_failures })]
+            : null,
+          spec.max_firings ? [t("policy.maxFirings"), spec.max_firings.toLocaleString()] : null,
+          spec.reserve_ahead ? [t("policy.reserveAhead"), spec.reserve_ahead] : null,
+        ]}
+      />
+    </Card>
+  );
+}
+
+export function About({ schedule }: { schedule: Schedule }) {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  return (
+    <Card title={t("schedule.about")}>
+      <Facts
+        rows={[
+          ["ID", <Id key="" id={schedule.id} />],
+          [t("job.facts.namespace"), schedule.namespace],
+          schedule.owner
+            ? [
+                t("job.facts.owner"),
+                <Link key="" to="/schedules" search={{ owner: schedule.owner }}>
+                  {schedule.owner}
+                </Link>,
+              ]
+            : null,
+          Object.keys(schedule.labels ?? {}).length > 0 && [
+            t("job.facts.labels"),
+            <Labels
+              key=""
+              labels={schedule.labels}
+              onPick={(label) => void navigate({ to: "/schedules", search: { label: [label] } })}
+            />,
+          ],
+          [
+            t("schedule.generation"),
+            <span key="" className="num">
+              {schedule.generation}
+            </span>,
+          ],
+          [t("schedule.updated"), <Ago key="" at={schedule.updated_at} />],
+          [t("schedule.created"), <Ago key="" at={schedule.created_at} />],
+        ]}
+      />
+    </Card>
+  );
+}

@@ -1,0 +1,303 @@
+/** One schedule: its rule in words, how it goes, what fires next, and what became of each instant. */
+
+import { ActionIcon, Button, Menu, Tabs } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import {
+  BookOpenText,
+  ChevronRight,
+  CirclePause,
+  Copy,
+  Ellipsis,
+  FileCode2,
+  FilePen,
+  History,
+  ListChecks,
+  Pause,
+  Play,
+  TimerOff,
+  Trash2,
+  Zap,
+} from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { Refusal } from "../../api/problem";
+import { nextQuery, resumeSchedule, runsQuery, scheduleQuery } from "../../api/schedules";
+import type { Schedule, TroubledRun } from "../../api/schema";
+import { usePreferences } from "../../lib/preferences";
+import { toYaml } from "../../lib/spec";
+import { usePageTitle } from "../../lib/title";
+import { act } from "../../ui/act";
+import { CodeHighlight } from "../../ui/Code";
+import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
+import { Ago } from "../../ui/Time";
+import { Runs } from "../schedules/Runs";
+import { HealthBadges, ScheduleBadge } from "../schedules/ScheduleBadge";
+import { Backfills } from "./Backfills";
+import { BackfillDialog } from "./BackfillDialog";
+import { DeleteDialog, PauseDialog, TriggerDialog } from "./dialogs";
+import { LedgerView } from "./LedgerView";
+import { NextTimes } from "./NextTimes";
+import { About, Figures, Policies } from "./Policies";
+import style from "./schedule.module.css";
+
+const route = getRouteApi("/schedules/$id");
+const TABS = ["ledger", "backfills", "spec"] as const;
+type Tab = (typeof TABS)[number];
+const ICONS = { ledger: BookOpenText, backfills: History, spec: FileCode2 };
+const NEXT = 15;
+const RUNS = 60;
+
+export function SchedulePage() {
+  const { id } = route.useParams();
+  const { namespace } = route.useSearch();
+  const { data, error, refetch } = useQuery(scheduleQuery(id, namespace));
+  usePageTitle(data?.name ?? "");
+  if (error && (!data || Refusal.from(error).code === "schedule_not_found")) {
+    return (
+      <Page title={<Crumbs name={data?.name ?? id} />}>
+        <ProblemBox error={error} onRetry={() => void refetch()} />
+      </Page>
+    );
+  }
+  if (!data) {
+    return (
+      <Page title={<Crumbs name="…" />}>
+        <Loading rows={8} />
+      </Page>
+    );
+  }
+  return <Shown schedule={data} />;
+}
+
+export function Crumbs({ name, children }: { name: string; children?: React.ReactNode }) {
+  const { t } = useTranslation();
+  return (
+    <div className={style.crumbs}>
+      <Link to="/schedules" className="quiet">
+        {t("nav.schedules")}
+      </Link>
+      <ChevronRight size={14} className="quiet" aria-hidden />
+      <h1 className="clip">{name}</h1>
+      {children}
+    </div>
+  );
+}
+
+function Shown({ schedule }: { schedule: Schedule }) {
+  const { t } = useTranslation();
+  const { language } = usePreferences();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const tab: Tab = TABS.find((each) => each === search.tab) ?? "ledger";
+  const next = useQuery(nextQuery(schedule.id, NEXT));
+  const runs = useQuery(runsQuery(schedule, RUNS)).data?.items ?? [];
+  const words = next.data?.words[language];
+
+  return (
+    <Page
+      title={
+        <Crumbs name={schedule.name}>
+          <ScheduleBadge status={schedule.status} />
+          <HealthBadges health={schedule.health} />
+        </Crumbs>
+      }
+      actions={<Actions schedule={schedule} />}
+    >
+      <div className={style.words}>
+        <p data-testid="words">{words ?? schedule.when}</p>
+        {schedule.description && <p className="quiet">{schedule.description}</p>}
+      </div>
+      {schedule.pause && <Paused schedule={schedule} />}
+      <Troubled kind="late" runs={schedule.health?.late_now ?? []} />
+      <Troubled kind="stuck" runs={schedule.health?.stuck_now ?? []} />
+      <Figures schedule={schedule} />
+      <div className={style.columns}>
+        <div className={style.main}>
+          {runs.length > 0 && (
+            <Card
+              title={t("schedule.recentRuns")}
+              aside={
+                <Link to="/jobs" search={{ schedule: schedule.id }}>
+                  {t("schedule.allRuns")}
+                </Link>
+              }
+            >
+              <Runs jobs={runs} linked />
+            </Card>
+          )}
+          <Card flush className={style.tabs}>
+            <Tabs
+              value={tab}
+              onChange={(chosen) =>
+                void navigate({ search: { ...search, tab: chosen ?? undefined }, replace: true })
+              }
+              keepMounted={false}
+            >
+              <Tabs.List>
+                {TABS.map((each) => {
+                  const Icon = ICONS[each];
+                  return (
+                    <Tabs.Tab key={each} value={each} leftSection={<Icon size={14} aria-hidden />}>
+                      {t(`schedule.tabs.${each}`)}
+                    </Tabs.Tab>
+                  );
+                })}
+              </Tabs.List>
+              <Tabs.Panel value="ledger">
+                <LedgerView
+                  schedule={schedule}
+                  search={search}
+                  onChange={(part) => void navigate({ search: { ...search, ...part }, replace: true })}
+                />
+              </Tabs.Panel>
+              <Tabs.Panel value="backfills">
+                <Backfills schedule={schedule} />
+              </Tabs.Panel>
+              <Tabs.Panel value="spec">
+                {schedule.spec && <CodeHighlight text={toYaml(schedule.spec)} />}
+              </Tabs.Panel>
+            </Tabs>
+          </Card>
+        </div>
+        <aside className={style.side}>
+          <NextTimes schedule={schedule} preview={next.data} error={next.error} />
+          {schedule.spec && <Policies spec={schedule.spec} />}
+          <About schedule={schedule} />
+        </aside>
+      </div>
+    </Page>
+  );
+}
+
+function Paused({ schedule }: { schedule: Schedule }) {
+  const { t } = useTranslation();
+  const { pause, id, name } = schedule;
+  if (!pause) return null;
+  const by =
+    pause.by === "belfry" ? t("schedule.pausedByBelfry") : t("schedule.pausedBy", { name: pause.by });
+  return (
+    <div className={style.banner} role="status">
+      <CirclePause size={16} aria-hidden />
+      <div>
+        <strong>{by}</strong>{" "}
+        <span className="quiet">
+          <Ago at={pause.at} />
+        </span>
+        {pause.note && <q>{pause.note}</q>}
+      </div>
+      <Button
+        variant="default"
+        leftSection={<Play size={13} />}
+        onClick={() => void act(() => resumeSchedule(id), t("schedule.resumed", { name }))}
+      >
+        {t("schedule.resume")}
+      </Button>
+    </div>
+  );
+}
+
+function Troubled({ kind, runs }: { kind: "late" | "stuck"; runs: readonly TroubledRun[] }) {
+  const { t } = useTranslation();
+  if (runs.length === 0) return null;
+  return (
+    <div className={style.banner} data-bad={kind === "stuck" || undefined} role="status">
+      <TimerOff size={16} aria-hidden />
+      <div>
+        <strong>{t(`schedule.${kind}Now`, { count: runs.length })}</strong>
+        <ul>
+          {runs.slice(0, 5).map((run) => (
+            <li key={run.job_id}>
+              <Link to="/jobs/$id" params={{ id: run.job_id }} className="mono">
+                …{run.job_id.slice(-8)}
+              </Link>
+              <span>
+                {t(`schedule.${kind}By`)} <Ago at={run.expected_by} />
+              </span>
+            </li>
+          ))}
+        </ul>
+      </div>
+    </div>
+  );
+}
+
+function Actions({ schedule }: { schedule: Schedule }) {
+  const { t } = useTranslation();
+  const [open, setOpen] = useState<"trigger" | "pause" | "backfill" | "delete" | null>(null);
+  const close = () => setOpen(null);
+  const { id, name } = schedule;
+  return (
+    <>
+      <Button leftSection={<Zap size={14} />} onClick={() => setOpen("trigger")}>
+        {t("schedule.trigger")}
+      </Button>
+      {schedule.status === "paused" ? (
+        <Button
+          variant="default"
+          leftSection={<Play size={14} />}
+          onClick={() => void act(() => resumeSchedule(id), t("schedule.resumed", { name }))}
+        >
+          {t("schedule.resume")}
+        </Button>
+      ) : (
+        <Button
+          variant="default"
+          leftSection={<Pause size={14} />}
+          onClick={() => setOpen("pause")}
+          disabled={schedule.status === "completed"}
+        >
+          {t("schedule.pause")}
+        </Button>
+      )}
+      <Button
+        renderRoot={(props) => <Link to="/schedules/$id/edit" params={{ id }} {...props} />}
+        variant="default"
+        leftSection={<FilePen size={14} />}
+        visibleFrom="sm"
+      >
+        {t("schedule.edit")}
+      </Button>
+      <Menu>
+        <Menu.Target>
+          <ActionIcon variant="default" aria-label={t("schedule.more")}>
+            <Ellipsis size={16} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Item
+            renderRoot={(props) => <Link to="/schedules/$id/edit" params={{ id }} {...props} />}
+            leftSection={<FilePen size={14} />}
+            hiddenFrom="sm"
+          >
+            {t("schedule.edit")}
+          </Menu.Item>
+          <Menu.Item leftSection={<History size={14} />} onClick={() => setOpen("backfill")}>
+            {t("backfill.start")}
+          </Menu.Item>
+          <Menu.Item
+            leftSection={<ListChecks size={14} />}
+            renderRoot={(props) => <Link to="/jobs" search={{ schedule: id }} {...props} />}
+          >
+            {t("schedule.allRuns")}
+          </Menu.Item>
+          <Menu.Item
+            leftSection={<Copy size={14} />}
+            renderRoot={(props) => <Link to="/schedules/new" search={{ from: id }} {...props} />}
+          >
+            {t("schedule.duplicate")}
+          </Menu.Item>
+          <Menu.Divider />
+          <Menu.Item leftSection={<Trash2 size={14} />} color="red" onClick={() => setOpen("delete")}>
+            {t("schedule.delete")}
+          </Menu.Item>
+        </Menu.Dropdown>
+      </Menu>
+      {open === "trigger" && <TriggerDialog schedule={schedule} onClose={close} />}
+      {open === "pause" && <PauseDialog schedule={schedule} onClose={close} />}
+      {open === "backfill" && <BackfillDialog schedule={schedule} onClose={close} />}
+      {open === "delete" && <DeleteDialog schedule={schedule} onClose={close} />}
+    </>
+  );
+}

@@ -1,0 +1,151 @@
+/** A schedule is written: a form and its file side by side, with what it would fire next below. */
+
+import { Button } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { Check } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { Refusal } from "../../api/problem";
+import { checkSchedule, saveSchedule, scheduleDefaults, scheduleQuery } from "../../api/schedules";
+import type { Schedule, ScheduleSpec } from "../../api/schema";
+import { lean, toYaml } from "../../lib/spec";
+import { usePageTitle } from "../../lib/title";
+import { say } from "../../ui/act";
+import editor from "../../ui/editor/editor.module.css";
+import { FileCard } from "../../ui/editor/FileCard";
+import { useDraft } from "../../ui/editor/useDraft";
+import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
+import { Crumbs } from "../schedule/SchedulePage";
+import { LivePreview } from "./LivePreview";
+import { ScheduleForm } from "./ScheduleForm";
+import style from "./edit.module.css";
+
+const SAMPLE = `name: morning-report
+timing:
+  rules:
+    - cron: 0 9 * * mon-fri
+  zone: ZONE
+job:
+  run:
+    process:
+      script: |
+        echo "the figures since $BELFRY_INTERVAL_START"
+`;
+
+const newRoute = getRouteApi("/schedules/new");
+const editRoute = getRouteApi("/schedules/$id/edit");
+
+/** The spec of a schedule as somebody would write it: without what the server put in by itself. */
+function useSource(id: string | undefined) {
+  const { data, error } = useQuery({ ...scheduleQuery(id ?? ""), enabled: id !== undefined });
+  const text = useQuery({
+    queryKey: ["schedule", data?.id, "text", data?.version],
+    enabled: Boolean(data?.spec),
+    queryFn: async () => {
+      const spec = data?.spec as ScheduleSpec;
+      return toYaml(lean(spec, await scheduleDefaults(spec), ["name", "namespace", "timing"]));
+    },
+    staleTime: Infinity,
+  });
+  return { schedule: data, text: text.data, error: error ?? text.error };
+}
+
+export function NewSchedulePage() {
+  const { t } = useTranslation();
+  const { from } = newRoute.useSearch();
+  usePageTitle(t("schedule.new"));
+  const source = useSource(from);
+  const title = <Crumbs name={t("schedule.new")} />;
+  if (from && source.error) return <Page title={title}>{<ProblemBox error={source.error} />}</Page>;
+  if (from && source.text === undefined) return <Page title={title}>{<Loading rows={8} />}</Page>;
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const start = source.text?.replace(/^name: .*$/m, (line) => `${line}-copy`) ?? SAMPLE.replace("ZONE", zone);
+  return <Composer key={from} start={start} schedule={null} title={title} />;
+}
+
+export function EditSchedulePage() {
+  const { t } = useTranslation();
+  const { id } = editRoute.useParams();
+  const { schedule, text, error } = useSource(id);
+  // What is written here is based on what was there when it began.
+  const [first, setFirst] = useState<{ schedule: Schedule; text: string } | null>(null);
+  if (!first && schedule && text !== undefined) setFirst({ schedule, text });
+  const name = t("schedule.editOf", { name: schedule?.name ?? "…" });
+  usePageTitle(name);
+  const title = <Crumbs name={name} />;
+  if (error && !first) return <Page title={title}>{<ProblemBox error={error} />}</Page>;
+  if (!first) return <Page title={title}>{<Loading rows={8} />}</Page>;
+  return <Composer start={first.text} schedule={first.schedule} title={title} />;
+}
+
+interface ComposerProps {
+  start: string;
+  /** The schedule that gets the spec; a new one where null. */
+  schedule: Schedule | null;
+  title: React.ReactNode;
+}
+
+function Composer({ start, schedule, title }: ComposerProps) {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const draft = useDraft<ScheduleSpec>(start, checkSchedule);
+  const [busy, setBusy] = useState(false);
+  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const { spec } = draft;
+  const save = async () => {
+    if (!spec) return;
+    setBusy(true);
+    setRefusal(null);
+    try {
+      const saved = await saveSchedule(spec, schedule?.version ?? null);
+      say(t("schedule.saved", { name: saved.name }));
+      void navigate({ to: "/schedules/$id", params: { id: saved.id } });
+    } catch (error) {
+      setRefusal(Refusal.from(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <Page
+      title={title}
+      actions={
+        <Button
+          leftSection={<Check size={14} />}
+          onClick={() => void save()}
+          loading={busy}
+          disabled={!draft.isFine}
+          data-testid="save"
+        >
+          {schedule ? t("common.save") : t("schedule.create")}
+        </Button>
+      }
+    >
+      {refusal && <ProblemBox error={refusal} />}
+      <div className={editor.columns}>
+        <Card title={t("submit.form")} className={editor.card}>
+          {spec ? (
+            <ScheduleForm
+              spec={spec}
+              set={draft.set}
+              fields={draft.refusal?.fields ?? []}
+              named={schedule !== null}
+            />
+          ) : (
+            <p className="quiet">{t("submit.brokenText")}</p>
+          )}
+        </Card>
+        <div className={style.right}>
+          <FileCard
+            title={t("schedule.file")}
+            schema="ScheduleSpec"
+            draft={draft}
+            fine={t("schedule.fine")}
+          />
+          <LivePreview spec={spec} />
+        </div>
+      </div>
+    </Page>
+  );
+}

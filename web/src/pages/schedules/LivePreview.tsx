@@ -1,0 +1,53 @@
+/** What a draft would fire, while it is written. */
+
+import { useQuery, keepPreviousData } from "@tanstack/react-query";
+import { useDebouncedValue } from "@mantine/hooks";
+import { useTranslation } from "react-i18next";
+
+import { previewTiming } from "../../api/schedules";
+import type { ScheduleSpec } from "../../api/schema";
+import { usePreferences } from "../../lib/preferences";
+import { Card, Loading } from "../../ui/kit";
+import { Firings } from "../schedule/NextTimes";
+import style from "./edit.module.css";
+
+const SHOWN = 8;
+
+export function LivePreview({ spec }: { spec: ScheduleSpec | null }) {
+  const { t } = useTranslation();
+  const { language } = usePreferences();
+  const timing = spec && JSON.stringify(spec.timing ?? { rules: [] });
+  const [asked] = useDebouncedValue({ timing, name: spec?.name, namespace: spec?.namespace }, 250);
+  const { data, error, isPlaceholderData } = useQuery({
+    queryKey: ["preview", asked],
+    enabled: asked.timing !== null,
+    queryFn: ({ signal }) => {
+      const draft = { timing: JSON.parse(asked.timing ?? "{}") as object, ...names(asked) };
+      return previewTiming(draft, SHOWN, signal);
+    },
+    placeholderData: keepPreviousData,
+    retry: false,
+    staleTime: 30_000,
+  });
+  return (
+    <Card title={t("schedule.nextTimes")} aside={data?.zone} className={style.preview}>
+      {error ? (
+        <p className="quiet">{t("schedule.previewBroken")}</p>
+      ) : data ? (
+        <div data-stale={isPlaceholderData || undefined}>
+          <p className={style.words} data-testid="words">
+            {data.words[language]}
+          </p>
+          <Firings preview={data} none={t("schedule.noneNext")} />
+        </div>
+      ) : (
+        <Loading rows={4} />
+      )}
+    </Card>
+  );
+}
+
+/** A name that is still being typed must not be sent as none. */
+function names({ name, namespace }: { name?: string; namespace?: string }) {
+  return { ...(name ? { name } : {}), ...(namespace ? { namespace } : {}) };
+}

@@ -1,0 +1,280 @@
+/** The members of a schedule that most of them set. What it does not show, the file keeps. */
+
+import {
+  Accordion,
+  Button,
+  Menu,
+  MultiSelect,
+  NumberInput,
+  SegmentedControl,
+  Select,
+  TextInput,
+} from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { ChevronDown } from "lucide-react";
+import { useTranslation } from "react-i18next";
+
+import { calendarsQuery } from "../../api/schedules";
+import type { FieldError, JobSpec, MissedPolicy, OverlapPolicy, ScheduleSpec } from "../../api/schema";
+import { wallOf } from "../../lib/time";
+import { calendarsOf, excluding, type Kind, KINDS, rulesOf, simpleOf, startOf } from "../../lib/timing";
+import { SpecForm } from "../submit/SpecForm";
+import style from "./edit.module.css";
+
+const ZONES = ["UTC", ...Intl.supportedValuesOf("timeZone").filter((zone) => zone !== "UTC")];
+const PRESETS = {
+  quarter: "*/15 * * * *",
+  hourly: "0 * * * *",
+  daily: "0 9 * * *",
+  workdays: "0 9 * * mon-fri",
+  weekly: "0 9 * * mon",
+  monthly: "0 9 1 * *",
+  monthEnd: "0 18 L * *",
+} as const;
+const OVERLAPS = [
+  "skip",
+  "buffer_one",
+  "buffer_all",
+  "cancel_other",
+  "terminate_other",
+  "allow_all",
+] as const satisfies readonly OverlapPolicy[];
+const MISSED = ["fire_once", "fire_last", "fire_all", "skip"] as const satisfies readonly MissedPolicy[];
+
+interface Props {
+  spec: ScheduleSpec;
+  set: (path: string[], value: unknown) => void;
+  fields: readonly FieldError[];
+  /** It exists: its name is not changed any more. */
+  named: boolean;
+}
+
+export function ScheduleForm({ spec, set, fields, named }: Props) {
+  const { t } = useTranslation();
+  const error = (path: string) => fields.find((field) => field.path === path)?.detail;
+  const word = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
+  const number = (path: string[], value: string | number) =>
+    set(path, value === "" ? undefined : Number(value));
+  const overlap = spec.overlap?.policy ?? "skip";
+  const missed = spec.missed?.policy ?? "fire_once";
+
+  return (
+    <div className={style.fields}>
+      <TextInput
+        label={t("submit.name")}
+        value={spec.name ?? ""}
+        onChange={(event) => word(["name"], event.currentTarget.value)}
+        error={error("name")}
+        readOnly={named}
+        description={named ? t("schedule.nameStays") : undefined}
+        data-testid="name"
+      />
+      <TextInput
+        label={t("schedule.description")}
+        placeholder={t("common.optional")}
+        value={spec.description ?? ""}
+        onChange={(event) => word(["description"], event.currentTarget.value)}
+        error={error("description")}
+      />
+      <h3>{t("schedule.whenItFires")}</h3>
+      <TimingFields spec={spec} set={set} fields={fields} />
+      <h3>{t("schedule.whatRuns")}</h3>
+      <SpecForm
+        inSchedule
+        spec={spec.job ?? ({} as JobSpec)}
+        set={(path, value) => set(["job", ...path], value)}
+        fields={fields
+          .filter((field) => field.path.startsWith("job."))
+          .map((field) => ({ ...field, path: field.path.slice("job.".length) }))}
+      />
+      <h3>{t("schedule.policies")}</h3>
+      <Select
+        label={t("policy.overlap")}
+        description={t(`overlapHint.${overlap}`)}
+        value={overlap}
+        onChange={(value) => set(["overlap", "policy"], value === "skip" ? undefined : value)}
+        data={OVERLAPS.map((value) => ({ value, label: t(`overlap.${value}`) }))}
+        allowDeselect={false}
+        error={error("overlap.policy")}
+      />
+      <Select
+        label={t("policy.missed")}
+        description={t(`missedHint.${missed}`)}
+        value={missed}
+        onChange={(value) => set(["missed", "policy"], value === "fire_once" ? undefined : value)}
+        data={MISSED.map((value) => ({ value, label: t(`missed.${value}`) }))}
+        allowDeselect={false}
+        error={error("missed.policy")}
+      />
+      <Accordion chevronPosition="left" classNames={{ root: style.more, content: style.moreContent }}>
+        <Accordion.Item value="bounds">
+          <Accordion.Control>{t("policy.more")}</Accordion.Control>
+          <Accordion.Panel>
+            <div className={style.pair}>
+              <TextInput
+                label={t("policy.startDeadline")}
+                placeholder="1h"
+                value={spec.start_deadline ?? ""}
+                onChange={(event) => word(["start_deadline"], event.currentTarget.value)}
+                error={error("start_deadline")}
+              />
+              <TextInput
+                label={t("policy.jitter")}
+                placeholder="30s"
+                value={spec.jitter?.max ?? ""}
+                onChange={(event) => word(["jitter", "max"], event.currentTarget.value)}
+                error={error("jitter.max")}
+              />
+            </div>
+            <div className={style.pair}>
+              <TextInput
+                label={t("policy.startWithin")}
+                placeholder="1m"
+                value={spec.expect?.start_within ?? ""}
+                onChange={(event) => word(["expect", "start_within"], event.currentTarget.value)}
+                error={error("expect.start_within")}
+              />
+              <TextInput
+                label={t("policy.runWithin")}
+                placeholder="10m"
+                value={spec.expect?.run_within ?? ""}
+                onChange={(event) => word(["expect", "run_within"], event.currentTarget.value)}
+                error={error("expect.run_within")}
+              />
+            </div>
+            <div className={style.pair}>
+              <NumberInput
+                label={t("policy.pauseAfter")}
+                min={1}
+                value={spec.pause_after_failures ?? ""}
+                onChange={(value) => number(["pause_after_failures"], value)}
+                error={error("pause_after_failures")}
+              />
+              <NumberInput
+                label={t("policy.maxFirings")}
+                min={1}
+                value={spec.max_firings ?? ""}
+                onChange={(value) => number(["max_firings"], value)}
+                error={error("max_firings")}
+              />
+            </div>
+            <TextInput
+              label={t("policy.reserveAhead")}
+              placeholder="5m"
+              value={spec.reserve_ahead ?? ""}
+              onChange={(event) => word(["reserve_ahead"], event.currentTarget.value)}
+              error={error("reserve_ahead")}
+            />
+          </Accordion.Panel>
+        </Accordion.Item>
+      </Accordion>
+    </div>
+  );
+}
+
+function TimingFields({ spec, set, fields }: Omit<Props, "named">) {
+  const { t } = useTranslation();
+  const { timing } = spec;
+  const zone = timing?.zone ?? "UTC";
+  const simple = simpleOf(timing);
+  const calendars = useQuery(calendarsQuery).data?.items ?? [];
+  const known = calendars
+    .filter(({ built_in, namespace }) => built_in || namespace === (spec.namespace ?? "default"))
+    .map(({ name }) => name);
+  const chosen = calendarsOf(timing);
+  const wrong = fields.find((field) => field.path.startsWith("timing.rules"))?.detail;
+  const put = (kind: Kind, text: string) => set(["timing", "rules"], rulesOf({ kind, text }));
+
+  return (
+    <>
+      {simple ? (
+        <>
+          <SegmentedControl
+            aria-label={t("schedule.whenItFires")}
+            value={simple.kind}
+            onChange={(kind) => {
+              const next = startOf(kind, wallOf(Date.now() + 3_600_000, zone));
+              put(next.kind, next.text);
+            }}
+            data={KINDS.map((value) => ({ value, label: t(`timing.${value}`) }))}
+            fullWidth
+          />
+          {simple.kind === "cron" && (
+            <div className={style.cron}>
+              <TextInput
+                label={t("timing.expression")}
+                classNames={{ input: style.code }}
+                value={simple.text}
+                onChange={(event) => put("cron", event.currentTarget.value)}
+                error={wrong}
+                spellCheck={false}
+                data-testid="cron"
+              />
+              <Menu>
+                <Menu.Target>
+                  <Button variant="default" rightSection={<ChevronDown size={13} />}>
+                    {t("timing.presets")}
+                  </Button>
+                </Menu.Target>
+                <Menu.Dropdown>
+                  {Object.entries(PRESETS).map(([key, expression]) => (
+                    <Menu.Item
+                      key={key}
+                      onClick={() => put("cron", expression)}
+                      rightSection={<code className="quiet">{expression}</code>}
+                    >
+                      {t(`preset.${key as keyof typeof PRESETS}`)}
+                    </Menu.Item>
+                  ))}
+                </Menu.Dropdown>
+              </Menu>
+            </div>
+          )}
+          {(simple.kind === "every" || simple.kind === "after") && (
+            <TextInput
+              label={t(`timing.${simple.kind}Label`)}
+              placeholder="15m"
+              value={simple.text}
+              onChange={(event) => put(simple.kind, event.currentTarget.value)}
+              error={wrong}
+              data-testid="every"
+            />
+          )}
+          {simple.kind === "at" && (
+            <TextInput
+              label={t("timing.atLabel", { zone })}
+              type="datetime-local"
+              value={simple.text.slice(0, 16)}
+              onChange={(event) => put("at", event.currentTarget.value)}
+              error={wrong}
+            />
+          )}
+          {simple.kind === "demand" && <p className="quiet">{t("timing.demandText")}</p>}
+        </>
+      ) : (
+        <p className="quiet">{t("timing.inFile")}</p>
+      )}
+      <div className={style.pair}>
+        <Select
+          label={t("timing.zone")}
+          data={ZONES.includes(zone) ? ZONES : [zone, ...ZONES]}
+          value={zone}
+          onChange={(value) => set(["timing", "zone"], value ?? undefined)}
+          searchable
+          allowDeselect={false}
+          limit={200}
+          error={fields.find((field) => field.path === "timing.zone")?.detail}
+        />
+        <MultiSelect
+          label={t("timing.except")}
+          placeholder={chosen.length === 0 ? t("common.optional") : undefined}
+          data={[...new Set([...known, ...chosen])]}
+          value={chosen}
+          onChange={(names) => set(["timing", "exclude"], excluding(timing, names))}
+          error={fields.find((field) => field.path.startsWith("timing.exclude"))?.detail}
+          size="xs"
+        />
+      </div>
+    </>
+  );
+}

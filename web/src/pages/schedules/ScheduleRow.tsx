@@ -1,0 +1,128 @@
+/** One schedule of the list. */
+
+import { ActionIcon, Tooltip } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { Pause, Play, Zap } from "lucide-react";
+import { type CSSProperties, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { resumeSchedule, runsQuery, scheduleQuery } from "../../api/schedules";
+import type { Schedule } from "../../api/schema";
+import { usePreferences } from "../../lib/preferences";
+import { formatDuration, parseDuration } from "../../lib/quantities";
+import { act } from "../../ui/act";
+import { StatusBadge } from "../../ui/Status";
+import { Ago } from "../../ui/Time";
+import { PauseDialog, TriggerDialog } from "../schedule/dialogs";
+import { Runs } from "./Runs";
+import { HealthBadges, ScheduleBadge } from "./ScheduleBadge";
+import style from "./schedules.module.css";
+
+export function ScheduleRow({ schedule, style: place }: { schedule: Schedule; style: CSSProperties }) {
+  const { t } = useTranslation();
+  const runs = useQuery(runsQuery(schedule)).data?.items;
+  const [last] = runs ?? [];
+  // What is late or stuck is not in lists; only what has runs that are not over can be.
+  const isOpen = runs?.some((job) => !job.finished_at) ?? false;
+  const health = useQuery({ ...scheduleQuery(schedule.id), enabled: isOpen }).data?.health;
+  return (
+    <div className={style.row} role="row" style={place} data-status={schedule.status}>
+      <span role="cell" className={style.name}>
+        <span className={style.title}>
+          <Link to="/schedules/$id" params={{ id: schedule.id }} className="clip">
+            {schedule.name}
+          </Link>
+          {schedule.status !== "active" && <ScheduleBadge status={schedule.status} />}
+          <HealthBadges health={health} />
+        </span>
+        <span className={`${style.when} clip`}>
+          <code>{schedule.when}</code>
+          {schedule.zone !== "UTC" && <span> {schedule.zone}</span>}
+          {schedule.namespace !== "default" && <span> · {schedule.namespace}</span>}
+        </span>
+      </span>
+      <span role="cell" className={style.next}>
+        <span className={style.caption}>{t("schedule.columns.next")} </span>
+        <Ago at={schedule.next_at} />
+      </span>
+      <span role="cell" className={style.last}>
+        {schedule.last ? (
+          <Link to="/jobs/$id" params={{ id: schedule.last.job_id }}>
+            {last?.id === schedule.last.job_id && <StatusBadge status={last.status} plain />}
+            <span className="quiet">
+              <Ago at={schedule.last.scheduled_for} light />
+            </span>
+          </Link>
+        ) : (
+          <span className="quiet">–</span>
+        )}
+      </span>
+      <span role="cell" className={style.strip}>
+        {runs && runs.length > 0 && <Runs jobs={runs} />}
+      </span>
+      <span role="cell" className={style.success}>
+        <Success schedule={schedule} />
+      </span>
+      <span role="cell" className={`${style.usual} num`}>
+        {schedule.track.duration_p50 ? formatDuration(parseDuration(schedule.track.duration_p50) ?? 0) : "–"}
+      </span>
+      <span role="cell" className={style.acts}>
+        <Acts schedule={schedule} />
+      </span>
+    </div>
+  );
+}
+
+/** How many of its runs went well, and how often in a row the last ones did not. */
+export function Success({ schedule }: { schedule: Schedule }) {
+  const { t } = useTranslation();
+  const { language } = usePreferences();
+  const { success_rate: rate, streak } = schedule.track;
+  if (rate === undefined || rate === null) return <span className="quiet">–</span>;
+  const percent = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1 });
+  return (
+    <span className="num">
+      {/* Rounded down: only what never failed is 100 %. */}
+      {percent.format(Math.floor(rate * 1_000) / 1_000)}
+      {streak < 0 && <span className={style.bad}> {t("schedule.failing", { count: -streak })}</span>}
+    </span>
+  );
+}
+
+function Acts({ schedule }: { schedule: Schedule }) {
+  const { t } = useTranslation();
+  const [open, setOpen] = useState<"trigger" | "pause" | null>(null);
+  const { id, name } = schedule;
+  return (
+    <>
+      <Tooltip label={t("schedule.trigger")}>
+        <ActionIcon aria-label={t("schedule.triggerOf", { name })} onClick={() => setOpen("trigger")}>
+          <Zap size={15} />
+        </ActionIcon>
+      </Tooltip>
+      {schedule.status === "paused" ? (
+        <Tooltip label={t("schedule.resume")}>
+          <ActionIcon
+            aria-label={t("schedule.resumeOf", { name })}
+            onClick={() => void act(() => resumeSchedule(id), t("schedule.resumed", { name }))}
+          >
+            <Play size={15} />
+          </ActionIcon>
+        </Tooltip>
+      ) : (
+        <Tooltip label={t("schedule.pause")}>
+          <ActionIcon
+            aria-label={t("schedule.pauseOf", { name })}
+            disabled={schedule.status === "completed"}
+            onClick={() => setOpen("pause")}
+          >
+            <Pause size={15} />
+          </ActionIcon>
+        </Tooltip>
+      )}
+      {open === "trigger" && <TriggerDialog schedule={schedule} onClose={() => setOpen(null)} />}
+      {open === "pause" && <PauseDialog schedule={schedule} onClose={() => setOpen(null)} />}
+    </>
+  );
+}

@@ -1,0 +1,25 @@
+/** The parts of what concerns time: schedules, when they fire, and the calendars that they keep to. */
+
+import { Link } from "@tanstack/react-router";
+import { useTranslation } from "react-i18next";
+
+import style from "./schedules.module.css";
+
+const SECTIONS = [
+  { to: "/schedules", key: "schedules" },
+  { to: "/schedules/timetable", key: "timetable" },
+  { to: "/calendars", key: "calendars" },
+] as const;
+
+export function Sections() {
+  const { t } = useTranslation();
+  return (
+    <nav className={style.sections} aria-label={t("nav.schedules")}>
+      {SECTIONS.map(({ to, key }) => (
+        <Link key={to} to={to} activeOptions={{ exact: true, includeSearch: false }}>
+          {t(`nav.${key}`)}
+        </Link>
+      ))}
+    </nav>
+  );
+}

@@ -1,0 +1,226 @@
+/** What fires when: a lane for each schedule, and for a week how much begins in each hour. */
+
+import { SegmentedControl } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { CalendarClock } from "lucide-react";
+import { useMemo } from "react";
+import { useTranslation } from "react-i18next";
+
+import { type Row, SCHEDULES_MAX, type Timetable, timetableQuery } from "../../api/schedules";
+import { marksOf } from "../../lib/lanes";
+import { usePreferences } from "../../lib/preferences";
+import { formatDuration, parseDuration } from "../../lib/quantities";
+import { clockHours, dayStarts, exact, minute, weekday } from "../../lib/time";
+import { usePageTitle } from "../../lib/title";
+import { Card, Empty, Loading, Page, ProblemBox } from "../../ui/kit";
+import { Ago } from "../../ui/Time";
+import { Sections } from "./Sections";
+import style from "./timetable.module.css";
+
+const route = getRouteApi("/schedules/timetable");
+const HOUR = 3_600_000;
+const SPANS = { "24h": 24 * HOUR, "7d": 168 * HOUR } as const;
+type Span = keyof typeof SPANS;
+
+export function TimetablePage() {
+  const { t } = useTranslation();
+  usePageTitle(t("nav.timetable"));
+  const navigate = route.useNavigate();
+  const wished = route.useSearch().span;
+  const span: Span = wished === "7d" ? "7d" : "24h";
+  const { language, zone } = usePreferences();
+  const { data, error, refetch } = useQuery(timetableQuery(SPANS[span]));
+
+  return (
+    <Page
+      title={t("nav.timetable")}
+      actions={
+        <SegmentedControl
+          aria-label={t("timetable.span")}
+          value={span}
+          onChange={(value) =>
+            void navigate({ search: { span: value === "24h" ? undefined : value }, replace: true })
+          }
+          data={(["24h", "7d"] as const).map((value) => ({ value, label: t(`timetable.spans.${value}`) }))}
+        />
+      }
+    >
+      <Sections />
+      {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
+      {!data && !error && <Loading rows={8} />}
+      {data?.rows.length === 0 && (
+        <Empty icon={CalendarClock} title={t("timetable.none")}>
+          {t("timetable.noneText")}
+        </Empty>
+      )}
+      {data && data.rows.length > 0 && (
+        <>
+          {data.allUntil < data.to && (
+            <p className={style.note}>
+              {t("timetable.capped", { at: exact(data.allUntil, language, zone) })}
+            </p>
+          )}
+          {span === "7d" && <Week table={data} />}
+          <Lanes table={data} />
+        </>
+      )}
+    </Page>
+  );
+}
+
+/** The one that fires first on top. */
+function inOrder(rows: readonly Row[]): Row[] {
+  const first = (row: Row) => row.firings[0] ?? row.knownUntil;
+  return [...rows]
+    .sort((a, b) => first(a) - first(b) || a.name.localeCompare(b.name))
+    .slice(0, SCHEDULES_MAX);
+}
+
+function Lanes({ table }: { table: Timetable }) {
+  const { t } = useTranslation();
+  const { language, zone } = usePreferences();
+  const { from, to, rows } = table;
+  const lanes = useMemo(() => inOrder(rows), [rows]);
+  const isDay = to - from <= 24 * HOUR;
+  const ticks = isDay ? clockHours(from, to, 3, zone) : dayStarts(from, to, zone);
+  const at = (time: number) => `${((time - from) / (to - from)) * 100}%`;
+  return (
+    <Card flush className={style.lanes}>
+      <div className={style.axis} aria-hidden>
+        <span />
+        <div>
+          {/* One at the very edge would stand out of the card. */}
+          {ticks
+            .filter((tick) => tick - from > (to - from) / 25)
+            .map((tick) => (
+              <time key={tick} style={{ left: at(tick) }}>
+                {isDay ? minute(tick, language, zone) : weekday(tick, language, zone)}
+              </time>
+            ))}
+        </div>
+      </div>
+      <ul data-testid="lanes">
+        {lanes.map((lane) => (
+          <li key={lane.id}>
+            <span className={style.laneName}>
+              <Link to="/schedules/$id" params={{ id: lane.id }} className="clip">
+                {lane.name}
+              </Link>
+              <span className={`${style.laneNext} quiet`}>
+                {lane.firings[0] !== undefined && <Ago at={new Date(lane.firings[0]).toISOString()} light />}
+              </span>
+            </span>
+            <div className={style.track}>
+              {ticks.map((tick) => (
+                <s key={tick} style={{ left: at(tick) }} />
+              ))}
+              {lane.knownUntil < to && (
+                <b style={{ left: at(lane.knownUntil) }}>{lane.when && <code>{lane.when}</code>}</b>
+              )}
+              <Marks lane={lane} from={from} to={to} />
+            </div>
+            <span className={`${style.laneCount} quiet num`}>
+              {lane.knownUntil < to
+                ? t("timetable.timesOrMore", { count: lane.firings.length })
+                : t("timetable.times", { count: lane.firings.length })}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function Marks({ lane, from, to }: { lane: Row; from: number; to: number }) {
+  const { t } = useTranslation();
+  const { language, zone } = usePreferences();
+  const length = (lane.usual && parseDuration(lane.usual)) || 0;
+  const usual = length > 0 ? ` · ${t("timetable.usually", { length: formatDuration(length) })}` : "";
+  return marksOf(lane.firings, from, to).map((mark) => {
+    const end = Math.min(to, mark.to + length);
+    const words =
+      mark.count === 1
+        ? exact(mark.from, language, zone)
+        : `${exact(mark.from, language, zone)} – ${exact(mark.to, language, zone)} · ${t("timetable.times", { count: mark.count })}`;
+    return (
+      <i
+        key={mark.from}
+        title={`${lane.name}\n${words}${usual}`}
+        data-many={mark.count > 1 || undefined}
+        style={{
+          left: `${((mark.from - from) / (to - from)) * 100}%`,
+          width: `max(4px, ${((end - mark.from) / (to - from)) * 100}%)`,
+        }}
+      />
+    );
+  });
+}
+
+/** Days by hours, in the chosen zone: the darker, the more begins then. */
+function Week({ table }: { table: Timetable }) {
+  const { t } = useTranslation();
+  const { language, zone } = usePreferences();
+  const { from, to, rows, allUntil } = table;
+  // Those that fire all the time would say nothing here.
+  const often = rows.filter((row) => row.knownUntil < to);
+  const days = useMemo(() => {
+    const firings = rows.filter((row) => row.knownUntil >= to).flatMap((row) => row.firings);
+    const starts = dayStarts(from - 24 * HOUR, to, zone);
+    return starts.map((start, index) => {
+      const end = starts[index + 1] ?? start + 24 * HOUR;
+      const hours = Array.from({ length: 24 }, () => 0);
+      for (const at of firings) {
+        if (at < start || at >= end) continue;
+        const hour = Number(minute(at, "en", zone).slice(0, 2));
+        hours[hour] = (hours[hour] ?? 0) + 1;
+      }
+      return { start, hours };
+    });
+  }, [rows, from, to, zone]);
+  const most = Math.max(1, ...days.flatMap((day) => day.hours));
+  return (
+    <Card
+      title={t("timetable.week")}
+      aside={often.length > 0 ? t("timetable.without", { count: often.length }) : t("timetable.weekHint")}
+    >
+      <div className={style.weekScroll} tabIndex={0} role="region" aria-label={t("timetable.week")}>
+        <table className={style.week}>
+          <thead>
+            <tr>
+              <td />
+              {Array.from({ length: 24 }, (_, hour) => (
+                <th key={hour} scope="col">
+                  {hour}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {days.map(({ start, hours }) => (
+              <tr key={start}>
+                <th scope="row">{weekday(start, language, zone)}</th>
+                {hours.map((count, hour) => (
+                  <td
+                    key={hour}
+                    data-unknown={start + hour * HOUR > allUntil || undefined}
+                    data-past={start + (hour + 1) * HOUR <= from || undefined}
+                    style={
+                      count > 0
+                        ? {
+                            background: `color-mix(in srgb, var(--chart-line) ${14 + 46 * Math.sqrt(count / most)}%, transparent)`,
+                          }
+                        : undefined
+                    }
+                  >
+                    {count > 0 ? count : ""}
+                  </td>
+                ))}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Card>
+  );
+}

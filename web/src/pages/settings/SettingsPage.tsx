@@ -1,0 +1,120 @@
+/** Who one is, and how this browser shows things. */
+
+import { Button, SegmentedControl, Select } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { ExternalLink, LogOut } from "lucide-react";
+import { useTranslation } from "react-i18next";
+
+import { signOut } from "../../api/auth";
+import { meQuery, readyQuery, versionQuery } from "../../api/queries";
+import { useNow } from "../../lib/now";
+import { prefer, usePreferences } from "../../lib/preferences";
+import { exact, zoneName } from "../../lib/time";
+import { usePageTitle } from "../../lib/title";
+import { Card, Facts, Page, ProblemBox } from "../../ui/kit";
+import style from "./settings.module.css";
+
+const ZONES = Intl.supportedValuesOf("timeZone");
+
+export function SettingsPage() {
+  const { t } = useTranslation();
+  usePageTitle(t("nav.settings"));
+  const { language, theme, zone } = usePreferences();
+  const now = useNow();
+  const me = useQuery(meQuery);
+  const version = useQuery(versionQuery).data;
+  const ready = useQuery(readyQuery);
+  const kind = me.data?.kind === "admin" || me.data?.kind === "worker" ? me.data.kind : null;
+
+  return (
+    <Page title={t("nav.settings")}>
+      <div className={style.cards}>
+        <Card title={t("settings.appearance")}>
+          <div className={style.rows}>
+            <div className={style.row}>
+              <span>{t("settings.language")}</span>
+              <SegmentedControl
+                aria-label={t("settings.language")}
+                value={language}
+                onChange={(value) => prefer({ language: value })}
+                data={[
+                  { value: "en", label: "English" },
+                  { value: "zh-CN", label: "中文" },
+                ]}
+              />
+            </div>
+            <div className={style.row}>
+              <span>{t("settings.theme")}</span>
+              <SegmentedControl
+                aria-label={t("settings.theme")}
+                value={theme}
+                onChange={(value) => prefer({ theme: value })}
+                data={(["auto", "light", "dark"] as const).map((value) => ({
+                  value,
+                  label: t(`settings.themes.${value}`),
+                }))}
+              />
+            </div>
+            <div className={style.row}>
+              <span>
+                {t("settings.zone")}
+                <small className="quiet num">{exact(now, language, zone)}</small>
+              </span>
+              <Select
+                aria-label={t("settings.zone")}
+                searchable
+                allowDeselect={false}
+                w={220}
+                value={zone}
+                onChange={(value) => value && prefer({ zone: value })}
+                data={[
+                  { value: "local", label: t("settings.localZone", { zone: zoneName("local") }) },
+                  { value: "UTC", label: "UTC" },
+                  ...ZONES.filter((each) => each !== "UTC").map((each) => ({ value: each, label: each })),
+                ]}
+              />
+            </div>
+          </div>
+        </Card>
+        <Card title={t("settings.account")}>
+          {me.error && <ProblemBox error={me.error} />}
+          <Facts
+            rows={[
+              [t("settings.name"), me.data?.name],
+              [t("settings.kind"), kind && t(`settings.kinds.${kind}`)],
+            ]}
+          />
+          <Button mt="md" variant="default" leftSection={<LogOut size={13} />} onClick={() => void signOut()}>
+            {t("settings.signOut")}
+          </Button>
+        </Card>
+        <Card title={t("settings.server")}>
+          <Facts
+            rows={[
+              [t("settings.version"), version?.version],
+              [t("settings.address"), location.origin],
+              [
+                t("settings.state"),
+                ready.data
+                  ? t(`settings.states.${ready.data.status as "ready"}`)
+                  : t("settings.states.unknown"),
+              ],
+              ...(ready.data?.checks ?? []).map(
+                (check) =>
+                  [check.name, check.ok ? t("settings.well") : (check.detail ?? "")] as [string, string],
+              ),
+            ]}
+          />
+          <p className={style.links}>
+            <a href="/docs" target="_blank" rel="noreferrer">
+              {t("settings.api")} <ExternalLink size={12} aria-hidden />
+            </a>
+            <a href="/docs/problems" target="_blank" rel="noreferrer">
+              {t("settings.refusals")} <ExternalLink size={12} aria-hidden />
+            </a>
+          </p>
+        </Card>
+      </div>
+    </Page>
+  );
+}

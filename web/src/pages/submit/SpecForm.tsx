@@ -1,0 +1,341 @@
+/** The members of a spec that most jobs set, as fields. What it does not show, the job file keeps. */
+
+import { Accordion, NumberInput, SegmentedControl, Select, Textarea, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { queuesQuery } from "../../api/queries";
+import type { FieldError, JobSpec } from "../../api/schema";
+import { join, split } from "../../lib/shell";
+import style from "./submit.module.css";
+
+interface Props {
+  spec: JobSpec;
+  set: (path: string[], value: unknown) => void;
+  fields: readonly FieldError[];
+  /** As part of a schedule, which decides names and times itself. */
+  inSchedule?: boolean;
+}
+
+/** Runs that this form knows; others are left to the job file. */
+function processOf(spec: JobSpec) {
+  const run = spec.run as JobSpec["run"] | undefined;
+  return run && typeof run === "object" && "process" in run ? (run.process ?? {}) : null;
+}
+
+export function SpecForm({ spec, set, fields, inSchedule }: Props) {
+  const { t } = useTranslation();
+  const queues = useQuery(queuesQuery).data?.items.map((queue) => queue.name) ?? [];
+  const process = processOf(spec);
+  const isScript = process?.script !== undefined && process?.script !== null;
+  const error = (path: string) => fields.find((field) => field.path === path)?.detail;
+  const word = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
+  const number = (path: string[], value: string | number) =>
+    set(path, value === "" ? undefined : Number(value));
+
+  const turn = (kind: string) => {
+    if (kind === "script") {
+      const script = process?.command?.length ? `${join(process.command)}\n` : "echo hello\n";
+      set(["run", "process"], { ...process, command: undefined, script });
+    } else {
+      set(["run", "process"], {
+        ...process,
+        script: undefined,
+        interpreter: undefined,
+        command: ["echo", "hello"],
+      });
+    }
+  };
+
+  return (
+    <div className={style.fields}>
+      {!inSchedule && (
+        <TextInput
+          label={t("submit.name")}
+          placeholder="job"
+          value={spec.name ?? ""}
+          onChange={(event) => word(["name"], event.currentTarget.value)}
+          error={error("name")}
+          data-testid="name"
+        />
+      )}
+      {process && (
+        <>
+          <div className={style.kind}>
+            <SegmentedControl
+              aria-label={t("submit.kind")}
+              value={isScript ? "script" : "command"}
+              onChange={turn}
+              data={[
+                { value: "script", label: t("submit.script") },
+                { value: "command", label: t("submit.command") },
+              ]}
+            />
+            {isScript && (
+              <Interpreter
+                value={process.interpreter ?? []}
+                onChange={(value) => set(["run", "process", "interpreter"], value)}
+              />
+            )}
+          </div>
+          {isScript ? (
+            <Textarea
+              aria-label={t("submit.script")}
+              classNames={{ input: style.code }}
+              autosize
+              minRows={6}
+              maxRows={18}
+              spellCheck={false}
+              value={process.script ?? ""}
+              onChange={(event) => set(["run", "process", "script"], event.currentTarget.value)}
+              error={error("run.process.script") ?? error("run.process")}
+            />
+          ) : (
+            <CommandLine
+              words={process.command ?? []}
+              onChange={(words) => set(["run", "process", "command"], words)}
+              error={error("run.process.command") ?? error("run.process")}
+            />
+          )}
+        </>
+      )}
+      <div className={style.pair}>
+        <Select
+          label={t("submit.queue")}
+          placeholder="default"
+          data={queues}
+          value={queues.includes(spec.queue ?? "") ? (spec.queue ?? null) : null}
+          onChange={(value) => set(["queue"], value ?? undefined)}
+          clearable
+          error={error("queue")}
+        />
+        <NumberInput
+          label={t("submit.priority")}
+          description={undefined}
+          placeholder="50"
+          min={0}
+          max={100}
+          value={spec.priority ?? ""}
+          onChange={(value) => number(["priority"], value)}
+          error={error("priority")}
+        />
+      </div>
+      <div className={style.pair}>
+        <TextInput
+          label={t("submit.timeout")}
+          placeholder="10m"
+          value={spec.timeout ?? ""}
+          onChange={(event) => word(["timeout"], event.currentTarget.value)}
+          error={error("timeout")}
+        />
+        <NumberInput
+          label={t("submit.retries")}
+          placeholder="0"
+          min={0}
+          value={spec.retry?.max_retries ?? ""}
+          onChange={(value) => number(["retry", "max_retries"], value)}
+          error={error("retry.max_retries")}
+        />
+      </div>
+      <Accordion
+        variant="default"
+        chevronPosition="left"
+        classNames={{ root: style.more, content: style.moreContent }}
+      >
+        {!inSchedule && (
+          <Accordion.Item value="when">
+            <Accordion.Control>{t("submit.when")}</Accordion.Control>
+            <Accordion.Panel>
+              <div className={style.pair}>
+                <TextInput
+                  label={t("submit.runAt")}
+                  type="datetime-local"
+                  value={spec.run_at ? localOf(spec.run_at) : ""}
+                  onChange={(event) => {
+                    const at = event.currentTarget.value;
+                    set(["run_at"], at === "" ? undefined : new Date(at).toISOString());
+                  }}
+                  error={error("run_at")}
+                />
+                <TextInput
+                  label={t("submit.deadline")}
+                  placeholder="1h"
+                  value={spec.start_deadline ?? ""}
+                  onChange={(event) => word(["start_deadline"], event.currentTarget.value)}
+                  error={error("start_deadline")}
+                />
+              </div>
+            </Accordion.Panel>
+          </Accordion.Item>
+        )}
+        <Accordion.Item value="resources">
+          <Accordion.Control>{t("submit.resources")}</Accordion.Control>
+          <Accordion.Panel>
+            <div className={style.pair}>
+              <TextInput
+                label="CPU"
+                placeholder="100m"
+                value={spec.resources?.cpu ?? ""}
+                onChange={(event) => word(["resources", "cpu"], event.currentTarget.value)}
+                error={error("resources.cpu")}
+              />
+              <TextInput
+                label={t("submit.memory")}
+                placeholder="64MiB"
+                value={spec.resources?.memory ?? ""}
+                onChange={(event) => word(["resources", "memory"], event.currentTarget.value)}
+                error={error("resources.memory")}
+              />
+            </div>
+          </Accordion.Panel>
+        </Accordion.Item>
+        <Accordion.Item value="words">
+          <Accordion.Control>{t("submit.labelsAndEnv")}</Accordion.Control>
+          <Accordion.Panel>
+            <Pairs
+              label={t("submit.labels")}
+              placeholder="team=pay"
+              value={spec.labels ?? {}}
+              onChange={(value) => set(["labels"], value)}
+              error={fields.find((field) => field.path.startsWith("labels"))?.detail}
+            />
+            {process && (
+              <Pairs
+                label={t("submit.env")}
+                placeholder="REGION=eu-1"
+                value={process.env ?? {}}
+                onChange={(value) => set(["run", "process", "env"], value)}
+                error={fields.find((field) => field.path.startsWith("run.process.env"))?.detail}
+              />
+            )}
+          </Accordion.Panel>
+        </Accordion.Item>
+        <Accordion.Item value="promise">
+          <Accordion.Control>{t("submit.promise")}</Accordion.Control>
+          <Accordion.Panel>
+            <Select
+              label={t("submit.delivery")}
+              data={(["at_least_once", "at_most_once", "exactly_once"] as const).map((value) => ({
+                value,
+                label: t(`delivery.${value}`),
+              }))}
+              value={spec.delivery ?? "at_least_once"}
+              onChange={(value) => set(["delivery"], value === "at_least_once" ? undefined : value)}
+            />
+            <p className="quiet">{t(`deliveryHint.${spec.delivery ?? "at_least_once"}`)}</p>
+          </Accordion.Panel>
+        </Accordion.Item>
+      </Accordion>
+    </div>
+  );
+}
+
+function localOf(at: string): string {
+  const date = new Date(at);
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}
+
+const INTERPRETERS: Record<string, string[] | undefined> = {
+  sh: undefined,
+  bash: ["bash"],
+  python: ["python3", "-u"],
+  node: ["node"],
+};
+
+function Interpreter({
+  value,
+  onChange,
+}: {
+  value: readonly string[];
+  onChange: (value?: string[]) => void;
+}) {
+  const { t } = useTranslation();
+  const known = Object.entries(INTERPRETERS).find(
+    ([, words]) => (words ?? []).join(" ") === value.join(" "),
+  )?.[0];
+  const data = Object.keys(INTERPRETERS);
+  return (
+    <Select
+      aria-label={t("submit.interpreter")}
+      w={130}
+      data={known ? data : [...data, value.join(" ")]}
+      value={known ?? value.join(" ")}
+      onChange={(name) => name !== null && name in INTERPRETERS && onChange(INTERPRETERS[name])}
+      allowDeselect={false}
+    />
+  );
+}
+
+function CommandLine(props: {
+  words: readonly string[];
+  onChange: (words: string[]) => void;
+  error?: string;
+}) {
+  const { t } = useTranslation();
+  const given = join(props.words);
+  const [draft, setDraft] = useState<{ text: string; made: string } | null>(null);
+  // What was typed stands, as long as it means what the spec says.
+  const text = draft && draft.made === given ? draft.text : given;
+  return (
+    <TextInput
+      aria-label={t("submit.command")}
+      description={t("submit.commandHint")}
+      inputWrapperOrder={["input", "description", "error"]}
+      classNames={{ input: style.code }}
+      spellCheck={false}
+      value={draft && split(draft.text) === null ? draft.text : text}
+      error={draft && split(draft.text) === null ? t("submit.openQuote") : props.error}
+      onChange={(event) => {
+        const words = split(event.currentTarget.value);
+        setDraft({ text: event.currentTarget.value, made: words ? join(words) : given });
+        if (words) props.onChange(words);
+      }}
+    />
+  );
+}
+
+interface PairsProps {
+  label: string;
+  placeholder: string;
+  value: Record<string, string>;
+  onChange: (value: Record<string, string> | undefined) => void;
+  error?: string;
+}
+
+/** `NAME=VALUE`, one a line. */
+function Pairs({ label, placeholder, value, onChange, error }: PairsProps) {
+  const given = Object.entries(value)
+    .map(([key, each]) => `${key}=${each}`)
+    .join("\n");
+  const [draft, setDraft] = useState<{ text: string; made: string } | null>(null);
+  return (
+    <Textarea
+      label={label}
+      placeholder={placeholder}
+      classNames={{ input: style.code }}
+      autosize
+      minRows={2}
+      spellCheck={false}
+      value={draft?.made === given ? draft.text : given}
+      error={error}
+      onChange={(event) => {
+        const text = event.currentTarget.value;
+        const pairs = text
+          .split("\n")
+          .filter((line) => line.includes("="))
+          .map(
+            (line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)] as const,
+          );
+        const next = Object.fromEntries(pairs);
+        setDraft({
+          text,
+          made: Object.entries(next)
+            .map(([key, each]) => `${key}=${each}`)
+            .join("\n"),
+        });
+        onChange(pairs.length > 0 ? next : undefined);
+      }}
+    />
+  );
+}

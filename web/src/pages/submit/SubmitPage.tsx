@@ -1,0 +1,119 @@
+/** A new job: a form and its job file side by side, either of which may be edited. */
+
+import { Button, Menu } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { ChevronDown, Copy, Play } from "lucide-react";
+import { useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { checkSpec, submitJob } from "../../api/actions";
+import { jobQuery } from "../../api/queries";
+import type { JobSpec } from "../../api/schema";
+import { asCli, asCurl } from "../../lib/copy";
+import { forAgain, toYaml } from "../../lib/spec";
+import { usePageTitle } from "../../lib/title";
+import { act, say } from "../../ui/act";
+import editor from "../../ui/editor/editor.module.css";
+import { FileCard } from "../../ui/editor/FileCard";
+import { useDraft } from "../../ui/editor/useDraft";
+import { Card, Page, ProblemBox } from "../../ui/kit";
+import { SpecForm } from "./SpecForm";
+
+const route = getRouteApi("/submit");
+
+const SAMPLE = `name: hello
+run:
+  process:
+    script: |
+      for step in 1 2 3; do
+        echo "step $step"
+        sleep 1
+      done
+`;
+
+export function SubmitPage() {
+  const { t } = useTranslation();
+  const { from } = route.useSearch();
+  usePageTitle(t("nav.submit"));
+  const source = useQuery({ ...jobQuery(from ?? ""), enabled: Boolean(from) });
+  if (from && source.error) {
+    return (
+      <Page title={t("nav.submit")}>
+        <ProblemBox error={source.error} />
+      </Page>
+    );
+  }
+  if (from && !source.data) return <Page title={t("nav.submit")}>{null}</Page>;
+  const start = source.data?.spec ? toYaml(forAgain(source.data.spec)) : SAMPLE;
+  return <Composer key={from} start={start} />;
+}
+
+function Composer({ start }: { start: string }) {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const [busy, setBusy] = useState(false);
+  // One key for one text: a second press on the button is not a second job.
+  const key = useRef({ of: "", value: "" });
+  const draft = useDraft<JobSpec>(start, checkSpec);
+  const { spec, refusal } = draft;
+
+  const submit = async () => {
+    if (!spec) return;
+    setBusy(true);
+    if (key.current.of !== draft.text) key.current = { of: draft.text, value: crypto.randomUUID() };
+    const id = await act(() => submitJob(spec, key.current.value));
+    setBusy(false);
+    if (id) void navigate({ to: "/jobs/$id", params: { id } });
+  };
+  const copy = async (command: string) => {
+    await navigator.clipboard.writeText(command);
+    say(t("common.copied"));
+  };
+
+  return (
+    <Page
+      title={t("nav.submit")}
+      actions={
+        <>
+          <Menu>
+            <Menu.Target>
+              <Button
+                variant="default"
+                leftSection={<Copy size={13} />}
+                rightSection={<ChevronDown size={13} />}
+                disabled={!spec}
+              >
+                {t("submit.copyAs")}
+              </Button>
+            </Menu.Target>
+            <Menu.Dropdown>
+              <Menu.Item onClick={() => spec && void copy(asCli(spec))}>{t("submit.cli")}</Menu.Item>
+              <Menu.Item onClick={() => spec && void copy(asCurl(spec, location.origin))}>curl</Menu.Item>
+            </Menu.Dropdown>
+          </Menu>
+          <Button
+            leftSection={<Play size={13} />}
+            onClick={() => void submit()}
+            loading={busy}
+            disabled={!draft.isFine}
+            data-testid="submit"
+          >
+            {t("submit.submit")}
+          </Button>
+        </>
+      }
+    >
+      <div className={editor.columns}>
+        <Card title={t("submit.form")} className={editor.card}>
+          {spec ? (
+            <SpecForm spec={spec} set={draft.set} fields={refusal?.fields ?? []} />
+          ) : (
+            <p className="quiet">{t("submit.brokenText")}</p>
+          )}
+        </Card>
+        <FileCard title={t("submit.file")} schema="JobSpec" draft={draft} fine={t("submit.fine")} />
+      </div>
+    </Page>
+  );
+}

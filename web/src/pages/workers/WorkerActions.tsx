@@ -1,0 +1,84 @@
+/** Cordon, drain, let work in again, forget. */
+
+import { ActionIcon, Button, Group, Menu, Modal } from "@mantine/core";
+import { CircleSlash, Ellipsis, LogOut, Play, Trash2 } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { actOnWorker, forgetWorker } from "../../api/actions";
+import type { Worker } from "../../api/schema";
+import { act } from "../../ui/act";
+
+type Asking = "drain" | "forget";
+
+export function WorkerActions({ worker }: { worker: Worker }) {
+  const { t } = useTranslation();
+  const [asking, setAsking] = useState<Asking | null>(null);
+  const { id, name } = worker;
+  return (
+    <>
+      <Menu>
+        <Menu.Target>
+          <ActionIcon variant="default" aria-label={t("worker.actions", { name })}>
+            <Ellipsis size={16} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          {worker.admission === "open" ? (
+            <Menu.Item
+              leftSection={<CircleSlash size={14} />}
+              onClick={() => void act(() => actOnWorker(id, "cordon"), t("worker.cordoned", { name }))}
+            >
+              {t("worker.cordon")}
+            </Menu.Item>
+          ) : (
+            <Menu.Item
+              leftSection={<Play size={14} />}
+              onClick={() => void act(() => actOnWorker(id, "uncordon"), t("worker.uncordoned", { name }))}
+            >
+              {t("worker.uncordon")}
+            </Menu.Item>
+          )}
+          {worker.admission !== "draining" && (
+            <Menu.Item leftSection={<LogOut size={14} />} onClick={() => setAsking("drain")}>
+              {t("worker.drain")}
+            </Menu.Item>
+          )}
+          {worker.status === "lost" && (
+            <Menu.Item color="red" leftSection={<Trash2 size={14} />} onClick={() => setAsking("forget")}>
+              {t("worker.forget")}
+            </Menu.Item>
+          )}
+        </Menu.Dropdown>
+      </Menu>
+      {asking && <Ask asking={asking} worker={worker} onClose={() => setAsking(null)} />}
+    </>
+  );
+}
+
+function Ask({ asking, worker, onClose }: { asking: Asking; worker: Worker; onClose: () => void }) {
+  const { t } = useTranslation();
+  const [busy, setBusy] = useState(false);
+  const { id, name } = worker;
+  const go = async () => {
+    setBusy(true);
+    await act(
+      () => (asking === "drain" ? actOnWorker(id, "drain") : forgetWorker(id)),
+      t(`worker.${asking}Done`, { name }),
+    );
+    onClose();
+  };
+  return (
+    <Modal opened onClose={onClose} title={t(`worker.${asking}Title`, { name })} size={420}>
+      <p className="quiet">{t(`worker.${asking}Text`, { count: worker.reserved.executions })}</p>
+      <Group justify="flex-end" mt="md" gap="xs">
+        <Button variant="default" onClick={onClose}>
+          {t("common.back")}
+        </Button>
+        <Button color="red" loading={busy} onClick={() => void go()}>
+          {t(`worker.${asking}`)}
+        </Button>
+      </Group>
+    </Modal>
+  );
+}

@@ -1,0 +1,130 @@
+/** One worker: what runs there, what ran there, what it can. */
+
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { Check, ChevronRight, ListChecks, X } from "lucide-react";
+import { useTranslation } from "react-i18next";
+
+import { answer, api } from "../../api/client";
+import { workersQuery } from "../../api/queries";
+import type { Worker } from "../../api/schema";
+import { formatBytes, parseBytes } from "../../lib/quantities";
+import { usePageTitle } from "../../lib/title";
+import { Card, Empty, Facts, Id, Labels, Loading, Page, ProblemBox } from "../../ui/kit";
+import { ExecutionBadge, WorkerBadge } from "../../ui/Status";
+import { Ago, Elapsed } from "../../ui/Time";
+import { WorkerActions } from "./WorkerActions";
+import { Meters } from "./WorkerCard";
+import style from "./workers.module.css";
+import { Admission } from "./WorkersPage";
+
+const route = getRouteApi("/workers/$id");
+
+export function WorkerPage() {
+  const { t } = useTranslation();
+  const { id } = route.useParams();
+  const { data, error } = useQuery(workersQuery);
+  const worker = data?.items.find((each) => each.id === id);
+  usePageTitle(worker?.name ?? "");
+  const executions = useQuery({
+    queryKey: ["recent", "worker", id],
+    queryFn: () =>
+      answer(api.GET("/api/v1/executions", { params: { query: { worker_id: id, limit: 100 } } })),
+  });
+
+  const title = (
+    <div className={style.crumbs}>
+      <Link to="/workers" className="quiet">
+        {t("nav.workers")}
+      </Link>
+      <ChevronRight size={14} className="quiet" aria-hidden />
+      <h1 className="clip">{worker?.name ?? id}</h1>
+      {worker && <WorkerBadge status={worker.status} />}
+      {worker && <Admission worker={worker} />}
+    </div>
+  );
+  if (!worker) {
+    return (
+      <Page title={title}>
+        {error ? (
+          <ProblemBox error={error} />
+        ) : data ? (
+          <p className="quiet">{t("worker.gone")}</p>
+        ) : (
+          <Loading />
+        )}
+      </Page>
+    );
+  }
+  return (
+    <Page title={title} actions={<WorkerActions worker={worker} />}>
+      <div className={style.columns}>
+        <Card title={t("worker.executions")} flush>
+          {executions.error && <ProblemBox error={executions.error} />}
+          {executions.data?.items.length === 0 && (
+            <Empty icon={ListChecks} title={t("worker.noExecutions")} />
+          )}
+          <div className={style.executions}>
+            {executions.data?.items.map((execution) => (
+              <div key={execution.id}>
+                <ExecutionBadge status={execution.status} />
+                <Link
+                  to="/jobs/$id"
+                  params={{ id: execution.job_id }}
+                  search={{ execution: String(execution.number) }}
+                  className={`${style.name} clip`}
+                >
+                  {execution.job_name}
+                </Link>
+                <span className="quiet num">{t("job.try", { number: execution.number })}</span>
+                <span className="quiet">
+                  <Ago at={execution.assigned_at} />
+                </span>
+                <span className={style.took}>
+                  <Elapsed from={execution.started_at} to={execution.finished_at} />
+                </span>
+              </div>
+            ))}
+          </div>
+        </Card>
+        <div className={style.aside}>
+          <Card title={t("worker.capacity")}>
+            <Meters worker={worker} />
+            <p className={style.legend}>{t("worker.legend")}</p>
+          </Card>
+          <Card title={t("worker.about")}>
+            <About worker={worker} />
+          </Card>
+        </div>
+      </div>
+    </Page>
+  );
+}
+
+function About({ worker }: { worker: Worker }) {
+  const { t } = useTranslation();
+  const can = worker.capabilities;
+  const yes = (is: boolean) =>
+    is ? <Check size={14} aria-label={t("common.yes")} /> : <X size={14} aria-label={t("common.no")} />;
+  return (
+    <Facts
+      rows={[
+        ["ID", <Id key="" id={worker.id} />],
+        [t("worker.version"), worker.version],
+        [t("worker.lastHeard"), <Ago key="" at={worker.heard_at} />],
+        [t("worker.since"), <Ago key="" at={worker.created_at} />],
+        worker.health && [t("worker.disk"), formatBytes(parseBytes(worker.health.disk_available))],
+        worker.health?.trouble ? [t("worker.trouble"), worker.health.trouble] : null,
+        Object.keys(worker.labels).length > 0 && [
+          t("job.facts.labels"),
+          <Labels key="" labels={worker.labels} />,
+        ],
+        [t("worker.runtimes"), can.runtimes.join(", ")],
+        [t("worker.memoryLimit"), yes(can.memory_limit)],
+        [t("worker.cpuLimit"), yes(can.cpu_limit)],
+        [t("worker.pidsLimit"), yes(can.pids_limit)],
+        [t("worker.ownUser"), yes(can.own_user)],
+      ]}
+    />
+  );
+}

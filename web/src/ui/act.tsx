@@ -1,0 +1,50 @@
+/** Doing something: with a word of what came of it, or of why not. */
+
+import { Button, Group } from "@mantine/core";
+import { notifications } from "@mantine/notifications";
+
+import { Refusal } from "../api/problem";
+import i18n from "../i18n";
+
+/** Says that something was done; with where to see it, if there is such a place. */
+export function say(message: string, go?: { label: string; run: () => void } | null): void {
+  const id = notifications.show({
+    color: "ink",
+    withBorder: true,
+    message: go ? (
+      <Group justify="space-between" gap="md">
+        {message}
+        <Button
+          variant="default"
+          onClick={() => {
+            notifications.hide(id);
+            go.run();
+          }}
+        >
+          {go.label}
+        </Button>
+      </Group>
+    ) : (
+      message
+    ),
+  });
+}
+
+/** Runs an action; shows what it says on success, and the refusal otherwise. */
+export async function act<T>(action: () => Promise<T>, done?: string): Promise<T | undefined> {
+  try {
+    const result = await action();
+    if (done) say(done);
+    return result;
+  } catch (error) {
+    const refusal = Refusal.from(error);
+    notifications.show({
+      color: "red",
+      withBorder: true,
+      autoClose: 10_000,
+      title: refusal.code === "unreachable" ? i18n.t("problem.unreachable") : refusal.message,
+      message: [refusal.hint, refusal.code].filter(Boolean).join(" · "),
+    });
+    return undefined;
+  }
+}

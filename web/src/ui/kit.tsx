@@ -1,0 +1,217 @@
+/** Small pieces that every page is made of. */
+
+import { ActionIcon, Button, CopyButton, Skeleton, Tooltip } from "@mantine/core";
+import { Check, Copy, type LucideIcon, TriangleAlert } from "lucide-react";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+
+import { Refusal } from "../api/problem";
+import style from "./kit.module.css";
+
+export function Page(props: { title: ReactNode; actions?: ReactNode; children: ReactNode; fill?: boolean }) {
+  return (
+    <div className={`${style.page} ${props.fill ? style.fill : ""}`}>
+      <header className={style.head}>
+        {typeof props.title === "string" ? <h1>{props.title}</h1> : props.title}
+        {props.actions && <div className={style.actions}>{props.actions}</div>}
+      </header>
+      {props.children}
+    </div>
+  );
+}
+
+export function Card(props: {
+  title?: ReactNode;
+  aside?: ReactNode;
+  children: ReactNode;
+  flush?: boolean;
+  className?: string;
+}) {
+  return (
+    <section className={`${style.card} ${props.className ?? ""}`}>
+      {props.title && (
+        <div className={style.cardHead}>
+          <h2>{props.title}</h2>
+          {props.aside && <div className={style.cardAside}>{props.aside}</div>}
+        </div>
+      )}
+      <div className={props.flush ? undefined : style.cardBody}>{props.children}</div>
+    </section>
+  );
+}
+
+/** Names and values, one a row. */
+export function Facts({
+  rows,
+}: {
+  rows: Array<[name: string, value: ReactNode] | null | false | undefined>;
+}) {
+  return (
+    <dl className={style.facts}>
+      {rows.map(
+        (row) =>
+          row && (
+            <div key={row[0]}>
+              <dt>{row[0]}</dt>
+              <dd>{row[1]}</dd>
+            </div>
+          ),
+      )}
+    </dl>
+  );
+}
+
+export function Copyable({ text, label }: { text: string; label: string }) {
+  const { t } = useTranslation();
+  return (
+    <CopyButton value={text} timeout={1_500}>
+      {({ copied, copy }) => (
+        <Tooltip label={copied ? t("common.copied") : label}>
+          <ActionIcon size={22} onClick={copy} aria-label={label}>
+            {copied ? <Check size={13} /> : <Copy size={13} />}
+          </ActionIcon>
+        </Tooltip>
+      )}
+    </CopyButton>
+  );
+}
+
+/** An id: in full on hover, copied by a click. */
+export function Id({ id }: { id: string }) {
+  const { t } = useTranslation();
+  return (
+    <span className={style.id}>
+      <code className="clip">{id}</code>
+      <Copyable text={id} label={t("common.copyId")} />
+    </span>
+  );
+}
+
+export function Labels({
+  labels,
+  onPick,
+}: {
+  labels?: Record<string, string>;
+  onPick?: (label: string) => void;
+}) {
+  const entries = Object.entries(labels ?? {});
+  if (entries.length === 0) return null;
+  return (
+    <span className={style.labels}>
+      {entries.map(([key, value]) => {
+        const text = value === "" ? key : `${key}=${value}`;
+        return onPick ? (
+          <button key={key} type="button" className={style.label} onClick={() => onPick(`${key}=${value}`)}>
+            {text}
+          </button>
+        ) : (
+          <span key={key} className={style.label}>
+            {text}
+          </span>
+        );
+      })}
+    </span>
+  );
+}
+
+/** How much of something is in use. */
+export function Meter(props: { label: string; used: number; all: number; shown: string; measured?: number }) {
+  const part = props.all > 0 ? Math.min(1, props.used / props.all) : 0;
+  const measured =
+    props.measured === undefined || props.all === 0 ? null : Math.min(1, props.measured / props.all);
+  return (
+    <div className={style.meter}>
+      <span className={style.meterLabel}>{props.label}</span>
+      <span
+        className={style.track}
+        role="meter"
+        aria-label={props.label}
+        aria-valuenow={Math.round(part * 100)}
+        aria-valuemin={0}
+        aria-valuemax={100}
+        aria-valuetext={props.shown}
+        data-full={part >= 0.95 || undefined}
+      >
+        <span className={style.used} style={{ width: `${part * 100}%` }} />
+        {measured !== null && <span className={style.measured} style={{ left: `${measured * 100}%` }} />}
+      </span>
+      <span className={`${style.meterShown} num`}>{props.shown}</span>
+    </div>
+  );
+}
+
+/** Why something could not be had or done: code, cause, and what to do. */
+export function ProblemBox({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+  const { t } = useTranslation();
+  const refusal = Refusal.from(error);
+  const known = refusal.code === "unreachable" || refusal.code === "unexpected";
+  return (
+    <div className={style.problem} role="alert">
+      <TriangleAlert size={16} aria-hidden />
+      <div>
+        <p>
+          <strong>{known ? t(`problem.${refusal.code as "unreachable"}`) : refusal.message}</strong>
+        </p>
+        {refusal.fields.length > 1 && (
+          <ul>
+            {refusal.fields.map((field) => (
+              <li key={field.path + field.detail}>
+                <code>{field.path}</code> {field.detail}
+              </li>
+            ))}
+          </ul>
+        )}
+        {refusal.hint && <p className={style.hint}>{refusal.hint}</p>}
+        <p className={style.code}>
+          {refusal.status > 0 ? (
+            <a href={`/docs/problems#${refusal.code}`} target="_blank" rel="noreferrer">
+              {refusal.code}
+            </a>
+          ) : (
+            refusal.code
+          )}
+          {refusal.instance && ` · ${refusal.instance}`}
+        </p>
+      </div>
+      {onRetry && (
+        <Button variant="default" onClick={onRetry}>
+          {t("common.tryAgain")}
+        </Button>
+      )}
+    </div>
+  );
+}
+
+/** Nothing is here yet, and what to do about it. */
+export function Empty(props: { icon: LucideIcon; title: string; children?: ReactNode; action?: ReactNode }) {
+  const Icon = props.icon;
+  return (
+    <div className={style.empty}>
+      <Icon size={22} strokeWidth={1.6} aria-hidden />
+      <strong>{props.title}</strong>
+      {props.children && <div className={style.emptyText}>{props.children}</div>}
+      {props.action}
+    </div>
+  );
+}
+
+export function Loading({ rows = 4 }: { rows?: number }) {
+  const { t } = useTranslation();
+  return (
+    <div role="status" aria-label={t("common.loading")} className={style.loading}>
+      {Array.from({ length: rows }, (_, i) => (
+        <Skeleton key={i} height={14} width={`${92 - ((i * 17) % 40)}%`} />
+      ))}
+    </div>
+  );
+}
+
+export function Snippet({ text }: { text: string }) {
+  const { t } = useTranslation();
+  return (
+    <div className={style.snippet}>
+      <pre tabIndex={0}>{text}</pre>
+      <Copyable text={text} label={t("common.copy")} />
+    </div>
+  );
+}
