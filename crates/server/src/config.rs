@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use model::Duration;
+pub use store::postgres::Password;
 
 /// The port where a server listens unless told otherwise.
 pub const PORT: u16 = 7070;
@@ -16,6 +17,8 @@ pub const PORT: u16 = 7070;
 pub struct ServerConfig {
     /// Where everything of this server lives: rows, live logs, tokens; made if it is missing.
     pub data_dir: PathBuf,
+    /// Where the rows are.
+    pub store: StoreConfig,
     /// Where it listens, for people, programs and workers alike. Port 0 takes a free one.
     pub listen: SocketAddr,
     /// Who can reach `listen`, and what protects it there.
@@ -54,6 +57,29 @@ pub enum Exposure {
     BehindProxy,
     /// Anyone on the network, without TLS. Tokens and data can be read on the way.
     Insecure,
+}
+
+/// Where the rows are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum StoreConfig {
+    /// A file in the data folder, for one server.
+    #[default]
+    Embedded,
+    /// A PostgreSQL database, which several servers may share.
+    Postgres(PostgresConfig),
+}
+
+/// A PostgreSQL database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostgresConfig {
+    /// `postgres://USER@HOST:PORT/DATABASE`, with `sslmode` and the like as parameters.
+    pub url: String,
+    /// The user's password, where the database asks for one.
+    pub password: Option<Password>,
+    /// How many queries of the API run at the same time, each in a session of its own.
+    pub sessions: usize,
+    /// Takes a database that may lose what it has acknowledged.
+    pub allow_unsafe: bool,
 }
 
 /// Where logs and artifacts are kept.
@@ -116,6 +142,7 @@ impl ServerConfig {
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
+            store: StoreConfig::Embedded,
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), PORT),
             exposure: Exposure::default(),
             host_names: Vec::new(),

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
 use store::{Store, StoreError};
 use tokio::net::TcpListener;
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::{FirstStartError, Tokens, first_start};
-use crate::config::{ConfigError, ServerConfig, make_private_dir};
+use crate::config::{ConfigError, PostgresConfig, ServerConfig, StoreConfig, make_private_dir};
 use crate::listener;
 use crate::metrics::Metrics;
 use crate::node::{DriverHandle, Fatal, Node, NodeConfig};
@@ -113,7 +114,7 @@ pub struct Running {
     stop_tasks: CancellationToken,
 }
 
-/// Starts a server over the embedded store in its data folder.
+/// Starts a server over the store that its settings name.
 ///
 /// # Errors
 /// [`StartError`]; nothing runs then.
@@ -121,11 +122,32 @@ pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
     config.check()?;
     let source = |source| StartError::DataDir { path: config.data_dir.clone(), source };
     make_private_dir(&config.data_dir).map_err(source)?;
+    let store = match &config.store {
+        StoreConfig::Embedded => open_embedded(&config).await?,
+        StoreConfig::Postgres(database) => open_postgres(&config, database).await?,
+    };
+    start_with(config, store).await
+}
+
+async fn open_embedded(config: &ServerConfig) -> Result<Arc<dyn Store>, StartError> {
     let options = store::sqlite::Options { shards: config.shards, ..Default::default() };
     let path = config.store_path();
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path, options)).await;
-    let store = opened.map_err(|error| StartError::Thread(std::io::Error::other(error)))??;
-    start_with(config, Arc::new(store)).await
+    Ok(Arc::new(opened.map_err(|error| StartError::Thread(std::io::Error::other(error)))??))
+}
+
+async fn open_postgres(
+    config: &ServerConfig,
+    database: &PostgresConfig,
+) -> Result<Arc<dyn Store>, StartError> {
+    let options = store::postgres::Options {
+        shards: config.shards,
+        readers: database.sessions,
+        allow_unsafe: database.allow_unsafe,
+        password: database.password.clone(),
+        ..Default::default()
+    };
+    Ok(Arc::new(PostgresStore::open(&database.url, options).await?))
 }
 
 /// Starts a server over any store.

@@ -49,6 +49,9 @@ pub(crate) struct ServerArgs {
     /// Where all of its data is [default: /var/lib/belfry]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// postgres://USER@HOST:PORT/DATABASE, for several servers; a file in the data where absent
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
     /// Where it listens; port 0 takes a free one [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,

@@ -42,6 +42,7 @@ pub(crate) fn fuse() -> Result<(), Failure> {
 pub(super) fn server(context: &Context, args: &ServerArgs) -> Result<(), Failure> {
     let mut sources = system_sources(context, &args.log);
     sources.flag("server.data_dir", "--data", args.data.as_ref().map(|p| p.display()));
+    sources.flag("server.store", "--store", args.store.as_ref());
     sources.flag("server.listen", "--listen", args.listen);
     sources.flag("server.behind_proxy", "--behind-proxy", args.behind_proxy.then_some(true));
     sources.flag("server.insecure", "--insecure", args.insecure.then_some(true));

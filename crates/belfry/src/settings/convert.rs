@@ -1,11 +1,11 @@
 //! Settings as what server and worker take.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::{Bytes, Duration, Millicores};
 use server::ServerConfig;
-use server::config::{Exposure, ObjectsConfig, S3Config};
+use server::config::{Exposure, ObjectsConfig, Password, PostgresConfig, S3Config, StoreConfig};
 use worker::AgentConfig;
 
 use super::{Settings, Value};
@@ -64,6 +64,7 @@ impl Settings {
             (false, true) => Exposure::Insecure,
             (false, false) => Exposure::Loopback,
         };
+        config.store = self.store()?;
         config.objects = self.objects()?;
         config.shards = self.count_as("server.shards")?.unwrap_or(config.shards);
         set(&mut config.listen, self.address("server.listen"));
@@ -83,6 +84,30 @@ impl Settings {
             .check()
             .map_err(|error| Failure::message(Exit::Usage, error.to_string()).help(error.help()))?;
         Ok(config)
+    }
+
+    fn store(&self) -> Result<StoreConfig, Failure> {
+        let Some(url) = self.text("server.store") else { return Ok(StoreConfig::Embedded) };
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            let detail = "`server.store` is no address of a database";
+            return Err(Failure::usage(detail).help("expected `postgres://USER@HOST:PORT/DATABASE`"));
+        }
+        let (before_at, _) = url.split_once('@').unwrap_or_default();
+        if before_at.split_once("://").is_some_and(|(_, user)| user.contains(':')) || url.contains("password=") {
+            // It would stand in files, lists of processes and `config show`.
+            return Err(Failure::usage("`server.store` has a password in it")
+                .help("leave it out, and name a file in `server.store_password_file` or set $PGPASSWORD"));
+        }
+        let password = match self.path("server.store_password_file") {
+            Some(file) => Some(read_password(&file)?),
+            None => std::env::var("PGPASSWORD").ok().filter(|password| !password.is_empty()),
+        };
+        Ok(StoreConfig::Postgres(PostgresConfig {
+            url,
+            password: password.map(Password::new),
+            sessions: self.count_as("server.store_sessions")?.unwrap_or(4),
+            allow_unsafe: self.is_set("server.store_allow_unsafe"),
+        }))
     }
 
     fn objects(&self) -> Result<ObjectsConfig, Failure> {
@@ -155,6 +180,12 @@ impl Settings {
     }
 }
 
+fn read_password(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("cannot read the password in `{}`: {error}", file.display())))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
 fn set<T>(slot: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *slot = value;
@@ -197,6 +228,7 @@ mod tests {
             ("SHARD_LEASE", "20s"),
             ("HEARTBEAT_INTERVAL", "1s"),
             ("LEASE", "20s"),
+            ("STORE", "postgres://belfry@localhost/belfry"),
             ("RETENTION", "1d"),
             ("KEY_RETENTION", "1d"),
             ("EVENT_RETENTION", "1d"),
@@ -218,6 +250,24 @@ mod tests {
         assert!(server(&both).contains("exclude each other"));
         assert!(server(&[("BELFRY_SERVER__LISTEN", "0.0.0.0:7070")]).contains("refusing to listen"));
         assert!(server(&[("BELFRY_SERVER__SHARDS", "70000")]).contains("too large"));
+        assert!(server(&[("BELFRY_SERVER__STORE", "mysql://x")]).contains("no address of a database"));
+    }
+
+    #[test]
+    fn a_password_has_no_place_in_the_address_of_a_database() {
+        for address in ["postgres://me:hunter2@db/belfry", "postgres://db/belfry?user=me&password=hunter2"] {
+            let refused = settings(&[("BELFRY_SERVER__STORE", address)]).server().unwrap_err().render(false);
+            assert!(refused.contains("store_password_file") && !refused.contains("hunter2"), "{refused}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("password");
+        std::fs::write(&file, "hunter2\n").unwrap();
+        let address = ("BELFRY_SERVER__STORE", "postgres://me@db/belfry");
+        let named = ("BELFRY_SERVER__STORE_PASSWORD_FILE", file.to_str().unwrap());
+        let config = settings(&[address, named]).server().unwrap();
+        let StoreConfig::Postgres(database) = &config.store else { panic!("{config:?}") };
+        assert_eq!(database.password, Some(Password::new("hunter2")));
+        assert!(!format!("{config:?}").contains("hunter2"));
     }
 
     #[test]

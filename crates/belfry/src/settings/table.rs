@@ -84,6 +84,25 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     named("dev.data_dir", "BELFRY_DEV_DATA", Kind::Path, "{data}", "the data of `belfry dev`"),
     plain("server.data_dir", Kind::Path, "/var/lib/belfry", "where all of a server's data is"),
+    plain(
+        "server.store",
+        Kind::Text,
+        "",
+        "`postgres://USER@HOST:PORT/DATABASE` for several servers; a file in the data where absent",
+    ),
+    plain(
+        "server.store_password_file",
+        Kind::Path,
+        "",
+        "a file with the database's password; $PGPASSWORD is read as well",
+    ),
+    plain("server.store_sessions", Kind::Count, "4", "how many queries run in the database at a time"),
+    plain(
+        "server.store_allow_unsafe",
+        Kind::Flag,
+        "false",
+        "take a database whose settings may lose what it has acknowledged",
+    ),
     plain("server.listen", Kind::Address, "127.0.0.1:7070", "where it listens; port 0 takes a free one"),
     plain(
         "server.behind_proxy",

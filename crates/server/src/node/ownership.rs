@@ -32,29 +32,29 @@ pub(super) enum TakeError {
     Panicked,
 }
 
-/// Takes every shard; waits for those that others hold.
+/// Takes every shard, all at once; waits while another server holds some of them.
 ///
 /// The epochs are higher than any before, so a commit of an earlier ownership that is still on its
 /// way is refused from here on.
 pub(super) async fn acquire(store: &dyn Store, config: &NodeConfig) -> Result<Arc<[Lease]>, StoreError> {
-    let mut missing: Vec<ShardId> = (0..store.shards()).map(ShardId).collect();
-    let mut leases = Vec::with_capacity(missing.len());
+    let all: Vec<ShardId> = (0..store.shards()).map(ShardId).collect();
     let mut told = false;
     loop {
-        let taken = store.acquire(&missing, &config.owner, config.lease).await?;
-        missing.retain(|shard| taken.iter().all(|lease| lease.shard != *shard));
-        leases.extend(taken);
-        if missing.is_empty() {
-            return Ok(leases.into());
+        let taken = store.acquire(&all, &config.owner, config.lease).await?;
+        if taken.len() == all.len() {
+            return Ok(taken.into());
+        }
+        if !taken.is_empty() {
+            // Two servers that each kept a part would wait for each other.
+            store.release(&taken).await?;
         }
         if !told {
-            tracing::info!(shards = missing.len(), "waiting for shards that another server holds");
+            let count = all.len() - taken.len();
+            tracing::info!(shards = count, "another server holds shards: this one stands by");
             told = true;
         }
-        tokio::time::sleep(ACQUIRE_AGAIN).await;
-        if !leases.is_empty() {
-            store.renew(&leases, config.lease).await?;
-        }
+        let apart = Duration::from_millis(rand::random::<u64>() % 100);
+        tokio::time::sleep(ACQUIRE_AGAIN + apart).await;
     }
 }
 

@@ -12,6 +12,7 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::Password;
 use super::connection::drive;
 use super::error::{Failure, describe};
 use super::tls::{self, Verify};
@@ -110,6 +111,14 @@ impl Address {
             config.application_name("belfry");
         }
         Ok(Self { config, tls, prepares })
+    }
+
+    /// The same with a password, unless it has one.
+    pub(super) fn with_password(mut self, password: Option<&Password>) -> Self {
+        if let (Some(password), None) = (password, self.config.get_password()) {
+            self.config.password(&password.0);
+        }
+        self
     }
 
     /// A new session; `warned` is set when the server warns in it.

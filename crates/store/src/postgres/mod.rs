@@ -86,6 +86,25 @@ pub struct Options {
     pub change_limit: Duration,
     /// Whether a server is accepted that may lose acknowledged commits.
     pub allow_unsafe: bool,
+    /// The password, where the address has none.
+    pub password: Option<Password>,
+}
+
+/// A password that no output shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    /// Keeps one.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 impl Default for Options {
@@ -96,6 +115,7 @@ impl Default for Options {
             query_limit: Duration::from_secs(5),
             change_limit: Duration::from_secs(30),
             allow_unsafe: false,
+            password: None,
         }
     }
 }
@@ -141,7 +161,7 @@ impl PostgresStore {
     /// settings; [`StoreError::TooNew`] if a newer version made its tables; [`StoreError::Fatal`] if the
     /// tables are of another program. None of them tells the password.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
-        let address = Arc::new(Address::parse(url)?);
+        let address = Arc::new(Address::parse(url)?.with_password(options.password.as_ref()));
         let leases = Lane::new(Arc::clone(&address), 1);
         let trust = Trust::default();
         let mode = Mode::Write { limit: options.change_limit };
