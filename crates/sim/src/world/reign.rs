@@ -387,6 +387,10 @@ impl World {
         }
         let running = reign.engine.digest();
         let leases = Arc::clone(&reign.leases);
+        if !self.store.holds(&leases) {
+            // It hears of its last commit after another server went on from there.
+            return;
+        }
         let dice = self.server_dice.clone();
         let engine = self.build(server, &leases, self.store.load(), self.store.now());
         // Looking changes nothing.

@@ -97,7 +97,8 @@ impl Store {
         leases.map(|(shard, id)| Lease { shard: ShardId(id), epoch: shard.epoch }).collect()
     }
 
-    fn holds(&self, leases: &[Lease]) -> bool {
+    /// Whether nobody took these over.
+    pub(crate) fn holds(&self, leases: &[Lease]) -> bool {
         leases.iter().all(|lease| self.shards[usize::from(lease.shard.0)].epoch == lease.epoch)
     }
 
