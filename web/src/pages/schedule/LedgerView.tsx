@@ -157,7 +157,7 @@ function Entry({ entry }: { entry: LedgerEntry }) {
       </span>
       <span className={style.why}>
         {entry.cause !== "timer" && <span>{t(`firingCause.${entry.cause}`)}</span>}
-        {created && lag > LAG_MS && (
+        {created && entry.cause !== "backfill" && lag > LAG_MS && (
           <span className="quiet">{t("ledger.lag", { length: formatDuration(lag) })}</span>
         )}
         {entry.detail && <span className="quiet">{entry.detail}</span>}
