@@ -210,9 +210,10 @@ pub(super) fn ledger_counts(answer: &[Row]) -> Result<LedgerCounts, Damage> {
 /// A page of the feed, in one state of the database: see [`commit`](super::commit) for why nothing that
 /// commits later can have an earlier place.
 pub(super) fn events_queries(after: EventSeq, limit: usize) -> [Query; 3] {
-    let wanted = i64::try_from(after.0.saturating_add(1)).unwrap_or(i64::MAX);
     // Every row has one event at least, so these rows are enough; the first may begin before the place.
     let rows = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
+    // Whoever begins with what is to come asks for the last place that there can be.
+    let wanted = i64::try_from(after.0.saturating_add(1)).unwrap_or(i64::MAX).min(i64::MAX - rows);
     [
         Query::new("SELECT next_event FROM meta", Vec::new()),
         Query::new("SELECT min(first) FROM events", Vec::new()),
