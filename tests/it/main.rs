@@ -5,7 +5,7 @@
 //!   of the README and the book as they are written. [`definitions`]: what is told to whoever creates
 //!   schedules and calendars, by hand or from files.
 //! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`timekeeping`]: schedules through
-//!   kills, outages and a moved clock.
+//!   kills, outages and a moved clock. [`failover`]: servers that share a database.
 
 #![expect(clippy::unwrap_used, reason = "all of this crate is tests, their helpers too")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it skipped or counted")]
@@ -15,6 +15,7 @@ mod chaos;
 mod definitions;
 mod disk;
 mod examples;
+mod failover;
 mod house;
 mod pages;
 mod survival;

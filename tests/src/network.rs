@@ -59,13 +59,18 @@ impl Branch {
         ip(&["link", "add", cable, "type", "veth", "peer", "name", far, "netns", name])?;
         ip(&["addr", "add", &here, "dev", cable])?;
         ip(&["link", "set", cable, "up"])?;
-        for arguments in
-            [&["addr", "add", there.as_str(), "dev", far][..], &["link", "set", far, "up"], &["link", "set", "lo", "up"]]
-        {
+        for arguments in [
+            &["addr", "add", there.as_str(), "dev", far][..],
+            &["link", "set", far, "up"],
+            &["link", "set", "lo", "up"],
+        ] {
             ip(&[&["-n", name], arguments].concat())?;
         }
         let works = branch.std_command("true").status();
-        works.is_ok_and(|status| status.success()).then_some(branch).ok_or("`nsenter` does not work here".into())
+        works
+            .is_ok_and(|status| status.success())
+            .then_some(branch)
+            .ok_or("`nsenter` does not work here".into())
     }
 
     fn std_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {

@@ -24,20 +24,26 @@ pub struct Weather {
     pub down_cut: bool,
     /// How long everything takes, each way.
     pub delay: Duration,
-    /// Counts how often all connections were broken.
-    breaks: u64,
 }
 
 impl Weather {
     /// Nothing comes through, either way.
-    pub const CUT: Self = Self { up_cut: true, down_cut: true, delay: Duration::ZERO, breaks: 0 };
+    pub const CUT: Self = Self { up_cut: true, down_cut: true, delay: Duration::ZERO };
+}
+
+/// What all connections of a proxy look at.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sky {
+    weather: Weather,
+    /// Counts how often all connections were broken.
+    breaks: u64,
 }
 
 /// A proxy in front of one address.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    weather: watch::Sender<Weather>,
+    sky: watch::Sender<Sky>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -60,9 +66,10 @@ impl Way {
 impl Proxy {
     /// Listens on a free port of `host`, for `target`.
     pub async fn start(host: &str, target: SocketAddr) -> Self {
-        let listener = TcpListener::bind((host, 0)).await.expect("an address of this machine has a free port");
+        let listener =
+            TcpListener::bind((host, 0)).await.expect("an address of this machine has a free port");
         let address = listener.local_addr().expect("a listener has an address");
-        let (weather, now) = watch::channel(Weather::default());
+        let (sky, now) = watch::channel(Sky::default());
         let task = tokio::spawn(async move {
             // Accepting fails for a connection that is gone again, or for want of descriptors.
             loop {
@@ -71,7 +78,7 @@ impl Proxy {
                 }
             }
         });
-        Self { address, weather, task }
+        Self { address, sky, task }
     }
 
     /// Where it listens.
@@ -81,12 +88,12 @@ impl Proxy {
 
     /// Makes the network so from now on.
     pub fn set(&self, weather: Weather) {
-        self.weather.send_modify(|now| *now = Weather { breaks: now.breaks, ..weather });
+        self.sky.send_modify(|now| now.weather = weather);
     }
 
     /// Breaks every connection that there is.
     pub fn break_all(&self) {
-        self.weather.send_modify(|now| now.breaks += 1);
+        self.sky.send_modify(|now| now.breaks += 1);
     }
 }
 
@@ -97,32 +104,27 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(here: TcpStream, target: SocketAddr, mut weather: watch::Receiver<Weather>) {
-    let breaks = weather.borrow_and_update().breaks;
+async fn serve(here: TcpStream, target: SocketAddr, mut sky: watch::Receiver<Sky>) {
+    let breaks = sky.borrow_and_update().breaks;
     // Nobody listens there while the server is down: whoever connected sees the end of it.
     let Ok(there) = TcpStream::connect(target).await else { return };
     let ((here_read, here_write), (there_read, there_write)) = (here.into_split(), there.into_split());
-    let up = carry(here_read, there_write, Way::Up, weather.clone());
-    let down = carry(there_read, here_write, Way::Down, weather.clone());
+    let up = carry(here_read, there_write, Way::Up, sky.clone());
+    let down = carry(there_read, here_write, Way::Down, sky.clone());
     tokio::select! {
         () = async { tokio::join!(up, down); } => {}
-        _ = weather.wait_for(|now| now.breaks != breaks) => {}
+        _ = sky.wait_for(|now| now.breaks != breaks) => {}
     }
 }
 
 /// Reads at one end and writes at the other, each chunk after its delay.
-async fn carry(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    way: Way,
-    mut weather: watch::Receiver<Weather>,
-) {
+async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, mut sky: watch::Receiver<Sky>) {
     let (sender, mut chunks) = mpsc::channel::<(Instant, Vec<u8>)>(ON_THE_WAY);
-    let now = weather.clone();
+    let now = sky.clone();
     let read = async move {
         let mut buffer = vec![0; 16 << 10];
         while let Ok(count @ 1..) = from.read(&mut buffer).await {
-            let due = Instant::now() + now.borrow().delay;
+            let due = Instant::now() + now.borrow().weather.delay;
             if sender.send((due, buffer[..count].to_vec())).await.is_err() {
                 return;
             }
@@ -131,7 +133,7 @@ async fn carry(
     let write = async move {
         while let Some((due, chunk)) = chunks.recv().await {
             tokio::time::sleep_until(due).await;
-            let passes = weather.wait_for(|now| !way.is_cut(now)).await.is_ok();
+            let passes = sky.wait_for(|now| !way.is_cut(&now.weather)).await.is_ok();
             if !passes || to.write_all(&chunk).await.is_err() {
                 return;
             }

@@ -37,6 +37,8 @@ pub(crate) struct Log {
     /// When the feed told of each place.
     pub(crate) feed: BTreeMap<u64, Timestamp>,
     requests: u64,
+    live: u64,
+    ended: u64,
 }
 
 /// The clock of the harness: the machine's, which nobody moves.
@@ -54,6 +56,11 @@ impl Recorder {
     pub fn note(&self, what: What) {
         let mut log = self.log();
         log.events.push(Event { at: now(), what });
+    }
+
+    /// Everything that was written down so far.
+    pub fn events(&self) -> Vec<Event> {
+        self.log().events.clone()
     }
 
     /// A fault begins or ends now.
@@ -81,9 +88,14 @@ impl Recorder {
         log.requests
     }
 
-    /// The last place of the feed that was seen.
-    pub fn reached(&self) -> u64 {
-        self.log().feed.last_key_value().map_or(0, |(seq, _)| *seq)
+    /// How many jobs have not ended, as the feed told so far.
+    pub fn live(&self) -> u64 {
+        self.log().live
+    }
+
+    /// How many jobs have ended.
+    pub fn ended(&self) -> u64 {
+        self.log().ended
     }
 
     /// Follows the feed from its beginning, through every restart that the client's patience outlasts.
@@ -101,6 +113,10 @@ impl Recorder {
             let reached = log.feed.last_key_value().map_or(0, |(seq, _)| *seq);
             assert_eq!(event.seq, reached + 1, "the feed of events has a gap or a double");
             log.feed.insert(event.seq, now());
+            let Some(to) = event.to else { continue };
+            let (begins, ends) = (event.from.is_none(), to.is_final());
+            log.live = (log.live + u64::from(begins)).saturating_sub(u64::from(ends));
+            log.ended += u64::from(ends);
         }
     }
 }

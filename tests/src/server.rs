@@ -36,6 +36,16 @@ impl Server {
         server
     }
 
+    /// Starts one that stands by: another server owns the shards of the store that they share.
+    pub async fn stand_by(data: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
+        let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let mut server =
+            Self { data: data.into(), log: log.into(), port: free_port(), settings, child: None };
+        server.spawn();
+        until("the server listens", START, async || TcpStream::connect(server.address()).await.ok()).await;
+        server
+    }
+
     /// Starts it once more, on the same address and over the same data; it must not be running.
     pub async fn start_again(&mut self) {
         self.spawn();
@@ -114,6 +124,11 @@ impl Server {
     /// Its process.
     pub fn pid(&self) -> Pid {
         Pid(self.child.as_ref().and_then(Child::id).expect("the server runs").cast_signed())
+    }
+
+    /// Its process, if it was started and not killed by us.
+    pub fn find(&self) -> Option<Pid> {
+        self.child.as_ref().and_then(Child::id).map(|id| Pid(id.cast_signed()))
     }
 
     /// Whether its process is there.

@@ -59,13 +59,18 @@ impl Site {
     /// One worker more behind a proxy, connected.
     pub async fn add_worker_behind_proxy(&mut self) -> &mut Worker {
         let proxy = Proxy::start("127.0.0.1", self.server.address()).await;
-        self.add_worker_over(Road { proxy: Some(proxy), branch: None }).await
+        self.add_worker_over(Road { proxy: Some(proxy), ..Road::default() }).await
     }
 
     /// One worker more in a network of its own, connected.
     pub async fn add_worker_within(&mut self, branch: Branch) -> &mut Worker {
         let proxy = Proxy::start(&branch.here().to_string(), self.server.address()).await;
-        self.add_worker_over(Road { proxy: Some(proxy), branch: Some(branch) }).await
+        self.add_worker_over(Road { proxy: Some(proxy), branch: Some(branch), ..Road::default() }).await
+    }
+
+    /// One worker more that knows another server as well, connected to the first.
+    pub async fn add_worker_that_knows(&mut self, other: &Server) -> &mut Worker {
+        self.add_worker_over(Road { others: vec![other.url()], ..Road::default() }).await
     }
 
     async fn add_worker_over(&mut self, road: Road) -> &mut Worker {

@@ -148,14 +148,7 @@ fn runs(text: &str) -> BTreeMap<String, Vec<Run>> {
     for Line { kind, job, execution, fence, at, .. } in text.lines().map(Line::parse) {
         let runs = jobs.entry(job).or_default();
         let index = runs.iter().position(|r| r.execution == execution).unwrap_or_else(|| {
-            runs.push(Run {
-                execution,
-                fence,
-                first: at,
-                last: at,
-                ended: false,
-                starts: 0,
-            });
+            runs.push(Run { execution, fence, first: at, last: at, ended: false, starts: 0 });
             runs.len() - 1
         });
         let run = &mut runs[index];

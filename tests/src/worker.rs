@@ -57,6 +57,8 @@ pub struct Road {
     pub proxy: Option<Proxy>,
     /// From within this.
     pub branch: Option<Branch>,
+    /// Servers that it knows besides.
+    pub others: Vec<String>,
 }
 
 impl Worker {
@@ -78,7 +80,11 @@ impl Worker {
             dir: dir.into(),
             log: log.into(),
             name: name.into(),
-            url: road.proxy.as_ref().map_or_else(|| server.url(), Proxy::url),
+            url: [road.proxy.as_ref().map_or_else(|| server.url(), Proxy::url)]
+                .into_iter()
+                .chain(road.others.iter().cloned())
+                .collect::<Vec<_>>()
+                .join(","),
             road,
             token_file: server.data().join("worker-token"),
             settings: settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),

@@ -74,11 +74,14 @@ fn tasks(lines: &[Line], halts: &[Halt], stored: &Stored) -> Vec<Event> {
         let mut over = false;
         for line in &lines {
             match line.kind.as_str() {
-                "start" => tell(time(line), TaskStep::Started {
-                    job: line.job.parse().expect("a task is told its job"),
-                    fence: model::Fence(line.fence),
-                    worker,
-                }),
+                "start" => tell(
+                    time(line),
+                    TaskStep::Started {
+                        job: line.job.parse().expect("a task is told its job"),
+                        fence: model::Fence(line.fence),
+                        worker,
+                    },
+                ),
                 "end" => tell(time(line), TaskStep::Ended { exit: 0 }),
                 "fail" => tell(time(line), TaskStep::Ended { exit: 1 }),
                 _ => continue,

@@ -44,11 +44,8 @@ pub(super) fn commits(
     feed: &BTreeMap<u64, Timestamp>,
     end: Timestamp,
 ) -> (Vec<Event>, Vec<String>) {
-    let mut cancels: Vec<_> = stored
-        .jobs
-        .iter()
-        .filter_map(|(&id, (row, _))| Some((row.state.cancel_requested_at?, id)))
-        .collect();
+    let mut cancels: Vec<_> =
+        stored.jobs.iter().filter_map(|(&id, (row, _))| Some((row.state.cancel_requested_at?, id))).collect();
     cancels.sort_unstable_by(|a, b| b.cmp(a));
     let mut teller = Teller {
         stored,
@@ -89,10 +86,11 @@ impl<'a> Teller<'a> {
     /// Queues and workers, as they were set up before there was work for them.
     fn begin(&mut self) {
         let Some((_, first)) = self.stored.events.first_key_value() else { return };
-        let queues = self.stored.queues.iter().map(|queue| Row::Queue {
-            name: queue.name.clone(),
-            settings: queue.settings.clone(),
-        });
+        let queues = self
+            .stored
+            .queues
+            .iter()
+            .map(|queue| Row::Queue { name: queue.name.clone(), settings: queue.settings.clone() });
         let workers = self.stored.workers.values().map(|worker| Row::Worker {
             worker: worker.id,
             status: WorkerStatus::Ready,
@@ -147,12 +145,14 @@ impl<'a> Teller<'a> {
             return Vec::new();
         };
         if (entry.from, entry.to, entry.cause) != step || entry.at != at {
-            self.discrepancies.push(format!("{job}: the feed tells of {step:?} at {at}, its history of {entry:?}"));
+            self.discrepancies
+                .push(format!("{job}: the feed tells of {step:?} at {at}, its history of {entry:?}"));
         }
         let (_, to, cause) = step;
         reached.steps += 1;
         reached.status = Some(to);
-        reached.cancelled |= cause == Cause::CancelRequested && row.state.cancel_requested_at.is_some();
+        // One that was asked for at the same instant of engine time as the job's end is told with that.
+        reached.cancelled |= to.is_final() && row.state.cancel_requested_at.is_some();
         match cause {
             Cause::RunFailed | Cause::TimedOut => reached.run_failures += 1,
             Cause::StartFailed => reached.start_failures += 1,
@@ -244,7 +244,8 @@ impl<'a> Teller<'a> {
             }
         }
         // A job that is not there is named by a line all the same: the checker is shown it.
-        let lines = stored.ledger.iter().filter(|line| line.job.is_none_or(|job| self.lines.contains_key(&job)));
+        let lines =
+            stored.ledger.iter().filter(|line| line.job.is_none_or(|job| self.lines.contains_key(&job)));
         let mut rows: Vec<_> = lines.map(|line| Row::Ledger(Box::new(line.clone()))).collect();
         let schedules: Vec<_> = stored.schedules.keys().copied().collect();
         rows.extend(schedules.into_iter().filter_map(|id| self.schedule_row(id, false)));

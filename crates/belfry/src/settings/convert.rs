@@ -93,7 +93,9 @@ impl Settings {
             return Err(Failure::usage(detail).help("expected `postgres://USER@HOST:PORT/DATABASE`"));
         }
         let (before_at, _) = url.split_once('@').unwrap_or_default();
-        if before_at.split_once("://").is_some_and(|(_, user)| user.contains(':')) || url.contains("password=") {
+        if before_at.split_once("://").is_some_and(|(_, user)| user.contains(':'))
+            || url.contains("password=")
+        {
             // It would stand in files, lists of processes and `config show`.
             return Err(Failure::usage("`server.store` has a password in it")
                 .help("leave it out, and name a file in `server.store_password_file` or set $PGPASSWORD"));
@@ -181,8 +183,9 @@ impl Settings {
 }
 
 fn read_password(file: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("cannot read the password in `{}`: {error}", file.display())))?;
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::usage(format!("cannot read the password in `{}`: {error}", file.display()))
+    })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 

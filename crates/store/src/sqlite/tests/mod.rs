@@ -1,5 +1,6 @@
 //! The contract, and what only this store promises.
 
+mod cuts;
 mod damage;
 mod faults;
 mod full;
@@ -8,6 +9,7 @@ mod million;
 mod opening;
 mod process;
 mod suite;
+mod torture;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -26,9 +26,14 @@ fn id(batch: u64, n: u64) -> JobId {
 }
 
 fn batch(number: u64, sampler: &mut Sampler) -> Batch {
+    batch_of(JOBS, number, sampler)
+}
+
+/// A batch of so many new jobs that ends those of the batch before.
+pub(super) fn batch_of(jobs: u64, number: u64, sampler: &mut Sampler) -> Batch {
     let head = sampler.head();
     let mut changes = Vec::new();
-    for n in 0..JOBS {
+    for n in 0..jobs {
         let state = Box::new(sampler.state(JobStatus::Waiting));
         changes.push(Change::Job { id: id(number, n), new: true, head: Some(Arc::clone(&head)), state });
         if let Some(before) = number.checked_sub(1) {
@@ -39,12 +44,16 @@ fn batch(number: u64, sampler: &mut Sampler) -> Batch {
     Batch { now: sampler.now(), changes, events: vec![sampler.event()] }
 }
 
-fn open(folder: &Path) -> Result<SqliteStore, StoreError> {
+pub(super) fn open(folder: &Path) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(folder.join("x.db"), Options { ballast_bytes: 0, ..Options::default() })
 }
 
 /// The newest batch that is there, once it is known that every batch is there whole or not at all.
 async fn newest_whole_batch(store: &SqliteStore) -> Option<u64> {
+    newest_whole_batch_of(JOBS, store).await
+}
+
+pub(super) async fn newest_whole_batch_of(jobs: u64, store: &SqliteStore) -> Option<u64> {
     let mut newest = None;
     for number in 0.. {
         let filter = JobFilter {
@@ -56,12 +65,12 @@ async fn newest_whole_batch(store: &SqliteStore) -> Option<u64> {
         if found.is_empty() {
             break;
         }
-        assert_eq!(found.len() as u64, JOBS, "batch {number} is there by half");
+        assert_eq!(found.len() as u64, jobs, "batch {number} is there by half");
         newest = Some(number);
     }
     for number in 0..newest.map_or(0, |newest| newest + 1) {
         let ended = Some(number) != newest;
-        for n in 0..JOBS {
+        for n in 0..jobs {
             let status = store.job(id(number, n)).await.unwrap().unwrap().state.status;
             assert_eq!(status.is_final(), ended, "batch {number} of {newest:?}");
         }

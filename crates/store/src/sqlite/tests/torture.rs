@@ -1,0 +1,390 @@
+//! A disk that fails at a chosen call, or loses what was not synced, under the real SQLite.
+//!
+//! A file system of SQLite's own kind (a *VFS*) that stands before the real one. It counts every
+//! write, sync and truncation below the folder of a [`Disk`], lets one of them fail, and keeps what was
+//! done, so that a test can look at every state that a power cut could have left. Files elsewhere
+//! are none of its business. It needs no rights and no tool.
+#![expect(unsafe_code, reason = "SQLite asks for a file system in C")]
+
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+
+use rusqlite::ffi::{
+    SQLITE_FULL, SQLITE_IOERR_FSYNC, SQLITE_IOERR_TRUNCATE, SQLITE_IOERR_WRITE, SQLITE_OK, sqlite3_file,
+    sqlite3_io_methods, sqlite3_vfs, sqlite3_vfs_find, sqlite3_vfs_register,
+};
+
+/// How a call fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// `EIO`.
+    Broken,
+    /// `ENOSPC`: writes fail by that name, syncs and truncations as on a broken disk.
+    Full,
+}
+
+/// What was done to a file.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Done {
+    Written {
+        file: String,
+        at: usize,
+        bytes: Vec<u8>,
+    },
+    Truncated {
+        file: String,
+        size: usize,
+    },
+    Synced {
+        file: String,
+    },
+    /// The test says that something was acknowledged.
+    Acknowledged(u64),
+}
+
+#[derive(Debug, Default)]
+struct Watch {
+    /// Calls until the one that fails, and how.
+    armed: Option<(u64, Fault)>,
+    failed: bool,
+    done: Option<Vec<Done>>,
+}
+
+type Shared = Arc<Mutex<Watch>>;
+
+static DISKS: Mutex<Vec<(PathBuf, Shared)>> = Mutex::new(Vec::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Everything below a folder, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Disk {
+    folder: PathBuf,
+    watch: Shared,
+}
+
+impl Disk {
+    /// Watches the files that SQLite opens below this folder from now on.
+    pub(super) fn below(folder: &Path) -> Self {
+        install();
+        let disk = Self { folder: folder.canonicalize().unwrap(), watch: Shared::default() };
+        lock(&DISKS).push((disk.folder.clone(), Arc::clone(&disk.watch)));
+        disk
+    }
+
+    /// Lets one call fail: the `nth` from now, from 0.
+    pub(super) fn arm(&self, nth: u64, fault: Fault) {
+        let mut watch = lock(&self.watch);
+        (watch.armed, watch.failed) = (Some((nth, fault)), false);
+    }
+
+    /// Lets no call fail any more, and says whether one did.
+    pub(super) fn disarm(&self) -> bool {
+        let mut watch = lock(&self.watch);
+        watch.armed = None;
+        watch.failed
+    }
+
+    /// Keeps what is done from now on.
+    pub(super) fn record(&self) {
+        lock(&self.watch).done = Some(Vec::new());
+    }
+
+    /// Notes that something was acknowledged.
+    pub(super) fn acknowledged(&self, number: u64) {
+        if let Some(done) = &mut lock(&self.watch).done {
+            done.push(Done::Acknowledged(number));
+        }
+    }
+
+    /// What was done since [`record`](Self::record).
+    pub(super) fn take(&self) -> Vec<Done> {
+        lock(&self.watch).done.take().unwrap_or_default()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        lock(&DISKS).retain(|(folder, _)| *folder != self.folder);
+    }
+}
+
+/// What a call does after all.
+enum Verdict {
+    Goes,
+    Fails(Fault),
+}
+
+impl Watch {
+    fn next(&mut self) -> Verdict {
+        match &mut self.armed {
+            Some((0, fault)) => {
+                let fault = *fault;
+                (self.armed, self.failed) = (None, true);
+                Verdict::Fails(fault)
+            }
+            Some((left, _)) => {
+                *left -= 1;
+                Verdict::Goes
+            }
+            None => Verdict::Goes,
+        }
+    }
+
+    fn keep(&mut self, done: impl FnOnce() -> Done) {
+        if let Some(all) = &mut self.done {
+            all.push(done());
+        }
+    }
+}
+
+/// What a power cut leaves of files that were `base`, after `done`.
+///
+/// Of what was not synced, `survives` says of each write whether it reached the disk all the same; the last
+/// that did is torn in its middle.
+pub(super) fn power_cut(
+    base: &BTreeMap<String, Vec<u8>>,
+    done: &[Done],
+    mut survives: impl FnMut() -> bool,
+) -> BTreeMap<String, Vec<u8>> {
+    let synced = |file: &str| done.iter().rposition(|d| matches!(d, Done::Synced { file: f } if f == file));
+    let is_safe = |place: usize, file: &str| synced(file).is_some_and(|last| place < last);
+    let mut files = base.clone();
+    let mut last: Option<(String, usize, Vec<u8>, Vec<u8>)> = None;
+    for (place, step) in done.iter().enumerate() {
+        match step {
+            Done::Written { file, at, bytes } => {
+                let safe = is_safe(place, file);
+                if safe || survives() {
+                    let content = files.entry(file.clone()).or_default();
+                    let end = at + bytes.len();
+                    content.resize(content.len().max(end), 0);
+                    let before = content[*at..end].to_vec();
+                    content[*at..end].copy_from_slice(bytes);
+                    last = (!safe).then(|| (file.clone(), *at, bytes.clone(), before)).or(last);
+                }
+            }
+            Done::Truncated { file, size } if is_safe(place, file) || survives() => {
+                files.entry(file.clone()).or_default().resize(*size, 0);
+                last = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some((file, at, bytes, before)) = last {
+        let content = files.entry(file).or_default();
+        let middle = bytes.len() / 2;
+        if let Some(torn) = content.get_mut(at + middle..at + bytes.len()) {
+            torn.copy_from_slice(&before[middle..]);
+        }
+    }
+    files
+}
+
+/// The files of a folder.
+pub(super) fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let name = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap();
+    files.map(|entry| (name(&entry), fs::read(entry.path()).unwrap())).collect()
+}
+
+/// A file as SQLite holds it; the real one lies behind it in memory.
+#[repr(C)]
+struct File {
+    base: sqlite3_file,
+    /// From `Box::into_raw`; null for a file that is none of our business.
+    of: *mut Watched,
+}
+
+struct Watched {
+    name: String,
+    watch: Shared,
+}
+
+/// The real file behind ours.
+fn real(file: *mut sqlite3_file) -> *mut sqlite3_file {
+    // SAFETY: SQLite allocates `szOsFile` bytes, which `install` makes ours plus the real one's.
+    unsafe { file.cast::<File>().add(1).cast() }
+}
+
+/// Runs `call` with the methods of the real file.
+fn through<R>(file: *mut sqlite3_file, call: impl FnOnce(*mut sqlite3_file, &sqlite3_io_methods) -> R) -> R {
+    let real = real(file);
+    // SAFETY: a file whose methods are called was opened, so the real one has methods.
+    call(real, unsafe { &*(*real).pMethods })
+}
+
+fn watched<'a>(file: *mut sqlite3_file) -> Option<&'a Watched> {
+    // SAFETY: `open` set it before it gave the file its methods, and `close` alone frees it.
+    unsafe { (*file.cast::<File>()).of.as_ref() }
+}
+
+/// Asks whether a call goes through; `done` is kept if it does.
+fn ask(file: *mut sqlite3_file, done: impl FnOnce(String) -> Done) -> Verdict {
+    let Some(watched) = watched(file) else { return Verdict::Goes };
+    let mut watch = lock(&watched.watch);
+    let verdict = watch.next();
+    if matches!(verdict, Verdict::Goes) {
+        watch.keep(|| done(watched.name.clone()));
+    }
+    verdict
+}
+
+unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
+    // SAFETY: SQLite closes a file once and uses it no more.
+    through(file, |real, methods| unsafe {
+        let of = (*file.cast::<File>()).of;
+        if !of.is_null() {
+            drop(Box::from_raw(of));
+        }
+        methods.xClose.map_or(SQLITE_OK, |call| call(real))
+    })
+}
+
+unsafe extern "C" fn write(file: *mut sqlite3_file, bytes: *const c_void, size: c_int, at: i64) -> c_int {
+    // SAFETY: SQLite gives so many bytes.
+    let given = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size.unsigned_abs() as usize) };
+    let place = usize::try_from(at).unwrap_or(0);
+    let verdict = ask(file, |file| Done::Written { file, at: place, bytes: given.to_vec() });
+    // SAFETY: the arguments are SQLite's own; the half of a torn write is less than it gave.
+    through(file, |real, methods| unsafe {
+        let Some(call) = methods.xWrite else { return SQLITE_IOERR_WRITE };
+        match verdict {
+            Verdict::Goes => call(real, bytes, size, at),
+            Verdict::Fails(fault) => {
+                // Half of it reaches the disk before the call fails.
+                call(real, bytes, size / 2, at);
+                if fault == Fault::Full { SQLITE_FULL } else { SQLITE_IOERR_WRITE }
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
+    let to = usize::try_from(size).unwrap_or(0);
+    match ask(file, |file| Done::Truncated { file, size: to }) {
+        // SAFETY: the arguments are SQLite's own.
+        Verdict::Goes => through(file, |real, methods| unsafe {
+            methods.xTruncate.map_or(SQLITE_IOERR_TRUNCATE, |call| call(real, size))
+        }),
+        Verdict::Fails(_) => SQLITE_IOERR_TRUNCATE,
+    }
+}
+
+unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
+    match ask(file, |file| Done::Synced { file }) {
+        // SAFETY: the arguments are SQLite's own.
+        Verdict::Goes => through(file, |real, methods| unsafe {
+            methods.xSync.map_or(SQLITE_IOERR_FSYNC, |call| call(real, flags))
+        }),
+        Verdict::Fails(_) => SQLITE_IOERR_FSYNC,
+    }
+}
+
+/// Methods that are the real file's own.
+macro_rules! forwarded {
+    ($($name:ident = $method:ident($($argument:ident: $kind:ty),*) -> $result:ty, or $otherwise:expr;)*) => {
+        $(unsafe extern "C" fn $name(file: *mut sqlite3_file, $($argument: $kind),*) -> $result {
+            // SAFETY: the arguments are SQLite's own.
+            through(file, |real, methods| unsafe {
+                methods.$method.map_or($otherwise, |call| call(real, $($argument),*))
+            })
+        })*
+    };
+}
+
+forwarded! {
+    read = xRead(to: *mut c_void, size: c_int, at: i64) -> c_int, or SQLITE_IOERR_WRITE;
+    file_size = xFileSize(size: *mut i64) -> c_int, or SQLITE_IOERR_WRITE;
+    take_lock = xLock(level: c_int) -> c_int, or SQLITE_OK;
+    give_lock = xUnlock(level: c_int) -> c_int, or SQLITE_OK;
+    check_lock = xCheckReservedLock(out: *mut c_int) -> c_int, or SQLITE_OK;
+    control = xFileControl(what: c_int, argument: *mut c_void) -> c_int, or SQLITE_OK;
+    sector_size = xSectorSize() -> c_int, or 4096;
+    characteristics = xDeviceCharacteristics() -> c_int, or 0;
+    shm_map = xShmMap(page: c_int, size: c_int, extend: c_int, to: *mut *mut c_void) -> c_int, or SQLITE_OK;
+    shm_lock = xShmLock(offset: c_int, n: c_int, flags: c_int) -> c_int, or SQLITE_OK;
+    shm_barrier = xShmBarrier() -> (), or ();
+    shm_unmap = xShmUnmap(delete: c_int) -> c_int, or SQLITE_OK;
+}
+
+/// Version 2: without memory maps, which the store does not use.
+static METHODS: sqlite3_io_methods = sqlite3_io_methods {
+    iVersion: 2,
+    xClose: Some(close),
+    xRead: Some(read),
+    xWrite: Some(write),
+    xTruncate: Some(truncate),
+    xSync: Some(sync),
+    xFileSize: Some(file_size),
+    xLock: Some(take_lock),
+    xUnlock: Some(give_lock),
+    xCheckReservedLock: Some(check_lock),
+    xFileControl: Some(control),
+    xSectorSize: Some(sector_size),
+    xDeviceCharacteristics: Some(characteristics),
+    xShmMap: Some(shm_map),
+    xShmLock: Some(shm_lock),
+    xShmBarrier: Some(shm_barrier),
+    xShmUnmap: Some(shm_unmap),
+    xFetch: None,
+    xUnfetch: None,
+};
+
+unsafe extern "C" fn open(
+    vfs: *mut sqlite3_vfs,
+    name: *const c_char,
+    file: *mut sqlite3_file,
+    flags: c_int,
+    out: *mut c_int,
+) -> c_int {
+    // SAFETY: `install` put the real file system there, and SQLite gives room for both files; a name is
+    // a C string, or null for a temporary file.
+    unsafe {
+        (*file).pMethods = std::ptr::null();
+        let of = if name.is_null() { None } else { watch_of(CStr::from_ptr(name)) };
+        let below = (*vfs).pAppData.cast::<sqlite3_vfs>();
+        let real = real(file);
+        (*real).pMethods = std::ptr::null();
+        let Some(call) = (*below).xOpen else { return SQLITE_IOERR_WRITE };
+        let result = call(below, name, real, flags, out);
+        if result == SQLITE_OK {
+            (*file.cast::<File>()).of = of.map_or(std::ptr::null_mut(), |of| Box::into_raw(Box::new(of)));
+            (*file).pMethods = &raw const METHODS;
+        }
+        result
+    }
+}
+
+fn watch_of(path: &CStr) -> Option<Watched> {
+    let path = Path::new(path.to_str().ok()?);
+    let disks = lock(&DISKS);
+    let (_, watch) = disks.iter().find(|(folder, _)| path.starts_with(folder))?;
+    Some(Watched { name: path.file_name()?.to_str()?.to_owned(), watch: Arc::clone(watch) })
+}
+
+/// Makes ours the file system of all connections of this process.
+fn install() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        // SAFETY: the real file system lives as long as the process, and ours is leaked; both are
+        // complete before SQLite is told of ours.
+        unsafe {
+            let below = sqlite3_vfs_find(std::ptr::null());
+            assert!(!below.is_null(), "SQLite has a file system");
+            let mut ours = *below;
+            ours.szOsFile += c_int::try_from(size_of::<File>()).unwrap();
+            ours.pNext = std::ptr::null_mut();
+            ours.zName = c"belfry-torture".as_ptr();
+            ours.pAppData = below.cast();
+            ours.xOpen = Some(open);
+            let result = sqlite3_vfs_register(Box::leak(Box::new(ours)), 1);
+            assert_eq!(result, SQLITE_OK);
+        }
+    });
+}

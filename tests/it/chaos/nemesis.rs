@@ -1,0 +1,405 @@
+//! What a seed does to a site: which faults, when, for how long, over one another.
+//!
+//! # Always true
+//! - Of the two that guard the tasks of a worker, supervisor and fuse, at most one is impaired at a
+//!   time, unless the whole machine is: that is what Belfry promises to bear.
+//! - A task that was stopped goes on only if nothing else can have frozen it meanwhile; else it is
+//!   killed. Nobody but its supervisor may wake what its supervisor froze.
+//! - What a fault broke is whole when it ends.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use harness::network::Cut;
+use harness::proxy::Weather;
+use harness::{MovedClock, Pid, Recorder, Role, Site, SmallDisk};
+use model::{Timestamp, WorkerId};
+use sim::dice::Dice;
+
+/// So long after its fault a guard is taken to be whole again.
+const GUARD_RECOVERY: Duration = Duration::from_secs(4);
+/// So long after a fault a supervisor may still hold its tasks.
+const HELD_FOR: Duration = Duration::from_secs(10);
+
+/// A process that can be killed or stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Victim {
+    Server,
+    Agent,
+    Supervisor,
+    Fuse,
+    Task,
+}
+
+/// What is done to the road between a worker and the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Road {
+    Cut,
+    UpCut,
+    DownCut,
+    Slow,
+    Broken,
+    Flapping,
+}
+
+/// A fault; numbers are those of workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    Kill(Victim, usize),
+    Pause(Victim, usize),
+    /// A whole machine stands still.
+    Halt(usize),
+    Road(Road, usize),
+    /// Packets of the worker that has a network of its own.
+    Packets(Cut, usize),
+    /// The wall clock of the server leaps ahead for good.
+    Leap(i64),
+    /// It is set back, and then right again.
+    Back(i64),
+    FullDisk,
+}
+
+impl Fault {
+    /// What kind it is, for the count.
+    fn kind(self) -> String {
+        match self {
+            Self::Kill(victim, _) => format!("kill {victim:?}"),
+            Self::Pause(victim, _) => format!("pause {victim:?}"),
+            Self::Halt(_) => "halt machine".into(),
+            Self::Road(road, _) => format!("road {road:?}"),
+            Self::Packets(cut, _) => format!("packets {cut:?}"),
+            Self::Leap(_) => "clock ahead".into(),
+            Self::Back(_) => "clock back".into(),
+            Self::FullDisk => "full disk".into(),
+        }
+    }
+
+    /// The worker whose guards it impairs.
+    fn guard(self) -> Option<usize> {
+        match self {
+            Self::Kill(Victim::Supervisor | Victim::Fuse, worker)
+            | Self::Pause(Victim::Supervisor | Victim::Fuse, worker)
+            | Self::Halt(worker) => Some(worker),
+            _ => None,
+        }
+    }
+
+    fn is_of_a_task(self) -> bool {
+        matches!(self, Self::Kill(Victim::Task, _) | Self::Pause(Victim::Task, _))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// A fault in its place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Planned {
+    /// After the begin of the storm.
+    pub(super) at: Duration,
+    pub(super) lasts: Duration,
+    pub(super) fault: Fault,
+    /// Which of many, where the fault does not say.
+    pub(super) choice: usize,
+}
+
+/// What a site is able to suffer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Abilities {
+    pub(super) workers: usize,
+    /// The worker that has a network of its own.
+    pub(super) branch: Option<usize>,
+    pub(super) disk: bool,
+}
+
+/// The faults of a seed, in their order.
+pub(super) fn plan(seed: u64, time: Duration, able: Abilities) -> Vec<Planned> {
+    let mut dice = Dice::new(seed, 1);
+    let (mut at, mut planned) = (Duration::ZERO, Vec::new());
+    loop {
+        at += dice.millis(100, 1_800).to_std();
+        if at >= time {
+            return planned;
+        }
+        let fault = draw(&mut dice, able);
+        let lasts = match fault {
+            Fault::Pause(Victim::Task, _) => dice.millis(100, 900),
+            Fault::Road(Road::Broken, _) => model::Duration::ZERO,
+            Fault::Kill(..) => dice.millis(0, 3_000),
+            Fault::FullDisk | Fault::Back(_) => dice.millis(500, 3_000),
+            // Shorter and longer than a lease of six seconds.
+            _ => *dice.pick(&[300, 1_000, 4_000, 5_400, 6_600, 9_000].map(model::Duration::from_millis)),
+        };
+        planned.push(Planned { at, lasts: lasts.to_std(), fault, choice: dice.below(1_000) });
+    }
+}
+
+fn draw(dice: &mut Dice, able: Abilities) -> Fault {
+    use Victim::{Agent, Fuse, Server, Supervisor, Task};
+    let worker = dice.below(able.workers);
+    loop {
+        return match dice.below(20) {
+            0..8 => Fault::Kill(*dice.pick(&[Server, Agent, Supervisor, Fuse, Task]), worker),
+            8..12 => Fault::Pause(*dice.pick(&[Server, Agent, Supervisor, Fuse, Task]), worker),
+            12 => Fault::Halt(worker),
+            13..16 => {
+                use Road::{Broken, Cut, DownCut, Flapping, Slow, UpCut};
+                Fault::Road(*dice.pick(&[Cut, UpCut, DownCut, Slow, Broken, Flapping]), worker)
+            }
+            16 => match able.branch {
+                Some(branch) => {
+                    Fault::Packets(*dice.pick(&[Cut::Cable, Cut::FromThere, Cut::ToThere]), branch)
+                }
+                None => continue,
+            },
+            17 => Fault::Leap(*dice.pick(&[3, 8, 30, 90, 300])),
+            18 => Fault::Back(*dice.pick(&[1, 30, 3_600, 86_400])),
+            _ if able.disk => Fault::FullDisk,
+            _ => continue,
+        };
+    }
+}
+
+/// What is left to do at the end of a fault.
+struct Raging {
+    until: Instant,
+    begun: Instant,
+    since: Timestamp,
+    fault: Fault,
+    pids: Vec<Pid>,
+    tasks: Vec<Pid>,
+}
+
+/// Does it.
+pub(super) struct Nemesis {
+    recorder: Recorder,
+    clock: MovedClock,
+    disk: Option<SmallDisk>,
+    workers: Vec<WorkerId>,
+    /// How far the clock is ahead.
+    ahead: i64,
+    raging: Vec<Raging>,
+    /// When the guards of each worker are whole again.
+    guards: Vec<Instant>,
+    /// When there was last a fault of anything but a task.
+    trouble: Instant,
+    /// How many there were of each kind.
+    pub(super) counts: BTreeMap<String, u32>,
+}
+
+impl Nemesis {
+    pub(super) fn new(
+        recorder: Recorder,
+        clock: MovedClock,
+        disk: Option<SmallDisk>,
+        workers: Vec<WorkerId>,
+    ) -> Self {
+        let (now, guards) = (Instant::now(), vec![Instant::now(); workers.len()]);
+        Self {
+            recorder,
+            clock,
+            disk,
+            workers,
+            ahead: 0,
+            raging: Vec::new(),
+            guards,
+            trouble: now,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// When the next fault ends.
+    pub(super) fn next_end(&self) -> Option<Instant> {
+        self.raging.iter().map(|raging| raging.until).min()
+    }
+
+    /// Begins a fault, unless its victim is not there or it would break a rule of the game.
+    pub(super) async fn begin(&mut self, site: &mut Site, planned: Planned) {
+        let Planned { fault, lasts, choice, .. } = planned;
+        let now = Instant::now();
+        let Some(guarded) = self.take_guard(fault, now + lasts) else { return };
+        let since = self.recorder.now();
+        let mut raging =
+            Raging { until: now + lasts, begun: now, since, fault, pids: Vec::new(), tasks: Vec::new() };
+        if !self.strike(site, choice, &mut raging).await {
+            return guarded.into_iter().for_each(|worker| self.guards[worker] = now);
+        }
+        if !fault.is_of_a_task() {
+            self.trouble = now;
+        }
+        *self.counts.entry(fault.kind()).or_default() += 1;
+        self.recorder.fault(fault, true);
+        self.raging.push(raging);
+    }
+
+    /// `None` if the guards of its worker are not whole; else the worker whose guards it takes.
+    fn take_guard(&mut self, fault: Fault, until: Instant) -> Option<Option<usize>> {
+        let Some(worker) = fault.guard() else { return Some(None) };
+        if self.guards[worker] > Instant::now() {
+            return None;
+        }
+        self.guards[worker] = until + GUARD_RECOVERY;
+        Some(Some(worker))
+    }
+
+    /// Whether there was something to strike.
+    async fn strike(&mut self, site: &mut Site, choice: usize, raging: &mut Raging) -> bool {
+        match raging.fault {
+            Fault::Kill(Victim::Server, _) => site.server.kill().await,
+            Fault::Kill(Victim::Agent, worker) => site.workers[worker].kill_agent().await,
+            Fault::Kill(victim, worker) => match find(site, victim, worker, choice) {
+                Some(pid) => pid.kill(),
+                None => return false,
+            },
+            Fault::Pause(victim, worker) => match find(site, victim, worker, choice) {
+                // What stands still already was stopped by somebody else, who will wake it.
+                Some(pid) if !pid.is_paused() => {
+                    pid.pause();
+                    raging.pids.push(pid);
+                }
+                _ => return false,
+            },
+            Fault::Halt(worker) => halt(site, worker, raging),
+            Fault::Road(road, worker) => {
+                let Some(proxy) = &site.workers[worker].road().proxy else { return false };
+                match road {
+                    Road::Broken => proxy.break_all(),
+                    road => proxy.set(weather(road)),
+                }
+            }
+            Fault::Packets(cut, worker) => match &site.workers[worker].road().branch {
+                Some(branch) => branch.cut(cut),
+                None => return false,
+            },
+            Fault::Leap(seconds) => {
+                self.ahead += seconds;
+                self.clock.set(self.ahead);
+            }
+            Fault::Back(seconds) => self.clock.set(self.ahead - seconds),
+            Fault::FullDisk => match &self.disk {
+                Some(disk) => disk.fill(),
+                None => return false,
+            },
+        }
+        true
+    }
+
+    /// Ends every fault that is due, and starts what nobody holds down, as an init system does.
+    pub(super) fn tend(&mut self, site: &mut Site) {
+        let now = Instant::now();
+        let (over, raging) =
+            std::mem::take(&mut self.raging).into_iter().partition(|r: &Raging| r.until <= now);
+        self.raging = raging;
+        for raging in over {
+            self.end(site, raging);
+        }
+        self.flap(site, now);
+        let server_held = self.raging.iter().any(|r| matches!(r.fault, Fault::Kill(Victim::Server, _)));
+        if !server_held {
+            site.server.ensure_running();
+        }
+        for (number, worker) in site.workers.iter_mut().enumerate() {
+            if !self.raging.iter().any(|r| r.fault == Fault::Kill(Victim::Agent, number)) {
+                worker.ensure_agent();
+            }
+        }
+    }
+
+    fn end(&mut self, site: &mut Site, raging: Raging) {
+        let alone =
+            self.trouble + HELD_FOR < raging.begun && self.raging.iter().all(|r| r.fault.is_of_a_task());
+        match raging.fault {
+            Fault::Pause(Victim::Task, _) if !alone => raging.pids.iter().for_each(|pid| pid.kill()),
+            Fault::Pause(..) => raging.pids.iter().for_each(|pid| pid.resume()),
+            Fault::Halt(worker) => {
+                raging.pids.iter().chain(&raging.tasks).for_each(|pid| pid.resume());
+                let tasks = raging.tasks.iter().map(|pid| pid.0).collect();
+                self.recorder.halted(self.workers[worker], tasks, raging.since);
+            }
+            Fault::Road(_, worker) => {
+                let roads = |r: &Raging| matches!(r.fault, Fault::Road(_, other) if other == worker);
+                let others = self.raging.iter().any(roads);
+                if let (Some(proxy), false) = (&site.workers[worker].road().proxy, others) {
+                    proxy.set(Weather::default());
+                }
+            }
+            Fault::Packets(cut, worker) => {
+                if let Some(branch) = &site.workers[worker].road().branch {
+                    branch.mend(cut);
+                }
+            }
+            Fault::Back(_) => self.clock.set(self.ahead),
+            Fault::FullDisk => {
+                if let Some(disk) = &self.disk {
+                    disk.clear();
+                }
+            }
+            Fault::Kill(..) | Fault::Leap(_) => {}
+        }
+        if !raging.fault.is_of_a_task() {
+            self.trouble = Instant::now();
+        }
+        self.recorder.fault(raging.fault, false);
+    }
+
+    /// Roads that flap are there for a moment and gone for the next.
+    fn flap(&self, site: &Site, now: Instant) {
+        for raging in &self.raging {
+            let Fault::Road(Road::Flapping, worker) = raging.fault else { continue };
+            let Some(proxy) = &site.workers[worker].road().proxy else { continue };
+            let there = ((now - raging.begun).as_millis() / 300).is_multiple_of(2);
+            proxy.set(if there { Weather::default() } else { Weather::CUT });
+        }
+    }
+
+    /// Whether a road has to be tended even while no fault begins or ends.
+    pub(super) fn is_flapping(&self) -> bool {
+        self.raging.iter().any(|raging| matches!(raging.fault, Fault::Road(Road::Flapping, _)))
+    }
+
+    /// Ends everything at once.
+    pub(super) fn end_all(&mut self, site: &mut Site) {
+        let now = Instant::now();
+        self.raging.iter_mut().for_each(|raging| raging.until = now);
+        self.tend(site);
+    }
+}
+
+fn find(site: &Site, victim: Victim, worker: usize, choice: usize) -> Option<Pid> {
+    let worker = &site.workers[worker];
+    match victim {
+        Victim::Server => site.server.find(),
+        Victim::Agent => worker.find(Role::Agent),
+        Victim::Supervisor => worker.find(Role::Supervisor),
+        Victim::Fuse => worker.find(Role::Fuse),
+        Victim::Task => {
+            let tasks = worker.tasks();
+            (!tasks.is_empty()).then(|| tasks[choice % tasks.len()])
+        }
+    }
+}
+
+/// Stops every process of a machine, first those that would act on the silence of the others.
+fn halt(site: &Site, worker: usize, raging: &mut Raging) {
+    let machine = &site.workers[worker];
+    let roles = [Role::Supervisor, Role::Fuse, Role::Agent];
+    raging.pids =
+        roles.into_iter().filter_map(|role| machine.find(role)).filter(|p| !p.is_paused()).collect();
+    raging.pids.iter().for_each(|pid| pid.pause());
+    // Tasks that stand still already were frozen; that is for their supervisor to undo.
+    raging.tasks = machine.tasks().into_iter().filter(|pid| !pid.is_paused()).collect();
+    raging.tasks.iter().for_each(|pid| pid.pause());
+}
+
+fn weather(road: Road) -> Weather {
+    match road {
+        Road::UpCut => Weather { up_cut: true, ..Weather::default() },
+        Road::DownCut => Weather { down_cut: true, ..Weather::default() },
+        Road::Slow => Weather { delay: Duration::from_millis(700), ..Weather::default() },
+        Road::Cut | Road::Flapping | Road::Broken => Weather::CUT,
+    }
+}

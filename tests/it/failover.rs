@@ -1,0 +1,105 @@
+//! Servers that share a PostgreSQL database: one decides, the others stand by and take over.
+
+use std::time::Duration;
+
+use client::{Client, JobFilter, LedgerFilter, Patience, ScheduleRef};
+use futures::TryStreamExt as _;
+use harness::{Server, Site, until};
+use model::firing::FiringOutcome;
+use model::schedule::{MissedPolicy, OverlapPolicy};
+use model::spec::Delivery;
+use model::timing::{Every, Rule, Timing};
+use model::{Cause, JobSpec, JobStatus, ScheduleSpec};
+use store::suite::cluster::Cluster;
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// Servers on one database, and their logs and artifacts in one folder.
+struct Settings {
+    url: String,
+    objects: String,
+}
+
+impl Settings {
+    fn variables(&self) -> [(&str, &str); 4] {
+        [
+            ("BELFRY_SERVER__STORE", &self.url),
+            // The tests' database does not wait for its disk.
+            ("BELFRY_SERVER__STORE_ALLOW_UNSAFE", "true"),
+            ("BELFRY_SERVER__OBJECTS_DIR", &self.objects),
+            ("BELFRY_SERVER__SHARD_LEASE", "3s"),
+        ]
+    }
+}
+
+/// The client of a server that made no token of its own: those of the first are in the database.
+fn client_of(server: &Server, token_of: &Server) -> Client {
+    let patience = Patience { retry_for: SOON, ..Patience::default() };
+    Client::with_patience(&server.url(), token_of.token().as_deref(), patience).unwrap()
+}
+
+/// D5, D7, G5. The server that decides is killed, again and again. Nothing that was accepted is lost,
+/// a task that runs meanwhile is not run twice, and a schedule misses none of its instants.
+#[tokio::test]
+async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
+    let database = Cluster::shared().database();
+    let folder = tempfile::tempdir().unwrap();
+    let objects = folder.path().join("objects");
+    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+
+    let mut site = Site::server_only(&settings.variables()).await;
+    let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
+    let mut second = Server::stand_by(&data, &log, &settings.variables()).await;
+    site.add_worker_that_knows(&second).await;
+    let (one, two) = (site.client(), client_of(&second, &site.server));
+
+    let timing = Timing {
+        rules: vec![Rule::Every(Every {
+            period: model::Duration::from_secs(1),
+            phase: model::Duration::ZERO,
+        })],
+        ..Timing::default()
+    };
+    let mut schedule = ScheduleSpec::new("every-second", timing, JobSpec::command(["true"]));
+    schedule.overlap.policy = OverlapPolicy::AllowAll;
+    schedule.missed.policy = MissedPolicy::FireAll;
+    let schedule = one.put_schedule(&schedule, None).await.unwrap().id;
+    let mut long = JobSpec::command(["sleep", "20"]);
+    long.delivery = Delivery::ExactlyOnce;
+    let long = site.submit(&long).await;
+    site.until_status(long, JobStatus::Running).await;
+
+    // What one has acknowledged can be read at the other, though it decides nothing.
+    let accepted = site.submit(&JobSpec::command(["true"])).await;
+    assert_eq!(two.job(accepted).await.unwrap().id, accepted);
+
+    let mut submitted = vec![long, accepted];
+    for round in 0..2 {
+        let (killed, next) = if round % 2 == 0 { (&mut site.server, &two) } else { (&mut second, &one) };
+        killed.kill().await;
+        submitted.push(next.submit(&JobSpec::command(["true"])).await.unwrap().id);
+        killed.spawn();
+    }
+    for job in submitted {
+        until("the job succeeded", SOON, async || {
+            let job = two.job(job).await.ok()?;
+            (job.status == JobStatus::Succeeded).then_some(())
+        })
+        .await;
+    }
+    let long = two.job(long).await.unwrap();
+    assert_eq!(long.executions, 1, "its worker went over to the other server with it");
+    let steps = two.job_events(long.id).await.unwrap();
+    assert!(steps.iter().all(|step| step.cause != Cause::WorkerLost), "{steps:?}");
+
+    two.pause_schedule(&ScheduleRef::from(schedule), None).await.unwrap();
+    let lines = two.ledger(ScheduleRef::from(schedule), LedgerFilter::default());
+    let mut lines: Vec<_> = lines.try_collect().await.unwrap();
+    lines.retain(|line| matches!(line.outcome, FiringOutcome::Fired | FiringOutcome::FiredLate));
+    let mut seconds: Vec<_> = lines.iter().map(|line| line.scheduled_for.as_millis() / 1_000).collect();
+    seconds.sort_unstable();
+    assert!(seconds.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seconds:?}");
+    let filter = JobFilter { schedule: Some(schedule), ..JobFilter::default() };
+    let runs: Vec<_> = two.jobs(filter).try_collect().await.unwrap();
+    assert_eq!(runs.len(), lines.len(), "one run for each second");
+}
