@@ -11,7 +11,6 @@ CARGO ?= cargo
 BELFRY_DATA ?= data
 BELFRY_LISTEN ?= 127.0.0.1:7070
 BENCH ?= all
-CHAOS_SECONDS ?= 600
 
 has = command -v $(1) >/dev/null 2>&1
 
@@ -66,6 +65,7 @@ run: build ## Start a server and a worker, run three sample jobs, stay until Ctr
 # whole-system tests among them start the binary that is built here.
 .PHONY: test
 test: lint ## Everything that must pass: lint, then all tests
+	@scripts/postgresql.sh
 	$(CARGO) build --locked --workspace --all-targets
 	@if $(call has,cargo-nextest); then \
 	  $(CARGO) nextest run --locked --workspace --no-fail-fast; \
@@ -105,8 +105,10 @@ bench: cargo-there ## Measure: make bench BENCH=noop (default: all of them)
 	target/release/belfry-bench $(BENCH)
 
 .PHONY: chaos
-chaos: build ## The fault test for longer: make chaos CHAOS_SECONDS=3600
-	CHAOS_SECONDS=$(CHAOS_SECONDS) $(CARGO) test --locked -p belfry-tests --test it -- --nocapture --test-threads=1 chaos::
+chaos: build ## Storms of faults over real processes: make chaos MINUTES=10, or SECONDS=45 SEED=4711
+	CHAOS_KEEP=1 CHAOS_SECONDS=$(or $(SECONDS),$(shell expr $(or $(MINUTES),10) '*' 60)) \
+	  $(if $(SEED),CHAOS_SEED=$(SEED)) \
+	  $(CARGO) test --locked -p belfry-tests --test it -- --nocapture --test-threads=1 chaos::
 
 .PHONY: sim
 sim: cargo-there ## Play whole clusters from seeds: make sim SEEDS=20000, or make sim MINUTES=10

@@ -25,7 +25,7 @@ use model::limits::{
 use model::schedule::OverlapPolicy;
 use model::{BackfillId, Duration, JobId, JobStatus, ScheduleId, ScheduleSpec, Timestamp, validate};
 use serde::Deserialize;
-use store::query::{BackfillRow, LedgerFilter, Page};
+use store::query::{BackfillRow, JobFilter, LedgerFilter, Page};
 use timetable::Timetable;
 use utoipa_axum::routes;
 
@@ -220,7 +220,12 @@ async fn leave_out_what_ran(
     asked: &StartBackfill,
     plan: &mut Plan,
 ) -> Result<(), Trouble> {
-    let ran = runs(api, schedule, asked).await?;
+    let mut ran = runs(api, schedule, asked).await?;
+    if asked.reprocess == Reprocess::Failed
+        && ran.values().any(|(reason, _)| *reason == LeftOutReason::Failed)
+    {
+        count_retries(api, schedule, asked, &mut ran).await?;
+    }
     plan.instants.retain(|(at, _)| {
         let Some(&(reason, job_id)) = ran.get(at) else { return true };
         let again = asked.reprocess == Reprocess::Failed && reason == LeftOutReason::Failed;
@@ -232,17 +237,51 @@ async fn leave_out_what_ran(
     Ok(())
 }
 
-/// What became of the instants of a range that have a run; the best of several runs counts.
-async fn runs(
+/// What became of instants, with the job that says so.
+type Ran = BTreeMap<Timestamp, (LeftOutReason, Option<JobId>)>;
+
+/// Puts what somebody retried by hand where its first run failed: a retry has no line in the ledger.
+async fn count_retries(
     api: &Api,
     schedule: ScheduleId,
     asked: &StartBackfill,
-) -> Result<BTreeMap<Timestamp, (LeftOutReason, Option<JobId>)>, Trouble> {
-    use FiringCause::{Backfill, CatchUp, Retry, Timer};
+    ran: &mut Ran,
+) -> Result<(), Trouble> {
+    let filter =
+        JobFilter { schedule: Some(schedule), created_after: Some(asked.from), ..JobFilter::default() };
+    let mut after = None;
+    loop {
+        let page = api.node.store().jobs(&filter, Page { after, limit: PAGE_MAX }).await?;
+        after = page.items.last().map(|row| row.id);
+        for row in page.items {
+            let retried = row.origin.filter(|origin| origin.cause == FiringCause::Retry);
+            let Some(known) = retried.and_then(|origin| ran.get_mut(&origin.scheduled_for)) else { continue };
+            let reason = reason_of(row.state.status);
+            if rank(reason) > rank(known.0) {
+                *known = (reason, Some(row.id));
+            }
+        }
+        if !page.more {
+            return Ok(());
+        }
+    }
+}
+
+const fn reason_of(status: JobStatus) -> LeftOutReason {
+    match status {
+        JobStatus::Succeeded => LeftOutReason::Succeeded,
+        status if status.is_final() => LeftOutReason::Failed,
+        _ => LeftOutReason::NotOver,
+    }
+}
+
+/// What became of the instants of a range that have a run; the best of several runs counts.
+async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<Ran, Trouble> {
+    use FiringCause::{Backfill, CatchUp, Timer};
     let filter = LedgerFilter {
         schedule: Some(schedule),
         outcomes: vec![FiringOutcome::Fired, FiringOutcome::FiredLate, FiringOutcome::Buffered],
-        causes: vec![Timer, CatchUp, Backfill, Retry],
+        causes: vec![Timer, CatchUp, Backfill],
         from: Some(asked.from),
         until: Some(Timestamp::from_micros(asked.until.as_micros().saturating_add(1))),
         ..LedgerFilter::default()
@@ -260,9 +299,7 @@ async fn runs(
             let reason = match (record.job, row.map(|row| row.state.status)) {
                 (None, _) => LeftOutReason::NotOver,
                 (Some(_), None) => LeftOutReason::Forgotten,
-                (Some(_), Some(JobStatus::Succeeded)) => LeftOutReason::Succeeded,
-                (Some(_), Some(status)) if status.is_final() => LeftOutReason::Failed,
-                (Some(_), Some(_)) => LeftOutReason::NotOver,
+                (Some(_), Some(status)) => reason_of(status),
             };
             Ok::<_, Trouble>((record.first, reason, record.job))
         }));

@@ -375,6 +375,16 @@ async fn a_backfill_runs_what_has_no_run_yet() {
     failed["reprocess"] = json!("failed");
     let plan = world.post(&format!("{backfills}?dry_run=true"), failed.clone()).await.json();
     assert_eq!(plan["instants"], json!(["2020-01-02T02:00:00Z"]));
+    // A retry by hand that went well is as good as a run that did.
+    let lost = world.get(&format!("/api/v1/jobs?backfill={id}&status=failed")).await.column("id").remove(0);
+    let retried = world.post_nothing(&format!("/api/v1/jobs/{lost}/retry")).await;
+    assert_eq!(retried.status, StatusCode::CREATED, "{}", retried.text());
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    let retry = retried.json()["id"].as_str().unwrap().to_owned();
+    world.until(&retry, "succeeded").await;
+    let plan = world.post(&format!("{backfills}?dry_run=true"), failed.clone()).await.json();
+    assert_eq!((plan["instants"].as_array().unwrap().len(), &plan["left_out_count"]), (0, &json!(4)));
     failed["reprocess"] = json!("all");
     let plan = world.post(&format!("{backfills}?dry_run=true"), failed).await.json();
     assert_eq!(plan["instants"].as_array().unwrap().len(), 3);
