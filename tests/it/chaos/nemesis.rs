@@ -228,6 +228,8 @@ impl Nemesis {
         if !self.strike(site, choice, &mut raging).await {
             return guarded.into_iter().for_each(|worker| self.guards[worker] = now);
         }
+        // From here on, and not before, what was stopped stands still.
+        raging.since = self.recorder.now();
         if !fault.is_of_a_task() {
             self.trouble = now;
         }

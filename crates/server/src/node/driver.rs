@@ -181,7 +181,7 @@ impl Life {
     /// Takes and loads the shards, refusing meanwhile what comes in. `None` if it is time to stop.
     async fn take_over(&mut self) -> Result<Option<Owned>, TakeError> {
         let Self { driver, leases, tainted, .. } = self;
-        let Driver { store, config, requests, reports, beats, stop, .. } = driver;
+        let Driver { store, config, requests, reports, beats, stop, readiness, .. } = driver;
         let taking = async {
             if let Some(held) = leases.as_ref().filter(|_| *tainted) {
                 store.release(held).await?;
@@ -189,7 +189,7 @@ impl Life {
             }
             let held = match leases {
                 Some(held) => Arc::clone(held),
-                None => Arc::clone(leases.insert(acquire(store.as_ref(), config).await?)),
+                None => Arc::clone(leases.insert(acquire(store.as_ref(), config, readiness).await?)),
             };
             *tainted = false;
             load(store.as_ref(), config, held).await

@@ -8,9 +8,9 @@ use engine::{Engine, Now};
 use model::record::{Lease, LiveRow};
 use model::{ShardId, Timestamp};
 use store::{Store, StoreError};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
-use super::NodeConfig;
+use super::{NodeConfig, Readiness};
 
 /// Chunks of rows on their way from the store to the engine.
 const CHUNKS: usize = 8;
@@ -36,7 +36,11 @@ pub(super) enum TakeError {
 ///
 /// The epochs are higher than any before, so a commit of an earlier ownership that is still on its
 /// way is refused from here on.
-pub(super) async fn acquire(store: &dyn Store, config: &NodeConfig) -> Result<Arc<[Lease]>, StoreError> {
+pub(super) async fn acquire(
+    store: &dyn Store,
+    config: &NodeConfig,
+    readiness: &watch::Sender<Readiness>,
+) -> Result<Arc<[Lease]>, StoreError> {
     let all: Vec<ShardId> = (0..store.shards()).map(ShardId).collect();
     let mut told = false;
     loop {
@@ -51,6 +55,8 @@ pub(super) async fn acquire(store: &dyn Store, config: &NodeConfig) -> Result<Ar
         if !told {
             let count = all.len() - taken.len();
             tracing::info!(shards = count, "another server holds shards: this one stands by");
+            let reason = "standing by: another server that shares the store owns the shards".into();
+            readiness.send_replace(Readiness::Loading { reason });
             told = true;
         }
         let apart = Duration::from_millis(rand::random::<u64>() % 100);

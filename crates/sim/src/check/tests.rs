@@ -17,7 +17,7 @@ use model::{
 
 use super::{Invariant, check};
 use crate::history::{
-    Answer, Ask, Commit, Event, ExecutionRow, History, JobRow, Row, ScheduleRow, TaskStep, What,
+    Answer, Ask, Commit, Event, ExecutionRow, History, JobRow, Row, ScheduleRow, StoreView, TaskStep, What,
 };
 
 const JOB: JobId = JobId::from_bits(1 << 64);
@@ -565,4 +565,48 @@ fn a_history_is_read_as_it_was_written() {
     assert_eq!(read.fingerprint(), story.history.fingerprint());
     let error = History::read("{}\n".as_bytes()).unwrap_err();
     assert!(error.to_string().starts_with("line 1: not a setup"), "{error}");
+}
+
+/// A feed does not say when a commit became durable, and the checker says so.
+#[test]
+fn what_a_feed_cannot_show_is_not_judged_and_named() {
+    let mut story = Story::new();
+    let row = story.step(JobStatus::Waiting, Cause::Submitted);
+    story.asked().answered().commit(vec![row]).breaks(Invariant::I6);
+    story.history.setup.store = StoreView::Feed;
+    story.holds();
+    let not_judged = check(&story.history).not_judged;
+    assert!(not_judged.iter().any(|not| not.invariant == Invariant::I6), "{not_judged:?}");
+    story.history.setup.store = StoreView::Commits;
+    assert_eq!(check(&story.history).not_judged, []);
+}
+
+/// I6. Whenever its commit was: there is none.
+#[test]
+fn a_task_that_was_never_committed_is_found_in_a_feed_too() {
+    let mut story = Story::new();
+    story.history.setup.store = StoreView::Feed;
+    story.submitted().placed().starts(1).succeeds().holds();
+    story.starts(2).breaks(Invariant::I6);
+}
+
+/// I12. Without the row that says when it is due, the least that it must wait is known.
+#[test]
+fn a_backoff_that_is_too_short_is_found_in_a_feed_too() {
+    let wait = |seconds: u64| {
+        let mut story = Story::with(|spec| {
+            spec.retry.max_retries = 1;
+            spec.retry.backoff.initial = Duration::from_secs(seconds);
+            spec.retry.backoff.jitter = 0.0;
+        });
+        story.history.setup.store = StoreView::Feed;
+        story.submitted().placed().starts(1).task(1, TaskStep::Ended { exit: 1 });
+        story.row.run_failures = 1;
+        story.over(ExecutionStatus::Failed, JobStatus::Retrying, Cause::RunFailed);
+        let row = story.step(JobStatus::Waiting, Cause::BackoffOver);
+        story.commit(vec![row]);
+        story
+    };
+    wait(1).holds();
+    wait(60).breaks(Invariant::I12);
 }

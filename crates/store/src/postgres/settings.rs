@@ -80,7 +80,7 @@ impl Server {
             if !allow_unsafe {
                 return refuse(format!(
                     "the database's setting `{name}` is `{bad}`, expected `on`: {loss}; set it in \
-                     `postgresql.conf`, or say that this loss is accepted"
+                     `postgresql.conf`, or accept this loss by `server.store_allow_unsafe`"
                 ));
             }
             tracing::warn!(setting = name, value = bad, loss, "the database is not durable");

@@ -28,7 +28,11 @@ pub async fn events_have_places_without_gaps<S: Subject>() {
     let page = scene.store().events(EventSeq::default(), 10_000).await.unwrap();
     assert_eq!(page.events, expected);
     assert_eq!(page.oldest, expected[0].0);
-    assert_eq!(page.newest, expected[expected.len() - 1].0);
+    let newest = expected[expected.len() - 1].0;
+    assert_eq!(page.newest, newest);
+    // Whoever wants only what is to come asks for what is after everything.
+    let to_come = scene.store().events(EventSeq(u64::MAX), 1).await.unwrap();
+    assert_eq!((to_come.events.len(), to_come.newest), (0, newest));
 }
 
 /// H1. After each single event, across batches.

@@ -26,7 +26,7 @@ async fn newest_whole_batch(store: &SqliteStore) -> Option<u64> {
 
 /// A folder in memory where there is one: hundreds of files are opened, and none of their syncs is
 /// what is tested.
-fn folder() -> TempDir {
+pub(super) fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 

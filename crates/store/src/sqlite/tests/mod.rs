@@ -7,6 +7,7 @@ mod full;
 mod migrating;
 mod million;
 mod opening;
+mod pages;
 mod process;
 mod suite;
 mod torture;
