@@ -92,7 +92,7 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
     let steps = two.job_events(long.id).await.unwrap();
     assert!(steps.iter().all(|step| step.cause != Cause::WorkerLost), "{steps:?}");
 
-    two.pause_schedule(&ScheduleRef::from(schedule), None).await.unwrap();
+    one.pause_schedule(&ScheduleRef::from(schedule), None).await.unwrap();
     let lines = two.ledger(ScheduleRef::from(schedule), LedgerFilter::default());
     let mut lines: Vec<_> = lines.try_collect().await.unwrap();
     lines.retain(|line| matches!(line.outcome, FiringOutcome::Fired | FiringOutcome::FiredLate));
