@@ -236,6 +236,8 @@ ids! {
     ScheduleId, "sch", "a schedule id";
     /// A past range of a schedule that is made up for.
     BackfillId, "bkf", "a backfill id";
+    /// A process that takes requests, decides and stores; another one after each start.
+    ServerId, "srv", "a server id";
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub mod timing;
 pub mod validate;
 pub mod worker;
 
-pub use id::{BackfillId, ExecutionId, Fence, JobId, ScheduleId, ShardId, WorkerId};
+pub use id::{BackfillId, ExecutionId, Fence, JobId, ScheduleId, ServerId, ShardId, WorkerId};
 pub use lifecycle::Cause;
 pub use quantity::{Bytes, Millicores};
 pub use schedule::ScheduleSpec;
