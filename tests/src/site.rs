@@ -25,6 +25,8 @@ pub struct Site {
     pub server: Server,
     /// Its workers.
     pub workers: Vec<Worker>,
+    /// Environment variables of workers that are added.
+    pub worker_settings: Vec<(String, String)>,
     folder: TempDir,
 }
 
@@ -41,14 +43,14 @@ impl Site {
         let folder = folder();
         let server =
             Server::start(&folder.path().join("data"), &folder.path().join("server.log"), settings).await;
-        Self { server, workers: Vec::new(), folder }
+        Self { server, workers: Vec::new(), worker_settings: Vec::new(), folder }
     }
 
     /// A server whose data is in a folder of the test's own; `settings` are environment variables.
     pub async fn over(data: &Path, settings: &[(&str, &str)]) -> Self {
         let folder = folder();
         let server = Server::start(data, &folder.path().join("server.log"), settings).await;
-        Self { server, workers: Vec::new(), folder }
+        Self { server, workers: Vec::new(), worker_settings: Vec::new(), folder }
     }
 
     /// One worker more, connected.
@@ -76,7 +78,8 @@ impl Site {
     async fn add_worker_over(&mut self, road: Road) -> &mut Worker {
         let name = format!("worker-{}", self.workers.len() + 1);
         let (dir, log) = (self.path(&name), self.path(&format!("{name}.log")));
-        self.workers.push(Worker::start_over(&self.server, &name, &dir, &log, &[], road));
+        let settings: Vec<_> = self.worker_settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        self.workers.push(Worker::start_over(&self.server, &name, &dir, &log, &settings, road));
         self.until_ready(&name).await;
         self.workers.last_mut().expect("one was pushed")
     }

@@ -3,6 +3,7 @@
 //! - [`load`]: clients that submit, cancel, schedule, pause, trigger and make up, and ask again where
 //!   an outcome is unknown.
 //! - [`nemesis`]: what a seed breaks, and when: processes, roads, packets, clocks, disks, over one another.
+//! - [`points`]: deaths at the named points between two steps.
 //! - Here: the storm itself, its calm, and its verdict.
 //!
 //! Every storm becomes a history in the format of `belfry-sim check`, judged by the same checker. After a
@@ -13,6 +14,7 @@
 
 mod load;
 mod nemesis;
+mod points;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
@@ -25,7 +27,7 @@ use client::{Client, JobFilter, Page, Patience};
 use futures::TryStreamExt as _;
 use harness::network::Branch;
 use harness::story::Story;
-use harness::{MovedClock, Recorder, Site, SmallDisk, until, within};
+use harness::{CrashOrders, MovedClock, Recorder, Site, SmallDisk, until, within};
 use model::firing::BackfillStatus;
 use model::{JobStatus, ScheduleId, WorkerId};
 use sim::dice::Dice;
@@ -51,6 +53,7 @@ struct Storm {
     site: Site,
     able: Abilities,
     nemesis: Nemesis,
+    crash: CrashOrders,
     load: Load,
     clients: Vec<tokio::task::JoinHandle<()>>,
     feed: tokio::task::JoinHandle<()>,
@@ -66,12 +69,14 @@ fn if_allowed<T>(what: Result<T, String>) -> Option<T> {
 impl Storm {
     /// A site with everything that can be broken, under load.
     async fn gather(name: &str, seed: u64) -> Self {
-        let clock = MovedClock::new();
+        let (clock, crash) = (MovedClock::new(), CrashOrders::new());
+        let settings = [clock.setting(), crash.setting()];
         let disk = if_allowed(SmallDisk::mount("768m"));
         let mut site = match &disk {
-            Some(disk) => Site::over(&disk.path().join("data"), &[clock.setting()]).await,
-            None => Site::server_only(&[clock.setting()]).await,
+            Some(disk) => Site::over(&disk.path().join("data"), &settings).await,
+            None => Site::server_only(&settings).await,
         };
+        site.worker_settings = settings[1..].iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
         site.add_worker_behind_proxy().await;
         site.add_worker_behind_proxy().await;
         let branch = if_allowed(Branch::make());
@@ -104,6 +109,7 @@ impl Storm {
             seed,
             able,
             nemesis: Nemesis::new(recorder, clock, disk, workers),
+            crash,
             load,
             clients,
             feed,

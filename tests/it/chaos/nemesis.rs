@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crashpoint::Point;
 use harness::network::Cut;
 use harness::proxy::Weather;
 use harness::{MovedClock, Pid, Recorder, Role, Site, SmallDisk};
@@ -288,6 +289,14 @@ impl Nemesis {
             },
         }
         true
+    }
+
+    /// A process died at a named point, as it was told.
+    pub(super) fn note_death(&mut self, point: Point) {
+        self.trouble = Instant::now();
+        *self.counts.entry(format!("death {}", point.name())).or_default() += 1;
+        self.recorder.fault(point.name(), true);
+        self.recorder.fault(point.name(), false);
     }
 
     /// Ends every fault that is due, and starts what nobody holds down, as an init system does.

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
+use crashpoint::Point;
 use proto::v1::server_message::Body as Said;
 use proto::v1::worker_message::Body as Say;
 use proto::v1::{self, ServerMessage, WorkerMessage};
@@ -167,6 +168,7 @@ impl Session<'_> {
             let message = inbox.message().await?.ok_or(SessionError::Closed)?;
             match message.body {
                 Some(Said::Assignments(batch)) => {
+                    crashpoint::reach(Point::AgentHasAssignment);
                     let starts = fetches.begin(batch.assignments);
                     if !starts.is_empty() {
                         self.shared.tell(Request::Starts(Starts { starts })).await;
@@ -198,6 +200,7 @@ async fn report(
     let mut batch = Vec::new();
     loop {
         while !reports.is_empty() {
+            crashpoint::reach(Point::AgentHasReports);
             let rest = reports.split_off(reports.len().min(REPORTS_A_MESSAGE));
             send(to_server, Say::Reports(v1::ReportBatch { reports })).await?;
             reports = rest;

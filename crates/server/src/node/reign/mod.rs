@@ -18,6 +18,7 @@ use model::Timestamp;
 use model::record::{Batch, Lease};
 use store::{Committed, StoreError};
 
+use super::crashes::{self, Moment};
 use super::driver::{Driver, Life};
 use super::outbox::Outboxes;
 use super::ownership::Owned;
@@ -205,6 +206,7 @@ impl<'a> Reign<'a> {
             self.release(effects);
             return Ok(());
         }
+        crashes::reach(Moment::BeforeCommit, &batch);
         let batch = Arc::new(batch);
         let store = Arc::clone(&self.life.driver.store);
         let (leases, rows) = (Arc::clone(&self.leases), Arc::clone(&batch));
@@ -325,9 +327,11 @@ impl<'a> Reign<'a> {
         let Some(flight) = self.flight.take() else { return Ok(()) };
         match result {
             Ok(committed) => {
+                crashes::reach(Moment::AfterCommit, &flight.batch);
                 let before = std::mem::replace(&mut self.committed, flight.batch.now);
                 self.life.driver.config.metrics.committed(&flight.batch, before, flight.since.elapsed());
                 self.release(flight.effects);
+                crashes::reach(Moment::AfterEffects, &flight.batch);
                 self.publish_events(committed, flight.batch);
                 Ok(())
             }
