@@ -48,6 +48,7 @@ mod worker;
 
 pub use clock::Now;
 pub use config::Config;
+pub use digest::Difference;
 pub use engine::Engine;
 pub use input::{
     Expected, Input, Join, NewBackfill, NewJob, NewSchedule, Report, ScheduleRequest, Session, Ticket,

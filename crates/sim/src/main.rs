@@ -82,6 +82,9 @@ struct RunArgs {
     /// Every so many worlds are played twice and compared (I29); 0 for none.
     #[arg(long, default_value_t = 16)]
     twice_every: u64,
+    /// Judge nothing: measures what the simulator costs without its checker.
+    #[arg(long)]
+    unjudged: bool,
     /// The commit that is tested, for the report of a failure.
     #[arg(long, env = "BELFRY_COMMIT", default_value = "unknown")]
     commit: String,
@@ -120,7 +123,7 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
             break;
         }
         let plan = args.world.plan(seed);
-        let mut played = run::play(&plan);
+        let mut played = if args.unjudged { run::play_unjudged(&plan) } else { run::play(&plan) };
         if args.twice_every > 0 && seed % args.twice_every == 0 && played.wrong().is_none() {
             played.report.violations.extend(run::differs_again(&plan, &played));
         }
@@ -134,7 +137,8 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
             eprintln!("{worlds} worlds, {}", figures(&total, begin.elapsed()));
         }
     }
-    println!("{worlds} worlds without a violation: {}", figures(&total, begin.elapsed()));
+    let verdict = if args.unjudged { "not judged" } else { "without a violation" };
+    println!("{worlds} worlds {verdict}: {}", figures(&total, begin.elapsed()));
     Ok(ExitCode::SUCCESS)
 }
 
