@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::firing::{BufferedFiring, FiringCause, FiringOutcome, LedgerRecord, Origin};
+use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, LedgerRecord, Origin};
 use model::record::{Event, EventKind};
 use model::{JobId, ScheduleId, Timestamp};
 
@@ -147,7 +147,7 @@ impl Engine {
         }
         let outcome = FiringOutcome::SkippedDeadline;
         self.count_firing(outcome);
-        let detail = Some("its job could not start before its starting deadline");
+        let detail = Some(DetailCode::CouldNotStart.sentence());
         let mut record = self.single(origin.schedule, origin.scheduled_for, outcome, origin.cause, detail);
         record.generation = origin.generation;
         record.job = Some(job);

@@ -30,10 +30,7 @@ pub(super) fn announce(server: &ServerRecord, ttl: Duration) -> Vec<Query> {
                 micros(ttl),
             ],
         ),
-        Query::new(
-            concat!("DELETE FROM servers WHERE expires_at < ", clock!(), " - 3600000000"),
-            Vec::new(),
-        ),
+        Query::new(concat!("DELETE FROM servers WHERE expires_at < ", clock!(), " - 3600000000"), Vec::new()),
     ]
 }
 
@@ -97,7 +94,11 @@ fn left(micros: i64) -> Duration {
 /// Asks a server to give its shards away, or takes that back; answers with a row if it is there.
 pub(super) fn set_draining(server: ServerId, draining: bool) -> Query {
     Query::new(
-        concat!("UPDATE servers SET draining = $2 WHERE id = $1 AND expires_at > ", clock!(), " RETURNING id"),
+        concat!(
+            "UPDATE servers SET draining = $2 WHERE id = $1 AND expires_at > ",
+            clock!(),
+            " RETURNING id"
+        ),
         vec![id(server.to_bits()), flag(draining)],
     )
 }
