@@ -357,7 +357,7 @@ impl Rows {
             generation: state.generation,
             status: state.status,
             cursor: state.cursor,
-            owed: state.owed.clone(),
+            owed: state.owed.to_vec(),
             created_at: state.created_at,
         }))
     }
