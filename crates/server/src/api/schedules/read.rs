@@ -57,6 +57,7 @@ struct ListSchedulesParams {
     #[param(value_type = Option<String>)]
     id: Many<ScheduleId>,
     /// `newest` first, or what fires `next` first, without what has no next firing.
+    #[param(inline)]
     order: Order,
     /// Tells of each what is late or stuck.
     health: bool,

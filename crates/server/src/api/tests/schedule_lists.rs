@@ -14,10 +14,10 @@ async fn firings_to_come_are_had_of_any_span_and_so_many_of_each_schedule() {
         world.post("/api/v1/schedules", spec).await;
     }
     let span = "from=2090-01-01T00:00:00Z&until=2090-01-02T00:00:00Z";
-    let upcoming = world.get(&format!("/api/v1/schedules/upcoming?{span}&each=3")).await.json();
+    let upcoming = world.get(&format!("/api/v1/schedules/upcoming?{span}&each=5")).await.json();
     let items = upcoming["items"].as_array().unwrap();
     let of = |name: &str| items.iter().filter(|item| item["name"] == name).count();
-    assert_eq!((of("often"), of("rarely")), (3, 3), "{upcoming:#}");
+    assert_eq!((of("often"), (4..=5).contains(&of("rarely"))), (5, true), "{upcoming:#}");
     assert_eq!(items[0]["at"], "2090-01-01T00:00:00Z");
     assert_eq!(upcoming["until"], "2090-01-02T00:00:00Z");
     let often = items.iter().find(|item| item["name"] == "often").unwrap();
