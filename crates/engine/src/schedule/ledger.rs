@@ -3,6 +3,7 @@
 //! Consecutive instants that share an outcome without a job share a record: it stays open in the
 //! schedule's row and grows, until something else happens.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, LedgerRecord, Origin};
@@ -11,6 +12,25 @@ use model::{JobId, ScheduleId, Timestamp};
 
 use super::fire::Firing;
 use crate::engine::Engine;
+
+/// Of each line only what was said of it last: a firing that waits and gets its turn before the flush has
+/// one line, for a batch names no row twice.
+///
+/// A line that has a job is not dropped for another job: that is the store's to refuse.
+pub(super) fn last_words(records: Vec<LedgerRecord>) -> Vec<LedgerRecord> {
+    if records.len() < 2 {
+        return records;
+    }
+    let key = |r: &LedgerRecord| (r.schedule, r.generation, r.first, r.cause, r.backfill);
+    let last: BTreeMap<_, _> =
+        records.iter().enumerate().map(|(place, r)| (key(r), (place, r.job))).collect();
+    let stays = |place: usize, record: &LedgerRecord| {
+        last.get(&key(record))
+            .is_none_or(|(newest, job)| place == *newest || (record.job.is_some() && record.job != *job))
+    };
+    let stay: Vec<_> = records.iter().enumerate().map(|(place, record)| stays(place, record)).collect();
+    records.into_iter().zip(stay).filter_map(|(record, stays)| stays.then_some(record)).collect()
+}
 
 impl Engine {
     fn single(

@@ -332,7 +332,7 @@ impl Engine {
                 state: Box::new(schedule.state.clone()),
             });
         }
-        let records = std::mem::take(&mut self.schedules.ledger);
+        let records = ledger::last_words(std::mem::take(&mut self.schedules.ledger));
         changes.extend(records.into_iter().map(|record| Change::Ledger(Box::new(record))));
     }
 

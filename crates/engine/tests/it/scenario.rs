@@ -135,10 +135,14 @@ impl Scenario {
 
     fn flush_once(&mut self, now: Now) {
         let Output { batch, effects } = self.engine.flush(now);
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut lines) = (BTreeSet::new(), BTreeSet::new());
         for change in batch.changes {
             if let Change::Job { id, .. } = &change {
                 assert!(seen.insert(*id), "{id} is written twice in one batch");
+            }
+            if let Change::Ledger(r) = &change {
+                let line = (r.schedule, r.generation, r.first, r.cause, r.backfill);
+                assert!(lines.insert(line), "{line:?} is written twice in one batch");
             }
             self.rows.apply(change);
         }
