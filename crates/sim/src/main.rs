@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use sim::history::History;
+use sim::results::{Run, Tally};
 use sim::run::{self, Played, Wrong};
 use sim::world::Stats;
 use sim::world::plan::{Mutation, Plan, Profile};
@@ -88,6 +89,12 @@ struct RunArgs {
     /// The commit that is tested, for the report of a failure.
     #[arg(long, env = "BELFRY_COMMIT", default_value = "unknown")]
     commit: String,
+    /// Write what it came to into this file, for the page of results.
+    #[arg(long, conflicts_with = "unjudged")]
+    results: Option<PathBuf>,
+    /// The day, for that file.
+    #[arg(long, env = "BELFRY_DATE", default_value = "unknown")]
+    date: String,
     #[command(flatten)]
     world: WorldArgs,
 }
@@ -106,6 +113,21 @@ struct ReplayArgs {
     world: WorldArgs,
 }
 
+impl RunArgs {
+    /// How the page of results names such a run of so many worlds.
+    fn named(&self, worlds: u64) -> Run {
+        let Self { seed, commit, date, world, .. } = self;
+        Run {
+            name: "simulator".into(),
+            commit: commit.clone(),
+            date: date.clone(),
+            setting: format!("virtual time, modelled store, network and workers ({})", world.text()),
+            seed: *seed,
+            replay: format!("make sim SEED={seed} SEEDS={worlds}"),
+        }
+    }
+}
+
 fn main() -> Result<ExitCode> {
     match Cli::parse().command {
         Command::Run(args) => run(&args),
@@ -118,6 +140,7 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
     let begin = Instant::now();
     let until = args.minutes.map(|minutes| begin + Duration::from_secs_f64(minutes.max(0.0) * 60.0));
     let (mut total, mut worlds, mut told) = (Stats::default(), 0, begin);
+    let mut tally = Tally::default();
     for seed in args.seed.. {
         if until.map_or(worlds >= args.seeds, |until| Instant::now() >= until) {
             break;
@@ -130,6 +153,9 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
         if let Some(wrong) = played.wrong() {
             return Ok(failed(args, &plan, &played, &wrong));
         }
+        if args.results.is_some() {
+            tally.add(&played.history, &played.report);
+        }
         worlds += 1;
         total += played.stats;
         if told.elapsed() >= Duration::from_secs(10) {
@@ -139,6 +165,12 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let verdict = if args.unjudged { "not judged" } else { "without a violation" };
     println!("{worlds} worlds {verdict}: {}", figures(&total, begin.elapsed()));
+    if let Some(path) = &args.results {
+        let results = tally.results(args.named(worlds), begin.elapsed(), total.inputs);
+        let text = serde_json::to_string_pretty(&results)?;
+        std::fs::write(path, text + "\n")
+            .with_context(|| format!("cannot write the results to `{}`", path.display()))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
