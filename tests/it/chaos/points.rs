@@ -9,6 +9,7 @@ use crashpoint::Point;
 use harness::within;
 use sim::dice::Dice;
 
+use super::scene::Kept;
 use super::{RECOVERY, Storm, from_env, state};
 
 /// Between two looks for processes that are gone and nobody holds down.
@@ -17,9 +18,9 @@ const LOOK: Duration = Duration::from_millis(100);
 impl Storm {
     /// Has a process die when it reaches the point for the `nth` time, and waits until all is well again.
     async fn die_at(&mut self, point: Point, nth: u32) {
-        self.crash.give(point, nth);
+        self.scene.crash.give(point, nth);
         self.tend_until_true(&format!("a process died at `{}`", point.name()), |storm| {
-            storm.crash.is_carried_out()
+            storm.scene.crash.is_carried_out()
         })
         .await;
         self.nemesis.note_death(point);
@@ -34,11 +35,11 @@ impl Storm {
     async fn tend_until_true(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         while !within(LOOK, async || holds(self)).await {
-            self.nemesis.tend(&mut self.site);
+            self.nemesis.tend(&mut self.scene.site);
             assert!(
                 begun.elapsed() < RECOVERY,
                 "waited {RECOVERY:?} in vain until {what}:\n{}",
-                state(&self.site).await
+                state(&self.scene.site).await
             );
         }
     }
@@ -50,7 +51,7 @@ impl Storm {
 async fn a_process_that_dies_between_any_two_steps_breaks_no_promise() {
     let seed = from_env("CHAOS_SEED", std::process::id().into());
     println!("CHAOS_SEED={seed}");
-    let mut storm = Storm::gather("points", seed).await;
+    let mut storm = Storm::gather("points", seed, Kept::InFile).await;
     let mut dice = Dice::new(seed, 2);
     for &point in Point::ALL {
         storm.die_at(point, 1 + dice.below(4) as u32).await;
