@@ -157,7 +157,7 @@ impl Storm {
         self.read_again().await;
         let unfinished = if ended { String::new() } else { state(&self.scene.site).await };
         self.feed.abort();
-        if let Err(error) = self.feed.await {
+        if let Err(error) = (&mut self.feed).await {
             assert!(error.is_cancelled(), "{error}");
         }
         for server in self.scene.site.servers_mut() {
