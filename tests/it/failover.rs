@@ -63,7 +63,7 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
     schedule.overlap.policy = OverlapPolicy::AllowAll;
     schedule.missed.policy = MissedPolicy::FireAll;
     let schedule = one.put_schedule(&schedule, None).await.unwrap().id;
-    let mut long = JobSpec::command(["sleep", "20"]);
+    let mut long = JobSpec::command(["sh", "-c", "echo begun; sleep 20; echo done"]);
     long.delivery = Delivery::ExactlyOnce;
     let long = site.submit(&long).await;
     site.until_status(long, JobStatus::Running).await;
@@ -88,6 +88,12 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
     }
     let long = two.job(long).await.unwrap();
     assert_eq!(long.executions, 1, "its worker went over to the other server with it");
+    until("its log is whole, though the server that had its beginning is gone", SOON, async || {
+        let log = two.logs(LogSource::Job(long.id, None), &LogQuery::default()).await.ok()?;
+        let text: String = log.items.into_iter().map(|entry| entry.text).collect();
+        (log.complete && text == "begun\ndone\n").then_some(())
+    })
+    .await;
     let steps = two.job_events(long.id).await.unwrap();
     assert!(steps.iter().all(|step| step.cause != Cause::WorkerLost), "{steps:?}");
 
