@@ -25,7 +25,8 @@
 //! # Where what happens
 //! `job` holds the life of a job, one file a transition; `queue` orders waiting jobs; `placement`
 //! filters and scores workers; `dispatch` brings the two together; `worker` has sessions and leases;
-//! `schedule` decides every instant of every schedule; `timer` is the agenda of instants; `restore` rebuilds all of it from rows.
+//! `schedule` decides every instant of every schedule; `timer` is the agenda of instants; `restore` rebuilds all of it from rows, and
+//! `reconcile` holds back what a store that forgot commits could double.
 
 mod clock;
 mod config;
@@ -40,6 +41,7 @@ mod pending;
 mod placement;
 mod profile;
 mod queue;
+mod reconcile;
 mod restore;
 mod schedule;
 mod timer;
@@ -54,5 +56,6 @@ pub use input::{
     Expected, Input, Join, NewBackfill, NewJob, NewSchedule, Report, ScheduleRequest, Session, Ticket,
 };
 pub use output::{Effect, Output, Refusal, Reply, View};
+pub use reconcile::Stray;
 pub use restore::Poison;
 pub use schedule::timetable_seed;
