@@ -161,3 +161,31 @@ async fn any_server_takes_any_request_and_one_may_be_emptied() {
     two.drain_server(second_id).await.unwrap();
     site.server.until_ready().await;
 }
+
+/// G5, D7. The database is another one than it was, as after a fail-over that lost commits. What may run
+/// twice goes on at once, what may not waits for one lease, and then that is over.
+#[tokio::test]
+async fn a_database_that_may_have_forgotten_commits_doubles_nothing() {
+    let database = Cluster::shared().database();
+    let folder = tempfile::tempdir().unwrap();
+    let objects = folder.path().join("objects");
+    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+    let mut site = Site::server_only(&settings.variables()).await;
+    site.add_worker().await;
+    let ran = site.submit(&JobSpec::command(["true"])).await;
+    site.until_status(ran, JobStatus::Succeeded).await;
+
+    database.execute("UPDATE shards SET timeline = '0badf00d'");
+    let mut once = JobSpec::command(["true"]);
+    once.delivery = Delivery::ExactlyOnce;
+    let once = site.submit(&once).await;
+    let again = site.submit(&JobSpec::command(["true"])).await;
+    site.until_status(again, JobStatus::Succeeded).await;
+    let why = site.client().why(once).await.unwrap();
+    assert!(matches!(why.reasons[..], [client::why::Reason::Reconciling { .. }]), "{why:?}");
+    site.until_status(once, JobStatus::Succeeded).await;
+    until("the store knows that it was dealt with", SOON, async || {
+        database.execute("SELECT shard FROM shards WHERE tail_lost").is_empty().then_some(())
+    })
+    .await;
+}
