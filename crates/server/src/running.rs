@@ -149,6 +149,7 @@ async fn open_postgres(
         shards: config.shards,
         readers: database.sessions,
         allow_unsafe: database.allow_unsafe,
+        require_sync_standby: database.require_sync_standby,
         password: database.password.clone(),
         ..Default::default()
     };
