@@ -6,6 +6,7 @@
 //!
 //! - [`sqlite`]: the embedded store, one file, one owner at a time.
 //! - `postgres`: a database that several servers share.
+//! - `copy`: from the embedded store into a database.
 //! - [`cluster`]: who serves a store.
 //! - [`suite`]: the contract as tests; every implementation passes all of them.
 //! - [`faulty`]: a wrapper that fails, stalls or loses its lease at the nth call.
@@ -20,6 +21,8 @@
 mod batch;
 pub mod cluster;
 mod codec;
+#[cfg(feature = "postgres")]
+pub mod copy;
 pub mod faulty;
 mod lists;
 #[cfg(feature = "postgres")]
@@ -96,6 +99,12 @@ pub enum StoreError {
         /// Which file.
         path: std::path::PathBuf,
     },
+    /// It is a copy of another store, and not whole yet.
+    #[error("the store is an unfinished copy of `{origin}`")]
+    Unfinished {
+        /// Where that one was.
+        origin: String,
+    },
     /// A query took longer than it may.
     #[error("the query took longer than {limit}")]
     TooSlow {
@@ -119,6 +128,9 @@ impl StoreError {
                 "run the newer version of Belfry, or restore a backup from before its upgrade"
             }
             Self::InUse { .. } => "stop the other server, or give this one a data folder of its own",
+            Self::Unfinished { .. } => {
+                "run `belfry store copy` once more until it is through, or name another database"
+            }
             Self::TooSlow { .. } => "narrow the filter: name a namespace, a status or a time range",
         }
     }

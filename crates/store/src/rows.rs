@@ -89,6 +89,9 @@ pub(crate) trait Fields {
     fn bytes(&self, index: usize, column: &'static str) -> Result<&[u8], Damage>;
     /// Text.
     fn text(&self, index: usize, column: &'static str) -> Result<Cow<'_, str>, Damage>;
+    /// Text, if there is some.
+    #[cfg(feature = "postgres")]
+    fn optional_text(&self, index: usize, column: &'static str) -> Result<Option<Cow<'_, str>>, Damage>;
     /// A number, if there is one.
     fn optional_integer(&self, index: usize, column: &'static str) -> Result<Option<i64>, Damage>;
     /// The bits of an id, if there is one.

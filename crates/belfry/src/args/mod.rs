@@ -5,6 +5,7 @@ pub(crate) mod more;
 pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod spec;
+pub(crate) mod store;
 
 use std::path::PathBuf;
 
@@ -119,6 +120,9 @@ pub(crate) enum Command {
     /// Run a server, or look after servers
     #[command(visible_alias = "servers")]
     Server(Box<serve::ServerArgs>),
+    /// Look after the store of a server that is stopped
+    #[command(subcommand)]
+    Store(store::StoreCommand),
     /// Check and show the configuration
     #[command(subcommand)]
     Config(more::ConfigCommand),

@@ -11,6 +11,7 @@ mod queues;
 mod schedules;
 mod servers;
 pub(crate) mod serve;
+mod store;
 mod submit;
 mod wait;
 mod workers;
@@ -134,6 +135,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Queue(command) => block_on(queues::run(&context, command)),
         Command::Artifact(command) => block_on(artifacts::run(&context, command)),
         Command::Events(args) => block_on(events::run(&context, args)),
+        Command::Store(command) => block_on(store::run(&context, command)),
         Command::Config(command) => config::run(&context, command),
         Command::Completion { shell } => {
             let mut script = Vec::new();

@@ -256,7 +256,7 @@ fn start_failure(error: StartError) -> Failure {
     Failure::new(exit, error).help(help)
 }
 
-fn system_sources(context: &Context, log: &LogArgs) -> Sources {
+pub(super) fn system_sources(context: &Context, log: &LogArgs) -> Sources {
     let mut sources =
         Sources::environment().with_file(context.global.config.clone(), &[PathBuf::from(SYSTEM_FILE)]);
     log_flags(&mut sources, log);

@@ -48,6 +48,20 @@ impl Progress {
         }
     }
 
+    /// Whether there is one line that moves, so that it may be said as often as it changes.
+    pub(crate) fn moves(&self) -> bool {
+        self.bar.is_some()
+    }
+
+    /// Says how far it is.
+    pub(crate) fn say(&self, text: impl Into<String>) {
+        let text = text.into();
+        match &self.bar {
+            Some(bar) => bar.set_message(text),
+            None => self.out.note(text),
+        }
+    }
+
     /// Ends the wait and leaves nothing behind.
     pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {

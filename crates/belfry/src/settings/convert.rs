@@ -8,7 +8,7 @@ use server::ServerConfig;
 use server::config::{Exposure, ObjectsConfig, Password, PostgresConfig, S3Config, StoreConfig};
 use worker::AgentConfig;
 
-use super::{Settings, Value};
+use super::{Origin, Settings, Value};
 use crate::failure::{Exit, Failure};
 
 macro_rules! typed {
@@ -96,10 +96,15 @@ impl Settings {
         Ok(Some(url.trim_end_matches('/').to_owned()))
     }
 
-    fn store(&self) -> Result<StoreConfig, Failure> {
+    /// Where the rows of a server are.
+    pub(crate) fn store(&self) -> Result<StoreConfig, Failure> {
         let Some(url) = self.text("server.store") else { return Ok(StoreConfig::Embedded) };
+        let named = match self.origin("server.store") {
+            Some(Origin::Flag(flag)) => flag,
+            _ => "server.store",
+        };
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            let detail = "`server.store` is no address of a database";
+            let detail = format!("`{named}` is no address of a database");
             return Err(Failure::usage(detail).help("expected `postgres://USER@HOST:PORT/DATABASE`"));
         }
         let (before_at, _) = url.split_once('@').unwrap_or_default();
@@ -107,7 +112,7 @@ impl Settings {
             || url.contains("password=")
         {
             // It would stand in files, lists of processes and `config show`.
-            return Err(Failure::usage("`server.store` has a password in it")
+            return Err(Failure::usage(format!("`{named}` has a password in it"))
                 .help("leave it out, and name a file in `server.store_password_file` or set $PGPASSWORD"));
         }
         let password = match self.path("server.store_password_file") {

@@ -10,6 +10,7 @@
 //! - `schema`, `settings`: the tables, and whether the server can keep our word.
 //! - `commit`: a batch; `leases`: who owns which shard; `members`: which servers there are; `load`: live rows for a new owner.
 //! - `views`, `upkeep`, `quarantine`: what is asked, what no engine decides, rows that cannot be read.
+//! - `target`: a database that becomes a copy of another store.
 //! - `param`, `rows`: values on their way there and back; `error`: what an error means.
 //!
 //! # Always true
@@ -40,6 +41,7 @@ mod quarantine;
 mod rows;
 mod schema;
 mod settings;
+mod target;
 mod tls;
 mod upkeep;
 mod views;
@@ -63,6 +65,7 @@ use leases::{Past, clock};
 use quarantine::{Damaged, quarantined, set_aside};
 use rows::Sorted;
 use settings::{Demands, Server};
+pub(crate) use target::{Begun, Position, Target};
 
 use crate::cluster::{Cluster, ServerRecord};
 use crate::codec::Damage;
@@ -170,8 +173,18 @@ impl PostgresStore {
     /// # Errors
     /// [`StoreError::Unavailable`] if the database does not answer, takes no writes, or has unsafe
     /// settings; [`StoreError::TooNew`] if a newer version made its tables; [`StoreError::Fatal`] if the
-    /// tables are of another program. None of them tells the password.
+    /// tables are of another program; [`StoreError::Unfinished`] if it is a copy that is not whole yet.
+    /// None of them tells the password.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
+        let store = Self::open_unchecked(url, options).await?;
+        match target::unfinished(&store).await? {
+            Some(source) => Err(StoreError::Unfinished { origin: source }),
+            None => Ok(store),
+        }
+    }
+
+    /// Opens it also where it is a copy that is not whole yet.
+    async fn open_unchecked(url: &str, options: Options) -> Result<Self, StoreError> {
         let address = Arc::new(Address::parse(url)?.with_password(options.password.as_ref()));
         let leases = Lane::new(Arc::clone(&address), 1);
         let trust = Trust::default();

@@ -42,6 +42,11 @@ impl Fields for Row {
         self.try_get(index).map(unescape).map_err(misfit(column))
     }
 
+    fn optional_text(&self, index: usize, column: &'static str) -> Result<Option<Cow<'_, str>>, Damage> {
+        let found: Option<&str> = self.try_get(index).map_err(misfit(column))?;
+        Ok(found.map(unescape))
+    }
+
     fn optional_integer(&self, index: usize, column: &'static str) -> Result<Option<i64>, Damage> {
         let found: Option<Integer> = self.try_get(index).map_err(misfit(column))?;
         Ok(found.map(|Integer(number)| number))

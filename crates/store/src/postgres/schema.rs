@@ -16,7 +16,7 @@ use super::param;
 use crate::StoreError;
 
 /// One step from a version to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[VERSION_1];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -281,6 +281,21 @@ CREATE TABLE quarantine (
 );
 ";
 
+const VERSION_2: &str = "
+-- Of which store this one is a copy, and how far that has come: the last key of a table. No row where it
+-- is nobody's copy. Until `finished_at` is there, no server is to work on it.
+CREATE TABLE copies (
+    id          INTEGER PRIMARY KEY CHECK (id = 0),
+    source      {text} NOT NULL,
+    identity    BYTEA NOT NULL,
+    at_table    {text} NOT NULL,
+    after       BYTEA NOT NULL,
+    copied      BIGINT NOT NULL,
+    started_at  BIGINT NOT NULL,
+    finished_at BIGINT
+);
+";
+
 /// How often a start tries again when another server makes the first tables at the same time.
 const TRIES: u32 = 5;
 
@@ -370,7 +385,8 @@ async fn make_version(lane: &Lane, mode: Mode) -> Result<(), Failure> {
 }
 
 fn is_meeting(failure: &Failure) -> bool {
-    failure.is_contention() || failure.state().is_some_and(|state| matches!(state.code(), "23505" | "42P07"))
+    failure.is_contention()
+        || failure.state().is_some_and(|state| matches!(state.code(), "23505" | "42710" | "42P07"))
 }
 
 /// A table of ours is there, and we did not make it.

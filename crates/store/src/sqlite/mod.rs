@@ -9,6 +9,7 @@
 //! - `schema`: the tables and their versions; `codec`: records as bytes, with checksums.
 //! - `writer`, `operation`, `apply`, `statements`: everything that changes something.
 //! - `readers`, `lists`, `views`, `load`, `rows`: everything that asks.
+//! - `source`: a closed file that is copied elsewhere.
 //! - `file`: what lies on the disk, its lock and its reserve; `error`: what an error of
 //!   SQLite means; `quarantine`: rows that cannot be read.
 //!
@@ -37,6 +38,8 @@ mod quarantine;
 mod readers;
 mod rows;
 mod schema;
+#[cfg(feature = "postgres")]
+mod source;
 mod statements;
 mod views;
 mod writer;
@@ -46,6 +49,8 @@ mod tests;
 
 #[cfg(test)]
 pub(crate) use lists::plans as list_plans;
+#[cfg(feature = "postgres")]
+pub(crate) use {quarantine::readable_cells, source::Source};
 
 use std::fmt;
 use std::path::Path;

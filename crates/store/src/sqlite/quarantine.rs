@@ -6,7 +6,7 @@
 use model::Timestamp;
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, params, params_from_iter};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::apply::write_counters;
 use super::error::Failure;
@@ -36,7 +36,7 @@ impl Damaged {
 }
 
 /// One column of a row that was set aside. New kinds are added at the end.
-#[derive(Serialize)]
+#[derive(Serialize, Deserialize)]
 enum Cell {
     Null,
     Integer(i64),
@@ -58,14 +58,43 @@ impl From<ValueRef<'_>> for Cell {
 }
 
 /// The key as people can read it: hexadecimal where it is bytes.
-fn show(key: &Value) -> String {
+pub(super) fn show(key: &Value) -> String {
     match key {
         Value::Null => "NULL".into(),
         Value::Integer(number) => number.to_string(),
         Value::Real(number) => number.to_string(),
         Value::Text(text) => text.clone(),
-        Value::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        Value::Blob(bytes) => hex(bytes),
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The columns of a row that was set aside as JSON, bytes as PostgreSQL writes them.
+#[cfg(feature = "postgres")]
+pub(crate) fn readable_cells(columns: &[u8]) -> String {
+    let shown = |bytes: &[u8]| format!("\\x{}", hex(bytes)).into();
+    let cells: serde_json::Map<String, serde_json::Value> = match postcard::from_bytes(columns) {
+        Ok::<Vec<(String, Cell)>, _>(cells) => cells
+            .into_iter()
+            .map(|(name, cell)| {
+                let value = match cell {
+                    Cell::Null => serde_json::Value::Null,
+                    Cell::Integer(number) => number.into(),
+                    Cell::Real(number) => number.into(),
+                    Cell::Text(bytes) => String::from_utf8(bytes)
+                        .map_or_else(|error| shown(error.as_bytes()), serde_json::Value::String),
+                    Cell::Blob(bytes) => shown(&bytes),
+                };
+                (name, value)
+            })
+            .collect(),
+        // Nothing of it is lost, whatever it is.
+        Err(_) => std::iter::once(("columns".to_owned(), shown(columns))).collect(),
+    };
+    serde_json::Value::Object(cells).to_string()
 }
 
 /// Moves the rows out of their tables. Those that are gone meanwhile are passed over.

@@ -32,6 +32,12 @@ impl Fields for Row<'_> {
         value(self, index, column)?.as_str().map(Cow::Borrowed).map_err(misfit(column))
     }
 
+    #[cfg(feature = "postgres")]
+    fn optional_text(&self, index: usize, column: &'static str) -> Result<Option<Cow<'_, str>>, Damage> {
+        let found = value(self, index, column)?.as_str_or_null().map_err(misfit(column))?;
+        Ok(found.map(Cow::Borrowed))
+    }
+
     fn optional_integer(&self, index: usize, column: &'static str) -> Result<Option<i64>, Damage> {
         value(self, index, column)?.as_i64_or_null().map_err(misfit(column))
     }

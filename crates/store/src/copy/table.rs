@@ -1,0 +1,295 @@
+//! Which tables a copy takes over, and how each column gets from one store into the other.
+//!
+//! Both stores have the same tables by the same names, so a table is said once. A value on its way is a
+//! [`Cell`], in the form that the target keeps: what is read there afterwards is compared with what the
+//! source would be turned into now.
+
+use std::borrow::Cow;
+
+use model::JobId;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::codec::{Damage, open_events, seal_events};
+use crate::rows::Fields;
+use crate::sqlite::readable_cells;
+
+/// A value on its way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Cell {
+    Absent,
+    Number(i64),
+    Id(u128),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl Cell {
+    /// About how much room it takes.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Absent | Self::Number(_) | Self::Id(_) => 16,
+            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// Adds it to a hash, so that no two rows of different cells look the same.
+    pub(super) fn hash_into(&self, hash: &mut Sha256) {
+        let (tag, bytes): (u8, Cow<'_, [u8]>) = match self {
+            Self::Absent => (0, Cow::Borrowed(&[])),
+            Self::Number(number) => (1, Cow::Owned(number.to_be_bytes().to_vec())),
+            Self::Id(bits) => (2, Cow::Owned(bits.to_be_bytes().to_vec())),
+            Self::Text(text) => (3, Cow::Borrowed(text.as_bytes())),
+            Self::Bytes(bytes) => (4, Cow::Borrowed(bytes)),
+        };
+        hash.update([tag]);
+        hash.update((bytes.len() as u64).to_be_bytes());
+        hash.update(&bytes);
+    }
+}
+
+/// What a column holds, where that differs between the stores, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Id,
+    /// Part of a key: empty in the source where there is none, zero in the target.
+    Backfill,
+    Small,
+    Big,
+    Text,
+    Bytes,
+    /// The target's alone: the shard of the id that stands in the source's column.
+    Shard,
+    /// Sealed under their place in the source and under their time in the target.
+    Events,
+    /// Rows that were set aside: encoded in the source, as JSON in the target.
+    SetAside,
+}
+
+/// A column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// What is read in the source for it.
+    pub(crate) origin: &'static str,
+}
+
+/// A table, with the columns of its key first: those by which it is read in both stores.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) key: usize,
+    pub(crate) columns: &'static [Column],
+    /// Columns of the target that are the same in all rows, and what stands in them.
+    pub(crate) fixed: &'static [(&'static str, &'static str)],
+}
+
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind, origin: name }
+}
+
+const fn id(name: &'static str) -> Column {
+    column(name, Kind::Id)
+}
+
+const fn small(name: &'static str) -> Column {
+    column(name, Kind::Small)
+}
+
+const fn big(name: &'static str) -> Column {
+    column(name, Kind::Big)
+}
+
+const fn text(name: &'static str) -> Column {
+    column(name, Kind::Text)
+}
+
+const fn bytes(name: &'static str) -> Column {
+    column(name, Kind::Bytes)
+}
+
+const fn shard_of(origin: &'static str) -> Column {
+    Column { name: "shard", kind: Kind::Shard, origin }
+}
+
+const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Table {
+    Table { name, key, columns, fixed: &[] }
+}
+
+/// All that is copied, in this order. The shards come last: until they are there, nobody can own one.
+pub(crate) static TABLES: [Table; 23] = [
+    table("meta", 1, &[small("id"), small("shards"), big("next_event"), big("checked_at")]),
+    table("jobs", 1, JOBS),
+    // Its rows belong to no shard any more.
+    table("jobs_ended", 1, JOBS.split_at(JOBS.len() - 1).0),
+    table("labels", 3, &[text("key"), text("value"), id("job")]),
+    table("executions", 1, EXECUTIONS),
+    table("executions_ended", 1, EXECUTIONS.split_at(EXECUTIONS.len() - 1).0),
+    table("keys", 1, &[id("key"), id("body"), id("job"), big("expires_at"), shard_of("job")]),
+    // The part is that of retention, which belongs to no shard either: only sums mean something.
+    Table {
+        fixed: &[("part", "-1")],
+        ..table("job_counts", 2, &[text("namespace"), small("status"), big("count")])
+    },
+    table("workers", 1, &[id("id"), bytes("record")]),
+    table("queues", 1, &[text("name"), bytes("record")]),
+    table("events", 1, &[big("first"), big("count"), big("at"), column("payload", Kind::Events)]),
+    table("tokens", 1, &[text("id"), small("kind"), text("name"), bytes("hash"), big("created_at")]),
+    table("artifacts", 3, ARTIFACTS),
+    table("schedules", 1, SCHEDULES),
+    table("schedule_heads", 1, &[id("id"), bytes("head")]),
+    table("schedule_labels", 3, &[text("key"), text("value"), id("schedule")]),
+    table("ledger", 5, LEDGER),
+    table("backfills", 1, BACKFILLS),
+    table("backfill_heads", 1, &[id("id"), bytes("head")]),
+    table("calendars", 2, &[text("namespace"), text("name"), bytes("record")]),
+    table("secrets", 1, &[text("name"), bytes("secret")]),
+    table("quarantine", 3, QUARANTINE),
+    Table { fixed: &[("expires_at", "0"), ("tail_lost", "FALSE")], ..table("shards", 1, SHARDS) },
+];
+
+const JOBS: &[Column] = &[
+    id("id"),
+    small("status"),
+    id("worker"),
+    big("expires_at"),
+    text("namespace"),
+    text("owner"),
+    text("queue"),
+    text("name"),
+    bytes("state"),
+    bytes("history"),
+    bytes("head"),
+    id("schedule"),
+    id("backfill"),
+    shard_of("id"),
+];
+
+const EXECUTIONS: &[Column] = &[
+    id("id"),
+    id("job"),
+    big("number"),
+    big("fence"),
+    id("worker"),
+    small("status"),
+    text("namespace"),
+    text("job_name"),
+    bytes("rest"),
+    shard_of("job"),
+];
+
+const ARTIFACTS: &[Column] = &[
+    text("namespace"),
+    text("name"),
+    big("created_at"),
+    text("sha256"),
+    big("size_bytes"),
+    text("created_by"),
+];
+
+const SCHEDULES: &[Column] = &[
+    id("id"),
+    small("status"),
+    big("next_at"),
+    text("namespace"),
+    text("name"),
+    text("owner"),
+    bytes("state"),
+    shard_of("id"),
+];
+
+const LEDGER: &[Column] = &[
+    big("first"),
+    id("schedule"),
+    big("generation"),
+    small("cause"),
+    column("backfill", Kind::Backfill),
+    big("last"),
+    big("count"),
+    small("outcome"),
+    id("job"),
+    big("decided_at"),
+    text("namespace"),
+    bytes("rest"),
+];
+
+const BACKFILLS: &[Column] = &[
+    id("id"),
+    id("schedule"),
+    small("status"),
+    big("finished_at"),
+    text("namespace"),
+    bytes("state"),
+    shard_of("id"),
+];
+
+const QUARANTINE: &[Column] =
+    &[big("at"), text("origin"), text("key"), text("reason"), column("columns", Kind::SetAside)];
+
+/// Fences are made of the epochs, so they go on from where they are. Engine time is kept for the whole
+/// store in one and for each shard in the other.
+const SHARDS: &[Column] = &[
+    small("shard"),
+    big("epoch"),
+    Column { name: "now", kind: Kind::Big, origin: "(SELECT m.now FROM meta m)" },
+];
+
+impl Table {
+    /// The table of this name.
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        TABLES.iter().find(|table| table.name == name)
+    }
+
+    /// The names of the key's columns, with commas between.
+    pub(crate) fn key_columns(&self) -> String {
+        self.columns[..self.key].iter().map(|column| column.name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// A row of the source, as the target is to keep it.
+    pub(crate) fn row_of_source(&self, row: &impl Fields) -> Result<Vec<Cell>, Damage> {
+        let cell = |(index, column): (usize, &Column)| match column.kind {
+            Kind::Backfill => Ok(Cell::Id(row.backfill_key(index, column.name)?.unwrap_or(0))),
+            Kind::Shard => {
+                let id = JobId::from_bits(row.bits(index, column.origin)?);
+                Ok(Cell::Number(id.shard().0.into()))
+            }
+            Kind::Events => {
+                let (first, at): (i64, i64) = (row.number(0, "first")?, row.number(2, "at")?);
+                Ok(Cell::Bytes(reseal(first, at, row.bytes(index, column.name)?)))
+            }
+            Kind::SetAside => Ok(Cell::Text(readable_cells(row.bytes(index, column.name)?))),
+            _ => kept(row, index, column),
+        };
+        self.columns.iter().enumerate().map(cell).collect()
+    }
+
+    /// A row of the target.
+    pub(crate) fn row_of_target(&self, row: &impl Fields) -> Result<Vec<Cell>, Damage> {
+        self.columns.iter().enumerate().map(|(index, column)| kept(row, index, column)).collect()
+    }
+}
+
+/// A column as the target keeps it.
+fn kept(row: &impl Fields, index: usize, column: &Column) -> Result<Cell, Damage> {
+    let name = column.name;
+    let cell = match column.kind {
+        Kind::Id | Kind::Backfill => row.optional_bits(index, name)?.map(Cell::Id),
+        Kind::Small | Kind::Big | Kind::Shard => row.optional_integer(index, name)?.map(Cell::Number),
+        Kind::Text | Kind::SetAside => {
+            row.optional_text(index, name)?.map(|text| Cell::Text(text.into_owned()))
+        }
+        Kind::Bytes | Kind::Events => Some(Cell::Bytes(row.bytes(index, name)?.to_vec())),
+    };
+    Ok(cell.unwrap_or(Cell::Absent))
+}
+
+/// Events under their time. Those that cannot be read are taken over as they are: they are set aside by
+/// whoever meets them there, as they would have been here.
+fn reseal(first: i64, at: i64, sealed: &[u8]) -> Vec<u8> {
+    match open_events(first.cast_unsigned(), sealed) {
+        Ok(events) => seal_events(at.cast_unsigned(), &events),
+        Err(_) => sealed.to_vec(),
+    }
+}

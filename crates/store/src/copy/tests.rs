@@ -1,0 +1,571 @@
+//! A store with rows of all kinds goes over, whatever comes in between.
+
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use model::firing::{BackfillStatus, FiringCause, FiringOutcome};
+use model::record::{Batch, Change, Lease};
+use model::{Duration, ExecutionStatus, JobId, ScheduleId, ServerId, ShardId, Timestamp};
+use tempfile::TempDir;
+
+use super::{CopyError, Digest, Options, Phase, Progress, Report, TABLES, copy};
+use crate::cluster::ServerRecord;
+use crate::postgres::{self, PostgresStore};
+use crate::query::{
+    Artifact, ArtifactFilter, ExecutionFilter, JobFilter, LedgerFilter, Page, ScheduleFilter, Token,
+    TokenKind,
+};
+use crate::sqlite::{self, SqliteStore};
+use crate::suite::cluster::{Cluster, Database};
+use crate::suite::sample::{Sampler, schedule_head_of};
+use crate::{EventSeq, Store, StoreError};
+
+const HOUR: Duration = Duration::from_hours(1);
+/// Not as many as a new store has by itself.
+const SHARDS: [ShardId; 5] = [ShardId(0), ShardId(1), ShardId(2), ShardId(3), ShardId(4)];
+const NAMESPACES: [Option<&str>; 4] = [None, Some("default"), Some("team-a"), Some("team-b")];
+
+/// A closed store, and an empty database.
+struct Scene {
+    folder: TempDir,
+    database: Arc<Database>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), database: Arc::new(Cluster::shared().database()) }
+    }
+
+    async fn filled() -> Self {
+        let scene = Self::new();
+        Filling { store: scene.source(), leases: Vec::new(), sampler: Sampler::new(77) }.all().await;
+        scene.set_aside_a_worker().await;
+        scene.damage();
+        scene
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("belfry.db")
+    }
+
+    fn source(&self) -> SqliteStore {
+        let options = sqlite::Options { shards: 5, ballast_bytes: 0, ..Default::default() };
+        SqliteStore::open(self.path(), options).unwrap()
+    }
+
+    async fn target(&self) -> Result<PostgresStore, StoreError> {
+        PostgresStore::open(&self.database.url(), target_options()).await
+    }
+
+    /// A row that nobody can read, and that somebody has met.
+    async fn set_aside_a_worker(&self) {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        let change = "UPDATE workers SET record = x'00' WHERE id = (SELECT min(id) FROM workers)";
+        assert_eq!(connection.execute(change, []), Ok(1));
+        drop(connection);
+        let store = self.source();
+        assert_eq!(store.workers().await.unwrap().len(), 8);
+        assert_eq!(store.quarantined(9).await.unwrap().len(), 1);
+    }
+
+    /// Rows that nobody can read, and nobody has met: a job that ended, and some events.
+    fn damage(&self) {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        let newest = "WHERE id = (SELECT max(id) FROM jobs_ended)";
+        assert_eq!(connection.execute(&format!("UPDATE jobs_ended SET head = x'01ff' {newest}"), []), Ok(1));
+        let first = "UPDATE events SET payload = x'0102' WHERE first = (SELECT min(first) FROM events)";
+        assert_eq!(connection.execute(first, []), Ok(1));
+    }
+
+    async fn copy(&self, observe: &mut (dyn FnMut(Progress) + Send)) -> Result<Report, CopyError> {
+        let options = Options { target: target_options(), chunk_rows: 7 };
+        copy(&self.path(), &self.database.url(), options, observe).await
+    }
+
+    /// Copies until so many chunks are there, and is killed then.
+    async fn copy_chunks(&self, chunks: usize) {
+        let told = AtomicUsize::new(0);
+        let mut observe = |_: Progress| {
+            told.fetch_add(1, Ordering::Relaxed);
+        };
+        let mut copying = pin!(self.copy(&mut observe));
+        let end = std::future::poll_fn(|context| match copying.as_mut().poll(context) {
+            Poll::Pending if told.load(Ordering::Relaxed) >= chunks => Poll::Ready(None),
+            other => other.map(Some),
+        });
+        assert!(end.await.is_none(), "there are fewer than {chunks} chunks");
+    }
+}
+
+fn target_options() -> postgres::Options {
+    postgres::Options { allow_unsafe: true, ..Default::default() }
+}
+
+/// A store that gets rows of every kind.
+struct Filling {
+    store: SqliteStore,
+    leases: Vec<Lease>,
+    sampler: Sampler,
+}
+
+impl Filling {
+    async fn all(mut self) {
+        self.leases = self.store.acquire(&SHARDS, "test", HOUR).await.unwrap();
+        self.registry().await;
+        let schedules = self.schedules().await;
+        self.ledger(&schedules).await;
+        self.jobs().await;
+        // Lines outlive their schedule.
+        self.commit(vec![Change::RemoveSchedule(schedules[0])]).await;
+    }
+
+    async fn commit(&mut self, changes: Vec<Change>) {
+        let events = (0..self.sampler.below(4)).map(|_| self.sampler.event()).collect();
+        let batch = Batch { now: self.sampler.now(), changes, events };
+        self.store.commit(&self.leases, Arc::new(batch)).await.unwrap();
+    }
+
+    async fn registry(&mut self) {
+        let workers: Vec<_> = (0..9).map(|_| Change::Worker(Arc::new(self.sampler.worker()))).collect();
+        self.commit(workers).await;
+        let queues: Vec<_> =
+            ["a", "", "钟"].map(|name| Change::Queue(Arc::new(self.sampler.queue(name)))).into();
+        self.commit(queues).await;
+        for (namespace, name) in [("default", "x"), ("default", "\0y"), ("team-a", "x")] {
+            let calendar = self.sampler.calendar(namespace, name);
+            self.commit(vec![Change::Calendar(Arc::new(calendar))]).await;
+        }
+        for (id, kind) in [("a", TokenKind::Admin), ("b\0", TokenKind::Worker)] {
+            let created_at = Timestamp::from_millis(7);
+            let token = Token { id: id.into(), kind, name: "钟".into(), hash: [9; 32], created_at };
+            self.store.put_token(&token).await.unwrap();
+        }
+        for (name, sha256, at) in [("x", "1", 1), ("x", "2", 2), ("y", "3", 2)] {
+            let artifact = Artifact {
+                namespace: "default".into(),
+                name: name.into(),
+                sha256: sha256.into(),
+                size_bytes: 5,
+                created_at: Timestamp::from_millis(at),
+                created_by: "me".into(),
+            };
+            self.store.put_artifact(&artifact).await.unwrap();
+        }
+        self.store.secret("cursors", &[7; 32]).await.unwrap();
+    }
+
+    async fn schedules(&mut self) -> Vec<ScheduleId> {
+        let mut ids = Vec::new();
+        for n in 0..20 {
+            let id = self.sampler.schedule_id(SHARDS[n % SHARDS.len()]);
+            let status = self.sampler.schedule_status();
+            let head = Some(Arc::new(schedule_head_of(self.sampler.schedule_spec())));
+            let state = Box::new(self.sampler.schedule_state(id, status));
+            self.commit(vec![Change::Schedule { id, new: true, head, state }]).await;
+            ids.push(id);
+        }
+        for (n, status) in [BackfillStatus::Running, BackfillStatus::Completed].into_iter().enumerate() {
+            let head = self.sampler.backfill_head(ids[n + 1]);
+            let (id, state) = (head.id, self.sampler.backfill_state(status));
+            self.commit(vec![Change::Backfill { id, head: Some(Arc::new(head)), state }]).await;
+        }
+        ids
+    }
+
+    async fn ledger(&mut self, schedules: &[ScheduleId]) {
+        for n in 0..60 {
+            let schedule = schedules[n % 7];
+            let job = (n % 3 == 0).then(|| self.sampler.job_id(schedule.shard()));
+            let line = self.sampler.line(schedule, job);
+            self.commit(vec![Change::Ledger(Box::new(line))]).await;
+        }
+    }
+
+    async fn jobs(&mut self) {
+        for n in 0..90 {
+            let id = self.sampler.job_id(SHARDS[n % SHARDS.len()]);
+            let live = n % 3 != 0;
+            let status = if live { self.sampler.live_status() } else { self.sampler.final_status() };
+            let (head, state) = (Some(self.sampler.head()), Box::new(self.sampler.state(status)));
+            let mut changes = vec![Change::Job { id, new: true, head, state }];
+            for number in 1..=self.sampler.below(3) {
+                let status =
+                    if live && number > 1 { ExecutionStatus::Running } else { ExecutionStatus::Failed };
+                let record = self.sampler.execution(id, u32::try_from(number).unwrap(), status);
+                changes.push(Change::Execution { new: true, record: Box::new(record) });
+            }
+            if n % 4 == 0 {
+                changes.push(Change::Key(self.sampler.key(id)));
+            }
+            self.commit(changes).await;
+        }
+        let expired = self.store.expired_jobs(Timestamp::MAX, 5).await.unwrap();
+        let expired: Vec<JobId> = expired.into_iter().map(|(job, _)| job).collect();
+        assert_eq!(expired.len(), 5);
+        self.store.delete_jobs(&expired).await.unwrap();
+    }
+}
+
+/// Every answer that a store gives, in words.
+async fn answers(store: &dyn Store) -> Vec<String> {
+    let mut told = Answers(Vec::new());
+    told.add("shards", store.shards());
+    told.add("quarantined", store.quarantined(100).await);
+    told.registry(store).await;
+    told.jobs(store).await;
+    told.schedules(store).await;
+    let leases = store.acquire(&SHARDS, "test", HOUR).await.unwrap();
+    told.add("leases", &leases);
+    told.live(store, &leases).await;
+    let set_aside = store.quarantined(100).await.unwrap();
+    told.sorted("set aside", set_aside.into_iter().map(|row| (row.table, row.key, row.reason)));
+    told.0
+}
+
+struct Answers(Vec<String>);
+
+impl Answers {
+    fn add(&mut self, what: &str, answer: impl Debug) {
+        self.0.push(format!("{what}: {answer:?}"));
+    }
+
+    fn sorted(&mut self, what: &str, rows: impl IntoIterator<Item = impl Debug>) {
+        let mut rows: Vec<_> = rows.into_iter().map(|row| format!("{row:?}")).collect();
+        rows.sort();
+        self.0.extend(rows.into_iter().map(|row| format!("{what}: {row}")));
+    }
+
+    async fn registry(&mut self, store: &dyn Store) {
+        self.sorted("worker", store.workers().await.unwrap());
+        self.sorted("queue", store.queues().await.unwrap());
+        self.sorted("token", store.tokens().await.unwrap());
+        self.add("artifacts", store.artifacts(&ArtifactFilter::default(), 100).await);
+        self.add("secret", store.secret("cursors", &[0; 32]).await);
+        let events = store.events(EventSeq(0), 10_000).await.unwrap();
+        self.add("oldest and newest event", (events.oldest, events.newest));
+        self.sorted("event", events.events);
+    }
+
+    async fn jobs(&mut self, store: &dyn Store) {
+        for namespace in NAMESPACES {
+            let of = namespace.map(str::to_owned);
+            self.add("counts", store.counts(namespace).await);
+            let filter = JobFilter { namespace: of.clone(), ..JobFilter::default() };
+            let jobs = store.jobs(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
+            for job in &jobs.items {
+                self.add("job", store.job(job.id).await);
+            }
+            self.add("jobs", jobs);
+            let filter = ExecutionFilter { namespace: of, ..ExecutionFilter::default() };
+            let executions = store.executions(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
+            for execution in &executions.items {
+                self.add("execution", store.execution(execution.record.id).await);
+            }
+            self.add("executions", executions);
+        }
+        for value in ["钟", "钟楼", "\0zero", "a", ""] {
+            let labels = [("钟".to_owned(), value.to_owned())].into();
+            let filter = JobFilter { labels, ..JobFilter::default() };
+            self.add("labelled", store.jobs(&filter, Page { after: None, limit: 1_000 }).await);
+        }
+        self.add("expired", store.expired_jobs(Timestamp::MAX, 1_000).await);
+    }
+
+    async fn schedules(&mut self, store: &dyn Store) {
+        for namespace in NAMESPACES {
+            let of = namespace.map(str::to_owned);
+            self.add("calendars", store.calendars(namespace).await);
+            self.add("schedule counts", store.schedule_counts(namespace).await);
+            let filter = ScheduleFilter { namespace: of.clone(), ..ScheduleFilter::default() };
+            self.add("upcoming", store.upcoming(&filter, None, 1_000).await);
+            let schedules = store.schedules(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
+            for schedule in &schedules.items {
+                self.add("schedule", store.schedule(schedule.id).await);
+                self.add("instants", store.ledger_counts(schedule.id, None).await);
+            }
+            self.add("schedules", schedules);
+            let lines = LedgerFilter { namespace: of, ..LedgerFilter::default() };
+            self.add("ledger", store.ledger(&lines, Page { after: None, limit: 1_000 }).await);
+            self.add("backfills", store.backfills(None, namespace, Page { after: None, limit: 1_000 }).await);
+        }
+        let (outcomes, causes) = (vec![FiringOutcome::Fired], vec![FiringCause::Backfill]);
+        let filter = LedgerFilter { outcomes, causes, ..LedgerFilter::default() };
+        self.add("fired", store.ledger(&filter, Page { after: None, limit: 1_000 }).await);
+        let labels = [("team".to_owned(), "钟楼".to_owned())].into();
+        let filter = ScheduleFilter { labels, ..ScheduleFilter::default() };
+        self.add("labelled", store.schedules(&filter, Page { after: None, limit: 1_000 }).await);
+    }
+
+    async fn live(&mut self, store: &dyn Store, leases: &[Lease]) {
+        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+        let take = async {
+            let mut rows = Vec::new();
+            while let Some(chunk) = receiver.recv().await {
+                rows.extend(chunk);
+            }
+            rows
+        };
+        let (loaded, rows) = tokio::join!(store.load(leases, sender), take);
+        self.add("loaded", loaded);
+        self.sorted("live", rows);
+    }
+}
+
+async fn assert_same(scene: &Scene) {
+    let target = scene.target().await.unwrap();
+    let (source, target) = (answers(&scene.source()).await, answers(&target).await);
+    for (source, target) in source.iter().zip(&target) {
+        assert_eq!(source, target);
+    }
+    assert_eq!(source.len(), target.len());
+    for kind in ["job: ", "schedule: ", "live: Key", "event: ", "execution: ", "set aside: ", "worker: "] {
+        assert!(source.iter().any(|answer| answer.starts_with(kind)), "the source has no {kind}");
+    }
+}
+
+/// G4, D7.
+#[tokio::test]
+async fn every_query_is_answered_as_before_by_the_copy() {
+    let scene = Scene::filled().await;
+    let mut told = Vec::new();
+    let report = scene.copy(&mut |progress| told.push(progress)).await.unwrap();
+    assert_eq!((report.found, report.tables.len()), (0, TABLES.len()));
+    let filled = report.tables.iter().filter(|table| table.source.rows > 0).count();
+    assert_eq!(filled, TABLES.len(), "each table had rows: {:?}", report.tables);
+    let last = |phase| told.iter().rfind(|progress| progress.phase == phase).unwrap();
+    for phase in [Phase::Copying, Phase::Verifying] {
+        assert_eq!(last(phase).rows, report.copied);
+        assert_eq!(last(phase).of, report.copied);
+    }
+    assert_same(&scene).await;
+}
+
+/// G4, D7. Each attempt is killed a little later than the one before, wherever that is.
+#[tokio::test]
+async fn a_copy_that_is_killed_at_any_moment_goes_on() {
+    let scene = Scene::filled().await;
+    let mut killed = 0;
+    let report = loop {
+        let mut polls = 3 * killed;
+        let mut observe = |_: Progress| {};
+        let mut copying = pin!(scene.copy(&mut observe));
+        let end = std::future::poll_fn(|context| {
+            if polls == 0 {
+                return Poll::Ready(None);
+            }
+            polls -= 1;
+            copying.as_mut().poll(context).map(Some)
+        });
+        match end.await {
+            Some(Ok(report)) => break report,
+            None => killed += 1,
+            Some(Err(error)) => panic!("{error:?}"),
+        }
+    };
+    assert!(report.found > 0 && killed > 10, "{killed} attempts left {} rows", report.found);
+    let rows: u64 = report.tables.iter().map(|table| table.target.rows).sum();
+    assert_eq!(report.found + report.copied, rows);
+    assert_same(&scene).await;
+}
+
+/// G4. After each chunk, with the next one on its way.
+#[tokio::test]
+async fn each_attempt_goes_on_behind_the_last_chunk() {
+    let scene = Scene::filled().await;
+    let mut before = 0;
+    for _ in 0..8 {
+        scene.copy_chunks(1).await;
+        let copied = scene.database.execute("SELECT copied FROM copies").remove(0).unwrap();
+        let copied: u64 = copied.parse().unwrap();
+        assert!(copied > before);
+        before = copied;
+    }
+    let report = scene.copy(&mut |_| {}).await.unwrap();
+    assert!(report.found >= before);
+    let rows: u64 = report.tables.iter().map(|table| table.target.rows).sum();
+    assert_eq!(report.found + report.copied, rows);
+}
+
+#[tokio::test]
+async fn a_server_is_refused_until_the_copy_is_finished() {
+    let scene = Scene::filled().await;
+    scene.copy_chunks(3).await;
+    let error = scene.target().await.unwrap_err();
+    let path = scene.path().display().to_string();
+    assert!(matches!(&error, StoreError::Unfinished { origin } if *origin == path), "{error:?}");
+    scene.copy(&mut |_| {}).await.unwrap();
+    scene.target().await.unwrap();
+    let error = scene.copy(&mut |_| {}).await.unwrap_err();
+    assert!(matches!(&error, CopyError::Finished { origin } if *origin == path), "{error:?}");
+}
+
+/// Also one that had opened the target while it was empty.
+#[tokio::test]
+async fn a_server_that_was_there_before_the_copy_gets_no_shard() {
+    let scene = Scene::filled().await;
+    let early = scene.target().await.unwrap();
+    scene.copy_chunks(3).await;
+    assert_eq!(early.acquire(&SHARDS, "early", HOUR).await.unwrap(), []);
+    scene.copy(&mut |_| {}).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_source_that_cannot_be_owned_is_refused_by_name() {
+    let scene = Scene::new();
+    let error = scene.copy(&mut |_| {}).await.unwrap_err();
+    assert!(matches!(error, CopyError::NoSource { .. }), "{error:?}");
+    assert!(!scene.path().exists(), "a store was made where there was none");
+    let running = scene.source();
+    let error = scene.copy(&mut |_| {}).await.unwrap_err();
+    assert!(matches!(error, CopyError::Source(StoreError::InUse { .. })), "{error:?}");
+    drop(running);
+    scene.copy(&mut |_| {}).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_source_of_another_version_is_refused() {
+    let scene = Scene::new();
+    drop(scene.source());
+    let connection = rusqlite::Connection::open(scene.path()).unwrap();
+    connection.execute_batch("PRAGMA user_version = 1").unwrap();
+    drop(connection);
+    let error = scene.copy(&mut |_| {}).await.unwrap_err();
+    assert!(matches!(error, CopyError::OldSource { found: 1, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_target_that_is_not_empty_is_refused_by_name_and_left_alone() {
+    let scene = Scene::filled().await;
+    let store = scene.target().await.unwrap();
+    store.secret("cursors", &[1; 32]).await.unwrap();
+    let error = scene.copy(&mut |_| {}).await.unwrap_err();
+    assert!(matches!(&error, CopyError::NotEmpty { table } if table == "secrets"), "{error:?}");
+    let server = ServerRecord {
+        id: ServerId::from_bits(1),
+        name: "ann".into(),
+        url: None,
+        version: "1".into(),
+        started_at: Timestamp::from_millis(1),
+    };
+    store.announce(&server, HOUR).await.unwrap();
+    let error = scene.copy(&mut |_| {}).await.unwrap_err();
+    assert!(matches!(&error, CopyError::Served { name } if name == "ann"), "{error:?}");
+    store.depart(server.id).await.unwrap();
+    let leases = store.acquire(&SHARDS, "bob", HOUR).await.unwrap();
+    let error = scene.copy(&mut |_| {}).await.unwrap_err();
+    assert!(matches!(&error, CopyError::Served { name } if name == "bob"), "{error:?}");
+    store.renew(&leases, HOUR).await.unwrap();
+    assert_eq!(store.secret("cursors", &[2; 32]).await.unwrap(), [1; 32]);
+}
+
+/// A server that ran on the source in between has changed it.
+#[tokio::test]
+async fn an_unfinished_copy_goes_on_from_the_same_source_only() {
+    let scene = Scene::filled().await;
+    scene.copy_chunks(3).await;
+    let other = Scene { database: Arc::clone(&scene.database), ..Scene::filled().await };
+    let store = other.source();
+    store.secret("another", &[3; 32]).await.unwrap();
+    drop(store);
+    let error = other.copy(&mut |_| {}).await.unwrap_err();
+    assert!(matches!(error, CopyError::OtherSource { .. }), "{error:?}");
+    let store = scene.source();
+    store.acquire(&SHARDS, "in between", HOUR).await.unwrap();
+    drop(store);
+    let error = scene.copy(&mut |_| {}).await.unwrap_err();
+    assert!(matches!(error, CopyError::OtherSource { .. }), "{error:?}");
+}
+
+/// D7. A value, a row too few, a row too many.
+#[tokio::test]
+async fn a_difference_is_found_by_the_hash_and_named() {
+    for (table, tamper) in [
+        ("tokens", "UPDATE tokens SET name = 'mallory' WHERE id = 'a'"),
+        ("jobs", "UPDATE jobs SET shard = shard + 1 WHERE id = (SELECT id FROM jobs LIMIT 1)"),
+        ("ledger", "DELETE FROM ledger WHERE first = (SELECT min(first) FROM ledger)"),
+        ("job_counts", "INSERT INTO job_counts VALUES (3, 'default', 1, 1)"),
+        ("shards", "UPDATE shards SET epoch = epoch + 1 WHERE shard = 2"),
+    ] {
+        let scene = Scene::filled().await;
+        let mut pending = Some(tamper);
+        let mut observe = |progress: Progress| {
+            if progress.phase == Phase::Verifying
+                && let Some(tamper) = pending.take()
+            {
+                scene.database.execute(tamper);
+            }
+        };
+        let error = scene.copy(&mut observe).await.unwrap_err();
+        let CopyError::Differs { table: found, tables } = &error else { panic!("{error:?}") };
+        assert_eq!(*found, table);
+        assert_eq!(tables.iter().filter(|verified| !verified.is_same()).count(), 1);
+        assert!(matches!(scene.target().await, Err(StoreError::Unfinished { .. })));
+    }
+}
+
+/// Cells that only look alike must not hash alike.
+#[test]
+fn rows_of_other_cells_have_another_hash() {
+    use super::{Cell, Digesting, Page};
+    let digest = |row: Vec<Cell>| -> Digest {
+        let mut digest = Digesting::default();
+        digest.take(&Page { rows: vec![row], more: false });
+        digest.end()
+    };
+    let text = |text: &str| Cell::Text(text.into());
+    let rows = [
+        vec![Cell::Absent],
+        vec![text("")],
+        vec![Cell::Bytes(Vec::new())],
+        vec![text("ab"), text("c")],
+        vec![text("a"), text("bc")],
+        vec![Cell::Number(1)],
+        vec![Cell::Id(1)],
+    ];
+    let digests: std::collections::HashSet<_> = rows.into_iter().map(|row| digest(row).sha256).collect();
+    assert_eq!(digests.len(), 7);
+}
+
+/// Read from both schemas: a table or a column that is new cannot be forgotten here.
+#[tokio::test]
+async fn every_table_and_every_column_is_copied() {
+    let scene = Scene::new();
+    drop(scene.source());
+    let connection = rusqlite::Connection::open(scene.path()).unwrap();
+    let sql = "SELECT m.name || '.' || c.name FROM sqlite_schema m, pragma_table_info(m.name) c
+        WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%'";
+    let mut statement = connection.prepare(sql).unwrap();
+    let found: Vec<String> =
+        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    // An owner is gone with its process; engine time goes with the shards.
+    let apart = ["shards.owner", "shards.expires_at", "meta.now", "keys.shard", "quarantine.place"];
+    let known: Vec<_> = TABLES
+        .iter()
+        .flat_map(|table| table.columns.iter().map(move |column| format!("{}.{}", table.name, column.origin)))
+        .collect();
+    for column in &found {
+        assert!(known.contains(column) || apart.contains(&column.as_str()), "{column} of the source");
+    }
+
+    scene.target().await.unwrap();
+    let sql = "SELECT table_name || '.' || column_name FROM information_schema.columns
+        WHERE table_schema = 'public' AND table_name NOT IN ('schema_version', 'servers', 'copies')";
+    let apart = ["shards.owner", "shards.system", "shards.timeline"];
+    let known: Vec<_> = TABLES
+        .iter()
+        .flat_map(|table| {
+            let fixed = table.fixed.iter().map(|(name, _)| *name);
+            let names = table.columns.iter().map(|column| column.name).chain(fixed);
+            names.map(move |name| format!("{}.{name}", table.name))
+        })
+        .collect();
+    let found: Vec<String> = scene.database.execute(sql).into_iter().flatten().collect();
+    for column in &found {
+        assert!(known.contains(column) || apart.contains(&column.as_str()), "{column} of the target");
+    }
+    assert!(known.iter().all(|column| found.contains(column)), "{known:?}");
+}

@@ -1,0 +1,322 @@
+//! A database on its way to be a copy of another store.
+//!
+//! The row of `copies` says which store it is a copy of and how far that has come. It is moved on in the
+//! transaction of each chunk, and only from where this copy believes it to be: of two copies into one
+//! database one stops, and a chunk that was on its way when its copy was killed is there or is not.
+
+use super::connection::{Mode, Query, Stopped};
+use super::error::{GUARD, Work};
+use super::leases::clock;
+use super::param::{self, Param, big, blobs, bytes, escape, ints, text};
+use super::{LOAD_LIMIT, Options, PostgresStore};
+use crate::StoreError;
+use crate::copy::{Cell, Column, CopyError, Kind, Obstacle, Page, TABLES, Table};
+use crate::rows::Fields;
+
+/// Rows that are read at once.
+const PAGE: usize = 1_024;
+
+/// The database, with its tables.
+#[derive(Debug)]
+pub(crate) struct Target(PostgresStore);
+
+/// How far a copy has come.
+#[derive(Debug, Clone)]
+pub(crate) struct Position {
+    /// The table that the last chunk belongs to.
+    pub(crate) table: &'static Table,
+    /// The key of its last row; empty before the first.
+    pub(crate) after: Vec<Cell>,
+    /// The rows of all tables until there.
+    pub(crate) rows: u64,
+}
+
+/// A copy that was begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    /// Where its source was.
+    pub(crate) source: String,
+    pub(crate) identity: Vec<u8>,
+    pub(crate) position: Position,
+    pub(crate) finished: bool,
+}
+
+impl Target {
+    /// Connects, and makes the tables where they are missing.
+    pub(crate) async fn open(url: &str, options: Options) -> Result<Self, CopyError> {
+        PostgresStore::open_unchecked(url, options).await.map(Self).map_err(CopyError::Target)
+    }
+
+    /// The copy that was begun here, if one was.
+    pub(crate) async fn begun(&self) -> Result<Option<Begun>, CopyError> {
+        // Waits for a chunk that a killed copy has left on its way.
+        let look = "SELECT source, identity, at_table, after, copied, finished_at IS NOT NULL
+            FROM copies WHERE id = 0 FOR UPDATE";
+        let answers = self.run(self.0.write(), &[Query::new(look, Vec::new())]).await?;
+        let Some(row) = answers[0].first() else { return Ok(None) };
+        let name = row.text(2, "at_table").map_err(|damage| self.broken(&damage))?;
+        let after = row.bytes(3, "after").map_err(|damage| self.broken(&damage))?;
+        let (Some(table), Ok(after)) = (Table::named(&name), postcard::from_bytes(after)) else {
+            return Err(self.broken(&"the place in the row of `copies` cannot be read"));
+        };
+        Ok(Some(Begun {
+            source: row.text(0, "source").map_err(|damage| self.broken(&damage))?.into_owned(),
+            identity: row.bytes(1, "identity").map_err(|damage| self.broken(&damage))?.to_vec(),
+            position: Position { table, after, rows: row.get::<_, i64>(4).cast_unsigned() },
+            finished: row.get(5),
+        }))
+    }
+
+    /// What stands in the way of a copy that is to begin.
+    pub(crate) async fn obstacle(&self) -> Result<Option<Obstacle>, CopyError> {
+        let queries = [
+            Query::new(concat!("SELECT name FROM servers WHERE expires_at > ", clock!()), Vec::new()),
+            Query::new(
+                concat!("SELECT owner FROM shards WHERE owner IS NOT NULL AND expires_at > ", clock!()),
+                Vec::new(),
+            ),
+            Query::new(rows_there(), Vec::new()),
+        ];
+        let answers = self.run(self.reading(), &queries).await?;
+        let first = |answer: usize| {
+            let row = answers[answer].first();
+            row.map(|row| row.text(0, "name").map(|name| name.into_owned())).transpose()
+        };
+        let server = first(0).and_then(|server| Ok(server.or(first(1)?)));
+        let server = server.map_err(|damage| self.broken(&damage))?;
+        let table = first(2).map_err(|damage| self.broken(&damage))?;
+        Ok(server.map(Obstacle::Server).or(table.map(Obstacle::Rows)))
+    }
+
+    /// Begins a copy. What an empty store begins with is removed; until the shards are copied, no
+    /// server can own one.
+    pub(crate) async fn begin(&self, source: &str, identity: &[u8]) -> Result<Position, CopyError> {
+        let position = Position { table: &TABLES[0], after: Vec::new(), rows: 0 };
+        let queries = [
+            Query::new(
+                format!("SELECT 1 / (CASE WHEN EXISTS ({}) THEN 0 ELSE 1 END)", rows_there()),
+                Vec::new(),
+            ),
+            Query::new(
+                concat!(
+                    "WITH put AS (
+                        INSERT INTO copies (id, source, identity, at_table, after, copied, started_at)
+                        SELECT 0, $1, $2, $3, $4, 0, ",
+                    clock!(),
+                    " ON CONFLICT (id) DO NOTHING RETURNING 1
+                    )
+                    SELECT 1 / (CASE WHEN count(*) = 1 THEN 1 ELSE 0 END) FROM put"
+                ),
+                vec![
+                    text(source),
+                    bytes(identity.to_vec()),
+                    text(position.table.name),
+                    bytes(encode(&position.after)),
+                ],
+            ),
+            Query::new("DELETE FROM meta", Vec::new()),
+            Query::new("DELETE FROM shards", Vec::new()),
+        ];
+        self.run_guarded(&queries).await?;
+        Ok(position)
+    }
+
+    /// Writes rows of a table, and that the copy has come to their end.
+    pub(crate) async fn put(
+        &self,
+        from: &Position,
+        table: &'static Table,
+        rows: Vec<Vec<Cell>>,
+    ) -> Result<Position, CopyError> {
+        let after = rows.last().map(|row| row[..table.key].to_vec()).unwrap_or_default();
+        let to = Position { table, after, rows: from.rows + rows.len() as u64 };
+        let insert = insert(table, rows)?;
+        self.run_guarded(&[move_on(from, &to, "finished_at"), insert]).await?;
+        Ok(to)
+    }
+
+    /// Notes that all of it is there.
+    pub(crate) async fn finish(&self, position: &Position) -> Result<(), CopyError> {
+        self.run_guarded(&[move_on(position, position, clock!())]).await
+    }
+
+    /// Rows behind `after` in the order of the key.
+    pub(crate) async fn page(
+        &self,
+        table: &'static Table,
+        after: Option<&[Cell]>,
+    ) -> Result<Page, CopyError> {
+        let names: Vec<_> = table.columns.iter().map(|column| column.name).collect();
+        let (names, key) = (names.join(", "), table.key_columns());
+        let (mut behind, mut params) = (String::new(), Vec::new());
+        if let Some(after) = after {
+            let places: Vec<_> = (1..=table.key).map(|n| format!("${n}")).collect();
+            behind = format!("WHERE ({key}) > ({})", places.join(", "));
+            params = table.columns.iter().zip(after).map(|(column, cell)| value(column.kind, cell)).collect();
+        }
+        let sql = format!("SELECT {names} FROM {} {behind} ORDER BY {key} LIMIT {PAGE}", table.name);
+        let answers = self.run(self.reading(), &[Query::new(sql, params)]).await?;
+        let rows: Result<Vec<_>, _> = answers[0].iter().map(|row| table.row_of_target(row)).collect();
+        let rows = rows.map_err(|damage| self.broken(&damage))?;
+        Ok(Page { more: rows.len() == PAGE, rows })
+    }
+
+    fn reading(&self) -> Mode {
+        Mode::Read { limit: LOAD_LIMIT }
+    }
+
+    async fn run(&self, mode: Mode, queries: &[Query]) -> Result<Vec<Vec<tokio_postgres::Row>>, CopyError> {
+        self.0.queries.run(mode, queries).await.map_err(|stopped| self.judge(stopped))
+    }
+
+    /// Runs a change whose guards say that nobody else is at work here.
+    async fn run_guarded(&self, queries: &[Query]) -> Result<(), CopyError> {
+        match self.0.queries.run(self.0.write(), queries).await {
+            Ok(_) => Ok(()),
+            Err(stopped) if stopped.failure.state() == Some(GUARD) => Err(CopyError::Overtaken),
+            Err(stopped) => Err(self.judge(stopped)),
+        }
+    }
+
+    fn judge(&self, stopped: Stopped) -> CopyError {
+        CopyError::Target(self.0.trust.judge(stopped.failure, Work::Change))
+    }
+
+    fn broken(&self, reason: &dyn std::fmt::Display) -> CopyError {
+        CopyError::Target(StoreError::Fatal { reason: format!("PostgreSQL: {reason}") })
+    }
+}
+
+/// The store that a database is an unfinished copy of.
+pub(super) async fn unfinished(store: &PostgresStore) -> Result<Option<String>, StoreError> {
+    let look = "SELECT source FROM copies WHERE finished_at IS NULL";
+    store
+        .ask(&[Query::new(look, Vec::new())], |answers| {
+            let source = answers[0].first().map(|row| row.text(0, "source"));
+            Ok(source.transpose()?.map(|source| source.into_owned()))
+        })
+        .await
+}
+
+/// Asks for tables that have rows, but for those that a new store begins with.
+fn rows_there() -> String {
+    let ours = TABLES.iter().filter(|table| !matches!(table.name, "meta" | "shards"));
+    let each: Vec<_> = ours
+        .map(|table| format!("SELECT '{0}' AS name WHERE EXISTS (SELECT 1 FROM {0})", table.name))
+        .collect();
+    each.join(" UNION ALL ")
+}
+
+/// Moves the copy on; an error unless it stands where it is believed to, and no shard has an owner.
+fn move_on(from: &Position, to: &Position, finished: &str) -> Query {
+    let sql = format!(
+        "WITH moved AS (
+            UPDATE copies SET at_table = $1, after = $2, copied = $3, finished_at = {finished}
+            WHERE id = 0 AND finished_at IS NULL AND at_table = $4 AND after = $5 RETURNING 1
+        )
+        SELECT 1 / (CASE WHEN count(*) = 1
+            AND NOT EXISTS (SELECT 1 FROM shards WHERE owner IS NOT NULL) THEN 1 ELSE 0 END)
+        FROM moved"
+    );
+    let params = vec![
+        text(to.table.name),
+        bytes(encode(&to.after)),
+        big(to.rows.cast_signed()),
+        text(from.table.name),
+        bytes(encode(&from.after)),
+    ];
+    Query::new(sql, params)
+}
+
+fn encode(key: &[Cell]) -> Vec<u8> {
+    postcard::to_stdvec(key).expect("cells are plain data")
+}
+
+/// All rows in one statement, each column as an array.
+fn insert(table: &'static Table, mut rows: Vec<Vec<Cell>>) -> Result<Query, CopyError> {
+    let mut params = Vec::with_capacity(table.columns.len());
+    for (index, column) in table.columns.iter().enumerate() {
+        let take = |row: &mut Vec<Cell>| std::mem::replace(&mut row[index], Cell::Absent);
+        params.push(array(table, column, rows.iter_mut().map(take).collect())?);
+    }
+    let fixed_names = table.fixed.iter().map(|(name, _)| *name);
+    let fixed_values = table.fixed.iter().map(|(_, value)| (*value).to_owned());
+    let names: Vec<_> = table.columns.iter().map(|column| column.name).chain(fixed_names).collect();
+    let count = table.columns.len();
+    let values: Vec<_> = (0..count).map(|n| format!("u.c{n}")).chain(fixed_values).collect();
+    let places: Vec<_> = (1..=count).map(|n| format!("${n}")).collect();
+    let aliases: Vec<_> = (0..count).map(|n| format!("c{n}")).collect();
+    let sql = format!(
+        "INSERT INTO {} ({}) SELECT {} FROM unnest({}) AS u ({})",
+        table.name,
+        names.join(", "),
+        values.join(", "),
+        places.join(", "),
+        aliases.join(", "),
+    );
+    Ok(Query::new(sql, params))
+}
+
+/// A column of rows.
+fn array(table: &'static Table, column: &Column, cells: Vec<Cell>) -> Result<Param, CopyError> {
+    let misfit = |reason: String| CopyError::Row {
+        table: table.name,
+        key: String::new(),
+        reason: format!("`{}` {reason}", column.name),
+    };
+    let absent = || misfit("is absent in one of a chunk's rows".to_owned());
+    let cells = cells.into_iter();
+    Ok(match column.kind {
+        Kind::Id | Kind::Backfill => {
+            let id = |cell| match cell {
+                Cell::Id(bits) => Some(uuid::Uuid::from_u128(bits)),
+                _ => None,
+            };
+            param::optional_ids(cells.map(id).collect())
+        }
+        Kind::Big => {
+            let number = |cell| match cell {
+                Cell::Number(number) => Some(number),
+                _ => None,
+            };
+            param::optional_bigs(cells.map(number).collect())
+        }
+        Kind::Small | Kind::Shard => {
+            let number = |cell| match cell {
+                Cell::Number(number) => {
+                    i32::try_from(number).map_err(|_| misfit(format!("is {number}, beyond its bounds")))
+                }
+                _ => Err(absent()),
+            };
+            ints(cells.map(number).collect::<Result<_, _>>()?)
+        }
+        Kind::Text | Kind::SetAside => {
+            let text = |cell| match cell {
+                Cell::Text(text) => Some(escape(&text)),
+                _ => None,
+            };
+            param::optional_texts(cells.map(text).collect())
+        }
+        Kind::Bytes | Kind::Events => {
+            let bytes = |cell| match cell {
+                Cell::Bytes(bytes) => Ok(bytes),
+                _ => Err(absent()),
+            };
+            blobs(cells.map(bytes).collect::<Result<_, _>>()?)
+        }
+    })
+}
+
+/// A part of a key.
+fn value(kind: Kind, cell: &Cell) -> Param {
+    match (kind, cell) {
+        (_, Cell::Id(bits)) => param::id(*bits),
+        (_, Cell::Text(of)) => text(of),
+        (_, Cell::Bytes(of)) => bytes(of.clone()),
+        (Kind::Small | Kind::Shard, Cell::Number(number)) => {
+            param::int(i32::try_from(*number).unwrap_or(i32::MAX))
+        }
+        (_, Cell::Number(number)) => big(*number),
+        (_, Cell::Absent) => param::optional_big(None),
+    }
+}

@@ -1,0 +1,145 @@
+//! A closed store as the source of a copy: owned as by a server, and only read.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use model::Duration;
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+
+use super::error::{Failure, Phase};
+use super::file::{self, Lock};
+use super::schema;
+use crate::copy::{Cell, CopyError, Kind, Page, Table};
+
+/// Stands for no limit where a failure is put into words: nothing here is interrupted.
+const UNLIMITED: Phase = Phase::Query { limit: Duration::ZERO };
+
+/// A file that nobody else has open.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// In a transaction from the first query on, so that all pages are of one state.
+    connection: Arc<Mutex<Connection>>,
+    path: PathBuf,
+    _lock: Lock,
+}
+
+impl Source {
+    /// Takes sole ownership of the file at `path`, as a server does.
+    pub(crate) fn open(path: &Path) -> Result<Self, CopyError> {
+        if !path.is_file() {
+            return Err(CopyError::NoSource { path: path.to_owned() });
+        }
+        let lock = Lock::take(path).map_err(CopyError::Source)?;
+        let judge = |failure: Failure| CopyError::Source(failure.into_store_error(UNLIMITED, path));
+        let connection = file::open_reader(path).map_err(judge)?;
+        let found = schema::version(&connection).map_err(judge)?;
+        if found != schema::VERSION {
+            return Err(CopyError::OldSource { found, expected: schema::VERSION });
+        }
+        connection.execute_batch("BEGIN").map_err(|error| judge(error.into()))?;
+        Ok(Self { connection: Arc::new(Mutex::new(connection)), path: path.to_owned(), _lock: lock })
+    }
+
+    /// How many rows a table has.
+    pub(crate) async fn count(&self, table: &'static Table) -> Result<u64, CopyError> {
+        self.ask(move |connection| {
+            let sql = format!("SELECT count(*) FROM {}", table.name);
+            Ok(connection.query_row(&sql, [], |row| row.get(0)).map_err(Failure::from)?)
+        })
+        .await
+    }
+
+    /// Rows behind `after` in the order of the key: at most `rows`, and not many more bytes than `bytes`.
+    pub(crate) async fn page(
+        &self,
+        table: &'static Table,
+        after: Option<Vec<Cell>>,
+        rows: usize,
+        bytes: usize,
+    ) -> Result<Page, CopyError> {
+        self.ask(move |connection| page(connection, table, after.as_deref(), rows, bytes)).await
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, Stopped> + Send + 'static,
+    ) -> Result<T, CopyError> {
+        let connection = Arc::clone(&self.connection);
+        let asked = tokio::task::spawn_blocking(move || {
+            query(&connection.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        let answer = asked
+            .await
+            .map_err(|error| Stopped::Sqlite(Failure::Broken(format!("reading it ended early: {error}"))));
+        answer.and_then(|answer| answer).map_err(|stopped| match stopped {
+            Stopped::Row(error) => error,
+            Stopped::Sqlite(failure) => CopyError::Source(failure.into_store_error(UNLIMITED, &self.path)),
+        })
+    }
+}
+
+/// Why an answer was not whole.
+enum Stopped {
+    Row(CopyError),
+    Sqlite(Failure),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Sqlite(failure)
+    }
+}
+
+impl From<rusqlite::Error> for Stopped {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error.into())
+    }
+}
+
+fn page(
+    connection: &Connection,
+    table: &'static Table,
+    after: Option<&[Cell]>,
+    rows: usize,
+    bytes: usize,
+) -> Result<Page, Stopped> {
+    let columns = table.columns.iter().map(|column| column.origin).collect::<Vec<_>>().join(", ");
+    let key = table.key_columns();
+    let behind = match after {
+        Some(_) => format!("WHERE ({key}) > ({})", vec!["?"; table.key].join(", ")),
+        None => String::new(),
+    };
+    let sql = format!("SELECT {columns} FROM {} {behind} ORDER BY {key}", table.name);
+    let mut statement = connection.prepare_cached(&sql)?;
+    let bound = table.columns.iter().zip(after.unwrap_or_default());
+    let mut found =
+        statement.query(params_from_iter(bound.map(|(column, cell)| value(column.kind, cell))))?;
+    let (mut page, mut taken) = (Page::default(), 0);
+    while let Some(row) = found.next()? {
+        let cells = table.row_of_source(row).map_err(|damage| {
+            let shown = (0..table.key).map(|index| row.get(index).map(|key| super::quarantine::show(&key)));
+            let key = shown.collect::<rusqlite::Result<Vec<_>>>().unwrap_or_default().join(" ");
+            Stopped::Row(CopyError::Row { table: table.name, key, reason: damage.to_string() })
+        })?;
+        taken += cells.iter().map(Cell::size).sum::<usize>();
+        page.rows.push(cells);
+        if page.rows.len() >= rows || taken >= bytes {
+            page.more = true;
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// A part of a key, as this store keeps it.
+fn value(kind: Kind, cell: &Cell) -> Value {
+    match cell {
+        Cell::Absent => Value::Null,
+        Cell::Number(number) => Value::Integer(*number),
+        Cell::Id(0) if kind == Kind::Backfill => Value::Blob(Vec::new()),
+        Cell::Id(bits) => Value::Blob(bits.to_be_bytes().to_vec()),
+        Cell::Text(text) => Value::Text(text.clone()),
+        Cell::Bytes(bytes) => Value::Blob(bytes.clone()),
+    }
+}
