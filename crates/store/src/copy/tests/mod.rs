@@ -1,33 +1,29 @@
 //! A store with rows of all kinds goes over, whatever comes in between.
 
-use std::fmt::Debug;
+mod answers;
+mod filling;
+
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-use model::firing::{BackfillStatus, FiringCause, FiringOutcome};
-use model::record::{Batch, Change, Lease};
-use model::{Duration, ExecutionStatus, JobId, ScheduleId, ServerId, ShardId, Timestamp};
+use model::{Duration, ServerId, ShardId, Timestamp};
 use tempfile::TempDir;
 
+use self::answers::answers;
+use self::filling::fill;
 use super::{CopyError, Digest, Options, Phase, Progress, Report, TABLES, copy};
 use crate::cluster::ServerRecord;
 use crate::postgres::{self, PostgresStore};
-use crate::query::{
-    Artifact, ArtifactFilter, ExecutionFilter, JobFilter, LedgerFilter, Page, ScheduleFilter, Token,
-    TokenKind,
-};
 use crate::sqlite::{self, SqliteStore};
 use crate::suite::cluster::{Cluster, Database};
-use crate::suite::sample::{Sampler, schedule_head_of};
-use crate::{EventSeq, Store, StoreError};
+use crate::{Store, StoreError};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// Not as many as a new store has by itself.
 const SHARDS: [ShardId; 5] = [ShardId(0), ShardId(1), ShardId(2), ShardId(3), ShardId(4)];
-const NAMESPACES: [Option<&str>; 4] = [None, Some("default"), Some("team-a"), Some("team-b")];
 
 /// A closed store, and an empty database.
 struct Scene {
@@ -42,7 +38,7 @@ impl Scene {
 
     async fn filled() -> Self {
         let scene = Self::new();
-        Filling { store: scene.source(), leases: Vec::new(), sampler: Sampler::new(77) }.all().await;
+        fill(scene.source()).await;
         scene.set_aside_a_worker().await;
         scene.damage();
         scene
@@ -103,216 +99,6 @@ impl Scene {
 
 fn target_options() -> postgres::Options {
     postgres::Options { allow_unsafe: true, ..Default::default() }
-}
-
-/// A store that gets rows of every kind.
-struct Filling {
-    store: SqliteStore,
-    leases: Vec<Lease>,
-    sampler: Sampler,
-}
-
-impl Filling {
-    async fn all(mut self) {
-        self.leases = self.store.acquire(&SHARDS, "test", HOUR).await.unwrap();
-        self.registry().await;
-        let schedules = self.schedules().await;
-        self.ledger(&schedules).await;
-        self.jobs().await;
-        // Lines outlive their schedule.
-        self.commit(vec![Change::RemoveSchedule(schedules[0])]).await;
-    }
-
-    async fn commit(&mut self, changes: Vec<Change>) {
-        let events = (0..self.sampler.below(4)).map(|_| self.sampler.event()).collect();
-        let batch = Batch { now: self.sampler.now(), changes, events };
-        self.store.commit(&self.leases, Arc::new(batch)).await.unwrap();
-    }
-
-    async fn registry(&mut self) {
-        let workers: Vec<_> = (0..9).map(|_| Change::Worker(Arc::new(self.sampler.worker()))).collect();
-        self.commit(workers).await;
-        let queues: Vec<_> =
-            ["a", "", "钟"].map(|name| Change::Queue(Arc::new(self.sampler.queue(name)))).into();
-        self.commit(queues).await;
-        for (namespace, name) in [("default", "x"), ("default", "\0y"), ("team-a", "x")] {
-            let calendar = self.sampler.calendar(namespace, name);
-            self.commit(vec![Change::Calendar(Arc::new(calendar))]).await;
-        }
-        for (id, kind) in [("a", TokenKind::Admin), ("b\0", TokenKind::Worker)] {
-            let created_at = Timestamp::from_millis(7);
-            let token = Token { id: id.into(), kind, name: "钟".into(), hash: [9; 32], created_at };
-            self.store.put_token(&token).await.unwrap();
-        }
-        for (name, sha256, at) in [("x", "1", 1), ("x", "2", 2), ("y", "3", 2)] {
-            let artifact = Artifact {
-                namespace: "default".into(),
-                name: name.into(),
-                sha256: sha256.into(),
-                size_bytes: 5,
-                created_at: Timestamp::from_millis(at),
-                created_by: "me".into(),
-            };
-            self.store.put_artifact(&artifact).await.unwrap();
-        }
-        self.store.secret("cursors", &[7; 32]).await.unwrap();
-    }
-
-    async fn schedules(&mut self) -> Vec<ScheduleId> {
-        let mut ids = Vec::new();
-        for n in 0..20 {
-            let id = self.sampler.schedule_id(SHARDS[n % SHARDS.len()]);
-            let status = self.sampler.schedule_status();
-            let head = Some(Arc::new(schedule_head_of(self.sampler.schedule_spec())));
-            let state = Box::new(self.sampler.schedule_state(id, status));
-            self.commit(vec![Change::Schedule { id, new: true, head, state }]).await;
-            ids.push(id);
-        }
-        for (n, status) in [BackfillStatus::Running, BackfillStatus::Completed].into_iter().enumerate() {
-            let head = self.sampler.backfill_head(ids[n + 1]);
-            let (id, state) = (head.id, self.sampler.backfill_state(status));
-            self.commit(vec![Change::Backfill { id, head: Some(Arc::new(head)), state }]).await;
-        }
-        ids
-    }
-
-    async fn ledger(&mut self, schedules: &[ScheduleId]) {
-        for n in 0..60 {
-            let schedule = schedules[n % 7];
-            let job = (n % 3 == 0).then(|| self.sampler.job_id(schedule.shard()));
-            let line = self.sampler.line(schedule, job);
-            self.commit(vec![Change::Ledger(Box::new(line))]).await;
-        }
-    }
-
-    async fn jobs(&mut self) {
-        for n in 0..90 {
-            let id = self.sampler.job_id(SHARDS[n % SHARDS.len()]);
-            let live = n % 3 != 0;
-            let status = if live { self.sampler.live_status() } else { self.sampler.final_status() };
-            let (head, state) = (Some(self.sampler.head()), Box::new(self.sampler.state(status)));
-            let mut changes = vec![Change::Job { id, new: true, head, state }];
-            for number in 1..=self.sampler.below(3) {
-                let status =
-                    if live && number > 1 { ExecutionStatus::Running } else { ExecutionStatus::Failed };
-                let record = self.sampler.execution(id, u32::try_from(number).unwrap(), status);
-                changes.push(Change::Execution { new: true, record: Box::new(record) });
-            }
-            if n % 4 == 0 {
-                changes.push(Change::Key(self.sampler.key(id)));
-            }
-            self.commit(changes).await;
-        }
-        let expired = self.store.expired_jobs(Timestamp::MAX, 5).await.unwrap();
-        let expired: Vec<JobId> = expired.into_iter().map(|(job, _)| job).collect();
-        assert_eq!(expired.len(), 5);
-        self.store.delete_jobs(&expired).await.unwrap();
-    }
-}
-
-/// Every answer that a store gives, in words.
-async fn answers(store: &dyn Store) -> Vec<String> {
-    let mut told = Answers(Vec::new());
-    told.add("shards", store.shards());
-    told.add("quarantined", store.quarantined(100).await);
-    told.registry(store).await;
-    told.jobs(store).await;
-    told.schedules(store).await;
-    let leases = store.acquire(&SHARDS, "test", HOUR).await.unwrap();
-    told.add("leases", &leases);
-    told.live(store, &leases).await;
-    let set_aside = store.quarantined(100).await.unwrap();
-    told.sorted("set aside", set_aside.into_iter().map(|row| (row.table, row.key, row.reason)));
-    told.0
-}
-
-struct Answers(Vec<String>);
-
-impl Answers {
-    fn add(&mut self, what: &str, answer: impl Debug) {
-        self.0.push(format!("{what}: {answer:?}"));
-    }
-
-    fn sorted(&mut self, what: &str, rows: impl IntoIterator<Item = impl Debug>) {
-        let mut rows: Vec<_> = rows.into_iter().map(|row| format!("{row:?}")).collect();
-        rows.sort();
-        self.0.extend(rows.into_iter().map(|row| format!("{what}: {row}")));
-    }
-
-    async fn registry(&mut self, store: &dyn Store) {
-        self.sorted("worker", store.workers().await.unwrap());
-        self.sorted("queue", store.queues().await.unwrap());
-        self.sorted("token", store.tokens().await.unwrap());
-        self.add("artifacts", store.artifacts(&ArtifactFilter::default(), 100).await);
-        self.add("secret", store.secret("cursors", &[0; 32]).await);
-        let events = store.events(EventSeq(0), 10_000).await.unwrap();
-        self.add("oldest and newest event", (events.oldest, events.newest));
-        self.sorted("event", events.events);
-    }
-
-    async fn jobs(&mut self, store: &dyn Store) {
-        for namespace in NAMESPACES {
-            let of = namespace.map(str::to_owned);
-            self.add("counts", store.counts(namespace).await);
-            let filter = JobFilter { namespace: of.clone(), ..JobFilter::default() };
-            let jobs = store.jobs(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
-            for job in &jobs.items {
-                self.add("job", store.job(job.id).await);
-            }
-            self.add("jobs", jobs);
-            let filter = ExecutionFilter { namespace: of, ..ExecutionFilter::default() };
-            let executions = store.executions(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
-            for execution in &executions.items {
-                self.add("execution", store.execution(execution.record.id).await);
-            }
-            self.add("executions", executions);
-        }
-        for value in ["钟", "钟楼", "\0zero", "a", ""] {
-            let labels = [("钟".to_owned(), value.to_owned())].into();
-            let filter = JobFilter { labels, ..JobFilter::default() };
-            self.add("labelled", store.jobs(&filter, Page { after: None, limit: 1_000 }).await);
-        }
-        self.add("expired", store.expired_jobs(Timestamp::MAX, 1_000).await);
-    }
-
-    async fn schedules(&mut self, store: &dyn Store) {
-        for namespace in NAMESPACES {
-            let of = namespace.map(str::to_owned);
-            self.add("calendars", store.calendars(namespace).await);
-            self.add("schedule counts", store.schedule_counts(namespace).await);
-            let filter = ScheduleFilter { namespace: of.clone(), ..ScheduleFilter::default() };
-            self.add("upcoming", store.upcoming(&filter, None, 1_000).await);
-            let schedules = store.schedules(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
-            for schedule in &schedules.items {
-                self.add("schedule", store.schedule(schedule.id).await);
-                self.add("instants", store.ledger_counts(schedule.id, None).await);
-            }
-            self.add("schedules", schedules);
-            let lines = LedgerFilter { namespace: of, ..LedgerFilter::default() };
-            self.add("ledger", store.ledger(&lines, Page { after: None, limit: 1_000 }).await);
-            self.add("backfills", store.backfills(None, namespace, Page { after: None, limit: 1_000 }).await);
-        }
-        let (outcomes, causes) = (vec![FiringOutcome::Fired], vec![FiringCause::Backfill]);
-        let filter = LedgerFilter { outcomes, causes, ..LedgerFilter::default() };
-        self.add("fired", store.ledger(&filter, Page { after: None, limit: 1_000 }).await);
-        let labels = [("team".to_owned(), "钟楼".to_owned())].into();
-        let filter = ScheduleFilter { labels, ..ScheduleFilter::default() };
-        self.add("labelled", store.schedules(&filter, Page { after: None, limit: 1_000 }).await);
-    }
-
-    async fn live(&mut self, store: &dyn Store, leases: &[Lease]) {
-        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
-        let take = async {
-            let mut rows = Vec::new();
-            while let Some(chunk) = receiver.recv().await {
-                rows.extend(chunk);
-            }
-            rows
-        };
-        let (loaded, rows) = tokio::join!(store.load(leases, sender), take);
-        self.add("loaded", loaded);
-        self.sorted("live", rows);
-    }
 }
 
 async fn assert_same(scene: &Scene) {

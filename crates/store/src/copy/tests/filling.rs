@@ -1,0 +1,123 @@
+//! Rows of every kind.
+
+use std::sync::Arc;
+
+use model::firing::BackfillStatus;
+use model::record::{Batch, Change, Lease};
+use model::{ExecutionStatus, JobId, ScheduleId, Timestamp};
+
+use super::{HOUR, SHARDS};
+use crate::Store;
+use crate::query::{Artifact, Token, TokenKind};
+use crate::sqlite::SqliteStore;
+use crate::suite::sample::{Sampler, schedule_head_of};
+
+/// Fills an empty store, and closes it.
+pub(super) async fn fill(store: SqliteStore) {
+    Filling { store, leases: Vec::new(), sampler: Sampler::new(77) }.all().await;
+}
+
+/// A store that gets rows of every kind.
+struct Filling {
+    store: SqliteStore,
+    leases: Vec<Lease>,
+    sampler: Sampler,
+}
+
+impl Filling {
+    async fn all(mut self) {
+        self.leases = self.store.acquire(&SHARDS, "test", HOUR).await.unwrap();
+        self.registry().await;
+        let schedules = self.schedules().await;
+        self.ledger(&schedules).await;
+        self.jobs().await;
+        // Lines outlive their schedule.
+        self.commit(vec![Change::RemoveSchedule(schedules[0])]).await;
+    }
+
+    async fn commit(&mut self, changes: Vec<Change>) {
+        let events = (0..self.sampler.below(4)).map(|_| self.sampler.event()).collect();
+        let batch = Batch { now: self.sampler.now(), changes, events };
+        self.store.commit(&self.leases, Arc::new(batch)).await.unwrap();
+    }
+
+    async fn registry(&mut self) {
+        let workers: Vec<_> = (0..9).map(|_| Change::Worker(Arc::new(self.sampler.worker()))).collect();
+        self.commit(workers).await;
+        let queues: Vec<_> =
+            ["a", "", "钟"].map(|name| Change::Queue(Arc::new(self.sampler.queue(name)))).into();
+        self.commit(queues).await;
+        for (namespace, name) in [("default", "x"), ("default", "\0y"), ("team-a", "x")] {
+            let calendar = self.sampler.calendar(namespace, name);
+            self.commit(vec![Change::Calendar(Arc::new(calendar))]).await;
+        }
+        for (id, kind) in [("a", TokenKind::Admin), ("b\0", TokenKind::Worker)] {
+            let created_at = Timestamp::from_millis(7);
+            let token = Token { id: id.into(), kind, name: "钟".into(), hash: [9; 32], created_at };
+            self.store.put_token(&token).await.unwrap();
+        }
+        for (name, sha256, at) in [("x", "1", 1), ("x", "2", 2), ("y", "3", 2)] {
+            let artifact = Artifact {
+                namespace: "default".into(),
+                name: name.into(),
+                sha256: sha256.into(),
+                size_bytes: 5,
+                created_at: Timestamp::from_millis(at),
+                created_by: "me".into(),
+            };
+            self.store.put_artifact(&artifact).await.unwrap();
+        }
+        self.store.secret("cursors", &[7; 32]).await.unwrap();
+    }
+
+    async fn schedules(&mut self) -> Vec<ScheduleId> {
+        let mut ids = Vec::new();
+        for n in 0..20 {
+            let id = self.sampler.schedule_id(SHARDS[n % SHARDS.len()]);
+            let status = self.sampler.schedule_status();
+            let head = Some(Arc::new(schedule_head_of(self.sampler.schedule_spec())));
+            let state = Box::new(self.sampler.schedule_state(id, status));
+            self.commit(vec![Change::Schedule { id, new: true, head, state }]).await;
+            ids.push(id);
+        }
+        for (n, status) in [BackfillStatus::Running, BackfillStatus::Completed].into_iter().enumerate() {
+            let head = self.sampler.backfill_head(ids[n + 1]);
+            let (id, state) = (head.id, self.sampler.backfill_state(status));
+            self.commit(vec![Change::Backfill { id, head: Some(Arc::new(head)), state }]).await;
+        }
+        ids
+    }
+
+    async fn ledger(&mut self, schedules: &[ScheduleId]) {
+        for n in 0..60 {
+            let schedule = schedules[n % 7];
+            let job = (n % 3 == 0).then(|| self.sampler.job_id(schedule.shard()));
+            let line = self.sampler.line(schedule, job);
+            self.commit(vec![Change::Ledger(Box::new(line))]).await;
+        }
+    }
+
+    async fn jobs(&mut self) {
+        for n in 0..90 {
+            let id = self.sampler.job_id(SHARDS[n % SHARDS.len()]);
+            let live = n % 3 != 0;
+            let status = if live { self.sampler.live_status() } else { self.sampler.final_status() };
+            let (head, state) = (Some(self.sampler.head()), Box::new(self.sampler.state(status)));
+            let mut changes = vec![Change::Job { id, new: true, head, state }];
+            for number in 1..=self.sampler.below(3) {
+                let status =
+                    if live && number > 1 { ExecutionStatus::Running } else { ExecutionStatus::Failed };
+                let record = self.sampler.execution(id, u32::try_from(number).unwrap(), status);
+                changes.push(Change::Execution { new: true, record: Box::new(record) });
+            }
+            if n % 4 == 0 {
+                changes.push(Change::Key(self.sampler.key(id)));
+            }
+            self.commit(changes).await;
+        }
+        let expired = self.store.expired_jobs(Timestamp::MAX, 5).await.unwrap();
+        let expired: Vec<JobId> = expired.into_iter().map(|(job, _)| job).collect();
+        assert_eq!(expired.len(), 5);
+        self.store.delete_jobs(&expired).await.unwrap();
+    }
+}
