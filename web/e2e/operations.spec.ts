@@ -1,8 +1,10 @@
-/** B6, G2, H1. Workers, queues, artifacts and events by the dashboard. */
+/** B6, D6, G2, H1. Workers, servers, queues, artifacts and events by the dashboard. */
 
 import { expect, script, test } from "./fixtures";
 
-test("a worker is cordoned and takes work again", async ({ page }) => {
+test("a worker is cordoned and takes work again", async ({ page, server }) => {
+  // Where no job ever was, the overview welcomes.
+  await server.submit(script("before", "true"));
   await page.goto("/workers");
   await page.getByRole("button", { name: /^Actions for/ }).click();
   await page.getByRole("menuitem", { name: "Cordon" }).click();
@@ -13,6 +15,29 @@ test("a worker is cordoned and takes work again", async ({ page }) => {
   await page.getByRole("button", { name: /^Actions for/ }).click();
   await page.getByRole("menuitem", { name: "Let work in again" }).click();
   await expect(page.locator("main").getByText("cordoned", { exact: true })).toBeHidden();
+});
+
+test("a server that is alone says so, and to drain it is refused with what to do", async ({ page }) => {
+  await page.goto("/");
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await page.keyboard.press("Control+k");
+  await expect(page.getByRole("combobox")).toBeFocused();
+  await page.keyboard.type("servers");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/servers$/);
+  await expect(page.getByText("There is one server, and it decides everything.")).toBeVisible();
+  const server = page.locator("main").getByRole("listitem");
+  await expect(server).toHaveCount(1);
+  await expect(server).toContainText("Leads");
+  await expect(server).toContainText("answers you");
+  await server.getByRole("button", { name: "Drain" }).click();
+  const dialog = page.getByRole("dialog");
+  await expect(dialog).toContainText("No other server could take its shards");
+  await dialog.getByRole("button", { name: "Drain" }).click();
+  await expect(dialog.getByRole("alert")).toContainText("no_other_server");
+  await expect(dialog.getByRole("alert")).toContainText("Start another server on the same database first");
+  await dialog.getByRole("button", { name: "Back" }).click();
+  await expect(server).toContainText("Leads");
 });
 
 test("a queue is paused with a note, its jobs say so, and it goes on", async ({ page, server }) => {

@@ -15,6 +15,7 @@ const VIEWS = [
   "/calendars/belfry.cn-workdays",
   "/calendars/new",
   "/workers",
+  "/servers",
   "/queues",
   "/artifacts",
   "/events",
@@ -155,4 +156,29 @@ test("a lost server is told, and the page goes on by itself when it is back", as
   });
   // What happened in between shows too, though the page had not seen a single event before.
   await expect(page.getByTestId("job-rows").getByRole("row").first()).toContainText("Succeeded");
+});
+
+test("while no server leads the page says so calmly, and goes on by itself", async ({ page }) => {
+  const body = {
+    ...{ type: "/docs/problems#loading", title: "The server is starting.", status: 503 },
+    ...{
+      detail: "`a`, the server that decides, does not answer",
+      code: "loading",
+      hint: "try again in a moment",
+    },
+  };
+  let leads = false;
+  // What a server answers that stands by while the leader is gone.
+  for (const path of ["events", "workers?*", "queues?*"]) {
+    await page.route(`**/api/v1/${path}`, (route) =>
+      leads ? route.continue() : route.fulfill({ status: 503, json: body }),
+    );
+  }
+  await page.goto("/workers");
+  await expect(page.getByRole("alert")).toContainText("Another server is taking over");
+  await expect(page.getByRole("status").filter({ hasText: "Taking over" })).toBeVisible();
+  leads = true;
+  await expect(page.getByRole("button", { name: /^Actions for/ })).toBeVisible();
+  await expect(page.getByRole("alert")).toHaveCount(0);
+  await expect(page.getByRole("status").filter({ hasText: "Live" })).toBeVisible();
 });

@@ -47,6 +47,7 @@ async function work(server: Server): Promise<Record<string, string>> {
     calendars: "/calendars",
     calendar: "/calendars/belfry.cn-workdays",
     workers: "/workers",
+    servers: "/servers",
     queues: "/queues",
     artifacts: "/artifacts",
     events: "/events",

@@ -1,4 +1,4 @@
-/** What a user can do to jobs, workers and queues. Each throws a Refusal if the server refuses. */
+/** What a user can do to jobs, workers, servers and queues. Each throws a Refusal if the server refuses. */
 
 import { answer, api } from "./client";
 import { queryClient } from "./queries";
@@ -47,6 +47,14 @@ export async function actOnWorker(id: string, action: WorkerAction): Promise<voi
 export async function forgetWorker(id: string): Promise<void> {
   await answer(api.DELETE("/api/v1/workers/{id}", { params: { path: { id } } }));
   touched(["workers"]);
+}
+
+/** Empties a server, or lets it take shards again. */
+export async function setServerDraining(id: string, draining: boolean): Promise<void> {
+  const params = { params: { path: { id } } };
+  if (draining) await answer(api.POST("/api/v1/servers/{id}/drain", params));
+  else await answer(api.POST("/api/v1/servers/{id}/undrain", params));
+  touched(["servers"]);
 }
 
 export async function pauseQueue(name: string, note: string): Promise<void> {

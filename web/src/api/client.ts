@@ -1,17 +1,23 @@
 /**
  * The REST API, typed by the server's own description of it.
  *
- * `answer(api.GET(…))` gives the body of an answer or throws a {@link Refusal}. Where the server does
- * not know the browser any more, the user is signed out and the sign-in page shows.
+ * `answer(api.GET(…))` gives the body of an answer or throws a {@link Refusal}. While no server leads it waits
+ * for the next one ({@link patient}). Where the server does not know the browser any more, the user is
+ * signed out and the sign-in page shows.
  */
 
 import createClient from "openapi-fetch";
 
 import { OWN_PAGE, signedOut } from "./auth";
+import { patient } from "./patience";
 import { Refusal } from "./problem";
 import type { paths } from "./schema";
 
-export const api = createClient<paths>({ baseUrl: location.origin, headers: OWN_PAGE });
+export const api = createClient<paths>({
+  baseUrl: location.origin,
+  headers: OWN_PAGE,
+  fetch: patient((request) => fetch(request)),
+});
 
 api.use({
   onResponse({ response }) {

@@ -5,6 +5,7 @@
  * not change faster than it can be read, and 5,000 changes a second cost a handful of renders.
  */
 
+import type { Refusal } from "./problem";
 import type { FeedEvent } from "./schema";
 import { follow, type ServerEvent } from "./sse";
 
@@ -14,7 +15,11 @@ export interface FeedStatus {
   state: FeedState;
   /** When the stream was lost; what is shown is as old as that. */
   lostAt: number | null;
+  /** Why it is not there, as the last try to have it back was told. */
+  why: Refusal | null;
 }
+
+const OPENING: FeedStatus = { state: "connecting", lostAt: null, why: null };
 
 type BatchListener = (batch: readonly FeedEvent[]) => void;
 
@@ -28,7 +33,7 @@ const FLOOD = 400;
 const RECENT_MAX = 2_000;
 
 class Feed {
-  #status: FeedStatus = { state: "connecting", lostAt: null };
+  #status = OPENING;
   #stop: (() => void) | null = null;
   #pending: FeedEvent[] = [];
   #wait = BATCH_MS;
@@ -41,13 +46,13 @@ class Feed {
   start(): void {
     this.#stop ??= follow("/api/v1/events", {
       onOpen: (resumed) => {
-        this.#set({ state: "live", lostAt: null });
+        this.#set({ state: "live", lostAt: null, why: null });
         // What was read before may have changed before the stream was there.
         if (!resumed) this.#reset();
       },
       onEvents: (events) => this.#take(events),
-      onLost: () => this.#set({ state: "lost", lostAt: this.#status.lostAt ?? Date.now() }),
-      onRefused: () => this.#set({ state: "lost", lostAt: this.#status.lostAt ?? Date.now() }),
+      onLost: (why) => this.#lost(why),
+      onRefused: (why) => this.#lost(why),
     });
   }
 
@@ -55,7 +60,7 @@ class Feed {
     this.#stop?.();
     this.#stop = null;
     this.#recent = [];
-    this.#set({ state: "connecting", lostAt: null });
+    this.#set(OPENING);
   }
 
   get status(): FeedStatus {
@@ -83,8 +88,11 @@ class Feed {
     return () => this.#onReset.delete(listener);
   };
 
+  #lost(why: Refusal): void {
+    this.#set({ state: "lost", lostAt: this.#status.lostAt ?? Date.now(), why });
+  }
+
   #set(status: FeedStatus): void {
-    if (status.state === this.#status.state && status.lostAt === this.#status.lostAt) return;
     this.#status = status;
     for (const listener of this.#onStatus) listener();
   }

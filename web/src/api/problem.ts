@@ -57,6 +57,30 @@ export class Refusal extends Error {
   }
 }
 
+/** What a refusal is called in the user's own language; `null` where the server's words are shown. */
+export type OwnWords = "unreachable" | "unexpected" | "leaderless" | "outcomeUnknown" | "noOtherServer";
+
+export function ownWords({ code }: Refusal): OwnWords | null {
+  switch (code) {
+    case "unreachable":
+    case "unexpected":
+      return code;
+    case "loading":
+      return "leaderless";
+    case "outcome_unknown":
+      return "outcomeUnknown";
+    case "no_other_server":
+      return "noOtherServer";
+    default:
+      return null;
+  }
+}
+
+/** Whether it passes by itself, as soon as another server leads. */
+export function isTakeOver({ status, code }: Refusal): boolean {
+  return status === 503 && (code === "loading" || code === "outcome_unknown" || code === "stopping");
+}
+
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -65,6 +89,6 @@ function parsed(text: string): unknown {
   }
 }
 
-function isProblem(body: unknown): body is Problem {
+export function isProblem(body: unknown): body is Problem {
   return typeof body === "object" && body !== null && "code" in body && "detail" in body && "status" in body;
 }

@@ -1,8 +1,9 @@
 /**
  * What views read, and how it is kept fresh.
  *
- * Nothing polls: the {@link feed} says what changed, and {@link keepFresh} reads again what is on the
- * page and concerned, at most once a second each. While nobody looks (the tab is hidden) it waits.
+ * Nothing polls what the {@link feed} tells: it says what changed, and {@link keepFresh} reads again what is on
+ * the page and concerned, at most once a second each. While nobody looks (the tab is hidden) it waits. What
+ * could not be read is read again as soon as the feed is there again.
  */
 
 import { keepPreviousData, QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
@@ -10,7 +11,7 @@ import { keepPreviousData, QueryClient, queryOptions, useQuery } from "@tanstack
 import { counted, type Counts, isLive, STATUSES } from "../lib/statuses";
 import { answer, api } from "./client";
 import { feed } from "./feed";
-import { Refusal } from "./problem";
+import { isTakeOver, Refusal } from "./problem";
 import type { FeedEvent, JobStatus } from "./schema";
 
 export const queryClient = new QueryClient({
@@ -26,6 +27,8 @@ export const queryClient = new QueryClient({
 
 /** Whether the same request may well succeed a moment later. */
 function isPassing(refusal: Refusal): boolean {
+  // It was waited for already, and the feed says when somebody leads.
+  if (isTakeOver(refusal)) return false;
   return refusal.status === 0 || refusal.status === 429 || refusal.status >= 500;
 }
 
@@ -63,6 +66,13 @@ export const readyQuery = queryOptions({
   queryKey: ["ready"],
   queryFn: () => answer(api.GET("/readyz", { params: { query: { verbose: "true" } } })),
   refetchInterval: 30_000,
+});
+
+/** The servers that share the store. Which of them are there is in no feed. */
+export const serversQuery = queryOptions({
+  queryKey: ["servers"],
+  queryFn: () => answer(api.GET("/api/v1/servers")),
+  refetchInterval: 2_000,
 });
 
 export const workersQuery = queryOptions({
@@ -178,12 +188,16 @@ export function keepFresh(): () => void {
     queryClient.setQueryData(countsQuery.queryKey, (counts) => counts && counted(counts, batch));
   };
   const onReset = () => void queryClient.invalidateQueries({}, { cancelRefetch: false });
+  const onStatus = () => {
+    if (feed.status.state !== "live") return;
+    void queryClient.invalidateQueries({ predicate: ({ state }) => state.status === "error" });
+  };
   const onVisible = () => {
     if (!document.hidden && due.size > 0) ask();
   };
 
   document.addEventListener("visibilitychange", onVisible);
-  const stops = [feed.onBatch(onBatch), feed.onReset(onReset)];
+  const stops = [feed.onBatch(onBatch), feed.onReset(onReset), feed.onStatus(onStatus)];
   return () => {
     stops.forEach((stop) => stop());
     document.removeEventListener("visibilitychange", onVisible);

@@ -1,12 +1,15 @@
 import { beforeAll, expect, test, vi } from "vitest";
 
-import type { Parser as ParserType } from "./sse";
+import type { follow as followType, Parser as ParserType } from "./sse";
 
 // The client that streams are opened with belongs to a browser's page.
 let Parser: typeof ParserType;
+let follow: typeof followType;
 beforeAll(async () => {
   vi.stubGlobal("location", { origin: "http://localhost" });
-  ({ Parser } = await import("./sse"));
+  vi.stubGlobal("addEventListener", () => undefined);
+  vi.stubGlobal("removeEventListener", () => undefined);
+  ({ follow, Parser } = await import("./sse"));
 });
 
 test("events come out whole, however the stream is cut", () => {
@@ -27,4 +30,23 @@ test("a heartbeat moves the place from which a lost stream resumes", () => {
   const parser = new Parser("3");
   expect(parser.push(": \nid: 9\n\n")).toEqual([]);
   expect(parser.lastId).toBe("9");
+});
+
+test("a stream that ends at once is a server without a leader, and is open once it lasts", async () => {
+  vi.useFakeTimers();
+  const lasting = new ReadableStream({
+    start: (stream) => stream.enqueue(new TextEncoder().encode(": hi\n\n")),
+  });
+  const answers = [new Response(": hi\n\n"), new Response(lasting)];
+  vi.stubGlobal("fetch", () => Promise.resolve(answers.shift()));
+  const told: string[] = [];
+  const stop = follow("http://belfry.test/api/v1/events", {
+    onOpen: () => told.push("open"),
+    onLost: (why) => told.push(why.code),
+    onEvents: () => told.push("events"),
+  });
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(told).toEqual(["loading", "open"]);
+  stop();
+  vi.useRealTimers();
 });

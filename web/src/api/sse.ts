@@ -6,7 +6,7 @@
  */
 
 import { raw } from "./client";
-import { Refusal } from "./problem";
+import { isTakeOver, Refusal } from "./problem";
 
 export interface ServerEvent {
   /** Its name; `message` where the server gave none. */
@@ -70,8 +70,15 @@ export interface Followed {
 
 /** The server sends something at least every 15 s; after this it is taken for gone. */
 const SILENCE_MAX_MS = 40_000;
+/**
+ * A server that waits for the next leader may open a stream and end it at once. One that lasts so long, or has
+ * told something, is taken for open.
+ */
+const SETTLED_AFTER_MS = 250;
 const WAIT_MIN_MS = 400;
 const WAIT_MAX_MS = 8_000;
+/** Who leads is settled within a few seconds, and everybody waits for it. */
+const TAKE_OVER_WAIT_MAX_MS = 1_000;
 
 /** Follows a stream until the returned function is called, or it is over. */
 export function follow(path: string, followed: Followed): () => void {
@@ -83,22 +90,26 @@ export function follow(path: string, followed: Followed): () => void {
 async function run(path: string, followed: Followed, ended: AbortController): Promise<void> {
   let lastId = "";
   let wait = WAIT_MIN_MS;
+  let waitMax = WAIT_MAX_MS;
   while (!ended.signal.aborted) {
     const parser = new Parser(lastId);
     try {
       const over = await readOnce(path, parser, followed, ended.signal, () => (wait = WAIT_MIN_MS));
       if (over || ended.signal.aborted) return;
+      waitMax = WAIT_MAX_MS;
       followed.onLost?.(new Refusal("stream_ended", 0, "the server ended the stream"));
     } catch (error) {
       if (ended.signal.aborted) return;
       const why = Refusal.from(error);
       const final = why.status >= 400 && why.status < 500 && why.status !== 429;
       if (final) return followed.onRefused?.(why);
+      waitMax = isTakeOver(why) ? TAKE_OVER_WAIT_MAX_MS : WAIT_MAX_MS;
       followed.onLost?.(why);
     }
     lastId = parser.lastId;
+    wait = Math.min(wait, waitMax);
     await pause(wait + Math.random() * wait * 0.3, ended.signal);
-    wait = Math.min(wait * 1.8, WAIT_MAX_MS);
+    wait *= 1.8;
   }
 }
 
@@ -112,20 +123,35 @@ async function readOnce(
   const silent = new AbortController();
   const signal = AbortSignal.any([ended, silent.signal]);
   let alarm = setTimeout(() => silent.abort(), SILENCE_MAX_MS);
+  let settling: ReturnType<typeof setTimeout> | undefined;
+  let isOpen = false;
+  const resumes = parser.lastId !== "";
+  const settle = () => {
+    clearTimeout(settling);
+    if (isOpen || signal.aborted) return;
+    isOpen = true;
+    onAlive();
+    followed.onOpen?.(resumes);
+  };
   try {
     const headers: Record<string, string> = { accept: "text/event-stream" };
-    if (parser.lastId !== "") headers["last-event-id"] = parser.lastId;
+    if (resumes) headers["last-event-id"] = parser.lastId;
     const response = await raw(path, { headers, signal, cache: "no-store" });
-    followed.onOpen?.(parser.lastId !== "");
+    settling = setTimeout(settle, SETTLED_AFTER_MS);
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const part = await reader?.read();
-      if (!part || part.done) return false;
-      onAlive();
+      if (!part || part.done) {
+        if (isOpen) return false;
+        throw new Refusal("loading", 503, "the server ended the stream at once");
+      }
       clearTimeout(alarm);
       alarm = setTimeout(() => silent.abort(), SILENCE_MAX_MS);
       const events = parser.push(part.value);
-      if (events.length > 0) followed.onEvents(events);
+      if (events.length > 0) {
+        settle();
+        followed.onEvents(events);
+      }
       if (followed.isOver?.(events)) return true;
     }
   } catch (error) {
@@ -134,6 +160,7 @@ async function readOnce(
     throw error;
   } finally {
     clearTimeout(alarm);
+    clearTimeout(settling);
     silent.abort();
   }
 }

@@ -1,12 +1,14 @@
-/** Whether what is shown is live, and if not, how old it is. */
+/** Whether what is shown is live, and if not, why, and how old it is. */
 
 import { Tooltip } from "@mantine/core";
-import { CloudOff } from "lucide-react";
+import { Link } from "@tanstack/react-router";
+import { ArrowRightLeft, CloudOff } from "lucide-react";
 import { useSyncExternalStore } from "react";
 import { useTranslation } from "react-i18next";
 
 import { feed, type FeedStatus } from "../api/feed";
 import { useNow } from "../lib/now";
+import { outage, outageToTell } from "../lib/outage";
 import { formatDuration } from "../lib/quantities";
 import style from "./Connection.module.css";
 
@@ -14,9 +16,15 @@ function useFeedStatus(): FeedStatus {
   return useSyncExternalStore(feed.onStatus, () => feed.status);
 }
 
+/** The present, also right after the feed was lost in between two seconds. */
+function useExactNow(): number {
+  return Math.max(useNow(), Date.now());
+}
+
 export function ConnectionDot() {
   const { t } = useTranslation();
-  const { state } = useFeedStatus();
+  const status = useFeedStatus();
+  const state = outage(status, useExactNow()) === "takeOver" ? "takeOver" : status.state;
   return (
     <Tooltip label={t(`connection.${state}Hint`)} w={220}>
       <span className={style.dot} data-state={state} role="status">
@@ -26,18 +34,25 @@ export function ConnectionDot() {
   );
 }
 
-/** A moment's silence is not worth a word. */
-const PATIENCE_MS = 1_500;
-
 export function ConnectionBanner() {
   const { t } = useTranslation();
-  const { state, lostAt } = useFeedStatus();
-  const now = useNow();
-  if (state !== "lost" || lostAt === null || now - lostAt < PATIENCE_MS) return null;
+  const status = useFeedStatus();
+  const now = useExactNow();
+  const found = outageToTell(status, now);
+  if (found === null) return null;
+  const Icon = found === "takeOver" ? ArrowRightLeft : CloudOff;
   return (
     <div className={style.banner} role="alert">
-      <CloudOff size={15} aria-hidden />
-      <span>{t("connection.banner", { age: formatDuration(now - lostAt) })}</span>
+      <Icon size={15} aria-hidden />
+      <span>
+        {t(`connection.banner.${found}`, { age: formatDuration(now - (status.lostAt ?? now)) })}
+        {found === "leaderless" && (
+          <>
+            {" "}
+            <Link to="/servers">{t("connection.seeServers")}</Link>
+          </>
+        )}
+      </span>
     </div>
   );
 }

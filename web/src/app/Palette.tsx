@@ -61,6 +61,7 @@ const PAGES = [
   "schedules",
   "calendars",
   "workers",
+  "servers",
   "queues",
   "artifacts",
   "events",

@@ -15,6 +15,7 @@ const GO: Record<
   | "/schedules"
   | "/calendars"
   | "/workers"
+  | "/servers"
   | "/queues"
   | "/artifacts"
   | "/events"
@@ -25,6 +26,7 @@ const GO: Record<
   t: "/schedules",
   k: "/calendars",
   w: "/workers",
+  v: "/servers",
   q: "/queues",
   a: "/artifacts",
   e: "/events",
@@ -79,6 +81,7 @@ export function Shortcuts() {
     [t("nav.schedules"), ["g", "t"]],
     [t("nav.calendars"), ["g", "k"]],
     [t("nav.workers"), ["g", "w"]],
+    [t("nav.servers"), ["g", "v"]],
     [t("nav.queues"), ["g", "q"]],
     [t("nav.artifacts"), ["g", "a"]],
     [t("nav.events"), ["g", "e"]],

@@ -194,6 +194,12 @@ const worker = createRoute({
   component: lazyRouteComponent(() => import("../pages/workers/WorkerPage"), "WorkerPage"),
 });
 
+const servers = createRoute({
+  getParentRoute: () => root,
+  path: "/servers",
+  component: lazyRouteComponent(() => import("../pages/servers/ServersPage"), "ServersPage"),
+});
+
 const queues = createRoute({
   getParentRoute: () => root,
   path: "/queues",
@@ -261,6 +267,7 @@ const routes = [
   editCalendar,
   workers,
   worker,
+  servers,
   queues,
   artifacts,
   events,

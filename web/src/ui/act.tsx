@@ -3,8 +3,9 @@
 import { Button, Group } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 
-import { Refusal } from "../api/problem";
+import { isTakeOver, Refusal } from "../api/problem";
 import i18n from "../i18n";
+import { wordsOf } from "./problem";
 
 /** Says that something was done; with where to see it, if there is such a place. */
 export function say(message: string, go?: { label: string; run: () => void } | null): void {
@@ -38,12 +39,13 @@ export async function act<T>(action: () => Promise<T>, done?: string): Promise<T
     return result;
   } catch (error) {
     const refusal = Refusal.from(error);
+    const { title, hint } = wordsOf(refusal, i18n.t);
     notifications.show({
-      color: "red",
+      color: isTakeOver(refusal) ? "yellow" : "red",
       withBorder: true,
       autoClose: 10_000,
-      title: refusal.code === "unreachable" ? i18n.t("problem.unreachable") : refusal.message,
-      message: [refusal.hint, refusal.code].filter(Boolean).join(" · "),
+      title,
+      message: [hint, refusal.code].filter(Boolean).join(" · "),
     });
     return undefined;
   }

@@ -1,12 +1,13 @@
 /** Small pieces that every page is made of. */
 
 import { ActionIcon, Button, CopyButton, Skeleton, Tooltip } from "@mantine/core";
-import { Check, Copy, type LucideIcon, TriangleAlert } from "lucide-react";
+import { ArrowRightLeft, Check, Copy, type LucideIcon, TriangleAlert } from "lucide-react";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../api/problem";
+import { isTakeOver, Refusal } from "../api/problem";
 import style from "./kit.module.css";
+import { wordsOf } from "./problem";
 
 export function Page(props: { title: ReactNode; actions?: ReactNode; children: ReactNode; fill?: boolean }) {
   return (
@@ -144,13 +145,15 @@ export function Meter(props: { label: string; used: number; all: number; shown: 
 export function ProblemBox({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const { t } = useTranslation();
   const refusal = Refusal.from(error);
-  const known = refusal.code === "unreachable" || refusal.code === "unexpected";
+  const { title, hint } = wordsOf(refusal, t);
+  const passes = isTakeOver(refusal);
+  const Icon = passes ? ArrowRightLeft : TriangleAlert;
   return (
-    <div className={style.problem} role="alert">
-      <TriangleAlert size={16} aria-hidden />
+    <div className={style.problem} data-passes={passes || undefined} role="alert">
+      <Icon size={16} aria-hidden />
       <div>
         <p>
-          <strong>{known ? t(`problem.${refusal.code as "unreachable"}`) : refusal.message}</strong>
+          <strong>{title}</strong>
         </p>
         {refusal.fields.length > 1 && (
           <ul>
@@ -161,7 +164,7 @@ export function ProblemBox({ error, onRetry }: { error: unknown; onRetry?: () =>
             ))}
           </ul>
         )}
-        {refusal.hint && <p className={style.hint}>{refusal.hint}</p>}
+        {hint && <p className={style.hint}>{hint}</p>}
         <p className={style.code}>
           {refusal.status > 0 ? (
             <a href={`/docs/problems#${refusal.code}`} target="_blank" rel="noreferrer">

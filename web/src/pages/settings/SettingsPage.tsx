@@ -6,6 +6,7 @@ import { ExternalLink, LogOut } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
 import { signOut } from "../../api/auth";
+import { isTakeOver, Refusal } from "../../api/problem";
 import { meQuery, readyQuery, versionQuery } from "../../api/queries";
 import { useNow } from "../../lib/now";
 import { prefer, usePreferences } from "../../lib/preferences";
@@ -24,6 +25,8 @@ export function SettingsPage() {
   const me = useQuery(meQuery);
   const version = useQuery(versionQuery).data;
   const ready = useQuery(readyQuery);
+  // A server that does not lead is not ready, so that a load balancer can prefer the one that does.
+  const standsBy = ready.error !== null && isTakeOver(Refusal.from(ready.error));
   const kind = me.data?.kind === "admin" || me.data?.kind === "worker" ? me.data.kind : null;
 
   return (
@@ -95,11 +98,13 @@ export function SettingsPage() {
               [t("settings.address"), location.origin],
               [
                 t("settings.state"),
-                ready.data
-                  ? t(`settings.states.${ready.data.status as "ready"}`)
-                  : t("settings.states.unknown"),
+                standsBy
+                  ? t("settings.states.standby")
+                  : ready.data
+                    ? t(`settings.states.${ready.data.status as "ready"}`)
+                    : t("settings.states.unknown"),
               ],
-              ...(ready.data?.checks ?? []).map(
+              ...(standsBy ? [] : (ready.data?.checks ?? [])).map(
                 (check) =>
                   [check.name, check.ok ? t("settings.well") : (check.detail ?? "")] as [string, string],
               ),

@@ -1,0 +1,77 @@
+/** D6, A10, H1. A change of leader is a delay for whoever looks at the dashboard, and nothing is done twice. */
+
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+
+import { patient } from "./patience";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+const JOBS = "http://belfry.test/api/v1/jobs";
+
+function refused(code: string): Response {
+  const problem = { type: "/x", title: "T", status: 503, detail: "not now", code, hint: "later" };
+  return Response.json(problem, { status: 503 });
+}
+
+/** Sends a request to servers that give these answers, the last of them for ever. */
+async function sent(request: Request, answers: Array<() => Response>) {
+  const bodies: string[] = [];
+  const sending = patient(async (each) => {
+    bodies.push(await each.text());
+    const answer = answers[Math.min(bodies.length, answers.length) - 1];
+    return answer ? answer() : new Response();
+  })(request);
+  await vi.advanceTimersByTimeAsync(60_000);
+  const response = await sending;
+  return { status: response.status, bodies };
+}
+
+const loading = () => refused("loading");
+const unknown = () => refused("outcome_unknown");
+const well = () => Response.json({});
+
+test("what nobody could decide on is sent again as it was, until somebody leads", async () => {
+  const request = new Request(JOBS, { method: "POST", body: "a job" });
+  expect(await sent(request, [loading, loading, well])).toEqual({
+    status: 200,
+    bodies: ["a job", "a job", "a job"],
+  });
+});
+
+test("what may have been done is sent again only where that does nothing twice", async () => {
+  const change = () => new Request(JOBS, { method: "POST", body: "a job" });
+  expect(await sent(change(), [unknown, well])).toMatchObject({ status: 503, bodies: ["a job"] });
+  const keyed = change();
+  keyed.headers.set("idempotency-key", "k");
+  expect(await sent(keyed, [unknown, well])).toMatchObject({ status: 200 });
+  expect(await sent(new Request(JOBS), [unknown, well])).toMatchObject({ status: 200 });
+});
+
+test("patience ends, and other refusals are told at once", async () => {
+  const tried = await sent(new Request(JOBS), [loading]);
+  expect(tried.status).toBe(503);
+  expect(tried.bodies).toHaveLength(26);
+  expect((await sent(new Request(JOBS), [() => refused("stopping"), well])).bodies).toHaveLength(1);
+  expect((await sent(new Request(JOBS), [() => new Response("<html>", { status: 503 }), well])).status).toBe(
+    503,
+  );
+});
+
+test("how ready a server is, is told as it is", async () => {
+  expect(await sent(new Request("http://belfry.test/readyz"), [loading, well])).toMatchObject({
+    status: 503,
+  });
+});
+
+test("a request that nobody wants any more is not sent again", async () => {
+  const ended = new AbortController();
+  let tries = 0;
+  const send = patient(() => {
+    tries += 1;
+    ended.abort();
+    return Promise.resolve(loading());
+  });
+  await expect(send(new Request(JOBS, { signal: ended.signal }))).rejects.toThrow();
+  expect(tries).toBe(1);
+});

@@ -1,0 +1,34 @@
+/** What is the matter while nothing comes from the server, and whether it is worth a word yet. */
+
+import type { FeedStatus } from "../api/feed";
+import { isTakeOver } from "../api/problem";
+
+export type Outage =
+  /** Nobody answers. */
+  | "unreachable"
+  /** A server answers, and waits until another one, or itself, leads. */
+  | "takeOver"
+  /** The same, for so long that somebody must look. */
+  | "leaderless"
+  /** A server answers, and its database does not. */
+  | "store";
+
+/** A moment's silence is not worth a word. */
+const SILENCE_MS = 1_500;
+/** A take-over is over within seconds. After this long it does not come by itself. */
+const TAKE_OVER_MAX_MS = 15_000;
+
+/** What is the matter, as far as a lost feed tells; `null` if nothing is. */
+export function outage({ state, lostAt, why }: FeedStatus, now: number): Outage | null {
+  if (state !== "lost" || lostAt === null) return null;
+  if (why && isTakeOver(why)) return now - lostAt < TAKE_OVER_MAX_MS ? "takeOver" : "leaderless";
+  if (why?.code === "store_unavailable") return "store";
+  return "unreachable";
+}
+
+/** The same, but not before it is worth a word: what a server says is, and silence is after a moment. */
+export function outageToTell(status: FeedStatus, now: number): Outage | null {
+  const found = outage(status, now);
+  const isSilence = found === "unreachable" && now - (status.lostAt ?? now) < SILENCE_MS;
+  return isSilence ? null : found;
+}

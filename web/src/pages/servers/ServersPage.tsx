@@ -1,0 +1,108 @@
+/** All servers that share the store: which one leads, which could follow it, and which one answers. */
+
+import { useQuery } from "@tanstack/react-query";
+import { ArrowRightLeft, CircleSlash, Crown, Eye, type LucideIcon, MonitorDot } from "lucide-react";
+import { useTranslation } from "react-i18next";
+
+import { serversQuery } from "../../api/queries";
+import type { JobStatus, Server } from "../../api/schema";
+import { inRank, serverStatus, type ServerStatus, situation } from "../../lib/servers";
+import { usePageTitle } from "../../lib/title";
+import { Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
+import { ToneBadge } from "../../ui/Status";
+import { Ago } from "../../ui/Time";
+import { ServerActions } from "./ServerActions";
+import style from "./servers.module.css";
+
+export function ServersPage() {
+  const { t } = useTranslation();
+  usePageTitle(t("nav.servers"));
+  const { data, error, refetch } = useQuery(serversQuery);
+  const servers = data?.items;
+  return (
+    <Page title={t("nav.servers")}>
+      {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
+      {!servers && !error && <Loading rows={4} />}
+      {servers && (
+        <>
+          <Standing servers={servers} />
+          <ul className={style.list}>
+            {inRank(servers).map((server) => (
+              <ServerRow key={server.id} server={server} servers={servers} />
+            ))}
+          </ul>
+          {servers.length === 1 && <HowToAdd />}
+        </>
+      )}
+    </Page>
+  );
+}
+
+/** How the servers stand together, in a sentence. */
+function Standing({ servers }: { servers: readonly Server[] }) {
+  const { t } = useTranslation();
+  const found = situation(servers);
+  const isMild = found.kind === "alone" || found.kind === "guarded";
+  return (
+    <p className={style.standing} data-mild={isMild || undefined} role="status">
+      {found.kind === "guarded"
+        ? t("server.situation.guarded", { name: found.leader.name, count: found.standbys })
+        : found.kind === "handsOver" || found.kind === "unguarded"
+          ? t(`server.situation.${found.kind}`, { name: found.leader.name })
+          : t(`server.situation.${found.kind}`)}
+    </p>
+  );
+}
+
+function ServerRow({ server, servers }: { server: Server; servers: readonly Server[] }) {
+  const { t } = useTranslation();
+  return (
+    <li className={style.server} data-testid={`server-${server.name}`}>
+      <div className={style.who}>
+        <div className={style.whoName}>
+          <strong className={style.name}>{server.name}</strong>
+          <ServerBadge status={serverStatus(server)} />
+          {server.answered && (
+            <span className={style.answered}>
+              <MonitorDot size={13} aria-hidden /> {t("server.answered")}
+            </span>
+          )}
+        </div>
+        <p className={style.meta}>
+          <span className="num">{t("server.shards", { count: server.shards })}</span>
+          {server.url && <code>{server.url}</code>}
+          <span>v{server.version}</span>
+          <span>
+            {t("server.started")} <Ago at={server.started_at} />
+          </span>
+        </p>
+      </div>
+      <ServerActions server={server} servers={servers} />
+    </li>
+  );
+}
+
+const LOOKS: Record<ServerStatus, [JobStatus, LucideIcon]> = {
+  leading: ["succeeded", Crown],
+  leaving: ["waiting", ArrowRightLeft],
+  standby: ["ready", Eye],
+  drained: ["waiting", CircleSlash],
+};
+
+function ServerBadge({ status }: { status: ServerStatus }) {
+  const { t } = useTranslation();
+  const [tone, icon] = LOOKS[status];
+  return <ToneBadge tone={tone} icon={icon} word={t(`server.status.${status}`)} />;
+}
+
+/** For those who have one server, and may not know that there can be more. */
+function HowToAdd() {
+  const { t } = useTranslation();
+  return (
+    <section className={style.more}>
+      <h2>{t("server.more")}</h2>
+      <p>{t("server.moreText")}</p>
+      <Snippet text="belfry server --name b --data b --store postgres://USER@HOST:PORT/DATABASE" />
+    </section>
+  );
+}
