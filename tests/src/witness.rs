@@ -45,7 +45,9 @@ pub struct Line {
 
 impl Line {
     fn parse(line: &str) -> Self {
-        let fields: Vec<_> = line.split(' ').collect();
+        // A task that is killed while it writes may leave the beginning of a line, and another's follows.
+        let begins = ["start ", "beat ", "end ", "fail "].iter().filter_map(|kind| line.rfind(kind)).max();
+        let fields: Vec<_> = line[begins.unwrap_or(0)..].split(' ').collect();
         let [kind, job, execution, fence, pid, at] = fields[..] else { panic!("no task wrote `{line}`") };
         Self {
             kind: kind.to_owned(),
@@ -227,6 +229,12 @@ mod tests {
             .join("\n")
             .replace(&exe(1), "e1")
             .replace(&exe(2), "e2")
+    }
+
+    #[test]
+    fn a_line_behind_a_torn_one_is_read() {
+        let line = Line::parse("start job_0beat job_1 exe_1 7 30403 1.5");
+        assert_eq!((line.kind.as_str(), line.job.as_str(), line.fence), ("beat", "job_1", 7));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 
 use super::extract::{Many, Params};
 use super::headers::LastEventId;
-use super::problem::Trouble;
+use super::problem::{Code, Trouble};
 use super::routes::Routes;
 use super::{Api, convert, jobs, sse};
 use crate::auth::{Resource, Verb};
@@ -32,7 +32,7 @@ use crate::node::EventBatch;
 const CHUNK: usize = 500;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.needs(Verb::Read, Resource::Events, &[], routes!(follow_events));
+    routes.needs(Verb::Read, Resource::Events, &[Code::Loading, Code::Stopping], routes!(follow_events));
     routes.of_leader();
 }
 

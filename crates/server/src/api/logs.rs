@@ -41,7 +41,7 @@ const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 const END_PATIENCE: model::Duration = model::Duration::from_secs(10);
 
 pub(super) fn routes(routes: &mut Routes) {
-    let refusals = [Code::JobNotFound, Code::ExecutionNotFound];
+    let refusals = [Code::JobNotFound, Code::ExecutionNotFound, Code::Loading, Code::Stopping];
     routes.needs(Verb::Read, Resource::Logs, &refusals, routes!(read_job_logs));
     routes.of_leader();
     routes.needs(Verb::Read, Resource::Logs, &refusals[1..], routes!(read_execution_logs));

@@ -42,8 +42,9 @@ struct Streaming<S> {
 /// Answers with a stream.
 ///
 /// # Errors
-/// `busy`, if there are too many streams already.
+/// `busy`, if there are too many streams already; `loading` or `stopping` where a stream would end at once.
 pub(super) fn stream(api: &Api, source: impl Source) -> Result<Response, Trouble> {
+    api.node.decides()?;
     let permit = Arc::clone(&api.shared.streams)
         .try_acquire_owned()
         .map_err(|_| Trouble::new(Code::Busy, format!("{} streams are open already", super::STREAMS_MAX)))?;

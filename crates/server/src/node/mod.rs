@@ -255,14 +255,24 @@ impl Node {
         }
     }
 
-    /// Refuses what the node's state does not let in, before it costs anything.
-    fn admit(&self, input: &Input) -> Result<(), RequestError> {
+    /// Whether this server decides, and so hears of everything that happens.
+    ///
+    /// # Errors
+    /// [`RequestError::Loading`] or [`RequestError::Stopping`] if it does not.
+    pub fn decides(&self) -> Result<(), RequestError> {
         match &*self.shared.readiness.borrow() {
-            Readiness::Ready => Ok(()),
-            Readiness::Full if is_new_work(input) => Err(RequestError::Full),
-            Readiness::Full => Ok(()),
+            Readiness::Ready | Readiness::Full => Ok(()),
             Readiness::Loading { .. } => Err(RequestError::Loading),
             Readiness::Stopping | Readiness::Failed { .. } => Err(RequestError::Stopping),
+        }
+    }
+
+    /// Refuses what the node's state does not let in, before it costs anything.
+    fn admit(&self, input: &Input) -> Result<(), RequestError> {
+        self.decides()?;
+        match &*self.shared.readiness.borrow() {
+            Readiness::Full if is_new_work(input) => Err(RequestError::Full),
+            _ => Ok(()),
         }
     }
 
