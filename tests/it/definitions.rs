@@ -37,7 +37,9 @@ async fn a_schedule_that_never_fires_is_told_at_once() {
     let applied = site.belfry(&["apply", "-f", &file(&site, "never.yaml"), "-o", "json"]).await.exits(0);
     assert_eq!(applied.stderr, told);
     let applied: serde_json::Value = serde_json::from_str(&applied.stdout).unwrap();
-    assert_eq!(applied[0]["warnings"][0], "it never fires: no instant satisfies its rules");
+    let warning = &applied[0]["warnings"][0];
+    let message = "it never fires: no instant satisfies its rules";
+    assert_eq!(*warning, serde_json::json!({"code": "never_fires", "message": message}));
     let again = site.belfry(&["apply", "-f", &file(&site, "never.yaml")]).await.exits(0);
     assert_eq!(again.stderr, "", "nothing changed");
     let quiet = site.belfry(&["-q", "schedule", "create", "other", "--at", "2020-01-01T00:00", "--", "true"]);
