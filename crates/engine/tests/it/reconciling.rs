@@ -1,7 +1,7 @@
 //! A store that forgot its last commits: what may not run twice waits until every worker was heard.
 
-use engine::why::Reason;
 use engine::Stray;
+use engine::why::Reason;
 use model::spec::Delivery;
 use model::worker::Admission;
 use model::{JobId, JobStatus, WorkerId};

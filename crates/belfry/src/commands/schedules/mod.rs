@@ -73,7 +73,10 @@ pub(super) async fn run(context: &Context, command: ScheduleCommand) -> Result<(
 }
 
 /// Says what somebody should know about schedules that were taken all the same.
-pub(super) fn warn<'a>(out: Out, schedules: impl IntoIterator<Item = (&'a String, &'a Vec<model::api::Warning>)>) {
+pub(super) fn warn<'a>(
+    out: Out,
+    schedules: impl IntoIterator<Item = (&'a String, &'a Vec<model::api::Warning>)>,
+) {
     let mut warned = false;
     for (name, warnings) in schedules {
         for warning in warnings {
