@@ -7,7 +7,8 @@
 //! one lease, as a new owner gives it to every worker, waiting jobs that are not `at_least_once` are held
 //! back instead of standing in their queues.
 //!
-//! What this cannot know: that a job was started *and* over among the commits that are gone.
+//! No two executions of a job overlap by this. That one was started among the commits that are gone is not
+//! known of a job, so it is started again, also if it is `at_most_once`.
 
 use std::collections::BTreeSet;
 
