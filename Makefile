@@ -9,6 +9,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 BELFRY_DATA ?= data
 BELFRY_LISTEN ?= 127.0.0.1:7070
 BELFRY_PORT ?= 7170
@@ -20,7 +21,7 @@ has = command -v $(1) >/dev/null 2>&1
 help: ## List the targets
 	@echo 'usage: make TARGET'
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: cargo-there
 cargo-there:
@@ -61,11 +62,11 @@ build: cargo-there web-if-npm ## Build the binary: target/debug/belfry
 
 .PHONY: run
 run: build ## Start a server and a worker, run three sample jobs, stay until Ctrl-C
-	@scripts/run.sh target/debug/belfry "$(BELFRY_DATA)" "$(BELFRY_LISTEN)"
+	@scripts/run.sh $(TARGET)/debug/belfry "$(BELFRY_DATA)" "$(BELFRY_LISTEN)"
 
 .PHONY: run-cluster
 run-cluster: build ## Start three servers on one PostgreSQL and two workers, stay until Ctrl-C
-	@scripts/run-cluster.sh target/debug/belfry "$(BELFRY_DATA)-cluster" "$(BELFRY_PORT)"
+	@scripts/run-cluster.sh $(TARGET)/debug/belfry "$(BELFRY_DATA)-cluster" "$(BELFRY_PORT)"
 
 # The linters first: they are quick to say what is wrong. Then every test of every crate; the
 # whole-system tests among them start the binary that is built here.
@@ -94,7 +95,7 @@ web-test: web build ## Lint and test the dashboard, in a browser where there is 
 web-scale: cargo-there web ## The list of jobs over a million of them: make web-scale JOBS=1000000
 	$(CARGO) build --locked --release -p belfry
 	@scripts/chromium.sh >/dev/null
-	cd web && BELFRY=../target/release/belfry SCALE_JOBS=$(or $(JOBS),1000000) npm run e2e -- scale
+	cd web && BELFRY=$(abspath $(TARGET))/release/belfry SCALE_JOBS=$(or $(JOBS),1000000) npm run e2e -- scale
 
 .PHONY: lint
 lint: cargo-there ## Formatting, clippy, dependencies and licences; the house rules are tests
@@ -114,7 +115,7 @@ fix: cargo-there ## Format, take what clippy can mend, write generated pages and
 .PHONY: bench
 bench: cargo-there ## Measure: make bench BENCH=noop (default: all of them)
 	$(CARGO) build --locked --release -p belfry -p belfry-bench
-	target/release/belfry-bench $(BENCH)
+	$(TARGET)/release/belfry-bench $(BENCH)
 
 # What a run says of itself where its results are kept (`RESULTS=docs/results/simulator.json` of
 # `make sim`, `RESULTS=docs/results` of `make chaos`); `make proof-page` shows them.

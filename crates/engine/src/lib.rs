@@ -10,7 +10,8 @@
 //! seed, so the same inputs give the same outputs: the server drives it over a store, the simulator
 //! over a model of the world. The driver's contract:
 //!
-//! 1. [`Engine::new`], [`Engine::restore`] for every live row, [`Engine::start`].
+//! 1. [`Engine::new`], [`Engine::restore`] for every live row, [`Engine::distrust`] if the store may have
+//!    forgotten commits, [`Engine::start`].
 //! 2. [`Engine::handle`] for each input as it comes; [`Engine::flush`] when the store is free for
 //!    another commit. In between, nothing is seen outside but [`Engine::take_grants`].
 //! 3. Commit the batch, then release its effects in order. If the commit fails, drop the engine.

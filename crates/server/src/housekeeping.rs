@@ -30,6 +30,10 @@ pub async fn run(services: Services) {
     let mut trimmed: Option<tokio::time::Instant> = None;
     loop {
         rounds.tick().await;
+        // Of several servers one is enough.
+        if services.node.decides().is_err() {
+            continue;
+        }
         let now = SystemClock.now();
         while sweep(&services, now).await {
             tokio::task::yield_now().await;

@@ -224,17 +224,15 @@ impl Members {
         let inner = &self.inner;
         let me = seen.cluster.member(inner.me.id);
         let draining = inner.leaving.load(Ordering::Relaxed) || me.is_some_and(|member| member.draining);
-        let since = match draining {
-            true => Some(*drained_since.get_or_insert(seen.at)),
-            false => drained_since.take().filter(|_| false),
-        };
+        *drained_since = draining.then(|| drained_since.unwrap_or(seen.at));
+        let all_know = drained_since.is_some_and(|since| seen.at - since >= ALL_HAVE_SEEN);
         let heir = seen.cluster.members.iter().any(|member| inner.may_take(member));
         let leader = seen.cluster.owner_of(ShardId(0));
         let standing = Standing {
             // Better drained than without anybody who decides.
             takes: !draining || !heir,
             hurries: leader.is_some_and(|leader| leader.draining && leader.server.id != inner.me.id),
-            gives: heir && since.is_some_and(|since| seen.at - since >= ALL_HAVE_SEEN),
+            gives: heir && all_know,
         };
         inner.standing.send_if_modified(|known| std::mem::replace(known, standing) != standing);
     }

@@ -50,7 +50,7 @@ pub(super) fn client() -> reqwest::Client {
         .http1_only()
         // Servers are reached as they say, whatever stands in the environment.
         .no_proxy();
-    builder.build().unwrap_or_default()
+    builder.build().expect("a client of these settings can be made: its provider of TLS was chosen above")
 }
 
 /// The server that a request of these headers is to be handed on to; `None` if this one answers it, also

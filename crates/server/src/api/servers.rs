@@ -42,9 +42,9 @@ fn shown(api: &Api, cluster: &Cluster, member: &Member) -> Server {
     }
 }
 
-/// The servers and shards as they are now, with this server among them.
+/// The servers and shards as they are now.
 async fn cluster(api: &Api) -> Result<Cluster, Trouble> {
-    Ok(api.members.look().await?.cluster.clone())
+    Ok(api.node.store().cluster().await?)
 }
 
 async fn one(api: &Api, id: ServerId) -> Result<Server, Trouble> {

@@ -52,9 +52,8 @@ pub(super) async fn acquire(
             readiness.send_replace(Readiness::Loading { reason });
             told = true;
         }
-        if standing.wait_for(|standing| standing.takes).await.is_err() {
-            // Nobody can say any more that it may not.
-        }
+        // Fails where nobody is left who could say that it may not.
+        drop(standing.wait_for(|standing| standing.takes).await);
         let taken = store.acquire(&all, &config.owner, config.lease).await?;
         if taken.len() == all.len() {
             return Ok(taken.into());

@@ -12,6 +12,7 @@ mod logs;
 mod refusals;
 mod schedule_lists;
 mod schedules;
+mod servers;
 mod workers;
 
 use std::sync::Arc;

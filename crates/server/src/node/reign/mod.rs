@@ -341,7 +341,11 @@ impl<'a> Reign<'a> {
             }
             Woke::Reconciled(result) => {
                 self.reconciled = None;
-                self.reconciles = result.is_err();
+                self.reconciles = false;
+                if let Err(error) = result {
+                    // The next owner holds the same work back once more, which delays and harms nothing.
+                    tracing::warn!(error = %error, "the store does not know that its lost commits were dealt with");
+                }
                 Ok(())
             }
             Woke::HandOver => {
