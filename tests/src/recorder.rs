@@ -5,6 +5,7 @@
 //! store in the end.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -68,9 +69,9 @@ impl Recorder {
         self.note(What::Fault { fault: fault.to_string(), begins });
     }
 
-    /// A whole machine stood still until now.
-    pub fn halted(&self, worker: WorkerId, tasks: Vec<i32>, from: Timestamp) {
-        let until = now();
+    /// A whole machine stood still.
+    pub fn halted(&self, worker: WorkerId, tasks: Vec<i32>, span: Range<Timestamp>) {
+        let Range { start: from, end: until } = span;
         let mut log = self.log();
         log.halts.push(Halt { worker, tasks, from, until });
         log.events.push(Event { at: until, what: What::Woke { worker } });

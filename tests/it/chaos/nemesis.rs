@@ -379,9 +379,13 @@ impl Nemesis {
             Fault::Pause(Victim::Task, _) if !alone => raging.pids.iter().for_each(|pid| pid.kill()),
             Fault::Pause(..) => raging.pids.iter().for_each(|pid| pid.resume()),
             Fault::Halt(worker) => {
-                raging.pids.iter().chain(&raging.tasks).for_each(|pid| pid.resume());
+                // Before anything is woken: a task may end at once, and has stood still until now.
+                let span = raging.since..self.recorder.now();
+                // The guards last: a fuse freezes within a millisecond what has outlived its lease, and
+                // no machine that wakes would thaw that again.
+                raging.tasks.iter().chain(&raging.pids).for_each(|pid| pid.resume());
                 let tasks = raging.tasks.iter().map(|pid| pid.0).collect();
-                self.recorder.halted(self.workers[worker], tasks, raging.since);
+                self.recorder.halted(self.workers[worker], tasks, span);
             }
             Fault::Road(_, worker) => {
                 let roads = |r: &Raging| matches!(r.fault, Fault::Road(_, other) if other == worker);
