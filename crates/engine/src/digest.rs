@@ -49,6 +49,7 @@ impl Engine {
             runs.sort_unstable();
             lines.push(format!("{id} {:?} {:?} {runs:?}", backfill.head, backfill.state));
         }
+        self.digest_workflows(&mut lines);
         lines.sort_unstable();
         lines
     }

@@ -14,3 +14,4 @@ mod scenario;
 mod schedules;
 mod timekeeper;
 mod workers;
+mod workflow;

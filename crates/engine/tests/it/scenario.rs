@@ -22,11 +22,12 @@ use model::record::{
     Change, Event, ExecutionRecord, JobHead, JobState, KeyRecord, Lease, LiveRow, Outcome, QueueRecord,
     Usage, WorkerRecord,
 };
+use model::run::{RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState};
 use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement};
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::{
-    BackfillId, Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, ScheduleId,
-    ShardId, Timestamp, WorkerId,
+    BackfillId, Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, RunId, ScheduleId,
+    ShardId, Timestamp, WorkerId, WorkflowId,
 };
 
 pub(crate) const SHARDS: u16 = 4;
@@ -43,6 +44,9 @@ pub(crate) struct Rows {
     pub(crate) ledger: BTreeMap<LedgerKey, LedgerRecord>,
     pub(crate) backfills: BTreeMap<BackfillId, (BackfillHead, BackfillState)>,
     pub(crate) calendars: BTreeMap<(String, String), Arc<CalendarRecord>>,
+    pub(crate) workflows: BTreeMap<WorkflowId, (WorkflowHead, WorkflowState)>,
+    pub(crate) runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
+    pub(crate) steps: BTreeMap<StepKey, StepState>,
     pub(crate) events: Vec<Event>,
 }
 
@@ -223,6 +227,17 @@ impl Scenario {
         self.restart();
     }
 
+    /// An engine that is rebuilt from the rows knows what the running one knows.
+    pub(crate) fn check_rebuilt(&self) {
+        let mut rebuilt = Engine::new(self.config.clone(), &leases(self.epoch), SHARDS, self.now);
+        for row in self.rows.live() {
+            rebuilt.restore(row).unwrap();
+        }
+        rebuilt.start(self.now);
+        rebuilt.flush(self.now);
+        pretty_lines(&rebuilt.digest(), &self.engine.digest());
+    }
+
     /// The engine is gone, and another is built from the rows.
     pub(crate) fn restart(&mut self) {
         self.epoch += 1;
@@ -264,6 +279,14 @@ impl Scenario {
         let record = Arc::clone(&self.rows.workers[&worker]);
         let join = self.join_of(worker, &record);
         self.say(Input::Join(Box::new(join)));
+    }
+
+    /// Every worker comes back.
+    pub(crate) fn rejoin_all(&mut self) {
+        let workers: Vec<_> = self.players.keys().copied().collect();
+        for worker in workers {
+            self.rejoin(worker);
+        }
     }
 
     fn join_of(&mut self, worker: WorkerId, record: &WorkerRecord) -> Join {
@@ -396,6 +419,16 @@ impl Scenario {
     }
 }
 
+/// Fails with the first line that differs.
+fn pretty_lines(rebuilt: &[String], running: &[String]) {
+    for line in rebuilt.iter().filter(|line| !running.contains(line)) {
+        let start: String = line.chars().take(40).collect();
+        let other = running.iter().find(|other| other.starts_with(&start));
+        panic!("a rebuilt engine says\n  {line}\ninstead of\n  {other:?}");
+    }
+    assert_eq!(rebuilt.len(), running.len(), "a rebuilt engine knows less");
+}
+
 /// A report of an end.
 pub(crate) fn finished(how: How, exit_code: Option<i32>) -> Report {
     Report::Finished { how, outcome: Outcome { exit_code, ..Outcome::default() }, usage: Usage::default() }
@@ -475,6 +508,32 @@ impl Rows {
                 }
                 None => self.backfills.get_mut(&id).unwrap().1 = state,
             },
+            Change::Workflow { id, new, head, state } => {
+                let known = self.workflows.remove(&id);
+                assert_eq!(known.is_none(), new, "{id}");
+                let head = head.map(|head| (*head).clone()).or(known.map(|(head, _)| head));
+                self.workflows.insert(id, (head.expect("a new workflow has a head"), state));
+            }
+            Change::RemoveWorkflow(id) => {
+                self.workflows.remove(&id);
+            }
+            Change::Run { id, head, state } => match self.runs.get_mut(&id) {
+                None => {
+                    let head = head.unwrap_or_else(|| panic!("{id} is new and has no head"));
+                    self.runs.insert(id, (head, *state));
+                }
+                Some(row) => {
+                    assert!(head.is_none(), "{id} is new twice");
+                    assert!(!row.1.status.is_final(), "{id} changes after its end");
+                    assert!(state.version > row.1.version, "the version of {id} stands still");
+                    row.1 = *state;
+                }
+            },
+            Change::Step(record) => {
+                let StepRecord { key, state } = *record;
+                let before = self.steps.insert(key, state);
+                assert!(before.is_none_or(|b| !b.status.is_final()), "{key:?} changes after its end");
+            }
             Change::Calendar(record) => {
                 let key = (record.spec.namespace.clone(), record.spec.name.clone());
                 self.calendars.insert(key, record);
@@ -500,10 +559,28 @@ impl Rows {
         });
         let running = self.backfills.values().filter(|(_, state)| state.status == BackfillStatus::Running);
         let backfills = running.map(|(head, state)| LiveRow::Backfill { head: head.clone(), state: *state });
+        let workflows = self.workflows.iter().map(|(&id, (head, state))| LiveRow::Workflow {
+            id,
+            head: head.clone(),
+            state: state.clone(),
+        });
+        let is_live = |id: &RunId| self.runs.get(id).is_some_and(|(_, state)| !state.status.is_final());
+        let runs = self.runs.iter().filter(|(id, _)| is_live(id)).map(|(&id, (head, state))| LiveRow::Run {
+            id,
+            head: Arc::clone(head),
+            state: Box::new(state.clone()),
+        });
+        let steps = self.steps.iter().filter(|(key, _)| is_live(&key.run));
+        let steps = steps.map(|(&key, state)| {
+            LiveRow::Step(Box::new(StepRecord { key, state: state.clone() }))
+        });
         let calendars = self.calendars.values().map(|record| LiveRow::Calendar((**record).clone()));
         calendars
             .chain(schedules)
             .chain(backfills)
+            .chain(workflows)
+            .chain(runs)
+            .chain(steps)
             .chain(jobs)
             .chain(executions.map(|e| LiveRow::Execution(Box::new(e.clone()))))
             .chain(self.keys.values().map(|k| LiveRow::Key(*k)))
@@ -659,5 +736,5 @@ impl JobBuilder<'_> {
 
 pub(crate) fn head(spec: JobSpec) -> Arc<JobHead> {
     let body = serde_json::to_string(&spec).unwrap().into();
-    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None })
+    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None })
 }
