@@ -77,8 +77,9 @@ fn arrows_between_our_crates_point_inwards() {
         ("belfry-engine", &["model", "timetable"]),
         ("belfry-proto", &[]),
         ("belfry-client", &["model"]),
-        ("belfry-worker", &["model", "proto"]),
-        ("belfry-server", &["engine", "model", "proto", "store", "timetable"]),
+        ("belfry-crashpoint", &[]),
+        ("belfry-worker", &["crashpoint", "model", "proto"]),
+        ("belfry-server", &["crashpoint", "engine", "model", "proto", "store", "timetable"]),
     ] {
         assert_eq!(ours(&dependencies(package)), knows, "{package}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::{Client, JobFilter, LedgerFilter, Patience, ScheduleRef};
+use client::{Client, JobFilter, LedgerFilter, LogQuery, LogSource, Patience, ScheduleRef};
 use futures::TryStreamExt as _;
 use harness::{Server, Site, until};
 use model::firing::FiringOutcome;
@@ -21,13 +21,12 @@ struct Settings {
 }
 
 impl Settings {
-    fn variables(&self) -> [(&str, &str); 4] {
+    fn variables(&self) -> [(&str, &str); 3] {
         [
             ("BELFRY_SERVER__STORE", &self.url),
             // The tests' database does not wait for its disk.
             ("BELFRY_SERVER__STORE_ALLOW_UNSAFE", "true"),
             ("BELFRY_SERVER__OBJECTS_DIR", &self.objects),
-            ("BELFRY_SERVER__SHARD_LEASE", "3s"),
         ]
     }
 }
@@ -92,7 +91,7 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
     let steps = two.job_events(long.id).await.unwrap();
     assert!(steps.iter().all(|step| step.cause != Cause::WorkerLost), "{steps:?}");
 
-    one.pause_schedule(&ScheduleRef::from(schedule), None).await.unwrap();
+    two.pause_schedule(&ScheduleRef::from(schedule), None).await.unwrap();
     let lines = two.ledger(ScheduleRef::from(schedule), LedgerFilter::default());
     let mut lines: Vec<_> = lines.try_collect().await.unwrap();
     lines.retain(|line| matches!(line.outcome, FiringOutcome::Fired | FiringOutcome::FiredLate));
@@ -102,4 +101,57 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
     let filter = JobFilter { schedule: Some(schedule), ..JobFilter::default() };
     let runs: Vec<_> = two.jobs(filter).try_collect().await.unwrap();
     assert_eq!(runs.len(), lines.len(), "one run for each second");
+}
+
+/// D5, D8. A server that does not decide takes every request all the same, and a planned change of the
+/// one that decides is hardly seen.
+#[tokio::test]
+async fn any_server_takes_any_request_and_one_may_be_emptied() {
+    let database = Cluster::shared().database();
+    let folder = tempfile::tempdir().unwrap();
+    let objects = folder.path().join("objects");
+    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+    let mut site = Site::server_only(&settings.variables()).await;
+    site.add_worker().await;
+    let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
+    let second = Server::stand_by(&data, &log, &settings.variables()).await;
+    let two = client_of(&second, &site.server);
+    let [first_id, second_id] = until("both servers are seen", SOON, async || {
+        let servers = two.servers().await.ok()?;
+        let ids: Vec<_> = servers.iter().map(|server| server.id).collect();
+        ids.try_into().ok()
+    })
+    .await;
+
+    let job = two.submit(&JobSpec::command(["sh", "-c", "echo heard; exec sleep 600"])).await.unwrap().id;
+    site.until_status(job, JobStatus::Running).await;
+    until("the other server shows the log", SOON, async || {
+        let page = two.logs(LogSource::Job(job, None), &LogQuery::default()).await.ok()?;
+        page.items.iter().any(|entry| entry.text.contains("heard")).then_some(())
+    })
+    .await;
+    assert_eq!(two.workers().try_collect::<Vec<_>>().await.unwrap()[0].reserved.executions, 1);
+
+    assert!(two.server(first_id).await.unwrap().leads);
+    two.drain_server(first_id).await.unwrap();
+    let mut submitted = Vec::new();
+    // Each of these is accepted, whoever decides at that time.
+    while !two.server(second_id).await.unwrap().leads {
+        submitted.push(site.submit(&JobSpec::command(["true"])).await);
+    }
+    for job in submitted {
+        site.until_status(job, JobStatus::Succeeded).await;
+    }
+    let first = site.client().server(first_id).await.unwrap();
+    assert!(first.draining && !first.leads && first.shards == 0 && first.answered);
+
+    // The worker knew of the first server alone. Its task went on.
+    two.cancel_job(job, None).await.unwrap();
+    let job = site.until_status(job, JobStatus::Cancelled).await;
+    assert_eq!(job.executions, 1);
+    let refused = two.drain_server(second_id).await.unwrap_err();
+    assert_eq!(refused.code(), Some("no_other_server"));
+    site.client().undrain_server(first_id).await.unwrap();
+    two.drain_server(second_id).await.unwrap();
+    site.server.until_ready().await;
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// A server started with [`setting`](Self::setting) reads its wall clock through this.
+/// A server or worker started with [`setting`](Self::setting) reads its wall clock through this.
 #[derive(Debug)]
 pub struct MovedClock {
     file: PathBuf,
@@ -29,7 +29,7 @@ impl MovedClock {
         fs::rename(&next, &self.file).expect("the clock can be replaced");
     }
 
-    /// The environment variable that makes a server go by it. Release builds know nothing of it.
+    /// The environment variable that makes a process go by it. Release builds know nothing of it.
     pub fn setting(&self) -> (&'static str, &str) {
         ("BELFRY_TEST_CLOCK", self.file.to_str().expect("temporary folders have plain names"))
     }

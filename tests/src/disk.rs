@@ -1,7 +1,8 @@
 //! A small disk that a test fills.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,6 +22,8 @@ impl SmallDisk {
     /// Why there is none, where the rights to mount one are missing.
     pub fn mount(size: &str) -> Result<Self, String> {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        // Tasks of another user have their folders on it.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("its rights can be set");
         let at = folder.path().join("disk");
         fs::create_dir(&at).expect("a folder can be made in an empty one");
         let output = Command::new("mount")

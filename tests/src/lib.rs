@@ -16,6 +16,7 @@
 
 mod cli;
 mod clock;
+mod crash;
 mod deadline;
 mod disk;
 pub mod network;
@@ -32,6 +33,7 @@ mod worker;
 
 pub use cli::Ran;
 pub use clock::MovedClock;
+pub use crash::CrashOrders;
 pub use deadline::{glance, until, within};
 pub use disk::SmallDisk;
 pub use process::Pid;

@@ -82,6 +82,11 @@ impl Proxy {
     }
 
     /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same for who speaks HTTP.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }

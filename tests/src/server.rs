@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// What `/readyz` says, asked as any probe would.
-    async fn is_ready(&self) -> bool {
+    pub(crate) async fn is_ready(&self) -> bool {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)).await else { return false };
         let request = b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
         let mut answer = String::new();

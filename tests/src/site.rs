@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use client::Client;
+use client::{Client, Patience};
 use model::api::Job;
 use model::{JobId, JobSpec, JobStatus};
 use tempfile::TempDir;
@@ -23,8 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Site {
     /// The server.
     pub server: Server,
+    /// Further servers over the same store.
+    pub others: Vec<Server>,
     /// Its workers.
     pub workers: Vec<Worker>,
+    /// Environment variables of workers that are added.
+    pub worker_settings: Vec<(String, String)>,
     folder: TempDir,
 }
 
@@ -41,14 +45,14 @@ impl Site {
         let folder = folder();
         let server =
             Server::start(&folder.path().join("data"), &folder.path().join("server.log"), settings).await;
-        Self { server, workers: Vec::new(), folder }
+        Self { server, others: Vec::new(), workers: Vec::new(), worker_settings: Vec::new(), folder }
     }
 
     /// A server whose data is in a folder of the test's own; `settings` are environment variables.
     pub async fn over(data: &Path, settings: &[(&str, &str)]) -> Self {
         let folder = folder();
         let server = Server::start(data, &folder.path().join("server.log"), settings).await;
-        Self { server, workers: Vec::new(), folder }
+        Self { server, others: Vec::new(), workers: Vec::new(), worker_settings: Vec::new(), folder }
     }
 
     /// One worker more, connected.
@@ -56,16 +60,48 @@ impl Site {
         self.add_worker_over(Road::default()).await
     }
 
-    /// One worker more behind a proxy, connected.
-    pub async fn add_worker_behind_proxy(&mut self) -> &mut Worker {
-        let proxy = Proxy::start("127.0.0.1", self.server.address()).await;
-        self.add_worker_over(Road { proxy: Some(proxy), ..Road::default() }).await
+    /// One server more over the same store; it stands by while another decides.
+    pub async fn add_server(&mut self, settings: &[(&str, &str)]) -> &mut Server {
+        let name = format!("server-{}", self.others.len() + 2);
+        let (data, log) = (self.path(&name), self.path(&format!("{name}.log")));
+        self.others.push(Server::stand_by(&data, &log, settings).await);
+        self.others.last_mut().expect("one was pushed")
     }
 
-    /// One worker more in a network of its own, connected.
+    /// All servers, the first first.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        [&self.server].into_iter().chain(&self.others)
+    }
+
+    /// All servers, the first first.
+    pub fn servers_mut(&mut self) -> impl Iterator<Item = &mut Server> {
+        [&mut self.server].into_iter().chain(&mut self.others)
+    }
+
+    /// One worker more behind a proxy to each server, connected.
+    pub async fn add_worker_behind_proxies(&mut self) -> &mut Worker {
+        let proxies = self.proxies("127.0.0.1").await;
+        self.add_worker_over(Road { proxies, ..Road::default() }).await
+    }
+
+    /// The same, with its folder on a disk of the test's own.
+    pub async fn add_worker_on(&mut self, disk: &Path) -> &mut Worker {
+        let road = Road { proxies: self.proxies("127.0.0.1").await, ..Road::default() };
+        self.add_worker_in(&disk.join("worker"), road).await
+    }
+
+    /// The same in a network of its own.
     pub async fn add_worker_within(&mut self, branch: Branch) -> &mut Worker {
-        let proxy = Proxy::start(&branch.here().to_string(), self.server.address()).await;
-        self.add_worker_over(Road { proxy: Some(proxy), branch: Some(branch), ..Road::default() }).await
+        let proxies = self.proxies(&branch.here().to_string()).await;
+        self.add_worker_over(Road { proxies, branch: Some(branch), ..Road::default() }).await
+    }
+
+    async fn proxies(&self, host: &str) -> Vec<Proxy> {
+        let mut proxies = Vec::new();
+        for server in self.servers() {
+            proxies.push(Proxy::start(host, server.address()).await);
+        }
+        proxies
     }
 
     /// One worker more that knows another server as well, connected to the first.
@@ -74,9 +110,15 @@ impl Site {
     }
 
     async fn add_worker_over(&mut self, road: Road) -> &mut Worker {
+        let dir = self.path(&format!("worker-{}", self.workers.len() + 1));
+        self.add_worker_in(&dir, road).await
+    }
+
+    async fn add_worker_in(&mut self, dir: &Path, road: Road) -> &mut Worker {
         let name = format!("worker-{}", self.workers.len() + 1);
-        let (dir, log) = (self.path(&name), self.path(&format!("{name}.log")));
-        self.workers.push(Worker::start_over(&self.server, &name, &dir, &log, &[], road));
+        let log = self.path(&format!("{name}.log"));
+        let settings: Vec<_> = self.worker_settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        self.workers.push(Worker::start_over(&self.server, &name, dir, &log, &settings, road));
         self.until_ready(&name).await;
         self.workers.last_mut().expect("one was pushed")
     }
@@ -107,6 +149,35 @@ impl Site {
     /// A witness file that tasks of any user can append to.
     pub fn witness(&self) -> Witness {
         Witness::create(&self.path("witness"))
+    }
+
+    /// A client of each server that goes on asking for so long.
+    pub fn clients(&self, retry_for: Duration) -> Vec<Client> {
+        client::install_crypto();
+        let token = self.server.token().expect("a server that started has made its token");
+        let patience = Patience {
+            retry_for,
+            answer: Duration::from_secs(5),
+            connect: Duration::from_secs(2),
+            ..Patience::default()
+        };
+        self.servers()
+            .map(|server| Client::with_patience(&server.url(), Some(&token), patience))
+            .collect::<Result<_, _>>()
+            .expect("an address and a token make a client")
+    }
+
+    /// Waits until a server takes requests.
+    pub async fn until_one_is_ready(&self) {
+        until("a server is ready", PATIENCE, async || {
+            for server in self.servers() {
+                if server.is_ready().await {
+                    return Some(());
+                }
+            }
+            None
+        })
+        .await;
     }
 
     /// Runs `belfry ARGS…` as a user of this server.

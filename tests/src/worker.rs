@@ -53,8 +53,8 @@ pub struct Worker {
 /// How a worker reaches its server. What breaks it is taken off by the test that put it there.
 #[derive(Debug, Default)]
 pub struct Road {
-    /// Through this.
-    pub proxy: Option<Proxy>,
+    /// Through these, one for each server; to the first server itself if there is none.
+    pub proxies: Vec<Proxy>,
     /// From within this.
     pub branch: Option<Branch>,
     /// Servers that it knows besides.
@@ -80,11 +80,10 @@ impl Worker {
             dir: dir.into(),
             log: log.into(),
             name: name.into(),
-            url: [road.proxy.as_ref().map_or_else(|| server.url(), Proxy::url)]
-                .into_iter()
-                .chain(road.others.iter().cloned())
-                .collect::<Vec<_>>()
-                .join(","),
+            url: match road.proxies.as_slice() {
+                [] => [server.url()].iter().chain(&road.others).cloned().collect::<Vec<_>>().join(","),
+                proxies => proxies.iter().map(Proxy::url).collect::<Vec<_>>().join(","),
+            },
             road,
             token_file: server.data().join("worker-token"),
             settings: settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),

@@ -36,6 +36,7 @@ pub mod page;
 mod retry;
 pub mod schedules;
 pub mod server;
+mod servers;
 mod sse;
 pub mod watch;
 pub mod why;

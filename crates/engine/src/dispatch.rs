@@ -85,7 +85,7 @@ impl Engine {
             worker.reserve(id, &job.profile.shape);
         }
         self.executions.insert(execution, id);
-        self.chores.arm(remind_at, Timer::Remind(id, execution));
+        self.chores.arm(remind_at, Timer::Remind(execution));
         let about = About { execution: Some((number, execution, worker)), detail: None };
         self.step(id, JobStatus::Running, Cause::Placed, about);
         self.send_assignment(id);

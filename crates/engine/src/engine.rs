@@ -225,7 +225,7 @@ impl Engine {
             Timer::Schedule(schedule) => return self.on_schedule(schedule, bound).max(1),
             Timer::Due(job) => self.on_due(job),
             Timer::Deadline(job) => self.on_deadline(job),
-            Timer::Remind(job, execution) => self.on_remind(job, execution),
+            Timer::Remind(execution) => self.on_remind(execution),
             Timer::Lease(worker) => self.on_lease(worker),
             Timer::Declined(worker) => self.on_declined(worker),
             Timer::Reserve(schedule) => self.on_reserve(schedule),

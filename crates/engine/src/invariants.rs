@@ -42,7 +42,7 @@ impl Engine {
             expected.sort_unstable();
             let mut known = schedule.runs.clone();
             known.sort_unstable();
-            if expected != known {
+            if known != expected {
                 return Err(format!("{id} knows the runs {known:?} instead of {expected:?}"));
             }
             self.check_schedule_timer(id, schedule)?;
@@ -79,7 +79,7 @@ impl Engine {
             if self.executions.get(&record.id) != Some(&id) || record.fence != job.state.fence {
                 return Err(format!("the execution of {id} is not the one that is known"));
             }
-            if !self.chores.is_armed(live.remind_at, Timer::Remind(id, record.id)) {
+            if !self.chores.is_armed(live.remind_at, Timer::Remind(record.id)) {
                 return Err(format!("nothing reminds the worker of {id}"));
             }
         }

@@ -51,6 +51,7 @@ mod workflow;
 
 pub use clock::Now;
 pub use config::Config;
+pub use digest::Difference;
 pub use engine::Engine;
 pub use input::{
     Expected, Input, Join, NewBackfill, NewJob, NewRun, NewSchedule, NewWorkflow, Report, ScheduleRequest,

@@ -174,7 +174,7 @@ impl Engine {
                 self.queues.restore_running(job);
                 let Some(live) = job.live.as_mut() else { return };
                 live.remind_at = self.steady + REMIND_AFTER;
-                self.chores.arm(live.remind_at, Timer::Remind(id, live.record.id));
+                self.chores.arm(live.remind_at, Timer::Remind(live.record.id));
                 if let Some(worker) = self.workers.get_mut(&live.record.worker) {
                     worker.reserve(id, &job.profile.shape);
                 }

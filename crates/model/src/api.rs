@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::firing::{FiringOutcome, Origin};
-use crate::id::{BackfillId, ExecutionId, Fence, JobId, ScheduleId, WorkerId};
+use crate::id::{BackfillId, ExecutionId, Fence, JobId, ScheduleId, ServerId, WorkerId};
 use crate::lifecycle::Cause;
 use crate::quantity::{Bytes, Millicores};
 use crate::queue::QueueSettings;
@@ -18,8 +18,10 @@ use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::Timestamp;
 use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
 
+mod notices;
 mod schedules;
 
+pub use notices::*;
 pub use schedules::*;
 
 /// A job.
@@ -222,6 +224,30 @@ pub struct Execution {
     /// What it used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+}
+
+/// A server: one of those that share a store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Server {
+    /// Its id; another one after each start.
+    pub id: ServerId,
+    /// What people call it.
+    pub name: String,
+    /// Where the other servers and the workers reach it; absent where they cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// The version of its program.
+    pub version: String,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// Whether it is the one that decides: it owns the shards.
+    pub leads: bool,
+    /// How many shards it owns.
+    pub shards: u16,
+    /// Whether somebody asked it to give its shards away and to take none.
+    pub draining: bool,
+    /// Whether it is the one that answered.
+    pub answered: bool,
 }
 
 /// A worker.

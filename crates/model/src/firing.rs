@@ -3,15 +3,20 @@
 //! A *nominal instant* is a time that the rules of a schedule name. Each gets one record in the
 //! *fire ledger*, with its outcome: the job that it created, or why it created none.
 
+mod detail;
+
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use thin_vec::ThinVec;
 use utoipa::ToSchema;
 
 use crate::id::{BackfillId, JobId, ScheduleId};
 use crate::schedule::{OverlapPolicy, ScheduleSpec};
 use crate::time::Timestamp;
+
+pub use detail::{Detail, DetailCode};
 
 /// What brought a firing about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -317,7 +322,7 @@ pub struct ScheduleState {
     /// Every nominal instant up to this one is decided, but for those that are owed.
     pub cursor: Timestamp,
     /// Missed instants that are to be made up for, oldest first. They do not overlap.
-    pub owed: Vec<Gap>,
+    pub owed: ThinVec<Gap>,
     /// The last nominal instant that no filter held, whatever became of it.
     pub previous: Option<Timestamp>,
     /// What a fixed delay is counted from: the end of the last run. None while one is open.
@@ -333,7 +338,7 @@ pub struct ScheduleState {
     /// The nominal instant of the last manual firing: each has one of its own.
     pub last_manual: Option<Timestamp>,
     /// Firings that wait for their turn, in order.
-    pub buffer: Vec<BufferedFiring>,
+    pub buffer: ThinVec<BufferedFiring>,
     /// The newest ledger record without a job, while the next instant may still extend it.
     pub open_record: Option<Box<LedgerRecord>>,
     /// How its runs went.

@@ -240,6 +240,8 @@ ids! {
     WorkflowId, "wfl", "a workflow id";
     /// One run of a workflow. It stands in the shard of its workflow, and all of its jobs with it.
     RunId, "run", "a run id";
+    /// A process that takes requests, decides and stores; another one after each start.
+    ServerId, "srv", "a server id";
 }
 
 #[cfg(test)]

@@ -36,7 +36,9 @@ pub mod validate;
 pub mod worker;
 pub mod workflow;
 
-pub use id::{BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, ShardId, WorkerId, WorkflowId};
+pub use id::{
+    BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, ServerId, ShardId, WorkerId, WorkflowId,
+};
 pub use lifecycle::Cause;
 pub use quantity::{Bytes, Millicores};
 pub use run::{RunStatus, StepStatus};

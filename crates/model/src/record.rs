@@ -247,6 +247,9 @@ pub enum EventKind {
         execution: Option<ExecutionId>,
         /// The worker of that execution.
         worker: Option<WorkerId>,
+        /// The schedule that the job belongs to.
+        #[serde(default)]
+        schedule: Option<ScheduleId>,
     },
     /// A running execution was heard to have started.
     Started {

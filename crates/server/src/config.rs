@@ -31,10 +31,13 @@ pub struct ServerConfig {
     pub engine: engine::Config,
     /// Into how many shards a new store divides the job space; an existing one keeps its number.
     pub shards: u16,
-    /// What this server is called in the store's leases, for people.
+    /// What this server is called, for people.
     pub name: String,
-    /// How long the ownership of a shard lasts without a renewal.
-    pub shard_lease: Duration,
+    /// Where the other servers and the workers reach this one; by default the address that it listens
+    /// on, where that is one.
+    pub advertise_url: Option<String>,
+    /// How long the ownership of a shard lasts without a renewal; see [`ServerConfig::shard_lease`].
+    pub shard_lease: Option<Duration>,
     /// How long events are kept for watchers to resume.
     pub event_retention: Duration,
     /// How long the lines of fire ledgers, and backfills that ended, are kept.
@@ -150,7 +153,8 @@ impl ServerConfig {
             engine: engine::Config::default(),
             shards: 16,
             name: "server".to_owned(),
-            shard_lease: Duration::from_secs(10),
+            advertise_url: None,
+            shard_lease: None,
             event_retention: Duration::from_hours(24 * 7),
             ledger_retention: Duration::from_hours(24 * 90),
             artifact_bytes_max: 1 << 30,
@@ -171,7 +175,7 @@ impl ServerConfig {
         if self.shards == 0 {
             return invalid("shards", "is zero: expected at least 1");
         }
-        if self.shard_lease < Duration::from_secs(1) {
+        if self.shard_lease() < Duration::from_secs(1) {
             return invalid("shard_lease", "is too short: expected at least 1s");
         }
         if self.engine.heartbeat_interval == Duration::ZERO {
@@ -189,6 +193,24 @@ impl ServerConfig {
             return invalid("objects.url", "is no bucket: expected `s3://BUCKET/PREFIX`");
         }
         Ok(())
+    }
+
+    /// How long the ownership of a shard lasts without a renewal.
+    ///
+    /// It bounds how long nobody decides after a server was killed. The embedded store has one server,
+    /// which takes it back at once, so there it is long and seldom renewed.
+    pub fn shard_lease(&self) -> Duration {
+        let by_store = match self.store {
+            StoreConfig::Embedded => Duration::from_secs(10),
+            StoreConfig::Postgres(_) => Duration::from_millis(2_500),
+        };
+        self.shard_lease.unwrap_or(by_store)
+    }
+
+    /// Where the others reach this server if it listens at `addr`.
+    pub fn url_at(&self, addr: SocketAddr) -> Option<String> {
+        let by_address = (!addr.ip().is_unspecified()).then(|| format!("http://{addr}"));
+        self.advertise_url.clone().or(by_address)
     }
 
     /// The file of the embedded store.

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - [`node`]: the one engine, on a thread of its own, and the [`Node`](node::Node) handle to it.
+//! - [`members`]: this server among those that share its store, and who of them decides.
 //! - [`grpc`]: the lanes of the workers, translated to inputs and from effects.
 //! - [`api`]: REST, SSE and the pages; [`auth`]: who may do what.
 //! - [`objects`]: what is no row, in a local folder or in S3.
@@ -24,6 +25,7 @@ pub mod config;
 pub mod grpc;
 pub mod housekeeping;
 mod listener;
+pub mod members;
 pub mod metrics;
 pub mod node;
 pub mod objects;

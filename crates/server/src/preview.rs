@@ -5,7 +5,7 @@
 
 use jiff::civil::Date;
 use model::Timestamp;
-use model::api::{Preview, PreviewFiring, Words};
+use model::api::{Preview, PreviewFiring, Warning, Words};
 use model::timing::{Filter, Rule, Timing};
 use model::validate::Problem;
 use timetable::{CalendarMap, Calendars as _, Language, Next, Timetable, Zones, describe};
@@ -42,8 +42,7 @@ pub fn preview(
     let mut warnings = idle(timing, &timetable, reading, after);
     warnings.extend(unknown_years(timing, reading, firings.last()));
     if timetable.delay().is_some() {
-        let known = "the firings of a fixed delay are not known ahead: each is counted from the end of the run before";
-        warnings.push(known.to_owned());
+        warnings.push(Warning::fixed_delay());
     }
     Ok(Preview {
         firings,
@@ -57,13 +56,13 @@ pub fn preview(
 /// What whoever creates this timing should know: that it, or one of its rules, never fires after `now`.
 ///
 /// None for a timing that cannot be compiled: what is wrong with it is told by [`preview`].
-pub fn warnings(timing: &Timing, reading: &Reading<'_>, now: Timestamp) -> Vec<String> {
+pub fn warnings(timing: &Timing, reading: &Reading<'_>, now: Timestamp) -> Vec<Warning> {
     let timetable = Timetable::compile(timing, reading.seed, reading.zones, reading.calendars);
     timetable.map(|timetable| idle(timing, &timetable, reading, now)).unwrap_or_default()
 }
 
 /// That a timing, or one of its rules, never fires.
-fn idle(timing: &Timing, timetable: &Timetable, reading: &Reading<'_>, after: Timestamp) -> Vec<String> {
+fn idle(timing: &Timing, timetable: &Timetable, reading: &Reading<'_>, after: Timestamp) -> Vec<Warning> {
     match timetable.next(after) {
         Next::At(_) => idle_rules(timing, reading, after),
         _ => why_none(timing, timetable, reading, after).into_iter().collect(),
@@ -72,7 +71,7 @@ fn idle(timing: &Timing, timetable: &Timetable, reading: &Reading<'_>, after: Ti
 
 /// Rules that add nothing to a timing that fires. Times that have passed are left out: they stand in
 /// files long after they were of use.
-fn idle_rules(timing: &Timing, reading: &Reading<'_>, after: Timestamp) -> Vec<String> {
+fn idle_rules(timing: &Timing, reading: &Reading<'_>, after: Timestamp) -> Vec<Warning> {
     if timing.rules.len() < 2 {
         return Vec::new();
     }
@@ -87,10 +86,7 @@ fn idle_rules(timing: &Timing, reading: &Reading<'_>, after: Timestamp) -> Vec<S
         alone.is_ok_and(|alone| alone.delay().is_none() && alone.next(after) == Next::Never)
     };
     let rules = timing.rules.iter().enumerate().filter(|(_, rule)| !matches!(rule, Rule::At(_)));
-    rules
-        .filter(|(_, rule)| never(rule))
-        .map(|(i, _)| format!("rules[{i}] never fires: no instant satisfies it"))
-        .collect()
+    rules.filter(|(_, rule)| never(rule)).map(|(i, _)| Warning::rule_never_fires(i)).collect()
 }
 
 fn shown(firing: timetable::Firing) -> PreviewFiring {
@@ -105,27 +101,24 @@ fn why_none(
     timetable: &Timetable,
     reading: &Reading<'_>,
     after: Timestamp,
-) -> Option<String> {
+) -> Option<Warning> {
     if timing.rules.is_empty() || timetable.delay().is_some() {
         return None;
     }
     if let Some(end) = timing.end.filter(|&end| end <= after) {
-        return Some(format!("it never fires: its end ({end}) has passed"));
+        return Some(Warning::end_passed(end));
     }
     if let Next::NotUntil(until) = timetable.next(after) {
-        return Some(format!("it does not fire until {until}; further was not searched"));
+        return Some(Warning::not_until(until));
     }
     let bare = Timing { only: Vec::new(), exclude: Vec::new(), ..timing.clone() };
     let bare = Timetable::compile(&bare, reading.seed, reading.zones, reading.calendars).ok();
     let held = bare.is_some_and(|bare| matches!(bare.next(after), Next::At(_)));
     let first = timetable.step(after).and_then(|step| step.held).map(|held| held.filter);
     Some(match (held, only_past(timing)) {
-        (true, _) => {
-            let first = first.map(|filter| format!(", the first by {filter}")).unwrap_or_default();
-            format!("it never fires: its filters hold every instant of its rules{first}")
-        }
-        (false, true) => "it never fires: its time has passed".to_owned(),
-        (false, false) => "it never fires: no instant satisfies its rules".to_owned(),
+        (true, _) => Warning::always_held(first.as_deref()),
+        (false, true) => Warning::time_passed(),
+        (false, false) => Warning::never_fires(),
     })
 }
 
@@ -134,7 +127,7 @@ fn only_past(timing: &Timing) -> bool {
 }
 
 /// Calendars of published years that some of these firings lie beyond.
-fn unknown_years(timing: &Timing, reading: &Reading<'_>, last: Option<&PreviewFiring>) -> Vec<String> {
+fn unknown_years(timing: &Timing, reading: &Reading<'_>, last: Option<&PreviewFiring>) -> Vec<Warning> {
     let Some(day) = last.and_then(|firing| firing.local.get(..10)?.parse::<Date>().ok()) else {
         return Vec::new();
     };
@@ -142,10 +135,7 @@ fn unknown_years(timing: &Timing, reading: &Reading<'_>, last: Option<&PreviewFi
     names.sort_unstable();
     names.dedup();
     let beyond = |name: &str| reading.calendars.days(name)?.known_until().filter(|until| *until < day);
-    let warning = |name: &str| {
-        let until = beyond(name)?;
-        Some(format!("calendar `{name}` is known until {until}: later holidays are not published yet"))
-    };
+    let warning = |name: &str| Some(Warning::calendar_ends(name, beyond(name)?));
     names.into_iter().filter_map(warning).collect()
 }
 
@@ -169,7 +159,8 @@ mod tests {
         let (zones, calendars) = (Zones::bundled(), CalendarMap::default());
         let reading = Reading { zones: &zones, calendars: &calendars, seed: 1 };
         let now = "2026-11-21T08:00:00Z".parse().unwrap();
-        preview(&timing, &reading, now, 3).unwrap().warnings
+        let warnings = preview(&timing, &reading, now, 3).unwrap().warnings;
+        warnings.into_iter().map(|warning| warning.message).collect()
     }
 
     /// B1, B5. A rule that can never fire is told by name.

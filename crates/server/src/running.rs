@@ -2,8 +2,8 @@
 //!
 //! A start opens the store and the objects, makes the first tokens, spawns the driver and listens;
 //! it does not wait for the shards to be loaded, so that health can be asked meanwhile. A shutdown
-//! goes the other way: no new requests, what is in the inbox is committed and answered, streams end,
-//! leases are given back.
+//! goes the other way: the other servers are told, no new requests, what is in the inbox is committed
+//! and answered, streams end, leases are given back.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,9 +16,10 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::auth::{FirstStartError, Tokens, first_start};
+use crate::auth::{FirstStartError, Keys, Tokens, first_start};
 use crate::config::{ConfigError, PostgresConfig, ServerConfig, StoreConfig, make_private_dir};
 use crate::listener;
+use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::node::{DriverHandle, Fatal, Node, NodeConfig};
 use crate::objects::{ObjectError, Objects};
@@ -30,8 +31,12 @@ pub struct Services {
     pub node: Node,
     /// Logs and artifacts.
     pub objects: Objects,
+    /// The servers of the store.
+    pub members: Members,
     /// Who may come in.
     pub tokens: Arc<Tokens>,
+    /// What is signed with.
+    pub keys: Keys,
     /// What is counted.
     pub metrics: Metrics,
     /// The settings.
@@ -160,13 +165,16 @@ pub async fn start_with(config: ServerConfig, store: Arc<dyn Store>) -> Result<R
     make_private_dir(&config.data_dir).map_err(source)?;
     let objects = Objects::open(&config, Arc::clone(&store))?;
     let tokens = Arc::new(Tokens::load(Arc::clone(&store)).await?);
-    let first = first_start(&tokens, &config.data_dir).await?;
+    let keys = Keys::load(store.as_ref()).await?;
+    let first = first_start(&tokens, store.as_ref(), &config.data_dir).await?;
     let metrics = Metrics::new();
-    let (node, driver) = Node::new(store, NodeConfig::new(&config, metrics.clone()));
     let listen = config.listen;
     let listener = TcpListener::bind(listen).await.map_err(|source| StartError::Listen { listen, source })?;
     let addr = listener.local_addr().map_err(|source| StartError::Listen { listen, source })?;
-    let services = Services { node, objects, tokens, metrics, config: Arc::new(config), addr };
+    let members = Members::new(Arc::clone(&store), &config, config.url_at(addr));
+    let (node, driver) = Node::new(store, NodeConfig::new(&config, members.clone(), metrics.clone()));
+    let config = Arc::new(config);
+    let services = Services { node, objects, members, tokens, keys, metrics, config, addr };
     let driver = driver.spawn().map_err(StartError::Thread)?;
     Ok(Running::run(services, driver, listener, first))
 }
@@ -199,6 +207,8 @@ impl Running {
         let app = crate::api::router(services.clone()).merge(crate::grpc::router(services.clone()));
         let grace = services.config.shutdown_grace.to_std();
         self.tasks.spawn(listener::serve(listener, app, self.stop_listening.clone(), grace));
+        let (members, tokens) = (services.members.clone(), Arc::clone(&services.tokens));
+        self.spawn_until_stop(async move { members.run(tokens).await });
         self.spawn_until_stop(crate::housekeeping::run(services.clone()));
         let logs = services.objects.logs.clone();
         self.spawn_until_stop(async move { logs.upload().await });
@@ -226,6 +236,7 @@ impl Running {
     /// # Errors
     /// [`Fatal`] if the store could not be trusted any more before all was committed.
     pub async fn shutdown(self) -> Result<(), Fatal> {
+        self.services.members.prepare_to_leave().await;
         self.node.stop();
         let ended = self.driver.join().await;
         // Streams have ended with their sessions; what is left has the grace to finish.
@@ -233,6 +244,7 @@ impl Running {
         self.stop_tasks.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.services.members.depart().await;
         ended
     }
 }

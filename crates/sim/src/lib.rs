@@ -9,6 +9,7 @@
 //!   time; a seed decides everything.
 //! - [`history`] is what independent recorders saw; a real cluster can write the same.
 //! - [`check`] judges a history by the invariants of the reliability page.
+//! - [`results`] adds verdicts up, and shows them.
 //! - [`run`] plays a seed, judges it, and shrinks what it finds.
 //!
 //! # Always true
@@ -19,5 +20,6 @@
 pub mod check;
 pub mod dice;
 pub mod history;
+pub mod results;
 pub mod run;
 pub mod world;

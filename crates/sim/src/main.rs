@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use sim::history::History;
+use sim::results::{Run, Tally};
 use sim::run::{self, Played, Wrong};
 use sim::world::Stats;
 use sim::world::plan::{Mutation, Plan, Profile};
@@ -82,9 +83,18 @@ struct RunArgs {
     /// Every so many worlds are played twice and compared (I29); 0 for none.
     #[arg(long, default_value_t = 16)]
     twice_every: u64,
+    /// Judge nothing: measures what the simulator costs without its checker.
+    #[arg(long)]
+    unjudged: bool,
     /// The commit that is tested, for the report of a failure.
     #[arg(long, env = "BELFRY_COMMIT", default_value = "unknown")]
     commit: String,
+    /// Write what it came to into this file, for the page of results.
+    #[arg(long, conflicts_with = "unjudged")]
+    results: Option<PathBuf>,
+    /// The day, for that file.
+    #[arg(long, env = "BELFRY_DATE", default_value = "unknown")]
+    date: String,
     #[command(flatten)]
     world: WorldArgs,
 }
@@ -103,6 +113,21 @@ struct ReplayArgs {
     world: WorldArgs,
 }
 
+impl RunArgs {
+    /// How the page of results names such a run of so many worlds.
+    fn named(&self, worlds: u64) -> Run {
+        let Self { seed, commit, date, world, .. } = self;
+        Run {
+            name: "simulator".into(),
+            commit: commit.clone(),
+            date: date.clone(),
+            setting: format!("virtual time, modelled store, network and workers ({})", world.text()),
+            seed: *seed,
+            replay: format!("make sim SEED={seed} SEEDS={worlds}"),
+        }
+    }
+}
+
 fn main() -> Result<ExitCode> {
     match Cli::parse().command {
         Command::Run(args) => run(&args),
@@ -115,17 +140,21 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
     let begin = Instant::now();
     let until = args.minutes.map(|minutes| begin + Duration::from_secs_f64(minutes.max(0.0) * 60.0));
     let (mut total, mut worlds, mut told) = (Stats::default(), 0, begin);
+    let mut tally = Tally::default();
     for seed in args.seed.. {
         if until.map_or(worlds >= args.seeds, |until| Instant::now() >= until) {
             break;
         }
         let plan = args.world.plan(seed);
-        let mut played = run::play(&plan);
+        let mut played = if args.unjudged { run::play_unjudged(&plan) } else { run::play(&plan) };
         if args.twice_every > 0 && seed % args.twice_every == 0 && played.wrong().is_none() {
             played.report.violations.extend(run::differs_again(&plan, &played));
         }
         if let Some(wrong) = played.wrong() {
             return Ok(failed(args, &plan, &played, &wrong));
+        }
+        if args.results.is_some() {
+            tally.add(&played.history, &played.report);
         }
         worlds += 1;
         total += played.stats;
@@ -134,7 +163,14 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
             eprintln!("{worlds} worlds, {}", figures(&total, begin.elapsed()));
         }
     }
-    println!("{worlds} worlds without a violation: {}", figures(&total, begin.elapsed()));
+    let verdict = if args.unjudged { "not judged" } else { "without a violation" };
+    println!("{worlds} worlds {verdict}: {}", figures(&total, begin.elapsed()));
+    if let Some(path) = &args.results {
+        let results = tally.results(args.named(worlds), begin.elapsed(), total.inputs);
+        let text = serde_json::to_string_pretty(&results)?;
+        std::fs::write(path, text + "\n")
+            .with_context(|| format!("cannot write the results to `{}`", path.display()))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -70,11 +70,17 @@ impl Wrong {
 
 /// Plays a world and judges it.
 pub fn play(plan: &Plan) -> Played {
+    let mut played = play_unjudged(plan);
+    if played.panic.is_none() {
+        played.report = check::check(&played.history);
+    }
+    played
+}
+
+/// Plays a world and judges nothing: to measure what the judging costs.
+pub fn play_unjudged(plan: &Plan) -> Played {
     match catch_unwind(AssertUnwindSafe(|| World::new(plan.clone()).run())) {
-        Ok((history, stats)) => {
-            let report = check::check(&history);
-            Played { history, stats, report, panic: None }
-        }
+        Ok((history, stats)) => Played { history, stats, report: Report::default(), panic: None },
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -18,9 +18,10 @@ use async_trait::async_trait;
 use model::calendar::CalendarRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ShardId, Timestamp};
+use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ServerId, ShardId, Timestamp};
 use tokio::sync::{Notify, mpsc};
 
+use crate::cluster::{Cluster, ServerRecord};
 use crate::query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
     JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
@@ -67,6 +68,11 @@ pub enum Operation {
     TrimEvents,
     TrimLedger,
     Quarantined,
+    Announce,
+    Cluster,
+    SetDraining,
+    Depart,
+    Secret,
     Check,
 }
 
@@ -378,6 +384,26 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
         self.call(Operation::Quarantined, self.inner.quarantined(limit)).await
+    }
+
+    async fn announce(&self, server: &ServerRecord, ttl: Duration) -> Result<(), StoreError> {
+        self.call(Operation::Announce, self.inner.announce(server, ttl)).await
+    }
+
+    async fn cluster(&self) -> Result<Cluster, StoreError> {
+        self.call(Operation::Cluster, self.inner.cluster()).await
+    }
+
+    async fn set_draining(&self, server: ServerId, draining: bool) -> Result<bool, StoreError> {
+        self.call(Operation::SetDraining, self.inner.set_draining(server, draining)).await
+    }
+
+    async fn depart(&self, server: ServerId) -> Result<(), StoreError> {
+        self.call(Operation::Depart, self.inner.depart(server)).await
+    }
+
+    async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError> {
+        self.call(Operation::Secret, self.inner.secret(name, proposed)).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

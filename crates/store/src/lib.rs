@@ -6,6 +6,7 @@
 //!
 //! - [`sqlite`]: the embedded store, one file, one owner at a time.
 //! - `postgres`: a database that several servers share.
+//! - [`cluster`]: who serves a store.
 //! - [`suite`]: the contract as tests; every implementation passes all of them.
 //! - [`faulty`]: a wrapper that fails, stalls or loses its lease at the nth call.
 //!
@@ -17,6 +18,7 @@
 //! - A line of the fire ledger that names a job is never given another.
 
 mod batch;
+pub mod cluster;
 mod codec;
 pub mod faulty;
 mod lists;
@@ -31,10 +33,11 @@ pub mod suite;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use cluster::{Cluster, ServerRecord};
 use model::calendar::CalendarRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow};
-use model::{BackfillId, Duration, JobId, ScheduleId, ShardId, Timestamp};
+use model::{BackfillId, Duration, JobId, ScheduleId, ServerId, ShardId, Timestamp};
 use query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
     JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
@@ -330,6 +333,25 @@ pub trait Store: Send + Sync + 'static {
 
     /// Rows that were set aside because they could not be read.
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError>;
+
+    /// Tells the others that this server is there, for `ttl` from now on the store's clock.
+    ///
+    /// Whether it is [draining](cluster::Member::draining) stays as it was; a new one is not.
+    async fn announce(&self, server: &ServerRecord, ttl: Duration) -> Result<(), StoreError>;
+
+    /// The servers that are there, and who owns which shard.
+    async fn cluster(&self) -> Result<Cluster, StoreError>;
+
+    /// Asks a server to give its shards away and to take none, or takes that back. Says whether there
+    /// is such a server.
+    async fn set_draining(&self, server: ServerId, draining: bool) -> Result<bool, StoreError>;
+
+    /// Forgets a server that stops. Its shards are [released](Self::release) apart from this.
+    async fn depart(&self, server: ServerId) -> Result<(), StoreError>;
+
+    /// The secret of this name, which all servers share: what is kept, or else `proposed`, which is
+    /// kept from now on.
+    async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError>;
 
     /// Whether it answers, and whether it takes writes (`Full` where only reading works).
     async fn check(&self) -> Result<(), StoreError>;

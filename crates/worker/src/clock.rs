@@ -20,7 +20,27 @@ pub(crate) fn boot_millis() -> BootMillis {
 /// The wall clock in Unix microseconds.
 pub(crate) fn unix_micros() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX).saturating_add(moved_micros())
+}
+
+/// How far the wall clock of this process is ahead of the machine's: not at all.
+#[cfg(not(debug_assertions))]
+fn moved_micros() -> i64 {
+    0
+}
+
+/// How far the wall clock of this process is ahead of the machine's: as many milliseconds as the file says
+/// that `BELFRY_TEST_CLOCK` names, if it does. Tests move it so without touching the machine's.
+#[cfg(debug_assertions)]
+fn moved_micros() -> i64 {
+    use std::path::PathBuf;
+    use std::sync::LazyLock;
+
+    static FILE: LazyLock<Option<PathBuf>> =
+        LazyLock::new(|| std::env::var_os("BELFRY_TEST_CLOCK").map(PathBuf::from));
+    let text = FILE.as_deref().and_then(|file| std::fs::read_to_string(file).ok());
+    let millis: i64 = text.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    millis.saturating_mul(1_000)
 }
 
 /// The wall clock in Unix milliseconds.

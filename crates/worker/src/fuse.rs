@@ -11,6 +11,13 @@
 //!
 //! If the whole machine sleeps, tasks and fuse wake together and overlap by the fuse's wake-up time. For
 //! that remainder tasks have their fence.
+//!
+//! # Cost
+//! It sleeps until the lease ends. Then one signal to each task's process group stops nearly all of it, some
+//! microseconds a task; only after that it looks for what left its group ([`tree`] says what that costs).
+//! It runs before ordinary processes where it may ([`prompt`]).
+
+mod prompt;
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -20,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use model::ExecutionId;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
@@ -99,6 +107,7 @@ pub fn run_fuse() -> Result<(), FuseError> {
     // Fails only for a group leader, which then has a session apart from its supervisor's already.
     rustix::process::setsid().ok();
     std::env::set_current_dir("/").map_err(failed("leave its folder"))?;
+    prompt::be_prompt();
     Fuse::new(UnixStream::from(socket))?.run()
 }
 
@@ -187,7 +196,9 @@ impl Fuse {
         if self.until.is_none_or(|until| boot_millis() < until) {
             return;
         }
-        tree::freeze(&self.roots(|guarded| !guarded.exempt));
+        let roots = self.roots(|guarded| !guarded.exempt);
+        signal_groups(&roots, Signal::STOP);
+        tree::freeze(&roots);
         self.until = None;
         // A supervisor that does not read has nothing to learn from it either.
         self.socket.write_all(&[FROZE]).ok();
@@ -198,6 +209,7 @@ impl Fuse {
         if roots.is_empty() {
             return;
         }
+        signal_groups(&roots, Signal::KILL);
         tree::kill(&roots);
         let deadline = Instant::now() + DYING_MAX;
         while Instant::now() < deadline && tree::members(&roots).iter().any(|m| !m.is_empty()) {
@@ -215,9 +227,75 @@ impl Fuse {
     }
 }
 
+/// Reaches at once whatever is still in the group that its task leads.
+fn signal_groups(roots: &[Root], signal: Signal) {
+    roots.iter().filter_map(|root| root.pid).for_each(|pid| tree::signal_group(pid, signal));
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
+
     use super::*;
+
+    /// Tasks that want all of the processor, dead when this is dropped.
+    struct Busy(Vec<Child>);
+
+    impl Busy {
+        fn start(count: usize) -> Self {
+            let burn = || Command::new("sh").args(["-c", "while :; do :; done"]).process_group(0).spawn();
+            Self((0..count).map(|_| burn().unwrap()).collect())
+        }
+
+        fn pids(&self) -> impl Iterator<Item = i32> {
+            self.0.iter().map(|child| i32::try_from(child.id()).unwrap())
+        }
+
+        fn all_stand_still(&self) -> bool {
+            self.pids().all(|pid| {
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+                stat.rsplit_once(") ").unwrap().1.starts_with('T')
+            })
+        }
+    }
+
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            for child in &mut self.0 {
+                child.kill().unwrap();
+                child.wait().unwrap();
+            }
+        }
+    }
+
+    /// D4. With dozens of tasks that want the processor on every core.
+    #[test]
+    fn on_a_busy_machine_tasks_stand_still_soon_after_the_end_of_their_lease() {
+        const LATE_MAX: BootMillis = 200;
+        let tasks = Busy::start(64);
+        let (mut supervisor, theirs) = UnixStream::pair().unwrap();
+        let fuse = std::thread::spawn(move || {
+            prompt::be_prompt();
+            Fuse::new(theirs)?.run()
+        });
+        let until = boot_millis() + 300;
+        let mut bytes = Vec::new();
+        for (number, pid) in (1..).zip(tasks.pids()) {
+            let execution = ExecutionId::from_bits(number);
+            Message::Guard { execution, exempt: false, pid: Some(pid) }.encode(&mut bytes);
+        }
+        Message::Lease { until }.encode(&mut bytes);
+        supervisor.write_all(&bytes).unwrap();
+        while !tasks.all_stand_still() {
+            assert!(boot_millis() < until + 10_000, "they run on without a lease");
+        }
+        let late = boot_millis() - until;
+        println!("{late} ms after the end of the lease");
+        drop(supervisor);
+        fuse.join().unwrap().unwrap();
+        assert!(late <= LATE_MAX, "they stood still {late} ms after the end of their lease");
+    }
 
     #[test]
     fn messages_survive_their_records() {

@@ -1,7 +1,7 @@
 //! The clients of a storm: they ask, ask again where the outcome is unknown, and write all of it down.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use client::{Client, Error, ScheduleRef};
@@ -25,8 +25,10 @@ const NARROW: &str = "narrow";
 /// What all clients share.
 #[derive(Clone)]
 pub(super) struct Load {
-    /// Takes the first answer, whatever it is.
-    pub(super) client: Client,
+    /// One for each server; they take the first answer, whatever it is.
+    pub(super) clients: Vec<Client>,
+    /// Whose turn it is: the next one's, whenever one has no certain answer.
+    pub(super) turn: Arc<AtomicUsize>,
     pub(super) recorder: Recorder,
     pub(super) witness: Witness,
     /// As many jobs are in flight.
@@ -66,13 +68,17 @@ impl Load {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Asks until the answer is certain; `None` if it is a refusal.
+    fn client(&self) -> &Client {
+        &self.clients[self.turn.load(Ordering::Relaxed) % self.clients.len()]
+    }
+
+    /// Asks until the answer is certain; an error is a refusal.
     async fn ask<T, F: Future<Output = Result<T, Error>>>(
         &self,
         ask: Ask,
         call: impl Fn() -> F,
         answer: impl Fn(&T) -> Answer,
-    ) -> Option<T> {
+    ) -> Result<T, Error> {
         let (request, begun) = (self.recorder.request(), Instant::now());
         loop {
             self.recorder.note(What::Asked { request, ask: ask.clone() });
@@ -86,10 +92,11 @@ impl Load {
             };
             self.recorder.note(What::Answered { request, answer });
             match result {
-                Ok(done) => return Some(done),
-                Err(error) if matches!(known(&error), Known::Refused) => return None,
+                Ok(done) => return Ok(done),
+                Err(error) if matches!(known(&error), Known::Refused) => return Err(error),
                 Err(error) => assert!(begun.elapsed() < PATIENCE, "{ask:?} has no certain answer: {error}"),
             }
+            self.turn.fetch_add(1, Ordering::Relaxed);
             for _ in 0..10 {
                 glance().await;
             }
@@ -100,7 +107,7 @@ impl Load {
     pub(super) async fn prepare(&self) {
         let settings = QueueSettings { concurrency: Some(6), ..QueueSettings::default() };
         let ask = Ask::Queue { name: NARROW.into() };
-        self.ask(ask, || self.client.set_queue(NARROW, &settings, None), |_| Answer::Done)
+        self.ask(ask, || self.client().set_queue(NARROW, &settings, None), |_| Answer::Done)
             .await
             .expect("a queue can be set up");
     }
@@ -122,22 +129,22 @@ impl Load {
             }
             let spec = self.spec(&mut dice);
             let ask = Ask::Submit { tag: spec.name.clone(), key: spec.idempotency_key.clone() };
-            let submit = || self.client.submit(&spec);
+            let submit = || self.client().submit(&spec);
             let made = self.ask(ask, submit, |made| Answer::Submitted { job: made.id }).await;
             let job = made.expect("a good spec is accepted").id;
             if dice.chance(0.1) {
                 self.read(job).await;
             }
             if dice.chance(0.04) {
-                let cancel = || self.client.cancel_job(job, Some("chaos"));
-                self.ask(Ask::Cancel { job }, cancel, |_| Answer::Done).await;
+                let cancel = || self.client().cancel_job(job, Some("chaos"));
+                self.ask(Ask::Cancel { job }, cancel, |_| Answer::Done).await.ok();
             }
         }
     }
 
     /// What was accepted can be read at once: only a certain answer is written down.
     pub(super) async fn read(&self, job: JobId) {
-        let found = match self.client.job(job).await {
+        let found = match self.client().job(job).await {
             Ok(_) => true,
             Err(error) if error.status() == Some(404) => false,
             Err(_) => return,
@@ -170,7 +177,7 @@ impl Load {
     pub(super) async fn apply_schedules(&self) -> Vec<ScheduleId> {
         let mut ids = Vec::new();
         for spec in self.schedules() {
-            let apply = || self.client.put_schedule(&spec, None);
+            let apply = || self.client().put_schedule(&spec, None);
             let answer = |schedule: &model::api::Schedule| Answer::Applied { schedule: schedule.id };
             let made = self.ask(Ask::Apply { name: spec.name.clone() }, apply, answer).await;
             ids.push(made.expect("a good schedule is accepted").id);
@@ -222,8 +229,8 @@ impl Load {
                 2 => self.trigger(id).await,
                 _ => {
                     let of = ScheduleRef::from(id);
-                    let resume = || self.client.resume_schedule(&of);
-                    self.ask(Ask::Resume { schedule: id }, resume, |_| Answer::Done).await;
+                    let resume = || self.client().resume_schedule(&of);
+                    self.ask(Ask::Resume { schedule: id }, resume, |_| Answer::Done).await.ok();
                 }
             }
             // One thing for about every ten jobs that end; schedules alone keep that going.
@@ -236,22 +243,22 @@ impl Load {
 
     pub(super) async fn pause(&self, schedule: ScheduleId) {
         let of = ScheduleRef::from(schedule);
-        let pause = || self.client.pause_schedule(&of, Some("chaos"));
-        self.ask(Ask::Pause { schedule }, pause, |_| Answer::Done).await;
+        let pause = || self.client().pause_schedule(&of, Some("chaos"));
+        self.ask(Ask::Pause { schedule }, pause, |_| Answer::Done).await.ok();
     }
 
     async fn trigger(&self, schedule: ScheduleId) {
         let (of, how) = (ScheduleRef::from(schedule), TriggerSchedule::default());
-        let trigger = || self.client.trigger_schedule(&of, &how);
-        self.ask(Ask::Trigger { schedule }, trigger, |_| Answer::Done).await;
+        let trigger = || self.client().trigger_schedule(&of, &how);
+        self.ask(Ask::Trigger { schedule }, trigger, |_| Answer::Done).await.ok();
     }
 
     async fn backfill(&self, schedule: ScheduleId) {
         let until = self.recorder.now() - model::Duration::from_secs(60);
         let range = StartBackfill::new(until - model::Duration::from_secs(6), until);
         let of = ScheduleRef::from(schedule);
-        let start = || self.client.start_backfill(&of, &range);
-        self.ask(Ask::Backfill { schedule, count: 0 }, start, |_| Answer::Done).await;
+        let start = || self.client().start_backfill(&of, &range);
+        self.ask(Ask::Backfill { schedule, count: 0 }, start, |_| Answer::Done).await.ok();
     }
 }
 

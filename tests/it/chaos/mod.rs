@@ -3,36 +3,42 @@
 //! - [`load`]: clients that submit, cancel, schedule, pause, trigger and make up, and ask again where
 //!   an outcome is unknown.
 //! - [`nemesis`]: what a seed breaks, and when: processes, roads, packets, clocks, disks, over one another.
+//! - [`points`]: deaths at the named points between two steps.
+//! - [`scene`]: servers over a file or over PostgreSQL, their workers, and what breaks them.
 //! - Here: the storm itself, its calm, and its verdict.
 //!
 //! Every storm becomes a history in the format of `belfry-sim check`, judged by the same checker. After a
 //! failure it is left on the disk, with its path, the seed, and how to repeat it.
 //!
-//! `CHAOS_SECONDS` makes the random storm longer, `CHAOS_SEED` repeats its choices, and `CHAOS_KEEP`
+//! `CHAOS_RESULTS` names a folder for what a storm came to, as the book's page of results shows it.
+//! `CHAOS_SECONDS` makes the random storms longer, `CHAOS_SEED` repeats its choices, and `CHAOS_KEEP`
 //! keeps histories without a violation (`make chaos` sets all of them).
 
 mod load;
 mod nemesis;
+mod points;
+mod scene;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use client::{Client, JobFilter, Page, Patience};
+use client::{JobFilter, Page};
 use futures::TryStreamExt as _;
-use harness::network::Branch;
 use harness::story::Story;
-use harness::{MovedClock, Recorder, Site, SmallDisk, until, within};
+use harness::{Recorder, Site, until, within};
 use model::firing::BackfillStatus;
 use model::{JobStatus, ScheduleId, WorkerId};
 use sim::dice::Dice;
 use sim::history::{Answer, Event, History, What};
+use sim::results::{Run, Tally};
 
 use load::Load;
 use nemesis::{Abilities, Fault, Nemesis, Planned, Victim, plan};
+use scene::{Kept, Scene};
 
 /// At most as many jobs are in flight while a storm lasts.
 const IN_FLIGHT: u64 = 400;
@@ -48,8 +54,7 @@ const READ_AGAIN: usize = 300;
 struct Storm {
     name: String,
     seed: u64,
-    site: Site,
-    able: Abilities,
+    scene: Scene,
     nemesis: Nemesis,
     load: Load,
     clients: Vec<tokio::task::JoinHandle<()>>,
@@ -58,37 +63,17 @@ struct Storm {
     begun: Instant,
 }
 
-/// What there is where the rights for it are; says on stderr where they are missing.
-fn if_allowed<T>(what: Result<T, String>) -> Option<T> {
-    what.inspect_err(|reason| eprintln!("goes without: {reason}")).ok()
-}
-
 impl Storm {
     /// A site with everything that can be broken, under load.
-    async fn gather(name: &str, seed: u64) -> Self {
-        let clock = MovedClock::new();
-        let disk = if_allowed(SmallDisk::mount("768m"));
-        let mut site = match &disk {
-            Some(disk) => Site::over(&disk.path().join("data"), &[clock.setting()]).await,
-            None => Site::server_only(&[clock.setting()]).await,
-        };
-        site.add_worker_behind_proxy().await;
-        site.add_worker_behind_proxy().await;
-        let branch = if_allowed(Branch::make());
-        if let Some(branch) = branch {
-            site.add_worker_within(branch).await;
-        }
-        let able = Abilities {
-            workers: site.workers.len(),
-            branch: site.workers.iter().position(|worker| worker.road().branch.is_some()),
-            disk: disk.is_some(),
-        };
+    async fn gather(name: &str, seed: u64, kept: Kept) -> Self {
+        let (scene, tools) = Scene::set(kept).await;
+        let site = &scene.site;
         let recorder = Recorder::default();
-        let feed = patient(&site, Duration::from_secs(300));
-        let feed = tokio::spawn(recorder.clone().follow(feed));
-        let workers = worker_ids(&site).await;
+        let feed = tokio::spawn(recorder.clone().follow(site.clients(Duration::from_secs(300)).remove(0)));
+        let workers = worker_ids(site).await;
         let load = Load {
-            client: patient(&site, Duration::ZERO),
+            clients: site.clients(Duration::ZERO),
+            turn: Arc::default(),
             recorder: recorder.clone(),
             witness: site.witness(),
             in_flight: IN_FLIGHT,
@@ -102,13 +87,12 @@ impl Storm {
         let storm = Self {
             name: name.into(),
             seed,
-            able,
-            nemesis: Nemesis::new(recorder, clock, disk, workers),
+            scene,
+            nemesis: Nemesis::new(recorder, tools, workers),
             load,
             clients,
             feed,
             schedules,
-            site,
             begun: Instant::now(),
         };
         let recorder = &storm.load.recorder;
@@ -122,7 +106,7 @@ impl Storm {
         let begun = Instant::now();
         for planned in plan {
             self.tend_until(begun + planned.at).await;
-            self.nemesis.begin(&mut self.site, *planned).await;
+            self.nemesis.begin(&mut self.scene.site, *planned).await;
         }
         while let Some(end) = self.nemesis.next_end() {
             self.tend_until(end).await;
@@ -131,7 +115,7 @@ impl Storm {
 
     async fn tend_until(&mut self, time: Instant) {
         loop {
-            self.nemesis.tend(&mut self.site);
+            self.nemesis.tend(&mut self.scene.site);
             let next = self.nemesis.next_end().map_or(time, |end| end.min(time));
             let now = Instant::now();
             if now >= time {
@@ -151,13 +135,13 @@ impl Storm {
     async fn until_it_gets_on(&self) {
         let before = self.load.recorder.ended();
         let got_on = within(RECOVERY, async || self.load.recorder.ended() > before + 10).await;
-        assert!(got_on, "no job ended for {RECOVERY:?} after the faults:\n{}", state(&self.site).await);
+        assert!(got_on, "no job ended for {RECOVERY:?} after the faults:\n{}", state(&self.scene.site).await);
     }
 
     /// Ends the faults and the load, lets everything end, and has it judged.
     async fn judge(mut self) {
-        self.nemesis.end_all(&mut self.site);
-        self.site.server.until_ready().await;
+        self.nemesis.end_all(&mut self.scene.site);
+        self.scene.site.until_one_is_ready().await;
         self.until_it_gets_on().await;
         self.load.stop.store(true, Ordering::Relaxed);
         for client in self.clients.drain(..) {
@@ -171,14 +155,16 @@ impl Storm {
         let ended = self.until_all_ended().await;
         let calm = calm.elapsed();
         self.read_again().await;
-        let unfinished = if ended { String::new() } else { state(&self.site).await };
+        let unfinished = if ended { String::new() } else { state(&self.scene.site).await };
         self.feed.abort();
-        if let Err(error) = self.feed.await {
+        if let Err(error) = (&mut self.feed).await {
             assert!(error.is_cancelled(), "{error}");
         }
-        self.site.server.shut_down().await;
-        let database = self.site.server.data().join("belfry.db");
-        let story = Story::tell(&self.load.recorder, &self.load.witness, &database).await;
+        for server in self.scene.site.servers_mut() {
+            server.shut_down().await;
+        }
+        let store = self.scene.open_store().await;
+        let story = Story::tell(&self.load.recorder, &self.load.witness, &*store).await;
         let path = write(&story.history, &self.name, self.seed);
         let (history, report) = read_and_check(&path);
         let mut wrong: Vec<String> = report.violations.iter().map(|v| v.show(&history)).collect();
@@ -197,6 +183,9 @@ impl Storm {
             seconds = from_env("CHAOS_SECONDS", SMOKE),
         );
         println!("{}", summary(name, seed, self.begun.elapsed(), calm, &history, &self.nemesis));
+        if let Some(folder) = std::env::var_os("CHAOS_RESULTS") {
+            self.keep_results(&PathBuf::from(folder), &history, &report);
+        }
         if std::env::var_os("CHAOS_KEEP").is_some() {
             println!("history: {}", path.display());
         } else {
@@ -204,8 +193,29 @@ impl Storm {
         }
     }
 
+    /// What the storm came to, for the book's page of results.
+    fn keep_results(&self, folder: &Path, history: &History, report: &sim::check::Report) {
+        let (name, seed) = (&self.name, self.seed);
+        let text = |variable| std::env::var(variable).unwrap_or_else(|_| "unknown".into());
+        let run = Run {
+            name: format!("storm: {name}"),
+            commit: text("BELFRY_COMMIT"),
+            date: text("BELFRY_DATE"),
+            setting: self.scene.setting(),
+            seed,
+            replay: format!("make chaos SEED={seed} SECONDS={}", from_env("CHAOS_SECONDS", SMOKE)),
+        };
+        let mut tally = Tally::default();
+        tally.add(history, report);
+        let results = tally.results(run, self.begun.elapsed(), 0);
+        let path = folder.join(format!("storm-{name}-{seed}.json"));
+        let file = File::create(&path).expect("the folder for results is there");
+        serde_json::to_writer_pretty(file, &results).expect("results can be written");
+        println!("results: {}", path.display());
+    }
+
     async fn until_all_ended(&self) -> bool {
-        let client = self.site.client();
+        let client = self.scene.site.client();
         let live: Vec<_> = JobStatus::ALL.iter().copied().filter(|s| !s.is_final()).collect();
         let filter = JobFilter { status: live, ..JobFilter::default() };
         within(CALM, async || {
@@ -228,16 +238,6 @@ impl Storm {
             self.load.read(job).await;
         }
     }
-}
-
-fn patient(site: &Site, retry_for: Duration) -> Client {
-    let patience = Patience {
-        retry_for,
-        answer: Duration::from_secs(5),
-        connect: Duration::from_secs(2),
-        ..Patience::default()
-    };
-    site.server.client_with(patience).expect("a server that started has made its token")
 }
 
 /// The ids of the workers, in the order of the site.
@@ -342,20 +342,21 @@ fn orders() -> Vec<[Victim; 4]> {
 /// D5, D7, A10. `kill -9` of server, agent, supervisor and task, one after the other, in every order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_in_every_order_lose_no_job_and_double_none() {
-    let mut storm = Storm::gather("orders", 0).await;
+    let mut storm = Storm::gather("orders", 0, Kept::InFile).await;
     let orders = orders();
     assert_eq!(orders.len(), 24);
     for (round, order) in orders.into_iter().enumerate() {
         for victim in order {
-            let fault = Fault::Kill(victim, round % storm.able.workers);
+            let number = if victim == Victim::Server { 0 } else { round % storm.scene.able.workers };
+            let fault = Fault::Kill(victim, number);
             // Who would only be started by us is held down until all four are dead.
             let held = matches!(victim, Victim::Server | Victim::Agent);
             let lasts = if held { RECOVERY } else { Duration::ZERO };
             let planned = Planned { at: Duration::ZERO, lasts, fault, choice: round };
-            storm.nemesis.begin(&mut storm.site, planned).await;
+            storm.nemesis.begin(&mut storm.scene.site, planned).await;
             storm.a_while(Duration::from_millis(150)).await;
         }
-        storm.nemesis.end_all(&mut storm.site);
+        storm.nemesis.end_all(&mut storm.scene.site);
         storm.until_it_gets_on().await;
     }
     for victim in [Victim::Server, Victim::Agent, Victim::Supervisor] {
@@ -364,30 +365,48 @@ async fn kills_in_every_order_lose_no_job_and_double_none() {
     storm.judge().await;
 }
 
-/// How long the storm of `make test` rages.
-const SMOKE: u64 = 25;
+/// How long each of the two storms of `make test` rages.
+const SMOKE: u64 = 15;
 
 fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name)
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: expected a number")))
 }
 
-/// F1, F3, F4, F5, F7, F10, F13 of the fault model, over one another, drawn from a seed.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_faults_breaks_no_promise() {
+async fn storm(name: &str, kept: Kept) {
     let seed = from_env("CHAOS_SEED", std::process::id().into());
     let seconds = from_env("CHAOS_SECONDS", SMOKE);
     println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
-    let mut storm = Storm::gather("storm", seed).await;
-    let planned = plan(seed, Duration::from_secs(seconds), storm.able);
+    let mut storm = Storm::gather(name, seed, kept).await;
+    let planned = plan(seed, Duration::from_secs(seconds), storm.scene.able);
     storm.rage(&planned).await;
     storm.judge().await;
+}
+
+/// F1, F3, F4, F5, F7, F10, F13 of the fault model, over one another, drawn from a seed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_faults_breaks_no_promise() {
+    storm("storm", Kept::InFile).await;
+}
+
+/// The same over two servers that share a database: either may be killed, stopped, or cut off from
+/// workers or from the database at any time, and the other goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_over_two_servers_breaks_no_promise() {
+    storm("servers", Kept::InPostgres).await;
 }
 
 /// Where two storms with one seed differ, one of them cannot be repeated.
 #[test]
 fn a_seed_always_plans_the_same_faults() {
-    let able = Abilities { workers: 3, branch: Some(2), disk: true };
+    let able = Abilities {
+        servers: 2,
+        workers: 3,
+        branch: Some(2),
+        disk: true,
+        worker_disk: Some(0),
+        store_roads: 2,
+    };
     let shown = |seed| format!("{:?}", plan(seed, Duration::from_secs(120), able));
     assert_eq!(shown(7), shown(7));
     assert_ne!(shown(7), shown(8));

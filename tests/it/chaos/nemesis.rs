@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crashpoint::Point;
 use harness::network::Cut;
-use harness::proxy::Weather;
+use harness::proxy::{Proxy, Weather};
 use harness::{MovedClock, Pid, Recorder, Role, Site, SmallDisk};
 use model::{Timestamp, WorkerId};
 use sim::dice::Dice;
@@ -41,9 +42,11 @@ pub(super) enum Road {
     Slow,
     Broken,
     Flapping,
+    /// Cut to one of several servers; the others are reached.
+    CutToOne,
 }
 
-/// A fault; numbers are those of workers.
+/// A fault; numbers are those of workers, or of servers where it strikes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     Kill(Victim, usize),
@@ -57,7 +60,14 @@ pub(super) enum Fault {
     Leap(i64),
     /// It is set back, and then right again.
     Back(i64),
+    /// The server's disk is full.
     FullDisk,
+    /// A worker's disk is full.
+    FullWorkerDisk(usize),
+    /// The wall clocks of all workers are this far off, and then right again.
+    WorkerClocks(i64),
+    /// What is done to the road between a server, by its number, and the store.
+    StoreRoad(Road, usize),
 }
 
 impl Fault {
@@ -72,6 +82,9 @@ impl Fault {
             Self::Leap(_) => "clock ahead".into(),
             Self::Back(_) => "clock back".into(),
             Self::FullDisk => "full disk".into(),
+            Self::FullWorkerDisk(_) => "full disk of a worker".into(),
+            Self::WorkerClocks(_) => "clocks of workers".into(),
+            Self::StoreRoad(road, _) => format!("road to the store {road:?}"),
         }
     }
 
@@ -110,10 +123,15 @@ pub(super) struct Planned {
 /// What a site is able to suffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Abilities {
+    pub(super) servers: usize,
     pub(super) workers: usize,
     /// The worker that has a network of its own.
     pub(super) branch: Option<usize>,
     pub(super) disk: bool,
+    /// The worker whose folder is on a small disk.
+    pub(super) worker_disk: Option<usize>,
+    /// How many servers reach their store over a road that can be broken.
+    pub(super) store_roads: usize,
 }
 
 /// The faults of a seed, in their order.
@@ -130,7 +148,7 @@ pub(super) fn plan(seed: u64, time: Duration, able: Abilities) -> Vec<Planned> {
             Fault::Pause(Victim::Task, _) => dice.millis(100, 900),
             Fault::Road(Road::Broken, _) => model::Duration::ZERO,
             Fault::Kill(..) => dice.millis(0, 3_000),
-            Fault::FullDisk | Fault::Back(_) => dice.millis(500, 3_000),
+            Fault::FullDisk | Fault::FullWorkerDisk(_) | Fault::Back(_) => dice.millis(500, 3_000),
             // Shorter and longer than a lease of six seconds.
             _ => *dice.pick(&[300, 1_000, 4_000, 5_400, 6_600, 9_000].map(model::Duration::from_millis)),
         };
@@ -139,16 +157,25 @@ pub(super) fn plan(seed: u64, time: Duration, able: Abilities) -> Vec<Planned> {
 }
 
 fn draw(dice: &mut Dice, able: Abilities) -> Fault {
+    use Road::{Broken, CutToOne, DownCut, Flapping, Slow, UpCut};
     use Victim::{Agent, Fuse, Server, Supervisor, Task};
     let worker = dice.below(able.workers);
+    // Of a server it is the number of that.
+    let number = |victim| if victim == Server { worker % able.servers } else { worker };
     loop {
-        return match dice.below(20) {
-            0..8 => Fault::Kill(*dice.pick(&[Server, Agent, Supervisor, Fuse, Task]), worker),
-            8..12 => Fault::Pause(*dice.pick(&[Server, Agent, Supervisor, Fuse, Task]), worker),
+        return match dice.below(24) {
+            0..8 => {
+                let victim = *dice.pick(&[Server, Agent, Supervisor, Fuse, Task]);
+                Fault::Kill(victim, number(victim))
+            }
+            8..12 => {
+                let victim = *dice.pick(&[Server, Agent, Supervisor, Fuse, Task]);
+                Fault::Pause(victim, number(victim))
+            }
             12 => Fault::Halt(worker),
             13..16 => {
-                use Road::{Broken, Cut, DownCut, Flapping, Slow, UpCut};
-                Fault::Road(*dice.pick(&[Cut, UpCut, DownCut, Slow, Broken, Flapping]), worker)
+                let to_one = if able.servers > 1 { CutToOne } else { Road::Cut };
+                Fault::Road(*dice.pick(&[Road::Cut, UpCut, DownCut, Slow, Broken, Flapping, to_one]), worker)
             }
             16 => match able.branch {
                 Some(branch) => {
@@ -158,10 +185,33 @@ fn draw(dice: &mut Dice, able: Abilities) -> Fault {
             },
             17 => Fault::Leap(*dice.pick(&[3, 8, 30, 90, 300])),
             18 => Fault::Back(*dice.pick(&[1, 30, 3_600, 86_400])),
-            _ if able.disk => Fault::FullDisk,
+            19 if able.disk => Fault::FullDisk,
+            20 => match able.worker_disk {
+                Some(worker) => Fault::FullWorkerDisk(worker),
+                None => continue,
+            },
+            21 => Fault::WorkerClocks(*dice.pick(&[-86_400, -60, 60, 3_600, 86_400])),
+            22..24 if able.store_roads > 0 => Fault::StoreRoad(
+                *dice.pick(&[Road::Cut, UpCut, DownCut, Slow, Broken]),
+                worker % able.store_roads,
+            ),
             _ => continue,
         };
     }
+}
+
+/// What breaks a site from outside of its processes.
+pub(super) struct Tools {
+    /// The wall clock of the servers.
+    pub(super) clock: MovedClock,
+    /// The wall clock of the workers.
+    pub(super) worker_clock: MovedClock,
+    /// Where the server's data is.
+    pub(super) disk: Option<SmallDisk>,
+    /// Where the folder of a worker is.
+    pub(super) worker_disk: Option<SmallDisk>,
+    /// Between each server and the store.
+    pub(super) store_roads: Vec<Proxy>,
 }
 
 /// What is left to do at the end of a fault.
@@ -177,8 +227,7 @@ struct Raging {
 /// Does it.
 pub(super) struct Nemesis {
     recorder: Recorder,
-    clock: MovedClock,
-    disk: Option<SmallDisk>,
+    tools: Tools,
     workers: Vec<WorkerId>,
     /// How far the clock is ahead.
     ahead: i64,
@@ -192,17 +241,11 @@ pub(super) struct Nemesis {
 }
 
 impl Nemesis {
-    pub(super) fn new(
-        recorder: Recorder,
-        clock: MovedClock,
-        disk: Option<SmallDisk>,
-        workers: Vec<WorkerId>,
-    ) -> Self {
+    pub(super) fn new(recorder: Recorder, tools: Tools, workers: Vec<WorkerId>) -> Self {
         let (now, guards) = (Instant::now(), vec![Instant::now(); workers.len()]);
         Self {
             recorder,
-            clock,
-            disk,
+            tools,
             workers,
             ahead: 0,
             raging: Vec::new(),
@@ -251,7 +294,10 @@ impl Nemesis {
     /// Whether there was something to strike.
     async fn strike(&mut self, site: &mut Site, choice: usize, raging: &mut Raging) -> bool {
         match raging.fault {
-            Fault::Kill(Victim::Server, _) => site.server.kill().await,
+            Fault::Kill(Victim::Server, server) => match site.servers_mut().nth(server) {
+                Some(server) => server.kill().await,
+                None => return false,
+            },
             Fault::Kill(Victim::Agent, worker) => site.workers[worker].kill_agent().await,
             Fault::Kill(victim, worker) => match find(site, victim, worker, choice) {
                 Some(pid) => pid.kill(),
@@ -267,27 +313,41 @@ impl Nemesis {
             },
             Fault::Halt(worker) => halt(site, worker, raging),
             Fault::Road(road, worker) => {
-                let Some(proxy) = &site.workers[worker].road().proxy else { return false };
-                match road {
-                    Road::Broken => proxy.break_all(),
-                    road => proxy.set(weather(road)),
+                let proxies = &site.workers[worker].road().proxies;
+                match proxies.get(choice % proxies.len().max(1)) {
+                    Some(one) if road == Road::CutToOne => strike_road(one, road),
+                    _ => proxies.iter().for_each(|proxy| strike_road(proxy, road)),
                 }
             }
+            Fault::StoreRoad(road, server) => strike_road(&self.tools.store_roads[server], road),
             Fault::Packets(cut, worker) => match &site.workers[worker].road().branch {
                 Some(branch) => branch.cut(cut),
                 None => return false,
             },
             Fault::Leap(seconds) => {
                 self.ahead += seconds;
-                self.clock.set(self.ahead);
+                self.tools.clock.set(self.ahead);
             }
-            Fault::Back(seconds) => self.clock.set(self.ahead - seconds),
-            Fault::FullDisk => match &self.disk {
+            Fault::Back(seconds) => self.tools.clock.set(self.ahead - seconds),
+            Fault::WorkerClocks(seconds) => self.tools.worker_clock.set(seconds),
+            Fault::FullDisk => match &self.tools.disk {
+                Some(disk) => disk.fill(),
+                None => return false,
+            },
+            Fault::FullWorkerDisk(_) => match &self.tools.worker_disk {
                 Some(disk) => disk.fill(),
                 None => return false,
             },
         }
         true
+    }
+
+    /// A process died at a named point, as it was told.
+    pub(super) fn note_death(&mut self, point: Point) {
+        self.trouble = Instant::now();
+        *self.counts.entry(format!("death {}", point.name())).or_default() += 1;
+        self.recorder.fault(point.name(), true);
+        self.recorder.fault(point.name(), false);
     }
 
     /// Ends every fault that is due, and starts what nobody holds down, as an init system does.
@@ -300,9 +360,10 @@ impl Nemesis {
             self.end(site, raging);
         }
         self.flap(site, now);
-        let server_held = self.raging.iter().any(|r| matches!(r.fault, Fault::Kill(Victim::Server, _)));
-        if !server_held {
-            site.server.ensure_running();
+        for (number, server) in site.servers_mut().enumerate() {
+            if !self.raging.iter().any(|r| r.fault == Fault::Kill(Victim::Server, number)) {
+                server.ensure_running();
+            }
         }
         for (number, worker) in site.workers.iter_mut().enumerate() {
             if !self.raging.iter().any(|r| r.fault == Fault::Kill(Victim::Agent, number)) {
@@ -324,9 +385,14 @@ impl Nemesis {
             }
             Fault::Road(_, worker) => {
                 let roads = |r: &Raging| matches!(r.fault, Fault::Road(_, other) if other == worker);
-                let others = self.raging.iter().any(roads);
-                if let (Some(proxy), false) = (&site.workers[worker].road().proxy, others) {
-                    proxy.set(Weather::default());
+                if !self.raging.iter().any(roads) {
+                    site.workers[worker].road().proxies.iter().for_each(|p| p.set(Weather::default()));
+                }
+            }
+            Fault::StoreRoad(_, server) => {
+                let roads = |r: &Raging| matches!(r.fault, Fault::StoreRoad(_, other) if other == server);
+                if !self.raging.iter().any(roads) {
+                    self.tools.store_roads[server].set(Weather::default());
                 }
             }
             Fault::Packets(cut, worker) => {
@@ -334,12 +400,10 @@ impl Nemesis {
                     branch.mend(cut);
                 }
             }
-            Fault::Back(_) => self.clock.set(self.ahead),
-            Fault::FullDisk => {
-                if let Some(disk) = &self.disk {
-                    disk.clear();
-                }
-            }
+            Fault::Back(_) => self.tools.clock.set(self.ahead),
+            Fault::WorkerClocks(_) => self.tools.worker_clock.set(0),
+            Fault::FullDisk => self.tools.disk.iter().for_each(SmallDisk::clear),
+            Fault::FullWorkerDisk(_) => self.tools.worker_disk.iter().for_each(SmallDisk::clear),
             Fault::Kill(..) | Fault::Leap(_) => {}
         }
         if !raging.fault.is_of_a_task() {
@@ -352,9 +416,9 @@ impl Nemesis {
     fn flap(&self, site: &Site, now: Instant) {
         for raging in &self.raging {
             let Fault::Road(Road::Flapping, worker) = raging.fault else { continue };
-            let Some(proxy) = &site.workers[worker].road().proxy else { continue };
             let there = ((now - raging.begun).as_millis() / 300).is_multiple_of(2);
-            proxy.set(if there { Weather::default() } else { Weather::CUT });
+            let weather = if there { Weather::default() } else { Weather::CUT };
+            site.workers[worker].road().proxies.iter().for_each(|proxy| proxy.set(weather));
         }
     }
 
@@ -371,15 +435,15 @@ impl Nemesis {
     }
 }
 
-fn find(site: &Site, victim: Victim, worker: usize, choice: usize) -> Option<Pid> {
-    let worker = &site.workers[worker];
+/// The process; `number` is that of a server or of a worker.
+fn find(site: &Site, victim: Victim, number: usize, choice: usize) -> Option<Pid> {
     match victim {
-        Victim::Server => site.server.find(),
-        Victim::Agent => worker.find(Role::Agent),
-        Victim::Supervisor => worker.find(Role::Supervisor),
-        Victim::Fuse => worker.find(Role::Fuse),
+        Victim::Server => site.servers().nth(number)?.find(),
+        Victim::Agent => site.workers[number].find(Role::Agent),
+        Victim::Supervisor => site.workers[number].find(Role::Supervisor),
+        Victim::Fuse => site.workers[number].find(Role::Fuse),
         Victim::Task => {
-            let tasks = worker.tasks();
+            let tasks = site.workers[number].tasks();
             (!tasks.is_empty()).then(|| tasks[choice % tasks.len()])
         }
     }
@@ -397,11 +461,18 @@ fn halt(site: &Site, worker: usize, raging: &mut Raging) {
     raging.tasks.iter().for_each(|pid| pid.pause());
 }
 
+fn strike_road(proxy: &Proxy, road: Road) {
+    match road {
+        Road::Broken => proxy.break_all(),
+        road => proxy.set(weather(road)),
+    }
+}
+
 fn weather(road: Road) -> Weather {
     match road {
         Road::UpCut => Weather { up_cut: true, ..Weather::default() },
         Road::DownCut => Weather { down_cut: true, ..Weather::default() },
         Road::Slow => Weather { delay: Duration::from_millis(700), ..Weather::default() },
-        Road::Cut | Road::Flapping | Road::Broken => Weather::CUT,
+        Road::Cut | Road::CutToOne | Road::Flapping | Road::Broken => Weather::CUT,
     }
 }

@@ -3,11 +3,11 @@
 //! ```text
 //! clients, nemesis ──────────────> Recorder ─┐
 //! feed of events (when) ─────────> Recorder ─┼─> Story::tell ──> History ──> sim::check
-//! the store's file (what) ───────> Stored ───┤
+//! the store's rows (what) ───────> Stored ───┤
 //! the tasks' own lines ──────────> Witness ──┘
 //! ```
 //!
-//! The store's file is read once the server has ended. The feed gives its rows their order: each of
+//! The store is read once the servers have ended. The feed gives its rows their order: each of
 //! its events is one step of one job, and must be the next in that job's own history. Feed and rows are written
 //! by different code, so a step that only one of them has is told as a discrepancy.
 
@@ -15,10 +15,10 @@ mod stored;
 mod telling;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use model::{ExecutionId, Timestamp, WorkerId};
 use sim::history::{Event, History, Setup, StoreView, TaskStep, What};
+use store::Store;
 
 pub use stored::Stored;
 
@@ -39,9 +39,9 @@ pub struct Story {
 }
 
 impl Story {
-    /// Brings everything together. The server must have ended: its file is opened.
-    pub async fn tell(recorder: &Recorder, witness: &Witness, database: &Path) -> Self {
-        let stored = Stored::read(database).await;
+    /// Brings everything together. The servers of the store must have ended.
+    pub async fn tell(recorder: &Recorder, witness: &Witness, store: &dyn Store) -> Self {
+        let stored = Stored::read(store).await;
         let log = recorder.log();
         let mut events = log.events.clone();
         let (commits, discrepancies) = telling::commits(&stored, &log.feed, now());

@@ -1,14 +1,12 @@
-//! Everything that a store holds in the end, read from its file.
+//! Everything that a store holds in the end.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use model::firing::LedgerRecord;
 use model::record::{Event, ExecutionRecord, QueueRecord, WorkerRecord};
 use model::{ExecutionId, JobId, JobSpec, ScheduleId, ScheduleSpec, WorkerId};
 use store::query::{ExecutionFilter, JobFilter, JobRow, LedgerFilter, Page, ScheduleFilter, ScheduleRow};
-use store::sqlite::{Options, SqliteStore};
 use store::{EventSeq, Store};
 
 const PAGE: usize = 1_000;
@@ -49,13 +47,11 @@ macro_rules! all {
 }
 
 impl Stored {
-    /// Reads the file of a server that has ended.
+    /// Reads the store of servers that have ended.
     ///
     /// # Panics
     /// If it cannot be read, or a row of it was set aside.
-    pub async fn read(database: &Path) -> Self {
-        let store = SqliteStore::open(database, Options { ballast_bytes: 0, ..Options::default() })
-            .expect("the file of a server that ended can be opened");
+    pub async fn read(store: &dyn Store) -> Self {
         let mut stored = Self::default();
         let mut ids = Vec::new();
         all!(store, jobs, JobFilter::default(), |job| job.id, |job| ids.push(job.id));
@@ -75,13 +71,13 @@ impl Stored {
         let workers = store.workers().await.expect("the store can be read");
         stored.workers = workers.into_iter().map(|worker| (worker.id, worker)).collect();
         stored.queues = store.queues().await.expect("the store can be read");
-        stored.read_events(&store).await;
+        stored.read_events(store).await;
         let aside = store.quarantined(PAGE).await.expect("the store can be read");
         assert!(aside.is_empty(), "rows were set aside: {aside:?}");
         stored
     }
 
-    async fn read_events(&mut self, store: &SqliteStore) {
+    async fn read_events(&mut self, store: &dyn Store) {
         let mut reached = EventSeq(0);
         loop {
             let page = store.events(reached, PAGE).await.expect("the store can be read");

@@ -228,7 +228,7 @@ impl<'a> Teller<'a> {
             generation: state.generation,
             status: state.status,
             cursor: state.cursor,
-            owed: state.owed.clone(),
+            owed: state.owed.to_vec(),
             created_at: state.created_at,
         })))
     }

@@ -10,6 +10,12 @@ import { Refusal } from "./problem";
 
 const PATH = "/api/v1/session";
 
+/**
+ * Goes with every request: without it a session changes nothing. No form and no link of another page
+ * can send it.
+ */
+export const OWN_PAGE = { "x-belfry-csrf": "1" };
+
 let signedIn = false;
 /** Grows with each signing in: what was read for somebody else is forgotten then. */
 let times = 0;
@@ -38,7 +44,7 @@ function become(state: boolean): void {
 export async function signIn(token: string, keep: boolean): Promise<void> {
   const response = await fetch(PATH, {
     method: "POST",
-    headers: { authorization: `Bearer ${token.trim()}`, "content-type": "application/json" },
+    headers: { ...OWN_PAGE, authorization: `Bearer ${token.trim()}`, "content-type": "application/json" },
     body: JSON.stringify({ keep }),
   });
   if (!response.ok) throw await Refusal.ofResponse(response);
@@ -47,7 +53,7 @@ export async function signIn(token: string, keep: boolean): Promise<void> {
 }
 
 export async function signOut(): Promise<void> {
-  await fetch(PATH, { method: "DELETE" }).catch(() => undefined);
+  await fetch(PATH, { method: "DELETE", headers: OWN_PAGE }).catch(() => undefined);
   become(false);
   tabs?.postMessage("out");
 }

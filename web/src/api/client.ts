@@ -7,11 +7,11 @@
 
 import createClient from "openapi-fetch";
 
-import { signedOut } from "./auth";
+import { OWN_PAGE, signedOut } from "./auth";
 import { Refusal } from "./problem";
 import type { paths } from "./schema";
 
-export const api = createClient<paths>({ baseUrl: location.origin });
+export const api = createClient<paths>({ baseUrl: location.origin, headers: OWN_PAGE });
 
 api.use({
   onResponse({ response }) {
@@ -37,7 +37,9 @@ export async function answer<T>(asked: Promise<Answer<T>>): Promise<T> {
 
 /** A request outside of the description's types: text, bytes, streams. */
 export async function raw(path: string, init: RequestInit = {}): Promise<Response> {
-  const response = await fetch(path, init).catch((error: unknown) => {
+  const headers = new Headers(init.headers);
+  for (const [name, value] of Object.entries(OWN_PAGE)) headers.set(name, value);
+  const response = await fetch(path, { ...init, headers }).catch((error: unknown) => {
     throw init.signal?.aborted ? error : Refusal.from(error);
   });
   if (response.status === 401) signedOut();

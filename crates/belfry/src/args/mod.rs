@@ -116,7 +116,8 @@ pub(crate) enum Command {
     Artifact(more::ArtifactCommand),
     /// Watch what happens, as it happens
     Events(more::EventsArgs),
-    /// Run a server
+    /// Run a server, or look after servers
+    #[command(visible_alias = "servers")]
     Server(Box<serve::ServerArgs>),
     /// Check and show the configuration
     #[command(subcommand)]

@@ -43,9 +43,43 @@ pub(crate) struct LogArgs {
 #[command(before_help = examples! {
     "belfry server --data /var/lib/belfry"
     "belfry server --listen 0.0.0.0:7070 --behind-proxy --host-name belfry.example.com"
+    "belfry server --store postgres://belfry@db.example/belfry --name a"
+    "belfry server list"
+    "belfry server drain a"
 })]
 #[command(after_help = "Each option is a setting too; `belfry config show -o wide` lists all of them.")]
 pub(crate) struct ServerArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ServerCommand>,
+    #[command(flatten)]
+    pub(crate) run: ServerRunArgs,
+}
+
+/// `belfry server …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServerCommand {
+    /// List the servers that share the store
+    List,
+    /// Show a server
+    Get(ServerNameArgs),
+    /// Have a server give its shards to another one, and wait until it has
+    #[command(before_help = examples! { "belfry server drain a        before its machine is serviced" })]
+    Drain(ServerNameArgs),
+    /// Let a server take shards again
+    Undrain(ServerNameArgs),
+}
+
+/// One server.
+#[derive(Debug, Args)]
+pub(crate) struct ServerNameArgs {
+    /// The server, by id or name
+    #[arg(value_name = "SERVER")]
+    pub(crate) server: String,
+}
+
+/// `belfry server` itself
+#[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
+pub(crate) struct ServerRunArgs {
     /// Where all of its data is [default: /var/lib/belfry]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
@@ -55,6 +89,12 @@ pub(crate) struct ServerArgs {
     /// Where it listens; port 0 takes a free one [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
+    /// What it is called, for people [default: server]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Where other servers and workers reach it; the address that it listens on where absent
+    #[arg(long, value_name = "URL")]
+    pub(crate) advertise_url: Option<String>,
     /// A proxy in front ends TLS, so any address may be listened on
     #[arg(long)]
     pub(crate) behind_proxy: bool,

@@ -9,6 +9,7 @@ mod jobs;
 mod logs;
 mod queues;
 mod schedules;
+mod servers;
 pub(crate) mod serve;
 mod submit;
 mod wait;
@@ -22,7 +23,7 @@ use futures::stream::TryStreamExt as _;
 
 use crate::args::job::Many;
 use crate::args::schedule::ScheduleCommand;
-use crate::args::serve::WorkerRunArgs;
+use crate::args::serve::{ServerRunArgs, WorkerRunArgs};
 use crate::args::{Cli, Command, Global};
 use crate::failure::{Exit, Failure};
 use crate::output::Out;
@@ -102,7 +103,13 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     let context = Context { global, out };
     match command {
         Command::Dev(args) => serve::dev(&context, args),
-        Command::Server(args) => serve::server(&context, &args),
+        Command::Server(args) => match args.command {
+            Some(_) if args.run != ServerRunArgs::default() => {
+                Err(Failure::usage("options to run a server do not go with looking after servers"))
+            }
+            Some(command) => block_on(servers::run(&context, command)),
+            None => serve::server(&context, &args.run),
+        },
         Command::Worker(args) => match args.command {
             // Not said to clap, which would refuse the global options before a subcommand, too.
             Some(_) if args.run != WorkerRunArgs::default() => {

@@ -16,7 +16,7 @@ use worker::{AgentConfig, SupervisorConfig};
 
 use super::Context;
 use super::config::SYSTEM_FILE;
-use crate::args::serve::{DevArgs, LogArgs, ServerArgs, WorkerRunArgs};
+use crate::args::serve::{DevArgs, LogArgs, ServerRunArgs, WorkerRunArgs};
 use crate::connect::{ADDRESS_FILE, read_token};
 use crate::failure::{Exit, Failure};
 use crate::logging;
@@ -39,11 +39,13 @@ pub(crate) fn fuse() -> Result<(), Failure> {
 }
 
 /// `belfry server`
-pub(super) fn server(context: &Context, args: &ServerArgs) -> Result<(), Failure> {
+pub(super) fn server(context: &Context, args: &ServerRunArgs) -> Result<(), Failure> {
     let mut sources = system_sources(context, &args.log);
     sources.flag("server.data_dir", "--data", args.data.as_ref().map(|p| p.display()));
     sources.flag("server.store", "--store", args.store.as_ref());
     sources.flag("server.listen", "--listen", args.listen);
+    sources.flag("server.name", "--name", args.name.as_ref());
+    sources.flag("server.advertise_url", "--advertise-url", args.advertise_url.as_ref());
     sources.flag("server.behind_proxy", "--behind-proxy", args.behind_proxy.then_some(true));
     sources.flag("server.insecure", "--insecure", args.insecure.then_some(true));
     sources.flag("server.host_names", "--host-name", joined(&args.host_names));

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use model::api::{
-    Artifact, CancelledJob, Execution, FeedEvent, Job, JobEvent, JobResult, Queue, SubmittedJob, Worker,
+    Artifact, CancelledJob, Execution, FeedEvent, Job, JobEvent, JobResult, Queue, Server, SubmittedJob,
+    Worker,
 };
 use model::spec::Run;
 use model::worker::{Admission, WorkerStatus};
@@ -315,6 +316,57 @@ fn worker_status(worker: &Worker) -> Cell {
             Cell::new("unhealthy", Tone::Bad)
         }
         (WorkerStatus::Ready, Admission::Open) => Cell::new("ready", Tone::Good),
+    }
+}
+
+fn server_status(server: &Server) -> Cell {
+    match (server.leads, server.draining) {
+        (true, true) => Cell::new("leaving", Tone::Waiting),
+        (true, false) => Cell::new("leading", Tone::Good),
+        (false, true) => Cell::new("drained", Tone::Waiting),
+        (false, false) => Cell::new("standby", Tone::Good),
+    }
+}
+
+impl Row for Server {
+    const COLUMNS: &'static [Column] = &[
+        column("ID", 30),
+        column("NAME", 12),
+        column("STATUS", 8),
+        column("SHARDS", 6),
+        column("URL", 28),
+        column("STARTED", 10),
+        wide("VERSION", 9),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            self.id.to_string().into(),
+            self.name.as_str().into(),
+            server_status(self),
+            self.shards.to_string().into(),
+            self.url.as_deref().unwrap_or("-").into(),
+            when(look, self.started_at).into(),
+            self.version.as_str().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl Detail for Server {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        vec![
+            ("Server", self.id.to_string().into()),
+            ("Name", self.name.as_str().into()),
+            ("Status", server_status(self)),
+            ("Shards", self.shards.to_string().into()),
+            ("Address", self.url.as_deref().unwrap_or("-").into()),
+            ("Version", self.version.as_str().into()),
+            ("Started", exact(look, self.started_at).into()),
+        ]
     }
 }
 

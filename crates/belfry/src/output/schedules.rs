@@ -170,7 +170,7 @@ pub(crate) struct AppliedObject {
     pub(crate) change: model::api::ApplyChange,
     /// What somebody should know about it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) warnings: Vec<String>,
+    pub(crate) warnings: Vec<model::api::Warning>,
 }
 
 impl From<AppliedSchedule> for AppliedObject {

@@ -70,7 +70,8 @@ impl Settings {
         set(&mut config.listen, self.address("server.listen"));
         set(&mut config.host_names, self.list("server.host_names"));
         set(&mut config.name, self.text("server.name"));
-        set(&mut config.shard_lease, self.duration("server.shard_lease"));
+        config.shard_lease = self.duration("server.shard_lease");
+        config.advertise_url = self.advertise_url()?;
         set(&mut config.event_retention, self.duration("server.event_retention"));
         set(&mut config.ledger_retention, self.duration("server.ledger_retention"));
         set(&mut config.artifact_bytes_max, self.bytes("server.artifact_size_max").map(|b| b.0));
@@ -84,6 +85,15 @@ impl Settings {
             .check()
             .map_err(|error| Failure::message(Exit::Usage, error.to_string()).help(error.help()))?;
         Ok(config)
+    }
+
+    fn advertise_url(&self) -> Result<Option<String>, Failure> {
+        let Some(url) = self.text("server.advertise_url") else { return Ok(None) };
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            let detail = format!("`server.advertise_url` is no address: `{url}`");
+            return Err(Failure::usage(detail).help("expected `http://HOST:PORT` or `https://HOST:PORT`"));
+        }
+        Ok(Some(url.trim_end_matches('/').to_owned()))
     }
 
     fn store(&self) -> Result<StoreConfig, Failure> {

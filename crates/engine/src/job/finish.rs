@@ -135,7 +135,7 @@ impl Engine {
         let job = self.jobs.get_mut(&id)?;
         let live = job.live.take()?;
         let mut record = live.record;
-        self.chores.disarm(live.remind_at, Timer::Remind(id, record.id));
+        self.chores.disarm(live.remind_at, Timer::Remind(record.id));
         self.executions.swap_remove(&record.id);
         record.status = status;
         record.finished_at = Some(self.now);

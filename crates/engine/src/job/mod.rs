@@ -175,6 +175,7 @@ impl Engine {
             cause,
             execution: about.execution.map(|(_, execution, _)| execution),
             worker: about.execution.map(|(.., worker)| worker),
+            schedule: job.origin.as_ref().map(|origin| origin.schedule),
         };
         let namespace = Some(Arc::clone(&job.profile.namespace));
         self.pending.events.push(Event { at: now, namespace, kind });

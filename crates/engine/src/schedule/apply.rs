@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use model::firing::{FiringOutcome, Pause, ScheduleState, ScheduleStatus};
+use model::firing::{DetailCode, FiringOutcome, Pause, ScheduleState, ScheduleStatus};
 use model::record::{Change, ScheduleEvent};
 use model::validate::Problem;
 use model::{ScheduleId, Timestamp};
 use rand::Rng;
+use thin_vec::ThinVec;
 
 use super::{Plan, Schedule, name_hash, shard_of};
 use crate::engine::Engine;
@@ -91,8 +92,7 @@ impl Engine {
                 schedule.state.cursor = schedule.state.cursor.max(now);
             }
         } else if !same_instants && !was_unreadable {
-            let (outcome, detail) =
-                (FiringOutcome::SkippedReplaced, "the rules were replaced before its turn");
+            let (outcome, detail) = (FiringOutcome::SkippedReplaced, DetailCode::RulesReplaced.sentence());
             self.give_up_owed(id, outcome, detail);
             self.give_up_until(id, now, outcome, detail);
         }
@@ -208,7 +208,7 @@ impl Engine {
         self.settle_now(id);
         let reply = self.schedule_reply(id);
         let now = self.now;
-        let (outcome, detail) = (FiringOutcome::SkippedReplaced, "the schedule was deleted before its turn");
+        let (outcome, detail) = (FiringOutcome::SkippedReplaced, DetailCode::ScheduleDeleted.sentence());
         self.give_up_owed(id, outcome, detail);
         self.give_up_until(id, now, outcome, detail);
         self.close_record(id);
@@ -236,7 +236,7 @@ fn fresh_state(now: Timestamp, delayed: bool) -> ScheduleState {
         status: ScheduleStatus::Active,
         pause: None,
         cursor: now,
-        owed: Vec::new(),
+        owed: ThinVec::new(),
         previous: None,
         delay_from: delayed.then_some(now),
         next_at: None,
@@ -244,7 +244,7 @@ fn fresh_state(now: Timestamp, delayed: bool) -> ScheduleState {
         skipped: 0,
         last: None,
         last_manual: None,
-        buffer: Vec::new(),
+        buffer: ThinVec::new(),
         open_record: None,
         track: None,
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use model::firing::{BufferedFiring, FiringCause, FiringOutcome, ScheduleStatus};
+use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, ScheduleStatus};
 use model::record::ScheduleEvent;
 use model::{ScheduleId, Timestamp};
 use timetable::{Held, HeldBy, Next};
@@ -158,7 +158,7 @@ impl Engine {
             (Some(held), _) => Some((outcome_of(held), Arc::clone(&held.filter))),
             (None, Some(pause)) => Some((FiringOutcome::SkippedPause, pause.to_string().into())),
             (None, None) => deadline.filter(|&deadline| nominal.due + deadline < now).map(|deadline| {
-                (FiringOutcome::SkippedDeadline, format!("more than {deadline} late").into())
+                (FiringOutcome::SkippedDeadline, DetailCode::MoreThanLate.with(deadline).into())
             }),
         };
         match skip {
@@ -211,7 +211,7 @@ impl Engine {
         if state.status == ScheduleStatus::Completed || !(over || schedule.is_spent()) {
             return;
         }
-        self.give_up_owed(id, FiringOutcome::SkippedReplaced, "the schedule completed before its turn");
+        self.give_up_owed(id, FiringOutcome::SkippedReplaced, DetailCode::ScheduleCompleted.sentence());
         self.schedules.set_status(id, ScheduleStatus::Completed);
         self.edit_schedule(id, ScheduleEvent::Completed);
     }

@@ -3,14 +3,34 @@
 //! Consecutive instants that share an outcome without a job share a record: it stays open in the
 //! schedule's row and grows, until something else happens.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::firing::{BufferedFiring, FiringCause, FiringOutcome, LedgerRecord, Origin};
+use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, LedgerRecord, Origin};
 use model::record::{Event, EventKind};
 use model::{JobId, ScheduleId, Timestamp};
 
 use super::fire::Firing;
 use crate::engine::Engine;
+
+/// Of each line only what was said of it last: a firing that waits and gets its turn before the flush has
+/// one line, for a batch names no row twice.
+///
+/// A line that has a job is not dropped for another job: that is the store's to refuse.
+pub(super) fn last_words(records: Vec<LedgerRecord>) -> Vec<LedgerRecord> {
+    if records.len() < 2 {
+        return records;
+    }
+    let key = |r: &LedgerRecord| (r.schedule, r.generation, r.first, r.cause, r.backfill);
+    let last: BTreeMap<_, _> =
+        records.iter().enumerate().map(|(place, r)| (key(r), (place, r.job))).collect();
+    let stays = |place: usize, record: &LedgerRecord| {
+        last.get(&key(record))
+            .is_none_or(|(newest, job)| place == *newest || (record.job.is_some() && record.job != *job))
+    };
+    let stay: Vec<_> = records.iter().enumerate().map(|(place, record)| stays(place, record)).collect();
+    records.into_iter().zip(stay).filter_map(|(record, stays)| stays.then_some(record)).collect()
+}
 
 impl Engine {
     fn single(
@@ -147,7 +167,7 @@ impl Engine {
         }
         let outcome = FiringOutcome::SkippedDeadline;
         self.count_firing(outcome);
-        let detail = Some("its job could not start before its starting deadline");
+        let detail = Some(DetailCode::CouldNotStart.sentence());
         let mut record = self.single(origin.schedule, origin.scheduled_for, outcome, origin.cause, detail);
         record.generation = origin.generation;
         record.job = Some(job);

@@ -6,7 +6,7 @@
 //! row, of which one instant after the other is run, oldest first, no faster than the schedule allows.
 //! A crash in between goes on where it stopped.
 
-use model::firing::{FiringCause, FiringOutcome, Gap, ScheduleStatus};
+use model::firing::{DetailCode, FiringCause, FiringOutcome, Gap, ScheduleStatus};
 use model::schedule::MissedPolicy;
 use model::{Duration, ScheduleId, Timestamp};
 
@@ -22,8 +22,8 @@ const GAPS_MAX: usize = 16;
 /// Why a part of a gap is not made up for.
 type Reason = (FiringOutcome, &'static str);
 
-const TOO_OLD: Reason = (FiringOutcome::SkippedPolicy, "older than the catch-up window");
-const TOO_LATE: Reason = (FiringOutcome::SkippedDeadline, "later than the starting deadline");
+const TOO_OLD: Reason = (FiringOutcome::SkippedPolicy, DetailCode::OlderThanCatchUp.sentence());
+const TOO_LATE: Reason = (FiringOutcome::SkippedDeadline, DetailCode::LaterThanDeadline.sentence());
 
 impl Schedule {
     /// Up to where nothing is made up for any more, and why.
@@ -53,14 +53,17 @@ impl Schedule {
             found
         };
         match missed.policy {
-            MissedPolicy::Skip => (None, (FiringOutcome::SkippedPolicy, "missed")),
+            MissedPolicy::Skip => (None, (FiringOutcome::SkippedPolicy, DetailCode::Missed.sentence())),
             MissedPolicy::FireOnce => {
-                (nth_last(1), (FiringOutcome::Coalesced, "the last missed firing stands for it"))
+                (nth_last(1), (FiringOutcome::Coalesced, DetailCode::LastStands.sentence()))
             }
-            MissedPolicy::FireLast => {
-                (nth_last(missed.last), (FiringOutcome::SkippedPolicy, "missed before the last ones"))
+            MissedPolicy::FireLast => (
+                nth_last(missed.last),
+                (FiringOutcome::SkippedPolicy, DetailCode::MissedBeforeLast.sentence()),
+            ),
+            MissedPolicy::FireAll => {
+                (Some(gap.after), (FiringOutcome::SkippedPolicy, DetailCode::Missed.sentence()))
             }
-            MissedPolicy::FireAll => (Some(gap.after), (FiringOutcome::SkippedPolicy, "missed")),
         }
     }
 }
@@ -115,7 +118,7 @@ impl Engine {
             (schedule.state.owed.len() > GAPS_MAX).then(|| schedule.state.owed.remove(0))
         });
         if let Some(oldest) = full {
-            let detail = "later outages left more to be made up for";
+            let detail = DetailCode::LaterOutages.sentence();
             counted += self.give_up(id, oldest, FiringOutcome::SkippedPolicy, detail);
         }
         self.touch_schedule(id);

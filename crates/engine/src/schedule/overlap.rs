@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::firing::{BufferedFiring, FiringCause, FiringOutcome, ScheduleStatus};
+use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, ScheduleStatus};
 use model::schedule::OverlapPolicy;
 use model::{JobId, ScheduleId, Timestamp};
 
@@ -52,14 +52,14 @@ impl Engine {
         match policy {
             OverlapPolicy::AllowAll | OverlapPolicy::Skip => {
                 let detail = match schedule.runs.len() {
-                    1 => "1 run is not over".to_owned(),
-                    count => format!("{count} runs are not over"),
+                    1 => DetailCode::RunNotOver.sentence().to_owned(),
+                    count => DetailCode::RunsNotOver.with(count),
                 };
                 self.skip_over(id, firing, FiringOutcome::SkippedOverlap, &detail)
             }
             OverlapPolicy::BufferOne if !schedule.state.buffer.is_empty() => {
                 let outcome = FiringOutcome::Coalesced;
-                self.skip_over(id, firing, outcome, "the one that waits stands for it")
+                self.skip_over(id, firing, outcome, DetailCode::WaitingStands.sentence())
             }
             OverlapPolicy::BufferOne => self.buffer(id, firing),
             OverlapPolicy::BufferAll => {
@@ -69,7 +69,7 @@ impl Engine {
                 if schedule.state.buffer.len() < bound {
                     return self.buffer(id, firing);
                 }
-                let detail = format!("{bound} firings wait already");
+                let detail = DetailCode::BufferFull.with(bound);
                 self.skip_over(id, firing, FiringOutcome::Shed, &detail)
             }
             OverlapPolicy::CancelOther => self.replace_runs(id, firing, false),
@@ -125,7 +125,12 @@ impl Engine {
     fn coalesce_buffer(&mut self, id: ScheduleId) {
         let Some(schedule) = self.schedules.get_mut(id) else { return };
         for waiting in std::mem::take(&mut schedule.state.buffer) {
-            self.record_buffer_end(id, &waiting, FiringOutcome::Coalesced, "a later firing stands for it");
+            self.record_buffer_end(
+                id,
+                &waiting,
+                FiringOutcome::Coalesced,
+                DetailCode::LaterStands.sentence(),
+            );
         }
     }
 
@@ -164,10 +169,10 @@ impl Engine {
         let buffer = std::mem::take(&mut schedule.state.buffer);
         let is_late = |waiting: &BufferedFiring| schedule.due_of_waiting(waiting) + deadline < now;
         let (late, in_time): (Vec<_>, Vec<_>) = buffer.into_iter().partition(is_late);
-        schedule.state.buffer = in_time;
+        schedule.state.buffer = in_time.into();
         for waiting in late {
             let outcome = FiringOutcome::SkippedDeadline;
-            self.record_buffer_end(id, &waiting, outcome, "it waited past its starting deadline");
+            self.record_buffer_end(id, &waiting, outcome, DetailCode::WaitedPastDeadline.sentence());
             self.touch_schedule(id);
         }
     }

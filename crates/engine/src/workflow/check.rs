@@ -1,12 +1,14 @@
 //! What must hold of workflows after every flush, and what a rebuilt engine must know of them as well.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::RunId;
-use model::run::{RunStatus, StepKey, StepStatus};
+use model::run::{RunState, RunStatus, StepState, StepStatus, WorkflowState};
+use model::workflow::NeedCounts;
 
-use super::Run;
 use super::elements::Work;
+use super::{Run, Step, Workflow};
+use crate::digest::{Difference, first};
 use crate::engine::Engine;
 use crate::timer::Timer;
 
@@ -101,24 +103,52 @@ impl Engine {
         Ok(work)
     }
 
-    /// One line for each workflow, run and step that a rebuilt engine knows as well.
-    pub(crate) fn digest_workflows(&self, lines: &mut Vec<String>) {
-        for (id, workflow) in &self.workflows.all {
-            let runs = (&workflow.active, &workflow.waiting);
-            lines.push(format!("{id} {} {:?} {runs:?}", workflow.name, workflow.state));
-        }
-        for (&id, run) in &self.workflows.runs {
-            lines.push(format!("{id} {:?} {} live, {:?} open", run.state, run.live, run.open));
-            for (step, known) in (0..).zip(&run.steps) {
-                let key = StepKey { run: id, step, item: None };
-                let asks = !known.status().is_final();
-                let counts = asks.then_some(known.counts);
-                let elements = known.elements.as_deref().map(|elements| {
-                    (elements.total(), elements.succeeded(), elements.failed(), &elements.live)
-                });
-                let ready = run.ready.contains(&step);
-                lines.push(format!("{key:?} {:?} {counts:?} {elements:?} {ready}", known.state));
-            }
-        }
+    /// The first workflow or run that another engine over the same rows knows differently.
+    pub(crate) fn workflow_difference(&self, other: &Self) -> Option<Difference> {
+        let here = self.workflows.all.iter().map(|(id, workflow)| (id, of_workflow(workflow)));
+        first(here, |id| other.workflows.all.get(id).map(of_workflow))
+            .or_else(|| {
+                let here = self.workflows.runs.iter().map(|(id, run)| (id, of_run(run)));
+                first(here, |id| other.workflows.runs.get(id).map(of_run))
+            })
+            .or_else(|| {
+                let counts = |engine: &Self| (engine.workflows.all.len(), engine.workflows.runs.len());
+                let (here, there) = (counts(self), counts(other));
+                (here != there).then(|| Difference {
+                    subject: "how many workflows and runs".into(),
+                    here: format!("{here:?}"),
+                    there: format!("{there:?}"),
+                })
+            })
+    }
+}
+
+fn of_workflow(workflow: &Workflow) -> (&str, &WorkflowState, &BTreeSet<RunId>, &BTreeSet<RunId>) {
+    (&workflow.name, &workflow.state, &workflow.active, &workflow.waiting)
+}
+
+/// What is said of a step: its row, how its needs ended while that matters, and what goes on of it.
+#[derive(Debug, PartialEq)]
+struct KnownStep<'a> {
+    state: Option<&'a StepState>,
+    counts: Option<NeedCounts>,
+    elements: Option<(u32, u32, u32)>,
+    live: Option<&'a BTreeMap<u32, Work>>,
+    ready: bool,
+}
+
+fn of_run(run: &Run) -> (&RunState, u32, [u32; 3], Vec<KnownStep<'_>>) {
+    let steps = (0..).zip(&run.steps).map(|(number, step)| of_step(run, number, step));
+    (&run.state, run.live, run.open, steps.collect())
+}
+
+fn of_step<'a>(run: &Run, number: u32, step: &'a Step) -> KnownStep<'a> {
+    let elements = step.elements.as_deref();
+    KnownStep {
+        state: step.state.as_deref(),
+        counts: (!step.status().is_final()).then_some(step.counts),
+        elements: elements.map(|e| (e.total(), e.succeeded(), e.failed())),
+        live: elements.map(|e| &e.live),
+        ready: run.ready.contains(&number),
     }
 }

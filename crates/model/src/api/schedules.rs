@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{LedgerReason, Warning};
 use crate::calendar::CalendarSpec;
 use crate::firing::{BackfillStatus, FiringCause, FiringOutcome, Pause, ScheduleStatus};
 use crate::id::{BackfillId, JobId, ScheduleId};
@@ -63,16 +64,19 @@ pub struct Schedule {
     pub buffered: Vec<Buffered>,
     /// How its runs went.
     pub track: ScheduleTrack,
-    /// What is late or stuck at this moment; left out of lists.
+    /// What is late or stuck at this moment; in lists only with `health=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<ScheduleHealth>,
+    /// Its newest runs, the newest first; only in lists with `runs=N`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Vec<ScheduleRun>>,
     /// What it was asked to be; left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<ScheduleSpec>>,
     /// What whoever created or changed it should know, such as that it never fires; only in the answer
     /// to that request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// The last firing of a schedule.
@@ -82,6 +86,23 @@ pub struct LastFiring {
     pub scheduled_for: Timestamp,
     /// The job that it created.
     pub job_id: JobId,
+}
+
+/// A run of a schedule, in short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScheduleRun {
+    /// The job.
+    pub job_id: JobId,
+    /// The nominal instant that it is for.
+    pub scheduled_for: Timestamp,
+    /// Where it stands.
+    pub status: JobStatus,
+    /// When an execution started first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Timestamp>,
+    /// When it reached a final status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Timestamp>,
 }
 
 /// A firing that waits for its turn.
@@ -168,7 +189,7 @@ pub struct AppliedSchedule {
     pub version: u64,
     /// What somebody should know about it, such as that it never fires; none of what is unchanged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
 }
 
 /// What applying a named thing did.
@@ -263,7 +284,7 @@ pub struct Preview {
     pub words: Words,
     /// What somebody should know before it is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// The time zone.
     pub zone: String,
     /// The version of the time zone database that was used.
@@ -316,8 +337,12 @@ pub struct UpcomingFiring {
 pub struct Upcoming {
     /// In order.
     pub items: Vec<UpcomingFiring>,
-    /// Everything until then is in `items`; less than was asked for if there was too much.
+    /// Everything until then is in `items`; less than was asked for if there was too much. What follows
+    /// is had by asking again with this as `from`.
     pub until: Timestamp,
+    /// Schedules that fire oftener than was asked for: what they fire behind their last item is left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<ScheduleId>,
 }
 
 /// One line of the fire ledger.
@@ -353,6 +378,9 @@ pub struct LedgerEntry {
     /// Which filter held it, who triggered it and why, and the like.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// The same taken apart, for pages in another language; absent where it has none of the known forms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<LedgerReason>,
     /// The version of the time zone database that it was computed with.
     pub tzdb: String,
 }

@@ -211,7 +211,8 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
         calendar: None,
     };
     match &event.kind {
-        EventKind::Job { job, from, to, cause, execution, worker } => {
+        EventKind::Job { job, from, to, cause, execution, worker, schedule } => {
+            shown.schedule_id = *schedule;
             shown.job_id = Some(*job);
             (shown.from, shown.to, shown.cause) = (*from, Some(*to), Some(*cause));
             (shown.execution_id, shown.worker_id) = (*execution, *worker);

@@ -33,6 +33,7 @@ const CHUNK: usize = 500;
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Read, Resource::Events, &[], routes!(follow_events));
+    routes.of_leader();
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]

@@ -61,6 +61,7 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Create, jobs, &retry_refusals, routes!(retry_job));
     routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job_events));
     routes.needs(Verb::Read, jobs, &[JobNotFound, Code::Loading, Code::Stopping], routes!(explain_job));
+    routes.of_leader();
 }
 
 /// One job, or several that are accepted all or none.

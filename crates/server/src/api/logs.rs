@@ -43,7 +43,9 @@ const END_PATIENCE: model::Duration = model::Duration::from_secs(10);
 pub(super) fn routes(routes: &mut Routes) {
     let refusals = [Code::JobNotFound, Code::ExecutionNotFound];
     routes.needs(Verb::Read, Resource::Logs, &refusals, routes!(read_job_logs));
+    routes.of_leader();
     routes.needs(Verb::Read, Resource::Logs, &refusals[1..], routes!(read_execution_logs));
+    routes.of_leader();
 }
 
 /// How a log is shown.

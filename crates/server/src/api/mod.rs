@@ -8,8 +8,9 @@
 //! - `edge`: what every request passes: its id, the bounds, the `Host`, the form of refusals.
 //! - `routes`: the table of routes. Each stands there with who may take it and with every code
 //!   that it may refuse with; the router, the OpenAPI document and the tests are made from it.
-//! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `calendars`
-//!   `session` and `meta` have the handlers: parse, validate, ask, answer. They decide nothing.
+//! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `calendars`,
+//!   `servers`, `session` and `meta` have the handlers: parse, validate, ask, answer. They decide nothing.
+//! - `forward`: what another server answers, the one that decides.
 //! - `problem`: refusals as RFC 9457 documents; `extract`, `headers`, `page`: how requests
 //!   are read; `convert`: rows as what the API shows; `sse`: what streams share.
 //! - `openapi` and `docs`: the document, and pages for people made from it; `schemas`: JSON Schemas of
@@ -28,6 +29,7 @@ mod edge;
 mod events;
 mod executions;
 mod extract;
+mod forward;
 mod headers;
 mod jobs;
 mod logs;
@@ -40,6 +42,7 @@ mod queues;
 mod routes;
 mod schedules;
 mod schemas;
+mod servers;
 mod session;
 mod sse;
 mod submit;
@@ -47,7 +50,6 @@ mod submit;
 mod tests;
 mod workers;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
@@ -67,10 +69,6 @@ pub use problem::Code;
 const REQUESTS_MAX: usize = 2_048;
 /// The most streams (events, followed logs) at a time.
 const STREAMS_MAX: usize = 2_048;
-/// The file of the key that cursors are signed with, within the data folder.
-const CURSOR_KEY_FILE: &str = "cursor-key";
-/// The file of the key that sessions of browsers are signed with.
-const SESSION_KEY_FILE: &str = "session-key";
 
 /// What handlers share; clones are cheap.
 #[derive(Clone)]
@@ -86,6 +84,7 @@ struct Shared {
     requests: Semaphore,
     streams: Arc<Semaphore>,
     counted: HttpMetrics,
+    forwards: reqwest::Client,
     openapi_json: bytes::Bytes,
     pages: docs::Pages,
     schemas: Vec<(&'static str, bytes::Bytes)>,
@@ -105,12 +104,13 @@ impl Api {
         let counted = HttpMetrics::default();
         services.metrics.register(|registry| counted.register(registry));
         let shared = Shared {
-            cursors: Cursors::new(kept_key(&services.config.data_dir, CURSOR_KEY_FILE)),
-            sessions: Sessions::new(kept_key(&services.config.data_dir, SESSION_KEY_FILE)),
+            cursors: Cursors::new(services.keys.cursors),
+            sessions: Sessions::new(services.keys.sessions),
             hosts: Hosts::new(&services.config.host_names),
             requests: Semaphore::new(REQUESTS_MAX),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             counted,
+            forwards: forward::client(),
             openapi_json: serde_json::to_vec_pretty(&document).unwrap_or_default().into(),
             pages: docs::Pages::new(&document),
             schemas: schemas::all(&document),
@@ -138,23 +138,10 @@ fn table() -> Routes {
     artifacts::routes(&mut routes);
     schedules::routes(&mut routes);
     calendars::routes(&mut routes);
+    servers::routes(&mut routes);
     meta::routes(&mut routes);
     session::routes(&mut routes);
     docs::routes(&mut routes);
     schemas::routes(&mut routes);
     routes
-}
-
-/// A key to sign with: made at the first start, kept so that what it signed outlives a restart. Where
-/// the folder cannot be written, one for this process alone.
-fn kept_key(data_dir: &Path, file: &str) -> [u8; 32] {
-    let path = data_dir.join(file);
-    if let Some(key) = std::fs::read(&path).ok().and_then(|bytes| bytes.try_into().ok()) {
-        return key;
-    }
-    let key: [u8; 32] = rand::random();
-    if let Err(error) = crate::auth::first_start::write_secret(&path, &key) {
-        tracing::warn!(path = %path.display(), %error, "what this key signs will not outlive this process: cannot keep it");
-    }
-    key
 }

@@ -34,6 +34,7 @@ const TAGS: &[(&str, &str)] = &[
     ("executions", "The tries of jobs on workers."),
     ("logs", "What executions wrote."),
     ("events", "What happens, as it happens."),
+    ("servers", "The servers that share the store."),
     ("workers", "The machines that run executions."),
     ("queues", "Where waiting jobs stand."),
     ("schedules", "Named rules that create jobs, and what became of each of their instants."),

@@ -2,7 +2,7 @@
 //!
 //! A cursor is opaque: base64url of a MAC and of where the page before ended. The MAC covers the
 //! filter of the list, so that a cursor with another filter is refused instead of skipping rows.
-//! Its key is the server's own and lives in the data folder, so cursors outlive a restart.
+//! Its key lives in the store, so a cursor is good at every server and outlives a restart.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

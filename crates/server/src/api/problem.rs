@@ -63,12 +63,13 @@ codes! {
     InvalidCursor = 400, "invalid_cursor", "The cursor does not belong to this list.", "read the list from its beginning, without `cursor`; keep the filter the same from page to page";
     Unauthenticated = 401, "unauthenticated", "There is no valid token.", "send `Authorization: Bearer TOKEN`; the first admin token is in the server's data folder, in `admin-token`";
     Forbidden = 403, "forbidden", "The token does not allow this.", "use a token of another kind";
-    CrossSite = 403, "cross_site", "A page of somebody else sent the request.", "open the dashboard of this server; programs send `Authorization: Bearer TOKEN`, and no cookie";
+    CrossSite = 403, "cross_site", "A page of somebody else sent the request, or may have.", "open the dashboard of this server; programs send `Authorization: Bearer TOKEN`, and no cookie; a page of this server sends `X-Belfry-Csrf: 1` with what changes something";
     HostRefused = 403, "host_refused", "The server does not go by that name.", "use localhost or an address, or add the name to the server's `host_names`";
     NotFound = 404, "not_found", "There is nothing at this address.", "see /docs for all routes";
     JobNotFound = 404, "job_not_found", "There is no such job.", "it never was, or its retention is over";
     ExecutionNotFound = 404, "execution_not_found", "There is no such execution.", "it never was, or the retention of its job is over";
     WorkerNotFound = 404, "worker_not_found", "There is no such worker.", "GET /api/v1/workers has all of them";
+    ServerNotFound = 404, "server_not_found", "There is no such server.", "GET /api/v1/servers has all that are there; a server has another id after each start";
     QueueNotFound = 404, "queue_not_found", "There is no such queue.", "a queue is made by setting it up (PUT) or by submitting a job to it";
     ArtifactNotFound = 404, "artifact_not_found", "There is no such artifact.", "GET /api/v1/artifacts has all of them; check the namespace";
     ScheduleNotFound = 404, "schedule_not_found", "There is no such schedule.", "GET /api/v1/schedules has all of them; check the namespace";
@@ -87,6 +88,7 @@ codes! {
     BackfillEnded = 409, "backfill_ended", "The backfill has ended.", "begin another one";
     CalendarInUse = 409, "calendar_in_use", "Something refers to the calendar.", "take it out of what refers to it first";
     CalendarBuiltIn = 409, "calendar_built_in", "The calendar is part of Belfry.", "make a calendar of your own that includes or excludes its days, and name that";
+    NoOtherServer = 409, "no_other_server", "No other server could go on.", "start another server on the same store first, or stop this one";
     VersionMismatch = 412, "version_mismatch", "Somebody changed it meanwhile.", "read it again and repeat the change with the new ETag";
     BodyTooLarge = 413, "body_too_large", "The body is too large.", "split it; a large file belongs into an artifact";
     UriTooLong = 414, "uri_too_long", "The address is too long.", "name fewer labels and statuses";

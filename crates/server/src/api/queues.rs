@@ -33,7 +33,9 @@ const TRIES: usize = 4;
 pub(super) fn routes(routes: &mut Routes) {
     let queues = Resource::Queues;
     routes.needs(Verb::Read, queues, &[Code::InvalidCursor], routes!(list_queues));
+    routes.of_leader();
     routes.needs(Verb::Read, queues, &[Code::QueueNotFound], routes!(get_queue));
+    routes.of_leader();
     let set_refusals =
         [Code::VersionMismatch, Code::InvalidHeader, Code::InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Change, queues, &set_refusals, routes!(set_queue));

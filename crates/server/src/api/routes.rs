@@ -2,6 +2,9 @@
 //!
 //! A route is added by [`Routes::open`] or [`Routes::needs`] and in no other way, so one without an
 //! entry for its rights does not compile. The gate in front of a handler is made from the entry.
+//!
+//! Of the servers of a store one decides. What changes something is handed on to it, and so are the
+//! reads of what only it knows ([`Place::Leader`]); everything else any server answers by itself.
 
 use axum::extract::{Request, State};
 use axum::http::header::AUTHORIZATION;
@@ -13,7 +16,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterE
 
 use super::openapi;
 use super::problem::{Code, Trouble};
-use super::{Api, docs, session};
+use super::{Api, docs, forward, session};
 use crate::auth::{Actor, Resource, Verb, authorize};
 
 /// Who may take a route.
@@ -25,8 +28,20 @@ pub(super) enum Access {
     Needs(Verb, Resource),
 }
 
+/// Which server answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The one that was asked.
+    Here,
+    /// The one that was asked, unless something is changed.
+    ByMethod,
+    /// The one that decides.
+    Leader,
+}
+
 /// One route.
 pub(super) struct Route {
+    place: Place,
     pub(super) access: Access,
     pub(super) handler: UtoipaMethodRouter<Api>,
 }
@@ -54,6 +69,22 @@ impl Routes {
         self.add(Access::Needs(verb, resource), refusals, handler);
     }
 
+    /// The route that was added last tells what only the server that decides knows.
+    pub(super) fn of_leader(&mut self) {
+        self.place_last(Place::Leader);
+    }
+
+    /// The route that was added last is every server's own business.
+    pub(super) fn of_each_server(&mut self) {
+        self.place_last(Place::Here);
+    }
+
+    fn place_last(&mut self, place: Place) {
+        if let Some(route) = self.entries.last_mut() {
+            route.place = place;
+        }
+    }
+
     fn add(&mut self, access: Access, refusals: &[Code], mut handler: UtoipaMethodRouter<Api>) {
         for (path, item) in &mut handler.1.paths {
             for (method, operation) in operations_mut(item) {
@@ -65,7 +96,7 @@ impl Routes {
                 }
             }
         }
-        self.entries.push(Route { access, handler });
+        self.entries.push(Route { place: Place::ByMethod, access, handler });
     }
 
     /// The router, with a gate in front of every handler that needs one.
@@ -74,7 +105,7 @@ impl Routes {
             let handler = match route.access {
                 Access::Open => route.handler,
                 Access::Needs(verb, resource) => {
-                    let gate = Gate { api: api.clone(), verb, resource };
+                    let gate = Gate { api: api.clone(), place: route.place, verb, resource };
                     // Only in front of the methods that there are: another one is a 405 for anyone.
                     route.handler.map(|methods| methods.route_layer(from_fn_with_state(gate, pass)))
                 }
@@ -119,6 +150,7 @@ fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut
 #[derive(Clone)]
 struct Gate {
     api: Api,
+    place: Place,
     verb: Verb,
     resource: Resource,
 }
@@ -129,6 +161,14 @@ async fn pass(State(gate): State<Gate>, mut request: Request, next: Next) -> Res
     authorize(&actor, gate.verb, &gate.resource).inspect_err(|denied| {
         tracing::warn!(error = %denied, token_id = %actor.token_id, "refused a request");
     })?;
+    let of_leader = match gate.place {
+        Place::Here => false,
+        Place::ByMethod => !request.method().is_safe(),
+        Place::Leader => true,
+    };
+    if of_leader && let Some(leader) = forward::leader(&gate.api, request.headers()) {
+        return forward::to(&gate.api, &leader, request).await;
+    }
     request.extensions_mut().insert(actor);
     Ok(next.run(request).await)
 }

@@ -3,6 +3,10 @@
 //! The cookie is sent by the browser itself, also for pages of somebody else. So it counts only for
 //! requests that a page of this server makes ([`is_own_page`]), it is `SameSite=Strict`, and no script
 //! can read it. Programs keep sending their token.
+//!
+//! What changes something needs the header [`CSRF`] as well. A form or a link cannot send one, and a
+//! script of another page has to ask first, which no route here allows. Reads go without it: streams and
+//! downloads that a browser opens by itself have no way to add one.
 
 use axum::extract::State;
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, SET_COOKIE};
@@ -23,6 +27,8 @@ use crate::auth::{Actor, Resource, Verb};
 use crate::config::Exposure;
 use crate::node::{Clock, SystemClock};
 
+/// Sent by the dashboard with everything that changes something, with any value.
+pub(super) const CSRF: &str = "x-belfry-csrf";
 /// How long a session lasts that is to outlive the browser.
 const KEPT_FOR: Duration = Duration::from_hours(24 * 30);
 /// How long one lasts that is not: the browser forgets it at its end, and nobody forgets it there.
@@ -31,7 +37,9 @@ const DAY: Duration = Duration::from_hours(24);
 pub(super) fn routes(routes: &mut Routes) {
     let refusals = [Code::InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Read, Resource::Server, &refusals, routes!(open_session));
+    routes.of_each_server();
     routes.needs(Verb::Read, Resource::Server, &[], routes!(close_session));
+    routes.of_each_server();
 }
 
 /// How to sign in.
@@ -97,7 +105,7 @@ fn cookie(
 /// Whose session a request carries.
 ///
 /// # Errors
-/// `cross_site`, if a page of somebody else had the browser send it.
+/// `cross_site`, if a page of somebody else had the browser send it, or may have.
 pub(super) fn actor(
     api: &Api,
     method: &Method,
@@ -110,6 +118,10 @@ pub(super) fn actor(
     let Some((_, value)) = pairs.find(|(found, _)| *found == name) else { return Ok(None) };
     if !is_own_page(method, uri, headers) {
         let detail = "the request has a session, and does not come from a page of this server";
+        return Err(Trouble::new(Code::CrossSite, detail));
+    }
+    if !method.is_safe() && !headers.contains_key(CSRF) {
+        let detail = format!("the request has a session, would change something, and has no header `{CSRF}`");
         return Err(Trouble::new(Code::CrossSite, detail));
     }
     let token_id = api.shared.sessions.read(value, SystemClock.now());

@@ -20,7 +20,9 @@ use crate::auth::{Actor, Resource, Verb};
 pub(super) fn routes(routes: &mut Routes) {
     let workers = Resource::Workers;
     routes.needs(Verb::Read, workers, &[Code::InvalidCursor], routes!(list_workers));
+    routes.of_leader();
     routes.needs(Verb::Read, workers, &[Code::WorkerNotFound], routes!(get_worker));
+    routes.of_leader();
     routes.needs(Verb::Change, workers, &[Code::WorkerNotFound], routes!(cordon_worker));
     routes.needs(Verb::Change, workers, &[Code::WorkerNotFound], routes!(uncordon_worker));
     routes.needs(Verb::Change, workers, &[Code::WorkerNotFound], routes!(drain_worker));

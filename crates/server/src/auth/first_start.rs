@@ -1,14 +1,16 @@
 //! The first tokens of a server: no default password, and nothing to set up by hand.
 //!
 //! Where the store has no admin token, one is made and written to `admin-token` in the data folder,
-//! readable by its owner alone; the binary prints it once. Likewise `worker-token` for the workers.
+//! readable by its owner alone; the binary prints it once. Likewise `worker-token` for the workers. Of
+//! several servers that meet an empty store together one makes them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use store::StoreError;
 use store::query::TokenKind;
+use store::{Store, StoreError};
 
 use super::{Tokens, token};
 
@@ -16,6 +18,10 @@ use super::{Tokens, token};
 pub const ADMIN_TOKEN_FILE: &str = "admin-token";
 /// The file of the first worker token, within the data folder.
 pub const WORKER_TOKEN_FILE: &str = "worker-token";
+
+/// How often, and how many times, a server looks for the token that another one makes.
+const OTHERS_LOOK: Duration = Duration::from_millis(100);
+const OTHERS_LOOKS: u32 = 30;
 
 /// What a start found or made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,16 +64,21 @@ pub enum FirstStartError {
 ///
 /// # Errors
 /// [`FirstStartError`]; calling again is safe.
-pub async fn first_start(tokens: &Tokens, data_dir: &Path) -> Result<FirstStart, FirstStartError> {
+pub async fn first_start(
+    tokens: &Tokens,
+    store: &dyn Store,
+    data_dir: &Path,
+) -> Result<FirstStart, FirstStartError> {
     let admin_token_file = data_dir.join(ADMIN_TOKEN_FILE);
     let worker_token_file = data_dir.join(WORKER_TOKEN_FILE);
-    let admin_token = ensure(tokens, TokenKind::Admin, "admin", &admin_token_file).await?;
-    ensure(tokens, TokenKind::Worker, "worker", &worker_token_file).await?;
+    let admin_token = ensure(tokens, store, TokenKind::Admin, "admin", &admin_token_file).await?;
+    ensure(tokens, store, TokenKind::Worker, "worker", &worker_token_file).await?;
     Ok(FirstStart { admin_token, admin_token_file, worker_token_file })
 }
 
 async fn ensure(
     tokens: &Tokens,
+    store: &dyn Store,
     kind: TokenKind,
     name: &str,
     path: &Path,
@@ -76,6 +87,10 @@ async fn ensure(
         return Ok(None);
     }
     let word = token::kind_word(kind);
+    let kept = |source| FirstStartError::Store { kind: word, source };
+    if made_elsewhere(tokens, store, kind).await.map_err(kept)? {
+        return Ok(None);
+    }
     let text = token::generate(kind);
     // The file comes first: a crash in between leaves a file that the next start replaces, and not
     // a token that nobody has ever seen.
@@ -84,9 +99,26 @@ async fn ensure(
         path: path.to_owned(),
         source,
     })?;
-    let kept = tokens.register(&text, name).await;
-    kept.map_err(|source| FirstStartError::Store { kind: word, source })?;
+    tokens.register(&text, name).await.map_err(kept)?;
     Ok(Some(text))
+}
+
+/// Whether another server makes this token at this very time, and then waits until it has.
+async fn made_elsewhere(tokens: &Tokens, store: &dyn Store, kind: TokenKind) -> Result<bool, StoreError> {
+    let mine: [u8; 32] = rand::random();
+    let claim = format!("first-{}-token", token::kind_word(kind));
+    if store.secret(&claim, &mine).await? == mine {
+        return Ok(false);
+    }
+    for _ in 0..OTHERS_LOOKS {
+        tokens.reload().await?;
+        if tokens.any(kind) {
+            return Ok(true);
+        }
+        tokio::time::sleep(OTHERS_LOOK).await;
+    }
+    // Whoever wanted to make it did not live to do so.
+    Ok(false)
 }
 
 /// Writes a file that only its owner may read, whole or not at all.

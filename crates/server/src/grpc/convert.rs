@@ -177,12 +177,18 @@ pub(crate) fn beat(beat: v1::Heartbeat) -> Result<Input, Malformed> {
     })
 }
 
-pub(crate) fn welcome(session: Session, heartbeat_interval: Duration, lease: Duration) -> v1::Welcome {
+pub(crate) fn welcome(
+    session: Session,
+    heartbeat_interval: Duration,
+    lease: Duration,
+    servers: Vec<String>,
+) -> v1::Welcome {
     v1::Welcome {
         session: session.0,
         heartbeat_interval_ms: heartbeat_interval.as_millis(),
         lease_ms: lease.as_millis(),
         stops: Vec::new(),
+        servers,
     }
 }
 

@@ -18,8 +18,12 @@ use tonic::{Status, Streaming};
 use super::convert::{self, Malformed};
 use super::{FIRST_MESSAGE_TIMEOUT, Replies, malformed};
 use crate::Services;
+use crate::members::Leader;
 use crate::node::Readiness;
 use crate::node::outbox::MESSAGES_MAX;
+
+/// Where the server is that decides, in a refusal of one that does not.
+const LEADER: &str = "belfry-leader";
 
 /// Begins a session. The worker's messages are read from now on.
 pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Replies<ServerMessage> {
@@ -93,8 +97,9 @@ async fn read(
         Err(error) => return malformed(services, None, &error),
     };
     let worker = join.worker;
-    // While the shards are loaded there is nobody to join; better to wait here than to be refused.
-    node.wait_ready(|readiness| !matches!(readiness, Readiness::Loading { .. })).await;
+    if let Some(elsewhere) = wait_for_leader(services).await {
+        return elsewhere;
+    }
     if node.join(join, outbox).await.is_err() {
         return ended();
     }
@@ -103,6 +108,28 @@ async fn read(
     tracing::info!(worker_id = %worker, session = session.0, reason = verdict.message(), "a session ended");
     let _stopping = node.report(vec![Input::Disconnect { worker, session }]).await;
     verdict
+}
+
+/// Waits while it is open who decides: better to wait here than to be refused, as this server may be the
+/// one. Returns where else to go if another one is.
+async fn wait_for_leader(services: &Services) -> Option<Status> {
+    let mut seen = services.members.watch();
+    loop {
+        if !matches!(services.node.ready(), Readiness::Loading { .. }) {
+            return None;
+        }
+        if let Leader::Other { server, is_fresh: true } = services.members.leader() {
+            let mut status = Status::unavailable(format!("`{}` is the server that decides", server.name));
+            if let Some(url) = server.url.and_then(|url| url.parse().ok()) {
+                status.metadata_mut().insert(LEADER, url);
+            }
+            return Some(status);
+        }
+        tokio::select! {
+            _ = services.node.wait_ready(|readiness| !matches!(readiness, Readiness::Loading { .. })) => {}
+            _ = seen.changed() => {}
+        }
+    }
 }
 
 async fn reports(

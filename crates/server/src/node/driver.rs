@@ -28,6 +28,7 @@ use super::suspects::Suspects;
 use super::tickets::Tickets;
 use super::{Beat, Clock, EventBatch, FromWorker, Readiness, Request, RequestError};
 use crate::config::ServerConfig;
+use crate::members::{Members, Standing};
 use crate::metrics::Metrics;
 
 /// Pauses before the shards are taken again.
@@ -43,8 +44,12 @@ const STABLE: Duration = Duration::from_secs(10);
 pub struct NodeConfig {
     /// The engine's settings.
     pub engine: engine::Config,
-    /// What this server is called in the store's leases.
+    /// Which server this is: what its leases name.
     pub owner: String,
+    /// What it may do with the shards.
+    pub standing: watch::Receiver<Standing>,
+    /// Where workers find the servers.
+    pub members: Members,
     /// How long the ownership of a shard lasts without a renewal.
     pub lease: model::Duration,
     /// What time it is.
@@ -55,15 +60,17 @@ pub struct NodeConfig {
 
 impl NodeConfig {
     /// The settings of a server's node.
-    pub fn new(config: &ServerConfig, metrics: Metrics) -> Self {
+    pub fn new(config: &ServerConfig, members: Members, metrics: Metrics) -> Self {
         let mut engine = config.engine.clone();
         if engine.seed == 0 {
             engine.seed = rand::random();
         }
         Self {
             engine,
-            owner: config.name.clone(),
-            lease: config.shard_lease,
+            owner: members.me().id.to_string(),
+            standing: members.standing(),
+            members,
+            lease: config.shard_lease(),
             clock: super::clock::of_process(),
             metrics,
         }
@@ -170,6 +177,7 @@ impl Life {
             match end {
                 End::Stopped => return self.stopped().await,
                 End::Fatal(reason) => return self.failed(reason),
+                End::HandedOver => self.release().await,
                 End::Again { tainted } => {
                     self.tainted |= tainted;
                     self.pause().await;
@@ -238,7 +246,13 @@ impl Life {
 
     async fn stopped(mut self) -> Result<(), Fatal> {
         self.driver.readiness.send_replace(Readiness::Stopping);
-        let Some(leases) = self.leases.take() else { return Ok(()) };
+        self.release().await;
+        Ok(())
+    }
+
+    /// Gives the shards back, so that another server need not wait for the end of their leases.
+    async fn release(&mut self) {
+        let Some(leases) = self.leases.take() else { return };
         match tokio::time::timeout(RELEASE_TIMEOUT, self.driver.store.release(&leases)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -248,7 +262,6 @@ impl Life {
                 tracing::warn!("the store does not take the shards back; their leases will run out")
             }
         }
-        Ok(())
     }
 
     fn failed(self, reason: String) -> Result<(), Fatal> {

@@ -11,6 +11,7 @@
 //! - Beats and reports have lanes of their own; submissions cannot delay them.
 
 mod clock;
+mod crashes;
 mod driver;
 pub(crate) mod outbox;
 mod ownership;

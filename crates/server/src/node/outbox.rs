@@ -11,6 +11,7 @@ use proto::v1::{self, ServerMessage, server_message::Body};
 use tokio::sync::mpsc;
 
 use crate::grpc::convert;
+use crate::members::Members;
 use crate::metrics::Metrics;
 
 /// Messages that may wait for a worker to read them.
@@ -30,6 +31,7 @@ pub(super) struct Outboxes {
     /// Where grants go: the stream of a session's beats.
     grants: HashMap<Session, mpsc::Sender<v1::LeaseGrant>>,
     touched: Vec<Session>,
+    members: Option<Members>,
     metrics: Metrics,
 }
 
@@ -44,12 +46,14 @@ struct Outbox {
 }
 
 impl Outboxes {
-    pub(super) fn new(metrics: Metrics) -> Self {
+    /// Sessions learn of `members` when they open.
+    pub(super) fn new(members: Option<Members>, metrics: Metrics) -> Self {
         Self {
             sessions: HashMap::new(),
             workers: HashMap::new(),
             grants: HashMap::new(),
             touched: Vec::new(),
+            members,
             metrics,
         }
     }
@@ -88,7 +92,8 @@ impl Outboxes {
         match effect {
             Effect::Grant { session, seq, lease, .. } => self.grant(session, seq, lease),
             Effect::Welcome { session, heartbeat_interval, lease, .. } => {
-                let welcome = convert::welcome(session, heartbeat_interval, lease);
+                let servers = self.members.as_ref().map(Members::urls).unwrap_or_default();
+                let welcome = convert::welcome(session, heartbeat_interval, lease, servers);
                 self.with(session, |outbox| outbox.begin(Body::Welcome(welcome), 0));
             }
             Effect::Assign { session, assignment, .. } => {
@@ -252,7 +257,7 @@ mod tests {
     }
 
     fn sent(effects: Vec<Effect>) -> Vec<String> {
-        let mut outboxes = Outboxes::new(Metrics::new());
+        let mut outboxes = Outboxes::new(None, Metrics::new());
         let (tx, mut rx) = mpsc::channel(MESSAGES_MAX);
         outboxes.open(WorkerId::from_bits(1), SESSION, tx);
         effects.into_iter().for_each(|effect| outboxes.push(effect));
@@ -281,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_newer_session_of_a_worker_closes_the_older() {
-        let mut outboxes = Outboxes::new(Metrics::new());
+        let mut outboxes = Outboxes::new(None, Metrics::new());
         let (older, mut of_older) = mpsc::channel(1);
         let (newer, mut of_newer) = mpsc::channel(1);
         outboxes.open(WorkerId::from_bits(1), Session(1), older);
@@ -299,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_session_whose_worker_does_not_read_is_closed() {
-        let mut outboxes = Outboxes::new(Metrics::new());
+        let mut outboxes = Outboxes::new(None, Metrics::new());
         let (tx, mut rx) = mpsc::channel(1);
         outboxes.open(WorkerId::from_bits(1), SESSION, tx);
         outboxes.push(stop());

@@ -14,8 +14,10 @@ use super::{NodeConfig, Readiness};
 
 /// Chunks of rows on their way from the store to the engine.
 const CHUNKS: usize = 8;
-/// How long to wait for shards that another server holds before asking again.
+/// How long to wait for shards that another server holds before asking again; and if that one is about
+/// to give them away.
 const ACQUIRE_AGAIN: Duration = Duration::from_millis(250);
+const ACQUIRE_SOON: Duration = Duration::from_millis(20);
 
 /// Shards, and the engine that decides for them.
 pub(super) struct Owned {
@@ -42,8 +44,17 @@ pub(super) async fn acquire(
     readiness: &watch::Sender<Readiness>,
 ) -> Result<Arc<[Lease]>, StoreError> {
     let all: Vec<ShardId> = (0..store.shards()).map(ShardId).collect();
+    let mut standing = config.standing.clone();
     let mut told = false;
     loop {
+        if !standing.borrow().takes {
+            let reason = "standing by: it was drained, and another server decides".into();
+            readiness.send_replace(Readiness::Loading { reason });
+            told = true;
+        }
+        if standing.wait_for(|standing| standing.takes).await.is_err() {
+            // Nobody can say any more that it may not.
+        }
         let taken = store.acquire(&all, &config.owner, config.lease).await?;
         if taken.len() == all.len() {
             return Ok(taken.into());
@@ -59,8 +70,9 @@ pub(super) async fn acquire(
             readiness.send_replace(Readiness::Loading { reason });
             told = true;
         }
+        let hurries = standing.borrow().hurries;
         let apart = Duration::from_millis(rand::random::<u64>() % 100);
-        tokio::time::sleep(ACQUIRE_AGAIN + apart).await;
+        tokio::time::sleep(if hurries { ACQUIRE_SOON } else { ACQUIRE_AGAIN + apart }).await;
     }
 }
 

@@ -169,7 +169,7 @@ async fn a_fatal_store_ends_the_server() {
 /// Leases are renewed while nothing else happens.
 #[tokio::test]
 async fn an_idle_server_keeps_its_shards() {
-    let server = Server::start_with(|config| config.shard_lease = model::Duration::from_secs(1)).await;
+    let server = Server::start_with(|config| config.shard_lease = Some(model::Duration::from_secs(1))).await;
     let renewals = server.store.calls(Operation::Renew);
     server.store.inject(Operation::Renew, renewals + 1, Fault::Before);
     let third = server.store.stall(Operation::Renew, renewals + 3);

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use model::{Duration, JobStatus, Timestamp};
 use server::ServerConfig;
+use server::members::Members;
 use server::metrics::Metrics;
 use server::node::{Clock, DriverHandle, Node, NodeConfig, Readiness, RequestError, SystemClock};
+use store::Store;
 use store::sqlite::{Options, SqliteStore};
 use tempfile::TempDir;
 
@@ -29,10 +31,13 @@ impl Dial {
 
 async fn node(dir: &TempDir) -> (Node, DriverHandle, Arc<Dial>) {
     let dial = Arc::new(Dial(AtomicI64::new(SystemClock.now().as_micros())));
-    let mut config = NodeConfig::new(&ServerConfig::new(dir.path()), Metrics::new());
-    config.clock = Arc::clone(&dial) as Arc<dyn Clock>;
     let store = SqliteStore::open(dir.path().join("belfry.db"), Options::default()).unwrap();
-    let (node, driver) = Node::new(Arc::new(store), config);
+    let store: Arc<dyn Store> = Arc::new(store);
+    let settings = ServerConfig::new(dir.path());
+    let members = Members::new(Arc::clone(&store), &settings, None);
+    let mut config = NodeConfig::new(&settings, members, Metrics::new());
+    config.clock = Arc::clone(&dial) as Arc<dyn Clock>;
+    let (node, driver) = Node::new(store, config);
     assert_eq!(submit(&node, job(), None).await, Err(RequestError::Loading));
     let handle = driver.spawn().unwrap();
     soon("the node to be ready", node.wait_ready(|now| *now == Readiness::Ready)).await;

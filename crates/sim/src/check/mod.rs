@@ -59,6 +59,36 @@ pub enum Invariant {
 }
 
 impl Invariant {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::I1,
+        Self::I2,
+        Self::I3,
+        Self::I4,
+        Self::I5,
+        Self::I6,
+        Self::I7,
+        Self::I8,
+        Self::I9,
+        Self::I10,
+        Self::I11,
+        Self::I12,
+        Self::I13,
+        Self::I14,
+        Self::I15,
+        Self::I16,
+        Self::I17,
+        Self::I18,
+        Self::I20,
+        Self::I21,
+        Self::I22,
+        Self::I26,
+        Self::I27,
+        Self::I28,
+        Self::I29,
+        Self::I30,
+    ];
+
     /// What it says.
     pub const fn sentence(self) -> &'static str {
         match self {

@@ -18,6 +18,7 @@
 //! - [`agent`], [`supervisor`], [`task`]: the three parts of a worker.
 //! - [`client`]: who asks for work. [`nemesis`]: who breaks things.
 
+mod agenda;
 mod agent;
 mod calls;
 mod client;
@@ -31,13 +32,13 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use model::{Duration, Timestamp};
 
 use crate::dice::Dice;
 use crate::history::{Event, History, What};
+use agenda::Agenda;
 use agent::{AgentMessage, Worker};
 use calls::Call;
 use client::{ClientMessage, Clients};
@@ -57,34 +58,6 @@ enum Happening {
     Fault { index: usize, begins: bool },
     Rebuild,
     Calm,
-}
-
-/// An entry of the agenda.
-#[derive(Debug)]
-struct Entry {
-    at: Timestamp,
-    seq: u64,
-    happening: Happening,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.seq) == (other.at, other.seq)
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.seq).cmp(&(other.at, other.seq))
-    }
 }
 
 /// How the network is between any two.
@@ -140,8 +113,7 @@ pub struct World {
     now: Timestamp,
     begin: Timestamp,
     calm_since: Option<Timestamp>,
-    seq: u64,
-    agenda: BinaryHeap<Reverse<Entry>>,
+    agenda: Agenda,
     net: Net,
     store: Store,
     store_dice: Dice,
@@ -173,8 +145,7 @@ impl World {
             now: begin,
             begin,
             calm_since: None,
-            seq: 0,
-            agenda: BinaryHeap::new(),
+            agenda: Agenda::default(),
             net: Net {
                 dice: Dice::new(seed, concern::NET),
                 loss: 0.0,
@@ -225,10 +196,10 @@ impl World {
 
     /// Lets everything happen, and returns what the recorders saw.
     pub fn run(mut self) -> (History, Stats) {
-        while let Some(Reverse(entry)) = self.agenda.pop() {
-            debug_assert!(entry.at >= self.now, "time runs on");
-            self.now = entry.at;
-            self.happen(entry.happening);
+        while let Some((at, happening)) = self.agenda.next() {
+            debug_assert!(at >= self.now, "time runs on");
+            self.now = at;
+            self.happen(happening);
             if self.is_over() {
                 break;
             }
@@ -266,8 +237,7 @@ impl World {
     }
 
     fn put(&mut self, at: Timestamp, happening: Happening) {
-        self.seq += 1;
-        self.agenda.push(Reverse(Entry { at: at.max(self.now), seq: self.seq, happening }));
+        self.agenda.put(at.max(self.now), happening);
     }
 
     fn put_in(&mut self, delay: Duration, happening: Happening) {

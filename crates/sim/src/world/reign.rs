@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{Effect, Engine, Input, Join, Refusal, Reply, Report, Session, Ticket};
+use engine::{Difference, Effect, Engine, Input, Join, Refusal, Reply, Report, Session, Ticket};
 use model::record::Lease;
 use model::{Duration, ExecutionId, Fence, Timestamp, WorkerId};
 
@@ -385,7 +385,6 @@ impl World {
             reign.rebuild_wanted = true;
             return;
         }
-        let running = reign.engine.digest();
         let leases = Arc::clone(&reign.leases);
         if !self.store.holds(&leases) {
             // It hears of its last commit after another server went on from there.
@@ -395,13 +394,10 @@ impl World {
         let engine = self.build(server, &leases, self.store.load(), self.store.now());
         // Looking changes nothing.
         self.server_dice = dice;
-        let rebuilt = engine.digest();
-        let differs = running.iter().zip(&rebuilt).find(|(a, b)| a != b);
+        let Some(reign) = self.reign(server) else { return };
+        let differs = reign.engine.difference(&engine);
         let difference = match differs {
-            Some((running, rebuilt)) => Some(differing(running, rebuilt)),
-            None if running.len() != rebuilt.len() => {
-                Some(format!("running knows {} things, rebuilt {}", running.len(), rebuilt.len()))
-            }
+            Some(difference) => Some(differing(&difference)),
             None => engine.check_invariants().err(),
         };
         self.record(What::Rebuilt { server: u32::try_from(server).unwrap_or(u32::MAX), difference });
@@ -412,11 +408,10 @@ impl World {
     }
 }
 
-/// Two lines from where they differ, with what stands before.
-fn differing(running: &str, rebuilt: &str) -> String {
+/// What two engines say from where they differ, with what stands before.
+fn differing(Difference { subject, here: running, there: rebuilt }: &Difference) -> String {
     let same = running.chars().zip(rebuilt.chars()).take_while(|(a, b)| a == b).count();
     let from = |line: &str| line.chars().skip(same.saturating_sub(40)).take(160).collect::<String>();
-    let subject: String = running.chars().take(30).collect();
     format!("{subject}: running … {} …; rebuilt … {} …", from(running), from(rebuilt))
 }
 

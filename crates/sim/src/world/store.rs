@@ -220,6 +220,9 @@ impl Store {
     /// The rows of everything that lives, as an engine is built from them.
     pub(crate) fn load(&self) -> Vec<LiveRow> {
         let mut rows = self.rows.live();
+        if self.mutation.is_none() {
+            return rows;
+        }
         rows.retain(|row| {
             !matches!(
                 (self.mutation, row),
@@ -354,7 +357,7 @@ impl Rows {
             generation: state.generation,
             status: state.status,
             cursor: state.cursor,
-            owed: state.owed.clone(),
+            owed: state.owed.to_vec(),
             created_at: state.created_at,
         }))
     }
@@ -374,15 +377,16 @@ impl Rows {
             head: (**head).clone(),
             state: Box::new(state.clone()),
         });
-        calendars
-            .chain(schedules)
-            .chain(backfills)
-            .chain(jobs)
-            .chain(self.executions.values().map(|record| LiveRow::Execution(Box::new(record.clone()))))
-            .chain(self.keys.values().map(|key| LiveRow::Key(*key)))
-            .chain(self.workers.values().map(|record| LiveRow::Worker((**record).clone())))
-            .chain(self.queues.values().map(|record| LiveRow::Queue((**record).clone())))
-            .collect()
+        let mut rows = Vec::with_capacity(self.jobs.len() + self.executions.len() + self.keys.len() + 64);
+        rows.extend(calendars);
+        rows.extend(schedules);
+        rows.extend(backfills);
+        rows.extend(jobs);
+        rows.extend(self.executions.values().map(|record| LiveRow::Execution(Box::new(record.clone()))));
+        rows.extend(self.keys.values().map(|key| LiveRow::Key(*key)));
+        rows.extend(self.workers.values().map(|record| LiveRow::Worker((**record).clone())));
+        rows.extend(self.queues.values().map(|record| LiveRow::Queue((**record).clone())));
+        rows
     }
 }
 

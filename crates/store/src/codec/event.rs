@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use model::record::{Event, EventKind};
 use model::worker::{Admission, WorkerStatus};
-use model::{ExecutionId, JobId, JobStatus, Timestamp, WorkerId};
+use model::{ExecutionId, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Damage, NONE, cause, job_status, open, seal};
@@ -44,6 +44,16 @@ enum KindRow<'a> {
     /// A kind that has no compact form here yet, as JSON.
     #[serde(borrow)]
     Other(Cow<'a, str>),
+    /// As `Job`, of a job that belongs to a schedule.
+    Run {
+        job: [u8; 16],
+        from: u8,
+        to: u8,
+        cause: u8,
+        execution: Option<[u8; 16]>,
+        worker: Option<[u8; 16]>,
+        schedule: [u8; 16],
+    },
 }
 
 const fn worker_status_code(status: WorkerStatus) -> u8 {
@@ -65,14 +75,17 @@ const fn admission_code(admission: Admission) -> u8 {
 impl<'a> From<&'a EventKind> for KindRow<'a> {
     fn from(kind: &'a EventKind) -> Self {
         match kind {
-            EventKind::Job { job, from, to, cause, execution, worker } => Self::Job {
-                job: job.to_bits().to_be_bytes(),
-                from: from.map_or(NONE, JobStatus::code),
-                to: to.code(),
-                cause: cause.code(),
-                execution: execution.map(|id| id.to_bits().to_be_bytes()),
-                worker: worker.map(|id| id.to_bits().to_be_bytes()),
-            },
+            EventKind::Job { job, from, to, cause, execution, worker, schedule } => {
+                let job = job.to_bits().to_be_bytes();
+                let (from, to) = (from.map_or(NONE, JobStatus::code), to.code());
+                let cause = cause.code();
+                let execution = execution.map(|id| id.to_bits().to_be_bytes());
+                let worker = worker.map(|id| id.to_bits().to_be_bytes());
+                match schedule.map(|id| id.to_bits().to_be_bytes()) {
+                    None => Self::Job { job, from, to, cause, execution, worker },
+                    Some(schedule) => Self::Run { job, from, to, cause, execution, worker, schedule },
+                }
+            }
             EventKind::Started { job, execution, worker } => Self::Started {
                 job: job.to_bits().to_be_bytes(),
                 execution: execution.to_bits().to_be_bytes(),
@@ -104,7 +117,15 @@ impl TryFrom<KindRow<'_>> for EventKind {
                 cause: cause(EVENTS, code)?,
                 execution: execution.map(|id| ExecutionId::from_bits(u128::from_be_bytes(id))),
                 worker: worker.map(|id| WorkerId::from_bits(u128::from_be_bytes(id))),
+                schedule: None,
             },
+            KindRow::Run { job, from, to, cause, execution, worker, schedule: of } => {
+                let mut run = Self::try_from(KindRow::Job { job, from, to, cause, execution, worker })?;
+                if let Self::Job { schedule, .. } = &mut run {
+                    *schedule = Some(ScheduleId::from_bits(u128::from_be_bytes(of)));
+                }
+                run
+            }
             KindRow::Started { job, execution, worker } => Self::Started {
                 job: JobId::from_bits(u128::from_be_bytes(job)),
                 execution: ExecutionId::from_bits(u128::from_be_bytes(execution)),

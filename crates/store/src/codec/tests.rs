@@ -208,6 +208,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
             cause: Cause::Submitted,
             execution: Some(execution),
             worker: None,
+            schedule: None,
         },
         EventKind::Started { job: id, execution, worker },
         EventKind::Worker { worker, status: WorkerStatus::Expected, admission: Admission::Draining },
@@ -288,8 +289,8 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
         skipped: 303,
         last: Some((at(5), job)),
         last_manual: Some(at(8)),
-        buffer: vec![waits],
-        owed: vec![Gap { after: at(1), until: at(9) }],
+        buffer: [waits].into(),
+        owed: [Gap { after: at(1), until: at(9) }].into(),
         open_record: Some(Box::new(line.clone())),
         track: Some(Box::new(Track { succeeded: 1, failed: 2, streak: -2, durations: vec![1_500, 7] })),
     };

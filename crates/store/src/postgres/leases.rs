@@ -157,7 +157,8 @@ fn lease_of(row: &Row) -> Lease {
     Lease { shard: ShardId(u16::try_from(shard).unwrap_or(u16::MAX)), epoch: Epoch(epoch.cast_unsigned()) }
 }
 
-fn micros(ttl: Duration) -> Param {
+/// A length of time on the database's clock.
+pub(super) fn micros(ttl: Duration) -> Param {
     big(i64::try_from(ttl.as_millis().saturating_mul(1_000)).unwrap_or(i64::MAX / 4))
 }
 

@@ -8,7 +8,7 @@
 //!
 //! - `address`, `tls`: where it is; `connection`: sessions, and transactions sent in one piece.
 //! - `schema`, `settings`: the tables, and whether the server can keep our word.
-//! - `commit`: a batch; `leases`: who owns which shard; `load`: live rows for a new owner.
+//! - `commit`: a batch; `leases`: who owns which shard; `members`: which servers there are; `load`: live rows for a new owner.
 //! - `views`, `upkeep`, `quarantine`: what is asked, what no engine decides, rows that cannot be read.
 //! - `param`, `rows`: values on their way there and back; `error`: what an error means.
 //!
@@ -34,6 +34,7 @@ mod connection;
 mod error;
 mod leases;
 mod load;
+mod members;
 mod param;
 mod quarantine;
 mod rows;
@@ -52,7 +53,7 @@ use async_trait::async_trait;
 use model::calendar::CalendarRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ShardId, Timestamp};
+use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ServerId, ShardId, Timestamp};
 use tokio_postgres::Row;
 
 use address::Address;
@@ -63,6 +64,7 @@ use quarantine::{Damaged, quarantined, set_aside};
 use rows::Sorted;
 use settings::Server;
 
+use crate::cluster::{Cluster, ServerRecord};
 use crate::codec::Damage;
 use crate::lists::{self, List};
 use crate::query::{
@@ -259,6 +261,12 @@ impl PostgresStore {
     async fn change(&self, queries: &[Query]) -> Result<Vec<Vec<Row>>, StoreError> {
         self.trust.check()?;
         self.queries.run(self.write(), queries).await.map_err(|stopped| self.judge_change(stopped))
+    }
+
+    /// As [`change`](Self::change), on the session of the leases: never behind queries that take long.
+    async fn change_lease(&self, queries: &[Query]) -> Result<Vec<Vec<Row>>, StoreError> {
+        self.trust.check()?;
+        self.leases.run(self.write(), queries).await.map_err(|stopped| self.judge_change(stopped))
     }
 
     async fn deleted(&self, queries: &[Query]) -> Result<u64, StoreError> {
@@ -493,6 +501,31 @@ impl Store for PostgresStore {
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
         let list = [quarantine::list(limit)];
         self.ask(&list, |answers| answers[0].iter().map(quarantined).collect()).await
+    }
+
+    async fn announce(&self, server: &ServerRecord, ttl: Duration) -> Result<(), StoreError> {
+        self.change_lease(&members::announce(server, ttl)).await.map(drop)
+    }
+
+    async fn cluster(&self) -> Result<Cluster, StoreError> {
+        self.ask(&members::cluster_queries(), |answers| Ok(members::cluster(answers))).await
+    }
+
+    async fn set_draining(&self, server: ServerId, draining: bool) -> Result<bool, StoreError> {
+        let answers = self.change(&[members::set_draining(server, draining)]).await?;
+        Ok(answers.first().is_some_and(|rows| !rows.is_empty()))
+    }
+
+    async fn depart(&self, server: ServerId) -> Result<(), StoreError> {
+        self.change_lease(&[members::depart(server)]).await.map(drop)
+    }
+
+    async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError> {
+        let answers = self.change(&members::secret(name, proposed)).await?;
+        let kept = answers.last().and_then(|rows| rows.first()).map(|row| row.get::<_, &[u8]>(0));
+        kept.and_then(|kept| kept.try_into().ok()).ok_or_else(|| {
+            self.judge_change(Failure::Broken(format!("its secret `{name}` does not have 32 bytes")))
+        })
     }
 
     async fn check(&self) -> Result<(), StoreError> {

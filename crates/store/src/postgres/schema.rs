@@ -254,6 +254,22 @@ CREATE TABLE calendars (
     PRIMARY KEY (namespace, name)
 );
 
+-- Servers that are there until `expires_at`, and keys that they sign with.
+CREATE TABLE servers (
+    id          UUID PRIMARY KEY,
+    name        {text} NOT NULL,
+    url         {text},
+    version     {text} NOT NULL,
+    started_at  BIGINT NOT NULL,
+    draining    BOOLEAN NOT NULL,
+    expires_at  BIGINT NOT NULL
+) {hot};
+
+CREATE TABLE secrets (
+    name        {text} PRIMARY KEY,
+    secret      BYTEA NOT NULL
+);
+
 -- Rows that could not be read, with all of their columns as JSON.
 CREATE TABLE quarantine (
     at          BIGINT NOT NULL,

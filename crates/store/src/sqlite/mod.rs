@@ -56,7 +56,7 @@ use async_trait::async_trait;
 use model::calendar::CalendarRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ShardId, Timestamp};
+use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ServerId, ShardId, Timestamp};
 use rusqlite::wal::CheckpointMode;
 
 use error::{Failure, Phase, Trust};
@@ -68,6 +68,7 @@ use readers::Readers;
 use rows::Sorted;
 use writer::{Ownership, Writer};
 
+use crate::cluster::{Cluster, Roster, ServerRecord};
 use crate::query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
     JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
@@ -116,6 +117,21 @@ impl fmt::Debug for Options {
     }
 }
 
+/// A clock that has nothing to show.
+struct ClockOf(Clock);
+
+impl ClockOf {
+    fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for ClockOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClockOf")
+    }
+}
+
 fn steady_clock() -> Clock {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let start = Instant::now();
@@ -138,6 +154,8 @@ pub struct SqliteStore {
     readers: Readers,
     trust: Trust,
     shards: u16,
+    roster: Roster,
+    clock: ClockOf,
 }
 
 impl SqliteStore {
@@ -161,12 +179,15 @@ impl SqliteStore {
             tracing::warn!(%error, "the store's reserve of space cannot be taken");
         }
         let clock = options.clock;
-        let ownership = Ownership { connection, lock, ballast, clock, next_event: facts.next_event };
+        let (of_writer, next_event) = (Arc::clone(&clock), facts.next_event);
+        let ownership = Ownership { connection, lock, ballast, clock: of_writer, next_event };
         Ok(Self {
             writer: Writer::start(ownership, trust.clone())?,
             readers: Readers::new(trust.clone(), options.readers, options.query_limit),
             trust,
             shards: facts.shards,
+            roster: Roster::default(),
+            clock: ClockOf(clock),
         })
     }
 
@@ -448,6 +469,30 @@ impl Store for SqliteStore {
 
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
         self.readers.read(move |connection| quarantine::list(connection, limit)).await
+    }
+
+    async fn announce(&self, server: &ServerRecord, ttl: Duration) -> Result<(), StoreError> {
+        self.roster.announce(server, self.clock.now(), ttl);
+        Ok(())
+    }
+
+    async fn cluster(&self) -> Result<Cluster, StoreError> {
+        let now = self.clock.now();
+        let shards = self.readers.read(move |connection| views::shards(connection, now)).await?;
+        Ok(Cluster { members: self.roster.members(now), shards })
+    }
+
+    async fn set_draining(&self, server: ServerId, draining: bool) -> Result<bool, StoreError> {
+        Ok(self.roster.set_draining(server, draining, self.clock.now()))
+    }
+
+    async fn depart(&self, server: ServerId) -> Result<(), StoreError> {
+        self.roster.depart(server);
+        Ok(())
+    }
+
+    async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError> {
+        self.writer.secret(Operation::Secret { name: name.to_owned(), proposed: *proposed }).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -31,6 +31,7 @@ pub(super) enum Operation {
     Release { leases: Vec<Lease> },
     PutToken(Token),
     PutArtifact(Artifact),
+    Secret { name: String, proposed: [u8; 32] },
     DeleteJobs(Vec<JobId>),
     TrimEvents(Timestamp),
     TrimLedger { before: Timestamp, lines: Vec<LedgerPlace>, backfills: Vec<BackfillId> },
@@ -45,6 +46,7 @@ pub(super) enum Answer {
     Leases(Vec<Lease>),
     Committed(Committed),
     Deleted(u64),
+    Secret([u8; 32]),
 }
 
 impl Operation {
@@ -58,7 +60,7 @@ impl Operation {
             Self::TrimEvents(_) => TRIM_ROWS,
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::SetAside(damaged) => damaged.len(),
-            Self::PutToken(_) | Self::PutArtifact(_) | Self::Check => 1,
+            Self::PutToken(_) | Self::PutArtifact(_) | Self::Secret { .. } | Self::Check => 1,
         }
     }
 
@@ -84,6 +86,7 @@ impl Operation {
             Self::Renew { leases, ttl } => renew(statements, leases, now + *ttl).map(done),
             Self::Release { leases } => release(statements, leases).map(done),
             Self::PutToken(token) => put_token(statements, token).map(done),
+            Self::Secret { name, proposed } => secret(statements, name, proposed).map(Answer::Secret),
             Self::PutArtifact(artifact) => put_artifact(statements, artifact).map(done),
             Self::DeleteJobs(jobs) => delete_jobs(statements, jobs).map(done),
             Self::TrimEvents(before) => trim_events(statements, *before).map(done),
@@ -129,6 +132,12 @@ fn release(statements: &mut Statements<'_>, leases: &[Lease]) -> Result<(), Fail
         statements.lease_release.execute(params![lease.shard.0, lease.epoch.0])?;
     }
     Ok(())
+}
+
+/// What is kept under a name; `proposed` is kept where nothing is.
+fn secret(statements: &mut Statements<'_>, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], Failure> {
+    statements.secret_put.execute(params![name, proposed])?;
+    Ok(statements.secret.query_row([name], |row| row.get(0))?)
 }
 
 fn put_token(statements: &mut Statements<'_>, token: &Token) -> Result<(), Failure> {

@@ -270,6 +270,12 @@ CREATE TABLE calendars (
     record      BLOB NOT NULL,
     PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
+
+-- Keys that servers sign with.
+CREATE TABLE secrets (
+    name        TEXT PRIMARY KEY,
+    secret      BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Which version the file has; zero for a new one.

@@ -133,5 +133,8 @@ statements! {
     artifact_put: "INSERT INTO artifacts VALUES (?1, ?2, ?3, ?4, ?5, ?6)
         ON CONFLICT (namespace, name, sha256) DO UPDATE SET created_at = excluded.created_at";
 
+    secret_put: "INSERT INTO secrets VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+    secret: "SELECT secret FROM secrets WHERE name = ?1";
+
     quarantine: "INSERT INTO quarantine (origin, key, reason, at, columns) VALUES (?1, ?2, ?3, ?4, ?5)";
 }

@@ -1,12 +1,14 @@
 //! The smaller queries: one job, execution, schedule, backfill or calendar, counts, events, tokens, artifacts, retention.
 
 use model::calendar::CalendarRecord;
-use model::{BackfillId, ExecutionId, JobId, JobStatus, ScheduleId, Timestamp};
+use model::id::Epoch;
+use model::{BackfillId, Duration, ExecutionId, JobId, JobStatus, ScheduleId, ShardId, Timestamp};
 use rusqlite::{Connection, Row, ToSql, params};
 
 use super::error::Failure;
 use super::quarantine::Damaged;
 use super::rows::Sorted;
+use crate::cluster::ShardOwner;
 use crate::codec::{Damage, open_events};
 use crate::query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, ScheduleRow,
@@ -171,6 +173,23 @@ pub(super) fn events(
         }
     }
     Ok((page, damaged))
+}
+
+/// Who owns which shard.
+pub(super) fn shards(connection: &Connection, now: Timestamp) -> Result<Vec<ShardOwner>, Failure> {
+    let mut statement =
+        connection.prepare_cached("SELECT shard, owner, epoch, expires_at FROM shards ORDER BY shard")?;
+    let rows = statement.query_map([], |row| {
+        let left = Timestamp::from_micros(row.get(3)?).since(now);
+        let owner: Option<String> = row.get(1)?;
+        Ok(ShardOwner {
+            shard: ShardId(row.get(0)?),
+            owner: owner.filter(|_| left > Duration::ZERO),
+            epoch: Epoch(row.get(2)?),
+            expires_in: left,
+        })
+    })?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Every token, by id.

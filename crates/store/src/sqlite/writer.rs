@@ -97,6 +97,13 @@ impl Writer {
         }
     }
 
+    pub(super) async fn secret(&self, operation: Operation) -> Result<[u8; 32], StoreError> {
+        match self.call(operation).await? {
+            Answer::Secret(secret) => Ok(secret),
+            _ => Err(stopped()),
+        }
+    }
+
     pub(super) async fn deleted(&self, operation: Operation) -> Result<u64, StoreError> {
         match self.call(operation).await? {
             Answer::Deleted(count) => Ok(count),

@@ -25,6 +25,7 @@ pub mod registry;
 pub mod rows;
 pub mod sample;
 pub mod schedules;
+pub mod servers;
 
 use std::sync::Arc;
 
@@ -240,6 +241,11 @@ macro_rules! store_suite {
             registry: storing_the_same_bytes_again_makes_them_the_newest,
             registry: jobs_whose_retention_is_over_are_found_and_deleted,
             registry: a_store_that_works_says_so,
+            servers: a_server_is_there_for_as_long_as_it_says_so,
+            servers: a_server_that_departs_is_gone_at_once,
+            servers: draining_is_kept_until_it_is_taken_back,
+            servers: it_is_known_who_owns_which_shard,
+            servers: a_secret_is_the_same_for_everybody,
         }
     };
     (@rules $subject:ty; $($module:ident: $rule:ident,)*) => {

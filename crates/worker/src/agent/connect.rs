@@ -1,13 +1,14 @@
 //! Connections to servers, and how long to wait before the next try.
 
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use proto::v1::worker_client::WorkerClient;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
 use tonic::{Request, Status};
 
 use super::AgentError;
@@ -22,6 +23,8 @@ const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(10);
 const MESSAGE_MAX: usize = 16 << 20;
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// The same where another server may take over at any moment.
+const BACKOFF_MAX_OF_SEVERAL: Duration = Duration::from_millis(500);
 
 /// A client that shows its token with each call.
 pub(super) type Client = WorkerClient<InterceptedService<Channel, Bearer>>;
@@ -63,15 +66,86 @@ impl Server {
     }
 }
 
-/// The servers of a configuration.
-pub(super) fn servers(config: &AgentConfig) -> Result<Arc<[Server]>, AgentError> {
+/// The most servers that are remembered.
+const SERVERS_MAX: usize = 64;
+
+/// The servers that are known: those of the configuration, and those that they name.
+#[derive(Debug)]
+pub(super) struct Servers {
+    config: Arc<AgentConfig>,
+    bearer: Bearer,
+    known: Mutex<Vec<Server>>,
+}
+
+impl Servers {
+    /// Those of a configuration.
+    pub(super) fn new(config: Arc<AgentConfig>) -> Result<Self, AgentError> {
+        let (bearer, known) = configured(&config)?;
+        Ok(Self { config, bearer, known: Mutex::new(known) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Server>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// The one whose turn it is, round and round.
+    pub(super) fn at(&self, turn: usize) -> Option<Server> {
+        let known = self.lock();
+        known.get(turn.checked_rem(known.len())?).cloned()
+    }
+
+    /// The turn of the server at this address.
+    pub(super) fn turn_of(&self, url: &str) -> Option<usize> {
+        self.lock().iter().position(|server| &*server.url == url)
+    }
+
+    /// Remembers more servers, if the worker may trust them with its token as it does those of its
+    /// configuration: an address without TLS is not learned where all others have it, nor one of the
+    /// own machine where the others are elsewhere.
+    pub(super) fn learn(&self, urls: &[String]) {
+        let fits = |url: &str| {
+            let same_kind = |known: &String| {
+                known.starts_with("https:") == url.starts_with("https:")
+                    && is_loopback(known) == is_loopback(url)
+            };
+            self.config.servers.iter().any(same_kind)
+        };
+        for url in urls.iter().map(|url| url.trim_end_matches('/')).filter(|url| fits(url)) {
+            let mut known = self.lock();
+            if known.len() < SERVERS_MAX
+                && !known.iter().any(|server| server.url.trim_end_matches('/') == url)
+                && let Ok(server) = server(&self.config, url, self.bearer.clone())
+            {
+                tracing::info!(server = url, "learned of another server");
+                known.push(server);
+            }
+        }
+    }
+}
+
+/// Whether an address is one of the machine itself.
+fn is_loopback(url: &str) -> bool {
+    let host = url.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// The servers of a configuration, and what is shown to them.
+fn configured(config: &AgentConfig) -> Result<(Bearer, Vec<Server>), AgentError> {
     if config.servers.is_empty() {
         return Err(AgentError::NoServer);
     }
     let mut token: MetadataValue<Ascii> =
         format!("Bearer {}", config.token).parse().map_err(|_| AgentError::Token)?;
     token.set_sensitive(true);
-    config.servers.iter().map(|url| server(config, url, Bearer(token.clone()))).collect()
+    let bearer = Bearer(token);
+    let servers = config.servers.iter().map(|url| server(config, url, bearer.clone()));
+    Ok((bearer.clone(), servers.collect::<Result<_, _>>()?))
 }
 
 fn server(config: &AgentConfig, url: &str, bearer: Bearer) -> Result<Server, AgentError> {
@@ -98,19 +172,26 @@ fn server(config: &AgentConfig, url: &str, bearer: Bearer) -> Result<Server, Age
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
+    max: Duration,
 }
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self { next: BACKOFF_FIRST }
+        Self { next: BACKOFF_FIRST, max: BACKOFF_MAX }
     }
 }
 
 impl Backoff {
+    /// Between tries at one of so many servers.
+    pub(super) fn among(servers: usize) -> Self {
+        let max = if servers > 1 { BACKOFF_MAX_OF_SEVERAL } else { BACKOFF_MAX };
+        Self { next: BACKOFF_FIRST, max }
+    }
+
     /// How long to wait this time.
     fn draw(&mut self, entropy: u64) -> Duration {
         let whole = self.next;
-        self.next = (whole * 2).min(BACKOFF_MAX);
+        self.next = (whole * 2).min(self.max);
         let half = whole / 2;
         half + half.mul_f64((entropy % 1_000) as f64 / 1_000.0)
     }
@@ -132,7 +213,7 @@ mod tests {
         let (shortest, longest): (Vec<_>, Vec<_>) = (0..8)
             .map(|_| {
                 let next = backoff.next;
-                (Backoff { next }.draw(0), backoff.draw(999))
+                (Backoff { next, ..Backoff::default() }.draw(0), backoff.draw(999))
             })
             .unzip();
         assert_eq!(shortest[0], Duration::from_millis(50));
@@ -143,11 +224,26 @@ mod tests {
     #[test]
     fn a_configuration_that_cannot_work_is_refused_by_name() {
         let config = |server: &str, token: &str| AgentConfig::new("/x", server, token);
-        assert!(servers(&config("http://localhost:1", "secret")).is_ok());
-        assert!(matches!(servers(&config("http://local host", "t")), Err(AgentError::Server { .. })));
-        assert!(matches!(servers(&config("http://localhost:1", "a\nb")), Err(AgentError::Token)));
+        assert!(configured(&config("http://localhost:1", "secret")).is_ok());
+        assert!(matches!(configured(&config("http://local host", "t")), Err(AgentError::Server { .. })));
+        assert!(matches!(configured(&config("http://localhost:1", "a\nb")), Err(AgentError::Token)));
         let mut none = config("", "t");
         none.servers.clear();
-        assert!(matches!(servers(&none), Err(AgentError::NoServer)));
+        assert!(matches!(configured(&none), Err(AgentError::NoServer)));
+    }
+
+    /// D6, H2. Who can read what a server says must not lead a worker's token elsewhere.
+    #[tokio::test]
+    async fn only_servers_like_those_of_the_configuration_are_learned() {
+        let learned = |known: &str, named: &[&str]| {
+            let servers = Servers::new(Arc::new(AgentConfig::new("/x", known, "t"))).unwrap();
+            servers.learn(&named.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>());
+            (0..servers.count()).map(|turn| servers.at(turn).unwrap().url.to_string()).collect::<Vec<_>>()
+        };
+        let near =
+            ["http://127.0.0.1:1/", "http://localhost:2", "http://10.0.0.1:3", "https://127.0.0.1:4", "no"];
+        assert_eq!(learned("http://127.0.0.1:1", &near), ["http://127.0.0.1:1", "http://localhost:2"]);
+        let far = ["http://b.example", "https://c.example", "https://localhost"];
+        assert_eq!(learned("https://a.example", &far), ["https://a.example", "https://c.example"]);
     }
 }

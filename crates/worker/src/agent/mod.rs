@@ -35,7 +35,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::config::{AgentConfig, Layout};
 use crate::link::{Answer, LogPart, Owner, Request, ToSupervisor};
-use connect::{Backoff, Server};
+use connect::{Backoff, Server, Servers};
 use outputs::Uploads;
 use session::Event;
 use supervisor::{Inbound, Link};
@@ -62,7 +62,7 @@ pub enum AgentError {
 struct Shared {
     config: Arc<AgentConfig>,
     layout: Layout,
-    servers: Arc<[Server]>,
+    servers: Arc<Servers>,
     to_supervisor: mpsc::Sender<ToSupervisor>,
     /// Whose files an execution's folder must be.
     owner: Option<Owner>,
@@ -86,15 +86,16 @@ impl Shared {
 /// # Errors
 /// [`AgentError`] for a configuration that cannot work; nothing else ends it.
 pub async fn run_agent(config: AgentConfig, shutdown: impl Future<Output = ()>) -> Result<(), AgentError> {
-    let servers = connect::servers(&config)?;
-    let agent = Box::pin(serve_for_ever(Arc::new(config), servers));
+    let config = Arc::new(config);
+    let servers = Arc::new(Servers::new(Arc::clone(&config))?);
+    let agent = Box::pin(serve_for_ever(config, servers));
     tokio::select! {
         () = shutdown => Ok(()),
         never = agent => match never {},
     }
 }
 
-async fn serve_for_ever(config: Arc<AgentConfig>, servers: Arc<[Server]>) -> std::convert::Infallible {
+async fn serve_for_ever(config: Arc<AgentConfig>, servers: Arc<Servers>) -> std::convert::Infallible {
     let mut backoff = Backoff::default();
     loop {
         match supervisor::connect(&config).await {
@@ -110,7 +111,7 @@ async fn serve_for_ever(config: Arc<AgentConfig>, servers: Arc<[Server]>) -> std
 }
 
 /// Serves one supervisor, until it is gone.
-async fn serve(config: &Arc<AgentConfig>, servers: &Arc<[Server]>, link: Link) {
+async fn serve(config: &Arc<AgentConfig>, servers: &Arc<Servers>, link: Link) {
     let Link { inbound, outbound, greeting } = link;
     let (to_supervisor, to_write) = mpsc::channel(TO_SUPERVISOR);
     let (events, session_events) = mpsc::channel(EVENTS);

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
 
+use crashpoint::Point;
 use proto::v1::server_message::Body as Said;
 use proto::v1::worker_message::Body as Say;
 use proto::v1::{self, ServerMessage, WorkerMessage};
@@ -27,6 +28,8 @@ use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The most reports in one message.
 const REPORTS_A_MESSAGE: usize = 4_096;
+/// Where the server is that decides, in a refusal of one that does not.
+const LEADER: &str = "belfry-leader";
 /// Messages to the server that may wait.
 const TO_SERVER: usize = 16;
 
@@ -56,12 +59,26 @@ pub(super) enum SessionError {
     NoSupervisor,
 }
 
+impl SessionError {
+    /// Where the server is that decides, if the one that was asked says so.
+    fn leader(&self) -> Option<&str> {
+        match self {
+            Self::Status(status) => status.metadata().get(LEADER)?.to_str().ok(),
+            _ => None,
+        }
+    }
+}
+
 /// Keeps a session open, at one server or another, for ever.
 pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events: mpsc::Receiver<Event>) {
-    let mut backoff = Backoff::default();
-    for (generation, server) in (1..).zip(shared.servers.iter().cycle()) {
+    let mut backoff = Backoff::among(shared.servers.count());
+    let mut turn = 0;
+    for generation in 1.. {
+        // There is one at least, or the configuration would have been refused.
+        let Some(server) = shared.servers.at(turn) else { return };
+        turn += 1;
         let opened = tokio::time::Instant::now();
-        let mut session = Session { shared: &shared, server, greeting: &greeting, generation };
+        let mut session = Session { shared: &shared, server: &server, greeting: &greeting, generation };
         let Err(error) = session.serve(&mut events).await;
         shared.session.send_replace(None);
         tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "no session");
@@ -69,7 +86,11 @@ pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events
             return;
         }
         if opened.elapsed() > ANSWER_MAX {
-            backoff = Backoff::default();
+            backoff = Backoff::among(shared.servers.count());
+        }
+        if let Some(leader) = error.leader() {
+            shared.servers.learn(&[leader.to_owned()]);
+            turn = shared.servers.turn_of(leader).unwrap_or(turn);
         }
         discarding(&mut events, backoff.wait()).await;
     }
@@ -114,6 +135,7 @@ impl Session<'_> {
         let stops = welcome.stops.clone();
         self.shared.tell(Request::Stops(v1::StopBatch { stops })).await;
         self.shared.session.send_replace(Some(self.server.clone()));
+        self.shared.servers.learn(&welcome.servers);
 
         let ended = tokio::select! {
             ended = report(&to_server, reports, events) => ended,
@@ -167,6 +189,7 @@ impl Session<'_> {
             let message = inbox.message().await?.ok_or(SessionError::Closed)?;
             match message.body {
                 Some(Said::Assignments(batch)) => {
+                    crashpoint::reach(Point::AgentHasAssignment);
                     let starts = fetches.begin(batch.assignments);
                     if !starts.is_empty() {
                         self.shared.tell(Request::Starts(Starts { starts })).await;
@@ -198,6 +221,7 @@ async fn report(
     let mut batch = Vec::new();
     loop {
         while !reports.is_empty() {
+            crashpoint::reach(Point::AgentHasReports);
             let rest = reports.split_off(reports.len().min(REPORTS_A_MESSAGE));
             send(to_server, Say::Reports(v1::ReportBatch { reports })).await?;
             reports = rest;

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use crashpoint::Point;
 use model::ExecutionId;
 use model::limits::OUTPUT_BYTES_MAX;
 use proto::logframe::Stream;
@@ -177,6 +178,7 @@ impl Supervisor {
 
     /// Writes down how an execution ended.
     pub(super) fn conclude(&mut self, id: ExecutionId, body: report::Body) {
+        crashpoint::reach(Point::FinishBeforeJournal);
         let Some(execution) = self.executions.get_mut(&id) else { return };
         if matches!(execution.phase, Phase::Storing { .. }) {
             self.folders.remove_named(id);
@@ -188,6 +190,7 @@ impl Supervisor {
 
     /// Its end is in the journal.
     pub(super) fn ended_durably(&mut self, id: ExecutionId) {
+        crashpoint::reach(Point::FinishAfterJournal);
         let Some(execution) = self.executions.get_mut(&id) else { return };
         if let Phase::Ended { durable, .. } = &mut execution.phase {
             *durable = true;
@@ -206,6 +209,7 @@ impl Supervisor {
     /// The server has taken note of the end: nothing is kept of it but its id.
     pub(super) fn forget(&mut self, id: ExecutionId) {
         if let Some(execution) = self.executions.remove(&id) {
+            crashpoint::reach(Point::FinishAfterAck);
             self.note(Body::Forgotten(Forgotten { execution_id: id.to_string() }));
             self.remember(id);
             if execution.discard {

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::Path;
 
+use crashpoint::Point;
 use model::spec::{JobSpec, Run};
 use model::{ExecutionId, Fence};
 use proto::logframe::Stream;
@@ -109,6 +110,7 @@ impl Supervisor {
                     continue;
                 }
             };
+            crashpoint::reach(Point::StartBeforeJournal);
             let boot_id = self.boot_id.clone();
             self.record(
                 Body::Started(Started { execution_id: id.to_string(), fence, boot_id }),
@@ -138,6 +140,7 @@ impl Supervisor {
                     let exempt = order.is_exempt();
                     execution.phase = Phase::Launching { exempt, stop: None };
                     self.tell_fuse(Message::Guard { execution: id, exempt, pid: None });
+                    crashpoint::reach(Point::StartAfterJournal);
                     orders.push((id, order));
                 }
                 other => execution.phase = other,
@@ -221,6 +224,7 @@ impl Supervisor {
     }
 
     fn started(&mut self, id: ExecutionId, order: Order, prepared: Prepared, process: Process) {
+        crashpoint::reach(Point::StartAfterExec);
         let Process { pid, started, started_unix_millis } = process;
         let Prepared { folder, group, streams: Streams { stdout, stderr, .. } } = prepared;
         self.tell_fuse(Message::Guard { execution: id, exempt: order.is_exempt(), pid: Some(pid) });

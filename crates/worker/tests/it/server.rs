@@ -248,7 +248,7 @@ impl Worker for FakeServer {
             state.sessions
         });
         let stops = std::mem::take(&mut self.state().stops);
-        let welcome = Welcome { session: number, heartbeat_interval_ms: 50, lease_ms: 60_000, stops };
+        let welcome = Welcome { session: number, heartbeat_interval_ms: 50, lease_ms: 60_000, stops, servers: Vec::new() };
         outbox.send(Ok(ServerMessage { body: Some(Say::Welcome(welcome)) })).await.ok();
         self.heard(hello);
         self.change(|state| state.session = Some(outbox));

@@ -73,11 +73,11 @@ pub(super) async fn run(context: &Context, command: ScheduleCommand) -> Result<(
 }
 
 /// Says what somebody should know about schedules that were taken all the same.
-pub(super) fn warn<'a>(out: Out, schedules: impl IntoIterator<Item = (&'a String, &'a Vec<String>)>) {
+pub(super) fn warn<'a>(out: Out, schedules: impl IntoIterator<Item = (&'a String, &'a Vec<model::api::Warning>)>) {
     let mut warned = false;
     for (name, warnings) in schedules {
         for warning in warnings {
-            out.warn(format!("schedule `{}`: {}", clean(name), clean(warning)));
+            out.warn(format!("schedule `{}`: {}", clean(name), clean(&warning.message)));
             warned = true;
         }
     }
@@ -160,7 +160,7 @@ fn seed() -> u64 {
 
 fn show_preview(context: &Context, answer: &model::api::Preview, args: &NextArgs) -> Result<(), Failure> {
     context.out.data(schedules::preview(&context.out.look, answer, args.lang())?)?;
-    answer.warnings.iter().for_each(|warning| context.out.warn(warning));
+    answer.warnings.iter().for_each(|warning| context.out.warn(&warning.message));
     Ok(())
 }
 

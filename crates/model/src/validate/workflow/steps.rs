@@ -133,7 +133,8 @@ fn job(
     for (path, text) in template.templates() {
         references(check, &format!("{at}.{path}"), text, &scope);
     }
-    if let Err(invalid) = super::super::job(&template.outline(), now) {
+    let outline = if template.is_plain() { None } else { Some(template.outline()) };
+    if let Err(invalid) = super::super::job(outline.as_ref().unwrap_or(job), now) {
         for problem in invalid.problems {
             check.fail(format!("{at}.{}", problem.path), problem.message);
         }

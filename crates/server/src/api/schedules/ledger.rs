@@ -5,7 +5,7 @@ use std::str::FromStr;
 use axum::Json;
 use axum::extract::State;
 use futures::{StreamExt, TryStreamExt};
-use model::api::{Ledger, LedgerEntry};
+use model::api::{Ledger, LedgerEntry, LedgerReason};
 use model::firing::{FiringCause, FiringOutcome, LedgerRecord};
 use model::{BackfillId, JobStatus, Timestamp};
 use serde::Deserialize;
@@ -122,6 +122,8 @@ async fn entry(api: &Api, record: LedgerRecord) -> Result<LedgerEntry, Trouble> 
 }
 
 fn shown(record: LedgerRecord, job_status: Option<JobStatus>) -> LedgerEntry {
+    let reason = record.detail.as_deref();
+    let reason = reason.and_then(|detail| LedgerReason::of(record.outcome, record.cause, detail));
     LedgerEntry {
         schedule_id: record.schedule,
         generation: record.generation,
@@ -136,6 +138,7 @@ fn shown(record: LedgerRecord, job_status: Option<JobStatus>) -> LedgerEntry {
         job_status,
         decided_at: record.decided_at,
         detail: record.detail.map(Into::into),
+        reason,
         tzdb: record.tzdb.to_string(),
     }
 }

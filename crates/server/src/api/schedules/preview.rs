@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use axum::Json;
 use axum::extract::State;
-use model::api::{Preview, PreviewSchedule, Upcoming, UpcomingFiring};
+use model::api::{Preview, PreviewSchedule, Upcoming, UpcomingFiring, Warning};
 use model::calendar::CalendarSpec;
 use model::firing::ScheduleStatus;
 use model::limits::{BODY_BYTES_MAX, PREVIEW_MAX};
@@ -95,10 +95,10 @@ async fn get_next_firings(
         .map_err(|problems| Trouble::invalid_fields(fields_at("timing.", &problems)))?;
     if left == Some(0) {
         answer.firings.clear();
-        answer.warnings.push("it has fired as often as `max_firings` lets it".to_owned());
+        answer.warnings.push(Warning::spent());
     }
     if row.state.status == ScheduleStatus::Paused {
-        answer.warnings.push("it is paused: its firings are skipped until it is resumed".to_owned());
+        answer.warnings.push(Warning::paused());
     }
     Ok(Json(answer))
 }
@@ -170,13 +170,19 @@ async fn preview_schedule(
 struct UpcomingParams {
     /// Only schedules of this namespace; `*` for all, as without it.
     namespace: Option<String>,
-    /// Until when; a day from now where absent.
+    /// From when on; now where absent.
+    from: Option<Timestamp>,
+    /// Until when; a day after `from` where absent.
     until: Option<Timestamp>,
+    /// How many of each schedule, at most; `cut` names those that have more.
+    #[param(minimum = 1, maximum = 1000)]
+    each: Option<usize>,
 }
 
 /// Show the firings to come of all schedules
 ///
-/// At most 1,000 of at most 1,000 schedules: `until` says how far the answer reaches.
+/// At most 1,000 of the 1,000 schedules that come first: `until` says how far the answer reaches, and is
+/// the `from` of the next. With `each`, one that fires every second does not hide the others.
 #[utoipa::path(get, path = "/api/v1/schedules/upcoming", tag = "schedules", params(UpcomingParams), responses(
     (status = 200, description = "The firings, in order", body = Upcoming),
 ))]
@@ -184,8 +190,13 @@ async fn list_upcoming_firings(
     State(api): State<Api>,
     Params(params): Params<UpcomingParams>,
 ) -> Result<Json<Upcoming>, Trouble> {
-    let now = SystemClock.now();
-    let mut until = params.until.unwrap_or(now + UPCOMING_DEFAULT);
+    let from = params.from.unwrap_or_else(|| SystemClock.now());
+    let mut until = params.until.unwrap_or(from + UPCOMING_DEFAULT);
+    let each = params.each.unwrap_or(UPCOMING_MAX);
+    if !(1..=UPCOMING_MAX).contains(&each) {
+        let wrong = format!("`{each}` is out of range: expected 1 to {UPCOMING_MAX}");
+        return Err(Trouble::parameter("each", wrong));
+    }
     let filter = ScheduleFilter {
         namespace: namespace(params.namespace),
         status: Some(ScheduleStatus::Active),
@@ -208,30 +219,65 @@ async fn list_upcoming_firings(
         all.push((row, spec));
     }
     let zones = api.config.engine.zones.clone();
-    let compute = move || gather(&all, &zones, &calendars, until);
+    let span = Span { from: params.from, until, each };
+    let compute = move || gather(&all, &zones, &calendars, span);
     let answer = tokio::task::spawn_blocking(compute).await.map_err(|error| Trouble::internal(&error))?;
     Ok(Json(answer))
 }
 
-/// Merges the firings of schedules; each timetable is compiled only if its second firing is wanted.
+/// Which firings are wanted.
+struct Span {
+    /// What comes next where absent, be it overdue.
+    from: Option<Timestamp>,
+    until: Timestamp,
+    each: usize,
+}
+
+/// Merges the firings of schedules; each timetable is compiled only if more is wanted than what comes next.
 fn gather(
     all: &[(ScheduleRow, model::ScheduleSpec)],
     zones: &timetable::Zones,
     calendars: &std::collections::BTreeMap<String, CalendarMap>,
-    until: Timestamp,
+    span: Span,
 ) -> Upcoming {
+    let Span { from, until, each } = span;
     let mut timetables: Vec<Option<Timetable>> = all.iter().map(|_| None).collect();
-    let first = all.iter().enumerate().filter_map(|(i, (row, _))| Some(Reverse((row.state.next_at?, i))));
-    let mut heap: BinaryHeap<_> = first.collect();
-    let mut items = Vec::new();
+    let mut next_after = |i: usize, at: Timestamp| {
+        let spec = &all[i].1;
+        if timetables[i].is_none() {
+            let seed = engine::timetable_seed(&spec.namespace, &spec.name);
+            let calendars = calendars.get(&spec.namespace).cloned().unwrap_or_default();
+            timetables[i] = Timetable::compile(&spec.timing, seed, zones, &calendars).ok();
+        }
+        match timetables[i].as_ref()?.next(at) {
+            Next::At(next) => Some(next),
+            _ => None,
+        }
+    };
+    let mut heap = BinaryHeap::with_capacity(all.len());
+    for (i, (row, _)) in all.iter().enumerate() {
+        let next = row.state.next_at;
+        let first = match from.filter(|&from| next.is_some_and(|next| next < from)) {
+            Some(from) => next_after(i, just_before(from)),
+            None => next,
+        };
+        heap.extend(first.map(|first| Reverse((first, i))));
+    }
+    let mut counts = vec![0; all.len()];
+    let (mut items, mut cut) = (Vec::new(), Vec::new());
     while let Some(Reverse((at, i))) = heap.pop() {
         if at >= until {
             break;
         }
         if items.len() == UPCOMING_MAX {
-            return Upcoming { items, until: at };
+            return Upcoming { items, until: at, cut };
         }
         let (row, spec) = &all[i];
+        if counts[i] == each {
+            cut.push(row.id);
+            continue;
+        }
+        counts[i] += 1;
         items.push(UpcomingFiring {
             at,
             schedule_id: row.id,
@@ -239,14 +285,7 @@ fn gather(
             namespace: spec.namespace.clone(),
             duration_p50: row.state.track.as_deref().and_then(|track| track.percentile(50)),
         });
-        if timetables[i].is_none() {
-            let seed = engine::timetable_seed(&spec.namespace, &spec.name);
-            let calendars = calendars.get(&spec.namespace).cloned().unwrap_or_default();
-            timetables[i] = Timetable::compile(&spec.timing, seed, zones, &calendars).ok();
-        }
-        if let Some(Next::At(next)) = timetables[i].as_ref().map(|timetable| timetable.next(at)) {
-            heap.push(Reverse((next, i)));
-        }
+        heap.extend(next_after(i, at).map(|next| Reverse((next, i))));
     }
-    Upcoming { items, until }
+    Upcoming { items, until, cut }
 }

@@ -4,15 +4,16 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
-use model::api::{Buffered, LastFiring, List, Schedule, ScheduleTrack};
+use futures::{StreamExt, TryStreamExt};
+use model::api::{Buffered, LastFiring, List, Schedule, ScheduleRun, ScheduleTrack};
 use model::firing::{ScheduleState, ScheduleStatus, Track};
 use model::timing::{CalendarUnit, Rule, Timing};
 use model::{ScheduleId, ScheduleSpec, Timestamp};
 use serde::Deserialize;
-use store::query::{Page, ScheduleFilter, ScheduleRow};
+use store::query::{JobFilter, JobRow, Page, ScheduleFilter, ScheduleRow};
 use utoipa_axum::routes;
 
-use super::super::extract::{Labels, Params, Path};
+use super::super::extract::{Labels, Many, Params, Path};
 use super::super::headers::etag;
 use super::super::jobs::namespace;
 use super::super::problem::{Code, Trouble};
@@ -20,6 +21,13 @@ use super::super::routes::Routes;
 use super::super::{Api, page};
 use super::{Scope, find, health};
 use crate::auth::{Resource, Verb};
+
+/// How many schedules of a page are looked at a time.
+const LOOKUPS: usize = 16;
+/// The most schedules that are asked for by id.
+const IDS_MAX: usize = 100;
+/// The most runs that are told of each.
+const RUNS_MAX: usize = 50;
 
 pub(super) fn routes(routes: &mut Routes) {
     let schedules = Resource::Schedules;
@@ -44,6 +52,18 @@ struct ListSchedulesParams {
     label: Labels,
     /// Only schedules whose next firing is before then.
     due_before: Option<Timestamp>,
+    /// Only these, with commas between: at most 100, in this order, and no other filter with them.
+    /// Those that are gone are left out.
+    #[param(value_type = Option<String>)]
+    id: Many<ScheduleId>,
+    /// `newest` first, or what fires `next` first, without what has no next firing.
+    #[param(inline)]
+    order: Order,
+    /// Tells of each what is late or stuck.
+    health: bool,
+    /// Tells the newest runs of each, so many at most.
+    #[param(minimum = 0, maximum = 50)]
+    runs: usize,
     /// How many of them, at most.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -53,9 +73,37 @@ struct ListSchedulesParams {
     count: bool,
 }
 
+/// In which order a list is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Order {
+    #[default]
+    Newest,
+    Next,
+}
+
+/// A place in the order of next firings as the text of a cursor.
+struct NextPlace(Timestamp, ScheduleId);
+
+impl std::fmt::Display for NextPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.0.as_micros(), self.1)
+    }
+}
+
+impl std::str::FromStr for NextPlace {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (micros, id) = text.split_once('.').ok_or(())?;
+        Ok(Self(Timestamp::from_micros(micros.parse().map_err(drop)?), id.parse().map_err(drop)?))
+    }
+}
+
 /// List schedules, newest first
 ///
-/// Specs and health are left out.
+/// Specs are left out. Health and runs cost a look at the jobs of each schedule of the page, so they come
+/// only where they are asked for.
 #[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules", params(ListSchedulesParams), responses(
     (status = 200, description = "One page", body = List<Schedule>, headers(
         ("X-Total-Count" = Option<u64>, description = "With `count=true`: how many there are on all pages"),
@@ -66,6 +114,11 @@ async fn list_schedules(
     Params(params): Params<ListSchedulesParams>,
 ) -> Result<Response, Trouble> {
     let limit = page::limit(params.limit)?;
+    if params.runs > RUNS_MAX {
+        let wrong = format!("`{}` is out of range: expected 0 to {RUNS_MAX}", params.runs);
+        return Err(Trouble::parameter("runs", wrong));
+    }
+    let look = Look { health: params.health, runs: params.runs };
     let filter = ScheduleFilter {
         namespace: namespace(params.namespace),
         owner: params.owner,
@@ -74,16 +127,97 @@ async fn list_schedules(
         text: params.text,
         due_before: params.due_before,
     };
-    let after = api.shared.cursors.read::<ScheduleId>("schedules", &filter, params.cursor.as_deref())?;
-    let page = api.node.store().schedules(&filter, Page { after, limit }).await?;
-    let items = page.items.iter().map(schedule).collect::<Result<Vec<_>, _>>()?;
-    let last = items.last().filter(|_| page.more);
-    let next_cursor = last.map(|item| api.shared.cursors.make("schedules", &filter, &item.id.to_string()));
+    let (rows, next_cursor) = match params.order {
+        _ if !params.id.0.is_empty() => {
+            let alone = filter == ScheduleFilter::default() && params.cursor.is_none() && !params.count;
+            (named(&api, &params.id.0, alone).await?, None)
+        }
+        Order::Newest => newest(&api, &filter, params.cursor.as_deref(), limit).await?,
+        Order::Next => next(&api, &filter, params.cursor.as_deref(), limit).await?,
+    };
+    let items = futures::stream::iter(rows.into_iter().map(|row| looked_at(&api, row, look)));
+    let items = items.buffered(LOOKUPS).try_collect().await?;
     let list = Json(List { items, next_cursor });
     if !params.count {
         return Ok(list.into_response());
     }
     Ok(([("x-total-count", total(&api, &filter).await?)], list).into_response())
+}
+
+/// A page of rows, and the cursor of the next.
+type RowsAndCursor = (Vec<ScheduleRow>, Option<String>);
+
+async fn newest(
+    api: &Api,
+    filter: &ScheduleFilter,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<RowsAndCursor, Trouble> {
+    let after = api.shared.cursors.read::<ScheduleId>("schedules", filter, cursor)?;
+    let page = api.node.store().schedules(filter, Page { after, limit }).await?;
+    let last = page.items.last().filter(|_| page.more);
+    let cursor = last.map(|row| api.shared.cursors.make("schedules", filter, &row.id.to_string()));
+    Ok((page.items, cursor))
+}
+
+async fn next(
+    api: &Api,
+    filter: &ScheduleFilter,
+    cursor: Option<&str>,
+    limit: usize,
+) -> Result<RowsAndCursor, Trouble> {
+    const LIST: &str = "schedules by next firing";
+    let after = api.shared.cursors.read::<NextPlace>(LIST, filter, cursor)?;
+    let after = after.map(|NextPlace(at, id)| (at, id));
+    let mut rows = api.node.store().upcoming(filter, after, limit + 1).await?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let place = |row: &ScheduleRow| Some(NextPlace(row.state.next_at?, row.id).to_string());
+    let place = rows.last().filter(|_| more).and_then(place);
+    Ok((rows, place.map(|place| api.shared.cursors.make(LIST, filter, &place))))
+}
+
+async fn named(api: &Api, ids: &[ScheduleId], alone: bool) -> Result<Vec<ScheduleRow>, Trouble> {
+    if !alone || ids.len() > IDS_MAX {
+        return Err(Trouble::parameter("id", format!("takes at most {IDS_MAX} ids, and no other filter")));
+    }
+    let found = futures::stream::iter(ids.iter().copied().map(|id| api.node.store().schedule(id)));
+    let found: Vec<_> = found.buffered(LOOKUPS).try_collect().await?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// What is told of each schedule of a list besides its row.
+#[derive(Debug, Clone, Copy)]
+struct Look {
+    health: bool,
+    runs: usize,
+}
+
+/// A schedule of a list. Costs a short list of jobs for its health, and another for its runs.
+async fn looked_at(api: &Api, row: ScheduleRow, look: Look) -> Result<Schedule, Trouble> {
+    let spec = spec(&row)?;
+    let health = match look.health {
+        true => Some(health::of(api, &row, &spec).await?),
+        false => None,
+    };
+    let runs = match look.runs {
+        0 => None,
+        limit => Some(runs(api, row.id, limit).await?),
+    };
+    Ok(Schedule { health, runs, ..shown(row.id, &spec, &row.state) })
+}
+
+async fn runs(api: &Api, schedule: ScheduleId, limit: usize) -> Result<Vec<ScheduleRun>, Trouble> {
+    let filter = JobFilter { schedule: Some(schedule), ..JobFilter::default() };
+    let found = api.node.store().jobs(&filter, Page { after: None, limit }).await?;
+    let run = |row: JobRow| ScheduleRun {
+        job_id: row.id,
+        scheduled_for: row.origin.map_or(row.id.created_at(), |origin| origin.scheduled_for),
+        status: row.state.status,
+        started_at: row.state.started_at,
+        finished_at: row.state.finished_at,
+    };
+    Ok(found.items.into_iter().map(run).collect())
 }
 
 async fn total(api: &Api, filter: &ScheduleFilter) -> Result<String, Trouble> {
@@ -118,11 +252,6 @@ async fn get_schedule(
 /// The spec of a schedule.
 pub(super) fn spec(row: &ScheduleRow) -> Result<ScheduleSpec, Trouble> {
     serde_json::from_str(&row.body).map_err(|error| Trouble::internal(&error))
-}
-
-/// A schedule of a list.
-fn schedule(row: &ScheduleRow) -> Result<Schedule, Trouble> {
-    Ok(shown(row.id, &spec(row)?, &row.state))
 }
 
 /// A schedule with its spec and what is late or stuck of it.
@@ -161,6 +290,7 @@ fn shown(id: ScheduleId, spec: &ScheduleSpec, state: &ScheduleState) -> Schedule
             .collect(),
         track: state.track.as_deref().map(track).unwrap_or_default(),
         health: None,
+        runs: None,
         spec: None,
         warnings: Vec::new(),
     }

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use model::api::Warning;
 use model::firing::ScheduleHead;
 use timetable::CalendarMap;
 
@@ -33,7 +34,7 @@ pub(super) async fn calendars(
 }
 
 /// What is to be said about each of these schedules, in their order.
-pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<Vec<String>>, Trouble> {
+pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<Vec<Warning>>, Trouble> {
     if heads.is_empty() {
         return Ok(Vec::new());
     }

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};
 use axum::http::{Method, Request, StatusCode};
+use tower::ServiceExt;
 use utoipa::openapi::HttpMethod;
 
 use super::super::routes::Access;
@@ -126,9 +127,22 @@ async fn a_token_that_was_made_later_is_valid_at_once() {
     assert_eq!(answer.json(), serde_json::json!({"name": "bob", "kind": "admin"}));
 }
 
+/// As a page of that site would have the browser send it, with the header that the dashboard adds.
 async fn with_cookie(world: &World, method: Method, path: &str, cookie: &str, site: &str) -> Answer {
+    let headers = [("sec-fetch-site", site), ("x-belfry-csrf", "1")];
+    with_headers(world, method, path, cookie, &headers).await
+}
+
+async fn with_headers(
+    world: &World,
+    method: Method,
+    path: &str,
+    cookie: &str,
+    headers: &[(&str, &str)],
+) -> Answer {
     let request = Request::builder().method(method).uri(path).header(HOST, "localhost:7070");
-    let request = request.header(COOKIE, format!("other=1; {cookie}")).header("sec-fetch-site", site);
+    let request = request.header(COOKIE, format!("other=1; {cookie}"));
+    let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
     world.send(request.body(Body::empty()).unwrap()).await
 }
 
@@ -165,6 +179,39 @@ async fn a_session_stands_for_its_token_on_pages_of_this_server_alone() {
     assert_eq!(answer.code(), "401 unauthenticated");
 }
 
+/// H1. What a form, a link or an image of any page can have a browser send changes nothing: none of them
+/// can add a header. Reads need none, so that streams and downloads work that a browser opens by itself.
+#[tokio::test]
+async fn a_session_changes_nothing_without_the_header_that_only_a_script_can_send() {
+    let world = World::new().await;
+    let (_, cookie) = sign_in(&world, serde_json::json!({})).await;
+    let own = [("sec-fetch-site", "same-origin")];
+    let mut changing = 0;
+    for (http_method, path, access) in table().entries().collect::<Vec<_>>() {
+        let (method, path) = (method(&http_method), filled(&path, "job_01k9zq3m6c0000000000000000"));
+        if access == Access::Open || method.is_safe() {
+            continue;
+        }
+        changing += 1;
+        for headers in [&own[..], &[("origin", "http://localhost:7070")]] {
+            let answer = with_headers(&world, method.clone(), &path, &cookie, headers).await;
+            assert_eq!(answer.code(), "403 cross_site", "{method} {path}");
+        }
+    }
+    assert!(changing > 20, "{changing} routes were tried");
+    for path in ["/api/v1/me", "/api/v1/artifacts", "/api/v1/events?since=0"] {
+        let request = Request::get(path).header(HOST, "localhost:7070").header(COOKIE, &cookie);
+        let request = request.header("sec-fetch-site", "same-origin").body(Body::empty()).unwrap();
+        // A stream has no end: its head is the answer.
+        let answer = world.router.clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+    }
+    let alone = [("x-belfry-csrf", "1")];
+    let pause = "/api/v1/queues/default/pause";
+    let answer = with_headers(&world, Method::POST, pause, &cookie, &alone).await;
+    assert_eq!(answer.code(), "403 cross_site", "the header alone does not tell where it comes from");
+}
+
 #[tokio::test]
 async fn a_session_cannot_be_made_from_a_session_and_ends_when_signed_out() {
     let world = World::new().await;
@@ -189,14 +236,14 @@ async fn the_first_start_makes_one_admin_and_one_worker_token() {
             .unwrap(),
     );
     let tokens = crate::auth::Tokens::load(store.clone()).await.unwrap();
-    let first = crate::auth::first_start(&tokens, folder.path()).await.unwrap();
+    let first = crate::auth::first_start(&tokens, store.as_ref(), folder.path()).await.unwrap();
     let admin = first.admin_token.clone().unwrap();
     assert_eq!(std::fs::read_to_string(&first.admin_token_file).unwrap().trim(), admin);
     let worker = std::fs::read_to_string(&first.worker_token_file).unwrap();
-    let again = crate::auth::Tokens::load(store).await.unwrap();
+    let again = crate::auth::Tokens::load(store.clone()).await.unwrap();
     assert_eq!(again.verify(&admin).unwrap().kind, store::query::TokenKind::Admin);
     assert_eq!(again.verify(worker.trim()).unwrap().kind, store::query::TokenKind::Worker);
-    let second = crate::auth::first_start(&again, folder.path()).await.unwrap();
+    let second = crate::auth::first_start(&again, store.as_ref(), folder.path()).await.unwrap();
     assert_eq!(second.admin_token, None);
     assert_eq!(std::fs::read_to_string(&first.worker_token_file).unwrap(), worker);
     drop(world);

@@ -10,6 +10,7 @@ mod jobs;
 mod lists;
 mod logs;
 mod refusals;
+mod schedule_lists;
 mod schedules;
 mod workers;
 
@@ -37,7 +38,8 @@ use store::sqlite::{Options, SqliteStore};
 use tokio::sync::mpsc;
 use tower::ServiceExt;
 
-use crate::auth::Tokens;
+use crate::auth::{Keys, Tokens};
+use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::node::{DriverHandle, Node, NodeConfig, Readiness};
 use crate::objects::Objects;
@@ -77,9 +79,12 @@ impl World {
         let (_, admin) = tokens.create(TokenKind::Admin, "ann").await.unwrap();
         let (_, worker) = tokens.create(TokenKind::Worker, "wanda").await.unwrap();
         let metrics = Metrics::new();
-        let (node, driver) = Node::new(store, NodeConfig::new(&config, metrics.clone()));
+        let keys = Keys::load(store.as_ref()).await.unwrap();
         let addr = config.listen;
-        let services = Services { node, objects, tokens, metrics, config: Arc::new(config), addr };
+        let members = Members::new(Arc::clone(&store), &config, config.url_at(addr));
+        let (node, driver) = Node::new(store, NodeConfig::new(&config, members.clone(), metrics.clone()));
+        let config = Arc::new(config);
+        let services = Services { node, objects, members, tokens, keys, metrics, config, addr };
         let driver = driver.spawn().unwrap();
         let ready = soon("the node", services.node.wait_ready(|r| *r == Readiness::Ready)).await;
         assert_eq!(ready, Readiness::Ready);

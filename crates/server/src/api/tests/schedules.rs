@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::{Answer, Hands, World, soon};
 
-const ONE: &str = "/api/v1/schedules/nightly";
+pub(super) const ONE: &str = "/api/v1/schedules/nightly";
 
 /// A schedule that fires every night, changed.
-fn schedule(change: Value) -> Value {
+pub(super) fn schedule(change: Value) -> Value {
     let mut schedule = json!({
         "name": "nightly",
         "timing": {"rules": [{"cron": "0 2 * * *"}], "zone": "Asia/Shanghai"},
@@ -18,7 +18,7 @@ fn schedule(change: Value) -> Value {
     schedule
 }
 
-async fn put(world: &World, change: Value) -> Answer {
+pub(super) async fn put(world: &World, change: Value) -> Answer {
     world.json(Method::PUT, ONE, schedule(change), &[]).await
 }
 
@@ -115,7 +115,10 @@ async fn every_wrong_field_of_a_schedule_is_named() {
 #[tokio::test]
 async fn a_schedule_that_never_fires_is_taken_with_a_warning() {
     let world = World::new().await;
-    let told = |answer: &Answer| answer.json()["warnings"].clone();
+    let told = |answer: &Answer| match &answer.json()["warnings"] {
+        Value::Array(all) => json!(all.iter().map(|one| one["message"].clone()).collect::<Vec<_>>()),
+        none => none.clone(),
+    };
     let never = json!({"timing": {"rules": [{"cron": "0 0 31 2 *"}]}});
     let created = put(&world, never.clone()).await;
     assert_eq!(created.status, StatusCode::CREATED, "{}", created.text());
@@ -242,6 +245,7 @@ async fn a_trigger_makes_a_job_that_knows_its_schedule() {
         (&json!("fired"), &json!(job), &json!("succeeded"))
     );
     assert!(line["detail"].as_str().unwrap().contains("upgrade"), "{line}");
+    assert_eq!(line["reason"], json!({"code": "asked", "value": line["detail"]}), "{line}");
     assert_eq!(ledger["counts"]["fired"], 1);
     let shown = world.get(ONE).await.json();
     assert_eq!((&shown["track"]["succeeded"], &shown["health"]["open_runs"]), (&json!(1), &json!(1)));
@@ -257,6 +261,8 @@ async fn a_run_that_is_not_over_keeps_others_back() {
     assert_eq!(trigger(json!({})).await["outcome"], "fired");
     hands.start().await;
     assert_eq!(trigger(json!({})).await["outcome"], "skipped_overlap");
+    let skipped = world.get(&format!("{ONE}/ledger?outcome=skipped_overlap")).await.json();
+    assert_eq!(skipped["items"][0]["reason"], json!({"code": "run_not_over", "asked_by": "ann"}));
     assert_eq!(trigger(json!({"overlap": "allow_all"})).await["outcome"], "fired");
     assert_eq!(trigger(json!({"overlap": "buffer_one"})).await["outcome"], "buffered");
     let shown = world.get(ONE).await.json();
@@ -273,7 +279,7 @@ async fn a_pause_is_remembered_with_its_note_until_it_is_resumed() {
     assert_eq!((&pause["by"], &pause["note"]), (&json!("ann"), &json!("night off")));
     assert_eq!((&paused.json()["status"], paused.json().get("next_at")), (&json!("paused"), None));
     let next = world.get(&format!("{ONE}/next?n=1")).await.json();
-    assert!(next["warnings"][0].as_str().unwrap().contains("paused"), "{next}");
+    assert_eq!(next["warnings"][0]["code"], "paused", "{next}");
     let resumed = world.post_nothing(&format!("{ONE}/resume")).await.json();
     assert_eq!((&resumed["status"], resumed.get("pause")), (&json!("active"), None));
 }
@@ -290,10 +296,17 @@ async fn a_draft_is_shown_with_its_marks_and_in_words() {
     let never = look(json!({"cron": "0 0 30 2 *"})).await.json();
     assert_eq!(
         (&never["firings"], &never["warnings"][0]),
-        (&json!([]), &json!("it never fires: no instant satisfies its rules"))
+        (
+            &json!([]),
+            &json!({"code": "never_fires", "message": "it never fires: no instant satisfies its rules"})
+        )
     );
     let later = json!({"timing": {"rules": [{"cron": "0 9 * * *"}], "only": [{"calendar": "belfry.cn-workdays"}]}, "from": "2200-01-01T00:00:00Z", "n": 1});
-    assert!(look(later).await.json()["warnings"][0].as_str().unwrap().contains("is known until"));
+    let warning = look(later).await.json()["warnings"][0].clone();
+    assert_eq!(
+        (&warning["code"], &warning["params"]["calendar"]),
+        (&json!("calendar_ends"), &json!("belfry.cn-workdays"))
+    );
     let wrong = look(json!({"cron": "0 60 * * *"})).await;
     assert_eq!((wrong.code(), paths(&wrong)), ("422 invalid_spec".to_owned(), vec!["cron".to_owned()]));
     for (draft, path) in [

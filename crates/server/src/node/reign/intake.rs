@@ -14,7 +14,8 @@ use crate::node::suspects::Suspect;
 use crate::node::{Beat, FromWorker, Request, RequestError, is_new_work};
 
 impl Reign<'_> {
-    /// Takes what is in the lanes already, beats first. Returns whether nothing can come any more.
+    /// Takes what is in the lanes already, beats first. Returns whether nothing is left
+    /// of what has to be decided before the end.
     pub(super) fn take_waiting(&mut self) -> Result<bool, End> {
         let now = self.now();
         let mut closed = true;
@@ -22,7 +23,7 @@ impl Reign<'_> {
             match self.life.driver.beats.try_recv() {
                 Ok(beat) => self.take_beat(now, beat)?,
                 Err(error) => {
-                    closed &= error == TryRecvError::Disconnected;
+                    closed &= self.hands_over || error == TryRecvError::Disconnected;
                     break;
                 }
             }
@@ -31,7 +32,7 @@ impl Reign<'_> {
             match self.life.driver.reports.try_recv() {
                 Ok(message) => self.take_report(now, message)?,
                 Err(error) => {
-                    closed &= error == TryRecvError::Disconnected;
+                    closed &= self.hands_over || error == TryRecvError::Disconnected;
                     break;
                 }
             }
@@ -40,7 +41,7 @@ impl Reign<'_> {
             match self.life.driver.requests.try_recv() {
                 Ok(request) => self.take_request(now, request)?,
                 Err(error) => {
-                    closed &= error == TryRecvError::Disconnected;
+                    closed &= self.hands_over || error == TryRecvError::Disconnected;
                     break;
                 }
             }

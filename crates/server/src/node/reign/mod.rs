@@ -18,11 +18,12 @@ use model::Timestamp;
 use model::record::{Batch, Lease};
 use store::{Committed, StoreError};
 
+use super::crashes::{self, Moment};
 use super::driver::{Driver, Life};
 use super::outbox::Outboxes;
 use super::ownership::Owned;
 use super::suspects::Suspect;
-use super::{Beat, EventBatch, FromWorker, Readiness, Request, RequestError};
+use super::{Beat, EventBatch, FromWorker, NodeConfig, Readiness, Request, RequestError};
 
 /// Inputs that one batch takes; the inbox holds back the rest.
 const BATCH_INPUTS: usize = 16_384;
@@ -37,6 +38,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 const RENEW_AGAIN: Duration = Duration::from_millis(500);
 /// How long a shutdown waits for its last commits.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// The same for a hand-over; what is then left is told that nothing happened.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest sleep, so that a leap of the wall clock is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// A leap of the wall clock that is told.
@@ -48,6 +51,8 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(super) enum End {
     /// The server stops; everything is committed.
     Stopped,
+    /// Another server is to have the shards; everything is committed.
+    HandedOver,
     /// The store cannot be trusted.
     Fatal(String),
     /// The engine is to be built again.
@@ -75,6 +80,7 @@ enum Woke {
     Renewed(Result<(), StoreError>),
     Probed(Result<(), StoreError>),
     Stop,
+    HandOver,
     Time,
 }
 
@@ -104,6 +110,8 @@ pub(super) struct Reign<'a> {
     /// The wall clock and the monotonic one, as they were read together last.
     clocks: (Timestamp, Instant),
     stop_by: Option<Instant>,
+    /// It ends because another server is to have the shards.
+    hands_over: bool,
 }
 
 impl<'a> Reign<'a> {
@@ -111,7 +119,7 @@ impl<'a> Reign<'a> {
         let (now, config) = (Instant::now(), &life.driver.config);
         let wall = config.clock.now();
         Self {
-            outboxes: Outboxes::new(config.metrics.clone()),
+            outboxes: Outboxes::new(Some(config.members.clone()), config.metrics.clone()),
             clocks: (wall, now),
             renew_at: now + config.lease.to_std() / 3,
             life,
@@ -130,6 +138,7 @@ impl<'a> Reign<'a> {
             changed: true,
             viewed_at: now,
             stop_by: None,
+            hands_over: false,
         }
     }
 
@@ -146,7 +155,7 @@ impl<'a> Reign<'a> {
                 break end;
             }
         };
-        if !matches!(end, End::Stopped) {
+        if !matches!(end, End::Stopped | End::HandedOver) {
             self.close();
         }
         // An ownership that ended with a commit on its way cannot know what became of it.
@@ -169,6 +178,9 @@ impl<'a> Reign<'a> {
 
     fn announce(&self) {
         let readiness = match (self.stop_by, self.life.full) {
+            (Some(_), _) if self.hands_over => {
+                Readiness::Loading { reason: "another server takes the shards over".into() }
+            }
             (Some(_), _) => Readiness::Stopping,
             (None, true) => Readiness::Full,
             (None, false) => Readiness::Ready,
@@ -189,7 +201,9 @@ impl<'a> Reign<'a> {
         self.renew_view();
         let idle = self.flight.is_none() && self.engine.is_idle();
         match self.stop_by {
-            Some(by) if (drained && idle) || Instant::now() > by => Err(End::Stopped),
+            Some(by) if (drained && idle) || Instant::now() > by => {
+                Err(if self.hands_over { End::HandedOver } else { End::Stopped })
+            }
             _ => Ok(()),
         }
     }
@@ -205,6 +219,7 @@ impl<'a> Reign<'a> {
             self.release(effects);
             return Ok(());
         }
+        crashes::reach(Moment::BeforeCommit, &batch);
         let batch = Arc::new(batch);
         let store = Arc::clone(&self.life.driver.store);
         let (leases, rows) = (Arc::clone(&self.leases), Arc::clone(&batch));
@@ -237,6 +252,7 @@ impl<'a> Reign<'a> {
         let open = self.stop_by.is_none();
         let room = open && self.taken < BATCH_INPUTS;
         let Driver { requests, reports, beats, stop, store, config, .. } = &mut self.life.driver;
+        let NodeConfig { standing, .. } = config;
         if self.renewal.is_none() && Instant::now() >= self.renew_at {
             let (store, leases, ttl) = (Arc::clone(store), Arc::clone(&self.leases), config.lease);
             self.renewal = Some(Box::pin(async move { store.renew(&leases, ttl).await }));
@@ -250,6 +266,7 @@ impl<'a> Reign<'a> {
             result = fly(&mut self.flight) => Woke::Committed(result),
             // Also when every handle is gone; before the lanes, which have ended then too.
             _ = stop.wait_for(|stop| *stop), if open => Woke::Stop,
+            Ok(_) = standing.wait_for(|standing| standing.gives), if open => Woke::HandOver,
             _ = beats.recv_many(&mut self.beats, CHUNK), if open => Woke::Beats,
             _ = reports.recv_many(&mut self.reports, CHUNK), if room => Woke::Reports,
             _ = requests.recv_many(&mut self.requests, CHUNK), if room => Woke::Requests,
@@ -313,6 +330,10 @@ impl<'a> Reign<'a> {
                 self.stop();
                 Ok(())
             }
+            Woke::HandOver => {
+                self.hand_over();
+                Ok(())
+            }
             Woke::Time => {
                 let now = self.now();
                 self.guarded(Suspect::Flush, |engine| engine.handle(now, Input::Tick))
@@ -325,9 +346,11 @@ impl<'a> Reign<'a> {
         let Some(flight) = self.flight.take() else { return Ok(()) };
         match result {
             Ok(committed) => {
+                crashes::reach(Moment::AfterCommit, &flight.batch);
                 let before = std::mem::replace(&mut self.committed, flight.batch.now);
                 self.life.driver.config.metrics.committed(&flight.batch, before, flight.since.elapsed());
                 self.release(flight.effects);
+                crashes::reach(Moment::AfterEffects, &flight.batch);
                 self.publish_events(committed, flight.batch);
                 Ok(())
             }
@@ -407,6 +430,15 @@ impl<'a> Reign<'a> {
         requests.close();
         reports.close();
         beats.close();
+    }
+
+    /// Takes no new requests from here on; what is in the lanes is still decided, and the lanes stay open
+    /// for the time when this server leads again.
+    fn hand_over(&mut self) {
+        tracing::info!("giving the shards to another server");
+        self.hands_over = true;
+        self.stop_by = Some(Instant::now() + HAND_OVER_TIMEOUT);
+        self.announce();
     }
 
     fn renew_view(&mut self) {

@@ -71,7 +71,9 @@ impl Subject for InDatabase {
 
 fn advance(database: &Database, by: Duration) {
     let micros = by.as_millis() * 1_000;
-    database.execute(&format!("UPDATE shards SET expires_at = expires_at - {micros}"));
+    for table in ["shards", "servers"] {
+        database.execute(&format!("UPDATE {table} SET expires_at = expires_at - {micros}"));
+    }
 }
 
 /// A new job of the shard and, if wanted, an event.

@@ -40,8 +40,8 @@ fn state(n: usize, at: Timestamp) -> ScheduleState {
         skipped: 0,
         last: None,
         last_manual: None,
-        buffer: Vec::new(),
-        owed: Vec::new(),
+        buffer: Default::default(),
+        owed: Default::default(),
         open_record: None,
         track: None,
     }

@@ -286,6 +286,7 @@ impl Sampler {
                 cause: self.pick(Cause::ALL),
                 execution: self.maybe(|_| execution),
                 worker: self.maybe(|_| worker),
+                schedule: self.maybe(|s| s.schedule_id(ShardId(3))),
             },
         };
         Event { at: self.now(), namespace: self.maybe(|s| s.text().into()), kind }

@@ -1,0 +1,72 @@
+//! `belfry server …` for those who look after servers.
+
+use std::time::Duration;
+
+use client::Client;
+use model::ServerId;
+use model::api::Server;
+
+use super::Context;
+use crate::args::serve::ServerCommand;
+use crate::failure::{Exit, Failure};
+
+/// How often a server that is to be empty is looked at, and for how long.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const EMPTY_WITHIN: Duration = Duration::from_secs(30);
+
+pub(super) async fn run(context: &Context, command: ServerCommand) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    match command {
+        ServerCommand::List => context.out.list(&client.servers().await?, "servers"),
+        ServerCommand::Get(args) => {
+            let id = find(&client, &args.server).await?;
+            context.out.one(&client.server(id).await?)
+        }
+        ServerCommand::Drain(args) => {
+            let id = find(&client, &args.server).await?;
+            context.out.one(&drain(&client, id).await?)
+        }
+        ServerCommand::Undrain(args) => {
+            let id = find(&client, &args.server).await?;
+            context.out.one(&client.undrain_server(id).await?)
+        }
+    }
+}
+
+/// Empties a server, and waits until another one has what it had.
+async fn drain(client: &Client, id: ServerId) -> Result<Server, Failure> {
+    let mut server = client.drain_server(id).await?;
+    let deadline = tokio::time::Instant::now() + EMPTY_WITHIN;
+    loop {
+        if server.shards == 0 && client.servers().await?.iter().any(|other| other.leads) {
+            return Ok(server);
+        }
+        if tokio::time::Instant::now() > deadline {
+            let name = &server.name;
+            let detail = format!("`{name}` has not given its shards away within {}s", EMPTY_WITHIN.as_secs());
+            return Err(Failure::message(Exit::Failed, detail)
+                .help("it goes on to; its log and `belfry server list` say more"));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+        server = client.server(id).await?;
+    }
+}
+
+/// The server with this id or name.
+async fn find(client: &Client, text: &str) -> Result<ServerId, Failure> {
+    if let Ok(id) = text.parse() {
+        return Ok(id);
+    }
+    let mut servers = client.servers().await?;
+    servers.retain(|server| server.name == text);
+    match servers.as_slice() {
+        [server] => Ok(server.id),
+        [] => Err(Failure::message(Exit::NotFound, format!("there is no server `{text}`"))
+            .help("`belfry server list` shows all of them")),
+        several => {
+            let ids: Vec<_> = several.iter().map(|server| server.id.to_string()).collect();
+            Err(Failure::usage(format!("{} servers are called `{text}`", several.len()))
+                .help(format!("name one by its id: {}", ids.join(", "))))
+        }
+    }
+}

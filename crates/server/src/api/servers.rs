@@ -1,0 +1,116 @@
+//! Servers: list, show, empty.
+//!
+//! Each server answers from the store, so that they can be looked at and emptied also while nobody decides.
+
+use axum::extract::State;
+use axum::{Extension, Json};
+use model::api::{List, Server};
+use model::{ServerId, ShardId};
+use store::cluster::{Cluster, Member};
+use utoipa_axum::routes;
+
+use super::Api;
+use super::extract::Path;
+use super::problem::{Code, Trouble};
+use super::routes::Routes;
+use crate::auth::{Actor, Resource, Verb};
+
+pub(super) fn routes(routes: &mut Routes) {
+    let servers = Resource::Server;
+    routes.needs(Verb::Read, servers, &[], routes!(list_servers));
+    routes.needs(Verb::Read, servers, &[Code::ServerNotFound], routes!(get_server));
+    let refusals = [Code::ServerNotFound, Code::NoOtherServer];
+    routes.needs(Verb::Change, servers, &refusals, routes!(drain_server));
+    routes.of_each_server();
+    routes.needs(Verb::Change, servers, &[Code::ServerNotFound], routes!(undrain_server));
+    routes.of_each_server();
+}
+
+fn shown(api: &Api, cluster: &Cluster, member: &Member) -> Server {
+    let id = member.server.id.to_string();
+    let owned = cluster.shards.iter().filter(|row| row.owner.as_deref() == Some(&id)).count();
+    Server {
+        id: member.server.id,
+        name: member.server.name.clone(),
+        url: member.server.url.clone(),
+        version: member.server.version.clone(),
+        started_at: member.server.started_at,
+        leads: cluster.owner_of(ShardId(0)).is_some_and(|leader| leader.server.id == member.server.id),
+        shards: u16::try_from(owned).unwrap_or(u16::MAX),
+        draining: member.draining,
+        answered: member.server.id == api.members.me().id,
+    }
+}
+
+/// The servers and shards as they are now, with this server among them.
+async fn cluster(api: &Api) -> Result<Cluster, Trouble> {
+    Ok(api.members.look().await?.cluster.clone())
+}
+
+async fn one(api: &Api, id: ServerId) -> Result<Server, Trouble> {
+    let cluster = cluster(api).await?;
+    cluster.member(id).map(|member| shown(api, &cluster, member)).ok_or_else(|| not_found(id))
+}
+
+fn not_found(id: ServerId) -> Trouble {
+    Trouble::new(Code::ServerNotFound, format!("there is no server {id}"))
+}
+
+/// List the servers that share the store, oldest first
+#[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses(
+    (status = 200, description = "All that are there", body = List<Server>),
+))]
+async fn list_servers(State(api): State<Api>) -> Result<Json<List<Server>>, Trouble> {
+    let cluster = cluster(&api).await?;
+    let items = cluster.members.iter().map(|member| shown(&api, &cluster, member)).collect();
+    Ok(Json(List { items, next_cursor: None }))
+}
+
+/// Show a server
+#[utoipa::path(get, path = "/api/v1/servers/{id}", tag = "servers", params(("id" = ServerId, Path)), responses(
+    (status = 200, description = "The server", body = Server),
+))]
+async fn get_server(State(api): State<Api>, Path(id): Path<ServerId>) -> Result<Json<Server>, Trouble> {
+    Ok(Json(one(&api, id).await?))
+}
+
+/// Empty a server
+///
+/// It gives its shards to another server and takes none, until that is taken back or it is started anew. It
+/// goes on to answer; what only the server that decides can do it hands on.
+#[utoipa::path(post, path = "/api/v1/servers/{id}/drain", tag = "servers", params(("id" = ServerId, Path)), responses(
+    (status = 200, description = "The server as it is now; it owns no `shards` once it is empty", body = Server),
+))]
+async fn drain_server(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<ServerId>,
+) -> Result<Json<Server>, Trouble> {
+    let cluster = cluster(&api).await?;
+    let member = cluster.member(id).ok_or_else(|| not_found(id))?;
+    if !cluster.members.iter().any(|other| other.server.id != id && !other.draining) {
+        let detail = format!("no other server could take the shards of `{}`", member.server.name);
+        return Err(Trouble::new(Code::NoOtherServer, detail));
+    }
+    set(&api, &actor, id, true).await
+}
+
+/// Let a server take shards again
+#[utoipa::path(post, path = "/api/v1/servers/{id}/undrain", tag = "servers", params(("id" = ServerId, Path)), responses(
+    (status = 200, description = "The server as it is now", body = Server),
+))]
+async fn undrain_server(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<ServerId>,
+) -> Result<Json<Server>, Trouble> {
+    set(&api, &actor, id, false).await
+}
+
+async fn set(api: &Api, actor: &Actor, id: ServerId, draining: bool) -> Result<Json<Server>, Trouble> {
+    if !api.node.store().set_draining(id, draining).await? {
+        return Err(not_found(id));
+    }
+    tracing::info!(server_id = %id, draining, by = %actor.name, "whether a server takes shards was set");
+    Ok(Json(one(api, id).await?))
+}

@@ -1,0 +1,367 @@
+//! This server among those that share its store.
+//!
+//! Each server tells the store that it is there, and reads who else is and who owns the shards; what it
+//! saw last is a [`Seen`]. All shards have one owner at a time, the *leader*: it decides, and the others
+//! serve what can be read and hand on the rest. Who leads is settled by the leases in the store alone;
+//! what stands here makes the change quick, never right.
+//!
+//! # Giving the shards away
+//! A server that is drained or stops says so in the store first. It goes on until the others have had
+//! the time to see it; these then ask for the shards many times a second, so that the gap is short.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use model::{ServerId, ShardId, id::IdSource};
+use store::cluster::{Cluster, Member, ServerRecord};
+use store::{Store, StoreError};
+use tokio::sync::watch;
+
+use crate::auth::Tokens;
+use crate::config::{ServerConfig, StoreConfig};
+use crate::node::{Clock as _, SystemClock};
+
+/// How often servers that share a store look at each other, and for how long one counts as there.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+const THERE_FOR: Duration = Duration::from_secs(3);
+/// The same for a server that is alone with its store.
+const LOOK_EVERY_ALONE: Duration = Duration::from_secs(10);
+const THERE_FOR_ALONE: Duration = Duration::from_secs(60);
+/// After this long every server has seen what was in the store.
+const ALL_HAVE_SEEN: Duration = Duration::from_millis(2 * LOOK_EVERY.as_millis() as u64);
+/// How often tokens are read again that other servers may have made.
+const TOKENS_EVERY: Duration = Duration::from_secs(5);
+
+/// What a server saw of the others.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// The servers and the owners of the shards.
+    pub cluster: Cluster,
+    /// When that was read.
+    pub at: Instant,
+}
+
+/// What a node may do with the shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// It may take them.
+    pub takes: bool,
+    /// They are about to be free: it asks for them often.
+    pub hurries: bool,
+    /// It is to give them away now.
+    pub gives: bool,
+}
+
+impl Default for Standing {
+    fn default() -> Self {
+        Self { takes: true, hurries: false, gives: false }
+    }
+}
+
+/// Who decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leader {
+    /// This server has the shards.
+    Me,
+    /// Another one.
+    Other {
+        /// Which.
+        server: ServerRecord,
+        /// It renewed its leases a short while ago.
+        is_fresh: bool,
+    },
+    /// Nobody that is known.
+    Nobody,
+}
+
+/// The servers of a store, as one of them sees them; clones are cheap.
+#[derive(Clone)]
+pub struct Members {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    me: ServerRecord,
+    shard_lease: model::Duration,
+    every: Duration,
+    there_for: Duration,
+    seen: watch::Sender<Arc<Seen>>,
+    standing: watch::Sender<Standing>,
+    leaving: AtomicBool,
+}
+
+impl Members {
+    /// This server, reached by the others at `url`; a new one at each start.
+    pub fn new(store: Arc<dyn Store>, config: &ServerConfig, url: Option<String>) -> Self {
+        let now = SystemClock.now();
+        let entropy = rand::random();
+        let me = ServerRecord {
+            id: ServerId::from_bits(IdSource::default().next(now, ShardId(0), entropy)),
+            name: config.name.clone(),
+            url,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: now,
+        };
+        let (every, there_for) = match config.store {
+            StoreConfig::Embedded => (LOOK_EVERY_ALONE, THERE_FOR_ALONE),
+            StoreConfig::Postgres(_) => (LOOK_EVERY, THERE_FOR),
+        };
+        let seen = Seen { cluster: Cluster::default(), at: Instant::now() };
+        Self {
+            inner: Arc::new(Inner {
+                store,
+                me,
+                shard_lease: config.shard_lease(),
+                every,
+                there_for,
+                seen: watch::Sender::new(Arc::new(seen)),
+                standing: watch::Sender::new(Standing::default()),
+                leaving: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// This server.
+    pub fn me(&self) -> &ServerRecord {
+        &self.inner.me
+    }
+
+    /// What was seen last.
+    pub fn seen(&self) -> Arc<Seen> {
+        Arc::clone(&self.inner.seen.borrow())
+    }
+
+    /// Tells when something else is seen.
+    pub fn watch(&self) -> watch::Receiver<Arc<Seen>> {
+        self.inner.seen.subscribe()
+    }
+
+    /// What the node may do with the shards, as it changes.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.inner.standing.subscribe()
+    }
+
+    /// Who decides, as far as this server knows.
+    pub fn leader(&self) -> Leader {
+        self.inner.leader_in(&self.seen())
+    }
+
+    /// Where the other servers, and the workers, reach each server.
+    pub fn urls(&self) -> Vec<String> {
+        let seen = self.seen();
+        seen.cluster.members.iter().filter_map(|member| member.server.url.clone()).collect()
+    }
+
+    /// Says that this server is there and looks at the others, until it is dropped.
+    pub async fn run(&self, tokens: Arc<Tokens>) {
+        let mut ticks = tokio::time::interval(self.inner.every);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut drained_since = None;
+        let mut failing = false;
+        let mut tokens_read = Instant::now();
+        loop {
+            ticks.tick().await;
+            match self.look().await {
+                Ok(seen) => {
+                    failing = false;
+                    self.stand(&seen, &mut drained_since);
+                    if seen.cluster.members.len() > 1 && tokens_read.elapsed() >= TOKENS_EVERY {
+                        tokens_read = Instant::now();
+                        // The next time will do as well.
+                        let _unread = tokens.reload().await;
+                    }
+                }
+                Err(error) if !failing => {
+                    failing = true;
+                    tracing::warn!(error = %error, "the other servers cannot be seen; trying again");
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Says that this server is there, and looks at the others once.
+    ///
+    /// # Errors
+    /// What the store has to say.
+    pub async fn look(&self) -> Result<Arc<Seen>, StoreError> {
+        let inner = &self.inner;
+        let ttl = model::Duration::from_millis(inner.there_for.as_millis() as u64);
+        inner.store.announce(&inner.me, ttl).await?;
+        let seen = Arc::new(Seen { cluster: inner.store.cluster().await?, at: Instant::now() });
+        inner.seen.send_replace(Arc::clone(&seen));
+        Ok(seen)
+    }
+
+    /// Draws from what was seen what the node may do.
+    fn stand(&self, seen: &Seen, drained_since: &mut Option<Instant>) {
+        let inner = &self.inner;
+        let me = seen.cluster.member(inner.me.id);
+        let draining = inner.leaving.load(Ordering::Relaxed) || me.is_some_and(|member| member.draining);
+        let since = match draining {
+            true => Some(*drained_since.get_or_insert(seen.at)),
+            false => drained_since.take().filter(|_| false),
+        };
+        let heir = seen.cluster.members.iter().any(|member| inner.may_take(member));
+        let leader = seen.cluster.owner_of(ShardId(0));
+        let standing = Standing {
+            // Better drained than without anybody who decides.
+            takes: !draining || !heir,
+            hurries: leader.is_some_and(|leader| leader.draining && leader.server.id != inner.me.id),
+            gives: heir && since.is_some_and(|since| seen.at - since >= ALL_HAVE_SEEN),
+        };
+        inner.standing.send_if_modified(|known| std::mem::replace(known, standing) != standing);
+    }
+
+    /// Makes the others ready to take the shards, where there are others; to be called before this
+    /// server stops.
+    pub async fn prepare_to_leave(&self) {
+        self.inner.leaving.store(true, Ordering::Relaxed);
+        let heir = self.seen().cluster.members.iter().any(|member| self.inner.may_take(member));
+        if !heir || self.leader() != Leader::Me {
+            return;
+        }
+        match self.inner.store.set_draining(self.inner.me.id, true).await {
+            Ok(_) => tokio::time::sleep(ALL_HAVE_SEEN).await,
+            Err(error) => {
+                tracing::warn!(error = %error, "the other servers hear of the stop by its effects only")
+            }
+        }
+    }
+
+    /// Takes this server off the list.
+    pub async fn depart(&self) {
+        if let Err(error) = self.inner.store.depart(self.inner.me.id).await {
+            tracing::debug!(error = %error, "the server's row will run out by itself");
+        }
+    }
+}
+
+impl Inner {
+    /// Whether another server can take the shards.
+    fn may_take(&self, member: &Member) -> bool {
+        member.server.id != self.me.id && !member.draining
+    }
+
+    fn leader_in(&self, seen: &Seen) -> Leader {
+        let row = seen.cluster.shards.first();
+        let Some(owner) = row.and_then(|row| row.owner.as_deref()) else { return Leader::Nobody };
+        if owner == self.me.id.to_string() {
+            return Leader::Me;
+        }
+        let expires_in = row.map_or(model::Duration::ZERO, |row| row.expires_in).to_std();
+        let left = expires_in.saturating_sub(seen.at.elapsed());
+        match seen.cluster.owner_of(ShardId(0)) {
+            Some(member) if left > Duration::ZERO => Leader::Other {
+                server: member.server.clone(),
+                // It renews them when a third is over.
+                is_fresh: left > self.shard_lease.to_std() / 2,
+            },
+            _ => Leader::Nobody,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Duration as Length;
+    use model::id::Epoch;
+    use store::cluster::ShardOwner;
+
+    use super::*;
+
+    /// The members of a store in a folder, and what they see if `others` are there.
+    fn members() -> (tempfile::TempDir, Members) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store::sqlite::SqliteStore::open(dir.path().join("db"), Default::default()).unwrap();
+        let config = ServerConfig::new(dir.path());
+        (dir, Members::new(Arc::new(store), &config, None))
+    }
+
+    fn other(number: u128, draining: bool) -> Member {
+        let server = ServerRecord {
+            id: ServerId::from_bits(number << 80),
+            name: "other".into(),
+            url: Some("http://127.0.0.1:1".into()),
+            version: "1".into(),
+            started_at: model::Timestamp::default(),
+        };
+        Member { server, draining, expires_in: Length::from_secs(3) }
+    }
+
+    fn me(members: &Members, draining: bool) -> Member {
+        Member { server: members.me().clone(), draining, expires_in: Length::from_secs(3) }
+    }
+
+    fn seen(all: &[Member], owner: &Member, left: Length, at: Instant) -> Seen {
+        let owner = Some(owner.server.id.to_string());
+        let shard = ShardOwner { shard: ShardId(0), epoch: Epoch(1), owner, expires_in: left };
+        Seen { cluster: Cluster { members: all.to_vec(), shards: vec![shard] }, at }
+    }
+
+    const LEFT: Length = Length::from_secs(9);
+
+    /// D8.
+    #[tokio::test]
+    async fn a_drained_server_gives_the_shards_away_once_all_have_seen_it() {
+        let (_dir, members) = members();
+        let standing = members.standing();
+        let all = [me(&members, true), other(1, false)];
+        let (start, mut since) = (Instant::now(), None);
+        members.stand(&seen(&all, &all[0], LEFT, start), &mut since);
+        assert_eq!(*standing.borrow(), Standing { takes: false, hurries: false, gives: false });
+        members.stand(&seen(&all, &all[0], LEFT, start + ALL_HAVE_SEEN), &mut since);
+        assert!(standing.borrow().gives);
+        let all = [me(&members, false), other(1, false)];
+        members.stand(&seen(&all, &all[0], LEFT, start + ALL_HAVE_SEEN * 2), &mut since);
+        assert_eq!(*standing.borrow(), Standing::default(), "it was taken back");
+    }
+
+    /// D8.
+    #[tokio::test]
+    async fn a_drained_server_goes_on_while_nobody_else_could() {
+        let (_dir, members) = members();
+        let all = [me(&members, true), other(1, true)];
+        let (start, mut since) = (Instant::now(), None);
+        for passed in [Duration::ZERO, ALL_HAVE_SEEN * 9] {
+            members.stand(&seen(&all, &all[0], LEFT, start + passed), &mut since);
+            assert!(members.standing().borrow().takes && !members.standing().borrow().gives);
+        }
+    }
+
+    /// D6.
+    #[tokio::test]
+    async fn a_server_hurries_when_the_one_that_leads_is_drained() {
+        let (_dir, members) = members();
+        let (all, mut since) = ([me(&members, false), other(1, true)], None);
+        members.stand(&seen(&all, &all[1], LEFT, Instant::now()), &mut since);
+        assert_eq!(*members.standing().borrow(), Standing { takes: true, hurries: true, gives: false });
+    }
+
+    /// D6.
+    #[tokio::test]
+    async fn a_leader_that_does_not_renew_is_doubted_and_then_gone() {
+        let (_dir, members) = members();
+        let all = [me(&members, false), other(1, false)];
+        let leader = |left: Length| members.inner.leader_in(&seen(&all, &all[1], left, Instant::now()));
+        let server = all[1].server.clone();
+        assert_eq!(leader(LEFT), Leader::Other { server: server.clone(), is_fresh: true });
+        assert_eq!(leader(Length::from_secs(2)), Leader::Other { server, is_fresh: false });
+        assert_eq!(leader(Length::ZERO), Leader::Nobody);
+        let mine = seen(&all, &all[0], LEFT, Instant::now());
+        assert_eq!(members.inner.leader_in(&mine), Leader::Me);
+    }
+
+    /// G5.
+    #[tokio::test]
+    async fn a_server_that_looks_sees_itself() {
+        let (_dir, members) = members();
+        let seen = members.look().await.unwrap();
+        assert_eq!(seen.cluster.member(members.me().id).unwrap().server, *members.me());
+        members.depart().await;
+        let cluster = members.inner.store.cluster().await.unwrap();
+        assert_eq!(cluster.members, []);
+    }
+}

@@ -1,0 +1,52 @@
+//! Where a test may kill the server: around the commit of each step of a promise.
+//!
+//! A batch holds steps of many jobs at once; it stands at the points of all of them. See
+//! [`crashpoint`]; nothing of this is in a release build.
+
+use crashpoint::Point;
+use model::ExecutionStatus;
+use model::record::{Batch, Change};
+
+/// Where a batch stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Moment {
+    BeforeCommit,
+    AfterCommit,
+    AfterEffects,
+}
+
+/// A batch is at this moment.
+pub(super) fn reach(moment: Moment, batch: &Batch) {
+    if crashpoint::is_armed() {
+        batch
+            .changes
+            .iter()
+            .filter_map(points_of)
+            .for_each(|points| crashpoint::reach(points[moment as usize]));
+    }
+}
+
+/// The points of the step that a change is, in the order of [`Moment`].
+fn points_of(change: &Change) -> Option<[Point; 3]> {
+    use Point::{
+        AcceptAfterCommit, AcceptAfterEffects, AcceptBeforeCommit, DispatchAfterCommit, DispatchAfterEffects,
+        DispatchBeforeCommit, FinishAfterCommit, FinishAfterEffects, FinishBeforeCommit, FireAfterCommit,
+        FireAfterEffects, FireBeforeCommit, StartAfterCommit, StartAfterEffects, StartBeforeCommit,
+    };
+    Some(match change {
+        Change::Job { new: true, head: Some(head), .. } if head.origin.is_none() => {
+            [AcceptBeforeCommit, AcceptAfterCommit, AcceptAfterEffects]
+        }
+        Change::Ledger(_) => [FireBeforeCommit, FireAfterCommit, FireAfterEffects],
+        Change::Execution { new: true, .. } => {
+            [DispatchBeforeCommit, DispatchAfterCommit, DispatchAfterEffects]
+        }
+        Change::Execution { record, .. } if record.status == ExecutionStatus::Running => {
+            [StartBeforeCommit, StartAfterCommit, StartAfterEffects]
+        }
+        Change::Execution { record, .. } if record.status.is_final() => {
+            [FinishBeforeCommit, FinishAfterCommit, FinishAfterEffects]
+        }
+        _ => return None,
+    })
+}

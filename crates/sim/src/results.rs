@@ -1,0 +1,286 @@
+//! What many histories came to: figures to keep in a file, and the page that shows them.
+//!
+//! A [`Tally`] takes one judged history after another. Its [`Results`] are small enough to be kept with the
+//! sources; [`page`] makes the book's page of them, so that nobody types a figure.
+//!
+//! # What is measured
+//! - *Recovery*: from the end of a fault (a killed process may be started again, a road is mended) to
+//!   the next commit. Where the feed of events is all that is seen of the store, to the next event of it.
+//! - *Lateness*: from the nominal instant of a firing that was due by its schedule's rule to its decision,
+//!   on the clock of the engine; without those that waited for their turn or for somebody to resume.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::firing::{FiringCause, FiringOutcome};
+use model::{JobStatus, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::check::{Invariant, Report};
+use crate::history::{Answer, History, Row, TaskStep, What};
+
+mod page;
+
+pub use page::page;
+
+/// Which run it was, and how to repeat it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// What ran: `simulator`, or the name of a storm.
+    pub name: String,
+    /// The commit that was tested.
+    pub commit: String,
+    /// The day.
+    pub date: String,
+    /// On what.
+    pub setting: String,
+    /// The first seed.
+    pub seed: u64,
+    /// The command that plays it again.
+    pub replay: String,
+}
+
+/// How long something took, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Spread {
+    /// How often it was measured.
+    pub count: u64,
+    /// Half of them took no longer.
+    pub p50: u64,
+    /// 99 of 100 took no longer.
+    pub p99: u64,
+    /// None took longer.
+    pub max: u64,
+}
+
+impl Spread {
+    fn of(mut millis: Vec<u64>) -> Self {
+        millis.sort_unstable();
+        let at = |share: usize| millis.get((millis.len() * share / 100).min(millis.len().saturating_sub(1)));
+        Self {
+            count: millis.len() as u64,
+            p50: at(50).copied().unwrap_or(0),
+            p99: at(99).copied().unwrap_or(0),
+            max: millis.last().copied().unwrap_or(0),
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Results {
+    /// Which run it was.
+    pub run: Run,
+    /// How many histories were judged: one for each seed.
+    pub histories: u64,
+    /// How much time passed in them, in seconds.
+    pub seconds: u64,
+    /// How long it took, in seconds.
+    pub took_seconds: u64,
+    /// Inputs that engines took; 0 where that is not seen.
+    pub engine_inputs: u64,
+    /// Jobs that were accepted.
+    pub jobs: u64,
+    /// Answers that clients never got for certain.
+    pub unknown_answers: u64,
+    /// Tasks that started.
+    pub tasks: u64,
+    /// Instants of schedules that were to be accounted for.
+    pub firings: u64,
+    /// Jobs that had not ended at the end.
+    pub unfinished: u64,
+    /// Faults, by kind.
+    pub faults: BTreeMap<String, u64>,
+    /// Violations, by invariant.
+    pub violations: BTreeMap<String, u64>,
+    /// Recovery, by kind of fault.
+    pub recovery: BTreeMap<String, Spread>,
+    /// How late schedules fired.
+    pub lateness: Spread,
+}
+
+impl Results {
+    fn broken(&self, invariants: &[Invariant]) -> u64 {
+        invariants.iter().filter_map(|invariant| self.violations.get(&invariant.to_string())).sum()
+    }
+
+    /// Faults of all kinds.
+    pub fn faults_in_all(&self) -> u64 {
+        self.faults.values().sum()
+    }
+}
+
+/// Adds histories up.
+#[derive(Debug, Default)]
+pub struct Tally {
+    histories: u64,
+    millis: u64,
+    jobs: u64,
+    unknown_answers: u64,
+    tasks: u64,
+    firings: u64,
+    unfinished: u64,
+    faults: BTreeMap<String, u64>,
+    violations: BTreeMap<String, u64>,
+    recovery: BTreeMap<String, Vec<u64>>,
+    lateness: Vec<u64>,
+}
+
+impl Tally {
+    /// One more history, and what the checker says of it.
+    pub fn add(&mut self, history: &History, report: &Report) {
+        self.histories += 1;
+        for (invariant, count) in &report.counts {
+            *self.violations.entry(invariant.to_string()).or_default() += count;
+        }
+        let ends = history.events.first().zip(history.events.last());
+        self.millis += ends.map_or(0, |(first, last)| last.at.since(first.at).as_millis());
+        let mut one = One::default();
+        for event in &history.events {
+            self.take(event.at, &event.what, &mut one);
+        }
+        self.firings += one.instants.len() as u64;
+        self.unfinished += one.live.len() as u64;
+    }
+
+    fn take(&mut self, at: Timestamp, what: &What, one: &mut One) {
+        match what {
+            What::Answered { answer: Answer::Submitted { job }, .. } => {
+                self.jobs += u64::from(one.accepted.insert(*job));
+            }
+            What::Answered { answer: Answer::Unknown, .. } => self.unknown_answers += 1,
+            What::Task { step: TaskStep::Started { .. }, .. } => self.tasks += 1,
+            What::Fault { fault, begins: true } => *self.faults.entry(kind(fault)).or_default() += 1,
+            What::Fault { fault, begins: false } => one.mended.push((kind(fault), at)),
+            What::Commit(commit) => {
+                for (kind, mended) in one.mended.drain(..) {
+                    self.recovery.entry(kind).or_default().push(at.since(mended).as_millis());
+                }
+                commit.rows.iter().for_each(|row| self.take_row(row, one));
+            }
+            _ => {}
+        }
+    }
+
+    fn take_row(&mut self, row: &Row, one: &mut One) {
+        match row {
+            Row::Job(row) if row.status.is_final() => drop(one.live.remove(&row.job)),
+            Row::Job(row) => drop(one.live.insert(row.job, row.status)),
+            Row::Ledger(line) => {
+                one.instants.insert((line.schedule, line.generation, line.first, line.last));
+                if (line.outcome, line.cause) == (FiringOutcome::Fired, FiringCause::Timer) {
+                    self.lateness.push(line.decided_at.since(line.last).as_millis());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What it all came to.
+    pub fn results(self, run: Run, took: std::time::Duration, engine_inputs: u64) -> Results {
+        Results {
+            run,
+            histories: self.histories,
+            seconds: self.millis / 1_000,
+            took_seconds: took.as_secs(),
+            engine_inputs,
+            jobs: self.jobs,
+            unknown_answers: self.unknown_answers,
+            tasks: self.tasks,
+            firings: self.firings,
+            unfinished: self.unfinished,
+            faults: self.faults,
+            violations: self.violations,
+            recovery: self.recovery.into_iter().map(|(kind, millis)| (kind, Spread::of(millis))).collect(),
+            lateness: Spread::of(self.lateness),
+        }
+    }
+}
+
+/// What is remembered within one history.
+#[derive(Debug, Default)]
+struct One {
+    accepted: BTreeSet<model::JobId>,
+    live: BTreeMap<model::JobId, JobStatus>,
+    instants: BTreeSet<(model::ScheduleId, u64, Timestamp, Timestamp)>,
+    /// Faults that ended since the last commit.
+    mended: Vec<(String, Timestamp)>,
+}
+
+/// The kind of a fault: its text without what differs from one to the next.
+///
+/// `CrashServer { server: 1 } at 3s for 2s` is a `crash server`, `Kill(Server, 0)` a `kill server`, and a
+/// text that is no name is its own kind.
+fn kind(fault: &str) -> String {
+    let is_word = |word: &&str| {
+        word.len() > 1 && word.chars().all(char::is_alphabetic) && word.starts_with(char::is_uppercase)
+    };
+    let named = fault.split(" {").next().and_then(|text| text.split(" at ").next()).unwrap_or(fault);
+    let words: Vec<_> = named.split(|c: char| !c.is_alphanumeric()).filter(is_word).collect();
+    if words.is_empty() {
+        return fault.to_owned();
+    }
+    let mut text = String::new();
+    for c in words.join(" ").chars() {
+        if c.is_uppercase() && text.chars().last().is_some_and(|last| last != ' ') {
+            text.push(' ');
+        }
+        text.extend(c.to_lowercase());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run;
+    use crate::world::plan::{Plan, Profile};
+
+    #[test]
+    fn faults_of_one_kind_have_one_name() {
+        for (fault, expected) in [
+            ("CrashServer { server: 1 } at 3s for 2s", "crash server"),
+            ("MoveShards at 3s for 0s", "move shards"),
+            ("Kill(Server, 0)", "kill server"),
+            ("Road(CutToOne, 2)", "road cut to one"),
+            ("FullDisk", "full disk"),
+            ("accept before commit", "accept before commit"),
+        ] {
+            assert_eq!(kind(fault), expected);
+        }
+    }
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        assert_eq!(
+            Spread::of((1..=200).rev().collect()),
+            Spread { count: 200, p50: 101, p99: 199, max: 200 }
+        );
+        assert_eq!(Spread::of(vec![7]), Spread { count: 1, p50: 7, p99: 7, max: 7 });
+        assert_eq!(Spread::of(Vec::new()), Spread::default());
+    }
+
+    #[test]
+    fn a_tally_counts_what_the_world_says_that_it_did() {
+        let (mut tally, mut jobs, mut tasks) = (Tally::default(), 0, 0);
+        for seed in 0..8 {
+            let played = run::play(&Plan::draw(seed, Profile::Short));
+            tally.add(&played.history, &played.report);
+            (jobs, tasks) = (jobs + played.stats.jobs, tasks + played.stats.tasks);
+        }
+        let run = Run {
+            name: "simulator".into(),
+            commit: "abc".into(),
+            date: "2026-11-21".into(),
+            setting: "short".into(),
+            seed: 0,
+            replay: "make sim".into(),
+        };
+        let results = tally.results(run, std::time::Duration::from_secs(1), 1);
+        assert_eq!((results.histories, results.tasks), (8, tasks));
+        // Requests that are repeated under a key get the same job again.
+        assert!(results.jobs > 0 && results.jobs <= jobs, "{} of {jobs}", results.jobs);
+        assert!(results.firings > 0 && results.lateness.count > 0 && results.unfinished == 0);
+        assert!(results.violations.is_empty() && results.faults_in_all() > 8);
+        assert!(!results.recovery.is_empty());
+    }
+}

@@ -1,0 +1,138 @@
+//! The page that shows results, as the book has it.
+
+use std::fmt::Write as _;
+
+use super::{Results, Spread};
+use crate::check::Invariant;
+
+/// A row of the table of promises: its name, and the invariants that break it.
+const PROMISES: &[(&str, &[Invariant])] = &[
+    ("lost", &[Invariant::I1, Invariant::I11, Invariant::I30]),
+    ("made up, or twice for one request", &[Invariant::I2, Invariant::I3]),
+    ("started twice, or beside another execution", &[Invariant::I7, Invariant::I8, Invariant::I9]),
+    ("stale messages that changed something", &[Invariant::I6, Invariant::I10]),
+    (
+        "firings missing, extra, early or wrong",
+        &[Invariant::I14, Invariant::I15, Invariant::I16, Invariant::I18],
+    ),
+    (
+        "beyond a limit, a policy or a machine",
+        &[Invariant::I12, Invariant::I13, Invariant::I17, Invariant::I20, Invariant::I21, Invariant::I22],
+    ),
+    ("histories that are not whole", &[Invariant::I4, Invariant::I5]),
+    ("stuck, or without an owner for long", &[Invariant::I26, Invariant::I27]),
+    ("engines that differ from their rows, or from themselves", &[Invariant::I28, Invariant::I29]),
+];
+
+/// The tables for these results, in this order.
+pub fn page(results: &[Results]) -> String {
+    let mut text = String::new();
+    let mut table = |head: &str, rows: &[(String, Vec<String>)]| {
+        let names: Vec<_> = results.iter().map(|r| r.run.name.as_str()).collect();
+        let _ = writeln!(text, "| {head} | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+        for (name, cells) in rows {
+            let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+        }
+        text.push('\n');
+    };
+    let row = |name: &str, cell: &dyn Fn(&Results) -> String| {
+        (name.to_owned(), results.iter().map(cell).collect::<Vec<_>>())
+    };
+    table(
+        "what ran",
+        &[
+            row("on", &|r| r.run.setting.clone()),
+            row("commit", &|r| format!("`{}`", r.run.commit)),
+            row("day", &|r| r.run.date.clone()),
+            row("histories judged", &|r| grouped(r.histories)),
+            row("first seed", &|r| r.run.seed.to_string()),
+            row("time within them", &|r| hours(r.seconds)),
+            row("time that it took", &|r| hours(r.took_seconds)),
+            row("engine inputs", &|r| {
+                if r.engine_inputs > 0 { grouped(r.engine_inputs) } else { "not seen".into() }
+            }),
+            row("jobs accepted", &|r| grouped(r.jobs)),
+            row("answers that never came", &|r| grouped(r.unknown_answers)),
+            row("tasks started", &|r| grouped(r.tasks)),
+            row("firings owed", &|r| grouped(r.firings)),
+            row("faults", &|r| grouped(r.faults_in_all())),
+            row("again", &|r| format!("`{}`", r.run.replay)),
+        ],
+    );
+    let mut promises: Vec<_> = PROMISES
+        .iter()
+        .map(|(name, invariants)| {
+            let numbers: Vec<_> = invariants.iter().map(ToString::to_string).collect();
+            row(&format!("{name} ({})", numbers.join(", ")), &|r| grouped(r.broken(invariants)))
+        })
+        .collect();
+    promises.push(row("jobs that had not ended in the end", &|r| grouped(r.unfinished)));
+    promises.push(row("one of a job's promises broken in so many, at most (95 %)", &|r| odds(r.jobs)));
+    table("violations", &promises);
+    let mut kinds: Vec<_> = results.iter().flat_map(|r| r.faults.keys().cloned()).collect();
+    kinds.sort();
+    kinds.dedup();
+    let counts: Vec<_> = kinds
+        .iter()
+        .map(|kind| row(kind, &|r| r.faults.get(kind).map_or_else(String::new, |count| grouped(*count))))
+        .collect();
+    table("faults", &counts);
+    let recovery: Vec<_> = kinds
+        .iter()
+        .map(|kind| row(kind, &|r| r.recovery.get(kind).map_or_else(String::new, spread)))
+        .chain([row("how late schedules fired", &|r| spread(&r.lateness))])
+        .collect();
+    table("recovery, in ms: p50, p99, max", &recovery);
+    text
+}
+
+fn spread(spread: &Spread) -> String {
+    format!("{}, {}, {}", grouped(spread.p50), grouped(spread.p99), grouped(spread.max))
+}
+
+/// None in `n` trials: with 95 % certainty fewer than one in `n / 3`.
+fn odds(trials: u64) -> String {
+    if trials < 3 { "unknown".into() } else { format!("1 in {}", grouped(trials / 3)) }
+}
+
+fn hours(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", grouped(seconds / 3_600)),
+    }
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_written_for_people() {
+        assert_eq!([grouped(0), grouped(999), grouped(1_234_567)], ["0", "999", "1,234,567"]);
+        assert_eq!([hours(119), hours(600), hours(7_200)], ["119 s", "10 min", "2 h"]);
+        assert_eq!([odds(0), odds(3_000)], ["unknown", "1 in 1,000"]);
+    }
+
+    /// An invariant that no row has could be broken without anybody seeing it.
+    #[test]
+    fn every_invariant_stands_in_a_row() {
+        let shown: Vec<_> = PROMISES.iter().flat_map(|(_, invariants)| *invariants).collect();
+        for &invariant in Invariant::ALL {
+            assert_eq!(shown.iter().filter(|i| ***i == invariant).count(), 1, "{invariant}");
+        }
+    }
+}

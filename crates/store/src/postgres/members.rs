@@ -1,0 +1,120 @@
+//! The servers of a database, and the keys that they share.
+
+use model::id::Epoch;
+use model::{Duration, ServerId, ShardId, Timestamp};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::connection::Query;
+use super::leases::{clock, micros};
+use super::param::{big, bytes, flag, id, optional_text, text, unescape};
+use crate::cluster::{Cluster, Member, ServerRecord, ShardOwner};
+
+/// Tells that a server is there. Whoever has been gone for an hour is forgotten.
+pub(super) fn announce(server: &ServerRecord, ttl: Duration) -> Vec<Query> {
+    vec![
+        Query::new(
+            concat!(
+                "INSERT INTO servers (id, name, url, version, started_at, draining, expires_at)
+                 VALUES ($1, $2, $3, $4, $5, FALSE, ",
+                clock!(),
+                " + $6) ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url,
+                     expires_at = excluded.expires_at"
+            ),
+            vec![
+                id(server.id.to_bits()),
+                text(&server.name),
+                optional_text(server.url.as_deref()),
+                text(&server.version),
+                big(server.started_at.as_micros()),
+                micros(ttl),
+            ],
+        ),
+        Query::new(concat!("DELETE FROM servers WHERE expires_at < ", clock!(), " - 3600000000"), Vec::new()),
+    ]
+}
+
+/// Asks for the servers that are there, and for all shards.
+pub(super) fn cluster_queries() -> [Query; 2] {
+    [
+        Query::new(
+            concat!(
+                "SELECT id, name, url, version, started_at, draining, expires_at - ",
+                clock!(),
+                " FROM servers WHERE expires_at > ",
+                clock!(),
+                " ORDER BY id"
+            ),
+            Vec::new(),
+        ),
+        Query::new(
+            concat!("SELECT shard, owner, epoch, expires_at - ", clock!(), " FROM shards ORDER BY shard"),
+            Vec::new(),
+        ),
+    ]
+}
+
+/// The answer to [`cluster_queries`].
+pub(super) fn cluster(answers: &[Vec<Row>]) -> Cluster {
+    let rows = |answer: usize| answers.get(answer).into_iter().flatten();
+    Cluster { members: rows(0).map(member).collect(), shards: rows(1).map(shard_owner).collect() }
+}
+
+fn member(row: &Row) -> Member {
+    let (name, url): (&str, Option<&str>) = (row.get(1), row.get(2));
+    let (id, version): (Uuid, &str) = (row.get(0), row.get(3));
+    Member {
+        server: ServerRecord {
+            id: ServerId::from_bits(id.as_u128()),
+            name: unescape(name).into_owned(),
+            url: url.map(|url| unescape(url).into_owned()),
+            version: unescape(version).into_owned(),
+            started_at: Timestamp::from_micros(row.get(4)),
+        },
+        draining: row.get(5),
+        expires_in: left(row.get(6)),
+    }
+}
+
+fn shard_owner(row: &Row) -> ShardOwner {
+    let (shard, owner, epoch): (i32, Option<&str>, i64) = (row.get(0), row.get(1), row.get(2));
+    let expires_in = left(row.get(3));
+    ShardOwner {
+        shard: ShardId(u16::try_from(shard).unwrap_or(u16::MAX)),
+        epoch: Epoch(epoch.cast_unsigned()),
+        owner: owner.filter(|_| expires_in > Duration::ZERO).map(|owner| unescape(owner).into_owned()),
+        expires_in,
+    }
+}
+
+fn left(micros: i64) -> Duration {
+    Duration::from_millis(u64::try_from(micros / 1_000).unwrap_or(0))
+}
+
+/// Asks a server to give its shards away, or takes that back; answers with a row if it is there.
+pub(super) fn set_draining(server: ServerId, draining: bool) -> Query {
+    Query::new(
+        concat!(
+            "UPDATE servers SET draining = $2 WHERE id = $1 AND expires_at > ",
+            clock!(),
+            " RETURNING id"
+        ),
+        vec![id(server.to_bits()), flag(draining)],
+    )
+}
+
+/// Forgets a server.
+pub(super) fn depart(server: ServerId) -> Query {
+    Query::new("DELETE FROM servers WHERE id = $1", vec![id(server.to_bits())])
+}
+
+/// Keeps a secret where there is none of its name, and answers with the one that is kept.
+pub(super) fn secret(name: &str, proposed: &[u8; 32]) -> Vec<Query> {
+    vec![
+        Query::new(
+            "INSERT INTO secrets (name, secret) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+            vec![text(name), bytes(proposed.to_vec())],
+        ),
+        Query::new("SELECT secret FROM secrets WHERE name = $1", vec![text(name)]),
+    ]
+}

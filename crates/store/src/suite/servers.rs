@@ -1,0 +1,101 @@
+//! Servers, what they own, and what they share.
+
+use model::{Duration, ServerId, Timestamp};
+
+use super::{SHARDS, Scene, Subject};
+use crate::cluster::ServerRecord;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn server(number: u128, name: &str) -> ServerRecord {
+    ServerRecord {
+        id: ServerId::from_bits(number << 80),
+        name: name.into(),
+        url: (number > 1).then(|| "https://钟.example:7070".into()),
+        version: "1.2.3".into(),
+        started_at: Timestamp::from_millis(7),
+    }
+}
+
+/// G5, D6.
+pub async fn a_server_is_there_for_as_long_as_it_says_so<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    assert_eq!(store.cluster().await.unwrap().members, []);
+    let (one, two) = (server(1, "one"), server(2, "two"));
+    store.announce(&two, MINUTE).await.unwrap();
+    store.announce(&one, MINUTE).await.unwrap();
+    let found = store.cluster().await.unwrap().members;
+    let servers: Vec<_> = found.iter().map(|member| member.server.clone()).collect();
+    assert_eq!(servers, [one.clone(), two.clone()]);
+    assert!(found.iter().all(|m| !m.draining && m.expires_in > Duration::ZERO && m.expires_in <= MINUTE));
+
+    subject.advance(Duration::from_secs(40));
+    let renamed = ServerRecord { name: "uno".into(), ..one };
+    store.announce(&renamed, MINUTE).await.unwrap();
+    subject.advance(Duration::from_secs(40));
+    let found = store.cluster().await.unwrap().members;
+    assert_eq!(found.into_iter().map(|member| member.server).collect::<Vec<_>>(), [renamed]);
+}
+
+/// G5.
+pub async fn a_server_that_departs_is_gone_at_once<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    store.announce(&server(1, "one"), MINUTE).await.unwrap();
+    store.depart(server(1, "one").id).await.unwrap();
+    store.depart(server(2, "never there").id).await.unwrap();
+    assert_eq!(store.cluster().await.unwrap().members, []);
+}
+
+/// D8. It outlives the next announcement, but not the server.
+pub async fn draining_is_kept_until_it_is_taken_back<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    let one = server(1, "one");
+    assert!(!store.set_draining(one.id, true).await.unwrap(), "there is no such server");
+    store.announce(&one, MINUTE).await.unwrap();
+    assert!(store.set_draining(one.id, true).await.unwrap());
+    store.announce(&one, MINUTE).await.unwrap();
+    assert!(store.cluster().await.unwrap().member(one.id).unwrap().draining);
+    assert!(store.set_draining(one.id, false).await.unwrap());
+    assert!(!store.cluster().await.unwrap().member(one.id).unwrap().draining);
+    store.set_draining(one.id, true).await.unwrap();
+    subject.advance(MINUTE);
+    assert!(!store.set_draining(one.id, true).await.unwrap(), "it is gone");
+}
+
+/// G5.
+pub async fn it_is_known_who_owns_which_shard<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    let one = server(1, "one");
+    store.announce(&one, MINUTE + MINUTE).await.unwrap();
+    let leases = store.acquire(&SHARDS[..2], &one.id.to_string(), MINUTE).await.unwrap();
+    let cluster = store.cluster().await.unwrap();
+    assert_eq!(cluster.shards.len(), usize::from(store.shards()));
+    for lease in &leases {
+        assert_eq!(cluster.owner_of(lease.shard).unwrap().server, one);
+        let row = cluster.shards.iter().find(|row| row.shard == lease.shard).unwrap();
+        assert_eq!((row.epoch, row.owner.clone()), (lease.epoch, Some(one.id.to_string())));
+        assert!(row.expires_in > Duration::ZERO && row.expires_in <= MINUTE);
+    }
+    assert_eq!(cluster.owner_of(SHARDS[2]), None);
+
+    store.release(&leases[..1]).await.unwrap();
+    assert_eq!(store.cluster().await.unwrap().owner_of(SHARDS[0]), None);
+    subject.advance(MINUTE);
+    let cluster = store.cluster().await.unwrap();
+    assert_eq!(cluster.owner_of(SHARDS[1]), None, "its lease ran out");
+    assert_eq!(cluster.members.len(), 1);
+}
+
+/// H2. Whoever comes first decides.
+pub async fn a_secret_is_the_same_for_everybody<S: Subject>() {
+    let scene = Scene::<S>::new().await;
+    let store = scene.store();
+    assert_eq!(store.secret("a", &[1; 32]).await.unwrap(), [1; 32]);
+    assert_eq!(store.secret("a", &[2; 32]).await.unwrap(), [1; 32]);
+    assert_eq!(store.secret("b", &[2; 32]).await.unwrap(), [2; 32]);
+    assert_eq!(scene.reopen().await.store().secret("a", &[3; 32]).await.unwrap(), [1; 32]);
+}
