@@ -178,24 +178,30 @@ pub struct RunState {
     /// When it was started.
     pub created_at: Timestamp,
     /// When its turn came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// When it last changed.
     pub updated_at: Timestamp,
     /// Who paused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Box<Pause>>,
     /// Why it is being stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<RunCause>,
     /// Whether `on_failure` and `finally` are left out because somebody said so.
     pub skip_finally: bool,
     /// How many of its steps stand where, by [`StepStatus::code`]; pending ones are the rest.
     pub counts: [u32; 8],
     /// What it gave, as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<str>>,
     /// Every transition so far.
     pub history: Vec<RunHistoryEntry>,
     /// From when on retention may delete it; set when it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
@@ -241,26 +247,37 @@ pub struct StepState {
     /// Why it stands there.
     pub cause: StepCause,
     /// Its job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
     /// The run that it called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called: Option<RunId>,
     /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
     /// When its timer goes off: the end of its wait or of its timeout, whichever is first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_at: Option<Timestamp>,
     /// For a step over a list: how many elements there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
     /// The list as JSON, where it does not follow from the run's parameters and earlier steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Arc<str>>,
     /// What it gave, as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<str>>,
     /// What is known beyond the cause, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<str>>,
     /// Who approved, rejected or marked it, or whose event it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<Box<Said>>,
     /// What it ends as, once what goes on of it has stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<(StepStatus, StepCause)>,
 }
 

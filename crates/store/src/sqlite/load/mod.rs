@@ -7,6 +7,7 @@
 
 mod jobs;
 mod schedules;
+mod workflows;
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -55,6 +56,8 @@ pub(super) fn load(
     loading.calendars()?;
     let lost_schedules = loading.schedules()?;
     loading.backfills(&lost_schedules)?;
+    loading.workflows()?;
+    loading.runs()?;
     loading.keys()?;
     let (executions, lost) = loading.executions()?;
     let bad_jobs = loading.jobs(&lost)?;

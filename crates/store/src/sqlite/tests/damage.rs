@@ -157,7 +157,7 @@ async fn a_spec_that_cannot_be_parsed_sets_its_job_aside() {
     let id = filled.jobs[0];
     let body = r#"{"run": {"process": {"command": ["true"]}}, "from_the_future": 1}"#.into();
     let spec = model::JobSpec::command(["true"]).into();
-    let head = crate::codec::seal_head(id, &JobHead { spec, body, retry_of: None, origin: None });
+    let head = crate::codec::seal_head(id, &JobHead { spec, body, retry_of: None, origin: None, step: None });
     filled
         .damage(|c| c.execute("UPDATE jobs SET head = ?2 WHERE id = ?1", params![key(id.to_bits()), head]))
         .await;
