@@ -320,9 +320,10 @@ impl Engine {
 
     fn forget_keys(&mut self) {
         let now = self.now;
-        let before = self.keys.len();
+        let before = self.keys.len() + self.workflows.keys.len();
         self.keys.retain(|_, key| key.expires_at > now);
-        if self.keys.len() < before {
+        self.workflows.keys.retain(|_, key| key.expires_at > now);
+        if self.keys.len() + self.workflows.keys.len() < before {
             let forget = self.owned.iter().map(|&shard| Change::ForgetKeys { shard, expired_before: now });
             self.pending.others.extend(forget);
         }

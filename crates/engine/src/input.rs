@@ -321,6 +321,8 @@ pub struct NewRun {
     pub retry_of: Option<RunId>,
     /// What it takes over from that one: steps and elements that are not done again.
     pub carried: Vec<StepRecord>,
+    /// A second start under the same key answers with the first one's run.
+    pub key: Option<Key>,
 }
 
 /// A schedule to create or to change.

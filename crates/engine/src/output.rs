@@ -171,14 +171,12 @@ pub enum Reply {
     AppliedWorkflows(Vec<AppliedWorkflow>),
     /// The workflow was deleted.
     WorkflowDeleted,
-    /// A run was started.
+    /// A run was started; it goes on, or waits for its turn.
     RunStarted {
         /// Which.
         run: RunId,
-        /// The how manieth of its workflow.
-        number: u64,
-        /// `running`, or `waiting` for its turn.
-        status: RunStatus,
+        /// False where its idempotency key had been used for the same.
+        new: bool,
     },
     /// A run was changed.
     Run {
@@ -400,6 +398,12 @@ pub enum Refusal {
         name: Arc<str>,
         /// How many may.
         most: usize,
+    },
+    /// An idempotency key was used for something else.
+    #[error("the idempotency key was used to start something else, which is {run}")]
+    RunKeyReused {
+        /// What the key had started.
+        run: RunId,
     },
     /// A definition that cannot be run.
     #[error("the definition cannot be run: {reason}")]

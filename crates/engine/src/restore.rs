@@ -106,6 +106,10 @@ impl Engine {
             LiveRow::Run { id, head, state } => {
                 self.restore_run(id, head, *state).map_err(|reason| Poison::Run { run: id, reason })
             }
+            LiveRow::RunKey(key) => {
+                self.workflows.keys.insert(key.key, key);
+                Ok(())
+            }
             LiveRow::Step(record) => {
                 let (run, step) = (record.key.run, record.key.step);
                 self.restore_step(*record).map_err(|reason| Poison::Step { run, step, reason })

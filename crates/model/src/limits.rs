@@ -124,7 +124,7 @@ pub const RUN_PARAMETERS_BYTES_MAX: usize = 1024 * 1024;
 pub const ITEMS_MAX: usize = 100_000;
 /// The largest element, as JSON.
 pub const ITEM_BYTES_MAX: usize = 1024;
-/// The largest list of what the elements of a step gave, as JSON. A larger one cannot be referred to.
+/// The largest list of what the elements of a step gave that can be referred to, as JSON.
 pub const COLLECTED_BYTES_MAX: usize = 192 * 1024;
 /// The most runs of one workflow that wait for their turn.
 pub const WAITING_RUNS_MAX: usize = 10_000;

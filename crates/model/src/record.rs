@@ -218,6 +218,19 @@ pub struct KeyRecord {
     pub expires_at: Timestamp,
 }
 
+/// An idempotency key that a run was started under. Outlives its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunKeyRecord {
+    /// Hash of the namespace, the workflow and the key.
+    pub key: u128,
+    /// Hash of what was asked under it.
+    pub body: u128,
+    /// The run that it started.
+    pub run: RunId,
+    /// When it may be forgotten.
+    pub expires_at: Timestamp,
+}
+
 /// Something that happened, for watchers; kept for a while so that they can resume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
@@ -394,7 +407,7 @@ pub enum Change {
     },
     /// An idempotency key was used.
     Key(KeyRecord),
-    /// Keys that expired before this time may go; of these shards only.
+    /// Keys of jobs and of runs that expired before this time may go; of these shards only.
     ForgetKeys {
         /// Whose.
         shard: ShardId,
@@ -456,6 +469,8 @@ pub enum Change {
     },
     /// A step of a run, or one element of it; the whole row, new or written again.
     Step(Box<StepRecord>),
+    /// An idempotency key was used to start a run.
+    RunKey(RunKeyRecord),
     /// A calendar.
     Calendar(Arc<CalendarRecord>),
     /// A calendar was deleted.
@@ -543,6 +558,8 @@ pub enum LiveRow {
     },
     /// A step, or an element of one, of a run that has not ended.
     Step(Box<StepRecord>),
+    /// An idempotency key of a run that is still remembered.
+    RunKey(RunKeyRecord),
 }
 
 /// The right to change a shard: which ownership this is.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use model::calendar::CalendarRecord;
 use model::firing::{LedgerRecord, ScheduleHead};
-use model::record::{JobHead, KeyRecord, LiveRow};
+use model::record::{JobHead, KeyRecord, LiveRow, RunKeyRecord};
 use model::run::{StepKey, StepRecord};
 use model::workflow::Definition;
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId};
@@ -43,6 +43,7 @@ pub(crate) enum Table {
     Workflows,
     Runs,
     Steps,
+    RunKeys,
 }
 
 impl Table {
@@ -64,13 +65,14 @@ impl Table {
             Self::Workflows => "workflows",
             Self::Runs => "runs",
             Self::Steps => "steps",
+            Self::RunKeys => "run_keys",
         }
     }
 
     /// The columns that name one row; queries that may meet damage begin with them.
     pub(crate) const fn key(self) -> &'static [&'static str] {
         match self {
-            Self::Keys => &["key"],
+            Self::Keys | Self::RunKeys => &["key"],
             Self::Queues => &["name"],
             Self::Events => &["first"],
             Self::Ledger => &["first", "schedule", "generation", "cause", "backfill"],
@@ -299,6 +301,16 @@ pub(crate) fn key(row: &impl Fields) -> Result<KeyRecord, Damage> {
         key: row.bits(0, "key")?,
         body: row.bits(1, "body")?,
         job: JobId::from_bits(row.bits(2, "job")?),
+        expires_at: Timestamp::from_micros(row.number(3, "expires_at")?),
+    })
+}
+
+/// An idempotency key of a run, from the columns of [`KEY_COLUMNS`] with the run instead of the job.
+pub(crate) fn run_key(row: &impl Fields) -> Result<RunKeyRecord, Damage> {
+    Ok(RunKeyRecord {
+        key: row.bits(0, "key")?,
+        body: row.bits(1, "body")?,
+        run: RunId::from_bits(row.bits(2, "run")?),
         expires_at: Timestamp::from_micros(row.number(3, "expires_at")?),
     })
 }

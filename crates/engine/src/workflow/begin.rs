@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::expression::EvaluationError;
 use model::run::{Caller, StepCause, StepState, StepStatus};
 use model::workflow::template::fill;
-use model::{Duration, RunId, Timestamp};
+use model::{Duration, RunId, Timestamp, limits};
 use serde_json::Map;
 
 use super::Also;
@@ -130,6 +130,11 @@ impl Engine {
                     problems.iter().map(|(name, problem)| format!("{name}: {problem}")).collect();
                 format!("workflow `{}`: {}", call.name, told.join("; "))
             })?;
+        let len = serde_json::to_string(&complete).map_or(0, |text| text.len());
+        if len > limits::RUN_PARAMETERS_BYTES_MAX {
+            let most = limits::RUN_PARAMETERS_BYTES_MAX;
+            return Err(format!("its parameters have {len} bytes: expected at most {most}"));
+        }
         self.start_called(caller, definition, body, complete)
     }
 }

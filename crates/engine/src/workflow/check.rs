@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::RunId;
-use model::run::{RunState, RunStatus, StepState, StepStatus, WorkflowState};
+use model::run::{RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
 use model::workflow::NeedCounts;
 
 use super::elements::Work;
-use super::{Run, Step, Workflow};
+use super::{Run, Step, Workflow, Workflows};
 use crate::digest::{Difference, first};
 use crate::engine::Engine;
 use crate::timer::Timer;
@@ -112,10 +112,13 @@ impl Engine {
                 first(here, |id| other.workflows.runs.get(id).map(of_run))
             })
             .or_else(|| {
-                let counts = |engine: &Self| (engine.workflows.all.len(), engine.workflows.runs.len());
+                let counts = |engine: &Self| {
+                    let Workflows { all, runs, keys, .. } = &engine.workflows;
+                    (all.len(), runs.len(), keys.len())
+                };
                 let (here, there) = (counts(self), counts(other));
                 (here != there).then(|| Difference {
-                    subject: "how many workflows and runs".into(),
+                    subject: "how many workflows, runs and keys of runs".into(),
                     here: format!("{here:?}"),
                     there: format!("{there:?}"),
                 })
@@ -132,7 +135,7 @@ fn of_workflow(workflow: &Workflow) -> (&str, &WorkflowState, &BTreeSet<RunId>, 
 struct KnownStep<'a> {
     state: Option<&'a StepState>,
     counts: Option<NeedCounts>,
-    elements: Option<(u32, u32, u32)>,
+    elements: Option<(u32, Tally)>,
     live: Option<&'a BTreeMap<u32, Work>>,
     ready: bool,
 }
@@ -147,7 +150,7 @@ fn of_step<'a>(run: &Run, number: u32, step: &'a Step) -> KnownStep<'a> {
     KnownStep {
         state: step.state.as_deref(),
         counts: (!step.status().is_final()).then_some(step.counts),
-        elements: elements.map(|e| (e.total(), e.succeeded(), e.failed())),
+        elements: elements.map(|e| (e.total(), e.tally())),
         live: elements.map(|e| &e.live),
         ready: run.ready.contains(&number),
     }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::run::{Caller, StepCause, StepKey, StepRecord, StepState, StepStatus};
+use model::run::{Caller, StepCause, StepKey, StepRecord, StepState, StepStatus, Tally};
 use model::spec::{Constraint, Operator};
 use model::worker::WorkerStatus;
 use model::{JobId, RunId, limits};
@@ -19,10 +19,10 @@ use super::{Also, Run, index};
 use crate::engine::Engine;
 use crate::placement::WORKER_LABEL;
 
-/// The elements of a step that began.
+/// The elements of a step that goes on.
 #[derive(Debug)]
 pub(super) struct Elements {
-    /// The list; gone once the step ended, and until it is needed again after a restart.
+    /// The list; not there until it is needed for the first time after a restart.
     list: Option<Arc<[Value]>>,
     total: u32,
     /// Every element before this one began.
@@ -61,12 +61,8 @@ impl Elements {
         Self { list: None, total, next: 0, live: BTreeMap::new(), ended, done: 0, succeeded: 0, failed: 0 }
     }
 
-    pub(super) fn succeeded(&self) -> u32 {
-        self.succeeded
-    }
-
-    pub(super) fn failed(&self) -> u32 {
-        self.failed
+    pub(super) fn tally(&self) -> Tally {
+        Tally { succeeded: self.succeeded, failed: self.failed }
     }
 
     pub(super) fn total(&self) -> u32 {
@@ -120,11 +116,6 @@ impl Elements {
         Some(text.into())
     }
 
-    /// Once the step ended, its own row has what they gave.
-    pub(super) fn forget_outputs(&mut self) {
-        self.list = None;
-        self.ended = Vec::new();
-    }
 }
 
 impl Engine {

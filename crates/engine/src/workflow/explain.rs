@@ -87,8 +87,8 @@ fn running_reasons(run: &Run, step: u32) -> Vec<StepReason> {
         reasons.push(StepReason::Elements {
             total: elements.total(),
             running: elements.live.len(),
-            succeeded: elements.succeeded(),
-            failed: elements.failed(),
+            succeeded: elements.tally().succeeded,
+            failed: elements.tally().failed,
         });
     }
     reasons.extend(state.job.map(|job| StepReason::Job { job }));

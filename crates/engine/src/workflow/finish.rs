@@ -35,16 +35,17 @@ impl Engine {
         self.arm_step(id, step, None);
         self.step_step(id, step, to, cause, also);
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
-        if let Some(state) = run.step_mut(step).state.as_deref_mut() {
+        let known = run.step_mut(step);
+        // What its elements did is in its row from here on.
+        let tally = known.elements.take().map(|elements| elements.tally());
+        if let Some(state) = known.state.as_deref_mut() {
             state.ending = None;
+            state.tally = tally.or(state.tally);
         }
         run.live -= u32::from(held_slot);
         run.ready.remove(&step);
         run.filling.remove(&step);
         run.open[node.section as usize] -= 1;
-        if let Some(elements) = run.step_mut(step).elements.as_deref_mut() {
-            elements.forget_outputs();
-        }
         self.tell_dependents(id, step);
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let stops = plan.fails_fast()

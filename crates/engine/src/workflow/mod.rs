@@ -47,7 +47,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
-use model::record::{Change, Event, EventKind};
+use model::record::{Change, Event, EventKind, RunKeyRecord};
 use model::run::{
     RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, StepCause, StepKey, StepRecord, StepState,
     StepStatus, WorkflowHead, WorkflowState, lifecycle,
@@ -150,6 +150,8 @@ pub(crate) struct Workflows {
     names: IndexMap<u128, WorkflowId, FixedState>,
     runs: IndexMap<RunId, Run, FixedState>,
     plans: Plans,
+    /// Idempotency keys that runs were started under.
+    pub(crate) keys: IndexMap<u128, RunKeyRecord, FixedState>,
     /// Workflows whose rows changed, each once.
     changed: Vec<WorkflowId>,
     /// Runs whose rows changed, each once.

@@ -115,9 +115,7 @@ impl Engine {
             if status.is_final() {
                 run.open[node.section as usize] -= 1;
                 ended.push(step);
-                if let Some(elements) = run.step_mut(step).elements.as_deref_mut() {
-                    elements.forget_outputs();
-                }
+                run.step_mut(step).elements = None;
             } else if status == StepStatus::Running && node.each.is_some() {
                 run.live += u32::try_from(live).unwrap_or(u32::MAX);
                 run.filling.insert(step);

@@ -53,15 +53,13 @@ impl<'a> RunScope<'a> {
         };
         let step = self.run.step(place);
         let state = step.state.as_deref();
-        let of_elements = |count: fn(&super::Elements) -> u32| {
-            step.elements.as_deref().map_or_else(|| json!(0), |elements| json!(count(elements)))
-        };
+        let tally = state.and_then(|state| state.tally).unwrap_or_default();
         let value = match field.as_str() {
             "status" => json!(step.status()),
             "message" => json!(state.and_then(|state| state.message.as_deref()).unwrap_or_default()),
             "total" => json!(state.and_then(|state| state.total).unwrap_or(0)),
-            "succeeded" => of_elements(super::Elements::succeeded),
-            "failed" => of_elements(super::Elements::failed),
+            "succeeded" => json!(tally.succeeded),
+            "failed" => json!(tally.failed),
             "output" => return self.output(place, name),
             _ => return missing(format!("a step has no field `{field}`")),
         };

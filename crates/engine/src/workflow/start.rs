@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use model::record::{Change, RunKeyRecord};
 use model::run::{
     Caller, RunCause, RunHead, RunState, RunStatus, StepCause, StepKey, StepRecord, StepState, StepStatus,
 };
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 use super::plan::{deadline, index};
 use super::{Plan, Run, Step};
 use crate::engine::Engine;
-use crate::input::NewRun;
+use crate::input::{Key, NewRun};
 use crate::output::{Refusal, Reply};
 use crate::timer::Timer;
 
@@ -69,6 +70,12 @@ fn fresh_state(now: Timestamp, steps: usize) -> RunState {
 impl Engine {
     pub(super) fn start_run(&mut self, new: NewRun, actor: &Arc<str>) -> Result<Reply, Refusal> {
         let id = new.workflow;
+        if let Some(known) = new.key.and_then(|key| self.workflows.keys.get(&key.key)) {
+            return match new.key.is_some_and(|key| key.body == known.body) {
+                true => Ok(Reply::RunStarted { run: known.run, new: false }),
+                false => Err(Refusal::RunKeyReused { run: known.run }),
+            };
+        }
         let workflow = self.workflows.all.get(&id).ok_or(Refusal::NoWorkflow { workflow: id })?;
         if workflow.waiting.len() >= limits::WAITING_RUNS_MAX {
             let name = Arc::clone(&workflow.name);
@@ -108,8 +115,16 @@ impl Engine {
         } else {
             self.step_run(run, RunStatus::Waiting, RunCause::Queued, Some(actor));
         }
-        let status = if has_room { RunStatus::Running } else { RunStatus::Waiting };
-        Ok(Reply::RunStarted { run, number, status })
+        self.remember_start(new.key, run);
+        Ok(Reply::RunStarted { run, new: true })
+    }
+
+    /// A start that is repeated under its key finds the run.
+    fn remember_start(&mut self, key: Option<Key>, run: RunId) {
+        let Some(Key { key, body }) = key else { return };
+        let record = RunKeyRecord { key, body, run, expires_at: self.now + self.config.key_retention };
+        self.workflows.keys.insert(key, record);
+        self.pending.others.push(Change::RunKey(record));
     }
 
     fn insert_run(&mut self, id: RunId, head: RunHead, plan: Arc<Plan>) {
@@ -201,7 +216,8 @@ impl Engine {
             }
             let mut state = StepState::new(StepStatus::Pending, StepCause::Carried);
             (state.job, state.called, state.said) = (*job, *called, said.clone());
-            (state.total, state.started_at) = (record.state.total, record.state.started_at);
+            (state.total, state.tally) = (record.state.total, record.state.tally);
+            state.started_at = record.state.started_at;
             match item {
                 None => {
                     run.step_mut(step).state = Some(Box::new(state));

@@ -20,7 +20,7 @@ use model::id::{Epoch, IdSource};
 use model::queue::QueueSettings;
 use model::record::{
     Change, Event, ExecutionRecord, JobHead, JobState, KeyRecord, Lease, LiveRow, Outcome, QueueRecord,
-    Usage, WorkerRecord,
+    RunKeyRecord, Usage, WorkerRecord,
 };
 use model::run::{RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState};
 use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement};
@@ -47,6 +47,7 @@ pub(crate) struct Rows {
     pub(crate) workflows: BTreeMap<WorkflowId, (WorkflowHead, WorkflowState)>,
     pub(crate) runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
     pub(crate) steps: BTreeMap<StepKey, StepState>,
+    pub(crate) run_keys: BTreeMap<u128, RunKeyRecord>,
     pub(crate) events: Vec<Event>,
 }
 
@@ -460,7 +461,8 @@ impl Rows {
                 self.keys.insert(key.key, key);
             }
             Change::ForgetKeys { expired_before, .. } => {
-                self.keys.retain(|_, k| k.expires_at > expired_before)
+                self.keys.retain(|_, k| k.expires_at > expired_before);
+                self.run_keys.retain(|_, k| k.expires_at > expired_before);
             }
             Change::Worker(record) => {
                 self.workers.insert(record.id, record);
@@ -507,6 +509,9 @@ impl Rows {
                 assert_eq!(known.is_none(), new, "{id}");
                 let head = head.map(|head| (*head).clone()).or(known.map(|(head, _)| head));
                 self.workflows.insert(id, (head.expect("a new workflow has a head"), state));
+            }
+            Change::RunKey(key) => {
+                self.run_keys.insert(key.key, key);
             }
             Change::RemoveWorkflow(id) => {
                 self.workflows.remove(&id);
@@ -577,6 +582,7 @@ impl Rows {
             .chain(jobs)
             .chain(executions.map(|e| LiveRow::Execution(Box::new(e.clone()))))
             .chain(self.keys.values().map(|k| LiveRow::Key(*k)))
+            .chain(self.run_keys.values().map(|k| LiveRow::RunKey(*k)))
             .chain(self.workers.values().map(|w| LiveRow::Worker((**w).clone())))
             .chain(self.queues.values().map(|q| LiveRow::Queue((**q).clone())))
             .collect()

@@ -239,6 +239,15 @@ pub struct Said {
     pub note: Option<Box<str>>,
 }
 
+/// How the elements of a step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Tally {
+    /// How many ended well.
+    pub succeeded: u32,
+    /// How many failed.
+    pub failed: u32,
+}
+
 /// All of a step that changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepState {
@@ -264,6 +273,9 @@ pub struct StepState {
     /// For a step over a list: how many elements there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
+    /// For a step over a list that ended: how its elements did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tally: Option<Tally>,
     /// The list as JSON, where it does not follow from the run's parameters and earlier steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Arc<str>>,
@@ -293,6 +305,7 @@ impl StepState {
             finished_at: None,
             wake_at: None,
             total: None,
+            tally: None,
             items: None,
             output: None,
             message: None,

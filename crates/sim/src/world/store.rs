@@ -11,7 +11,7 @@ use model::firing::{BackfillHead, BackfillState, BackfillStatus, ScheduleHead, S
 use model::id::Epoch;
 use model::record::{
     Batch, Change, ExecutionRecord, HistoryEntry, JobHead, JobState, KeyRecord, Lease, LiveRow, QueueRecord,
-    WorkerRecord,
+    RunKeyRecord, WorkerRecord,
 };
 use model::run::{RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState};
 use model::{
@@ -46,6 +46,7 @@ pub(crate) struct Rows {
     workflows: BTreeMap<WorkflowId, (Arc<WorkflowHead>, WorkflowState)>,
     runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
     steps: BTreeMap<StepKey, StepState>,
+    run_keys: BTreeMap<u128, RunKeyRecord>,
     now: Timestamp,
     /// The job of every execution; kept only for a driver that mistakes one for another.
     jobs_of: BTreeMap<ExecutionId, JobId>,
@@ -265,6 +266,7 @@ impl Rows {
             }
             Change::ForgetKeys { expired_before, .. } => {
                 self.keys.retain(|_, key| key.expires_at > *expired_before);
+                self.run_keys.retain(|_, key| key.expires_at > *expired_before);
                 None
             }
             Change::Worker(record) => {
@@ -303,6 +305,10 @@ impl Rows {
                 if let Some(head) = head.clone().or(known) {
                     self.workflows.insert(*id, (head, state.clone()));
                 }
+                None
+            }
+            Change::RunKey(key) => {
+                self.run_keys.insert(key.key, *key);
                 None
             }
             Change::RemoveWorkflow(id) => {
@@ -434,6 +440,7 @@ impl Rows {
         rows.extend(jobs);
         rows.extend(self.executions.values().map(|record| LiveRow::Execution(Box::new(record.clone()))));
         rows.extend(self.keys.values().map(|key| LiveRow::Key(*key)));
+        rows.extend(self.run_keys.values().map(|key| LiveRow::RunKey(*key)));
         rows.extend(self.workers.values().map(|record| LiveRow::Worker((**record).clone())));
         rows.extend(self.queues.values().map(|record| LiveRow::Queue((**record).clone())));
         rows

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use model::firing::{Origin, Pause};
 use model::run::{
     Caller, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, Said, StepCause, StepKey, StepState,
-    StepStatus, WorkflowHead, WorkflowState,
+    StepStatus, Tally, WorkflowHead, WorkflowState,
 };
 use model::workflow::{Definition, Section};
 use model::{JobId, RunId, Timestamp, WorkflowId, WorkflowSpec};
@@ -386,6 +386,7 @@ struct StepRow<'a> {
     #[serde(borrow)]
     said: Option<SaidRow<'a>>,
     ending: Option<(u8, u8)>,
+    tally: Option<(u32, u32)>,
 }
 
 /// Where a step, or one element of it, stands.
@@ -403,6 +404,7 @@ pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
         message: state.message.as_deref().map(Cow::Borrowed),
         said: state.said.as_ref().map(|said| SaidRow::new(said.at, &said.by, said.note.as_deref())),
         ending: state.ending.map(|(status, cause)| (status.code(), cause.code())),
+        tally: state.tally.map(|tally| (tally.succeeded, tally.failed)),
     };
     seal(step_context(key, state.status.code()), &row)
 }
@@ -425,5 +427,6 @@ pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepS
         message: row.message.map(Into::into),
         said: row.said.map(|said| Box::new(said.into_said())),
         ending: ending.transpose()?,
+        tally: row.tally.map(|(succeeded, failed)| Tally { succeeded, failed }),
     })
 }

@@ -60,6 +60,7 @@ pub(super) async fn load(
     loading.backfills(&lost_schedules).await?;
     loading.workflows().await?;
     loading.runs().await?;
+    loading.run_keys().await?;
     loading.keys().await?;
     let (executions, lost) = loading.executions().await?;
     let bad_jobs = loading.jobs(&lost).await?;
@@ -264,6 +265,22 @@ impl Loading<'_> {
         };
         known.insert(hash, found.clone());
         Ok(found)
+    }
+
+    async fn run_keys(&mut self) -> Result<(), Failure> {
+        let sql = "SELECT t.key, t.body, t.run, t.expires_at FROM run_keys t
+            WHERE t.key > $1 AND t.shard = ANY($2) ORDER BY t.key LIMIT $3";
+        let mut after = 0;
+        loop {
+            let page = self.page(sql, after).await?;
+            let mut sorted = Sorted::default();
+            sorted.take(Table::RunKeys, &page, |row| rows::run_key(row).map(LiveRow::RunKey))?;
+            self.send_sorted(sorted).await?;
+            match last_id(&page)? {
+                Some(last) => after = last,
+                None => return Ok(()),
+            }
+        }
     }
 
     async fn keys(&mut self) -> Result<(), Failure> {

@@ -70,6 +70,7 @@ impl Damaged {
                 | Table::Workflows
                 | Table::Runs
                 | Table::Steps
+                | Table::RunKeys
         )
     }
 

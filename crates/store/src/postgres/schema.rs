@@ -341,6 +341,15 @@ CREATE TABLE steps (
     shard       INTEGER NOT NULL,
     PRIMARY KEY (run, step, item)
 ) {hot};
+
+CREATE TABLE run_keys (
+    key         UUID PRIMARY KEY,
+    body        UUID NOT NULL,
+    run         UUID NOT NULL,
+    expires_at  BIGINT NOT NULL,
+    shard       INTEGER NOT NULL
+);
+CREATE INDEX run_keys_expiry ON run_keys (shard, expires_at);
 ";
 
 fn statements(step: &str, postgres: bool) -> Vec<String> {

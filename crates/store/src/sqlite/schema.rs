@@ -334,6 +334,17 @@ CREATE TABLE steps (
     state       BLOB NOT NULL,
     PRIMARY KEY (run, step, item)
 ) STRICT, WITHOUT ROWID;
+
+-- As `keys`, of runs.
+CREATE TABLE run_keys (
+    shard       INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    key         BLOB NOT NULL,
+    body        BLOB NOT NULL,
+    run         BLOB NOT NULL,
+    PRIMARY KEY (shard, expires_at, key)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX run_keys_key ON run_keys (key);
 ";
 
 /// Which version the file has; zero for a new one.

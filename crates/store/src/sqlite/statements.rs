@@ -128,6 +128,12 @@ statements! {
     run_update: "UPDATE runs SET status = ?2, expires_at = ?3, state = ?4 WHERE id = ?1 AND status < 4";
     run_head_insert: "INSERT INTO run_heads VALUES (?1, ?2, ?3)";
     run_definition_insert: "INSERT OR IGNORE INTO run_definitions VALUES (?1, ?2)";
+    run_key_insert: "INSERT INTO run_keys VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT (key) DO UPDATE SET
+            shard = excluded.shard, expires_at = excluded.expires_at,
+            body = excluded.body, run = excluded.run
+        WHERE run_keys.expires_at <= ?6 OR run_keys.run = excluded.run";
+    run_keys_forget: "DELETE FROM run_keys WHERE shard = ?1 AND expires_at < ?2";
     step_put: "INSERT INTO steps VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (run, step, item) DO UPDATE SET status = excluded.status, state = excluded.state";
 

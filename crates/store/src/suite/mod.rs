@@ -238,6 +238,7 @@ macro_rules! store_suite {
             workflows: workflow_names_are_unique_and_free_once_removed,
             workflows: a_run_or_a_workflow_that_is_not_there_cannot_be_changed,
             workflows: a_run_of_a_shard_without_a_lease_is_refused,
+            workflows: keys_of_runs_outlive_them_and_are_forgotten_by_shard,
             feed: events_have_places_without_gaps,
             feed: a_reader_resumes_where_it_stopped,
             feed: trimmed_events_are_said_to_be_gone,

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use model::record::{Change, LiveRow};
+use model::record::{Change, LiveRow, RunKeyRecord};
 use model::run::{RunHead, RunState, RunStatus, StepKey, StepRecord, WorkflowHead, WorkflowState};
 use model::{RunId, ShardId, WorkflowId};
 
 use super::sample::workflow_head_of;
-use super::{SHARDS, Scene, Subject, load};
+use super::{HOUR, SHARDS, Scene, Subject, load};
 use crate::StoreError;
 
 /// A run as the rules write it.
@@ -214,4 +214,31 @@ pub async fn a_run_of_a_shard_without_a_lease_is_refused<S: Subject>() {
         assert!(matches!(result, Err(StoreError::Fenced { shard: found }) if found == shard), "{result:?}");
     }
     assert_eq!(scene.live().await, []);
+}
+
+/// I2. A key is remembered until it expired, whatever becomes of its run, and never serves two.
+pub async fn keys_of_runs_outlive_them_and_are_forgotten_by_shard<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(68).await;
+    let run = scene.run(RunStatus::Succeeded);
+    let expires_at = scene.sampler.now() + HOUR;
+    let key = RunKeyRecord { key: 1 << 90, body: 7, run: run.id, expires_at };
+    let mut changes = run.changes();
+    changes.push(Change::RunKey(key));
+    scene.commit(changes).await;
+    assert_eq!(scene.live().await, [LiveRow::RunKey(key)]);
+    let elsewhere = SHARDS.into_iter().find(|shard| *shard != run.id.shard()).unwrap();
+    for (shard, expired_before) in [(elsewhere, expires_at + HOUR), (run.id.shard(), expires_at)] {
+        scene.commit(vec![Change::ForgetKeys { shard, expired_before }]).await;
+        assert_eq!(scene.live().await, [LiveRow::RunKey(key)]);
+    }
+    let again = RunKeyRecord { expires_at: expires_at + HOUR, ..key };
+    scene.commit(vec![Change::RunKey(again)]).await;
+    assert_eq!(scene.live().await, [LiveRow::RunKey(again)]);
+    let expired_before = expires_at + HOUR + HOUR;
+    scene.commit(vec![Change::ForgetKeys { shard: run.id.shard(), expired_before }]).await;
+    assert_eq!(scene.live().await, []);
+    scene.commit(vec![Change::RunKey(key)]).await;
+    let stolen = RunKeyRecord { run: scene.sampler.run_id(run.id.shard()), ..key };
+    let result = scene.try_commit(vec![Change::RunKey(stolen)]).await;
+    assert!(matches!(result, Err(StoreError::Fatal { .. })), "{result:?}");
 }

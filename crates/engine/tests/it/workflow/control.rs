@@ -181,6 +181,32 @@ fn a_run_goes_on_after_a_restart_at_every_point() {
     assert_eq!(t.rows.jobs.len(), 4);
 }
 
+/// I2. A start that is repeated under its key is the first again, also after a restart and after the run's
+/// end; the key does not serve for anything else until it is forgotten.
+#[test]
+fn a_start_that_is_repeated_is_the_first_again() {
+    let mut t = Scenario::with_room();
+    let workflow = t.apply(&WorkflowSpec::new("w", vec![job("a", &[])]));
+    let start = |t: &Scenario, body: u128| {
+        let key = Some(engine::input::Key { key: 7, body });
+        WorkflowRequest::Start(Box::new(engine::NewRun { key, ..t.new_run(workflow, &[], &json!({})) }))
+    };
+    let first = t.ask_for(start(&t, 1)).unwrap();
+    let engine::Reply::RunStarted { run, new: true } = first else { panic!("{first:?}") };
+    assert_eq!(t.ask_for(start(&t, 1)), Ok(engine::Reply::RunStarted { run, new: false }));
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    t.succeed_step(run, "a");
+    assert_eq!(t.ask_for(start(&t, 1)), Ok(engine::Reply::RunStarted { run, new: false }));
+    assert_eq!(t.ask_for(start(&t, 2)), Err(Refusal::RunKeyReused { run }));
+    assert_eq!(t.rows.runs.len(), 1);
+    t.now = t.now + model::limits::IDEMPOTENCY_KEPT + Duration::from_secs(1);
+    t.flush_at(t.now.into());
+    assert!(t.rows.run_keys.is_empty());
+    assert!(matches!(t.ask_for(start(&t, 2)), Ok(engine::Reply::RunStarted { new: true, .. })));
+}
+
 /// Workflows are named resources: applied, changed and deleted with the usual expectations.
 #[test]
 fn a_workflow_is_a_named_resource() {

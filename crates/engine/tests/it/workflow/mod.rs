@@ -2,6 +2,7 @@
 
 mod control;
 mod lists;
+mod liveness;
 mod properties;
 mod rules;
 mod waits;
@@ -97,6 +98,7 @@ impl Scenario {
             note: None,
             retry_of: None,
             carried: Vec::new(),
+            key: None,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::codec::{
 };
 use crate::postgres::error::Failure;
 use crate::postgres::param::{
-    Param, bigs, blobs, escape, ids, ints, optional_bigs, optional_ids, optional_texts, texts,
+    Param, big, bigs, blobs, escape, ids, ints, optional_bigs, optional_ids, optional_texts, texts,
 };
 
 const WORKFLOW_TWICE: &str = "a new workflow, or one of its name, is there already";
@@ -182,6 +182,7 @@ impl Steps {
             );
         }
         self.put_steps(changes);
+        self.run_keys(changes);
         Ok(())
     }
 
@@ -285,6 +286,39 @@ impl Steps {
             vec![ids(hashes), blobs(bodies)],
         );
         self.add_guarded(RUN_TWICE, "INSERT INTO run_heads SELECT * FROM unnest($1, $2, $3)", run_heads);
+    }
+
+    /// An expired key may be used again before it is forgotten; one that holds may not.
+    fn run_keys(&mut self, changes: &[Change]) {
+        let (mut keys, mut bodies, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut expiries, mut shards) = (Vec::new(), Vec::new());
+        for change in changes {
+            if let Change::RunKey(key) = change {
+                keys.push(uuid(key.key));
+                bodies.push(uuid(key.body));
+                runs.push(uuid(key.run.to_bits()));
+                expiries.push(key.expires_at.as_micros());
+                shards.push(i32::from(key.run.shard().0));
+            }
+        }
+        if keys.is_empty() {
+            return;
+        }
+        let rows = count(keys.len());
+        let now = big(self.now.as_micros());
+        self.add_guarded(
+            "an idempotency key was given to a second run",
+            "WITH put AS (
+                INSERT INTO run_keys (key, body, run, expires_at, shard)
+                SELECT * FROM unnest($1, $2, $3, $4, $5)
+                ON CONFLICT (key) DO UPDATE SET body = excluded.body, run = excluded.run,
+                    expires_at = excluded.expires_at, shard = excluded.shard
+                WHERE run_keys.expires_at <= $6 OR run_keys.run = excluded.run
+                RETURNING 1
+            )
+            SELECT 1 / (CASE WHEN count(*) = $7 THEN 1 ELSE 0 END) FROM put",
+            vec![ids(keys), ids(bodies), ids(runs), bigs(expiries), ints(shards), now, rows],
+        );
     }
 
     fn put_steps(&mut self, changes: &[Change]) {

@@ -77,7 +77,9 @@ impl Apply<'_, '_> {
         // before the batch, so they come before the jobs.
         for change in changes {
             if let Change::ForgetKeys { shard, expired_before } = change {
-                self.statements.keys_forget.execute(params![shard.0, expired_before.as_micros()])?;
+                let expired = params![shard.0, expired_before.as_micros()];
+                self.statements.keys_forget.execute(expired)?;
+                self.statements.run_keys_forget.execute(expired)?;
             }
         }
         let heads = heads_for_executions(changes);
@@ -99,7 +101,8 @@ impl Apply<'_, '_> {
                 | Change::Workflow { .. }
                 | Change::RemoveWorkflow(_)
                 | Change::Run { .. }
-                | Change::Step(_) => {}
+                | Change::Step(_)
+                | Change::RunKey(_) => {}
                 Change::Job { id, new: true, head: Some(head), state } => self.new_job(*id, head, state)?,
                 Change::Job { id, new: true, head: None, .. } => {
                     return Err(Failure::Broken(format!("the new job {id} came without its head")));

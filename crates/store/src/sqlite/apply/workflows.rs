@@ -4,7 +4,7 @@
 //! once, whatever the number of its runs.
 
 use model::WorkflowId;
-use model::record::Change;
+use model::record::{Change, RunKeyRecord};
 use model::run::{RunHead, RunState, StepRecord, WorkflowHead, WorkflowState};
 use model::{RunId, WorkflowSpec};
 use rusqlite::params;
@@ -34,6 +34,7 @@ impl Apply<'_, '_> {
                 Change::Run { id, head: Some(head), state } => self.new_run(*id, head, state)?,
                 Change::Run { id, head: None, state } => self.run(*id, state)?,
                 Change::Step(record) => self.step(record)?,
+                Change::RunKey(key) => self.run_key(key)?,
                 _ => {}
             }
         }
@@ -99,6 +100,24 @@ impl Apply<'_, '_> {
         match self.statements.run_update.execute(row)? {
             1 => Ok(()),
             _ => Err(Failure::Broken(format!("the run {id} was changed and is not among the live ones"))),
+        }
+    }
+
+    fn run_key(&mut self, key: &RunKeyRecord) -> Result<(), Failure> {
+        let changed = self.statements.run_key_insert.execute(params![
+            key.run.shard().0,
+            key.expires_at.as_micros(),
+            key.key.to_be_bytes(),
+            key.body.to_be_bytes(),
+            key.run.to_bits().to_be_bytes(),
+            self.now.as_micros(),
+        ])?;
+        match changed {
+            1 => Ok(()),
+            _ => Err(Failure::Broken(format!(
+                "the idempotency key {:032x} of the run {} belongs to another run",
+                key.key, key.run
+            ))),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::firing::Pause;
 use model::run::{
     Caller, ItemOrigin, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, Said, StepCause, StepKey,
-    StepOrigin, StepState, StepStatus, WorkflowHead, WorkflowState,
+    StepOrigin, StepState, StepStatus, Tally, WorkflowHead, WorkflowState,
 };
 use model::workflow::{Action, Call, Definition, Section, StepSpec};
 use model::{JobSpec, RunId, ShardId, WorkflowId, WorkflowSpec};
@@ -146,6 +146,7 @@ impl Sampler {
             finished_at: self.maybe(Self::any_time),
             wake_at: self.maybe(Self::any_time),
             total: self.maybe(|s| s.pick(&[0, 100_000])),
+            tally: self.maybe(|s| Tally { succeeded: s.pick(&[0, 99_999]), failed: s.pick(&[0, 7]) }),
             items: self.maybe(|s| s.text().into()),
             output: self.maybe(|s| s.text().into()),
             message: self.maybe(|s| s.text().into()),
