@@ -1,7 +1,8 @@
 # Everything a developer types. `make` alone lists it.
 #
 # One target directory and one profile (dev) serve build, lint and test. `BELFRY_DATA` and
-# `BELFRY_LISTEN` say where `make run` keeps its data and listens.
+# `BELFRY_LISTEN` say where `make run` keeps its data and listens; `BELFRY_PORT` is the first port of
+# `make run-cluster`.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -10,6 +11,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 BELFRY_DATA ?= data
 BELFRY_LISTEN ?= 127.0.0.1:7070
+BELFRY_PORT ?= 7170
 BENCH ?= all
 
 has = command -v $(1) >/dev/null 2>&1
@@ -61,6 +63,10 @@ build: cargo-there web-if-npm ## Build the binary: target/debug/belfry
 run: build ## Start a server and a worker, run three sample jobs, stay until Ctrl-C
 	@scripts/run.sh target/debug/belfry "$(BELFRY_DATA)" "$(BELFRY_LISTEN)"
 
+.PHONY: run-cluster
+run-cluster: build ## Start three servers on one PostgreSQL and two workers, stay until Ctrl-C
+	@scripts/run-cluster.sh target/debug/belfry "$(BELFRY_DATA)-cluster" "$(BELFRY_PORT)"
+
 # The linters first: they are quick to say what is wrong. Then every test of every crate; the
 # whole-system tests among them start the binary that is built here.
 .PHONY: test
@@ -84,6 +90,12 @@ web-test: web build ## Lint and test the dashboard, in a browser where there is 
 	cd web && npm run lint && npm run typecheck && npm test
 	@scripts/chromium.sh >/dev/null || exit 0; cd web && npm run e2e
 
+.PHONY: web-scale
+web-scale: cargo-there web ## The list of jobs over a million of them: make web-scale JOBS=1000000
+	$(CARGO) build --locked --release -p belfry
+	@scripts/chromium.sh >/dev/null
+	cd web && BELFRY=../target/release/belfry SCALE_JOBS=$(or $(JOBS),1000000) npm run e2e -- scale
+
 .PHONY: lint
 lint: cargo-there ## Formatting, clippy, dependencies and licences; the house rules are tests
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
@@ -104,17 +116,25 @@ bench: cargo-there ## Measure: make bench BENCH=noop (default: all of them)
 	$(CARGO) build --locked --release -p belfry -p belfry-bench
 	target/release/belfry-bench $(BENCH)
 
+# What a run says of itself where its results are kept (`RESULTS=docs/results/simulator.json` of
+# `make sim`, `RESULTS=docs/results` of `make chaos`); `make proof-page` shows them.
+KEPT = BELFRY_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) BELFRY_DATE=$$(date -u +%F)
+
 .PHONY: chaos
 chaos: build ## Storms of faults over real processes: make chaos MINUTES=10, or SECONDS=45 SEED=4711
 	CHAOS_KEEP=1 CHAOS_SECONDS=$(or $(SECONDS),$(shell expr $(or $(MINUTES),10) '*' 60)) \
-	  $(if $(SEED),CHAOS_SEED=$(SEED)) \
+	  $(if $(SEED),CHAOS_SEED=$(SEED)) $(if $(RESULTS),CHAOS_RESULTS=$(abspath $(RESULTS)) $(KEPT)) \
 	  $(CARGO) test --locked -p belfry-tests --test it -- --nocapture --test-threads=1 chaos::
 
 .PHONY: sim
 sim: cargo-there ## Play whole clusters from seeds: make sim SEEDS=20000, or make sim MINUTES=10
-	BELFRY_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) \
-	  $(CARGO) run --locked --release --quiet -p belfry-sim -- run \
-	  $(if $(MINUTES),--minutes $(MINUTES),--seeds $(or $(SEEDS),2000)) $(if $(SEED),--seed $(SEED))
+	$(KEPT) $(CARGO) run --locked --release --quiet -p belfry-sim -- run \
+	  $(if $(MINUTES),--minutes $(MINUTES),--seeds $(or $(SEEDS),2000)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(RESULTS),--results $(RESULTS))
+
+.PHONY: proof-page
+proof-page: cargo-there ## Write docs/src/reliability.md from what is kept in docs/results
+	BELFRY_UPDATE=1 $(CARGO) test --locked --quiet -p belfry-tests --test it -- pages::the_reliability_page
 
 .PHONY: docs
 docs: ## Build the book into target/book

@@ -63,7 +63,7 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
     schedule.overlap.policy = OverlapPolicy::AllowAll;
     schedule.missed.policy = MissedPolicy::FireAll;
     let schedule = one.put_schedule(&schedule, None).await.unwrap().id;
-    let mut long = JobSpec::command(["sleep", "20"]);
+    let mut long = JobSpec::command(["sh", "-c", "echo begun; sleep 20; echo done"]);
     long.delivery = Delivery::ExactlyOnce;
     let long = site.submit(&long).await;
     site.until_status(long, JobStatus::Running).await;
@@ -88,6 +88,12 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
     }
     let long = two.job(long).await.unwrap();
     assert_eq!(long.executions, 1, "its worker went over to the other server with it");
+    until("its log is whole, though the server that had its beginning is gone", SOON, async || {
+        let log = two.logs(LogSource::Job(long.id, None), &LogQuery::default()).await.ok()?;
+        let text: String = log.items.into_iter().map(|entry| entry.text).collect();
+        (log.complete && text == "begun\ndone\n").then_some(())
+    })
+    .await;
     let steps = two.job_events(long.id).await.unwrap();
     assert!(steps.iter().all(|step| step.cause != Cause::WorkerLost), "{steps:?}");
 
@@ -154,4 +160,32 @@ async fn any_server_takes_any_request_and_one_may_be_emptied() {
     site.client().undrain_server(first_id).await.unwrap();
     two.drain_server(second_id).await.unwrap();
     site.server.until_ready().await;
+}
+
+/// G5, D7. The database is another one than it was, as after a fail-over that lost commits. What may run
+/// twice goes on at once, what may not waits for one lease, and then that is over.
+#[tokio::test]
+async fn a_database_that_may_have_forgotten_commits_doubles_nothing() {
+    let database = Cluster::shared().database();
+    let folder = tempfile::tempdir().unwrap();
+    let objects = folder.path().join("objects");
+    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+    let mut site = Site::server_only(&settings.variables()).await;
+    site.add_worker().await;
+    let ran = site.submit(&JobSpec::command(["true"])).await;
+    site.until_status(ran, JobStatus::Succeeded).await;
+
+    database.execute("UPDATE shards SET timeline = '0badf00d'");
+    let mut once = JobSpec::command(["true"]);
+    once.delivery = Delivery::ExactlyOnce;
+    let once = site.submit(&once).await;
+    let again = site.submit(&JobSpec::command(["true"])).await;
+    site.until_status(again, JobStatus::Succeeded).await;
+    let why = site.client().why(once).await.unwrap();
+    assert!(matches!(why.reasons[..], [client::why::Reason::Reconciling { .. }]), "{why:?}");
+    site.until_status(once, JobStatus::Succeeded).await;
+    until("the store knows that it was dealt with", SOON, async || {
+        database.execute("SELECT shard FROM shards WHERE tail_lost").is_empty().then_some(())
+    })
+    .await;
 }

@@ -372,3 +372,17 @@ fn every_setting_is_on_its_page() {
     assert!(settings.len() > 20, "{text}");
     assert_generated(&page("reference/configuration.md"), "configuration", &text);
 }
+
+/// The figures of the reliability page are those of the runs that are kept, and of no others.
+#[test]
+fn the_reliability_page_shows_the_results_that_are_kept() {
+    let folder = repository().join("docs/results");
+    let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let results: Vec<sim::results::Results> = files
+        .iter()
+        .map(|file| serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap())
+        .collect();
+    assert!(!results.is_empty(), "there are no results in {}", folder.display());
+    assert_generated(&page("reliability.md"), "results", &sim::results::page(&results));
+}

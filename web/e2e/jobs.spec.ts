@@ -151,7 +151,7 @@ test("a view is saved under a name", async ({ page }) => {
 test("a list shows new jobs and their ends as they happen", async ({ page, server }) => {
   await page.goto("/jobs?name=live-one");
   await expect(page.getByText("No job matches these filters")).toBeVisible();
-  await server.submit(script("live-one", "sleep 1"));
+  await server.submit(script("live-one", "sleep 4"));
   const row = page.getByTestId("job-rows").getByRole("row").first();
   await expect(row).toContainText("Running");
   await expect(row).toContainText("Succeeded");

@@ -220,3 +220,59 @@ test("the palette and a shortcut lead to schedules", async ({ page, server }) =>
   await page.keyboard.press("t");
   await expect(page.getByRole("heading", { name: "Schedules", level: 1 })).toBeVisible();
 });
+
+test("many schedules are paused and resumed at once, after their count was told", async ({
+  page,
+  server,
+}) => {
+  for (let i = 0; i < 5; i += 1) {
+    await server.schedule(`many-${i}`, [{ every: "1h" }], "true", { labels: { team: "many" } });
+  }
+  await page.goto("/schedules?label=team%3Dmany");
+  const rows = page.getByTestId("schedule-rows").getByRole("row");
+  await expect(rows).toHaveCount(5);
+  await page.getByLabel("Select many-1").check();
+  await page.getByLabel("Select many-3").click({ modifiers: ["Shift"] });
+  await expect(page.getByRole("toolbar")).toContainText("3 selected");
+  await page.getByLabel("Select all that are shown").check();
+  await page.getByRole("button", { name: "Pause 5" }).click();
+  await expect(page.getByRole("dialog")).toContainText("5 schedules will be paused");
+  await page.getByRole("dialog").getByLabel("Why, for others").fill("moving house");
+  await page.getByRole("dialog").getByRole("button", { name: "Pause 5" }).click();
+  await expect(page.getByText("5 schedules are paused")).toBeVisible();
+  await expect(rows.filter({ hasText: "Paused" })).toHaveCount(5);
+  const { pause } = await server.get<Schedule>("/api/v1/schedules/many-0");
+  expect(pause?.note).toBe("moving house");
+
+  await page.getByLabel("Select all that are shown").check();
+  await expect(page.getByRole("button", { name: "Pause 0" })).toBeDisabled();
+  await page.getByRole("button", { name: "Resume 5" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Resume 5" }).click();
+  await expect(rows.filter({ hasText: "Paused" })).toHaveCount(0);
+});
+
+test("a view of schedules is saved under a name", async ({ page }) => {
+  await page.goto("/schedules?text=many&sort=name");
+  await page.getByRole("button", { name: "Save this view" }).click();
+  await page.getByRole("dialog").getByLabel("Name").fill("the many");
+  await page.getByRole("dialog").getByRole("button", { name: "Save" }).click();
+  await page.goto("/schedules");
+  await page.getByRole("button", { name: "the many" }).click();
+  await expect(page).toHaveURL(/text=many/);
+  await page.getByRole("button", { name: "Delete the view the many" }).click();
+  await expect(page.getByRole("button", { name: "the many", exact: true })).toBeHidden();
+});
+
+test("a list of schedules is asked for as a whole, not row by row", async ({ page, server }) => {
+  for (let i = 0; i < 20; i += 1) await server.schedule(`asked-${i}`, [{ every: "1h" }]);
+  const asked: string[] = [];
+  page.on("request", (request) => {
+    const { pathname, search } = new URL(request.url());
+    if (/^\/api\/v1\/schedules/.test(pathname) || /schedule=/.test(search)) asked.push(pathname + search);
+  });
+  const told = page.waitForResponse((response) => /schedules\?id=.*runs=/.test(response.url()));
+  await page.goto("/schedules?text=asked");
+  await told;
+  await expect(page.getByTestId("schedule-rows").getByRole("row").first()).toBeVisible();
+  expect(asked.length, asked.join("\n")).toBeLessThan(4);
+});

@@ -86,6 +86,13 @@ export class Server {
     return this.call<T>("GET", path);
   }
 
+  /** How many a list has in all. */
+  async count(list: string): Promise<number> {
+    const headers = { authorization: `Bearer ${this.token}` };
+    const response = await fetch(`${this.url}${list}&count=true&limit=1`, { headers });
+    return Number(response.headers.get("x-total-count"));
+  }
+
   async call<T>(method: string, path: string, body?: object): Promise<T> {
     const response = await fetch(this.url + path, {
       method,

@@ -42,6 +42,8 @@ pub enum Reason {
     ConcurrencyKey { key: String, running: u32, limit: u32 },
     /// Other jobs of its queue come first.
     Behind { waiting: u64 },
+    /// The store forgot commits, and the job must not run twice: every worker is heard first.
+    Reconciling { until: Timestamp },
     /// There is no worker at all.
     NoWorkers,
     /// No worker takes it now.

@@ -112,6 +112,9 @@ impl Engine {
 
     /// Takes a job out of its queue, if it stands in one.
     pub(crate) fn leave_queue(&mut self, id: JobId) {
+        if self.reconciling.let_go(id) {
+            return;
+        }
         if let Some(job) = self.jobs.get(&id).filter(|job| job.state.status == JobStatus::Waiting) {
             self.queues.remove(id, job);
             self.dispatch_wanted = true;

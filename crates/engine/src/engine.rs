@@ -19,6 +19,7 @@ use crate::output::{Effect, Output, Refusal, Reply, View};
 use crate::pending::Pending;
 use crate::profile::{Profiles, Shape};
 use crate::queue::Queues;
+use crate::reconcile::Reconciling;
 use crate::schedule::Schedules;
 use crate::timer::{Agenda, Timer};
 use crate::worker::Worker;
@@ -91,6 +92,7 @@ pub struct Engine {
     pub(crate) dispatch_wanted: bool,
     pub(crate) live_counts: LiveCounts,
     pub(crate) pending: Pending,
+    pub(crate) reconciling: Reconciling,
     /// Whether the engine has been started; before, it notices no silence of its driver.
     pub(crate) started: bool,
 }
@@ -131,6 +133,7 @@ impl Engine {
             dispatch_wanted: false,
             live_counts: LiveCounts::default(),
             pending: Pending::default(),
+            reconciling: Reconciling::default(),
             started: false,
             config,
         }
@@ -233,6 +236,7 @@ impl Engine {
             Timer::Step(run, step) => self.on_step_timer(run, step),
             Timer::Rate(_) => self.dispatch_wanted = true,
             Timer::ForgetKeys => self.forget_keys(),
+            Timer::Reconciled => self.on_reconciled(),
         }
         1
     }

@@ -59,7 +59,7 @@ impl Engine {
     fn check_job(&self, id: JobId, job: &Job) -> Result<(), String> {
         let status = job.state.status;
         let timer = usize::from(self.agenda.is_armed(job.state.due_at, Timer::Due(id)));
-        let places = self.queues.places_of(id, job);
+        let places = self.queues.places_of(id, job) + usize::from(self.reconciling.holds(id));
         let live = usize::from(job.live.is_some());
         let expected = match status {
             JobStatus::Ready | JobStatus::Retrying => (1, 0, 0),
@@ -115,7 +115,7 @@ impl Engine {
     fn check_queues(&self) -> Result<(), String> {
         let mut running: BTreeMap<&str, u32> = BTreeMap::new();
         let mut waiting: BTreeMap<&str, u64> = BTreeMap::new();
-        for job in self.jobs.values() {
+        for (_, job) in self.jobs.iter().filter(|(id, _)| !self.reconciling.holds(**id)) {
             match job.state.status {
                 JobStatus::Running => *running.entry(&job.profile.queue).or_default() += 1,
                 JobStatus::Waiting => *waiting.entry(&job.profile.queue).or_default() += 1,

@@ -26,7 +26,8 @@
 //! `job` holds the life of a job, one file a transition; `queue` orders waiting jobs; `placement`
 //! filters and scores workers; `dispatch` brings the two together; `worker` has sessions and leases;
 //! `schedule` decides every instant of every schedule; `workflow` which jobs the steps of a run become;
-//! `timer` is the agenda of instants; `restore` rebuilds all of it from rows.
+//! `timer` is the agenda of instants; `restore` rebuilds all of it from rows, and `reconcile` holds back
+//! what a store that forgot commits could double.
 
 mod clock;
 mod config;
@@ -41,6 +42,7 @@ mod pending;
 mod placement;
 mod profile;
 mod queue;
+mod reconcile;
 mod restore;
 mod schedule;
 mod shared;
@@ -58,5 +60,6 @@ pub use input::{
     Session, Ticket, WorkflowRequest,
 };
 pub use output::{Effect, Output, Refusal, Reply, View};
+pub use reconcile::Stray;
 pub use restore::Poison;
 pub use schedule::timetable_seed;

@@ -150,6 +150,7 @@ impl Engine {
         self.now = self.now.max(now.wall);
         self.steady = self.steady.max(now.steady);
         self.started = true;
+        self.begin_reconciling();
         self.find_runs();
         self.find_work();
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
@@ -173,7 +174,7 @@ impl Engine {
         }
         match job.state.status {
             JobStatus::Ready | JobStatus::Retrying => self.agenda.arm(job.state.due_at, Timer::Due(id)),
-            JobStatus::Waiting => self.queues.push(id, job),
+            JobStatus::Waiting => self.stand_in_line(id),
             JobStatus::Running => {
                 self.queues.restore_running(job);
                 let Some(live) = job.live.as_mut() else { return };

@@ -37,6 +37,8 @@ pub(crate) enum Timer {
     Rate(Arc<str>),
     /// Idempotency keys may have expired.
     ForgetKeys,
+    /// What was held back because commits may be lost goes on.
+    Reconciled,
 }
 
 /// All armed timers.

@@ -72,6 +72,11 @@ pub enum Reason {
         /// How many wait in the queue, itself included.
         waiting: u64,
     },
+    /// The store forgot commits, and the job must not run twice: every worker is heard first.
+    Reconciling {
+        /// Until when.
+        until: Timestamp,
+    },
     /// There is no worker at all.
     NoWorkers,
     /// No worker takes it now.

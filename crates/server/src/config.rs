@@ -83,6 +83,8 @@ pub struct PostgresConfig {
     pub sessions: usize,
     /// Takes a database that may lose what it has acknowledged.
     pub allow_unsafe: bool,
+    /// Refuses a database whose commits wait for no standby.
+    pub require_sync_standby: bool,
 }
 
 /// Where logs and artifacts are kept.

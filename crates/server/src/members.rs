@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use model::{ServerId, ShardId, id::IdSource};
 use store::cluster::{Cluster, Member, ServerRecord};
 use store::{Store, StoreError};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::auth::Tokens;
 use crate::config::{ServerConfig, StoreConfig};
@@ -25,6 +25,8 @@ use crate::node::{Clock as _, SystemClock};
 /// How often servers that share a store look at each other, and for how long one counts as there.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const THERE_FOR: Duration = Duration::from_secs(3);
+/// The same while the shards go from one to another.
+const LOOK_EVERY_MOVING: Duration = Duration::from_millis(50);
 /// The same for a server that is alone with its store.
 const LOOK_EVERY_ALONE: Duration = Duration::from_secs(10);
 const THERE_FOR_ALONE: Duration = Duration::from_secs(60);
@@ -90,6 +92,7 @@ struct Inner {
     seen: watch::Sender<Arc<Seen>>,
     standing: watch::Sender<Standing>,
     leaving: AtomicBool,
+    moved: Notify,
 }
 
 impl Members {
@@ -119,6 +122,7 @@ impl Members {
                 seen: watch::Sender::new(Arc::new(seen)),
                 standing: watch::Sender::new(Standing::default()),
                 leaving: AtomicBool::new(false),
+                moved: Notify::new(),
             }),
         }
     }
@@ -156,17 +160,18 @@ impl Members {
 
     /// Says that this server is there and looks at the others, until it is dropped.
     pub async fn run(&self, tokens: Arc<Tokens>) {
-        let mut ticks = tokio::time::interval(self.inner.every);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut drained_since = None;
         let mut failing = false;
         let mut tokens_read = Instant::now();
         loop {
-            ticks.tick().await;
+            let mut pause = self.inner.every;
             match self.look().await {
                 Ok(seen) => {
                     failing = false;
                     self.stand(&seen, &mut drained_since);
+                    if self.is_moving(&seen) {
+                        pause = pause.min(LOOK_EVERY_MOVING);
+                    }
                     if seen.cluster.members.len() > 1 && tokens_read.elapsed() >= TOKENS_EVERY {
                         tokens_read = Instant::now();
                         // The next time will do as well.
@@ -179,6 +184,25 @@ impl Members {
                 }
                 Err(_) => {}
             }
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.inner.moved.notified() => {}
+            }
+        }
+    }
+
+    /// This server has begun, or ceased, to decide: the others are looked at now.
+    pub fn moved(&self) {
+        self.inner.moved.notify_one();
+    }
+
+    /// Whether the shards go from one server to another, or are about to.
+    fn is_moving(&self, seen: &Seen) -> bool {
+        let Standing { hurries, gives, .. } = *self.inner.standing.borrow();
+        match self.inner.leader_in(seen) {
+            Leader::Me => gives,
+            Leader::Other { is_fresh, .. } => hurries || !is_fresh,
+            Leader::Nobody => true,
         }
     }
 

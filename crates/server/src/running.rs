@@ -21,7 +21,7 @@ use crate::config::{ConfigError, PostgresConfig, ServerConfig, StoreConfig, make
 use crate::listener;
 use crate::members::Members;
 use crate::metrics::Metrics;
-use crate::node::{DriverHandle, Fatal, Node, NodeConfig};
+use crate::node::{DriverHandle, Fatal, Node, NodeConfig, Readiness};
 use crate::objects::{ObjectError, Objects};
 
 /// What the parts of a server share; clones are cheap.
@@ -149,6 +149,7 @@ async fn open_postgres(
         shards: config.shards,
         readers: database.sessions,
         allow_unsafe: database.allow_unsafe,
+        require_sync_standby: database.require_sync_standby,
         password: database.password.clone(),
         ..Default::default()
     };
@@ -212,6 +213,7 @@ impl Running {
         self.spawn_until_stop(crate::housekeeping::run(services.clone()));
         let logs = services.objects.logs.clone();
         self.spawn_until_stop(async move { logs.upload().await });
+        self.spawn_until_stop(on_moves(services.clone()));
         tracing::info!(addr = %self.addr, "listening");
     }
 
@@ -246,5 +248,16 @@ impl Running {
         self.tasks.wait().await;
         self.services.members.depart().await;
         ended
+    }
+}
+
+/// What is to be done whenever this server begins or ceases to decide.
+async fn on_moves(services: Services) {
+    loop {
+        services.node.wait_ready(|readiness| matches!(readiness, Readiness::Ready | Readiness::Full)).await;
+        services.members.moved();
+        services.node.resigned().await;
+        services.members.moved();
+        services.objects.logs.forget();
     }
 }

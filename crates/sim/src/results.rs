@@ -4,8 +4,9 @@
 //! sources; [`page`] makes the book's page of them, so that nobody types a figure.
 //!
 //! # What is measured
-//! - *Recovery*: from the end of a fault (a killed process may be started again, a road is mended) to
-//!   the next commit. Where the feed of events is all that is seen of the store, to the next event of it.
+//! - *Recovery*: from the end of a fault (a killed process may be started again, a road is mended), or from
+//!   when somebody wanted something then (a client asked, a task ended) if that is later, to the next commit.
+//!   Where the feed of events is all that is seen of the store, to the next event of it. Other faults may last.
 //! - *Lateness*: from the nominal instant of a firing that was due by its schedule's rule to its decision,
 //!   on the clock of the engine; without those that waited for their turn or for somebody to resume.
 
@@ -143,6 +144,9 @@ impl Tally {
     }
 
     fn take(&mut self, at: Timestamp, what: &What, one: &mut One) {
+        if matches!(what, What::Asked { .. } | What::Task { step: TaskStep::Ended { .. }, .. }) {
+            one.wanted.get_or_insert(at);
+        }
         match what {
             What::Answered { answer: Answer::Submitted { job }, .. } => {
                 self.jobs += u64::from(one.accepted.insert(*job));
@@ -152,8 +156,11 @@ impl Tally {
             What::Fault { fault, begins: true } => *self.faults.entry(kind(fault)).or_default() += 1,
             What::Fault { fault, begins: false } => one.mended.push((kind(fault), at)),
             What::Commit(commit) => {
-                for (kind, mended) in one.mended.drain(..) {
-                    self.recovery.entry(kind).or_default().push(at.since(mended).as_millis());
+                if let Some(wanted) = one.wanted.take() {
+                    for (kind, mended) in one.mended.drain(..) {
+                        let took = at.since(mended.max(wanted)).as_millis();
+                        self.recovery.entry(kind).or_default().push(took);
+                    }
                 }
                 commit.rows.iter().for_each(|row| self.take_row(row, one));
             }
@@ -202,7 +209,9 @@ struct One {
     accepted: BTreeSet<model::JobId>,
     live: BTreeMap<model::JobId, JobStatus>,
     instants: BTreeSet<(model::ScheduleId, u64, Timestamp, Timestamp)>,
-    /// Faults that ended since the last commit.
+    /// Since when something is wanted that no commit can have in it yet.
+    wanted: Option<Timestamp>,
+    /// Faults that ended since the last commit of something that was wanted.
     mended: Vec<(String, Timestamp)>,
 }
 

@@ -20,6 +20,10 @@ type BatchListener = (batch: readonly FeedEvent[]) => void;
 
 /** How long changes are gathered before views hear of them. */
 const BATCH_MS = 200;
+/** The same in a flood, in which nobody can read single changes. */
+const FLOOD_BATCH_MS = 500;
+/** A batch of so many is a flood. */
+const FLOOD = 400;
 /** How many of the newest events are at hand. */
 const RECENT_MAX = 2_000;
 
@@ -27,6 +31,7 @@ class Feed {
   #status: FeedStatus = { state: "connecting", lostAt: null };
   #stop: (() => void) | null = null;
   #pending: FeedEvent[] = [];
+  #wait = BATCH_MS;
   #timer: ReturnType<typeof setTimeout> | null = null;
   #recent: FeedEvent[] = [];
   #onStatus = new Set<() => void>();
@@ -93,13 +98,14 @@ class Feed {
       if (event.name === "reset") this.#reset();
       else this.#pending.push(JSON.parse(event.data) as FeedEvent);
     }
-    this.#timer ??= setTimeout(() => this.#hand(), BATCH_MS);
+    this.#timer ??= setTimeout(() => this.#hand(), this.#wait);
   }
 
   #hand(): void {
     this.#timer = null;
     const batch = this.#pending;
     this.#pending = [];
+    this.#wait = batch.length < FLOOD ? BATCH_MS : FLOOD_BATCH_MS;
     if (batch.length === 0) return;
     this.#recent = [...batch.slice(-RECENT_MAX).reverse(), ...this.#recent].slice(0, RECENT_MAX);
     for (const listener of this.#onBatch) listener(batch);

@@ -123,7 +123,19 @@ export function useWorkerName(): (id: string | null | undefined) => string {
   return (id) => data?.items.find((worker) => worker.id === id)?.name ?? id ?? "";
 }
 
+/** Keys of lists of schedules that are kept fresh in a way of their own. */
+export const PAGED_SCHEDULES = "paged-schedules";
+export const SHOWN_SCHEDULES = ["schedules", "shown"] as const;
+/** A list with more pages than these is not read again while somebody is far down in it. */
+const PAGES_FRESH = 2;
+
 const REFRESH_MS = 1_000;
+
+function isCheap({ queryKey, state }: { queryKey: readonly unknown[]; state: { data: unknown } }): boolean {
+  if (queryKey[0] !== PAGED_SCHEDULES) return true;
+  const { pages } = (state.data ?? { pages: [] }) as { pages: unknown[] };
+  return pages.length <= PAGES_FRESH;
+}
 
 /** Reads again what a batch of events concerns, as long as the returned function is not called. */
 export function keepFresh(): () => void {
@@ -137,7 +149,9 @@ export function keepFresh(): () => void {
     last = Date.now();
     const keys = [...due.values()];
     due.clear();
-    for (const queryKey of keys) void queryClient.invalidateQueries({ queryKey }, { cancelRefetch: false });
+    for (const queryKey of keys) {
+      void queryClient.invalidateQueries({ queryKey, predicate: isCheap }, { cancelRefetch: false });
+    }
   };
   const ask = (...keys: Array<readonly unknown[]>) => {
     for (const key of keys) due.set(JSON.stringify(key), key);
@@ -150,10 +164,13 @@ export function keepFresh(): () => void {
       if (event.schedule_id) ask(["schedule", event.schedule_id]);
       if (event.type.startsWith("job.")) {
         ask(["recent"], ["queues"], ["workers"]);
-        // Which schedule a job is of is not in its events.
-        if (event.cause === "fired" || !event.to || !isLive(event.to)) ask(["schedules"], ["schedule"]);
+        if (!event.schedule_id) continue;
+        // What runs is told of the rows in sight; when it fires next, and how often it failed, of all.
+        const changesRow = event.cause === "fired" || !event.to || !isLive(event.to);
+        if (changesRow) ask(["schedules"], [PAGED_SCHEDULES], ["schedule"]);
+        else ask(SHOWN_SCHEDULES, ["schedule"]);
       } else if (event.type.startsWith("schedule.") || event.type.startsWith("backfill.")) {
-        ask(["schedules"], ["schedule"], ["upcoming"]);
+        ask(["schedules"], [PAGED_SCHEDULES], ["schedule"], ["upcoming"]);
       } else if (event.type.startsWith("calendar.")) ask(["calendars"], ["upcoming"], ["schedule"]);
       else if (event.type.startsWith("worker.")) ask(["workers"]);
       else if (event.type.startsWith("queue.")) ask(["queues"]);

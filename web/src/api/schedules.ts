@@ -1,9 +1,9 @@
 /** Schedules, what became of their instants, backfills and calendars: how they are read and changed. */
 
-import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
 import { answer, api } from "./client";
-import { queryClient } from "./queries";
+import { PAGED_SCHEDULES, queryClient, SHOWN_SCHEDULES } from "./queries";
 import type {
   Backfill,
   BackfillPlan,
@@ -17,6 +17,7 @@ import type {
   StartBackfill,
   Timing,
   TriggeredSchedule,
+  UpcomingFiring,
 } from "./schema";
 
 export interface SchedulesFilter {
@@ -27,16 +28,38 @@ export interface SchedulesFilter {
   label?: string[];
 }
 
-/** As many schedules are shown at once; a filter finds the others. */
+/** As many schedules are read at once, and can be in any order. */
 export const SCHEDULES_MAX = 1_000;
+/** As many of more than those. */
+const PAGE = 200;
 /** As many runs are drawn beside a schedule. */
 export const RUNS_SHOWN = 20;
 
-export const schedulesQuery = (filter: SchedulesFilter, limit = SCHEDULES_MAX) =>
+export const schedulesQuery = (filter: SchedulesFilter, limit = SCHEDULES_MAX, health = false) =>
   queryOptions({
-    queryKey: ["schedules", filter, limit],
-    queryFn: () => answer(api.GET("/api/v1/schedules", { params: { query: { ...filter, limit } } })),
+    queryKey: ["schedules", filter, limit, health],
+    queryFn: () => answer(api.GET("/api/v1/schedules", { params: { query: { ...filter, limit, health } } })),
     placeholderData: keepPreviousData,
+  });
+
+/** Page by page, in an order of the server's. */
+export const pagedSchedulesQuery = (filter: SchedulesFilter, order: "newest" | "next") =>
+  infiniteQueryOptions({
+    queryKey: [PAGED_SCHEDULES, filter, order],
+    queryFn: ({ pageParam: cursor }) =>
+      answer(api.GET("/api/v1/schedules", { params: { query: { ...filter, order, limit: PAGE, cursor } } })),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+  });
+
+/** Some schedules with what is late or stuck of them and their newest runs: one request for all of them. */
+export const shownQuery = (ids: readonly string[]) =>
+  queryOptions({
+    queryKey: [...SHOWN_SCHEDULES, ids],
+    queryFn: () => {
+      const query = { id: ids.join(","), health: true, runs: RUNS_SHOWN };
+      return answer(api.GET("/api/v1/schedules", { params: { query } }));
+    },
   });
 
 /** A few schedules with a text in their name, for suggestions: not read again when one fires. */
@@ -118,10 +141,10 @@ export const upcomingQuery = (span: number, namespace?: string) =>
     refetchInterval: 60_000,
   });
 
-/** At most as many schedules are asked one by one, where there is too much for one answer. */
-const ASKED_MAX = 60;
-/** As many firings of one of them are asked for. */
-const ASKED_EACH = 200;
+/** As many firings of one schedule are shown; of one that fires oftener, its rule. */
+const FIRINGS_EACH = 200;
+/** One answer has a thousand firings at most; as many answers are asked for. */
+const ANSWERS_MAX = 5;
 
 /** What one schedule fires within a span, as far as that is known. */
 export interface Row {
@@ -145,11 +168,7 @@ export interface Timetable {
   allUntil: number;
 }
 
-/**
- * What fires within so many milliseconds from now on, by schedule. One answer has a thousand firings at
- * most; where that does not reach, each schedule is asked by itself, so that one that fires every second
- * does not hide the others.
- */
+/** What fires within so many milliseconds from now on, by schedule. */
 export const timetableQuery = (span: number) =>
   queryOptions({
     queryKey: ["upcoming", "timetable", span],
@@ -157,36 +176,53 @@ export const timetableQuery = (span: number) =>
       const from = Date.now();
       const to = from + span;
       const until = new Date(to).toISOString();
-      const found = await answer(api.GET("/api/v1/schedules/upcoming", { params: { query: { until } } }));
-      const reached = Date.parse(found.until);
       const rows = new Map<string, Row>();
-      for (const { schedule_id: id, name, namespace, duration_p50, at } of found.items) {
-        const row = rows.get(id) ?? {
-          ...{ id, name, namespace, when: null, usual: duration_p50 ?? null },
-          ...{ firings: [], knownUntil: Math.min(reached, to) },
-        };
-        row.firings.push(Date.parse(at));
-        rows.set(id, row);
+      let allUntil = from;
+      let next: string | undefined;
+      for (let i = 0; i < ANSWERS_MAX && allUntil < to; i += 1) {
+        const query = { from: next, until, each: FIRINGS_EACH };
+        const found = await answer(api.GET("/api/v1/schedules/upcoming", { params: { query } }));
+        for (const firing of found.items) addFiring(rows, firing, to);
+        for (const id of found.cut ?? []) cut(rows.get(id));
+        const reached = Date.parse(found.until);
+        // No further: more schedules fire until then than one answer looks at.
+        if (reached <= allUntil) break;
+        allUntil = reached;
+        next = found.until;
       }
-      if (reached >= to - 1_000) return { from, to, rows: [...rows.values()], allUntil: to };
-      const query = { status: "active" as const, due_before: until, limit: ASKED_MAX };
-      const due = await answer(api.GET("/api/v1/schedules", { params: { query } }));
-      if (due.next_cursor) return { from, to, rows: [...rows.values()], allUntil: reached };
-      const asked = await Promise.all(due.items.map((schedule) => rowOf(schedule, from, to)));
-      return { from, to, rows: asked, allUntil: to };
+      for (const row of rows.values()) row.knownUntil = Math.min(row.knownUntil, allUntil);
+      await addRules([...rows.values()].filter((row) => row.knownUntil < to));
+      return { from, to, rows: [...rows.values()], allUntil: Math.min(allUntil, to) };
     },
     placeholderData: keepPreviousData,
     refetchInterval: 60_000,
   });
 
-async function rowOf(schedule: Schedule, from: number, to: number): Promise<Row> {
-  const { id, name, namespace, when, track } = schedule;
-  const params = { path: { name: id }, query: { n: ASKED_EACH } };
-  const { firings } = await answer(api.GET("/api/v1/schedules/{name}/next", { params }));
-  const times = firings.map(({ at }) => Date.parse(at)).filter((at) => at >= from);
-  const knownUntil = firings.length < ASKED_EACH ? to : Math.min(to, times.at(-1) ?? to);
-  const usual = track.duration_p50 ?? null;
-  return { id, name, namespace, when, usual, firings: times.filter((at) => at < to), knownUntil };
+function addFiring(rows: Map<string, Row>, firing: UpcomingFiring, to: number): void {
+  const { schedule_id: id, name, namespace, duration_p50, at } = firing;
+  const row = rows.get(id) ?? {
+    ...{ id, name, namespace, when: null, usual: duration_p50 ?? null },
+    ...{ firings: [], knownUntil: to },
+  };
+  rows.set(id, row);
+  // Behind a place from which on some are left out, a few more would look like all.
+  if (row.knownUntil < to) return;
+  row.firings.push(Date.parse(at));
+}
+
+function cut(row: Row | undefined): void {
+  const last = row?.firings.at(-1);
+  if (row && last !== undefined) row.knownUntil = Math.min(row.knownUntil, last);
+}
+
+/** Says in short when these fire, as far as one request can ask. */
+async function addRules(rows: Row[]): Promise<void> {
+  const asked = rows.slice(0, 100);
+  if (asked.length === 0) return;
+  const query = { id: asked.map((row) => row.id).join(",") };
+  const { items } = await answer(api.GET("/api/v1/schedules", { params: { query } }));
+  const rules = new Map(items.map(({ id, when }) => [id, when]));
+  for (const row of asked) row.when = rules.get(row.id) ?? null;
 }
 
 export async function previewTiming(

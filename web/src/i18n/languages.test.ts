@@ -77,3 +77,23 @@ test("every text is used, and every text that is used is there", () => {
   const unused = [...known].filter((key) => !used.has(key) && !patterns.some((pattern) => pattern.test(key)));
   expect(unused).toEqual([]);
 });
+
+test("every code of the server that is shown has words", () => {
+  const path = join(import.meta.dirname, "../../../docs/openapi.json");
+  const { components } = JSON.parse(readFileSync(path, "utf8")) as {
+    components: {
+      schemas: Record<string, { enum?: string[]; oneOf?: Array<{ enum?: string[]; const?: string }> }>;
+    };
+  };
+  const codes = (name: string) => {
+    const schema = components.schemas[name];
+    const found = schema?.enum ?? schema?.oneOf?.flatMap((one) => one.enum ?? one.const ?? []);
+    expect(found, name).toBeDefined();
+    return found ?? [];
+  };
+  const missing = [
+    ...codes("WarningCode").map((code) => `warning.${code}`),
+    ...codes("DetailCode").map((code) => `reason.${code}`),
+  ].filter((key) => !english.has(key));
+  expect(missing).toEqual([]);
+});

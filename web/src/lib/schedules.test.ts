@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
-import type { Schedule } from "../api/schema";
-import { sorted } from "./schedules";
+import type { Schedule, TroubledRun } from "../api/schema";
+import { type BulkAction, chunks, isFit, sorted } from "./schedules";
 
 const schedule = (name: string, over: Partial<Schedule>) =>
   ({ name, track: { succeeded: 0, failed: 0, streak: 0 }, ...over }) as Schedule;
@@ -26,4 +26,39 @@ test("what fires next comes first, what does not fire last", () => {
 test("what fails now comes first, what never ran last", () => {
   expect(names("health")).toEqual(["bad", "later", "also-paused", "paused"]);
   expect(names("name")).toEqual(["also-paused", "bad", "later", "paused"]);
+});
+
+test("what is stuck or late comes before what failed", () => {
+  const run = {} as TroubledRun;
+  const health = (late: number, stuck: number) => ({
+    open_runs: 0,
+    late_now: Array<TroubledRun>(late).fill(run),
+    stuck_now: Array<TroubledRun>(stuck).fill(run),
+  });
+  const troubled = [
+    { name: "well", track: { streak: 3, success_rate: 1 }, health: health(0, 0) },
+    { name: "failing", track: { streak: -9, success_rate: 0.1 } },
+    { name: "late", track: { streak: 3, success_rate: 1 }, health: health(2, 0) },
+    { name: "stuck", track: { streak: 3, success_rate: 1 }, health: health(0, 1) },
+  ] as unknown as Schedule[];
+  expect(sorted(troubled, "health").map(({ name }) => name)).toEqual(["stuck", "late", "failing", "well"]);
+});
+
+test("only what fires is paused, only what is paused is resumed, everything can be triggered", () => {
+  const fits = (action: BulkAction) =>
+    (["active", "paused", "completed"] as const).filter((status) => isFit(action, { status }));
+  expect(fits("pause")).toEqual(["active"]);
+  expect(fits("resume")).toEqual(["paused"]);
+  expect(fits("trigger")).toEqual(["active", "paused", "completed"]);
+});
+
+test("chunks of rows stay the same while one scrolls through them", () => {
+  const rows = Array.from({ length: 60 }, (_, i) => i);
+  const starts = (first: number, last: number) => chunks(rows, first, last, 25).map((chunk) => chunk[0]);
+  expect(starts(0, 20)).toEqual([0]);
+  expect(starts(3, 24)).toEqual([0]);
+  expect(starts(20, 30)).toEqual([0, 25]);
+  expect(starts(49, 90)).toEqual([25, 50]);
+  expect(chunks(rows, 50, 59, 25)[0]?.length).toBe(10);
+  expect(chunks([], 0, 10, 25)).toEqual([]);
 });

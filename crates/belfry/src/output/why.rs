@@ -77,6 +77,10 @@ fn sentence(look: &Look, reason: &Reason) -> String {
         Reason::Behind { waiting } => {
             format!("Others come first: {} wait in its queue.", count(*waiting, "job"))
         }
+        Reason::Reconciling { until } => format!(
+            "The store has lost its last commits, and this job must not run twice: every worker is heard first, until {}.",
+            exact(look, *until)
+        ),
         Reason::NoWorkers => {
             "There is no worker. `belfry worker --server URL --token-file FILE` starts one.".into()
         }

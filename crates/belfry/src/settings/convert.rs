@@ -119,6 +119,7 @@ impl Settings {
             password: password.map(Password::new),
             sessions: self.count_as("server.store_sessions")?.unwrap_or(4),
             allow_unsafe: self.is_set("server.store_allow_unsafe"),
+            require_sync_standby: self.is_set("server.store_require_sync_standby"),
         }))
     }
 

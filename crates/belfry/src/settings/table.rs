@@ -103,6 +103,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "false",
         "take a database whose settings may lose what it has acknowledged",
     ),
+    plain(
+        "server.store_require_sync_standby",
+        Kind::Flag,
+        "false",
+        "refuse a database whose commits wait for no standby",
+    ),
     plain("server.listen", Kind::Address, "127.0.0.1:7070", "where it listens; port 0 takes a free one"),
     plain(
         "server.behind_proxy",

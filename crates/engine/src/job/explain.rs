@@ -49,6 +49,9 @@ impl Engine {
     }
 
     fn waiting_reasons(&self, id: JobId, job: &Job) -> Vec<Reason> {
+        if self.reconciling.holds(id) {
+            return vec![Reason::Reconciling { until: self.on_the_wall(self.reconciled_at()) }];
+        }
         let mut reasons = self.queues.reasons(self.steady, job, |at| self.on_the_wall(at));
         let shape = &job.profile.shape;
         let kept = self.schedules.expected.get(&id).and_then(|&schedule| self.kept_for(schedule));

@@ -140,6 +140,12 @@ impl Engine {
         record.status = status;
         record.finished_at = Some(self.now);
         record.outcome = Some(outcome.clone());
+        if let Some(usage) = usage.filter(|_| record.started_at.is_none()) {
+            // Its end came in one report with its start.
+            let started = (self.now - usage.run_time).max(record.assigned_at);
+            record.started_at = Some(started);
+            job.state.started_at.get_or_insert(started);
+        }
         record.usage = usage;
         if let Some(worker) = self.workers.get_mut(&record.worker) {
             worker.release(id, &job.profile.shape);

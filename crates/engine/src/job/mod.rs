@@ -193,8 +193,7 @@ impl Engine {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.state.queued_at.get_or_insert(now);
-        self.queues.push(id, job);
-        self.dispatch_wanted = true;
+        self.stand_in_line(id);
     }
 
     /// Ends a job for good. Its timers are disarmed; it stands in no queue and has no execution.

@@ -67,6 +67,7 @@ impl Engine {
                 .live_execution(execution)
                 .is_some_and(|(_, fence, worker)| fence == entry.fence && worker == id);
             if !wanted && entry.running {
+                self.found_stray(execution, id);
                 self.pending.effects.push(Effect::Stop {
                     worker: id,
                     session,

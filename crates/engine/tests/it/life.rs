@@ -319,3 +319,23 @@ fn a_history_without_end_keeps_its_beginning_and_its_newest_part() {
     assert_eq!(history[0].cause, model::Cause::Submitted);
     assert_eq!(history.last().unwrap().execution, Some(201));
 }
+
+/// A3. A worker that was out of reach says start and end in one report; the job has started all the same, and
+/// its starting deadline bounds nothing any more.
+#[test]
+fn an_end_that_is_heard_without_its_start_tells_when_it_was() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let job = t.job().retries(3).deadline(20).submit();
+    let assigned = t.now;
+    let (worker, assignment) = t.take(job);
+    t.pass(10);
+    let usage = model::record::Usage { run_time: Duration::from_secs(4), ..Default::default() };
+    let failed = Report::Finished { how: How::Failed, outcome: Default::default(), usage };
+    t.report(worker, assignment.execution, assignment.fence, failed);
+    assert_eq!(t.status(job), JobStatus::Retrying);
+    assert_eq!(t.state(job).started_at, Some(t.now - Duration::from_secs(4)));
+    assert!(t.state(job).started_at.unwrap() > assigned);
+    t.pass(15);
+    assert_ne!(t.status(job), JobStatus::Expired);
+}

@@ -9,6 +9,7 @@ mod life;
 mod limits;
 mod placement;
 mod properties;
+mod reconciling;
 mod requests;
 mod scenario;
 mod schedules;

@@ -33,7 +33,7 @@ use model::{
 pub(crate) const SHARDS: u16 = 4;
 
 /// The rows of a store, as a test sees them.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(crate) struct Rows {
     pub(crate) jobs: BTreeMap<JobId, (JobHead, JobState)>,
     pub(crate) executions: BTreeMap<ExecutionId, ExecutionRecord>,
@@ -243,13 +243,25 @@ impl Scenario {
         assert_eq!(rebuilt.difference(&self.engine), None, "here a rebuilt engine, there the running one");
     }
 
+    /// The store has forgotten all that was committed since `before`, and knows that it may have.
+    pub(crate) fn lose_tail(&mut self, before: Rows) {
+        self.rows = before;
+        self.restart_distrusting(&(0..SHARDS).map(ShardId).collect::<Vec<_>>());
+    }
+
     /// The engine is gone, and another is built from the rows.
     pub(crate) fn restart(&mut self) {
-        self.epoch += 1;
+        self.restart_distrusting(&[]);
+    }
+
+    fn restart_distrusting(&mut self, lost: &[ShardId]) {
+        // Beyond all that a lost tail can have given out.
+        self.epoch += if lost.is_empty() { 1 } else { 1 << 20 };
         let mut engine = Engine::new(self.config.clone(), &leases(self.epoch), SHARDS, self.now);
         for row in self.rows.live() {
             engine.restore(row).unwrap();
         }
+        engine.distrust(lost);
         engine.start(self.now);
         self.engine = engine;
         for player in self.players.values_mut() {

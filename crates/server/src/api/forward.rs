@@ -105,7 +105,7 @@ fn without_connection(headers: &mut HeaderMap) {
 }
 
 fn broken_off(leader: &ServerRecord, method: &Method, error: &reqwest::Error) -> Trouble {
-    tracing::warn!(server = leader.name, url = leader.url, error = %Chain(error), "a request was not handed on");
+    tracing::debug!(server = leader.name, url = leader.url, error = %Chain(error), "a request was not handed on");
     if error.is_connect() || method.is_safe() {
         let detail = format!("`{}`, the server that decides, does not answer", leader.name);
         return Trouble::new(Code::Loading, detail);

@@ -238,8 +238,12 @@ impl IntoResponse for Trouble {
     }
 }
 
-/// The refusal that a bare response of axum's own stands for, such as its 405.
+/// The refusal that a bare response of axum's own stands for, such as its 405. Another server's refusal
+/// that is passed on is not bare.
 pub(super) fn of_bare_response(response: &Response) -> Option<Trouble> {
+    if response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == PROBLEM_JSON) {
+        return None;
+    }
     let code = match response.status() {
         StatusCode::METHOD_NOT_ALLOWED => Code::MethodNotAllowed,
         StatusCode::NOT_FOUND => Code::NotFound,
@@ -407,6 +411,15 @@ mod tests {
         spec.retry.backoff.factor = 0.5;
         let invalid = model::validate::job(&spec, Timestamp::from_millis(0)).unwrap_err();
         insta::assert_snapshot!(shown(Trouble::invalid(&invalid)));
+    }
+
+    /// A10. Whoever asked a server that does not decide must still learn what is known.
+    #[test]
+    fn a_refusal_that_another_server_wrote_is_passed_on_as_it_is() {
+        let bare = StatusCode::SERVICE_UNAVAILABLE.into_response();
+        assert_eq!(of_bare_response(&bare).map(|trouble| trouble.0.code), Some(Code::Internal));
+        let written = Trouble::new(Code::OutcomeUnknown, "it broke off").into_document(None);
+        assert!(of_bare_response(&written).is_none());
     }
 
     #[test]

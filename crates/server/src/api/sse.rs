@@ -48,7 +48,7 @@ pub(super) fn stream(api: &Api, source: impl Source) -> Result<Response, Trouble
         .try_acquire_owned()
         .map_err(|_| Trouble::new(Code::Busy, format!("{} streams are open already", super::STREAMS_MAX)))?;
     let node = api.node.clone();
-    let stopping = Box::pin(async move { node.stopping().await });
+    let stopping = Box::pin(async move { node.resigned().await });
     let state = Streaming { source, greeted: false, stopping, _permit: permit };
     let events = futures::stream::unfold(state, |mut state| async move {
         let event = next(&mut state).await?;

@@ -26,7 +26,7 @@ pub(super) fn open(services: Services, inbound: Streaming<Heartbeat>) -> Replies
         let status = tokio::select! {
             status = read(&services, inbound, grants) => status,
             () = closed.closed() => return,
-            () = services.node.stopping() => Status::unavailable("the server is shutting down"),
+            () = services.node.resigned() => Status::unavailable("the server does not decide any more"),
         };
         // The worker may be gone by now.
         let _gone = verdict_tx.send(Err(status)).await;
@@ -61,7 +61,7 @@ async fn read(
         let Input::Beat { session, .. } = &input else { continue };
         let beat = Beat { session: *session, input, grants: grants.clone() };
         if services.node.beat(beat).await.is_err() {
-            return Status::unavailable("the server is shutting down");
+            return Status::unavailable("the server does not decide any more");
         }
     }
 }

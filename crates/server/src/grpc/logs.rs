@@ -30,11 +30,11 @@ pub(super) fn open(services: Services, inbound: Streaming<LogChunk>) -> Replies<
     let (acks, replies) = mpsc::channel(ACKS_MAX);
     tokio::spawn(async move {
         let mut lane = Lane { services, acks: acks.clone(), owners: HashMap::new() };
-        let stopping = lane.services.node.clone();
+        let node = lane.services.node.clone();
         let status = tokio::select! {
             status = lane.read(inbound) => status,
             () = acks.closed() => return,
-            () = stopping.stopping() => Some(Status::unavailable("the server is shutting down")),
+            () = node.resigned() => Some(Status::unavailable("the server does not decide any more")),
         };
         if let Some(status) = status {
             // The worker may be gone by now.
@@ -100,19 +100,23 @@ impl Lane {
 
     async fn keep_one(&self, chunk: Chunk) -> Result<LogAck, Status> {
         let Chunk { worker, execution, message } = chunk;
-        let ack = |offset, gone| LogAck { execution_id: message.execution_id.clone(), offset, gone };
+        let ack =
+            |offset, gone, kept| LogAck { execution_id: message.execution_id.clone(), offset, gone, kept };
         let owner = self.owners.get(&execution).copied().flatten();
         if owner != Some((worker, Fence(message.fence))) {
-            return Ok(ack(0, true));
+            return Ok(ack(0, true, 0));
         }
         let logs = &self.services.objects.logs;
         match logs.append(execution, message.offset, message.frames.clone(), message.end).await {
             Ok(appended) => {
                 self.services.metrics.log_bytes(appended.fresh_bytes);
-                Ok(ack(appended.offset, false))
+                if message.end && appended.kept < appended.offset {
+                    self.tell_when_kept(execution, ack(appended.offset, false, appended.offset));
+                }
+                Ok(ack(appended.offset, false, appended.kept))
             }
             // It will not get smaller; what is kept stays readable.
-            Err(ObjectError::TooLarge { .. }) => Ok(ack(message.offset, true)),
+            Err(ObjectError::TooLarge { .. }) => Ok(ack(message.offset, true, 0)),
             Err(error @ ObjectError::Malformed { .. }) => {
                 let error = convert::Malformed::new("log chunk", error.to_string());
                 Err(malformed(&self.services, Some(worker), &error))
@@ -122,6 +126,19 @@ impl Lane {
                 Err(Status::unavailable("the log cannot be kept now: send it again later"))
             }
         }
+    }
+
+    /// Acknowledges a log once more when it is in the bucket: the worker has it until then.
+    fn tell_when_kept(&self, execution: ExecutionId, ack: LogAck) {
+        let (logs, acks) = (self.services.objects.logs.clone(), self.acks.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = logs.uploaded(execution) => {}
+                () = acks.closed() => return,
+            }
+            // The worker may be gone by now.
+            let _gone = acks.send(Ok(ack)).await;
+        });
     }
 
     async fn learn_owner(&mut self, execution: ExecutionId) -> Result<(), Status> {

@@ -298,9 +298,10 @@ impl Node {
         self.ready()
     }
 
-    /// Completes when the node begins to shut down; for streams that would else never end.
-    pub async fn stopping(&self) {
-        self.wait_ready(|r| matches!(r, Readiness::Stopping | Readiness::Failed { .. })).await;
+    /// Completes when the node does not decide (any more); for streams that would else never end, or miss
+    /// what happens elsewhere.
+    pub async fn resigned(&self) {
+        self.wait_ready(|readiness| !matches!(readiness, Readiness::Ready | Readiness::Full)).await;
     }
 
     /// Begins the shutdown: what is in the inbox is still decided and committed.

@@ -100,6 +100,14 @@ pub(super) async fn load(
     // Read after the load, which may have taken long.
     let clocks = config.clock.both();
     let now = Now { wall: clocks.wall.max(loaded.now), ..clocks };
+    let lost = store.lost_tails(&leases).await?;
+    if !lost.is_empty() {
+        tracing::warn!(
+            shards = lost.len(),
+            "the database is not the one that it was: it was restored, or a standby took over, and its last commits may be gone; jobs that must not run twice wait until every worker was heard"
+        );
+        engine.distrust(&lost);
+    }
     let mut engine = AssertUnwindSafe(engine);
     catch_unwind(AssertUnwindSafe(|| engine.start(now))).map_err(|_| TakeError::Panicked)?;
     tracing::info!(

@@ -19,6 +19,7 @@ use model::ExecutionId;
 use store::{Store, StoreError};
 
 use crate::ServerConfig;
+use crate::config::StoreConfig;
 pub use artifacts::{Artifacts, ByteStream};
 pub use backend::Backend;
 pub use logs::{Appended, LogPart, LogSize, LogWatch, Logs};
@@ -40,8 +41,9 @@ impl Objects {
     /// bucket can be reached is not checked: logs are kept here until it can.
     pub fn open(config: &ServerConfig, store: Arc<dyn Store>) -> Result<Self, ObjectError> {
         let backend = Backend::open(config)?;
+        let shared = config.store != StoreConfig::Embedded;
         Ok(Self {
-            logs: Logs::open(config.live_logs_dir(), backend.clone())?,
+            logs: Logs::open(config.live_logs_dir(), backend.clone(), shared)?,
             artifacts: Artifacts::open(config.uploads_dir(), config.artifact_bytes_max, backend, store)?,
         })
     }

@@ -111,8 +111,8 @@ impl Conditions {
 #[derive(Debug)]
 pub(crate) struct Leg {
     pub(crate) table: Table,
-    /// The table of labels over which it runs, and its column with the id.
-    labels: Option<(&'static str, &'static str)>,
+    /// The table over which it runs instead (of labels, of live executions), and its column with the id.
+    by: Option<(&'static str, &'static str)>,
     /// The index over which it runs; the primary key where absent.
     index: Option<&'static str>,
     /// What is joined to it.
@@ -123,17 +123,17 @@ pub(crate) struct Leg {
 
 impl Leg {
     fn of(table: Table, order: impl Into<String>) -> Self {
-        Self { table, labels: None, index: None, rest: "", order: order.into(), condition: None }
+        Self { table, by: None, index: None, rest: "", order: order.into(), condition: None }
     }
 
     fn source(&self, dialect: Dialect) -> String {
         let (table, rest) = (self.table.name(), self.rest);
-        match (self.labels, self.index) {
+        match (self.by, self.index) {
             // SQLite takes the order of a cross join as it is written.
-            (Some((labels, id)), _) if dialect.is_sqlite() => {
-                format!("{labels} l CROSS JOIN {table} t ON t.id = l.{id} {rest}")
+            (Some((by, id)), _) if dialect.is_sqlite() => {
+                format!("{by} l CROSS JOIN {table} t ON t.id = l.{id} {rest}")
             }
-            (Some((labels, id)), _) => format!("{labels} l JOIN {table} t ON t.id = l.{id} {rest}"),
+            (Some((by, id)), _) => format!("{by} l JOIN {table} t ON t.id = l.{id} {rest}"),
             (None, Some(index)) if dialect.is_sqlite() => format!("{table} t INDEXED BY {index} {rest}"),
             (None, _) => format!("{table} t {rest}"),
         }
@@ -186,7 +186,7 @@ pub(crate) fn jobs(filter: &JobFilter, page: Page<JobId>) -> List {
 fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
     let mut conditions = Conditions::default();
     let by_label = reads_labels(filter);
-    let id = if by_label { "l.job" } else { "t.id" };
+    let id = if by_label || reads_executions(filter) { "l.job" } else { "t.id" };
     if by_label && let Some((key, value)) = filter.labels.first_key_value() {
         conditions.add("l.key = ?", key.clone());
         conditions.add("l.value = ?", value.clone());
@@ -213,6 +213,17 @@ fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
 /// Whether a list runs over the first label; a schedule has fewer jobs than a label usually has.
 fn reads_labels(filter: &JobFilter) -> bool {
     !filter.labels.is_empty() && filter.schedule.is_none() && filter.backfill.is_none()
+}
+
+/// Whether a list runs over the live executions: a running job has one, and they are few however many
+/// jobs wait.
+fn reads_executions(filter: &JobFilter) -> bool {
+    let is_running = |status: &JobStatus| *status == JobStatus::Running;
+    !filter.statuses.is_empty()
+        && filter.statuses.iter().all(is_running)
+        && filter.labels.is_empty()
+        && filter.schedule.is_none()
+        && filter.backfill.is_none()
 }
 
 /// The smallest id of the first millisecond that is not before `at`.
@@ -270,7 +281,7 @@ fn ended_job_legs(filter: &JobFilter, any: bool, mut statuses: Vec<u8>) -> Vec<L
     vec![job_leg(filter, Table::JobsEnded, index, (!any).then(|| one_of(&statuses)))]
 }
 
-/// Live jobs are few: only those of a schedule have an index.
+/// Only live jobs of a schedule have an index; those that run are found by their executions.
 fn live_job_index(filter: &JobFilter) -> Option<&'static str> {
     if filter.backfill.is_some() {
         Some("jobs_backfill")
@@ -302,7 +313,10 @@ fn ended_job_index(filter: &JobFilter) -> Option<&'static str> {
 
 fn job_leg(filter: &JobFilter, table: Table, index: Option<&'static str>, condition: Option<String>) -> Leg {
     if reads_labels(filter) {
-        return Leg { labels: Some(("labels", "job")), condition, ..Leg::of(table, "l.job DESC") };
+        return Leg { by: Some(("labels", "job")), condition, ..Leg::of(table, "l.job DESC") };
+    }
+    if reads_executions(filter) {
+        return Leg { by: Some(("executions", "job")), condition, ..Leg::of(table, "l.job DESC") };
     }
     let partial = match index {
         Some("jobs_ended_owner") => " AND t.owner IS NOT NULL",
@@ -381,6 +395,10 @@ mod tests {
             (JobFilter { schedule, statuses: failed, ..JobFilter::default() }, "jobs_ended_schedule"),
             (JobFilter { schedule, labels: label.clone(), ..JobFilter::default() }, "jobs_schedule"),
             (JobFilter { schedule, backfill, ..JobFilter::default() }, "jobs_ended_backfill"),
+            (
+                JobFilter { statuses: vec![JobStatus::Running], ..JobFilter::default() },
+                "l USING COVERING INDEX executions_number (job<?)",
+            ),
             (
                 JobFilter { labels: label, ..JobFilter::default() },
                 "l USING PRIMARY KEY (key=? AND value=? AND job<?)",

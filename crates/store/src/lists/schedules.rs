@@ -70,8 +70,8 @@ fn shared_conditions(filter: &ScheduleFilter, labels: usize, conditions: &mut Co
 fn schedule_leg(filter: &ScheduleFilter) -> Leg {
     let leg = Leg { rest: SCHEDULE_REST, ..Leg::of(Table::Schedules, "t.id DESC") };
     if !filter.labels.is_empty() {
-        let labels = Some(("schedule_labels", "schedule"));
-        return Leg { labels, order: "l.schedule DESC".into(), ..leg };
+        let by = Some(("schedule_labels", "schedule"));
+        return Leg { by, order: "l.schedule DESC".into(), ..leg };
     }
     let (index, condition) = if filter.owner.is_some() {
         (Some("schedules_owner"), Some("t.owner IS NOT NULL"))

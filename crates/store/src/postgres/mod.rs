@@ -62,7 +62,7 @@ use error::{Failure, Trust, Work};
 use leases::{Past, clock};
 use quarantine::{Damaged, quarantined, set_aside};
 use rows::Sorted;
-use settings::Server;
+use settings::{Demands, Server};
 
 use crate::cluster::{Cluster, ServerRecord};
 use crate::codec::Damage;
@@ -88,6 +88,8 @@ pub struct Options {
     pub change_limit: Duration,
     /// Whether a server is accepted that may lose acknowledged commits.
     pub allow_unsafe: bool,
+    /// Whether a server is refused whose commits wait for no standby.
+    pub require_sync_standby: bool,
     /// The password, where the address has none.
     pub password: Option<Password>,
 }
@@ -109,6 +111,12 @@ impl std::fmt::Debug for Password {
     }
 }
 
+impl Options {
+    fn demands(&self) -> Demands {
+        Demands { allow_unsafe: self.allow_unsafe, require_sync_standby: self.require_sync_standby }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -117,6 +125,7 @@ impl Default for Options {
             query_limit: Duration::from_secs(5),
             change_limit: Duration::from_secs(30),
             allow_unsafe: false,
+            require_sync_standby: false,
             password: None,
         }
     }
@@ -170,7 +179,7 @@ impl PostgresStore {
         let opening = async {
             let answers = leases.run(mode, &[settings::query()]).await?;
             let server = Server::of(&answers[0])?;
-            server.check(options.allow_unsafe).map_err(Failure::Store)?;
+            server.check(options.demands()).map_err(Failure::Store)?;
             let shards = schema::migrate(&leases, mode, server.is_postgres, options.shards).await?;
             Ok((shards, Past::of(&leases, mode, server.is_postgres).await?))
         };
@@ -535,6 +544,6 @@ impl Store for PostgresStore {
         let answers = self.leases.run(self.write(), &queries).await;
         let answers = answers.map_err(|stopped| self.judge_change(stopped))?;
         let server = Server::of(&answers[0]).map_err(|failure| self.judge_change(failure))?;
-        server.check(self.options.allow_unsafe)
+        server.check(self.options.demands())
     }
 }

@@ -20,6 +20,9 @@ const UNSAFE: &[(&str, &str, &str)] = &[
     ("synchronous_commit", "off", "a crash of the server loses the last commits"),
 ];
 
+/// Which standbys a commit waits for, and for what of them.
+const SYNCHRONOUS: [&str; 2] = ["synchronous_standby_names", "synchronous_commit"];
+
 /// What the server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
@@ -29,12 +32,21 @@ pub(super) struct Server {
     takes_writes: bool,
     /// Of each of [`UNSAFE`], if the server knows it.
     settings: Vec<Option<String>>,
+    /// What [`SYNCHRONOUS`] says, if the server knows of it.
+    synchronous: [Option<String>; 2],
+}
+
+/// What the operator asks of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Demands {
+    pub(super) allow_unsafe: bool,
+    pub(super) require_sync_standby: bool,
 }
 
 /// Asks the server.
 pub(super) fn query() -> Query {
-    let settings: String =
-        UNSAFE.iter().map(|(name, ..)| format!(", current_setting('{name}', TRUE)")).collect();
+    let names = UNSAFE.iter().map(|(name, ..)| *name).chain(SYNCHRONOUS);
+    let settings: String = names.map(|name| format!(", current_setting('{name}', TRUE)")).collect();
     Query::new(
         format!(
             "SELECT version(), current_setting('server_version_num', TRUE),
@@ -55,12 +67,13 @@ impl Server {
             version: text(1).and_then(|number| number.parse().ok()).unwrap_or(0),
             takes_writes: text(2).as_deref() != Some("on"),
             settings: (0..UNSAFE.len()).map(|index| text(3 + index)).collect(),
+            synchronous: [text(3 + UNSAFE.len()), text(4 + UNSAFE.len())],
         })
     }
 
     /// # Errors
     /// [`StoreError::Unavailable`] that names what is in the way, and what to do.
-    pub(super) fn check(&self, allow_unsafe: bool) -> Result<(), StoreError> {
+    pub(super) fn check(&self, demands: Demands) -> Result<(), StoreError> {
         let refuse = |reason: String| Err(StoreError::Unavailable { source: reason.into() });
         if self.is_postgres && self.version < VERSION_MIN {
             let (found, wanted) = (self.version / 10_000, VERSION_MIN / 10_000);
@@ -77,13 +90,21 @@ impl Server {
             if found.as_deref() != Some(*bad) {
                 continue;
             }
-            if !allow_unsafe {
+            if !demands.allow_unsafe {
                 return refuse(format!(
                     "the database's setting `{name}` is `{bad}`, expected `on`: {loss}; set it in \
                      `postgresql.conf`, or accept this loss by `server.store_allow_unsafe`"
                 ));
             }
             tracing::warn!(setting = name, value = bad, loss, "the database is not durable");
+        }
+        let [names, commit] = self.synchronous.each_ref().map(|value| value.as_deref().unwrap_or_default());
+        if demands.require_sync_standby && (names.is_empty() || matches!(commit, "off" | "local")) {
+            return refuse(format!(
+                "the database waits for no standby (`synchronous_standby_names` is `{names}`, \
+                 `synchronous_commit` is `{commit}`), and `server.store_require_sync_standby` demands it: a \
+                 fail-over would lose the last commits; name its standbys in `postgresql.conf`"
+            ));
         }
         Ok(())
     }
@@ -93,28 +114,49 @@ impl Server {
 mod tests {
     use super::*;
 
+    const STRICT: Demands = Demands { allow_unsafe: false, require_sync_standby: false };
+    const LAX: Demands = Demands { allow_unsafe: true, ..STRICT };
+
     fn server() -> Server {
         let settings = vec![Some("on".to_owned()); UNSAFE.len()];
-        Server { is_postgres: true, version: 150_000, takes_writes: true, settings }
+        let synchronous = [Some(String::new()), Some("on".to_owned())];
+        Server { is_postgres: true, version: 150_000, takes_writes: true, settings, synchronous }
+    }
+
+    /// D7. A fail-over must lose nothing where that is demanded.
+    #[test]
+    fn a_server_that_waits_for_no_standby_is_refused_where_that_is_demanded() {
+        let demands = Demands { require_sync_standby: true, ..STRICT };
+        let with = |names: &str, commit: &str| Server {
+            synchronous: [Some(names.to_owned()), Some(commit.to_owned())],
+            ..server()
+        };
+        for (names, commit) in [("", "on"), ("ANY 1 (*)", "local"), ("ANY 1 (*)", "off")] {
+            assert!(with(names, commit).check(demands).is_err(), "{names} {commit}");
+            with(names, commit).check(STRICT).unwrap();
+        }
+        for commit in ["on", "remote_write", "remote_apply"] {
+            with("standby", commit).check(demands).unwrap();
+        }
     }
 
     /// D5.
     #[test]
     fn each_unsafe_setting_is_refused_by_name_unless_it_is_accepted() {
-        server().check(false).unwrap();
+        server().check(STRICT).unwrap();
         for (index, (name, bad, _)) in UNSAFE.iter().enumerate() {
             let mut server = server();
             server.settings[index] = Some((*bad).to_owned());
-            let StoreError::Unavailable { source } = server.check(false).unwrap_err() else { panic!() };
+            let StoreError::Unavailable { source } = server.check(STRICT).unwrap_err() else { panic!() };
             assert!(source.to_string().contains(name), "{source}");
-            server.check(true).unwrap();
+            server.check(LAX).unwrap();
         }
     }
 
     #[test]
     fn a_setting_that_the_server_does_not_know_is_not_missed() {
         let settings = vec![None; UNSAFE.len()];
-        Server { is_postgres: false, version: 130_000, settings, ..server() }.check(false).unwrap();
+        Server { is_postgres: false, version: 130_000, settings, ..server() }.check(STRICT).unwrap();
     }
 
     #[test]
@@ -122,7 +164,7 @@ mod tests {
         let old = Server { version: 120_012, ..server() };
         let standby = Server { takes_writes: false, ..server() };
         for (server, words) in [(old, "PostgreSQL 12"), (standby, "standby")] {
-            let StoreError::Unavailable { source } = server.check(true).unwrap_err() else { panic!() };
+            let StoreError::Unavailable { source } = server.check(LAX).unwrap_err() else { panic!() };
             assert!(source.to_string().contains(words), "{source}");
         }
     }

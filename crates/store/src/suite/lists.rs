@@ -41,7 +41,12 @@ async fn some_jobs<S: Subject>(scene: &mut Scene<S>, count: usize) -> Vec<Job> {
         scene.commit(vec![job.change(true)]).await;
         if status != JobStatus::Waiting {
             job = job.to(status, &mut scene.sampler);
-            scene.commit(vec![job.change(false)]).await;
+            let mut changes = vec![job.change(false)];
+            // What runs has an execution: lists may rely on it.
+            if status == JobStatus::Running {
+                changes.push(new_execution(&scene.execution(&job, 1, ExecutionStatus::Running)));
+            }
+            scene.commit(changes).await;
         }
         jobs.insert(0, job);
     }
@@ -79,6 +84,7 @@ pub async fn every_filter_finds_what_it_names<S: Subject>() {
     let base: Vec<_> = filters.clone();
     for statuses in [
         vec![JobStatus::Waiting],
+        vec![JobStatus::Running],
         vec![JobStatus::Failed],
         vec![JobStatus::Failed, JobStatus::Cancelled, JobStatus::Failed],
         vec![JobStatus::Succeeded, JobStatus::Running, JobStatus::Expired],

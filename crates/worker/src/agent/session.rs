@@ -30,6 +30,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 const REPORTS_A_MESSAGE: usize = 4_096;
 /// Where the server is that decides, in a refusal of one that does not.
 const LEADER: &str = "belfry-leader";
+/// How often in a row the worker goes at once where it is sent, before it waits as after any failure.
+const LED_AT_ONCE: u32 = 2;
 /// Messages to the server that may wait.
 const TO_SERVER: usize = 16;
 
@@ -72,7 +74,7 @@ impl SessionError {
 /// Keeps a session open, at one server or another, for ever.
 pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events: mpsc::Receiver<Event>) {
     let mut backoff = Backoff::among(shared.servers.count());
-    let mut turn = 0;
+    let (mut turn, mut led) = (0, 0);
     for generation in 1.. {
         // There is one at least, or the configuration would have been refused.
         let Some(server) = shared.servers.at(turn) else { return };
@@ -91,7 +93,12 @@ pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events
         if let Some(leader) = error.leader() {
             shared.servers.learn(&[leader.to_owned()]);
             turn = shared.servers.turn_of(leader).unwrap_or(turn);
+            led += 1;
+            if led <= LED_AT_ONCE {
+                continue;
+            }
         }
+        led = 0;
         discarding(&mut events, backoff.wait()).await;
     }
 }

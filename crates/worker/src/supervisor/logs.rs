@@ -6,8 +6,10 @@
 //! a notice between them that says how much was left out; so whoever follows a log never sees a gap
 //! being filled.
 //!
-//! What is not acknowledged stays in memory up to [`MEMORY_MAX`] and moves to a file beyond that; most
-//! logs never touch the disk. A disk that is full costs log bytes (counted, with a notice), never the
+//! What is not kept stays in memory up to [`MEMORY_MAX`] and moves to a file beyond that; most
+//! logs never touch the disk. A server alone keeps what it has; where another one may go on in its place,
+//! nothing counts as kept before the whole log is where all of them find it, and a server that has less
+//! than the one before gets the rest again. A disk that is full costs log bytes (counted, with a notice), never the
 //! task's time.
 
 use std::collections::VecDeque;
@@ -23,7 +25,7 @@ use proto::logframe::{self, Stream};
 use crate::clock::unix_micros;
 use crate::link::{LOG_PART_COST, LOG_PART_MAX};
 
-/// The most unacknowledged bytes of one log in memory.
+/// The most bytes of one log in memory.
 const MEMORY_MAX: usize = 64 << 10;
 
 /// How much is kept of a log.
@@ -76,6 +78,8 @@ pub(crate) struct ExecutionLog {
     ended: bool,
     sent: u64,
     acked: u64,
+    /// Below this nobody will ask again.
+    kept: u64,
     end_sent: bool,
     /// End offset and cost of each part under way.
     under_way: VecDeque<(u64, u64)>,
@@ -105,6 +109,7 @@ impl ExecutionLog {
             ended: false,
             sent: 0,
             acked: 0,
+            kept: 0,
             end_sent: false,
             under_way: VecDeque::new(),
         }
@@ -204,9 +209,9 @@ impl ExecutionLog {
         self.produced
     }
 
-    /// Whether nothing is left to do: it ended, and all of it is acknowledged or there was nothing.
+    /// Whether nothing is left to do: it ended, and all of it is kept or there was nothing.
     pub(crate) fn is_complete(&self) -> bool {
-        self.ended && self.acked >= self.end() && (self.end_sent || self.end() == 0)
+        self.ended && self.kept >= self.end() && (self.end_sent || self.end() == 0)
     }
 
     /// The next piece to send, if there is one.
@@ -266,9 +271,23 @@ impl ExecutionLog {
         self.under_way.clear();
     }
 
-    /// Everything below `offset` is durable at the server. Returns how much of the window that frees.
-    pub(crate) fn acknowledge(&mut self, offset: u64) -> u64 {
-        self.acked = self.acked.max(offset.min(self.sent));
+    /// Whether a server that has everything below `offset` lacks what is not here any more.
+    pub(crate) fn is_lost_below(&self, offset: u64) -> bool {
+        offset < self.acked && self.parts.front().is_some_and(|first| offset < first.start)
+    }
+
+    /// The server has everything below `offset`, and any other one would have what is below `kept`. Returns
+    /// how much of the window that frees.
+    pub(crate) fn acknowledge(&mut self, offset: u64, kept: u64) -> u64 {
+        if offset < self.acked {
+            // Another server than the one that acknowledged it: it gets the rest again.
+            let freed = self.cost();
+            self.acked = offset;
+            self.rewind();
+            return freed;
+        }
+        self.acked = offset.min(self.sent);
+        self.kept = self.kept.max(kept.min(self.acked));
         let mut freed = 0;
         while let Some((_, cost)) = self.under_way.pop_front_if(|(end, _)| *end <= self.acked) {
             freed += cost;
@@ -282,14 +301,14 @@ impl ExecutionLog {
         self.under_way.iter().map(|(_, cost)| cost).sum()
     }
 
-    /// Lets go of what is acknowledged.
+    /// Lets go of what is kept.
     fn trim(&mut self) {
-        let acked = self.acked;
-        while self.parts.len() > 1 && self.parts[0].start + self.parts[0].len <= acked {
+        let kept = self.kept;
+        while self.parts.len() > 1 && self.parts[0].start + self.parts[0].len <= kept {
             self.parts.pop_front().into_iter().for_each(Part::remove);
         }
         let Some(first) = self.parts.front_mut() else { return };
-        let done = acked.saturating_sub(first.start).min(first.len);
+        let done = kept.saturating_sub(first.start).min(first.len);
         match &mut first.place {
             Place::Memory(bytes) if done > 0 => {
                 bytes.drain(..usize::try_from(done).unwrap_or(usize::MAX));
@@ -301,7 +320,7 @@ impl ExecutionLog {
             }
             // A spilled head that is through goes back to memory.
             Place::File { .. } if done == first.len && !self.ended => {
-                let empty = Part { start: acked, len: 0, place: Place::Memory(Vec::new()) };
+                let empty = Part { start: kept, len: 0, place: Place::Memory(Vec::new()) };
                 std::mem::replace(first, empty).remove();
             }
             _ => {}
@@ -421,7 +440,7 @@ fn recover_one(logs: &Path, execution: ExecutionId, fence: Fence) -> io::Result<
         part.len = whole_len(&log.dir.join(name))?;
         if start.is_some() {
             // Bytes below were acknowledged, or they would still be in this file.
-            (log.acked, log.sent) = (part.start, part.start);
+            (log.acked, log.sent, log.kept) = (part.start, part.start, part.start);
             log.parts = VecDeque::from([part]);
         } else {
             log.tail.push_back(part);
@@ -466,7 +485,8 @@ mod tests {
                 at = next;
             }
             assert_eq!(at, chunk.frames.len(), "only whole frames are sent");
-            log.acknowledge(chunk.offset + chunk.frames.len() as u64);
+            let end = chunk.offset + chunk.frames.len() as u64;
+            log.acknowledge(end, end);
         }
         frames
     }
@@ -485,7 +505,8 @@ mod tests {
         let chunk = log.next_chunk().unwrap();
         assert!(chunk.end && chunk.offset == 0);
         assert!(!log.is_complete());
-        log.acknowledge(chunk.frames.len() as u64);
+        let end = chunk.frames.len() as u64;
+        log.acknowledge(end, end);
         assert!(log.is_complete() && files(&place) == 0);
     }
 
@@ -503,11 +524,11 @@ mod tests {
         let data = log.next_chunk().unwrap();
         log.finish();
         assert!(log.next_chunk().is_none(), "the bytes are not acknowledged yet");
-        log.acknowledge(data.frames.len() as u64);
+        log.acknowledge(data.frames.len() as u64, data.frames.len() as u64);
         assert!(!log.is_complete());
         let end = log.next_chunk().unwrap();
         assert!(end.end && end.frames.is_empty());
-        log.acknowledge(end.offset);
+        log.acknowledge(end.offset, end.offset);
         assert!(log.is_complete());
     }
 
@@ -607,5 +628,42 @@ mod tests {
         assert_eq!(frames[0].1.len(), logframe::MAX_FRAME);
         assert_eq!(frames[1].0, Stream::Notice);
         assert!(log.is_complete());
+    }
+
+    /// D6. The next server has nothing of what the one before had.
+    #[test]
+    fn a_log_is_sent_again_to_a_server_that_has_less_of_it() {
+        let place = place();
+        let mut log = log(&place, 1_000, 500);
+        log.append(Stream::Stdout, b"one\n");
+        let first = log.next_chunk().unwrap();
+        let end = first.frames.len() as u64;
+        log.acknowledge(end, 0);
+        log.append(Stream::Stdout, b"two\n");
+        log.rewind();
+        let second = log.next_chunk().unwrap();
+        assert_eq!(second.offset, end, "what was acknowledged is not sent again by itself");
+        assert!(!log.is_lost_below(0));
+        log.acknowledge(0, 0);
+        log.finish();
+        let again: Vec<_> = drain(&mut log).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(again, ["one\n", "two\n"]);
+        assert!(log.is_complete());
+    }
+
+    /// D6. Until the whole log is where every server finds it.
+    #[test]
+    fn what_is_acknowledged_and_not_kept_stays_here() {
+        let place = place();
+        let mut log = log(&place, 1_000, 500);
+        log.append(Stream::Stdout, b"one\n");
+        log.finish();
+        let chunk = log.next_chunk().unwrap();
+        let end = chunk.frames.len() as u64;
+        log.acknowledge(end, 0);
+        assert!(chunk.end && !log.is_complete());
+        log.acknowledge(end, end);
+        assert!(log.is_complete());
+        assert!(log.is_lost_below(0), "a server that asks for it now asks in vain");
     }
 }

@@ -100,7 +100,11 @@ impl Supervisor {
             return self.drop_log(id);
         }
         let Some(log) = self.logs.get_mut(&id) else { return };
-        self.log_window_used = self.log_window_used.saturating_sub(log.acknowledge(ack.offset));
+        if log.is_lost_below(ack.offset) {
+            tracing::warn!(execution_id = %id, offset = ack.offset, "a log cannot go on: its beginning is lost");
+            return self.drop_log(id);
+        }
+        self.log_window_used = self.log_window_used.saturating_sub(log.acknowledge(ack.offset, ack.kept));
         if log.is_complete() {
             self.drop_log(id);
         } else {

@@ -321,7 +321,7 @@ impl Worker for FakeServer {
                     log.extend_from_slice(&chunk.frames);
                     *end |= chunk.end;
                     let offset = log.len() as u64;
-                    let ack = LogAck { execution_id: chunk.execution_id, offset, gone: false };
+                    let ack = LogAck { execution_id: chunk.execution_id, offset, gone: false, kept: offset };
                     ControlFlow::Continue(state.log_acks.then_some(ack))
                 });
                 match ack {

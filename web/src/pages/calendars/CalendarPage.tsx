@@ -12,6 +12,7 @@ import { useNow } from "../../lib/now";
 import { usePreferences } from "../../lib/preferences";
 import { toYaml } from "../../lib/spec";
 import { wallOf } from "../../lib/time";
+import { aboutCalendar } from "../../lib/notices";
 import { usePageTitle } from "../../lib/title";
 import { act } from "../../ui/act";
 import { CodeHighlight } from "../../ui/Code";
@@ -65,7 +66,7 @@ export function CalendarPage() {
         )
       }
     >
-      {data?.description && <p className={style.description}>{data.description}</p>}
+      {data?.description && <p className={style.description}>{aboutCalendar(data, t)}</p>}
       {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
       <Card
         title={

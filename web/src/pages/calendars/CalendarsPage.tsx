@@ -8,6 +8,7 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { calendarsQuery } from "../../api/schedules";
+import { aboutCalendar } from "../../lib/notices";
 import { usePageTitle } from "../../lib/title";
 import { Loading, Page, ProblemBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
@@ -61,7 +62,7 @@ export function CalendarsPage() {
                   <span className="quiet">{calendar.namespace}</span>
                 )}
               </span>
-              <span className={`${style.about} quiet`}>{calendar.description}</span>
+              <span className={`${style.about} quiet`}>{aboutCalendar(calendar, t)}</span>
               <span className={`${style.until} quiet`}>
                 {calendar.known_until ? (
                   t("calendar.knownUntil", { day: calendar.known_until })

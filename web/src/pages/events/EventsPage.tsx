@@ -154,6 +154,11 @@ function Words({ event }: { event: FeedEvent }) {
         {event.scheduled_for && ` · ${exact(event.scheduled_for, language, zone)}`}
         {event.worker_status && t(`workerStatus.${event.worker_status}`)}
         {event.worker_admission && ` · ${t(`admission.${event.worker_admission}`)}`}
+        {event.schedule_id && event.job_id && (
+          <Link to="/schedules/$id" params={{ id: event.schedule_id }} className="quiet">
+            {` · ${t("event.ofSchedule")}`}
+          </Link>
+        )}
         {event.queue && (
           <Link to="/jobs" search={{ queue: event.queue }}>
             {event.queue}
@@ -161,7 +166,7 @@ function Words({ event }: { event: FeedEvent }) {
         )}
       </span>
       <span className={`${style.object} clip`}>
-        {event.schedule_id && (
+        {event.schedule_id && !event.job_id && (
           <Link to="/schedules/$id" params={{ id: event.schedule_id }}>
             {event.schedule ?? event.schedule_id}
           </Link>

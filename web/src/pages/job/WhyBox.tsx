@@ -71,6 +71,8 @@ function Words({ reason }: { reason: Reason }): ReactNode {
       );
     case "behind":
       return <p>{t("why.behind", { count: reason.waiting })}</p>;
+    case "reconciling":
+      return <p>{t("why.reconciling", { until: until(reason.until) })}</p>;
     case "no_workers":
       return <p>{t("why.no_workers")}</p>;
     case "no_worker_fits":

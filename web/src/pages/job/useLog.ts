@@ -45,7 +45,8 @@ export function useLog(job: string, execution: number | undefined): Log {
       },
       isOver: (events) => {
         const over = events.some((event) => event.name === "end");
-        if (over) setLog((log) => ({ ...log, complete: true }));
+        // Together with what came last: else a log would look empty for a moment.
+        if (over) setLog((log) => ({ ...log, lines: lines.lines.slice(), complete: true }));
         return over;
       },
       onLost: () => setLog((log) => ({ ...log, lost: true })),

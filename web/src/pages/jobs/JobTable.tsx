@@ -12,6 +12,7 @@ import { isTyping } from "../../app/Shortcuts";
 import { useNarrow } from "../../lib/narrow";
 import { isLive } from "../../lib/statuses";
 import { Labels } from "../../ui/kit";
+import { RowCheck } from "../../ui/RowCheck";
 import { StatusBadge } from "../../ui/Status";
 import { Ago, Elapsed } from "../../ui/Time";
 import style from "./jobs.module.css";
@@ -107,7 +108,7 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
       <div className={`${style.row} ${style.headRow}`} role="row">
         <span role="columnheader">
           <Checkbox
-            aria-label={t("jobs.selectAll")}
+            aria-label={t("bulk.selectAll")}
             checked={all}
             indeterminate={!all && selected.size > 0}
             onChange={() => onSelect(all ? new Set() : new Set(jobs.map((job) => job.id)))}
@@ -187,13 +188,10 @@ const Row = memo(function Row(props: RowProps) {
       onClick={open}
     >
       <span role="cell">
-        <input
-          type="checkbox"
-          className={style.check}
-          aria-label={t("jobs.select", { name: job.name })}
+        <RowCheck
+          label={t("bulk.select", { name: job.name })}
           checked={isSelected}
-          onClick={(event) => onPick(index, event.shiftKey)}
-          readOnly
+          onPick={(withRange) => onPick(index, withRange)}
         />
       </span>
       <span role="cell" className={style.status}>

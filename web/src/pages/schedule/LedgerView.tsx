@@ -10,6 +10,7 @@ import { readLedger } from "../../api/schedules";
 import type { FiringOutcome, LedgerEntry, Schedule } from "../../api/schema";
 import type { ScheduleSearch } from "../../app/router";
 import { CAUSES, OUTCOMES, outcomesOf, toneOf } from "../../lib/outcomes";
+import { reasonOf } from "../../lib/notices";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
 import { exact } from "../../lib/time";
@@ -160,7 +161,7 @@ function Entry({ entry }: { entry: LedgerEntry }) {
         {created && entry.cause !== "backfill" && lag > LAG_MS && (
           <span className="quiet">{t("ledger.lag", { length: formatDuration(lag) })}</span>
         )}
-        {entry.detail && <span className="quiet">{entry.detail}</span>}
+        {entry.detail && <span className="quiet">{reasonOf(entry, t)}</span>}
       </span>
       <span className={style.job}>
         {entry.job_id && (

@@ -4,6 +4,7 @@ import { Tooltip } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 
 import type { Preview, Schedule } from "../../api/schema";
+import { wordsOf } from "../../lib/notices";
 import { usePreferences } from "../../lib/preferences";
 import { dayName, exact } from "../../lib/time";
 import { Card, Loading, ProblemBox } from "../../ui/kit";
@@ -21,7 +22,7 @@ interface Props {
 export function NextTimes({ schedule, preview, error }: Props) {
   const { t } = useTranslation();
   // That it is paused is said here in the user's language.
-  const warnings = preview?.warnings?.filter((text) => !text.startsWith("it is paused"));
+  const warnings = preview?.warnings?.filter(({ code }) => code !== "paused");
   return (
     <Card title={t("schedule.nextTimes")} aside={schedule.zone}>
       {error && !preview ? <ProblemBox error={error} /> : null}
@@ -39,8 +40,8 @@ export function Firings({ preview, none }: { preview: Preview; none: string }) {
   return (
     <>
       {preview.warnings?.map((warning) => (
-        <p key={warning} className={style.warning}>
-          {warning}
+        <p key={warning.message} className={style.warning}>
+          {wordsOf(warning, t)}
         </p>
       ))}
       {preview.firings.length === 0 && <p className="quiet">{none}</p>}

@@ -32,7 +32,7 @@ import { act } from "../../ui/act";
 import { CodeHighlight } from "../../ui/Code";
 import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
 import { Ago } from "../../ui/Time";
-import { Runs } from "../schedules/Runs";
+import { runOf, Runs } from "../schedules/Runs";
 import { HealthBadges, ScheduleBadge } from "../schedules/ScheduleBadge";
 import { Backfills } from "./Backfills";
 import { BackfillDialog } from "./BackfillDialog";
@@ -124,7 +124,7 @@ function Shown({ schedule }: { schedule: Schedule }) {
                 </Link>
               }
             >
-              <Runs jobs={runs} linked />
+              <Runs runs={runs.map(runOf)} linked />
             </Card>
           )}
           <Card flush className={style.tabs}>

@@ -3,44 +3,50 @@
 import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 
-import type { Job } from "../../api/schema";
+import type { Job, ScheduleRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
 import { exact } from "../../lib/time";
 import style from "./schedules.module.css";
 
-export function Runs({ jobs, linked }: { jobs: readonly Job[]; linked?: boolean }) {
+/** A run from its job. */
+export function runOf({ id, origin, created_at, status, started_at, finished_at }: Job): ScheduleRun {
+  return { job_id: id, scheduled_for: origin?.scheduled_for ?? created_at, status, started_at, finished_at };
+}
+
+/** `runs` has the newest first. */
+export function Runs({ runs, linked }: { runs: readonly ScheduleRun[]; linked?: boolean }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
-  const longest = Math.max(1, ...jobs.map(length));
-  const words = (job: Job) =>
+  const longest = Math.max(1, ...runs.map(length));
+  const words = (run: ScheduleRun) =>
     [
-      exact(job.origin?.scheduled_for ?? job.created_at, language, zone),
-      t(`status.${job.status}`),
-      job.started_at && job.finished_at ? formatDuration(length(job)) : null,
+      exact(run.scheduled_for, language, zone),
+      t(`status.${run.status}`),
+      run.started_at && run.finished_at ? formatDuration(length(run)) : null,
     ]
       .filter(Boolean)
       .join(" · ");
-  const bars = [...jobs].reverse().map((job) => {
-    const bar = <i style={{ height: `${16 + 84 * Math.sqrt(length(job) / longest)}%` }} />;
+  const bars = [...runs].reverse().map((run) => {
+    const bar = <i style={{ height: `${16 + 84 * Math.sqrt(length(run) / longest)}%` }} />;
     return linked ? (
       <Link
-        key={job.id}
+        key={run.job_id}
         to="/jobs/$id"
-        params={{ id: job.id }}
-        data-result={job.status}
-        title={words(job)}
-        aria-label={words(job)}
+        params={{ id: run.job_id }}
+        data-result={run.status}
+        title={words(run)}
+        aria-label={words(run)}
       >
         {bar}
       </Link>
     ) : (
-      <span key={job.id} data-result={job.status} title={words(job)}>
+      <span key={run.job_id} data-result={run.status} title={words(run)}>
         {bar}
       </span>
     );
   });
-  const ended = jobs.filter((job) => job.status === "failed").length;
+  const ended = runs.filter((run) => run.status === "failed").length;
   return linked ? (
     <nav className={style.runs} data-large aria-label={t("schedule.recentRuns")}>
       {bars}
@@ -49,7 +55,7 @@ export function Runs({ jobs, linked }: { jobs: readonly Job[]; linked?: boolean 
     <span
       className={style.runs}
       role="img"
-      aria-label={t("schedule.runsLabel", { count: jobs.length, failed: ended })}
+      aria-label={t("schedule.runsLabel", { count: runs.length, failed: ended })}
     >
       {bars}
     </span>
@@ -57,7 +63,7 @@ export function Runs({ jobs, linked }: { jobs: readonly Job[]; linked?: boolean 
 }
 
 /** How long it took, or has taken so far. */
-function length(job: Job): number {
-  if (!job.started_at) return 0;
-  return (job.finished_at ? Date.parse(job.finished_at) : Date.now()) - Date.parse(job.started_at);
+function length(run: ScheduleRun): number {
+  if (!run.started_at) return 0;
+  return (run.finished_at ? Date.parse(run.finished_at) : Date.now()) - Date.parse(run.started_at);
 }

@@ -1,17 +1,17 @@
 /** One schedule of the list. */
 
 import { ActionIcon, Tooltip } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Pause, Play, Zap } from "lucide-react";
 import { type CSSProperties, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { resumeSchedule, runsQuery, scheduleQuery } from "../../api/schedules";
+import { resumeSchedule } from "../../api/schedules";
 import type { Schedule } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration, parseDuration } from "../../lib/quantities";
 import { act } from "../../ui/act";
+import { RowCheck } from "../../ui/RowCheck";
 import { StatusBadge } from "../../ui/Status";
 import { Ago } from "../../ui/Time";
 import { PauseDialog, TriggerDialog } from "../schedule/dialogs";
@@ -19,15 +19,28 @@ import { Runs } from "./Runs";
 import { HealthBadges, ScheduleBadge } from "./ScheduleBadge";
 import style from "./schedules.module.css";
 
-export function ScheduleRow({ schedule, style: place }: { schedule: Schedule; style: CSSProperties }) {
+interface Props {
+  schedule: Schedule;
+  isSelected: boolean;
+  onPick: (withRange: boolean) => void;
+  style: CSSProperties;
+}
+
+export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Props) {
   const { t } = useTranslation();
-  const runs = useQuery(runsQuery(schedule)).data?.items;
-  const [last] = runs ?? [];
-  // What is late or stuck is not in lists; only what has runs that are not over can be.
-  const isOpen = runs?.some((job) => !job.finished_at) ?? false;
-  const health = useQuery({ ...scheduleQuery(schedule.id), enabled: isOpen }).data?.health;
+  const { runs, health } = schedule;
+  const last = runs?.find((run) => run.job_id === schedule.last?.job_id);
   return (
-    <div className={style.row} role="row" style={place} data-status={schedule.status}>
+    <div
+      className={style.row}
+      role="row"
+      style={place}
+      data-status={schedule.status}
+      data-selected={isSelected || undefined}
+    >
+      <span role="cell">
+        <RowCheck label={t("bulk.select", { name: schedule.name })} checked={isSelected} onPick={onPick} />
+      </span>
       <span role="cell" className={style.name}>
         <span className={style.title}>
           <Link to="/schedules/$id" params={{ id: schedule.id }} className="clip">
@@ -49,7 +62,7 @@ export function ScheduleRow({ schedule, style: place }: { schedule: Schedule; st
       <span role="cell" className={style.last}>
         {schedule.last ? (
           <Link to="/jobs/$id" params={{ id: schedule.last.job_id }}>
-            {last?.id === schedule.last.job_id && <StatusBadge status={last.status} plain />}
+            {last && <StatusBadge status={last.status} plain />}
             <span className="quiet">
               <Ago at={schedule.last.scheduled_for} light />
             </span>
@@ -59,7 +72,7 @@ export function ScheduleRow({ schedule, style: place }: { schedule: Schedule; st
         )}
       </span>
       <span role="cell" className={style.strip}>
-        {runs && runs.length > 0 && <Runs jobs={runs} />}
+        {runs && runs.length > 0 && <Runs runs={runs} />}
       </span>
       <span role="cell" className={style.success}>
         <Success schedule={schedule} />

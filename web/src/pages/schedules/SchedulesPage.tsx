@@ -1,28 +1,52 @@
 /** All schedules: when they fire next, how their last runs went, and what can be done about them. */
 
-import { Button, SegmentedControl, Select, TextInput } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
+import { Button, Checkbox, Select, TextInput } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { CalendarClock, Plus, Search, SearchX, X } from "lucide-react";
-import { useMemo, useRef } from "react";
+import { CalendarClock, Pause, Play, Plus, Search, SearchX, X, Zap } from "lucide-react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { SCHEDULES_MAX, schedulesQuery } from "../../api/schedules";
+import { SCHEDULES_MAX, type SchedulesFilter } from "../../api/schedules";
 import type { Schedule, ScheduleStatus } from "../../api/schema";
 import type { SchedulesSearch } from "../../app/router";
 import { useNarrow } from "../../lib/narrow";
-import { sorted, SORTS } from "../../lib/schedules";
+import { type BulkAction, isFit, SORTS } from "../../lib/schedules";
 import { useSlash } from "../../lib/slash";
 import { usePageTitle } from "../../lib/title";
+import { Views } from "../../lib/views";
+import { BulkBar } from "../../ui/BulkBar";
+import { BulkDialog, type Target } from "../../ui/BulkDialog";
 import { Empty, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
+import { ViewBar } from "../../ui/ViewBar";
+import { actOn, findFit } from "./bulk";
 import { ScheduleRow } from "./ScheduleRow";
 import style from "./schedules.module.css";
 import { Sections } from "./Sections";
+import { useInSight, useSchedules } from "./useSchedules";
 
 const route = getRouteApi("/schedules");
 const STATUSES = ["active", "paused", "completed"] as const satisfies readonly ScheduleStatus[];
 const COLUMNS = ["name", "next", "last", "runs", "success", "usual", "actions"] as const;
+const savedViews = new Views<SchedulesSearch>("belfry.schedule-views");
+const VIEWS = [
+  { key: "all", search: {} },
+  { key: "active", search: { status: "active" } },
+  { key: "paused", search: { status: "paused" } },
+  { key: "completed", search: { status: "completed" } },
+  { key: "troubled", search: { sort: "health" } },
+] as const;
+const ACTIONS = [
+  { action: "pause", icon: Pause },
+  { action: "resume", icon: Play },
+  { action: "trigger", icon: Zap },
+] as const;
+/** What is asked for besides. */
+const FIELDS = { pause: "queue.note", resume: null, trigger: "schedule.reason" } as const;
+/** The next page is asked for when so few rows are left below. */
+const AHEAD = 40;
+/** Columns that a narrow page leaves out, with their heads. */
+const HIDEABLE = new Set<string>(["last", "usual"]);
 const ROW = 52;
 const ROW_NARROW = 78;
 
@@ -30,12 +54,19 @@ export function SchedulesPage() {
   const { t } = useTranslation();
   usePageTitle(t("nav.schedules"));
   const search = route.useSearch();
-  const status = STATUSES.find((each) => each === search.status);
-  const { text, owner, namespace, label } = search;
-  const { data, error, refetch } = useQuery(schedulesQuery({ status, text, owner, namespace, label }));
+  const navigate = route.useNavigate();
   const sort = SORTS.find((each) => each === search.sort) ?? "next";
-  const rows = useMemo(() => data && sorted(data.items, sort), [data, sort]);
-  const isFiltered = Boolean(status ?? text ?? owner ?? namespace ?? label);
+  const filter = filterOf(search);
+  const { rows, error, isPaged, hasMore, more, refetch } = useSchedules(filter, sort);
+  const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
+  const [bulk, setBulk] = useState<{ action: BulkAction; target: Target } | null>(null);
+  const chosen = useMemo(() => rows?.filter(({ id }) => selected.has(id)) ?? [], [rows, selected]);
+  const field = bulk && FIELDS[bulk.action];
+  const isFiltered = Object.values(filter).some((value) => value !== undefined);
+  const change = (next: SchedulesSearch) => {
+    setSelected(new Set());
+    void navigate({ search: next, replace: true });
+  };
 
   return (
     <Page
@@ -51,23 +82,80 @@ export function SchedulesPage() {
       }
     >
       <Sections />
-      <Filters search={search} />
-      {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
-      {!data && !error && <Loading rows={8} />}
+      <ViewBar
+        builtIn={VIEWS.map(({ key, search }) => ({ label: t(`schedule.view.${key}`), search }))}
+        views={savedViews}
+        search={search}
+        isSame={isSame}
+        onChange={change}
+      />
+      <Filters search={search} isPaged={isPaged} onChange={(part) => change({ ...search, ...part })} />
+      {error && !rows && <ProblemBox error={error} onRetry={refetch} />}
+      {!rows && !error && <Loading rows={8} />}
       {rows?.length === 0 && (isFiltered ? <NothingMatches /> : <NoSchedules />)}
-      {rows && rows.length > 0 && <Table rows={rows} />}
-      {data?.next_cursor && <p className={style.capped}>{t("schedule.capped", { count: SCHEDULES_MAX })}</p>}
+      {isPaged && <p className={style.note}>{t("schedule.manyNote", { count: SCHEDULES_MAX })}</p>}
+      {rows && rows.length > 0 && (
+        <>
+          <BulkBar
+            choices={ACTIONS.map(({ action, icon }) => {
+              const count = chosen.filter((schedule) => isFit(action, schedule)).length;
+              const words = { some: t(`bulk.${action}.some`, { count }), all: t(`schedule.${action}`) };
+              return { action, icon, count, words };
+            })}
+            selected={chosen.length}
+            couldBeAll={chosen.length === rows.length && hasMore}
+            onClear={() => setSelected(new Set())}
+            onBulk={(action, all) => {
+              const ids = chosen.filter((schedule) => isFit(action, schedule)).map(({ id }) => id);
+              const find = (signal: AbortSignal) => findFit(action, filter, signal);
+              setBulk({ action, target: all ? { find } : { ids } });
+            }}
+          />
+          <Table rows={rows} selected={selected} onSelect={setSelected} hasMore={hasMore} onEnd={more} />
+        </>
+      )}
+      {bulk && (
+        <BulkDialog
+          target={bulk.target}
+          title={t(`bulk.${bulk.action}.title`)}
+          words={{
+            none: t(`bulk.${bulk.action}.none`),
+            ask: (count) => t(`bulk.${bulk.action}.ask`, { count }),
+            act: (count) => t(`bulk.${bulk.action}.some`, { count }),
+            done: (count) => t(`bulk.${bulk.action}.done`, { count }),
+          }}
+          field={field ? t(field) : undefined}
+          act={(id, why) => actOn(bulk.action, id, why)}
+          onClose={() => setBulk(null)}
+          onDone={() => {
+            setBulk(null);
+            setSelected(new Set());
+          }}
+        />
+      )}
     </Page>
   );
 }
 
-function Filters({ search }: { search: SchedulesSearch }) {
+function filterOf({ status, text, owner, namespace, label }: SchedulesSearch): SchedulesFilter {
+  return { status: STATUSES.find((each) => each === status), text, owner, namespace, label };
+}
+
+/** Whether two addresses show the same, in the same order. */
+function isSame(a: SchedulesSearch, b: SchedulesSearch): boolean {
+  const shown = (search: SchedulesSearch) => JSON.stringify([filterOf(search), search.sort ?? "next"]);
+  return shown(a) === shown(b);
+}
+
+function Filters(props: {
+  search: SchedulesSearch;
+  isPaged: boolean;
+  onChange: (part: Partial<SchedulesSearch>) => void;
+}) {
+  const { search, isPaged, onChange: change } = props;
   const { t } = useTranslation();
-  const navigate = route.useNavigate();
   const input = useRef<HTMLInputElement>(null);
   useSlash(input);
-  const change = (part: Partial<SchedulesSearch>) =>
-    void navigate({ search: (before: SchedulesSearch) => ({ ...before, ...part }), replace: true });
   const others = [
     ...(search.owner ? [["owner", search.owner] as const] : []),
     ...(search.namespace ? [["namespace", search.namespace] as const] : []),
@@ -75,15 +163,6 @@ function Filters({ search }: { search: SchedulesSearch }) {
   ];
   return (
     <div className={style.filters}>
-      <SegmentedControl
-        aria-label={t("schedule.status")}
-        value={search.status ?? "all"}
-        onChange={(value) => change({ status: value === "all" ? undefined : value })}
-        data={[
-          { value: "all", label: t("schedule.all") },
-          ...STATUSES.map((value) => ({ value, label: t(`scheduleStatus.${value}`) })),
-        ]}
-      />
       <TextInput
         ref={input}
         leftSection={<Search size={13} />}
@@ -97,7 +176,12 @@ function Filters({ search }: { search: SchedulesSearch }) {
         aria-label={t("schedule.sort")}
         value={search.sort ?? "next"}
         onChange={(value) => change({ sort: value === "next" ? undefined : (value ?? undefined) })}
-        data={SORTS.map((value) => ({ value, label: t(`schedule.sorts.${value}`) }))}
+        // Of too many, these are the orders that the server has.
+        data={SORTS.map((value) => ({
+          value,
+          label: t(`schedule.sorts.${value}`),
+          disabled: isPaged && value !== "next" && value !== "newest",
+        }))}
         allowDeselect={false}
         className={style.sort}
       />
@@ -122,9 +206,18 @@ function Filters({ search }: { search: SchedulesSearch }) {
   );
 }
 
-function Table({ rows }: { rows: readonly Schedule[] }) {
+interface TableProps {
+  rows: readonly Schedule[];
+  selected: ReadonlySet<string>;
+  onSelect: (selected: ReadonlySet<string>) => void;
+  hasMore: boolean;
+  onEnd: () => void;
+}
+
+function Table({ rows, selected, onSelect, hasMore, onEnd }: TableProps) {
   const { t } = useTranslation();
   const scroller = useRef<HTMLDivElement>(null);
+  const lastPicked = useRef(-1);
   const height = useNarrow() ? ROW_NARROW : ROW;
   const virtual = useVirtualizer({
     count: rows.length,
@@ -133,11 +226,45 @@ function Table({ rows }: { rows: readonly Schedule[] }) {
     getItemKey: (index) => rows[index]?.id ?? index,
     overscan: 4,
   });
+  useEffect(() => virtual.measure(), [height, virtual]);
+  const items = virtual.getVirtualItems();
+  const last = items.at(-1)?.index ?? 0;
+  const told = useInSight(rows, items[0]?.index ?? 0, last);
+  useEffect(() => {
+    if (hasMore && last >= rows.length - AHEAD) onEnd();
+  }, [last, rows.length, hasMore, onEnd]);
+
+  const pick = (index: number, withRange: boolean) => {
+    const from = withRange && lastPicked.current >= 0 ? lastPicked.current : index;
+    const isOn = !selected.has(rows[index]?.id ?? "");
+    const next = new Set(selected);
+    for (const { id } of rows.slice(Math.min(from, index), Math.max(from, index) + 1)) {
+      if (isOn) next.add(id);
+      else next.delete(id);
+    }
+    lastPicked.current = index;
+    onSelect(next);
+  };
+  const all = rows.every(({ id }) => selected.has(id));
+
   return (
-    <div className={style.table} role="table" aria-label={t("nav.schedules")} aria-rowcount={rows.length}>
+    <div
+      className={style.table}
+      role="table"
+      aria-label={t("nav.schedules")}
+      aria-rowcount={hasMore ? -1 : rows.length}
+    >
       <div className={`${style.row} ${style.head}`} role="row">
+        <span role="columnheader">
+          <Checkbox
+            aria-label={t("bulk.selectAll")}
+            checked={all}
+            indeterminate={!all && selected.size > 0}
+            onChange={() => onSelect(all ? new Set() : new Set(rows.map(({ id }) => id)))}
+          />
+        </span>
         {COLUMNS.map((column) => (
-          <span key={column} role="columnheader">
+          <span key={column} role="columnheader" className={HIDEABLE.has(column) ? style[column] : undefined}>
             {column === "actions" ? (
               <span className={style.hidden}>{t("schedule.columns.actions")}</span>
             ) : (
@@ -148,13 +275,15 @@ function Table({ rows }: { rows: readonly Schedule[] }) {
       </div>
       <div className={style.scroller} ref={scroller} role="rowgroup" tabIndex={0} data-testid="schedule-rows">
         <div style={{ height: virtual.getTotalSize(), position: "relative" }} role="presentation">
-          {virtual.getVirtualItems().map((item) => {
+          {items.map((item) => {
             const schedule = rows[item.index];
             return (
               schedule && (
                 <ScheduleRow
                   key={schedule.id}
-                  schedule={schedule}
+                  schedule={told(schedule)}
+                  isSelected={selected.has(schedule.id)}
+                  onPick={(withRange) => pick(item.index, withRange)}
                   style={{ height, transform: `translateY(${item.start}px)` }}
                 />
               )

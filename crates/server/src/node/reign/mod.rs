@@ -79,6 +79,7 @@ enum Woke {
     Requests,
     Renewed(Result<(), StoreError>),
     Probed(Result<(), StoreError>),
+    Reconciled(Result<(), StoreError>),
     Stop,
     HandOver,
     Time,
@@ -112,12 +113,16 @@ pub(super) struct Reign<'a> {
     stop_by: Option<Instant>,
     /// It ends because another server is to have the shards.
     hands_over: bool,
+    /// Whether the store is still to hear that its lost commits were dealt with.
+    reconciles: bool,
+    reconciled: Option<BoxFuture<Result<(), StoreError>>>,
 }
 
 impl<'a> Reign<'a> {
     pub(super) fn new(life: &'a mut Life, owned: Owned) -> Self {
         let (now, config) = (Instant::now(), &life.driver.config);
         let wall = config.clock.now();
+        let reconciles = owned.engine.is_reconciling();
         Self {
             outboxes: Outboxes::new(Some(config.members.clone()), config.metrics.clone()),
             clocks: (wall, now),
@@ -139,6 +144,8 @@ impl<'a> Reign<'a> {
             viewed_at: now,
             stop_by: None,
             hands_over: false,
+            reconciles,
+            reconciled: None,
         }
     }
 
@@ -199,6 +206,7 @@ impl<'a> Reign<'a> {
             self.flush()?;
         }
         self.renew_view();
+        self.reconcile();
         let idle = self.flight.is_none() && self.engine.is_idle();
         match self.stop_by {
             Some(by) if (drained && idle) || Instant::now() > by => {
@@ -272,6 +280,7 @@ impl<'a> Reign<'a> {
             _ = requests.recv_many(&mut self.requests, CHUNK), if room => Woke::Requests,
             result = some(&mut self.renewal) => Woke::Renewed(result),
             result = some(&mut self.probe) => Woke::Probed(result),
+            result = some(&mut self.reconciled) => Woke::Reconciled(result),
             () = tokio::time::sleep_until(until.into()) => Woke::Time,
         }
     }
@@ -328,6 +337,11 @@ impl<'a> Reign<'a> {
             }
             Woke::Stop => {
                 self.stop();
+                Ok(())
+            }
+            Woke::Reconciled(result) => {
+                self.reconciled = None;
+                self.reconciles = result.is_err();
                 Ok(())
             }
             Woke::HandOver => {
@@ -439,6 +453,26 @@ impl<'a> Reign<'a> {
         self.hands_over = true;
         self.stop_by = Some(Instant::now() + HAND_OVER_TIMEOUT);
         self.announce();
+    }
+
+    /// After the store forgot commits: names what workers hold of them, and tells the store when that is
+    /// dealt with.
+    fn reconcile(&mut self) {
+        if !self.reconciles || self.reconciled.is_some() {
+            return;
+        }
+        for stray in self.engine.take_strays() {
+            tracing::warn!(
+                execution_id = %stray.execution,
+                worker_id = %stray.worker,
+                "a worker runs what the store has forgotten; it is stopped"
+            );
+        }
+        if !self.engine.is_reconciling() {
+            tracing::info!("every worker was heard: what waited for that goes on");
+            let (store, leases) = (Arc::clone(&self.life.driver.store), Arc::clone(&self.leases));
+            self.reconciled = Some(Box::pin(async move { store.tails_reconciled(&leases).await }));
+        }
     }
 
     fn renew_view(&mut self) {

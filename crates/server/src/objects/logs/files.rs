@@ -27,11 +27,25 @@ impl Inner {
         self.live.join(folder(execution)).join(format!("{execution}.done"))
     }
 
+    /// Whether every server would find what is written, and from now on: alone, this server does; else a
+    /// complete log in a folder that all of them have.
+    fn is_kept(&self, complete: bool) -> bool {
+        let in_folder = self.backend.file(&key(ExecutionId::from_bits(0))).is_some();
+        !self.shared || (complete && in_folder)
+    }
+
     /// What the disk says about a log. A torn end, as a power cut leaves it, is cut off.
     pub(super) fn examine(&self, execution: ExecutionId) -> Result<LogSize, ObjectError> {
         let live = self.live_file(execution);
         match std::fs::read(&live) {
             Ok(bytes) => {
+                if let Some(object) = self.backend.file(&key(execution))
+                    && let Ok(meta) = std::fs::metadata(&object)
+                {
+                    // Another server went on with it, and completed it.
+                    std::fs::remove_file(&live).map_err(io("remove", &live))?;
+                    return Ok(LogSize { bytes: meta.len(), complete: true });
+                }
                 let whole = whole_frames(&bytes);
                 if whole < bytes.len() as u64 {
                     let cut = std::fs::File::options().write(true).open(&live).and_then(|f| f.set_len(whole));
@@ -63,7 +77,8 @@ impl Inner {
         end: bool,
     ) -> Result<Appended, ObjectError> {
         let size = *log.size.borrow();
-        let as_it_is = Appended { offset: size.bytes, fresh_bytes: 0 };
+        let kept = |bytes, complete| if self.is_kept(complete) { bytes } else { 0 };
+        let as_it_is = Appended { offset: size.bytes, fresh_bytes: 0, kept: kept(size.bytes, size.complete) };
         if size.complete || offset > size.bytes {
             return Ok(as_it_is);
         }
@@ -90,7 +105,7 @@ impl Inner {
             return Err(error);
         }
         log.size.send_replace(LogSize { bytes, complete });
-        Ok(Appended { offset: bytes, fresh_bytes: fresh.len() as u64 })
+        Ok(Appended { offset: bytes, fresh_bytes: fresh.len() as u64, kept: kept(bytes, complete) })
     }
 
     fn write_file(

@@ -9,6 +9,10 @@
 //! between two frames. A chunk that was written before changes nothing, so a worker may send again
 //! from any offset that was acknowledged.
 //!
+//! Where several servers share a store, a log that still grows is a file of the server that decides, and
+//! what is complete is where all of them find it. Only that counts as *kept*: until then the worker has the
+//! log too, and sends it to the next server from its beginning if it must.
+//!
 //! # Always true
 //! - One writer at a time for each log; its size is announced after the bytes are in the file.
 //! - A log that is complete is synced before that is acknowledged, and never changes again.
@@ -68,6 +72,8 @@ pub struct Appended {
     pub offset: u64,
     /// How many bytes were new.
     pub fresh_bytes: u64,
+    /// Everything below is where every server finds it.
+    pub kept: u64,
 }
 
 /// Tells when a log has grown or was completed.
@@ -96,6 +102,8 @@ pub struct Logs {
 struct Inner {
     live: PathBuf,
     backend: Backend,
+    /// Whether other servers may go on with the logs of this one.
+    shared: bool,
     logs: Mutex<InUse>,
     finished: mpsc::UnboundedSender<ExecutionId>,
     to_upload: Mutex<Option<mpsc::UnboundedReceiver<ExecutionId>>>,
@@ -113,16 +121,19 @@ struct Log {
     examined: OnceCell<()>,
     writer: Arc<tokio::sync::Mutex<()>>,
     size: watch::Sender<LogSize>,
+    /// Whether it is in the bucket.
+    uploaded: watch::Sender<bool>,
 }
 
 impl Logs {
-    pub(super) fn open(live: PathBuf, backend: Backend) -> Result<Self, ObjectError> {
+    pub(super) fn open(live: PathBuf, backend: Backend, shared: bool) -> Result<Self, ObjectError> {
         make_private_dir(&live).map_err(io("make", &live))?;
         let (finished, to_upload) = mpsc::unbounded_channel();
         Ok(Self {
             inner: Arc::new(Inner {
                 live,
                 backend,
+                shared,
                 logs: Mutex::default(),
                 finished,
                 to_upload: Mutex::new(Some(to_upload)),
@@ -193,6 +204,10 @@ impl Logs {
     /// What the disk or the backend has to say.
     pub async fn size(&self, execution: ExecutionId) -> Result<LogSize, ObjectError> {
         let log = self.log(execution).await?;
+        if self.inner.shared && *log.size.borrow() == LogSize::default() {
+            // Another server may have completed it meanwhile.
+            self.examine(execution, &log).await?;
+        }
         let size = *log.size.borrow();
         if size != LogSize::default() || self.inner.backend.file(&key(execution)).is_some() {
             return Ok(size);
@@ -209,6 +224,19 @@ impl Logs {
     pub fn changed(&self, execution: ExecutionId) -> LogWatch {
         let log = self.inner.in_use(execution);
         LogWatch { size: log.size.subscribe(), _log: log }
+    }
+
+    /// Waits until a log that is complete is in the bucket.
+    pub async fn uploaded(&self, execution: ExecutionId) {
+        let log = self.inner.in_use(execution);
+        let mut uploaded = log.uploaded.subscribe();
+        // The sender lives in `log`, so this cannot fail.
+        let _closed = uploaded.wait_for(|uploaded| *uploaded).await;
+    }
+
+    /// Forgets what is known in memory: another server writes the logs from now on.
+    pub fn forget(&self) {
+        self.inner.lock().logs.clear();
     }
 
     /// Deletes a log, wherever it is.
@@ -266,21 +294,31 @@ impl Logs {
             return Ok(());
         }
         self.inner.backend.put_file(&key(execution), &file).await?;
-        tokio::fs::remove_file(&file).await.map_err(io("remove", &file))
+        tokio::fs::remove_file(&file).await.map_err(io("remove", &file))?;
+        log.uploaded.send_replace(true);
+        Ok(())
     }
 
     async fn log(&self, execution: ExecutionId) -> Result<Arc<Log>, ObjectError> {
         let log = self.inner.in_use(execution);
-        log.examined
-            .get_or_try_init(|| {
-                let (inner, log) = (Arc::clone(&self.inner), Arc::clone(&log));
-                blocking(move || {
-                    log.announce_if_new(inner.examine(execution)?);
-                    Ok(())
-                })
-            })
-            .await?;
+        log.examined.get_or_try_init(|| self.examine(execution, &log)).await?;
         Ok(log)
+    }
+
+    async fn examine(&self, execution: ExecutionId, log: &Arc<Log>) -> Result<(), ObjectError> {
+        let inner = Arc::clone(&self.inner);
+        let here = blocking(move || inner.examine(execution)).await?;
+        let elsewhere = match self.inner.shared && here.bytes > 0 && !here.complete {
+            // A part of a log that another server went on with, and completed.
+            true => self.inner.backend.size(&key(execution)).await?,
+            false => None,
+        };
+        if elsewhere.is_some() {
+            let file = self.inner.live_file(execution);
+            tokio::fs::remove_file(&file).await.map_err(io("remove", &file))?;
+        }
+        log.announce_if_new(elsewhere.map_or(here, |bytes| LogSize { bytes, complete: true }));
+        Ok(())
     }
 
     async fn bytes(&self, execution: ExecutionId, range: std::ops::Range<u64>) -> Result<Bytes, ObjectError> {

@@ -1,0 +1,72 @@
+//! A store that forgot its last commits: what may not run twice waits until every worker was heard.
+
+use engine::why::Reason;
+use engine::Stray;
+use model::spec::Delivery;
+use model::worker::Admission;
+use model::{JobId, JobStatus, WorkerId};
+
+use crate::scenario::Scenario;
+
+/// A job of each level that is running, and that the store knows as waiting.
+fn three_forgotten() -> (Scenario, WorkerId, [JobId; 3]) {
+    let mut t = Scenario::new();
+    let levels = [Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce];
+    let worker = t.worker().join();
+    t.admit(worker, Admission::Cordoned);
+    let jobs = levels.map(|level| t.job().delivery(level).submit());
+    let before = t.rows.clone();
+    t.admit(worker, Admission::Open);
+    for job in jobs {
+        t.start(job);
+    }
+    t.lose_tail(before);
+    (t, worker, jobs)
+}
+
+/// G5, rule 12, I8.
+#[test]
+fn only_what_may_run_twice_is_started_before_every_worker_was_heard() {
+    let (mut t, _, [least, most, exactly]) = three_forgotten();
+    t.worker().join();
+    assert_eq!(t.status(least), JobStatus::Running);
+    for job in [most, exactly] {
+        assert_eq!(t.status(job), JobStatus::Waiting);
+        assert!(matches!(t.why(job).reasons[..], [Reason::Reconciling { .. }]), "{:?}", t.why(job));
+    }
+    t.pass(6);
+    assert!(t.engine.is_reconciling());
+    assert_eq!(t.status(exactly), JobStatus::Waiting);
+    t.pass(1);
+    assert!(!t.engine.is_reconciling());
+    assert_eq!([t.status(most), t.status(exactly)], [JobStatus::Running; 2]);
+}
+
+/// I8.
+#[test]
+fn what_a_worker_holds_and_the_store_forgot_is_stopped_and_named() {
+    let (mut t, worker, jobs) = three_forgotten();
+    let held: Vec<_> = t.players[&worker].held.keys().copied().collect();
+    assert_eq!(held.len(), jobs.len());
+    t.rejoin(worker);
+    assert!(t.players[&worker].stopped.keys().eq(&held));
+    let strays: Vec<_> = held.iter().map(|&execution| Stray { execution, worker }).collect();
+    assert_eq!(t.engine.take_strays(), strays);
+    assert_eq!(t.engine.take_strays(), []);
+}
+
+/// What waits can still be cancelled, changed and made anew meanwhile, and a restart forgets nothing.
+#[test]
+fn what_is_held_back_lives_on() {
+    let (mut t, _, [_, most, exactly]) = three_forgotten();
+    t.cancel(most).unwrap();
+    assert_eq!(t.status(most), JobStatus::Cancelled);
+    let new = t.job().delivery(Delivery::ExactlyOnce).submit();
+    assert!(matches!(t.why(new).reasons[..], [Reason::Reconciling { .. }]));
+    let rows = t.rows.clone();
+    t.lose_tail(rows);
+    t.worker().join();
+    assert_eq!(t.status(exactly), JobStatus::Waiting);
+    t.pass(7);
+    assert_eq!([t.status(new), t.status(exactly)], [JobStatus::Running; 2]);
+}

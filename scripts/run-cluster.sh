@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# What `make run-cluster` does once the binary is built: three servers on one PostgreSQL, two workers,
+# on this machine, until Ctrl-C. The database is a throwaway one, or the one that $BELFRY_SERVER__STORE names.
+#
+# usage: scripts/run-cluster.sh BELFRY DATA_DIR FIRST_PORT
+set -euo pipefail
+shopt -s nullglob
+
+belfry=$(realpath "$1")
+data=$2
+port=$3
+if ((EUID == 0)); then
+  # Tasks of a worker that runs as root run as `nobody`, and so does its database: both must get there.
+  data=/var/tmp/belfry-run-cluster
+fi
+mkdir -p "$data"
+data=$(realpath "$data")
+[[ -O $data ]] || data=$(mktemp -d)
+chmod 755 "$data"
+declare -A processes
+database=
+
+as_owner() { if ((EUID == 0)); then setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"; else "$@"; fi; }
+
+stop() {
+  trap - EXIT INT TERM
+  local name
+  # Workers first, so that they hand over what they hold; a worker's supervisor ends with its tasks.
+  for name in worker-1 worker-2 server-a server-b server-c; do
+    if [[ -n ${processes[$name]:-} ]] && kill -0 "${processes[$name]}" 2>/dev/null; then
+      kill -TERM "${processes[$name]}" 2>/dev/null || true
+      wait "${processes[$name]}" 2>/dev/null || true
+    fi
+  done
+  for name in worker-1 worker-2; do
+    pkill -TERM -f -- "^$belfry supervisor .*$data/$name( |\$)" 2>/dev/null || true
+  done
+  [[ -z $database ]] || as_owner "$database/pg_ctl" -D "$data/database" -m fast stop >/dev/null 2>&1 || true
+}
+
+fail() {
+  echo "error: $1" >&2
+  [[ -z ${2:-} || ! -s $2 ]] || { echo "its last words ($2):" >&2; tail -n 20 "$2" | sed 's/^/  /' >&2; }
+  exit 1
+}
+
+trap stop EXIT
+trap 'echo; echo "stopping"; exit 0' INT TERM
+
+start_database() {
+  "$(dirname "${BASH_SOURCE[0]}")/postgresql.sh"
+  local found=(/usr/lib/postgresql/*/bin)
+  if ((${#found[@]} > 0)); then database=${found[-1]}; else database=$(dirname "$(command -v initdb)"); fi
+  local at=$((port + 99)) log=$data/database.log
+  if [[ ! -d $data/database ]]; then
+    mkdir "$data/database"
+    ((EUID != 0)) || chown nobody:nogroup "$data/database"
+    as_owner "$database/initdb" -D "$data/database" -U belfry --auth=trust -E UTF8 --no-locale >/dev/null ||
+      fail "the database could not be made"
+  fi
+  touch "$log"
+  ((EUID != 0)) || chown nobody:nogroup "$log"
+  as_owner "$database/pg_ctl" -D "$data/database" -l "$log" -w \
+    -o "-c listen_addresses=127.0.0.1 -c port=$at -c unix_socket_directories=''" start >/dev/null ||
+    fail "the database did not start; is port $at in use? choose another: make run-cluster BELFRY_PORT=17070" "$log"
+  export BELFRY_SERVER__STORE="postgres://belfry@127.0.0.1:$at/postgres"
+}
+
+# start NAME COMMAND…: a process of its own group, so that Ctrl-C reaches it through `stop` alone.
+start() {
+  local name=$1
+  shift
+  setsid "$@" >>"$data/$name.log" 2>&1 &
+  processes[$name]=$!
+}
+
+start_server() {
+  start "server-$1" "$belfry" server --name "$1" --data "$data/server-$1" --listen "127.0.0.1:$2"
+}
+
+[[ -n ${BELFRY_SERVER__STORE:-} ]] || start_database
+# Logs and artifacts are where every server finds them.
+export BELFRY_SERVER__OBJECTS_DIR=$data/objects
+
+echo "starting three servers and two workers (data in $data)"
+number=0
+for name in a b c; do
+  start_server "$name" $((port + number))
+  number=$((number + 1))
+  # The first one makes the tables and the tokens.
+  deadline=$((SECONDS + 60))
+  until (exec 3<>"/dev/tcp/127.0.0.1/$((port + number - 1))") 2>/dev/null; do
+    kill -0 "${processes[server-$name]}" 2>/dev/null || fail "server $name ended before it was ready" "$data/server-$name.log"
+    ((SECONDS < deadline)) || fail "server $name was not ready within 60 seconds" "$data/server-$name.log"
+    sleep 0.1
+  done
+done
+token_of() { cat "$data"/server-?/"$1" 2>/dev/null | head -n 1; }
+# Kept from the first start on this database; another one than that has other tokens.
+[[ -n $(token_of admin-token) ]] || fail "the database has tokens already, and they are not in $data: remove the folder or name another database"
+workers="$(ls "$data"/server-?/worker-token | head -n 1)"
+for number in 1 2; do
+  start "worker-$number" "$belfry" worker --name "worker-$number" --dir "$data/worker-$number" \
+    --server "http://127.0.0.1:$port" --server "http://127.0.0.1:$((port + 1))" --token-file "$workers"
+done
+
+export BELFRY_URL="http://127.0.0.1:$port" BELFRY_TOKEN
+BELFRY_TOKEN=$(token_of admin-token)
+deadline=$((SECONDS + 60))
+until [[ $("$belfry" worker list -o name 2>/dev/null | wc -l) -ge 2 ]]; do
+  ((SECONDS < deadline)) || fail "the workers did not come within 60 seconds" "$data/worker-1.log"
+  sleep 0.2
+done
+echo
+"$belfry" server list
+echo
+"$belfry" submit --follow -- echo 'hello from the cluster' || fail "the sample job did not succeed" "$data/server-a.log"
+cat <<TEXT
+
+Belfry is running: three servers on one database, two workers.
+  dashboards   http://127.0.0.1:$port/#token=$BELFRY_TOKEN  (and ports $((port + 1)), $((port + 2)))
+  data, logs   $data
+
+In another terminal, here:
+
+  export PATH="$(dirname "$belfry"):\$PATH" BELFRY_URL=http://127.0.0.1:$((port + 1)) BELFRY_TOKEN="\$(cat $data/server-?/admin-token)"
+  belfry server list                             which one decides
+  belfry server drain a                          hand over in good order
+  kill -9 ${processes[server-a]}                                 or not: server a
+  belfry submit --follow -- echo 'still here'
+
+Ctrl-C stops all of it. What ran is kept in $data; remove that folder to begin anew.
+TEXT
+
+# A server that was killed is started again, as whoever watches over processes would.
+while sleep 1; do
+  number=0
+  for name in a b c; do
+    if ! kill -0 "${processes[server-$name]}" 2>/dev/null; then
+      echo "server $name is gone; starting it again"
+      start_server "$name" $((port + number))
+    fi
+    number=$((number + 1))
+  done
+done

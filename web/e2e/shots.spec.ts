@@ -1,0 +1,80 @@
+/**
+ * H1, G3. Every view as somebody sees it: laptop and phone, light and dark, English and Chinese. The
+ * pictures are kept in `e2e/report/shots` to be looked at; what a program can see of them is checked.
+ */
+
+import { expect, script, test } from "./fixtures";
+import type { Server } from "./server";
+
+const LOOKS = [
+  { name: "laptop-light-en", width: 1440, height: 900, theme: "light", language: "en-US" },
+  { name: "laptop-dark-zh", width: 1440, height: 900, theme: "dark", language: "zh-CN" },
+  { name: "phone-light-zh", width: 390, height: 844, theme: "light", language: "zh-CN" },
+  { name: "phone-dark-en", width: 390, height: 844, theme: "dark", language: "en-US" },
+] as const;
+
+let views: Record<string, string> | undefined;
+
+/** Work of all kinds, so that no view is empty. Done once. */
+async function work(server: Server): Promise<Record<string, string>> {
+  const text = 'for i in 1 2 3; do printf "\\033[32mstep $i\\033[0m of 3\\n"; done; echo oops >&2; exit 3';
+  const failed = await server.submit(script("import-orders", text, { labels: { team: "pay" } }));
+  await server.submit(script("thumbnails", "echo done", { owner: "media" }));
+  await server.submit(script("waits-for-much", "true", { resources: { cpu: "4000" } }));
+  const later = { run_at: new Date(Date.now() + 7_200_000).toISOString() };
+  await server.submit(script("monthly-report", "true", later));
+  await server.untilStatus(failed, "failed");
+  const rules = [{ cron: "30 2 * * mon-fri" }];
+  const timing = { rules, zone: "Europe/Berlin", only: [{ calendar: "belfry.cn-workdays" }] };
+  const nightly = await server.schedule("nightly-settlement", rules, "sleep 0.1", { timing });
+  for (let i = 0; i < 4; i += 1) await server.trigger(nightly);
+  await server.schedule("every-quarter", [{ every: "15m" }], "true", { labels: { team: "media" } });
+  const never = await server.schedule("never", [{ cron: "0 0 30 2 *" }]);
+  await server.schedule("paused-one", [{ every: "1h" }]);
+  await server.call("POST", "/api/v1/schedules/paused-one/pause", { note: "until the audit is over" });
+  await server.call("PUT", "/api/v1/queues/slow", { concurrency: 2, paused: true });
+  return {
+    overview: "/",
+    jobs: "/jobs",
+    job: `/jobs/${failed}`,
+    "job-timeline": `/jobs/${failed}?tab=timeline`,
+    submit: "/submit",
+    schedules: "/schedules",
+    schedule: `/schedules/${nightly}`,
+    "schedule-that-never-fires": `/schedules/${never}`,
+    "schedule-edit": `/schedules/${nightly}/edit`,
+    timetable: "/schedules/timetable?span=7d",
+    calendars: "/calendars",
+    calendar: "/calendars/belfry.cn-workdays",
+    workers: "/workers",
+    queues: "/queues",
+    artifacts: "/artifacts",
+    events: "/events",
+    settings: "/settings",
+  };
+}
+
+for (const { name, width, height, theme, language } of LOOKS) {
+  test.describe(name, () => {
+    test.use({ viewport: { width, height }, locale: language, colorScheme: theme });
+
+    test(`every view, ${name}`, async ({ page, server }) => {
+      test.setTimeout(180_000);
+      views ??= await work(server);
+      for (const [view, address] of Object.entries(views)) {
+        await page.goto(address);
+        await expect(page.locator("main h1").first(), view).toBeVisible();
+        await expect(page.getByLabel(/^(Loading|加载中)$/), view).toHaveCount(0);
+        await expect(page.locator(".mantine-Skeleton-root"), view).toHaveCount(0);
+        await page.evaluate(() => document.fonts.ready);
+        await page.screenshot({ path: `e2e/report/shots/${name}/${view}.png` });
+        await expect(page.locator("html"), view).toHaveAttribute(
+          "lang",
+          language === "zh-CN" ? "zh-CN" : "en",
+        );
+        const over = await page.locator("main").evaluate((main) => main.scrollWidth - main.clientWidth);
+        expect(over, `what stands out of ${view}`).toBe(0);
+      }
+    });
+  });
+}

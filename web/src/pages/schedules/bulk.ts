@@ -1,0 +1,30 @@
+/** What can be done with many schedules at once. The feed tells the views what came of it. */
+
+import { answer, api } from "../../api/client";
+import type { SchedulesFilter } from "../../api/schedules";
+import { findAll } from "../../lib/bulk";
+import { type BulkAction, isFit } from "../../lib/schedules";
+
+/** The schedules of a filter that an action fits. */
+export function findFit(action: BulkAction, filter: SchedulesFilter, signal: AbortSignal): Promise<string[]> {
+  const read = (cursor: string | undefined) => {
+    const params = { query: { ...filter, limit: 1_000, cursor } };
+    return answer(api.GET("/api/v1/schedules", { params, signal }));
+  };
+  return findAll(read, (schedule) => isFit(action, schedule));
+}
+
+/** `why` is the note of a pause, and the reason of a firing. */
+export async function actOn(action: BulkAction, id: string, why: string): Promise<void> {
+  const path = { name: id };
+  if (action === "pause") {
+    const body = why === "" ? {} : { note: why };
+    await answer(api.POST("/api/v1/schedules/{name}/pause", { params: { path }, body }));
+  } else if (action === "resume") {
+    await answer(api.POST("/api/v1/schedules/{name}/resume", { params: { path } }));
+  } else {
+    const header = { "Idempotency-Key": crypto.randomUUID() };
+    const body = why === "" ? {} : { reason: why };
+    await answer(api.POST("/api/v1/schedules/{name}/trigger", { params: { path, header }, body }));
+  }
+}

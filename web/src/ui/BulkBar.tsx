@@ -1,0 +1,60 @@
+/** What can be done with the selected rows of a list, or with all that match its filter. */
+
+import { ActionIcon, Button } from "@mantine/core";
+import { type LucideIcon, X } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import style from "./bulk.module.css";
+
+export interface BulkChoice<Action extends string> {
+  action: Action;
+  icon: LucideIcon;
+  /** With how many of the selected it can be done. */
+  count: number;
+  /** What the button says for so many of them, and for all that match. */
+  words: { some: string; all: string };
+}
+
+interface Props<Action extends string> {
+  choices: ReadonlyArray<BulkChoice<Action>>;
+  selected: number;
+  /** All rows that were read are selected, and there are more. */
+  couldBeAll: boolean;
+  onClear: () => void;
+  onBulk: (action: Action, all: boolean) => void;
+}
+
+export function BulkBar<Action extends string>(props: Props<Action>) {
+  const { choices, selected, couldBeAll, onClear, onBulk } = props;
+  const { t } = useTranslation();
+  const [all, setAll] = useState(false);
+  if (selected === 0) return null;
+  const isAll = all && couldBeAll;
+  return (
+    <div className={style.bar} role="toolbar" aria-label={t("bulk.label")}>
+      <strong className="num">
+        {isAll ? t("bulk.allMatching") : t("bulk.selected", { count: selected })}
+      </strong>
+      {couldBeAll && !all && (
+        <button type="button" className={style.all} onClick={() => setAll(true)}>
+          {t("bulk.chooseAll")}
+        </button>
+      )}
+      {choices.map(({ action, icon: Icon, count, words }) => (
+        <Button
+          key={action}
+          variant="default"
+          leftSection={<Icon size={13} />}
+          disabled={!isAll && count === 0}
+          onClick={() => onBulk(action, isAll)}
+        >
+          {isAll ? words.all : words.some}
+        </Button>
+      ))}
+      <ActionIcon onClick={onClear} aria-label={t("bulk.clear")}>
+        <X size={15} />
+      </ActionIcon>
+    </div>
+  );
+}
