@@ -115,7 +115,6 @@ impl Elements {
         text.push(']');
         Some(text.into())
     }
-
 }
 
 impl Engine {
