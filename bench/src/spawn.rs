@@ -16,7 +16,7 @@ use crate::load::{Load, batch};
 use crate::place;
 use crate::report::{Figure, Goal};
 
-const SLOTS: &str = "256";
+const SLOTS: &str = "128";
 
 /// Spawns and waits on every core for this long.
 fn bare_rate(time: Duration) -> anyhow::Result<f64> {

@@ -33,6 +33,14 @@ fn the_life_of_a_job_is_drawn_from_its_table() {
     assert_generated(&page("concepts/life-of-a-job.md"), "lifecycle", &text);
 }
 
+/// C2. So are the lives of runs and steps.
+#[test]
+fn the_lives_of_runs_and_steps_are_drawn_from_their_tables() {
+    let (run, step) = model::run::lifecycle::diagrams();
+    let text = format!("A run:\n\n```mermaid\n{run}```\n\nA step:\n\n```mermaid\n{step}```\n");
+    assert_generated(&page("concepts/workflows.md"), "lifecycle", &text);
+}
+
 /// Every schema that the spec is made of, by its name.
 fn schemas<T: utoipa::ToSchema>() -> BTreeMap<String, Value> {
     let mut found = vec![(T::name().into_owned(), T::schema())];

@@ -51,6 +51,7 @@ impl Engine {
             })
             .or_else(|| self.queue_difference(other))
             .or_else(|| self.schedule_difference(other))
+            .or_else(|| self.workflow_difference(other))
             .or_else(|| self.count_difference(other))
     }
 
@@ -93,7 +94,7 @@ impl Engine {
 }
 
 /// The first that another knows differently.
-fn first<K: Copy + Display, V: PartialEq + Debug>(
+pub(crate) fn first<K: Copy + Display, V: PartialEq + Debug>(
     here: impl IntoIterator<Item = (K, V)>,
     there: impl Fn(K) -> Option<V>,
 ) -> Option<Difference> {

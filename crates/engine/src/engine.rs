@@ -23,6 +23,7 @@ use crate::reconcile::Reconciling;
 use crate::schedule::Schedules;
 use crate::timer::{Agenda, Timer};
 use crate::worker::Worker;
+use crate::workflow::Workflows;
 
 /// While there are workers the engine wants to be called this often, so that a longer silence of
 /// its driver can be told from a silence of the workers.
@@ -79,6 +80,7 @@ pub struct Engine {
     pub(crate) workers: BTreeMap<WorkerId, Worker>,
     pub(crate) profiles: Profiles,
     pub(crate) schedules: Schedules,
+    pub(crate) workflows: Workflows,
     /// What happens at a wall time: jobs become due, deadlines pass.
     pub(crate) agenda: Agenda,
     /// What happens after a length of time, on the steady clock.
@@ -123,6 +125,7 @@ impl Engine {
             workers: BTreeMap::new(),
             profiles: Profiles::default(),
             schedules: Schedules::default(),
+            workflows: Workflows::default(),
             agenda: Agenda::default(),
             chores: Agenda::default(),
             blocked: BTreeMap::new(),
@@ -164,6 +167,9 @@ impl Engine {
             Input::Schedule { ticket, request, actor } => {
                 self.on_schedule_request(ticket, *request, &actor);
             }
+            Input::Workflow { ticket, request, actor } => {
+                self.on_workflow_request(ticket, *request, &actor);
+            }
             Input::Tick => {}
         }
     }
@@ -173,9 +179,11 @@ impl Engine {
     pub fn flush(&mut self, now: impl Into<Now>) -> Output {
         self.advance(now.into());
         let mut timers = TIMERS_A_FLUSH;
+        let mut begun = Self::begin_budget();
         loop {
             self.replan_calendar_users(&mut timers);
             self.on_timers(&mut timers);
+            self.advance_runs(&mut begun);
             self.dispatch();
             // A job that took the room kept for it lets its schedule look ahead again.
             if timers == 0 || !self.has_due_timers() {
@@ -184,6 +192,7 @@ impl Engine {
         }
         let mut output = Output::default();
         output.batch.now = self.now;
+        self.drain_workflows(&mut output.batch.changes);
         self.drain_jobs(&mut output.batch.changes);
         self.drain_schedules(&mut output.batch.changes);
         output.batch.changes.append(&mut self.pending.others);
@@ -223,6 +232,8 @@ impl Engine {
             Timer::Lease(worker) => self.on_lease(worker),
             Timer::Declined(worker) => self.on_declined(worker),
             Timer::Reserve(schedule) => self.on_reserve(schedule),
+            Timer::Run(run) => self.on_run_timeout(run),
+            Timer::Step(run, step) => self.on_step_timer(run, step),
             Timer::Rate(_) => self.dispatch_wanted = true,
             Timer::ForgetKeys => self.forget_keys(),
             Timer::Reconciled => self.on_reconciled(),
@@ -235,7 +246,7 @@ impl Engine {
     pub fn wakeup(&self) -> Option<Timestamp> {
         let chore = self.chores.next().map(|at| self.now + at.since(self.steady));
         let pulse = (!self.workers.is_empty()).then(|| self.now + PULSE);
-        let at_once = (!self.schedules.is_idle()).then_some(self.now);
+        let at_once = (!self.schedules.is_idle() || !self.workflows.is_idle()).then_some(self.now);
         self.agenda.next().into_iter().chain(chore).chain(pulse).chain(at_once).min()
     }
 
@@ -246,7 +257,11 @@ impl Engine {
 
     /// Whether a flush at this very time would hand over nothing.
     pub fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.schedules.is_idle() && !self.dispatch_wanted && !self.has_due_timers()
+        self.pending.is_empty()
+            && self.schedules.is_idle()
+            && self.workflows.is_idle()
+            && !self.dispatch_wanted
+            && !self.has_due_timers()
     }
 
     /// What is going on now, for metrics and lists. Looks at each queue and each worker.
@@ -309,9 +324,10 @@ impl Engine {
 
     fn forget_keys(&mut self) {
         let now = self.now;
-        let before = self.keys.len();
+        let before = self.keys.len() + self.workflows.keys.len();
         self.keys.retain(|_, key| key.expires_at > now);
-        if self.keys.len() < before {
+        self.workflows.keys.retain(|_, key| key.expires_at > now);
+        if self.keys.len() + self.workflows.keys.len() < before {
             let forget = self.owned.iter().map(|&shard| Change::ForgetKeys { shard, expired_before: now });
             self.pending.others.extend(forget);
         }

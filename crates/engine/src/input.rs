@@ -7,9 +7,11 @@ use model::calendar::CalendarSpec;
 use model::firing::ScheduleHead;
 use model::queue::QueueSettings;
 use model::record::{JobHead, Outcome, Usage};
+use model::run::{StepRecord, StepStatus, WorkflowHead};
 use model::schedule::OverlapPolicy;
 use model::worker::{Admission, Capabilities, Capacity, Health};
-use model::{BackfillId, ExecutionId, Fence, JobId, ScheduleId, Timestamp, WorkerId};
+use model::workflow::Definition;
+use model::{BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId};
 
 /// Names a request that waits for its reply; given out by the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,6 +131,15 @@ pub enum Input {
         /// Who asked.
         actor: Arc<str>,
     },
+    /// Asks something of workflows and their runs.
+    Workflow {
+        /// Who waits.
+        ticket: Ticket,
+        /// What.
+        request: Box<WorkflowRequest>,
+        /// Who asked.
+        actor: Arc<str>,
+    },
     /// Nothing but the passing of time.
     Tick,
 }
@@ -200,6 +211,118 @@ pub enum ScheduleRequest {
         /// Refused if it has another version by now.
         expected_version: Option<u64>,
     },
+}
+
+/// What is asked of workflows and their runs.
+#[derive(Debug, Clone)]
+pub enum WorkflowRequest {
+    /// Creates workflows or gives them new specs: all or none. Runs are not touched.
+    Apply {
+        /// At least one. Validated by the caller.
+        workflows: Vec<NewWorkflow>,
+    },
+    /// Forgets a workflow of which no run waits for its turn.
+    Delete {
+        /// Which.
+        workflow: WorkflowId,
+        /// Refused if it has another version by now.
+        expected_version: Option<u64>,
+    },
+    /// Starts a run.
+    Start(Box<NewRun>),
+    /// Stops a run; `finally` still runs.
+    Cancel {
+        /// Which.
+        run: RunId,
+        /// Why, for people.
+        reason: Option<Box<str>>,
+        /// Whether `on_failure` and `finally` are left out, or stopped if they go on.
+        skip_finally: bool,
+    },
+    /// Begins no further steps of a run until it is resumed.
+    Pause {
+        /// Which.
+        run: RunId,
+        /// Why, for people.
+        note: Option<Box<str>>,
+    },
+    /// Lets a paused run go on.
+    Resume {
+        /// Which.
+        run: RunId,
+    },
+    /// Decides what becomes of a step that has not ended.
+    Mark {
+        /// Of which run.
+        run: RunId,
+        /// Its name.
+        step: Box<str>,
+        /// `succeeded`, `failed` or `skipped`.
+        status: StepStatus,
+        /// Why, for people.
+        note: Option<Box<str>>,
+    },
+    /// Approves or rejects a step that waits for it.
+    Decide {
+        /// Of which run.
+        run: RunId,
+        /// Its name.
+        step: Box<str>,
+        /// Whether it is approved.
+        approve: bool,
+        /// Why, for people.
+        note: Option<Box<str>>,
+    },
+    /// Something happened that steps of a run may wait for.
+    Event {
+        /// Which run.
+        run: RunId,
+        /// The name of the event.
+        event: Box<str>,
+        /// What it brings, as JSON.
+        payload: Arc<str>,
+    },
+    /// Asks why a step stands where it stands. Changes nothing.
+    Why {
+        /// Of which run.
+        run: RunId,
+        /// Its name.
+        step: Box<str>,
+    },
+}
+
+/// A workflow to create or to change.
+#[derive(Debug, Clone)]
+pub struct NewWorkflow {
+    /// What it is asked to be.
+    pub head: Arc<WorkflowHead>,
+    /// Refused if this does not hold.
+    pub expected: Expected,
+}
+
+/// A run to start.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    /// Of which workflow.
+    pub workflow: WorkflowId,
+    /// Which generation of it.
+    pub generation: u64,
+    /// What it does: the spec of that generation, with those that it calls. Validated by the caller.
+    pub definition: Arc<Definition>,
+    /// The definition [as JSON](Definition::to_json).
+    pub body: Arc<str>,
+    /// Its parameters, [complete](model::workflow::complete).
+    pub parameters: Arc<serde_json::Map<String, serde_json::Value>>,
+    /// The priority of its jobs, instead of what their specs say.
+    pub priority: Option<u8>,
+    /// Why, for people.
+    pub note: Option<Box<str>>,
+    /// The ended run that it tries again.
+    pub retry_of: Option<RunId>,
+    /// What it takes over from that one: steps and elements that are not done again.
+    pub carried: Vec<StepRecord>,
+    /// A second start under the same key answers with the first one's run.
+    pub key: Option<Key>,
 }
 
 /// A schedule to create or to change.

@@ -24,6 +24,7 @@ impl Engine {
         }
         self.check_workers()?;
         self.check_schedules()?;
+        self.check_workflows()?;
         self.check_queues()
     }
 

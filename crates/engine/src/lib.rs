@@ -26,8 +26,9 @@
 //! # Where what happens
 //! `job` holds the life of a job, one file a transition; `queue` orders waiting jobs; `placement`
 //! filters and scores workers; `dispatch` brings the two together; `worker` has sessions and leases;
-//! `schedule` decides every instant of every schedule; `timer` is the agenda of instants; `restore` rebuilds all of it from rows, and
-//! `reconcile` holds back what a store that forgot commits could double.
+//! `schedule` decides every instant of every schedule; `workflow` which jobs the steps of a run become;
+//! `timer` is the agenda of instants; `restore` rebuilds all of it from rows, and `reconcile` holds back
+//! what a store that forgot commits could double.
 
 mod clock;
 mod config;
@@ -45,16 +46,19 @@ mod queue;
 mod reconcile;
 mod restore;
 mod schedule;
+mod shared;
 mod timer;
 pub mod why;
 mod worker;
+mod workflow;
 
 pub use clock::Now;
 pub use config::Config;
 pub use digest::Difference;
 pub use engine::Engine;
 pub use input::{
-    Expected, Input, Join, NewBackfill, NewJob, NewSchedule, Report, ScheduleRequest, Session, Ticket,
+    Expected, Input, Join, NewBackfill, NewJob, NewRun, NewSchedule, NewWorkflow, Report, ScheduleRequest,
+    Session, Ticket, WorkflowRequest,
 };
 pub use output::{Effect, Output, Refusal, Reply, View};
 pub use reconcile::Stray;

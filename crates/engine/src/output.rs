@@ -6,13 +6,17 @@ use model::calendar::CalendarRecord;
 use model::firing::{FiringOutcome, Origin, ScheduleStatus};
 use model::queue::QueueSettings;
 use model::record::{Batch, QueueRecord};
+use model::run::{RunStatus, StepOrigin, StepStatus};
 use model::validate::Problem;
-use model::{BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
+use model::{
+    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId,
+    WorkflowId,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::input::{Session, Ticket};
-use crate::why::Why;
+use crate::why::{StepWhy, Why};
 
 /// What came of a number of inputs.
 #[derive(Debug, Default)]
@@ -109,6 +113,8 @@ pub struct Assignment {
     pub body: Arc<str>,
     /// The schedule that the job belongs to.
     pub origin: Option<Arc<Origin>>,
+    /// The run and step that the job belongs to.
+    pub step: Option<Arc<StepOrigin>>,
 }
 
 /// A request that was granted.
@@ -161,6 +167,38 @@ pub enum Reply {
     Calendar(Arc<CalendarRecord>),
     /// The calendar was deleted.
     CalendarRemoved,
+    /// The workflows, in the order of the request.
+    AppliedWorkflows(Vec<AppliedWorkflow>),
+    /// The workflow was deleted.
+    WorkflowDeleted,
+    /// A run was started; it goes on, or waits for its turn.
+    RunStarted {
+        /// Which.
+        run: RunId,
+        /// False where its idempotency key had been used for the same.
+        new: bool,
+    },
+    /// A run was changed.
+    Run {
+        /// Where it stands now.
+        status: RunStatus,
+        /// Its version now.
+        version: u64,
+    },
+    /// A step was changed.
+    Step {
+        /// Where it stands now: `running` while what goes on of it is being stopped.
+        status: StepStatus,
+        /// The version of its run now.
+        version: u64,
+    },
+    /// An event was taken.
+    EventTaken {
+        /// How many steps it was for.
+        steps: usize,
+    },
+    /// Why a step stands where it stands.
+    StepWhy(Box<StepWhy>),
 }
 
 /// What came of applying a schedule.
@@ -176,6 +214,19 @@ pub struct Applied {
     pub version: u64,
     /// When it fires next by itself; none if it never does, or not until a run of it ends.
     pub next_at: Option<Timestamp>,
+}
+
+/// What came of applying a workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppliedWorkflow {
+    /// Which.
+    pub workflow: WorkflowId,
+    /// What was done.
+    pub change: ApplyChange,
+    /// Its generation now.
+    pub generation: u64,
+    /// Its version now.
+    pub version: u64,
 }
 
 /// What applying a named thing did.
@@ -315,6 +366,128 @@ pub enum Refusal {
         name: Arc<str>,
         /// One that names it, such as "schedule `nightly`".
         user: String,
+    },
+    /// No such workflow.
+    #[error("there is no workflow {workflow}")]
+    NoWorkflow {
+        /// Which.
+        workflow: WorkflowId,
+    },
+    /// It was to be new.
+    #[error("there is a workflow `{name}` already: {workflow}")]
+    WorkflowExists {
+        /// Its name.
+        name: Arc<str>,
+        /// Which.
+        workflow: WorkflowId,
+    },
+    /// Runs of it wait for their turn, which only it can give them.
+    #[error("{count} runs of {workflow} wait for their turn, such as {run}: cancel them first")]
+    RunsWaiting {
+        /// Which.
+        workflow: WorkflowId,
+        /// The first of them.
+        run: RunId,
+        /// How many there are.
+        count: usize,
+    },
+    /// As many runs wait for their turn as may.
+    #[error("{most} runs of workflow `{name}` wait for their turn already")]
+    TooManyRuns {
+        /// Its name.
+        name: Arc<str>,
+        /// How many may.
+        most: usize,
+    },
+    /// An idempotency key was used for something else.
+    #[error("the idempotency key was used to start something else, which is {run}")]
+    RunKeyReused {
+        /// What the key had started.
+        run: RunId,
+    },
+    /// A definition that cannot be run.
+    #[error("the definition cannot be run: {reason}")]
+    BadDefinition {
+        /// Why.
+        reason: String,
+    },
+    /// No live run has this id: it ended, or never was.
+    #[error("{run} is not live: it has ended, or never was")]
+    NoRun {
+        /// Which.
+        run: RunId,
+    },
+    /// The run is not going on.
+    #[error("{run} is {status}: only a run that goes on can do this")]
+    NotRunning {
+        /// Which.
+        run: RunId,
+        /// Where it stands.
+        status: RunStatus,
+    },
+    /// The run has no such step.
+    #[error("{run} has no step `{step}`")]
+    NoStep {
+        /// Which run.
+        run: RunId,
+        /// The name that was asked for.
+        step: Box<str>,
+    },
+    /// The step has ended.
+    #[error("step `{step}` of {run} is {status} already")]
+    StepOver {
+        /// Of which run.
+        run: RunId,
+        /// Which.
+        step: Box<str>,
+        /// Where it stands.
+        status: StepStatus,
+    },
+    /// A step cannot be marked as this.
+    #[error("a step cannot be marked {status}: expected succeeded, failed or skipped")]
+    NoMark {
+        /// As what.
+        status: StepStatus,
+    },
+    /// The step asks nobody for approval.
+    #[error("step `{step}` of {run} is no approval")]
+    NoApproval {
+        /// Of which run.
+        run: RunId,
+        /// Which.
+        step: Box<str>,
+    },
+    /// The step has not come to ask for approval.
+    #[error("step `{step}` of {run} has not begun: nobody is asked yet")]
+    NotAsked {
+        /// Of which run.
+        run: RunId,
+        /// Which.
+        step: Box<str>,
+    },
+    /// Somebody else is to approve.
+    #[error("step `{step}` is approved or rejected by {}", .approvers.join(", "))]
+    NotApprover {
+        /// Which.
+        step: Box<str>,
+        /// Who may.
+        approvers: Vec<String>,
+    },
+    /// No step waits for the event, or is to.
+    #[error("no step of {run} waits for event `{event}`, or is still to")]
+    NobodyWaits {
+        /// Which run.
+        run: RunId,
+        /// The event.
+        event: Box<str>,
+    },
+    /// An event brings too much.
+    #[error("the payload has {found} bytes: expected at most {most}")]
+    PayloadTooLarge {
+        /// How many.
+        found: usize,
+        /// How many it may have.
+        most: usize,
     },
     /// It is connected, so it cannot be removed.
     #[error("worker {worker} is connected: stop it first")]

@@ -3,9 +3,10 @@
 //! One function, [`examine`], says everything about a worker that is in a job's way. The dispatcher
 //! stops at its first word; `belfry why` collects all of them. So what is explained is what is done.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use model::spec::Placement;
+use model::spec::{Constraint, Placement};
 use model::worker::{Admission, WorkerStatus};
 use model::{Bytes, Millicores, ScheduleId, Timestamp, WorkerId};
 
@@ -14,6 +15,9 @@ use crate::job::Job;
 use crate::profile::Shape;
 use crate::why::Misfit;
 use crate::worker::Worker;
+
+/// A label that every worker has without declaring it: its id.
+pub(crate) const WORKER_LABEL: &str = "belfry.worker";
 
 /// Everything that is in the way of placing a shape on a worker.
 ///
@@ -95,13 +99,22 @@ fn examine(
             found(&|| Misfit::Limit { limit: limit.to_owned() })?;
         }
     }
-    for constraint in shape.constraints.iter().filter(|c| !c.holds(&record.labels)) {
+    for constraint in shape.constraints.iter().filter(|c| !holds(c, worker)) {
         let value = record.labels.get(&constraint.label);
         found(&|| Misfit::Constraint { label: constraint.label.clone(), value: value.cloned() })?;
     }
     let before = worker.kept.is_empty();
     examine_resources(shape, worker, &mut found)?;
     if before { ControlFlow::Continue(()) } else { examine_kept(shape, worker, own, found) }
+}
+
+/// Whether a worker satisfies a constraint, by its labels or by its id.
+fn holds(constraint: &Constraint, worker: &Worker) -> bool {
+    if constraint.label != WORKER_LABEL {
+        return constraint.holds(&worker.record.labels);
+    }
+    let labels = BTreeMap::from([(WORKER_LABEL.to_owned(), worker.record.id.to_string())]);
+    constraint.holds(&labels)
 }
 
 /// Whether what is kept for schedules leaves room for one more. What they have to give up before

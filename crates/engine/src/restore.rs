@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::record::{ExecutionRecord, JobHead, JobState, LiveRow, WorkerRecord};
 use model::worker::WorkerStatus;
-use model::{BackfillId, ExecutionId, JobId, JobStatus, Timestamp};
+use model::{BackfillId, ExecutionId, JobId, JobStatus, RunId, Timestamp};
 
 use crate::clock::Now;
 use crate::engine::{Engine, KnownKey};
@@ -36,6 +36,24 @@ pub enum Poison {
         /// Why.
         reason: String,
     },
+    /// A run that cannot go on.
+    #[error("{run} cannot go on: {reason}")]
+    Run {
+        /// Which.
+        run: RunId,
+        /// Why.
+        reason: String,
+    },
+    /// A step that contradicts its run.
+    #[error("step {step} of {run} contradicts it: {reason}")]
+    Step {
+        /// Of which run.
+        run: RunId,
+        /// Its number.
+        step: u32,
+        /// Why.
+        reason: String,
+    },
     /// An execution whose job is not live, or has a newer one.
     #[error("{execution} stands among the live rows, and its job {job} knows nothing of it")]
     StrayExecution {
@@ -47,7 +65,8 @@ pub enum Poison {
 }
 
 impl Engine {
-    /// Takes in one live row; jobs before their executions.
+    /// Takes in one live row; jobs before their executions, runs before their steps, and steps before their
+    /// elements.
     ///
     /// # Errors
     /// [`Poison`] for a row that contradicts the others; the engine is as if it had not come.
@@ -79,6 +98,21 @@ impl Engine {
             LiveRow::Backfill { head, state } => {
                 let backfill = head.id;
                 self.restore_backfill(head, state).map_err(|reason| Poison::Backfill { backfill, reason })
+            }
+            LiveRow::Workflow { id, head, state } => {
+                self.restore_workflow(id, &head, state);
+                Ok(())
+            }
+            LiveRow::Run { id, head, state } => {
+                self.restore_run(id, head, *state).map_err(|reason| Poison::Run { run: id, reason })
+            }
+            LiveRow::RunKey(key) => {
+                self.workflows.keys.insert(key.key, key);
+                Ok(())
+            }
+            LiveRow::Step(record) => {
+                let (run, step) = (record.key.run, record.key.step);
+                self.restore_step(*record).map_err(|reason| Poison::Step { run, step, reason })
             }
         }
     }
@@ -118,6 +152,7 @@ impl Engine {
         self.started = true;
         self.begin_reconciling();
         self.find_runs();
+        self.find_work();
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         for &id in &jobs {
             self.resume_job(id);
@@ -127,6 +162,7 @@ impl Engine {
             self.resume_without_execution(id);
         }
         self.start_schedules();
+        self.start_runs();
         self.arm_forget_keys();
         self.capacity_changed();
     }

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::{ExecutionId, JobId, ScheduleId, Timestamp, WorkerId};
+use model::{ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkerId};
 
 /// Something to do at an instant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +29,10 @@ pub(crate) enum Timer {
     Schedule(ScheduleId),
     /// A schedule's time to keep room for its next firing, or to let go of it.
     Reserve(ScheduleId),
+    /// A run's timeout.
+    Run(RunId),
+    /// The end of a step's wait, or of its timeout.
+    Step(RunId, u32),
     /// A queue's rate lets another job through.
     Rate(Arc<str>),
     /// Idempotency keys may have expired.

@@ -1,6 +1,8 @@
 //! Why a job stands where it stands, told by the very code that filters and scores.
 
-use model::{Bytes, JobId, JobStatus, Millicores, Timestamp, WorkerId};
+use model::run::StepCause;
+use model::workflow::{JoinRule, Section};
+use model::{Bytes, JobId, JobStatus, Millicores, RunId, StepStatus, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -205,5 +207,133 @@ pub enum Misfit {
     Slots {
         /// How many it may.
         slots: u32,
+    },
+}
+
+/// Why a step of a run stands where it stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct StepWhy {
+    /// Of which run.
+    pub run: RunId,
+    /// Its name.
+    pub step: String,
+    /// Where it stands.
+    pub status: StepStatus,
+    /// Everything that holds it back; the first is what must change first.
+    pub reasons: Vec<StepReason>,
+}
+
+/// A step that another one needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NeedView {
+    /// Its name.
+    pub step: String,
+    /// Where it stands.
+    pub status: StepStatus,
+}
+
+/// One thing that holds a step back, or what it is doing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StepReason {
+    /// As many runs of its workflow go on as may.
+    RunWaits {
+        /// How many go on.
+        running: usize,
+        /// How many may.
+        limit: usize,
+        /// How many runs have their turn before this one.
+        ahead: usize,
+    },
+    /// Its section has not begun.
+    LaterSection {
+        /// Its section.
+        section: Section,
+        /// The one that the run is in.
+        now: Section,
+    },
+    /// Its run is paused.
+    Paused {
+        /// By whom.
+        by: String,
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Its join rule waits for steps that have not ended.
+    Needs {
+        /// The rule.
+        join: JoinRule,
+        /// Those steps (at most 100).
+        needs: Vec<NeedView>,
+        /// How many more there are.
+        more: usize,
+    },
+    /// As many steps of its run go on as may.
+    ParallelSteps {
+        /// How many go on.
+        running: u32,
+        /// How many may.
+        limit: u32,
+    },
+    /// It can begin: the next batch does it.
+    NextBatch,
+    /// Its job goes on: why that stands where it stands, the job can say.
+    Job {
+        /// Which.
+        job: JobId,
+    },
+    /// The run that it called goes on.
+    Called {
+        /// Which.
+        run: RunId,
+    },
+    /// Its elements go on.
+    Elements {
+        /// How many there are.
+        total: u32,
+        /// How many go on.
+        running: usize,
+        /// How many ended well.
+        succeeded: u32,
+        /// How many failed.
+        failed: u32,
+    },
+    /// It waits for somebody.
+    Approval {
+        /// Who may approve; whoever may change the run, where nobody is named.
+        approvers: Vec<String>,
+        /// Until when.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// It waits for an event.
+    Event {
+        /// Its name.
+        event: String,
+        /// Until when.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// It waits for its time.
+    Time {
+        /// When it comes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// It is being stopped.
+    Stopping {
+        /// What it becomes.
+        becomes: StepStatus,
+        /// Because of what.
+        cause: StepCause,
+    },
+    /// It has ended.
+    Over {
+        /// Because of what.
+        cause: StepCause,
+        /// What is known beyond that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
     },
 }

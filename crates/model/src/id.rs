@@ -236,6 +236,10 @@ ids! {
     ScheduleId, "sch", "a schedule id";
     /// A past range of a schedule that is made up for.
     BackfillId, "bkf", "a backfill id";
+    /// A named DAG of steps. Its shard is that of its namespace and name.
+    WorkflowId, "wfl", "a workflow id";
+    /// One run of a workflow. It stands in the shard of its workflow, and all of its jobs with it.
+    RunId, "run", "a run id";
     /// A process that takes requests, decides and stores; another one after each start.
     ServerId, "srv", "a server id";
 }

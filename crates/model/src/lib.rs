@@ -10,6 +10,7 @@
 //!   transitions between them.
 //! - [`schedule`], [`timing`], [`calendar`]: what recurs, when, and on which days; [`firing`]: what
 //!   became of each of its instants.
+//! - [`workflow`]: DAGs of steps, with their [`expression`]s and templates; [`run`]: how far their runs are.
 //! - [`worker`], [`queue`]: where work runs and where it waits.
 //! - [`record`]: rows as the engine changes them and stores keep them.
 //! - [`api`]: what the REST API answers.
@@ -17,6 +18,7 @@
 
 pub mod api;
 pub mod calendar;
+pub mod expression;
 pub mod firing;
 pub mod id;
 pub mod lifecycle;
@@ -24,6 +26,7 @@ pub mod limits;
 pub mod quantity;
 pub mod queue;
 pub mod record;
+pub mod run;
 pub mod schedule;
 pub mod spec;
 pub mod status;
@@ -31,11 +34,16 @@ pub mod time;
 pub mod timing;
 pub mod validate;
 pub mod worker;
+pub mod workflow;
 
-pub use id::{BackfillId, ExecutionId, Fence, JobId, ScheduleId, ServerId, ShardId, WorkerId};
+pub use id::{
+    BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, ServerId, ShardId, WorkerId, WorkflowId,
+};
 pub use lifecycle::Cause;
 pub use quantity::{Bytes, Millicores};
+pub use run::{RunStatus, StepStatus};
 pub use schedule::ScheduleSpec;
 pub use spec::JobSpec;
 pub use status::{ExecutionStatus, JobStatus};
 pub use time::{Duration, Timestamp};
+pub use workflow::WorkflowSpec;

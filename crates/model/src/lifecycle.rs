@@ -3,23 +3,22 @@
 //! The engine checks every step by it, the docs draw it, and the API's texts come from it. A row is
 //! (from, to, cause): what happened is in the cause, so a job's history reads without its log.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use crate::status::JobStatus::{
     self, Cancelled, Expired, Failed, Ready, Retrying, Running, Succeeded, Waiting,
 };
 
+/// An enum of causes with a word, a sentence and a number for each.
 macro_rules! causes {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $text:literal, $sentence:literal;)*) => {
-        /// Why a job changed its status.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+    ($(#[$head:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $code:literal, $text:literal, $sentence:literal;)* }) => {
+        $(#[$head])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+            utoipa::ToSchema,
+        )]
         #[serde(rename_all = "snake_case")]
-        pub enum Cause { $($(#[$doc])* #[doc = $sentence] $variant,)* }
+        pub enum $name { $($(#[$doc])* #[doc = $sentence] $variant,)* }
 
-        impl Cause {
+        impl $name {
             /// Every one.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
@@ -44,31 +43,37 @@ macro_rules! causes {
             }
         }
 
-        impl fmt::Display for Cause {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.as_str())
             }
         }
     };
 }
 
+pub(crate) use causes;
+
 causes! {
-    Submitted = 0, "submitted", "It was submitted.";
-    Due = 1, "due", "Its time came.";
-    Placed = 2, "placed", "A worker was chosen for it.";
-    Succeeded = 3, "succeeded", "Its execution ended well.";
-    RunFailed = 4, "run_failed", "Its execution ran and failed.";
-    StartFailed = 5, "start_failed", "Its execution could not be started.";
-    TimedOut = 6, "timed_out", "Its execution ran longer than its timeout.";
-    WorkerLost = 7, "worker_lost", "The worker of its execution was lost.";
-    Interrupted = 8, "interrupted", "Its execution was interrupted on the worker, by no fault of its own.";
-    Refused = 9, "refused", "The worker declined the execution before it started.";
-    OutcomeUnknown = 10, "outcome_unknown", "Its worker was lost, and it may not be started twice.";
-    BackoffOver = 11, "backoff_over", "The wait before its next try is over.";
-    CancelRequested = 12, "cancel_requested", "Somebody cancelled it.";
-    DeadlinePassed = 13, "deadline_passed", "It could not start before its starting deadline.";
-    Updated = 14, "updated", "Somebody changed it before it started.";
-    Fired = 15, "fired", "Its schedule created it.";
+    /// Why a job changed its status.
+    Cause {
+        Submitted = 0, "submitted", "It was submitted.";
+        Due = 1, "due", "Its time came.";
+        Placed = 2, "placed", "A worker was chosen for it.";
+        Succeeded = 3, "succeeded", "Its execution ended well.";
+        RunFailed = 4, "run_failed", "Its execution ran and failed.";
+        StartFailed = 5, "start_failed", "Its execution could not be started.";
+        TimedOut = 6, "timed_out", "Its execution ran longer than its timeout.";
+        WorkerLost = 7, "worker_lost", "The worker of its execution was lost.";
+        Interrupted = 8, "interrupted", "Its execution was interrupted on the worker, by no fault of its own.";
+        Refused = 9, "refused", "The worker declined the execution before it started.";
+        OutcomeUnknown = 10, "outcome_unknown", "Its worker was lost, and it may not be started twice.";
+        BackoffOver = 11, "backoff_over", "The wait before its next try is over.";
+        CancelRequested = 12, "cancel_requested", "Somebody cancelled it.";
+        DeadlinePassed = 13, "deadline_passed", "It could not start before its starting deadline.";
+        Updated = 14, "updated", "Somebody changed it before it started.";
+        Fired = 15, "fired", "Its schedule created it.";
+        Stepped = 16, "stepped", "Its workflow run came to its step.";
+    }
 }
 
 /// One legal step.
@@ -91,6 +96,7 @@ pub const TRANSITIONS: &[Transition] = &[
     Transition { from: None, to: Ready, cause: Cause::Submitted },
     Transition { from: None, to: Waiting, cause: Cause::Submitted },
     Transition { from: None, to: Waiting, cause: Cause::Fired },
+    Transition { from: None, to: Waiting, cause: Cause::Stepped },
     step(Ready, Waiting, Cause::Due),
     step(Ready, Ready, Cause::Updated),
     step(Ready, Waiting, Cause::Updated),

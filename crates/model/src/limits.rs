@@ -104,3 +104,29 @@ pub const BACKFILL_INSTANTS_MAX: usize = 10_000;
 pub const BACKFILL_CONCURRENCY_MAX: u32 = 1_000;
 /// The most firings of one preview.
 pub const PREVIEW_MAX: usize = 1_000;
+/// The most steps of one workflow, in all sections together.
+pub const STEPS_MAX: usize = 10_000;
+/// The most edges between the steps of one workflow.
+pub const EDGES_MAX: usize = 100_000;
+/// The largest workflow, as JSON.
+pub const WORKFLOW_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// How deep workflows call each other.
+pub const CALL_DEPTH_MAX: usize = 8;
+/// The most workflows that one calls, directly or through others.
+pub const CALLS_MAX: usize = 100;
+/// The longest expression.
+pub const EXPRESSION_BYTES_MAX: usize = 2_000;
+/// The most parameters, and the most outputs, of one workflow.
+pub const PARAMETERS_MAX: usize = 100;
+/// The most bytes of a run's parameters, as JSON.
+pub const RUN_PARAMETERS_BYTES_MAX: usize = 1024 * 1024;
+/// The most elements that a step goes over.
+pub const ITEMS_MAX: usize = 100_000;
+/// The largest element, as JSON.
+pub const ITEM_BYTES_MAX: usize = 1024;
+/// The largest list of what the elements of a step gave that can be referred to, as JSON.
+pub const COLLECTED_BYTES_MAX: usize = 192 * 1024;
+/// The most runs of one workflow that wait for their turn.
+pub const WAITING_RUNS_MAX: usize = 10_000;
+/// The most who may approve a step.
+pub const APPROVERS_MAX: usize = 100;

@@ -14,9 +14,15 @@ use crate::firing::{
     BackfillHead, BackfillState, BackfillStatus, FiringOutcome, LedgerRecord, Origin, ScheduleHead,
     ScheduleState,
 };
-use crate::id::{BackfillId, Epoch, ExecutionId, Fence, JobId, ScheduleId, ShardId, WorkerId};
+use crate::id::{
+    BackfillId, Epoch, ExecutionId, Fence, JobId, RunId, ScheduleId, ShardId, WorkerId, WorkflowId,
+};
 use crate::lifecycle::Cause;
 use crate::queue::QueueSettings;
+use crate::run::{
+    RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus, WorkflowHead,
+    WorkflowState,
+};
 use crate::spec::JobSpec;
 use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::{Duration, Timestamp};
@@ -33,6 +39,8 @@ pub struct JobHead {
     pub retry_of: Option<JobId>,
     /// The schedule that it belongs to.
     pub origin: Option<Arc<Origin>>,
+    /// The run and step that it belongs to.
+    pub step: Option<Arc<StepOrigin>>,
 }
 
 /// One recorded transition of a job.
@@ -210,6 +218,19 @@ pub struct KeyRecord {
     pub expires_at: Timestamp,
 }
 
+/// An idempotency key that a run was started under. Outlives its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunKeyRecord {
+    /// Hash of the namespace, the workflow and the key.
+    pub key: u128,
+    /// Hash of what was asked under it.
+    pub body: u128,
+    /// The run that it started.
+    pub run: RunId,
+    /// When it may be forgotten.
+    pub expires_at: Timestamp,
+}
+
 /// Something that happened, for watchers; kept for a while so that they can resume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
@@ -300,6 +321,53 @@ pub enum EventKind {
         /// Its name.
         calendar: Arc<str>,
     },
+    /// A workflow was made, changed or removed.
+    Workflow {
+        /// Which.
+        workflow: WorkflowId,
+        /// Its name.
+        name: Arc<str>,
+        /// What happened to it.
+        what: WorkflowEvent,
+    },
+    /// A run changed its status.
+    Run {
+        /// Which.
+        run: RunId,
+        /// The name of its workflow.
+        workflow: Arc<str>,
+        /// The status before.
+        from: Option<RunStatus>,
+        /// The status after.
+        to: RunStatus,
+        /// Why.
+        cause: RunCause,
+    },
+    /// A step of a run changed its status. The elements of one are told by their jobs.
+    Step {
+        /// Of which run.
+        run: RunId,
+        /// Its name.
+        step: Arc<str>,
+        /// The status before.
+        from: StepStatus,
+        /// The status after.
+        to: StepStatus,
+        /// Why.
+        cause: StepCause,
+        /// Its job.
+        job: Option<JobId>,
+    },
+}
+
+/// What happened to a workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum WorkflowEvent {
+    Created,
+    Changed,
+    Deleted,
 }
 
 /// What happened to a schedule.
@@ -339,7 +407,7 @@ pub enum Change {
     },
     /// An idempotency key was used.
     Key(KeyRecord),
-    /// Keys that expired before this time may go; of these shards only.
+    /// Keys of jobs and of runs that expired before this time may go; of these shards only.
     ForgetKeys {
         /// Whose.
         shard: ShardId,
@@ -376,6 +444,33 @@ pub enum Change {
         /// How far it is.
         state: BackfillState,
     },
+    /// A workflow. With a `head` it is new or has a new generation; else only its state is rewritten.
+    Workflow {
+        /// Which.
+        id: WorkflowId,
+        /// Whether no store has it yet.
+        new: bool,
+        /// What it was asked to be, where that is to be written.
+        head: Option<Arc<WorkflowHead>>,
+        /// All of it that changes.
+        state: WorkflowState,
+    },
+    /// A workflow was deleted. Its runs go on, and are kept.
+    RemoveWorkflow(WorkflowId),
+    /// A run; with a `head` it is new. One that has reached a final status leaves the live rows for the
+    /// history, with all of its steps.
+    Run {
+        /// Which.
+        id: RunId,
+        /// What it was asked to be, where that is to be written.
+        head: Option<Arc<RunHead>>,
+        /// All of it that changes.
+        state: Box<RunState>,
+    },
+    /// A step of a run, or one element of it; the whole row, new or written again.
+    Step(Box<StepRecord>),
+    /// An idempotency key was used to start a run.
+    RunKey(RunKeyRecord),
     /// A calendar.
     Calendar(Arc<CalendarRecord>),
     /// A calendar was deleted.
@@ -443,6 +538,28 @@ pub enum LiveRow {
         /// How far it is.
         state: BackfillState,
     },
+    /// A workflow.
+    Workflow {
+        /// Which.
+        id: WorkflowId,
+        /// What it was asked to be.
+        head: WorkflowHead,
+        /// How it stands.
+        state: WorkflowState,
+    },
+    /// A run that has not ended.
+    Run {
+        /// Which.
+        id: RunId,
+        /// What it was asked to be.
+        head: Arc<RunHead>,
+        /// Where it stands.
+        state: Box<RunState>,
+    },
+    /// A step, or an element of one, of a run that has not ended.
+    Step(Box<StepRecord>),
+    /// An idempotency key of a run that is still remembered.
+    RunKey(RunKeyRecord),
 }
 
 /// The right to change a shard: which ownership this is.

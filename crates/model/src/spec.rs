@@ -24,7 +24,7 @@ fn default_name() -> String {
     DEFAULT.to_owned()
 }
 
-fn default_priority() -> u8 {
+pub(crate) fn default_priority() -> u8 {
     50
 }
 

@@ -1,15 +1,13 @@
 //! The states of jobs and executions.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
+/// An enum of states with a word and a number for each.
 macro_rules! statuses {
     ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $code:literal, $text:literal;)* }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+            utoipa::ToSchema,
+        )]
         #[serde(rename_all = "snake_case")]
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
@@ -33,20 +31,19 @@ macro_rules! statuses {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.as_str())
             }
         }
 
-        impl FromStr for $name {
-            type Err = UnknownStatus;
+        impl std::str::FromStr for $name {
+            type Err = $crate::status::UnknownStatus;
 
-            fn from_str(text: &str) -> Result<Self, UnknownStatus> {
-                Self::ALL.iter().copied().find(|s| s.as_str() == text).ok_or_else(|| UnknownStatus {
-                    text: text.chars().take(64).collect(),
-                    what: $what,
-                    known: Self::ALL.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", "),
+            fn from_str(text: &str) -> Result<Self, $crate::status::UnknownStatus> {
+                Self::ALL.iter().copied().find(|s| s.as_str() == text).ok_or_else(|| {
+                    let known = Self::ALL.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(", ");
+                    $crate::status::UnknownStatus::new(text, $what, known)
                 })
             }
         }
@@ -61,6 +58,14 @@ pub struct UnknownStatus {
     what: &'static str,
     known: String,
 }
+
+impl UnknownStatus {
+    pub(crate) fn new(text: &str, what: &'static str, known: String) -> Self {
+        Self { text: text.chars().take(64).collect(), what, known }
+    }
+}
+
+pub(crate) use statuses;
 
 statuses! {
     /// Where a job stands. [`crate::lifecycle`] has the transitions.

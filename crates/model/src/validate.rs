@@ -14,8 +14,10 @@ use crate::spec::{Backoff, Constraint, JobSpec, Operator, ProcessRun, Run};
 use crate::time::{Duration, Timestamp};
 
 mod schedule;
+mod workflow;
 
 pub use schedule::{calendar, name, note, schedule};
+pub use workflow::{definition, workflow, workflow_warnings};
 
 /// One thing that is wrong with one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

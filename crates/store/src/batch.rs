@@ -45,6 +45,10 @@ pub(crate) fn foreign_shard(leases: &[Lease], batch: &Batch) -> Option<ShardId> 
         Change::Schedule { id, .. } | Change::RemoveSchedule(id) => Some(id.shard()),
         Change::Ledger(record) => Some(record.schedule.shard()),
         Change::Backfill { id, .. } => Some(id.shard()),
+        Change::Workflow { id, .. } | Change::RemoveWorkflow(id) => Some(id.shard()),
+        Change::Run { id, .. } => Some(id.shard()),
+        Change::Step(record) => Some(record.key.run.shard()),
+        Change::RunKey(key) => Some(key.run.shard()),
         Change::Worker(_)
         | Change::RemoveWorker(_)
         | Change::Queue(_)

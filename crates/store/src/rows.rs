@@ -9,16 +9,18 @@ use std::sync::Arc;
 
 use model::calendar::CalendarRecord;
 use model::firing::{LedgerRecord, ScheduleHead};
-use model::record::{JobHead, KeyRecord, LiveRow};
-use model::{BackfillId, ExecutionId, JobId, ScheduleId, Timestamp, WorkerId};
+use model::record::{JobHead, KeyRecord, LiveRow, RunKeyRecord};
+use model::run::{StepKey, StepRecord};
+use model::workflow::Definition;
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId};
 
 use serde::de::DeserializeOwned;
 
 use crate::codec::{
-    BackfillColumns, Context, Damage, ExecutionColumns, LedgerColumns, ScheduleColumns, StateColumns,
-    calendar_context, open_backfill, open_backfill_head, open_execution, open_head, open_history,
-    open_ledger, open_schedule, open_schedule_head, open_state, open_text, parse_schedule_spec, parse_spec,
-    token_kind,
+    BackfillColumns, Context, Damage, ExecutionColumns, LedgerColumns, RunColumns, ScheduleColumns,
+    StateColumns, calendar_context, item_of, open_backfill, open_backfill_head, open_execution, open_head,
+    open_history, open_ledger, open_run, open_run_head, open_schedule, open_schedule_head, open_state,
+    open_step, open_text, open_workflow, open_workflow_head, parse_schedule_spec, parse_spec, token_kind,
 };
 use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPlace, ScheduleRow, Token};
 
@@ -38,6 +40,10 @@ pub(crate) enum Table {
     Ledger,
     Backfills,
     Calendars,
+    Workflows,
+    Runs,
+    Steps,
+    RunKeys,
 }
 
 impl Table {
@@ -56,17 +62,22 @@ impl Table {
             Self::Ledger => "ledger",
             Self::Backfills => "backfills",
             Self::Calendars => "calendars",
+            Self::Workflows => "workflows",
+            Self::Runs => "runs",
+            Self::Steps => "steps",
+            Self::RunKeys => "run_keys",
         }
     }
 
     /// The columns that name one row; queries that may meet damage begin with them.
     pub(crate) const fn key(self) -> &'static [&'static str] {
         match self {
-            Self::Keys => &["key"],
+            Self::Keys | Self::RunKeys => &["key"],
             Self::Queues => &["name"],
             Self::Events => &["first"],
             Self::Ledger => &["first", "schedule", "generation", "cause", "backfill"],
             Self::Calendars => &["namespace", "name"],
+            Self::Steps => &["run", "step", "item"],
             _ => &["id"],
         }
     }
@@ -76,6 +87,8 @@ impl Table {
         match self {
             Self::Schedules => Some("schedule_heads"),
             Self::Backfills => Some("backfill_heads"),
+            Self::Workflows => Some("workflow_heads"),
+            Self::Runs => Some("run_heads"),
             _ => None,
         }
     }
@@ -131,6 +144,16 @@ pub(crate) const BACKFILL_COLUMNS: &str = "t.id, t.schedule, t.status, t.finishe
 pub(crate) const BACKFILL_REST: &str = "LEFT JOIN backfill_heads h ON h.id = t.id";
 /// The columns that [`calendar`] reads, in its order.
 pub(crate) const CALENDAR_COLUMNS: &str = "t.namespace, t.name, t.record";
+
+/// The columns that [`workflow`] reads, in its order; from [`WORKFLOW_REST`] too.
+pub(crate) const WORKFLOW_COLUMNS: &str = "t.id, t.generation, t.state, h.head";
+/// Where the spec of a workflow is. Outer, so that one without it is noticed.
+pub(crate) const WORKFLOW_REST: &str =
+    "LEFT JOIN workflow_heads h ON h.id = t.id AND h.generation = t.generation";
+/// The columns that [`run`] reads, in its order; `h` is its row in `run_heads`.
+pub(crate) const RUN_COLUMNS: &str = "t.id, t.status, t.expires_at, t.state, h.definition, h.head";
+/// The columns that [`step`] reads, in its order.
+pub(crate) const STEP_COLUMNS: &str = "t.run, t.step, t.item, t.status, t.state";
 
 /// The columns by which states are searched, from those of [`JOB_COLUMNS`].
 pub(crate) fn state_columns(row: &impl Fields) -> Result<StateColumns, Damage> {
@@ -234,6 +257,38 @@ pub(crate) fn calendar(row: &impl Fields) -> Result<CalendarRecord, Damage> {
     serde_json::from_str(json).map_err(|error| Damage::decode("record", error))
 }
 
+/// A workflow, as a live row.
+pub(crate) fn workflow(row: &impl Fields) -> Result<LiveRow, Damage> {
+    let id = WorkflowId::from_bits(row.bits(0, "id")?);
+    let generation = row.number(1, "generation")?;
+    let state = open_workflow(id, generation, row.bytes(2, "state")?)?;
+    let head = open_workflow_head(id, generation, row.bytes(3, "head")?)?;
+    Ok(LiveRow::Workflow { id, head, state })
+}
+
+/// A run as a live row, with the definition that its fifth column names.
+pub(crate) fn run(
+    row: &impl Fields,
+    definition: (Arc<Definition>, Arc<str>),
+) -> Result<(RunId, LiveRow), Damage> {
+    let id = RunId::from_bits(row.bits(0, "id")?);
+    let expires_at = row.optional_integer(2, "expires_at")?;
+    let columns = RunColumns { status: row.number(1, "status")?, expires_at };
+    let state = open_run(id, &columns, row.bytes(3, "state")?)?;
+    let hash = row.bits(4, "definition")?;
+    let head = open_run_head(id, hash, row.bytes(5, "head")?, definition)?;
+    Ok((id, LiveRow::Run { id, head: Arc::new(head), state: Box::new(state) }))
+}
+
+/// A step, or one element of it.
+pub(crate) fn step(row: &impl Fields) -> Result<StepRecord, Damage> {
+    let run = RunId::from_bits(row.bits(0, "run")?);
+    let (step, item) = (row.number(1, "step")?, item_of(row.number(2, "item")?)?);
+    let key = StepKey { run, step, item };
+    let state = open_step(key, row.number(3, "status")?, row.bytes(4, "state")?)?;
+    Ok(StepRecord { key, state })
+}
+
 /// A worker or a queue as it was recorded, under what `context` names it by.
 pub(crate) fn record<T: DeserializeOwned>(context: Context, row: &impl Fields) -> Result<T, Damage> {
     let json = open_text(context, "record", row.bytes(1, "record")?)?;
@@ -249,6 +304,16 @@ pub(crate) fn key(row: &impl Fields) -> Result<KeyRecord, Damage> {
         key: row.bits(0, "key")?,
         body: row.bits(1, "body")?,
         job: JobId::from_bits(row.bits(2, "job")?),
+        expires_at: Timestamp::from_micros(row.number(3, "expires_at")?),
+    })
+}
+
+/// An idempotency key of a run, from the columns of [`KEY_COLUMNS`] with the run instead of the job.
+pub(crate) fn run_key(row: &impl Fields) -> Result<RunKeyRecord, Damage> {
+    Ok(RunKeyRecord {
+        key: row.bits(0, "key")?,
+        body: row.bits(1, "body")?,
+        run: RunId::from_bits(row.bits(2, "run")?),
         expires_at: Timestamp::from_micros(row.number(3, "expires_at")?),
     })
 }
@@ -299,7 +364,8 @@ impl RawJob {
         state.history = open_history(self.id, &self.history)?;
         let head = open_head(self.id, &self.head)?;
         let spec = parse_spec(head.body)?.into();
-        let head = JobHead { spec, body: head.body.into(), retry_of: head.retry_of, origin: head.origin };
+        let (body, retry_of) = (head.body.into(), head.retry_of);
+        let head = JobHead { spec, body, retry_of, origin: head.origin, step: head.step };
         Ok(LiveRow::Job { id: self.id, head, state: Box::new(state) })
     }
 }

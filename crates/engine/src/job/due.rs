@@ -75,6 +75,7 @@ impl Engine {
                 number: live.record.number,
                 body: std::sync::Arc::clone(&job.body),
                 origin: job.origin.clone(),
+                step: job.step.clone(),
             };
             self.pending.effects.push(Effect::Assign { worker, session, assignment });
         }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use model::firing::Origin;
 use model::record::{Change, Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState};
+use model::run::StepOrigin;
 use model::spec::Concurrency;
 use model::{Cause, Duration, ExecutionId, Fence, JobId, JobStatus, Timestamp, WorkerId, lifecycle, limits};
 
@@ -23,6 +24,7 @@ use crate::engine::Engine;
 use crate::profile::Profile;
 use crate::schedule::RunEnd;
 use crate::timer::Timer;
+use crate::workflow::JobEnd;
 
 /// A live job.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub(crate) struct Job {
     pub(crate) profile: Arc<Profile>,
     /// The schedule that it belongs to.
     pub(crate) origin: Option<Arc<Origin>>,
+    /// The run and step that it belongs to.
+    pub(crate) step: Option<Arc<StepOrigin>>,
     /// Its concurrency key.
     pub(crate) concurrency: Option<Box<Concurrency>>,
     /// Until when it may start for the first time.
@@ -81,6 +85,7 @@ impl Job {
             body: Arc::clone(&head.body),
             profile,
             origin: head.origin.clone(),
+            step: head.step.clone(),
             concurrency: spec.concurrency.clone().map(Box::new),
             deadline: match &head.origin {
                 Some(origin) => origin.start_by,
@@ -205,6 +210,20 @@ impl Engine {
         if let Some((origin, started_at)) = origin {
             self.on_run_over(id, &origin, RunEnd { status: to, started_at });
         }
+        self.tell_step(id, to);
+    }
+
+    /// Tells the step that a job belongs to, if there is one, how it ended.
+    fn tell_step(&mut self, id: JobId, status: JobStatus) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let Some(step) = job.step.clone() else { return };
+        let outcome = job.state.outcome.as_deref();
+        let end = JobEnd {
+            status,
+            output: outcome.and_then(|o| o.output.clone()).filter(|_| status == JobStatus::Succeeded),
+            message: outcome.and_then(|o| o.message.clone()).filter(|_| status != JobStatus::Succeeded),
+        };
+        self.on_step_job_over(id, &step, end);
     }
 
     pub(crate) fn disarm_deadline(&mut self, id: JobId) {

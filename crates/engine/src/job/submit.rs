@@ -100,6 +100,13 @@ impl Engine {
         self.enqueue(id);
     }
 
+    /// Creates the job of a step: it is due at once.
+    pub(crate) fn create_stepped(&mut self, id: JobId, head: &Arc<JobHead>, profile: Arc<Profile>) {
+        self.insert_new(id, head, profile, self.now);
+        self.step(id, JobStatus::Waiting, Cause::Stepped, About::default());
+        self.enqueue(id);
+    }
+
     fn insert_new(&mut self, id: JobId, head: &Arc<JobHead>, profile: Arc<Profile>, due_at: Timestamp) {
         let mut job = Job::new(head, profile, fresh_state(self.now, due_at), id.created_at());
         job.new = true;

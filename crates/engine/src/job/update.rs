@@ -61,7 +61,8 @@ impl Engine {
         let profile = self.profiles.of(&head.spec);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         // Where it comes from is not its user's to change.
-        let head = &Arc::new(JobHead { origin: job.origin.clone(), ..(**head).clone() });
+        let head =
+            &Arc::new(JobHead { origin: job.origin.clone(), step: job.step.clone(), ..(**head).clone() });
         self.agenda.disarm(job.state.due_at, Timer::Due(id));
         let mut state = job.state.clone();
         state.due_at = head.spec.run_at.unwrap_or(now).max(now);

@@ -147,6 +147,7 @@ impl Engine {
             body: Arc::clone(&template.body),
             retry_of: None,
             origin: Some(Arc::new(origin)),
+            step: None,
         };
         let job = self.create_run(head.schedule, job_head, &template.profile, Some(&head.actor));
         self.count_firing(FiringOutcome::Fired);

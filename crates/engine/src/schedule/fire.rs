@@ -69,6 +69,7 @@ impl Engine {
             body: Arc::clone(&template.body),
             retry_of: None,
             origin: Some(Arc::new(origin)),
+            step: None,
         };
         let job = self.create_run(id, head, &template.profile, firing.detail.as_deref());
         self.record_fired(id, &firing, outcome, job);

@@ -7,7 +7,6 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use indexmap::IndexMap;
 use model::schedule::{Jitter, Missed, Overlap, OverlapPolicy, Spread};
 use model::timing::{Filter, Timing};
 use model::validate::Problem;
@@ -17,6 +16,7 @@ use timetable::{CalendarMap, Timetable};
 use super::{just_before, name_hash};
 use crate::engine::Engine;
 use crate::profile::{Profile, Profiles};
+use crate::shared::Shared;
 
 /// When a schedule fires, and by which policies.
 #[derive(Debug)]
@@ -166,40 +166,6 @@ impl Template {
         let body = spec.compact_json().into();
         let profile = profiles.of(&spec);
         Self { spec: Arc::new(spec), body, profile }
-    }
-}
-
-/// Things in use, each once, found by a text that says all about them.
-#[derive(Debug)]
-pub(crate) struct Shared<T> {
-    known: IndexMap<Arc<str>, Arc<T>, FixedState>,
-    /// Sweep when there are this many.
-    sweep_at: usize,
-}
-
-impl<T> Default for Shared<T> {
-    fn default() -> Self {
-        Self { known: IndexMap::default(), sweep_at: 1_000 }
-    }
-}
-
-impl<T> Shared<T> {
-    fn get(&self, key: &str) -> Option<Arc<T>> {
-        self.known.get(key).map(Arc::clone)
-    }
-
-    fn insert(&mut self, key: Arc<str>, value: T) -> Arc<T> {
-        if self.known.len() >= self.sweep_at {
-            self.known.retain(|_, value| Arc::strong_count(value) > 1);
-            self.sweep_at = self.known.len().max(500) * 2;
-        }
-        let value = Arc::new(value);
-        self.known.insert(key, Arc::clone(&value));
-        value
-    }
-
-    fn forget(&mut self, is_stale: impl Fn(&T) -> bool) {
-        self.known.retain(|_, value| !is_stale(value));
     }
 }
 

@@ -15,3 +15,4 @@ mod scenario;
 mod schedules;
 mod timekeeper;
 mod workers;
+mod workflow;

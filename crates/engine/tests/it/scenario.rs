@@ -20,13 +20,14 @@ use model::id::{Epoch, IdSource};
 use model::queue::QueueSettings;
 use model::record::{
     Change, Event, ExecutionRecord, JobHead, JobState, KeyRecord, Lease, LiveRow, Outcome, QueueRecord,
-    Usage, WorkerRecord,
+    RunKeyRecord, Usage, WorkerRecord,
 };
+use model::run::{RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState};
 use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement};
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::{
-    BackfillId, Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, ScheduleId,
-    ShardId, Timestamp, WorkerId,
+    BackfillId, Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, RunId,
+    ScheduleId, ShardId, Timestamp, WorkerId, WorkflowId,
 };
 
 pub(crate) const SHARDS: u16 = 4;
@@ -43,6 +44,10 @@ pub(crate) struct Rows {
     pub(crate) ledger: BTreeMap<LedgerKey, LedgerRecord>,
     pub(crate) backfills: BTreeMap<BackfillId, (BackfillHead, BackfillState)>,
     pub(crate) calendars: BTreeMap<(String, String), Arc<CalendarRecord>>,
+    pub(crate) workflows: BTreeMap<WorkflowId, (WorkflowHead, WorkflowState)>,
+    pub(crate) runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
+    pub(crate) steps: BTreeMap<StepKey, StepState>,
+    pub(crate) run_keys: BTreeMap<u128, RunKeyRecord>,
     pub(crate) events: Vec<Event>,
 }
 
@@ -227,6 +232,17 @@ impl Scenario {
         self.restart();
     }
 
+    /// An engine that is rebuilt from the rows knows what the running one knows.
+    pub(crate) fn check_rebuilt(&self) {
+        let mut rebuilt = Engine::new(self.config.clone(), &leases(self.epoch), SHARDS, self.now);
+        for row in self.rows.live() {
+            rebuilt.restore(row).unwrap();
+        }
+        rebuilt.start(self.now);
+        rebuilt.flush(self.now);
+        assert_eq!(rebuilt.difference(&self.engine), None, "here a rebuilt engine, there the running one");
+    }
+
     /// The store has forgotten all that was committed since `before`, and knows that it may have.
     pub(crate) fn lose_tail(&mut self, before: Rows) {
         self.rows = before;
@@ -280,6 +296,14 @@ impl Scenario {
         let record = Arc::clone(&self.rows.workers[&worker]);
         let join = self.join_of(worker, &record);
         self.say(Input::Join(Box::new(join)));
+    }
+
+    /// Every worker comes back.
+    pub(crate) fn rejoin_all(&mut self) {
+        let workers: Vec<_> = self.players.keys().copied().collect();
+        for worker in workers {
+            self.rejoin(worker);
+        }
     }
 
     fn join_of(&mut self, worker: WorkerId, record: &WorkerRecord) -> Join {
@@ -449,7 +473,8 @@ impl Rows {
                 self.keys.insert(key.key, key);
             }
             Change::ForgetKeys { expired_before, .. } => {
-                self.keys.retain(|_, k| k.expires_at > expired_before)
+                self.keys.retain(|_, k| k.expires_at > expired_before);
+                self.run_keys.retain(|_, k| k.expires_at > expired_before);
             }
             Change::Worker(record) => {
                 self.workers.insert(record.id, record);
@@ -491,6 +516,35 @@ impl Rows {
                 }
                 None => self.backfills.get_mut(&id).unwrap().1 = state,
             },
+            Change::Workflow { id, new, head, state } => {
+                let known = self.workflows.remove(&id);
+                assert_eq!(known.is_none(), new, "{id}");
+                let head = head.map(|head| (*head).clone()).or(known.map(|(head, _)| head));
+                self.workflows.insert(id, (head.expect("a new workflow has a head"), state));
+            }
+            Change::RunKey(key) => {
+                self.run_keys.insert(key.key, key);
+            }
+            Change::RemoveWorkflow(id) => {
+                self.workflows.remove(&id);
+            }
+            Change::Run { id, head, state } => match self.runs.get_mut(&id) {
+                None => {
+                    let head = head.unwrap_or_else(|| panic!("{id} is new and has no head"));
+                    self.runs.insert(id, (head, *state));
+                }
+                Some(row) => {
+                    assert!(head.is_none(), "{id} is new twice");
+                    assert!(!row.1.status.is_final(), "{id} changes after its end");
+                    assert!(state.version > row.1.version, "the version of {id} stands still");
+                    row.1 = *state;
+                }
+            },
+            Change::Step(record) => {
+                let StepRecord { key, state } = *record;
+                let before = self.steps.insert(key, state);
+                assert!(before.is_none_or(|b| !b.status.is_final()), "{key:?} changes after its end");
+            }
             Change::Calendar(record) => {
                 let key = (record.spec.namespace.clone(), record.spec.name.clone());
                 self.calendars.insert(key, record);
@@ -516,13 +570,31 @@ impl Rows {
         });
         let running = self.backfills.values().filter(|(_, state)| state.status == BackfillStatus::Running);
         let backfills = running.map(|(head, state)| LiveRow::Backfill { head: head.clone(), state: *state });
+        let workflows = self.workflows.iter().map(|(&id, (head, state))| LiveRow::Workflow {
+            id,
+            head: head.clone(),
+            state: state.clone(),
+        });
+        let is_live = |id: &RunId| self.runs.get(id).is_some_and(|(_, state)| !state.status.is_final());
+        let runs = self.runs.iter().filter(|(id, _)| is_live(id)).map(|(&id, (head, state))| LiveRow::Run {
+            id,
+            head: Arc::clone(head),
+            state: Box::new(state.clone()),
+        });
+        let steps = self.steps.iter().filter(|(key, _)| is_live(&key.run));
+        let steps =
+            steps.map(|(&key, state)| LiveRow::Step(Box::new(StepRecord { key, state: state.clone() })));
         let calendars = self.calendars.values().map(|record| LiveRow::Calendar((**record).clone()));
         calendars
             .chain(schedules)
             .chain(backfills)
+            .chain(workflows)
+            .chain(runs)
+            .chain(steps)
             .chain(jobs)
             .chain(executions.map(|e| LiveRow::Execution(Box::new(e.clone()))))
             .chain(self.keys.values().map(|k| LiveRow::Key(*k)))
+            .chain(self.run_keys.values().map(|k| LiveRow::RunKey(*k)))
             .chain(self.workers.values().map(|w| LiveRow::Worker((**w).clone())))
             .chain(self.queues.values().map(|q| LiveRow::Queue((**q).clone())))
             .collect()
@@ -675,5 +747,5 @@ impl JobBuilder<'_> {
 
 pub(crate) fn head(spec: JobSpec) -> Arc<JobHead> {
     let body = serde_json::to_string(&spec).unwrap().into();
-    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None })
+    Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None })
 }

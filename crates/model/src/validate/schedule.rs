@@ -102,13 +102,13 @@ pub fn note(path: &str, note: Option<&str>) -> Result<(), Invalid> {
     check.finish()
 }
 
-fn text(check: &mut Check, path: &str, text: Option<&str>) {
+pub(super) fn text(check: &mut Check, path: &str, text: Option<&str>) {
     let length = text.map_or(0, str::len);
     check.ensure(length <= limits::NOTE_LEN_MAX, path, || too_long(length, limits::NOTE_LEN_MAX));
 }
 
 /// A name that has an address of its own.
-fn named(check: &mut Check, name: &str) {
+pub(super) fn named(check: &mut Check, name: &str) {
     check.name("name", name);
     check.ensure(!ROUTE_WORDS.contains(&name), "name", || {
         format!("`{name}` is a word of the API: choose another name")

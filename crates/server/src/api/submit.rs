@@ -164,7 +164,7 @@ pub(super) fn head(
         );
         return Err(vec![field_error("", &wrong)]);
     }
-    Ok(JobHead { spec: Arc::new(spec), body: body.into(), retry_of, origin: None })
+    Ok(JobHead { spec: Arc::new(spec), body: body.into(), retry_of, origin: None, step: None })
 }
 
 /// The key of a trigger: what it must be the same in is all that was asked.

@@ -22,7 +22,7 @@ mod tickets;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::{Input, Refusal, Reply, ScheduleRequest, Session, Ticket, View};
+use engine::{Input, Refusal, Reply, ScheduleRequest, Session, Ticket, View, WorkflowRequest};
 use model::Duration;
 use model::record::Event;
 use proto::v1::{LeaseGrant, ServerMessage};
@@ -141,6 +141,18 @@ fn refusal_help(refusal: &Refusal) -> &'static str {
         Refusal::TooManyBackfills { .. } => "wait for the end of one, or cancel one",
         Refusal::NoCalendar { .. } => "see `belfry calendar list`",
         Refusal::CalendarInUse { .. } => "take it out of what refers to it first",
+        Refusal::NoWorkflow { .. } => "see `belfry workflow list`",
+        Refusal::WorkflowExists { .. } => "`belfry apply` replaces it",
+        Refusal::RunsWaiting { .. } => "see `belfry run list --status waiting`",
+        Refusal::TooManyRuns { .. } => "wait until some have ended, or raise `max_parallel_runs`",
+        Refusal::RunKeyReused { .. } => "use another key, or repeat exactly what was started first",
+        Refusal::NoRun { .. } => "see `belfry run list`; an ended run is tried again with `belfry run retry`",
+        Refusal::NotRunning { .. } | Refusal::StepOver { .. } | Refusal::NoStep { .. } => {
+            "see `belfry run get`"
+        }
+        Refusal::NotAsked { .. } => "wait until the step waits for it; `belfry run why` says what holds it",
+        Refusal::NobodyWaits { .. } => "see the waits of its steps with `belfry run get`",
+        Refusal::PayloadTooLarge { .. } => "put large data into an artifact and send its name",
         _ => "",
     }
 }
@@ -351,16 +363,18 @@ pub(crate) struct Closed;
 
 /// Whether an input would make the store grow.
 fn is_new_work(input: &Input) -> bool {
-    let asked = match input {
-        Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. } => return true,
-        Input::Schedule { request, .. } => request.as_ref(),
-        _ => return false,
-    };
-    matches!(
-        asked,
-        ScheduleRequest::Apply { .. }
-            | ScheduleRequest::Trigger { .. }
-            | ScheduleRequest::Backfill(_)
-            | ScheduleRequest::SetCalendar { .. }
-    )
+    match input {
+        Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. } => true,
+        Input::Schedule { request, .. } => matches!(
+            **request,
+            ScheduleRequest::Apply { .. }
+                | ScheduleRequest::Trigger { .. }
+                | ScheduleRequest::Backfill(_)
+                | ScheduleRequest::SetCalendar { .. }
+        ),
+        Input::Workflow { request, .. } => {
+            matches!(**request, WorkflowRequest::Apply { .. } | WorkflowRequest::Start(_))
+        }
+        _ => false,
+    }
 }

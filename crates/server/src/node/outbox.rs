@@ -217,6 +217,7 @@ mod tests {
                 number: 1,
                 body: "x".repeat(bytes).into(),
                 origin: None,
+                step: None,
             },
         }
     }

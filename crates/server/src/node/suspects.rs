@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use engine::{Input, ScheduleRequest};
-use model::{BackfillId, ExecutionId, JobId, ScheduleId, WorkerId};
+use engine::{Input, ScheduleRequest, WorkflowRequest};
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, WorkerId, WorkflowId};
 
 /// Failures at which an input is set aside.
 const STRIKES: u32 = 2;
@@ -30,6 +30,8 @@ pub(super) enum Suspect {
     Queue,
     Schedule(ScheduleId),
     Backfill(BackfillId),
+    Workflow(WorkflowId),
+    Run(RunId),
     /// Something with a name, by a hash of all that was asked.
     Named(u64),
 }
@@ -50,6 +52,7 @@ impl Suspect {
             | Input::RemoveWorker { worker, .. } => Self::Worker(*worker),
             Input::SetQueue { .. } => Self::Queue,
             Input::Schedule { request, .. } => Self::of_schedules(request),
+            Input::Workflow { request, .. } => Self::of_workflows(request),
             Input::Tick => Self::Flush,
         }
     }
@@ -68,6 +71,24 @@ impl Suspect {
             ScheduleRequest::CancelBackfill { backfill, .. } => Self::Backfill(*backfill),
             ScheduleRequest::SetCalendar { spec, .. } => Self::Named(hash(&format!("{spec:?}"))),
             ScheduleRequest::RemoveCalendar { namespace, name, .. } => Self::Named(hash(&(namespace, name))),
+        }
+    }
+
+    fn of_workflows(request: &WorkflowRequest) -> Self {
+        match request {
+            WorkflowRequest::Apply { workflows } => {
+                let bodies: Vec<_> = workflows.iter().map(|new| &*new.head.body).collect();
+                Self::Named(hash(&bodies))
+            }
+            WorkflowRequest::Delete { workflow, .. } => Self::Workflow(*workflow),
+            WorkflowRequest::Start(new) => Self::Workflow(new.workflow),
+            WorkflowRequest::Cancel { run, .. }
+            | WorkflowRequest::Pause { run, .. }
+            | WorkflowRequest::Resume { run }
+            | WorkflowRequest::Mark { run, .. }
+            | WorkflowRequest::Decide { run, .. }
+            | WorkflowRequest::Event { run, .. }
+            | WorkflowRequest::Why { run, .. } => Self::Run(*run),
         }
     }
 }

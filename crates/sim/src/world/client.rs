@@ -307,7 +307,7 @@ impl World {
         if self.clients.dice.chance(0.1) {
             spec.start_deadline = Some(self.clients.dice.millis(1_000, 60_000));
         }
-        Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None })
+        Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None })
     }
 
     fn ask_other(&mut self) {

@@ -11,10 +11,12 @@ use model::firing::{BackfillHead, BackfillState, BackfillStatus, ScheduleHead, S
 use model::id::Epoch;
 use model::record::{
     Batch, Change, ExecutionRecord, HistoryEntry, JobHead, JobState, KeyRecord, Lease, LiveRow, QueueRecord,
-    WorkerRecord,
+    RunKeyRecord, WorkerRecord,
 };
+use model::run::{RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState};
 use model::{
-    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, ScheduleId, ShardId, Timestamp, WorkerId,
+    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, RunId, ScheduleId, ShardId, Timestamp,
+    WorkerId, WorkflowId,
 };
 
 use super::plan::Mutation;
@@ -41,6 +43,10 @@ pub(crate) struct Rows {
     schedules: BTreeMap<ScheduleId, (Arc<ScheduleHead>, ScheduleState)>,
     backfills: BTreeMap<BackfillId, (Arc<BackfillHead>, BackfillState)>,
     calendars: BTreeMap<(String, String), Arc<CalendarRecord>>,
+    workflows: BTreeMap<WorkflowId, (Arc<WorkflowHead>, WorkflowState)>,
+    runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
+    steps: BTreeMap<StepKey, StepState>,
+    run_keys: BTreeMap<u128, RunKeyRecord>,
     now: Timestamp,
     /// The job of every execution; kept only for a driver that mistakes one for another.
     jobs_of: BTreeMap<ExecutionId, JobId>,
@@ -260,6 +266,7 @@ impl Rows {
             }
             Change::ForgetKeys { expired_before, .. } => {
                 self.keys.retain(|_, key| key.expires_at > *expired_before);
+                self.run_keys.retain(|_, key| key.expires_at > *expired_before);
                 None
             }
             Change::Worker(record) => {
@@ -292,6 +299,29 @@ impl Rows {
                     (None, None) => {}
                 }
                 Some(Row::Backfill { backfill: *id, status: state.status })
+            }
+            Change::Workflow { id, head, state, .. } => {
+                let known = self.workflows.remove(id).map(|(head, _)| head);
+                if let Some(head) = head.clone().or(known) {
+                    self.workflows.insert(*id, (head, state.clone()));
+                }
+                None
+            }
+            Change::RunKey(key) => {
+                self.run_keys.insert(key.key, *key);
+                None
+            }
+            Change::RemoveWorkflow(id) => {
+                self.workflows.remove(id);
+                None
+            }
+            Change::Run { id, head, state } => {
+                self.apply_run(*id, head.as_ref(), state);
+                None
+            }
+            Change::Step(record) => {
+                self.steps.insert(record.key, record.state.clone());
+                None
             }
             Change::Calendar(record) => {
                 let key = (record.spec.namespace.clone(), record.spec.name.clone());
@@ -330,6 +360,16 @@ impl Rows {
             cancel_requested: state.cancel_requested_at.is_some(),
             steps,
         }))
+    }
+
+    /// A run that ended takes its steps with it: an engine that takes over never hears of them.
+    fn apply_run(&mut self, id: RunId, head: Option<&Arc<RunHead>>, state: &RunState) {
+        let known = self.runs.remove(&id).map(|(head, _)| head);
+        if state.status.is_final() {
+            self.steps.retain(|key, _| key.run != id);
+        } else if let Some(head) = head.cloned().or(known) {
+            self.runs.insert(id, (head, state.clone()));
+        }
     }
 
     fn apply_schedule(
@@ -372,6 +412,19 @@ impl Rows {
         let running = self.backfills.values().filter(|(_, state)| state.status == BackfillStatus::Running);
         let backfills =
             running.map(|(head, state)| LiveRow::Backfill { head: (**head).clone(), state: *state });
+        let workflows = self.workflows.iter().map(|(&id, (head, state))| LiveRow::Workflow {
+            id,
+            head: (**head).clone(),
+            state: state.clone(),
+        });
+        let runs = self.runs.iter().map(|(&id, (head, state))| LiveRow::Run {
+            id,
+            head: Arc::clone(head),
+            state: Box::new(state.clone()),
+        });
+        let steps = self.steps.iter().filter(|(key, _)| self.runs.contains_key(&key.run));
+        let steps =
+            steps.map(|(&key, state)| LiveRow::Step(Box::new(StepRecord { key, state: state.clone() })));
         let jobs = self.jobs.iter().map(|(&id, (head, state))| LiveRow::Job {
             id,
             head: (**head).clone(),
@@ -381,9 +434,13 @@ impl Rows {
         rows.extend(calendars);
         rows.extend(schedules);
         rows.extend(backfills);
+        rows.extend(workflows);
+        rows.extend(runs);
+        rows.extend(steps);
         rows.extend(jobs);
         rows.extend(self.executions.values().map(|record| LiveRow::Execution(Box::new(record.clone()))));
         rows.extend(self.keys.values().map(|key| LiveRow::Key(*key)));
+        rows.extend(self.run_keys.values().map(|key| LiveRow::RunKey(*key)));
         rows.extend(self.workers.values().map(|record| LiveRow::Worker((**record).clone())));
         rows.extend(self.queues.values().map(|record| LiveRow::Queue((**record).clone())));
         rows

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use model::firing::Origin;
 use model::record::{HistoryEntry, JobHead, JobState, Outcome};
-use model::{BackfillId, ExecutionId, Fence, JobId, JobSpec, JobStatus, ScheduleId, Timestamp, WorkerId};
+use model::run::{ItemOrigin, StepOrigin};
+use model::{
+    BackfillId, ExecutionId, Fence, JobId, JobSpec, JobStatus, RunId, ScheduleId, Timestamp, WorkerId,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -17,10 +20,12 @@ use super::{
 const HAS_RETRY_OF: u8 = 1;
 /// In the first byte of a head: its origin follows.
 const HAS_ORIGIN: u8 = 2;
+/// In the first byte of a head: the step that it belongs to follows.
+const HAS_STEP: u8 = 4;
 
 /// Where a job of a schedule comes from.
 #[derive(Serialize, Deserialize)]
-struct OriginRow<'a> {
+pub(super) struct OriginRow<'a> {
     schedule: [u8; 16],
     #[serde(borrow)]
     name: Cow<'a, str>,
@@ -67,6 +72,46 @@ impl TryFrom<OriginRow<'_>> for Origin {
     }
 }
 
+/// The run and step that a job belongs to.
+#[derive(Serialize, Deserialize)]
+struct StepRow<'a> {
+    run: [u8; 16],
+    #[serde(borrow)]
+    workflow: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    step: u32,
+    /// Which element, of how many, and its value.
+    #[serde(borrow)]
+    item: Option<(u32, u32, Cow<'a, str>)>,
+}
+
+impl<'a> From<&'a StepOrigin> for StepRow<'a> {
+    fn from(step: &'a StepOrigin) -> Self {
+        let item = step.item.as_ref();
+        Self {
+            run: step.run.to_bits().to_be_bytes(),
+            workflow: Cow::Borrowed(&step.workflow),
+            name: Cow::Borrowed(&step.name),
+            step: step.step,
+            item: item.map(|item| (item.index, item.total, Cow::Borrowed(&*item.value))),
+        }
+    }
+}
+
+impl From<StepRow<'_>> for StepOrigin {
+    fn from(row: StepRow<'_>) -> Self {
+        let item = row.item.map(|(index, total, value)| ItemOrigin { index, total, value: value.into() });
+        Self {
+            run: RunId::from_bits(u128::from_be_bytes(row.run)),
+            workflow: row.workflow.into(),
+            name: row.name.into(),
+            step: row.step,
+            item,
+        }
+    }
+}
+
 const HEAD: &str = "head";
 
 /// The body of a job, the job that it repeats and where it comes from, apart from the parsed spec.
@@ -74,12 +119,16 @@ pub(crate) fn seal_head(id: JobId, head: &JobHead) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(head.body.len() + 2 + 16 + 96 + CRC_LEN);
     let has = |there: bool, flag| if there { flag } else { 0 };
     bytes.push(FORMAT);
-    bytes.push(has(head.retry_of.is_some(), HAS_RETRY_OF) | has(head.origin.is_some(), HAS_ORIGIN));
+    let step = has(head.step.is_some(), HAS_STEP);
+    bytes.push(has(head.retry_of.is_some(), HAS_RETRY_OF) | has(head.origin.is_some(), HAS_ORIGIN) | step);
     if let Some(job) = head.retry_of {
         bytes.extend_from_slice(&job.to_bits().to_be_bytes());
     }
     if let Some(origin) = &head.origin {
         bytes = postcard::to_extend(&OriginRow::from(&**origin), bytes).expect("an origin is plain data");
+    }
+    if let Some(step) = &head.step {
+        bytes = postcard::to_extend(&StepRow::from(&**step), bytes).expect("a step is plain data");
     }
     bytes.extend_from_slice(head.body.as_bytes());
     seal_bytes(Context::of(id.to_bits()), bytes)
@@ -91,6 +140,7 @@ pub(crate) struct OpenHead<'a> {
     pub(crate) body: &'a str,
     pub(crate) retry_of: Option<JobId>,
     pub(crate) origin: Option<Arc<Origin>>,
+    pub(crate) step: Option<Arc<StepOrigin>>,
 }
 
 /// Opens what [`seal_head`] sealed.
@@ -98,7 +148,7 @@ pub(crate) fn open_head(id: JobId, sealed: &[u8]) -> Result<OpenHead<'_>, Damage
     let bytes = open_bytes(Context::of(id.to_bits()), HEAD, sealed)?;
     let short = || Damage::Short { column: HEAD, len: sealed.len() };
     let (&flags, mut rest) = bytes.split_first().ok_or_else(short)?;
-    if flags & !(HAS_RETRY_OF | HAS_ORIGIN) != 0 {
+    if flags & !(HAS_RETRY_OF | HAS_ORIGIN | HAS_STEP) != 0 {
         return Err(Damage::Value { column: HEAD, what: "set of flags", found: flags.into() });
     }
     let mut retry_of = None;
@@ -112,8 +162,14 @@ pub(crate) fn open_head(id: JobId, sealed: &[u8]) -> Result<OpenHead<'_>, Damage
             postcard::take_from_bytes::<OriginRow<'_>>(rest).map_err(|error| Damage::decode(HEAD, error))?;
         (origin, rest) = (Some(Arc::new(Origin::try_from(row)?)), behind);
     }
+    let mut step = None;
+    if flags & HAS_STEP != 0 {
+        let (row, behind) =
+            postcard::take_from_bytes::<StepRow<'_>>(rest).map_err(|error| Damage::decode(HEAD, error))?;
+        (step, rest) = (Some(Arc::new(StepOrigin::from(row))), behind);
+    }
     let body = str::from_utf8(rest).map_err(|error| Damage::decode(HEAD, error))?;
-    Ok(OpenHead { body, retry_of, origin })
+    Ok(OpenHead { body, retry_of, origin, step })
 }
 
 /// The spec in a body.

@@ -13,6 +13,7 @@ mod event;
 mod execution;
 mod job;
 mod ledger;
+mod run;
 mod schedule;
 
 use std::borrow::Cow;
@@ -35,6 +36,11 @@ pub(crate) use job::{
 };
 pub(crate) use ledger::{
     LedgerColumns, firing_outcome, firing_outcome_code, firing_outcome_from, open_ledger, seal_ledger,
+};
+pub(crate) use run::{
+    RunColumns, definition_hash, item_column, item_of, open_definition, open_run, open_run_head, open_step,
+    open_workflow, open_workflow_head, seal_definition, seal_run, seal_run_head, seal_step, seal_workflow,
+    seal_workflow_head,
 };
 pub(crate) use schedule::{
     ScheduleColumns, calendar_context, open_schedule, open_schedule_head, parse_schedule_spec,

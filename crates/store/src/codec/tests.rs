@@ -51,8 +51,8 @@ fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
             seal_head(id, &head),
             Box::new(move |bytes| {
                 open_head(id, bytes).is_ok_and(|found| {
-                    let OpenHead { body, retry_of, origin } = found;
-                    (body, retry_of, &origin) == (&*head.body, head.retry_of, &head.origin)
+                    let OpenHead { body, retry_of, origin, step } = found;
+                    (body, retry_of, &origin, &step) == (&*head.body, head.retry_of, &head.origin, &head.step)
                 })
             }),
         ),
@@ -181,6 +181,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
         body: "a body".into(),
         retry_of: Some(id),
         origin: None,
+        step: None,
     };
     let record = ExecutionRecord {
         id: execution,
@@ -251,6 +252,7 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
         body: "a body".into(),
         retry_of: None,
         origin: Some(origin.into()),
+        step: None,
     };
     let line = LedgerRecord {
         schedule,

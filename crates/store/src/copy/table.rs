@@ -119,7 +119,7 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All that is copied, in this order. The shards come last: until they are there, nobody can own one.
-pub(crate) static TABLES: [Table; 23] = [
+pub(crate) static TABLES: [Table; 30] = [
     table("meta", 1, &[small("id"), small("shards"), big("next_event"), big("checked_at")]),
     table("jobs", 1, JOBS),
     // Its rows belong to no shard any more.
@@ -145,6 +145,13 @@ pub(crate) static TABLES: [Table; 23] = [
     table("backfills", 1, BACKFILLS),
     table("backfill_heads", 1, &[id("id"), bytes("head")]),
     table("calendars", 2, &[text("namespace"), text("name"), bytes("record")]),
+    table("workflows", 1, WORKFLOWS),
+    table("workflow_heads", 2, &[id("id"), big("generation"), bytes("head")]),
+    table("runs", 1, RUNS),
+    table("run_heads", 1, &[id("id"), id("definition"), bytes("head")]),
+    table("run_definitions", 1, &[id("hash"), bytes("body")]),
+    table("steps", 3, STEPS),
+    table("run_keys", 1, &[id("key"), id("body"), id("run"), big("expires_at"), shard_of("run")]),
     table("secrets", 1, &[text("name"), bytes("secret")]),
     table("quarantine", 3, QUARANTINE),
     Table { fixed: &[("expires_at", "0"), ("tail_lost", "FALSE")], ..table("shards", 1, SHARDS) },
@@ -224,6 +231,31 @@ const BACKFILLS: &[Column] = &[
     bytes("state"),
     shard_of("id"),
 ];
+
+const WORKFLOWS: &[Column] = &[
+    id("id"),
+    big("generation"),
+    text("namespace"),
+    text("name"),
+    text("owner"),
+    bytes("state"),
+    shard_of("id"),
+];
+
+const RUNS: &[Column] = &[
+    id("id"),
+    small("status"),
+    id("workflow"),
+    id("caller"),
+    text("namespace"),
+    text("name"),
+    big("expires_at"),
+    bytes("state"),
+    shard_of("id"),
+];
+
+const STEPS: &[Column] =
+    &[id("run"), big("step"), big("item"), small("status"), bytes("state"), shard_of("run")];
 
 const QUARANTINE: &[Column] =
     &[big("at"), text("origin"), text("key"), text("reason"), column("columns", Kind::SetAside)];

@@ -6,11 +6,13 @@
 //! still under way, and after the last. Specs are decoded on another thread while the next page comes.
 //!
 //! Rows that cannot be read are set aside, and what cannot go on without them: a backfill with its
-//! schedule, a job with its newest execution, an execution with its job.
+//! schedule, a run with each of its steps, a job with its newest execution, an execution with its job.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use model::record::{Lease, LiveRow, QueueRecord, WorkerRecord};
+use model::workflow::Definition;
 use model::{ExecutionId, JobId, ScheduleId, Timestamp};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
@@ -23,12 +25,18 @@ use super::param::{self, ints};
 use super::quarantine::{Damaged, Key};
 use super::rows::{Sorted, key_of};
 use super::views;
-use crate::codec::{Context, Damage};
+use crate::codec::{Context, Damage, open_definition};
 use crate::rows::{self, Fields, RawJob, RawSchedule, Table};
 use crate::{Loaded, StoreError};
 
 /// Rows of a page.
 const PAGE: usize = 2_048;
+
+/// What a run is pinned to, parsed and as JSON.
+type Pinned = (Arc<Definition>, Arc<str>);
+
+/// Definitions by their hashes, each read once.
+type Definitions = HashMap<u128, Result<Pinned, Damage>>;
 
 /// What was found, and what is to be set aside.
 pub(super) struct Outcome {
@@ -50,6 +58,9 @@ pub(super) async fn load(
     loading.registry().await?;
     let lost_schedules = loading.schedules().await?;
     loading.backfills(&lost_schedules).await?;
+    loading.workflows().await?;
+    loading.runs().await?;
+    loading.run_keys().await?;
     loading.keys().await?;
     let (executions, lost) = loading.executions().await?;
     let bad_jobs = loading.jobs(&lost).await?;
@@ -164,6 +175,107 @@ impl Loading<'_> {
             }
             let live = good.into_iter().map(|row| LiveRow::Backfill { head: row.head, state: row.state });
             self.send_sorted(Sorted { good: live.collect(), damaged: sorted.damaged }).await?;
+            match last_id(&page)? {
+                Some(last) => after = last,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn workflows(&mut self) -> Result<(), Failure> {
+        let sql = "SELECT t.id, t.generation, t.state, h.head
+            FROM workflows t LEFT JOIN workflow_heads h ON h.id = t.id AND h.generation = t.generation
+            WHERE t.id > $1 AND t.shard = ANY($2) ORDER BY t.id LIMIT $3";
+        let mut after = 0;
+        loop {
+            let page = self.page(sql, after).await?;
+            let mut sorted = Sorted::default();
+            sorted.take(Table::Workflows, &page, rows::workflow)?;
+            self.send_sorted(sorted).await?;
+            match last_id(&page)? {
+                Some(last) => after = last,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Sends the runs that have not ended, each with its steps.
+    ///
+    /// A step whose row is lost would be taken for one that has not begun, and be done twice. So a run is
+    /// set aside with any row of it that cannot be read; its jobs go on by themselves.
+    async fn runs(&mut self) -> Result<(), Failure> {
+        let sql = "SELECT t.id, t.status, t.expires_at, t.state, h.definition, h.head
+            FROM runs t LEFT JOIN run_heads h ON h.id = t.id
+            WHERE t.id > $1 AND t.shard = ANY($2) AND t.status < 4 ORDER BY t.id LIMIT $3";
+        let (mut definitions, mut after) = (Definitions::new(), 0);
+        loop {
+            let page = self.page(sql, after).await?;
+            for row in &page {
+                self.run(row, &mut definitions).await?;
+            }
+            match last_id(&page)? {
+                Some(last) => after = last,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn run(&mut self, row: &Row, definitions: &mut Definitions) -> Result<(), Failure> {
+        let definition = match row.bits(4, "definition") {
+            Ok(hash) => self.definition(hash, definitions).await?,
+            Err(damage) => Err(damage),
+        };
+        let (id, live) = match definition.and_then(|definition| rows::run(row, definition)) {
+            Ok(found) => found,
+            Err(damage) => {
+                self.damaged.push(Damaged::new(Table::Runs, key_of(Table::Runs, row)?, &damage));
+                return Ok(());
+            }
+        };
+        let sql = "SELECT t.run, t.step, t.item, t.status, t.state FROM steps t
+            WHERE t.run = $1 ORDER BY t.step, t.item";
+        let steps = self.lane.run(self.mode, &[Query::new(sql, vec![param::id(id.to_bits())])]).await?;
+        let mut sorted = Sorted::default();
+        let rows = steps.into_iter().next().unwrap_or_default();
+        sorted.take(Table::Steps, &rows, |row| rows::step(row).map(|step| LiveRow::Step(Box::new(step))))?;
+        if sorted.damaged.is_empty() {
+            self.send(vec![live]).await?;
+        } else {
+            let (key, reason) = (vec![Key::Id(id.to_bits())], "a step of it cannot be read".into());
+            self.damaged.push(Damaged { table: Table::Runs, key, reason });
+            sorted.good.clear();
+        }
+        self.send_sorted(sorted).await
+    }
+
+    /// What a run is pinned to; read once, however many are.
+    async fn definition(
+        &self,
+        hash: u128,
+        known: &mut Definitions,
+    ) -> Result<Result<Pinned, Damage>, Failure> {
+        if let Some(known) = known.get(&hash) {
+            return Ok(known.clone());
+        }
+        let sql = "SELECT body FROM run_definitions WHERE hash = $1";
+        let answers = self.lane.run(self.mode, &[Query::new(sql, vec![param::id(hash)])]).await?;
+        let found = match answers[0].first() {
+            Some(row) => row.bytes(0, "body").and_then(|body| open_definition(hash, body)),
+            None => Err(Damage::decode("definition", "it is not there")),
+        };
+        known.insert(hash, found.clone());
+        Ok(found)
+    }
+
+    async fn run_keys(&mut self) -> Result<(), Failure> {
+        let sql = "SELECT t.key, t.body, t.run, t.expires_at FROM run_keys t
+            WHERE t.key > $1 AND t.shard = ANY($2) ORDER BY t.key LIMIT $3";
+        let mut after = 0;
+        loop {
+            let page = self.page(sql, after).await?;
+            let mut sorted = Sorted::default();
+            sorted.take(Table::RunKeys, &page, |row| rows::run_key(row).map(LiveRow::RunKey))?;
+            self.send_sorted(sorted).await?;
             match last_id(&page)? {
                 Some(last) => after = last,
                 None => return Ok(()),

@@ -62,7 +62,15 @@ impl Damaged {
     pub(super) fn is_live(&self) -> bool {
         matches!(
             self.table,
-            Table::Jobs | Table::Executions | Table::Schedules | Table::Backfills | Table::Keys
+            Table::Jobs
+                | Table::Executions
+                | Table::Schedules
+                | Table::Backfills
+                | Table::Keys
+                | Table::Workflows
+                | Table::Runs
+                | Table::Steps
+                | Table::RunKeys
         )
     }
 

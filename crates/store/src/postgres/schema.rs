@@ -16,7 +16,7 @@ use super::param;
 use crate::StoreError;
 
 /// One step from a version to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -295,6 +295,74 @@ CREATE TABLE copies (
     finished_at BIGINT
 );
 ";
+
+/// Workflows: as in the embedded store. A definition is written once for all runs that are pinned to it.
+const VERSION_3: &str = "
+CREATE TABLE workflows (
+    id          UUID PRIMARY KEY,
+    generation  BIGINT NOT NULL,
+    namespace   {text} NOT NULL,
+    name        {text} NOT NULL,
+    owner       {text},
+    state       BYTEA NOT NULL,
+    shard       INTEGER NOT NULL
+) {hot};
+CREATE UNIQUE INDEX workflows_name ON workflows (namespace, name);
+
+CREATE TABLE workflow_heads (
+    id          UUID NOT NULL,
+    generation  BIGINT NOT NULL,
+    head        BYTEA NOT NULL,
+    PRIMARY KEY (id, generation)
+);
+
+CREATE TABLE runs (
+    id          UUID PRIMARY KEY,
+    status      INTEGER NOT NULL,
+    workflow    UUID,
+    caller      UUID,
+    namespace   {text} NOT NULL,
+    name        {text} NOT NULL,
+    expires_at  BIGINT,
+    state       BYTEA NOT NULL,
+    shard       INTEGER NOT NULL
+) {hot};
+CREATE INDEX runs_live ON runs (id) WHERE status < 4;
+CREATE INDEX runs_workflow ON runs (workflow, id) WHERE workflow IS NOT NULL;
+CREATE INDEX runs_expiry ON runs (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE run_heads (
+    id          UUID PRIMARY KEY,
+    definition  UUID NOT NULL,
+    head        BYTEA NOT NULL
+);
+
+CREATE TABLE run_definitions (
+    hash        UUID PRIMARY KEY,
+    body        BYTEA NOT NULL
+);
+
+-- `item` is -1 for a step itself.
+CREATE TABLE steps (
+    run         UUID NOT NULL,
+    step        BIGINT NOT NULL,
+    item        BIGINT NOT NULL,
+    status      INTEGER NOT NULL,
+    state       BYTEA NOT NULL,
+    shard       INTEGER NOT NULL,
+    PRIMARY KEY (run, step, item)
+) {hot};
+
+CREATE TABLE run_keys (
+    key         UUID PRIMARY KEY,
+    body        UUID NOT NULL,
+    run         UUID NOT NULL,
+    expires_at  BIGINT NOT NULL,
+    shard       INTEGER NOT NULL
+);
+CREATE INDEX run_keys_expiry ON run_keys (shard, expires_at);
+";
+
 
 /// How often a start tries again when another server makes the first tables at the same time.
 const TRIES: u32 = 5;

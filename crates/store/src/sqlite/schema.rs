@@ -21,7 +21,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// One step from a version to the next; the first makes an empty file version 1.
 ///
 /// A released step is never changed: files that went through it exist.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -276,6 +276,75 @@ CREATE TABLE secrets (
     name        TEXT PRIMARY KEY,
     secret      BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
+";
+
+const VERSION_3: &str = "
+-- What the start of a run rewrites. The unique key is a seat belt.
+CREATE TABLE workflows (
+    id          BLOB PRIMARY KEY,
+    generation  INTEGER NOT NULL,
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    owner       TEXT,
+    state       BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX workflows_name ON workflows (namespace, name);
+
+-- Every version that there was.
+CREATE TABLE workflow_heads (
+    id          BLOB NOT NULL,
+    generation  INTEGER NOT NULL,
+    head        BLOB NOT NULL,
+    PRIMARY KEY (id, generation)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE runs (
+    id          BLOB PRIMARY KEY,
+    status      INTEGER NOT NULL,
+    workflow    BLOB,
+    caller      BLOB,
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    expires_at  INTEGER,
+    state       BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX runs_live ON runs (id) WHERE status < 4;
+CREATE INDEX runs_workflow ON runs (workflow, id) WHERE workflow IS NOT NULL;
+CREATE INDEX runs_expiry ON runs (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE run_heads (
+    id          BLOB PRIMARY KEY,
+    definition  BLOB NOT NULL,
+    head        BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What runs are pinned to, each once, under a hash of it.
+CREATE TABLE run_definitions (
+    hash        BLOB PRIMARY KEY,
+    body        BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Of live and ended runs alike: the rows of one run lie together. `item` is -1 for a step itself, so
+-- that it comes before its elements.
+CREATE TABLE steps (
+    run         BLOB NOT NULL,
+    step        INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    status      INTEGER NOT NULL,
+    state       BLOB NOT NULL,
+    PRIMARY KEY (run, step, item)
+) STRICT, WITHOUT ROWID;
+
+-- As `keys`, of runs.
+CREATE TABLE run_keys (
+    shard       INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    key         BLOB NOT NULL,
+    body        BLOB NOT NULL,
+    run         BLOB NOT NULL,
+    PRIMARY KEY (shard, expires_at, key)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX run_keys_key ON run_keys (key);
 ";
 
 /// Which version the file has; zero for a new one.

@@ -116,6 +116,27 @@ statements! {
     backfill_trim: "DELETE FROM backfills WHERE id = ?1 AND status <> 0 AND finished_at < ?2";
     backfill_head_delete: "DELETE FROM backfill_heads WHERE id = ?1";
 
+    workflow_insert: "INSERT INTO workflows VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    workflow_update: "UPDATE workflows SET generation = ?2, state = ?3 WHERE id = ?1";
+    workflow_update_all: "UPDATE workflows SET generation = ?2, namespace = ?3, name = ?4, owner = ?5,
+        state = ?6 WHERE id = ?1";
+    workflow_delete: "DELETE FROM workflows WHERE id = ?1";
+    workflow_head_insert: "INSERT INTO workflow_heads VALUES (?1, ?2, ?3)";
+    workflow_heads_delete: "DELETE FROM workflow_heads WHERE id = ?1";
+    run_insert: "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    // Nothing leaves a final status.
+    run_update: "UPDATE runs SET status = ?2, expires_at = ?3, state = ?4 WHERE id = ?1 AND status < 4";
+    run_head_insert: "INSERT INTO run_heads VALUES (?1, ?2, ?3)";
+    run_definition_insert: "INSERT OR IGNORE INTO run_definitions VALUES (?1, ?2)";
+    run_key_insert: "INSERT INTO run_keys VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT (key) DO UPDATE SET
+            shard = excluded.shard, expires_at = excluded.expires_at,
+            body = excluded.body, run = excluded.run
+        WHERE run_keys.expires_at <= ?6 OR run_keys.run = excluded.run";
+    run_keys_forget: "DELETE FROM run_keys WHERE shard = ?1 AND expires_at < ?2";
+    step_put: "INSERT INTO steps VALUES (?1, ?2, ?3, ?4, ?5)
+        ON CONFLICT (run, step, item) DO UPDATE SET status = excluded.status, state = excluded.state";
+
     calendar_put: "INSERT OR REPLACE INTO calendars VALUES (?1, ?2, ?3)";
     calendar_delete: "DELETE FROM calendars WHERE namespace = ?1 AND name = ?2";
 

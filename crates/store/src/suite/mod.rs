@@ -26,6 +26,7 @@ pub mod rows;
 pub mod sample;
 pub mod schedules;
 pub mod servers;
+pub mod workflows;
 
 use std::sync::Arc;
 
@@ -132,8 +133,8 @@ impl<S: Subject> Scene<S> {
         let shard = self.sampler.pick(&SHARDS);
         let mut spec = self.sampler.spec();
         edit(&mut spec);
-        let JobHead { retry_of, origin, .. } = (*self.sampler.head()).clone();
-        let head = Arc::new(JobHead { retry_of, origin, ..head_of(spec) });
+        let JobHead { retry_of, origin, step, .. } = (*self.sampler.head()).clone();
+        let head = Arc::new(JobHead { retry_of, origin, step, ..head_of(spec) });
         Job { id: self.sampler.job_id(shard), head, state: self.sampler.state(status) }
     }
 
@@ -230,6 +231,14 @@ macro_rules! store_suite {
             ledger: a_running_backfill_is_live_until_it_ends,
             ledger: backfills_are_found_by_schedule_and_namespace,
             ledger: old_backfills_are_trimmed,
+            workflows: every_field_of_a_workflow_survives,
+            workflows: every_field_of_a_run_and_its_steps_survives,
+            workflows: a_run_leaves_the_live_rows_with_its_steps_when_it_ends,
+            workflows: a_load_sends_a_run_before_its_steps_and_these_before_their_elements,
+            workflows: workflow_names_are_unique_and_free_once_removed,
+            workflows: a_run_or_a_workflow_that_is_not_there_cannot_be_changed,
+            workflows: a_run_of_a_shard_without_a_lease_is_refused,
+            workflows: keys_of_runs_outlive_them_and_are_forgotten_by_shard,
             feed: events_have_places_without_gaps,
             feed: a_reader_resumes_where_it_stopped,
             feed: trimmed_events_are_said_to_be_gone,

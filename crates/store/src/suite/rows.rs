@@ -78,6 +78,10 @@ fn sorted(mut rows: Vec<LiveRow>) -> Vec<String> {
         LiveRow::Queue(record) => (4, record.name.bytes().map(u128::from).sum()),
         LiveRow::Schedule { id, .. } => (5, id.to_bits()),
         LiveRow::Backfill { head, .. } => (6, head.id.to_bits()),
+        LiveRow::Workflow { id, .. } => (8, id.to_bits()),
+        LiveRow::Run { id, .. } => (9, id.to_bits()),
+        LiveRow::Step(record) => (10, record.key.run.to_bits()),
+        LiveRow::RunKey(key) => (11, key.key),
         LiveRow::Calendar(record) => (7, record.spec.name.bytes().map(u128::from).sum()),
     });
     rows.iter().map(|row| format!("{row:?}")).collect()
@@ -151,6 +155,10 @@ pub async fn a_load_returns_the_rows_of_the_leased_shards_only<S: Subject>() {
             LiveRow::Key(key) => key.job.shard(),
             LiveRow::Schedule { id, .. } => id.shard(),
             LiveRow::Backfill { head, .. } => head.id.shard(),
+            LiveRow::Workflow { id, .. } => id.shard(),
+            LiveRow::Run { id, .. } => id.shard(),
+            LiveRow::Step(record) => record.key.run.shard(),
+            LiveRow::RunKey(key) => key.run.shard(),
             LiveRow::Worker(_) | LiveRow::Queue(_) | LiveRow::Calendar(_) => continue,
         };
         assert_eq!(shard, wanted);

@@ -5,6 +5,10 @@
 //! the two the child allocates nothing and takes no lock. It makes only raw system calls where the
 //! C library would also change *our* threads, as its `setresuid` does.
 //!
+//! Nor are our open files, some for each task that runs: the child first shares the table, and
+//! then takes a copy of its low numbers only (`CLOSE_RANGE_UNSHARE`), among which its streams are put
+//! beforehand. Kernels before 5.11 copy all of it and close it again.
+//!
 //! A task has: a session of its own; no open files but its three streams; default signal handling;
 //! the task user's ids and groups, checked after they were set; no way to gain privileges; no core
 //! dumps; umask 077; and it dies with the thread that started it. That thread must therefore live as
@@ -15,7 +19,7 @@
 use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
 
 use libc::pid_t;
@@ -92,11 +96,51 @@ pub(crate) struct Spawner {
     parent: pid_t,
     /// How many files a task may have open.
     files: libc::rlimit,
+    low: Option<LowStreams>,
+}
+
+/// Low numbers for the streams of the next child.
+#[derive(Debug)]
+struct LowStreams {
+    places: [OwnedFd; 3],
+    nothing: OwnedFd,
+}
+
+impl LowStreams {
+    /// `None` where a child cannot take a part of the table.
+    fn new() -> io::Result<Option<Self>> {
+        if !can_take_low_files() {
+            return Ok(None);
+        }
+        let nothing = dev_null()?;
+        let place = || nothing.try_clone();
+        Ok(Some(Self { places: [place()?, place()?, place()?], nothing }))
+    }
+
+    fn put(&mut self, streams: [BorrowedFd<'_>; 3]) -> io::Result<()> {
+        for (place, stream) in self.places.iter_mut().zip(streams) {
+            rustix::io::dup3(stream, place, rustix::io::DupFlags::CLOEXEC)?;
+        }
+        Ok(())
+    }
+
+    /// So that the pipes have no writer but the child.
+    fn clear(&mut self) {
+        for place in &mut self.places {
+            // It replaces one number by another; nothing can be missing for that.
+            rustix::io::dup3(&self.nothing, place, rustix::io::DupFlags::CLOEXEC).ok();
+        }
+    }
+
+    fn numbers(&self) -> [RawFd; 3] {
+        self.places.each_ref().map(AsRawFd::as_raw_fd)
+    }
 }
 
 const STACK_BYTES: usize = 128 << 10;
 /// An unused argument of a variadic call, which reads a whole word.
 const ZERO: c_ulong = 0;
+const LAST_FILE: c_ulong = u32::MAX as c_ulong;
 
 /// What the child reads, and where it leaves its error. Lives in the parent's frame, which is
 /// suspended meanwhile.
@@ -112,20 +156,24 @@ struct Plan {
     user: *const TaskUser,
     parent: pid_t,
     files: libc::rlimit,
+    /// The table of files is the parent's until the child has taken the numbers below this one.
+    shared_files_from: Option<RawFd>,
     failed: Option<Step>,
     errno: i32,
 }
 
 impl Spawner {
-    /// A spawner for one thread, whose tasks may have so many `files` open.
-    pub(crate) fn new(files: Rlimit) -> Self {
+    /// A spawner for one thread, whose tasks may have so many `files` open. The fewer files are open
+    /// now, the less each start costs.
+    pub(crate) fn new(files: Rlimit) -> io::Result<Self> {
         let files = libc::rlimit {
             rlim_cur: files.current.unwrap_or(libc::RLIM_INFINITY),
             rlim_max: files.maximum.unwrap_or(libc::RLIM_INFINITY),
         };
         // SAFETY: no arguments, cannot fail.
         let parent = unsafe { libc::getpid() };
-        Self { stack: vec![0; STACK_BYTES / size_of::<u128>()].into_boxed_slice(), parent, files }
+        let stack = vec![0; STACK_BYTES / size_of::<u128>()].into_boxed_slice();
+        Ok(Self { stack, parent, files, low: LowStreams::new()? })
     }
 
     /// Starts `program` and returns its process id once it runs.
@@ -137,21 +185,37 @@ impl Spawner {
         let (candidates, argv, env) =
             (pointers(&candidates), pointers(&program.argv), pointers(&program.env));
         let groups: Vec<RawFd> = program.groups.iter().map(AsRawFd::as_raw_fd).collect();
+        let streams = [program.stdin, program.stdout, program.stderr];
+        let low = match &mut self.low {
+            Some(low) => {
+                low.put(streams).map_err(|error| SpawnError {
+                    step: Step::Streams,
+                    errno: error.raw_os_error().unwrap_or(0),
+                })?;
+                Some(low.numbers())
+            }
+            None => None,
+        };
         let mut plan = Plan {
             candidates: candidates.as_ptr(),
             argv: argv.as_ptr(),
             env: env.as_ptr(),
             directory: program.directory.as_ptr(),
-            streams: [program.stdin.as_raw_fd(), program.stdout.as_raw_fd(), program.stderr.as_raw_fd()],
+            streams: low.unwrap_or(streams.map(|stream| stream.as_raw_fd())),
             groups: groups.as_ptr(),
             groups_len: groups.len(),
             user: program.user.map_or(ptr::null(), ptr::from_ref),
             parent: self.parent,
             files: self.files,
+            shared_files_from: low.map(|low| low.into_iter().fold(0, RawFd::max) + 1),
             failed: None,
             errno: 0,
         };
-        let pid = self.clone_child(&mut plan)?;
+        let pid = self.clone_child(&mut plan);
+        if let Some(low) = &mut self.low {
+            low.clear();
+        }
+        let pid = pid?;
         // The child wrote these behind the compiler's back.
         // SAFETY: `plan` is ours alone again: the child has exec'ed or ended.
         let (failed, errno) = unsafe { (ptr::read_volatile(&raw const plan.failed), plan.errno) };
@@ -174,12 +238,21 @@ impl Spawner {
             let mut before: libc::sigset_t = std::mem::zeroed();
             libc::sigfillset(&raw mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-            let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+            let files = if plan.shared_files_from.is_some() { libc::CLONE_FILES } else { 0 };
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | files | libc::SIGCHLD;
             let pid = libc::clone(child, top, flags, ptr::from_mut(plan).cast());
             let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
             if pid < 0 { Err(SpawnError { step: Step::Clone, errno }) } else { Ok(pid) }
         }
+    }
+}
+
+/// Whether the kernel has all of `close_range`: asked about numbers that nothing can have.
+fn can_take_low_files() -> bool {
+    // SAFETY: no memory is passed; no such file is open.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, LAST_FILE, LAST_FILE, libc::CLOSE_RANGE_CLOEXEC) == 0
     }
 }
 
@@ -244,13 +317,18 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         ok(libc::setsid(), Step::Session)?;
-        for (target, fd) in plan.streams.iter().enumerate() {
-            // Never equal: our own streams are open, so a pipe's number is above 2.
-            ok(libc::dup2(*fd, target as c_int), Step::Streams)?;
-        }
         for fd in std::slice::from_raw_parts(plan.groups, plan.groups_len) {
             // "0" means the writing process.
             ok(libc::write(*fd, c"0".as_ptr().cast(), 1) as i64, Step::Group)?;
+        }
+        if let Some(first) = plan.shared_files_from {
+            // Before anything is changed in a table that is not ours.
+            let unshare = libc::CLOSE_RANGE_UNSHARE;
+            ok(libc::syscall(libc::SYS_close_range, first as c_ulong, LAST_FILE, unshare), Step::Streams)?;
+        }
+        for (target, fd) in plan.streams.iter().enumerate() {
+            // Never equal: our own streams are open, so a pipe's number is above 2.
+            ok(libc::dup2(*fd, target as c_int), Step::Streams)?;
         }
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         ok(libc::setrlimit(libc::RLIMIT_CORE, &raw const none), Step::Limits)?;
@@ -260,7 +338,7 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
         libc::syscall(
             libc::SYS_close_range,
             3 as c_ulong,
-            c_ulong::from(u32::MAX),
+            LAST_FILE,
             libc::CLOSE_RANGE_CLOEXEC,
         );
         if let Some(user) = plan.user.as_ref() {

@@ -94,7 +94,7 @@ impl Launcher {
         let threads = thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
         for _ in 0..threads {
             let mut thread =
-                Thread { spawner: Spawner::new(files), user: user.clone(), dev_null: dev_null()? };
+                Thread { spawner: Spawner::new(files)?, user: user.clone(), dev_null: dev_null()? };
             let (inbox, outbox, bell) = (Arc::clone(&inbox), outbox.clone(), Arc::clone(&wake));
             thread::Builder::new().name("launcher".into()).spawn(move || {
                 loop {

@@ -224,6 +224,11 @@ impl Steps {
             self.add(
                 "DELETE FROM keys k USING unnest($1, $2) AS u (shard, before)
                  WHERE k.shard = u.shard AND k.expires_at < u.before",
+                vec![ints(shards.clone()), bigs(befores.clone())],
+            );
+            self.add(
+                "DELETE FROM run_keys k USING unnest($1, $2) AS u (shard, before)
+                 WHERE k.shard = u.shard AND k.expires_at < u.before",
                 vec![ints(shards), bigs(befores)],
             );
         }

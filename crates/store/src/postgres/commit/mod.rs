@@ -4,7 +4,7 @@
 //! BEGIN
 //!   the leases hold, and stay: their rows are locked           error: fenced
 //!   engine time of the shards that change
-//!   executions · schedules · jobs · keys · registry            error: a promise is broken
+//!   executions · schedules · workflows · jobs · keys · registry           error: a promise is broken
 //!   the next places of the feed, and the events at them
 //! COMMIT
 //! ```
@@ -27,6 +27,7 @@ mod executions;
 mod jobs;
 mod registry;
 mod schedules;
+mod workflows;
 
 use std::collections::BTreeSet;
 
@@ -141,6 +142,7 @@ fn steps(past: Past, leases: &[Lease], batch: &Batch) -> Result<Vec<Step>, Failu
     steps.forget_keys(&batch.changes);
     steps.executions(&batch.changes, &heads_for_executions(&batch.changes))?;
     steps.schedules(&batch.changes)?;
+    steps.workflows(&batch.changes)?;
     let mut counters = Counters::default();
     steps.jobs(&batch.changes, &mut counters)?;
     steps.counts(&counters);
@@ -207,6 +209,10 @@ fn shard_of(change: &Change) -> Option<ShardId> {
         Change::Schedule { id, .. } | Change::RemoveSchedule(id) => Some(id.shard()),
         Change::Ledger(record) => Some(record.schedule.shard()),
         Change::Backfill { id, .. } => Some(id.shard()),
+        Change::Workflow { id, .. } | Change::RemoveWorkflow(id) => Some(id.shard()),
+        Change::Run { id, .. } => Some(id.shard()),
+        Change::Step(record) => Some(record.key.run.shard()),
+        Change::RunKey(key) => Some(key.run.shard()),
         Change::Worker(_)
         | Change::RemoveWorker(_)
         | Change::Queue(_)

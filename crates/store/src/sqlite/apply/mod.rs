@@ -1,10 +1,12 @@
-//! One batch, row by row, inside the writer's transaction; `schedules` has what belongs to schedules.
+//! One batch, row by row, inside the writer's transaction; `schedules` has what belongs to
+//! schedules, `workflows` what belongs to workflows and their runs.
 //!
 //! Leases are looked at first: an operation that is refused for them has changed nothing, so the
 //! other operations of the transaction go on. Everything else that does not fit (a row that should be
 //! there and is not, a number or key used twice) breaks a promise of the engine and stops the store.
 
 mod schedules;
+mod workflows;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -75,7 +77,9 @@ impl Apply<'_, '_> {
         // before the batch, so they come before the jobs.
         for change in changes {
             if let Change::ForgetKeys { shard, expired_before } = change {
-                self.statements.keys_forget.execute(params![shard.0, expired_before.as_micros()])?;
+                let expired = params![shard.0, expired_before.as_micros()];
+                self.statements.keys_forget.execute(expired)?;
+                self.statements.run_keys_forget.execute(expired)?;
             }
         }
         let heads = heads_for_executions(changes);
@@ -85,6 +89,7 @@ impl Apply<'_, '_> {
             }
         }
         self.schedules(changes)?;
+        self.workflows(changes)?;
         for change in changes {
             match change {
                 Change::Execution { .. }
@@ -92,7 +97,12 @@ impl Apply<'_, '_> {
                 | Change::Schedule { .. }
                 | Change::RemoveSchedule(_)
                 | Change::Ledger(_)
-                | Change::Backfill { .. } => {}
+                | Change::Backfill { .. }
+                | Change::Workflow { .. }
+                | Change::RemoveWorkflow(_)
+                | Change::Run { .. }
+                | Change::Step(_)
+                | Change::RunKey(_) => {}
                 Change::Job { id, new: true, head: Some(head), state } => self.new_job(*id, head, state)?,
                 Change::Job { id, new: true, head: None, .. } => {
                     return Err(Failure::Broken(format!("the new job {id} came without its head")));

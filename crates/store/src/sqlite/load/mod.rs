@@ -7,6 +7,7 @@
 
 mod jobs;
 mod schedules;
+mod workflows;
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -55,6 +56,9 @@ pub(super) fn load(
     loading.calendars()?;
     let lost_schedules = loading.schedules()?;
     loading.backfills(&lost_schedules)?;
+    loading.workflows()?;
+    loading.runs()?;
+    loading.run_keys()?;
     loading.keys()?;
     let (executions, lost) = loading.executions()?;
     let bad_jobs = loading.jobs(&lost)?;
@@ -127,6 +131,23 @@ impl Loading<'_> {
         self.damaged.extend(workers.damaged.into_iter().chain(queues.damaged));
         self.send_all(workers.good.into_iter().map(LiveRow::Worker).collect())?;
         self.send_all(queues.good.into_iter().map(LiveRow::Queue).collect())
+    }
+
+    fn run_keys(&mut self) -> Result<(), Failure> {
+        let sql = "SELECT t.key, t.body, t.run, t.expires_at FROM run_keys t ORDER BY t.key";
+        let mut statement = self.connection.prepare(sql)?;
+        let mut found = statement.query([])?;
+        let mut chunk = Sorted::default();
+        while let Some(row) = found.next()? {
+            match rows::run_key(row) {
+                Ok(key) if !self.shards.owns(key.run.shard()) => continue,
+                decoded => chunk.push(Table::RunKeys, row, decoded.map(LiveRow::RunKey))?,
+            }
+            if chunk.good.len() >= CHUNK {
+                self.send(std::mem::take(&mut chunk))?;
+            }
+        }
+        self.send(chunk)
     }
 
     fn keys(&mut self) -> Result<(), Failure> {

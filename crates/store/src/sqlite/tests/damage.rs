@@ -2,7 +2,8 @@
 
 use model::firing::{BackfillStatus, ScheduleStatus};
 use model::record::{Batch, Change, ExecutionRecord, JobHead, Lease, LiveRow};
-use model::{BackfillId, ExecutionStatus, JobId, JobStatus, ScheduleId, ShardId};
+use model::run::{StepKey, StepRecord};
+use model::{BackfillId, ExecutionStatus, JobId, JobStatus, RunId, RunStatus, ScheduleId, ShardId};
 use rusqlite::{Connection, params};
 
 use super::*;
@@ -157,7 +158,7 @@ async fn a_spec_that_cannot_be_parsed_sets_its_job_aside() {
     let id = filled.jobs[0];
     let body = r#"{"run": {"process": {"command": ["true"]}}, "from_the_future": 1}"#.into();
     let spec = model::JobSpec::command(["true"]).into();
-    let head = crate::codec::seal_head(id, &JobHead { spec, body, retry_of: None, origin: None });
+    let head = crate::codec::seal_head(id, &JobHead { spec, body, retry_of: None, origin: None, step: None });
     filled
         .damage(|c| c.execute("UPDATE jobs SET head = ?2 WHERE id = ?1", params![key(id.to_bits()), head]))
         .await;
@@ -293,4 +294,48 @@ async fn damaged_lines_backfills_and_calendars_are_set_aside_by_whoever_meets_th
     assert_eq!(filled.load().await.0.quarantined, 1);
     filled.assert_quarantined(&["backfills", "calendars", "ledger"]).await;
     assert!(filled.subject.store().schedule(ids[0]).await.unwrap().is_some());
+}
+
+/// Two runs with two steps each.
+async fn with_runs() -> (Filled, [RunId; 2]) {
+    let filled = Filled::new().await;
+    let mut sampler = Sampler::new(43);
+    let ids = [sampler.run_id(ShardId(1)), sampler.run_id(ShardId(2))];
+    let mut changes = Vec::new();
+    for id in ids {
+        let (head, state) = (sampler.run_head(), sampler.run_state(RunStatus::Running));
+        changes.push(Change::Run { id, head: Some(Arc::new(head)), state: Box::new(state) });
+        for step in 0..2 {
+            let key = StepKey { run: id, step, item: None };
+            changes.push(Change::Step(Box::new(StepRecord { key, state: sampler.step_state() })));
+        }
+    }
+    let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+    filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
+    (filled, ids)
+}
+
+/// C1, F9, F16. A step whose row is lost would be done twice, so its run is set aside with it; others go on.
+#[tokio::test]
+async fn a_flipped_bit_in_any_part_of_a_run_sets_it_aside_and_no_other() {
+    for (table, set_aside) in
+        [("runs", vec!["runs"]), ("run_heads", vec!["runs"]), ("steps", vec!["runs", "steps"])]
+    {
+        let (mut filled, ids) = with_runs().await;
+        let run = key(ids[0].to_bits());
+        match table {
+            "runs" => filled.damage(|c| flip(c, "runs", "state", ids[0].to_bits())).await,
+            "run_heads" => filled.damage(|c| flip(c, "run_heads", "head", ids[0].to_bits())).await,
+            _ => {
+                let sql = "UPDATE steps SET status = (status + 1) % 8 WHERE run = ?1 AND step = 1";
+                filled.damage(|c| c.execute(sql, [run])).await;
+            }
+        }
+        let (loaded, jobs, _) = filled.load().await;
+        assert_eq!((loaded.quarantined, jobs.len()), (set_aside.len() as u64, 10), "{table}");
+        filled.assert_quarantined(&set_aside).await;
+        // What was there before, the other run and its two steps.
+        let (again, ..) = filled.load().await;
+        assert_eq!((again.quarantined, again.rows), (0, 21 + 3), "{table}");
+    }
 }

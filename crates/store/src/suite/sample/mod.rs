@@ -4,6 +4,7 @@
 //! encoding may stumble over.
 
 mod schedules;
+mod workflows;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use model::{
 };
 
 pub use schedules::schedule_head_of;
+pub use workflows::workflow_head_of;
 
 const TEXTS: &[&str] = &["a", "nightly-report", "钟楼", "line\nbreak", "quote\"'\\", "\u{0}zero", "🔔", ""];
 
@@ -54,7 +56,8 @@ impl Sampler {
         self.number() % bound
     }
 
-    fn coin(&mut self) -> bool {
+    /// True half of the time.
+    pub fn coin(&mut self) -> bool {
         self.number() & 1 == 1
     }
 
@@ -141,7 +144,8 @@ impl Sampler {
         let spec = self.spec();
         let retry_of = self.maybe(|s| s.job_id(ShardId(1)));
         let origin = self.maybe(|s| Arc::new(s.origin()));
-        Arc::new(JobHead { retry_of, origin, ..head_of(spec) })
+        let step = self.maybe(|s| Arc::new(s.step_origin()));
+        Arc::new(JobHead { retry_of, origin, step, ..head_of(spec) })
     }
 
     /// Why something ended.
@@ -299,5 +303,5 @@ impl Sampler {
 /// Never: specs are plain data.
 pub fn head_of(spec: JobSpec) -> JobHead {
     let body = serde_json::to_string(&spec).expect("specs are plain data").into();
-    JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None }
+    JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None }
 }

@@ -1,0 +1,162 @@
+//! What is next in a run: asks join rules and conditions, begins what may begin, and moves from section to
+//! section.
+
+use model::RunId;
+use model::run::{RunCause, StepCause, StepStatus};
+use model::workflow::{Section, Verdict};
+
+use super::Also;
+use super::scope::RunScope;
+use crate::engine::Engine;
+
+/// The most jobs and calls that one flush begins, so that its batch stays of a size to commit.
+const BEGUN_A_FLUSH: usize = 4_000;
+/// The most that one run begins before another has its turn.
+const BEGUN_A_TURN: usize = 500;
+
+impl Engine {
+    /// Advances every run that something happened to.
+    pub(crate) fn advance_runs(&mut self, left: &mut usize) {
+        while *left > 0 {
+            let Some(id) = self.workflows.stirred.pop_front() else { return };
+            let Some(run) = self.workflows.runs.get_mut(&id) else { continue };
+            run.stirred = false;
+            let mut turn = BEGUN_A_TURN.min(*left);
+            let before = turn;
+            self.advance_run(id, &mut turn);
+            *left -= before - turn;
+            if turn == 0 {
+                self.stir(id);
+            }
+        }
+    }
+
+    /// How much one flush may begin.
+    pub(crate) fn begin_budget() -> usize {
+        BEGUN_A_FLUSH
+    }
+
+    fn advance_run(&mut self, id: RunId, left: &mut usize) {
+        loop {
+            self.ask_steps(id);
+            self.begin_ready(id, left);
+            self.fill_elements(id, left);
+            let Some(run) = self.workflows.runs.get(&id) else { return };
+            if !run.asked.is_empty() {
+                continue;
+            }
+            let section_over = run.open[run.section()] == 0;
+            if *left == 0 || !section_over || !run.begins_steps() {
+                return;
+            }
+            self.leave_section(id);
+        }
+    }
+
+    /// Asks the join rule, and then the condition, of each step that is waiting for that.
+    fn ask_steps(&mut self, id: RunId) {
+        while let Some(run) = self.workflows.runs.get_mut(&id) {
+            // A run that waits for its turn has begun nothing, so nothing asks to be asked.
+            let Some(step) = run.asked.pop_front() else { return };
+            let node = run.plan.node(step);
+            let known = run.step(step);
+            if known.status() != StepStatus::Pending
+                || node.section != run.state.section
+                || run.ready.contains(&step)
+            {
+                continue;
+            }
+            match node.join.verdict(known.counts) {
+                Verdict::Wait => {}
+                Verdict::Go => self.ask_condition(id, step),
+                Verdict::Skip => {
+                    let also = Also::message("its join rule does not let it through");
+                    self.end_step(id, step, StepStatus::Skipped, StepCause::Rule, also);
+                }
+                Verdict::UpstreamFailed => {
+                    self.end_step(id, step, StepStatus::UpstreamFailed, StepCause::Rule, Also::default());
+                }
+            }
+        }
+    }
+
+    fn ask_condition(&mut self, id: RunId, step: u32) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let scope = RunScope::of_step(id, run);
+        let holds = run.plan.node(step).when.as_ref().map(|when| when.evaluate(&scope));
+        match holds {
+            None | Some(Ok(serde_json::Value::Bool(true))) => {
+                if let Some(run) = self.workflows.runs.get_mut(&id) {
+                    run.ready.insert(step);
+                }
+            }
+            Some(Ok(serde_json::Value::Bool(false))) => {
+                self.end_step(id, step, StepStatus::Skipped, StepCause::Condition, Also::default());
+            }
+            Some(other) => {
+                let reason = match other {
+                    Ok(value) => format!("its condition gave {value}: expected true or false"),
+                    Err(error) => format!("its condition: {error}"),
+                };
+                let also = Also::message(reason);
+                self.end_step(id, step, StepStatus::Failed, StepCause::ConditionFailed, also);
+            }
+        }
+    }
+
+    fn begin_ready(&mut self, id: RunId, left: &mut usize) {
+        while let Some(run) = self.workflows.runs.get_mut(&id) {
+            if *left == 0 || !run.begins_steps() || run.live >= run.plan.max_parallel() {
+                return;
+            }
+            let Some(step) = run.ready.pop_first() else { return };
+            *left -= 1;
+            self.begin_step(id, step);
+        }
+    }
+
+    /// Every step of a section has ended: the next one begins, or the run ends.
+    fn leave_section(&mut self, id: RunId) {
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let section = run.state.section;
+        if section == Section::Steps {
+            self.disarm_deadline_of(id);
+            self.gather_outputs(id);
+        }
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let next = match section {
+            Section::Steps => Section::OnFailure,
+            Section::OnFailure => Section::Finally,
+            Section::Finally => return self.end_run(id),
+        };
+        run.state.section = next;
+        self.touch_run(id);
+        let why_not = match (next, self.fails(id)) {
+            _ if self.skips_finally(id) => Some("somebody asked to leave it out"),
+            (Section::OnFailure, None) => Some("the run did not fail"),
+            (Section::OnFailure, Some(RunCause::CancelRequested | RunCause::ParentStopped)) => {
+                Some("the run was cancelled")
+            }
+            _ => None,
+        };
+        match why_not {
+            Some(why_not) => self.skip_section(id, next, why_not),
+            None => self.ask_section(id),
+        }
+    }
+
+    fn skips_finally(&self, id: RunId) -> bool {
+        self.workflows.runs.get(&id).is_some_and(|run| run.state.skip_finally)
+    }
+
+    fn skip_section(&mut self, id: RunId, section: Section, why_not: &str) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let plan = std::sync::Arc::clone(&run.plan);
+        for step in plan.steps_of(section) {
+            let pending = self.workflows.runs.get(&id).is_some_and(|run| !run.step(step).status().is_final());
+            if pending {
+                self.end_step(id, step, StepStatus::Skipped, StepCause::Rule, Also::message(why_not));
+            }
+        }
+    }
+}

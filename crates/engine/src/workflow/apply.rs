@@ -1,0 +1,143 @@
+//! Somebody creates a workflow, changes it, or does away with it. Runs are pinned to what they started
+//! with: none of this changes what they do.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::WorkflowId;
+use model::record::{Change, Event, EventKind, WorkflowEvent};
+use model::run::{WorkflowHead, WorkflowState};
+use rand::Rng;
+
+use super::Workflow;
+use crate::engine::Engine;
+use crate::input::{Expected, NewWorkflow};
+use crate::output::{AppliedWorkflow, ApplyChange, Refusal, Reply};
+use crate::schedule::{name_hash, shard_of};
+
+impl Workflow {
+    pub(super) fn new(head: &WorkflowHead, state: WorkflowState) -> Self {
+        Self {
+            namespace: head.spec.namespace.as_str().into(),
+            name: head.spec.name.as_str().into(),
+            max_parallel_runs: max_parallel_runs(head),
+            state,
+            active: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            body_hash: name_hash("", &head.body),
+            head: None,
+            new: false,
+            dirty: false,
+        }
+    }
+
+    /// Whether another run may go on.
+    pub(super) fn has_room(&self) -> bool {
+        self.active.len() < self.max_parallel_runs
+    }
+}
+
+fn max_parallel_runs(head: &WorkflowHead) -> usize {
+    head.spec.max_parallel_runs.map_or(usize::MAX, |most| most.max(1) as usize)
+}
+
+impl Engine {
+    /// Creates or changes all of them, or none.
+    pub(super) fn apply_workflows(&mut self, workflows: &[NewWorkflow]) -> Result<Reply, Refusal> {
+        for new in workflows {
+            self.check_workflow(new)?;
+        }
+        Ok(Reply::AppliedWorkflows(workflows.iter().map(|new| self.apply_workflow(&new.head)).collect()))
+    }
+
+    fn check_workflow(&self, new: &NewWorkflow) -> Result<(), Refusal> {
+        let spec = &new.head.spec;
+        let known = self.workflows.find(&spec.namespace, &spec.name);
+        let found = known.and_then(|id| self.workflows.all.get(&id)).map_or(0, |found| found.state.version);
+        match (new.expected, known) {
+            (Expected::Absent, Some(workflow)) => {
+                Err(Refusal::WorkflowExists { name: spec.name.as_str().into(), workflow })
+            }
+            (Expected::Version(expected), _) if expected != found => {
+                Err(Refusal::VersionMismatch { expected, found })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn apply_workflow(&mut self, head: &Arc<WorkflowHead>) -> AppliedWorkflow {
+        let (id, change) = match self.workflows.find(&head.spec.namespace, &head.spec.name) {
+            None => (self.create_workflow(head), ApplyChange::Created),
+            Some(id) => (id, self.change_workflow(id, head)),
+        };
+        let state = self.workflows.all.get(&id).map(|workflow| &workflow.state);
+        let (generation, version) = state.map(|state| (state.generation, state.version)).unwrap_or_default();
+        AppliedWorkflow { workflow: id, change, generation, version }
+    }
+
+    fn create_workflow(&mut self, head: &Arc<WorkflowHead>) -> WorkflowId {
+        let now = self.now;
+        let hash = name_hash(&head.spec.namespace, &head.spec.name);
+        let shard = shard_of(hash, self.shards);
+        let id = WorkflowId::from_bits(self.ids.next(now, shard, self.rng.next_u64()));
+        let state = WorkflowState { generation: 1, version: 1, created_at: now, updated_at: now, runs: 0 };
+        let mut workflow = Workflow::new(head, state);
+        workflow.head = Some(Arc::clone(head));
+        workflow.new = true;
+        self.workflows.names.insert(hash, id);
+        self.workflows.all.insert(id, workflow);
+        self.touch_workflow(id);
+        self.tell_workflow(id, WorkflowEvent::Created);
+        id
+    }
+
+    fn change_workflow(&mut self, id: WorkflowId, head: &Arc<WorkflowHead>) -> ApplyChange {
+        let now = self.now;
+        let Some(workflow) = self.workflows.all.get_mut(&id) else { return ApplyChange::Unchanged };
+        let body_hash = name_hash("", &head.body);
+        if workflow.body_hash == body_hash {
+            return ApplyChange::Unchanged;
+        }
+        workflow.body_hash = body_hash;
+        workflow.max_parallel_runs = max_parallel_runs(head);
+        workflow.head = Some(Arc::clone(head));
+        workflow.state.generation += 1;
+        workflow.state.version += 1;
+        workflow.state.updated_at = now;
+        self.touch_workflow(id);
+        self.tell_workflow(id, WorkflowEvent::Changed);
+        self.give_turns(id);
+        ApplyChange::Changed
+    }
+
+    /// Forgets a workflow whose runs all had their turn; those that go on do so to their end.
+    pub(super) fn delete_workflow(
+        &mut self,
+        id: WorkflowId,
+        expected: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        let workflow = self.workflows.all.get(&id).ok_or(Refusal::NoWorkflow { workflow: id })?;
+        let found = workflow.state.version;
+        if let Some(expected) = expected.filter(|&expected| expected != found) {
+            return Err(Refusal::VersionMismatch { expected, found });
+        }
+        if let Some(run) = workflow.waiting.first() {
+            return Err(Refusal::RunsWaiting { workflow: id, run: *run, count: workflow.waiting.len() });
+        }
+        self.tell_workflow(id, WorkflowEvent::Deleted);
+        if let Some(workflow) = self.workflows.all.swap_remove(&id) {
+            self.workflows.names.swap_remove(&name_hash(&workflow.namespace, &workflow.name));
+            if !workflow.new {
+                self.pending.others.push(Change::RemoveWorkflow(id));
+            }
+        }
+        Ok(Reply::WorkflowDeleted)
+    }
+
+    fn tell_workflow(&mut self, id: WorkflowId, what: WorkflowEvent) {
+        let Some(workflow) = self.workflows.all.get(&id) else { return };
+        let kind = EventKind::Workflow { workflow: id, name: Arc::clone(&workflow.name), what };
+        let namespace = Some(Arc::clone(&workflow.namespace));
+        self.pending.events.push(Event { at: self.now, namespace, kind });
+    }
+}

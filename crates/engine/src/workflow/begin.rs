@@ -1,0 +1,140 @@
+//! A step begins: its needs are over, its condition holds, and there is a slot.
+
+use std::sync::Arc;
+
+use model::expression::EvaluationError;
+use model::run::{Caller, StepCause, StepState, StepStatus};
+use model::workflow::template::fill;
+use model::{Duration, RunId, Timestamp, limits};
+use serde_json::Map;
+
+use super::Also;
+use super::elements::Work;
+use super::plan::Act;
+use super::scope::{Element, RunScope};
+use crate::engine::Engine;
+
+impl Engine {
+    pub(super) fn begin_step(&mut self, id: RunId, step: u32) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let plan = Arc::clone(&run.plan);
+        let node = plan.node(step);
+        let came_early = run.step(step).state.as_ref().is_some_and(|state| state.output.is_some());
+        if node.each.is_some() {
+            return self.begin_elements(id, step);
+        }
+        match &node.act {
+            Act::Job(_) => {
+                let work = self.create_job(id, step, None).map(Work::Job);
+                self.begin_work(id, step, work);
+            }
+            Act::Call(_) => {
+                let work = self.call(Caller { run: id, step, item: None }, None).map(Work::Run);
+                self.begin_work(id, step, work);
+            }
+            Act::Approval(_) => self.goes_on(id, step, StepStatus::Waiting, None),
+            Act::Event { .. } if came_early => {
+                self.end_step(id, step, StepStatus::Succeeded, StepCause::EventCame, Also::default());
+            }
+            Act::Event { .. } => self.goes_on(id, step, StepStatus::Waiting, None),
+            Act::For(length) => self.wait_until(id, step, self.now + *length),
+            Act::Until(_) => match self.end_of_wait(id, step) {
+                Ok(until) => self.wait_until(id, step, until),
+                Err(error) => self.bad_reference(id, step, error.to_string()),
+            },
+        }
+    }
+
+    fn begin_work(&mut self, id: RunId, step: u32, work: Result<Work, String>) {
+        let work = match work {
+            Ok(work) => work,
+            Err(reason) => return self.bad_reference(id, step, reason),
+        };
+        if let Some(run) = self.workflows.runs.get_mut(&id) {
+            let fresh = || Box::new(StepState::new(StepStatus::Pending, StepCause::NeedsOver));
+            let state = run.step_mut(step).state.get_or_insert_with(fresh);
+            match work {
+                Work::Job(job) => state.job = Some(job),
+                Work::Run(called) => state.called = Some(called),
+            }
+        }
+        self.goes_on(id, step, StepStatus::Running, None);
+    }
+
+    /// A step goes on from now, until `until` or the end of its timeout, whichever is first.
+    pub(super) fn goes_on(&mut self, id: RunId, step: u32, status: StepStatus, until: Option<Timestamp>) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let node = run.plan.node(step);
+        let timeout = node.timeout.map(|timeout: Duration| self.now + timeout);
+        let holds_slot = status == StepStatus::Running && node.each.is_none();
+        self.step_step(id, step, status, StepCause::NeedsOver, Also::default());
+        if let Some(run) = self.workflows.runs.get_mut(&id) {
+            run.live += u32::from(holds_slot);
+        }
+        self.arm_step(id, step, until.into_iter().chain(timeout).min());
+    }
+
+    fn wait_until(&mut self, id: RunId, step: u32, until: Timestamp) {
+        if until <= self.now {
+            self.end_step(id, step, StepStatus::Succeeded, StepCause::TimeCame, Also::default());
+        } else {
+            self.goes_on(id, step, StepStatus::Waiting, Some(until));
+        }
+    }
+
+    /// When the wait of a step is over: by its length from its beginning, or at its instant.
+    pub(super) fn end_of_wait(&self, id: RunId, step: u32) -> Result<Timestamp, EvaluationError> {
+        let gone = || EvaluationError("its run is gone".into());
+        let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
+        match &run.plan.node(step).act {
+            Act::For(length) => {
+                let started_at = run.step(step).state.as_ref().and_then(|state| state.started_at);
+                Ok(started_at.unwrap_or(self.now) + *length)
+            }
+            Act::Until(template) => {
+                let text = template.render(&RunScope::of_step(id, run))?;
+                text.trim().parse().map_err(|_| {
+                    let shown: String = text.chars().take(64).collect();
+                    let expected = "expected RFC 3339, such as 2026-11-21T08:00:00Z";
+                    EvaluationError(format!("`{shown}` is not a time: {expected}").into())
+                })
+            }
+            _ => Ok(Timestamp::MAX),
+        }
+    }
+
+    fn bad_reference(&mut self, id: RunId, step: u32, reason: String) {
+        self.end_step(id, step, StepStatus::Failed, StepCause::BadReference, Also::message(reason));
+    }
+
+    /// Calls the workflow of a step, for one of its elements if it has any.
+    ///
+    /// # Errors
+    /// Why it cannot be called: a reference without a value, or a parameter that it does not take.
+    pub(super) fn call(&mut self, caller: Caller, element: Option<&Element>) -> Result<RunId, String> {
+        let Some(run) = self.workflows.runs.get(&caller.run) else { return Err("its run is gone".into()) };
+        let plan = Arc::clone(&run.plan);
+        let Act::Call(call) = &plan.node(caller.step).act else { return Err("it calls no workflow".into()) };
+        let Some((definition, body)) = plan.calls.get(&call.name) else {
+            return Err(format!("there is no workflow `{}`", call.name));
+        };
+        let scope = RunScope { id: caller.run, run, element };
+        let mut given = Map::new();
+        for (name, value) in &call.parameters {
+            let value = fill(value, &scope).map_err(|error| format!("parameters.{name}: {error}"))?;
+            given.insert(name.clone(), value);
+        }
+        let complete =
+            model::workflow::complete(&definition.workflow.parameters, &given).map_err(|problems| {
+                let told: Vec<_> =
+                    problems.iter().map(|(name, problem)| format!("{name}: {problem}")).collect();
+                format!("workflow `{}`: {}", call.name, told.join("; "))
+            })?;
+        let len = serde_json::to_string(&complete).map_or(0, |text| text.len());
+        if len > limits::RUN_PARAMETERS_BYTES_MAX {
+            let most = limits::RUN_PARAMETERS_BYTES_MAX;
+            return Err(format!("its parameters have {len} bytes: expected at most {most}"));
+        }
+        self.start_called(caller, definition, body, complete)
+    }
+}

@@ -1,0 +1,157 @@
+//! What must hold of workflows after every flush, and what a rebuilt engine must know of them as well.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::RunId;
+use model::run::{RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
+use model::workflow::NeedCounts;
+
+use super::elements::Work;
+use super::{Run, Step, Workflow, Workflows};
+use crate::digest::{Difference, first};
+use crate::engine::Engine;
+use crate::timer::Timer;
+
+impl Engine {
+    /// Checks everything that this folder's page says always holds, for each run.
+    pub(crate) fn check_workflows(&self) -> Result<(), String> {
+        let mut work = BTreeSet::new();
+        for (&id, run) in &self.workflows.runs {
+            self.check_run(id, run, &mut work)?;
+        }
+        for (&id, job) in &self.jobs {
+            if job.step.is_some() && !work.contains(&Work::Job(id)) {
+                return Err(format!("{id} belongs to a step that does not know it"));
+            }
+        }
+        for (&id, run) in &self.workflows.runs {
+            if run.head.caller.is_some() && !work.contains(&Work::Run(id)) {
+                return Err(format!("{id} was called by a step that does not know it"));
+            }
+        }
+        for (&id, workflow) in &self.workflows.all {
+            if !workflow.waiting.is_empty() && workflow.has_room() {
+                return Err(format!("runs of {id} wait for their turn, and there is room"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_run(&self, id: RunId, run: &Run, work: &mut BTreeSet<Work>) -> Result<(), String> {
+        if run.state.status.is_final() {
+            return Err(format!("{id} is {} and still live after a flush", run.state.status));
+        }
+        let mut counts = [0; 8];
+        let (mut open, mut live) = ([0; 3], 0);
+        for (step, known) in (0..).zip(&run.steps) {
+            let status = known.status();
+            counts[usize::from(status.code())] += 1;
+            open[run.plan.node(step).section as usize] += u32::from(!status.is_final());
+            let own = self.check_step(id, run, step)?;
+            live += own.len();
+            work.extend(own);
+        }
+        if counts != run.state.counts {
+            return Err(format!("{id} counts {:?} instead of {counts:?}", run.state.counts));
+        }
+        if open != run.open || u32::try_from(live) != Ok(run.live) {
+            return Err(format!(
+                "{id} has {open:?} open and {live} live, not {:?} and {}",
+                run.open, run.live
+            ));
+        }
+        let stands_still = run.begins_steps() && live == 0 && !run.stirred;
+        let waits = counts[usize::from(StepStatus::Waiting.code())] > 0;
+        if stands_still && !waits && run.state.status != RunStatus::Paused {
+            return Err(format!("{id} is {} and nothing would ever bring it on", run.state.status));
+        }
+        Ok(())
+    }
+
+    /// What goes on of a step.
+    fn check_step(&self, id: RunId, run: &Run, step: u32) -> Result<Vec<Work>, String> {
+        let known = run.step(step);
+        let node = run.plan.node(step);
+        let name = &node.name;
+        let state = known.state.as_deref();
+        if let Some(wake_at) = state.filter(|state| state.status.is_live()).and_then(|state| state.wake_at)
+            && !self.agenda.is_armed(wake_at, Timer::Step(id, step))
+        {
+            return Err(format!("step `{name}` of {id} wakes at {wake_at}, and nothing is armed for it"));
+        }
+        if known.status() != StepStatus::Running {
+            return Ok(Vec::new());
+        }
+        let Some(state) = state else { return Ok(Vec::new()) };
+        let work: Vec<Work> = match known.elements.as_deref() {
+            Some(elements) => elements.live.values().copied().collect(),
+            None => state.job.map(Work::Job).or(state.called.map(Work::Run)).into_iter().collect(),
+        };
+        for one in &work {
+            let there = match one {
+                Work::Job(job) => self.jobs.contains_key(job),
+                Work::Run(run) => self.workflows.runs.contains_key(run),
+            };
+            if !there {
+                return Err(format!("step `{name}` of {id} has {one:?}, which is not live"));
+            }
+        }
+        let may_begin = run.filling.contains(&step);
+        if work.is_empty() && !(may_begin && (run.stirred || !run.begins_steps() || run.live > 0)) {
+            return Err(format!("step `{name}` of {id} is running, and nothing of it goes on"));
+        }
+        Ok(work)
+    }
+
+    /// The first workflow or run that another engine over the same rows knows differently.
+    pub(crate) fn workflow_difference(&self, other: &Self) -> Option<Difference> {
+        let here = self.workflows.all.iter().map(|(id, workflow)| (id, of_workflow(workflow)));
+        first(here, |id| other.workflows.all.get(id).map(of_workflow))
+            .or_else(|| {
+                let here = self.workflows.runs.iter().map(|(id, run)| (id, of_run(run)));
+                first(here, |id| other.workflows.runs.get(id).map(of_run))
+            })
+            .or_else(|| {
+                let counts = |engine: &Self| {
+                    let Workflows { all, runs, keys, .. } = &engine.workflows;
+                    (all.len(), runs.len(), keys.len())
+                };
+                let (here, there) = (counts(self), counts(other));
+                (here != there).then(|| Difference {
+                    subject: "how many workflows, runs and keys of runs".into(),
+                    here: format!("{here:?}"),
+                    there: format!("{there:?}"),
+                })
+            })
+    }
+}
+
+fn of_workflow(workflow: &Workflow) -> (&str, &WorkflowState, &BTreeSet<RunId>, &BTreeSet<RunId>) {
+    (&workflow.name, &workflow.state, &workflow.active, &workflow.waiting)
+}
+
+/// What is said of a step: its row, how its needs ended while that matters, and what goes on of it.
+#[derive(Debug, PartialEq)]
+struct KnownStep<'a> {
+    state: Option<&'a StepState>,
+    counts: Option<NeedCounts>,
+    elements: Option<(u32, Tally)>,
+    live: Option<&'a BTreeMap<u32, Work>>,
+    ready: bool,
+}
+
+fn of_run(run: &Run) -> (&RunState, u32, [u32; 3], Vec<KnownStep<'_>>) {
+    let steps = (0..).zip(&run.steps).map(|(number, step)| of_step(run, number, step));
+    (&run.state, run.live, run.open, steps.collect())
+}
+
+fn of_step<'a>(run: &Run, number: u32, step: &'a Step) -> KnownStep<'a> {
+    let elements = step.elements.as_deref();
+    KnownStep {
+        state: step.state.as_deref(),
+        counts: (!step.status().is_final()).then_some(step.counts),
+        elements: elements.map(|e| (e.total(), e.tally())),
+        live: elements.map(|e| &e.live),
+        ready: run.ready.contains(&number),
+    }
+}

@@ -1,0 +1,262 @@
+//! What somebody asks of a run: cancel, pause, resume, mark a step, approve or reject one.
+
+use std::sync::Arc;
+
+use model::firing::Pause;
+use model::run::{RunCause, RunStatus, Said, StepCause, StepStatus};
+use model::workflow::Section;
+use model::{JobId, RunId};
+use serde_json::json;
+
+use super::elements::Work;
+use super::plan::Act;
+use super::{Also, Run};
+use crate::engine::Engine;
+use crate::output::{Refusal, Reply};
+
+impl Engine {
+    pub(super) fn live_run(&self, id: RunId) -> Result<&Run, Refusal> {
+        let run = self.workflows.runs.get(&id).filter(|run| !run.state.status.is_final());
+        run.ok_or(Refusal::NoRun { run: id })
+    }
+
+    fn find_step(&self, id: RunId, name: &str) -> Result<u32, Refusal> {
+        let run = self.live_run(id)?;
+        run.plan.place(name).ok_or_else(|| Refusal::NoStep { run: id, step: name.into() })
+    }
+
+    fn run_reply(&self, id: RunId) -> Result<Reply, Refusal> {
+        let run = self.workflows.runs.get(&id).ok_or(Refusal::NoRun { run: id })?;
+        Ok(Reply::Run { status: run.state.status, version: run.state.version })
+    }
+
+    /// Stops a run: what goes on is cancelled, what has not begun never does, and `finally` still runs
+    /// unless it is to be left out. A second cancel can say that; otherwise it changes nothing.
+    pub(super) fn cancel_run(
+        &mut self,
+        id: RunId,
+        actor: &str,
+        reason: Option<&str>,
+        skip_finally: bool,
+    ) -> Result<Reply, Refusal> {
+        self.live_run(id)?;
+        let detail = match reason {
+            Some(reason) => format!("{actor}: {reason}"),
+            None => actor.to_owned(),
+        };
+        self.begin_stopping(id, RunCause::CancelRequested, Some(&detail));
+        if skip_finally {
+            self.leave_out_finally(id);
+        }
+        self.run_reply(id)
+    }
+
+    fn leave_out_finally(&mut self, id: RunId) {
+        let Some(run) = self.workflows.runs.get_mut(&id).filter(|run| !run.state.skip_finally) else {
+            return;
+        };
+        run.state.skip_finally = true;
+        self.touch_run(id);
+        self.stop_section(id);
+    }
+
+    /// Stops what goes on of a run, for a reason that decides how it ends.
+    pub(super) fn begin_stopping(&mut self, id: RunId, cause: RunCause, detail: Option<&str>) {
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        match run.state.status {
+            RunStatus::Waiting => self.close_run(id, RunStatus::Cancelled, cause, detail),
+            RunStatus::Running | RunStatus::Paused => {
+                run.state.stopping = Some(cause);
+                run.state.pause = None;
+                let in_finally = run.state.section == Section::Finally;
+                self.step_run(id, RunStatus::Stopping, cause, detail);
+                if !in_finally {
+                    self.stop_section(id);
+                }
+                self.stir(id);
+            }
+            RunStatus::Stopping | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {}
+        }
+    }
+
+    /// Stops every step of a run's section that has not ended.
+    fn stop_section(&mut self, id: RunId) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let plan = Arc::clone(&run.plan);
+        for step in plan.steps_of(run.state.section) {
+            self.stop_step(id, step, (StepStatus::Cancelled, StepCause::Stopped));
+        }
+    }
+
+    /// Ends a step as `ending` says: at once if nothing of it goes on, else when that has stopped.
+    pub(super) fn stop_step(&mut self, id: RunId, step: u32, ending: (StepStatus, StepCause)) {
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let (status, cause) = ending;
+        match run.step(step).status() {
+            StepStatus::Pending | StepStatus::Waiting => {
+                self.end_step(id, step, status, cause, Also::default())
+            }
+            StepStatus::Running => {
+                let known = run.step_mut(step);
+                let Some(state) = known.state.as_deref_mut() else { return };
+                // What somebody decided before is not undone by the run being stopped.
+                if !matches!(state.ending, Some((_, StepCause::Marked))) || cause == StepCause::Marked {
+                    state.ending = Some(ending);
+                }
+                let live =
+                    known.elements.as_deref().map(|elements| elements.live.values().copied().collect());
+                let own = state.job.map(Work::Job).or(state.called.map(Work::Run));
+                let work: Vec<Work> = live.unwrap_or_else(|| own.into_iter().collect());
+                self.touch_step(id, step);
+                for work in work {
+                    self.stop_work(work);
+                }
+                self.settle_elements(id, step);
+            }
+            _ => {}
+        }
+    }
+
+    fn stop_work(&mut self, work: Work) {
+        match work {
+            Work::Job(job) => self.cancel_step_job(job),
+            Work::Run(run) => self.begin_stopping(run, RunCause::ParentStopped, None),
+        }
+    }
+
+    fn cancel_step_job(&mut self, job: JobId) {
+        // One that has ended meanwhile has told its step already.
+        let _ = self.try_cancel(job, "its run", Some("its step was stopped"));
+    }
+
+    /// The run that a step called, and those of its elements.
+    fn called_runs(&self, id: RunId) -> Vec<RunId> {
+        let Some(run) = self.workflows.runs.get(&id) else { return Vec::new() };
+        let live = run.steps.iter().filter(|step| step.status() == StepStatus::Running);
+        let called = live.flat_map(|step| {
+            let own = step.state.as_ref().and_then(|state| state.called);
+            let elements = step.elements.iter().flat_map(|elements| elements.live.values());
+            let of_elements = elements.filter_map(|work| match work {
+                Work::Run(run) => Some(*run),
+                Work::Job(_) => None,
+            });
+            own.into_iter().chain(of_elements)
+        });
+        called.collect()
+    }
+
+    /// Begins no further steps of a run and of the runs that it called. Jobs go on, and so do waits.
+    pub(super) fn pause_run(
+        &mut self,
+        id: RunId,
+        actor: &Arc<str>,
+        note: Option<Box<str>>,
+    ) -> Result<Reply, Refusal> {
+        let status = self.live_run(id)?.state.status;
+        if !matches!(status, RunStatus::Running | RunStatus::Paused) {
+            return Err(Refusal::NotRunning { run: id, status });
+        }
+        if status == RunStatus::Running {
+            let pause = Pause { at: self.now, by: actor.as_ref().into(), note: note.clone() };
+            let detail = pause.to_string();
+            if let Some(run) = self.workflows.runs.get_mut(&id) {
+                run.state.pause = Some(Box::new(pause));
+            }
+            self.step_run(id, RunStatus::Paused, RunCause::PauseRequested, Some(&detail));
+            for called in self.called_runs(id) {
+                let _ = self.pause_run(called, actor, note.clone());
+            }
+        }
+        self.run_reply(id)
+    }
+
+    pub(super) fn resume_run(&mut self, id: RunId, actor: &Arc<str>) -> Result<Reply, Refusal> {
+        let status = self.live_run(id)?.state.status;
+        if status == RunStatus::Paused {
+            if let Some(run) = self.workflows.runs.get_mut(&id) {
+                run.state.pause = None;
+            }
+            self.step_run(id, RunStatus::Running, RunCause::ResumeRequested, Some(actor));
+            self.stir(id);
+            for called in self.called_runs(id) {
+                let _ = self.resume_run(called, actor);
+            }
+        }
+        self.run_reply(id)
+    }
+
+    /// Somebody decides what becomes of a step that has not ended. What goes on of it is stopped first.
+    pub(super) fn mark_step(
+        &mut self,
+        id: RunId,
+        name: &str,
+        status: StepStatus,
+        actor: &Arc<str>,
+        note: Option<Box<str>>,
+    ) -> Result<Reply, Refusal> {
+        let step = self.find_step(id, name)?;
+        let run = self.live_run(id)?;
+        if run.state.status == RunStatus::Waiting {
+            return Err(Refusal::NotRunning { run: id, status: RunStatus::Waiting });
+        }
+        let known = run.step(step).status();
+        if known.is_final() {
+            return Err(Refusal::StepOver { run: id, step: name.into(), status: known });
+        }
+        if !matches!(status, StepStatus::Succeeded | StepStatus::Failed | StepStatus::Skipped) {
+            return Err(Refusal::NoMark { status });
+        }
+        self.say(id, step, actor, note);
+        self.stop_step(id, step, (status, StepCause::Marked));
+        self.step_reply(id, step)
+    }
+
+    /// Somebody approves or rejects a step that waits for it.
+    pub(super) fn decide_approval(
+        &mut self,
+        id: RunId,
+        name: &str,
+        approve: bool,
+        actor: &Arc<str>,
+        note: Option<Box<str>>,
+    ) -> Result<Reply, Refusal> {
+        let step = self.find_step(id, name)?;
+        let run = self.live_run(id)?;
+        let Act::Approval(approval) = &run.plan.node(step).act else {
+            return Err(Refusal::NoApproval { run: id, step: name.into() });
+        };
+        if !approval.approvers.is_empty() && !approval.approvers.iter().any(|name| **name == **actor) {
+            return Err(Refusal::NotApprover { step: name.into(), approvers: approval.approvers.clone() });
+        }
+        match run.step(step).status() {
+            StepStatus::Waiting => {}
+            StepStatus::Pending => return Err(Refusal::NotAsked { run: id, step: name.into() }),
+            status => return Err(Refusal::StepOver { run: id, step: name.into(), status }),
+        }
+        let output = json!({"by": &**actor, "note": note.as_deref().unwrap_or_default()}).to_string();
+        self.say(id, step, actor, note);
+        let also = Also { message: None, output: Some(output.into()) };
+        let (to, cause) = match approve {
+            true => (StepStatus::Succeeded, StepCause::Approved),
+            false => (StepStatus::Failed, StepCause::Rejected),
+        };
+        self.end_step(id, step, to, cause, also);
+        self.step_reply(id, step)
+    }
+
+    fn say(&mut self, id: RunId, step: u32, actor: &Arc<str>, note: Option<Box<str>>) {
+        let said = Said { at: self.now, by: actor.as_ref().into(), note };
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let known = run.step_mut(step);
+        let state = known.state.get_or_insert_with(|| {
+            Box::new(model::run::StepState::new(StepStatus::Pending, StepCause::Marked))
+        });
+        state.said = Some(Box::new(said));
+        self.touch_step(id, step);
+    }
+
+    fn step_reply(&self, id: RunId, step: u32) -> Result<Reply, Refusal> {
+        let run = self.workflows.runs.get(&id).ok_or(Refusal::NoRun { run: id })?;
+        Ok(Reply::Step { status: run.step(step).status(), version: run.state.version })
+    }
+}

@@ -1,0 +1,378 @@
+//! A step goes over a list: its elements begin in order, each ends by itself, and the step ends with them.
+//!
+//! The list is not stored where it follows from parameters and earlier steps: it is evaluated again by a
+//! rebuilt engine. An element that goes on is known by its job or called run, one that ended by its row; so
+//! the rest begin from the first that is neither. However long the list is, a flush begins a bounded number.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::run::{Caller, StepCause, StepKey, StepRecord, StepState, StepStatus, Tally};
+use model::spec::{Constraint, Operator};
+use model::worker::WorkerStatus;
+use model::{JobId, RunId, limits};
+use serde_json::Value;
+
+use super::plan::{Each, List};
+use super::scope::{Element, RunScope};
+use super::{Also, Run, index};
+use crate::engine::Engine;
+use crate::placement::WORKER_LABEL;
+
+/// The elements of a step that goes on.
+#[derive(Debug)]
+pub(super) struct Elements {
+    /// The list; not there until it is needed for the first time after a restart.
+    list: Option<Arc<[Value]>>,
+    total: u32,
+    /// Every element before this one began.
+    next: u32,
+    /// Those that go on.
+    pub(super) live: BTreeMap<u32, Work>,
+    /// Those that ended, by their numbers.
+    ended: Vec<Option<Ended>>,
+    /// How many of them there are.
+    done: u32,
+    succeeded: u32,
+    failed: u32,
+}
+
+/// What goes on of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Work {
+    Job(JobId),
+    Run(RunId),
+}
+
+#[derive(Debug, Clone)]
+struct Ended {
+    status: StepStatus,
+    output: Option<Arc<str>>,
+}
+
+/// A number of elements, or of one of them, as a place in a list.
+fn count_of(number: u32) -> usize {
+    number as usize
+}
+
+impl Elements {
+    pub(super) fn new(total: u32) -> Self {
+        let ended = vec![None; count_of(total)];
+        Self { list: None, total, next: 0, live: BTreeMap::new(), ended, done: 0, succeeded: 0, failed: 0 }
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        Tally { succeeded: self.succeeded, failed: self.failed }
+    }
+
+    pub(super) fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Counts an element that ended; one that is not in the list, or ended before, is not counted.
+    pub(super) fn note(&mut self, item: u32, status: StepStatus, output: Option<Arc<str>>) -> bool {
+        let Some(place @ None) = self.ended.get_mut(count_of(item)) else { return false };
+        *place = Some(Ended { status, output });
+        self.done += 1;
+        match status {
+            StepStatus::Succeeded => self.succeeded += 1,
+            StepStatus::Failed => self.failed += 1,
+            _ => {}
+        }
+        true
+    }
+
+    /// The next element that has not begun.
+    fn next(&mut self) -> Option<u32> {
+        let begun = |item: u32, all: &Self| {
+            all.live.contains_key(&item) || all.ended.get(count_of(item)).is_some_and(Option::is_some)
+        };
+        while self.next < self.total && begun(self.next, self) {
+            self.next += 1;
+        }
+        (self.next < self.total).then_some(self.next)
+    }
+
+    /// What its elements gave, in order, with null where one gave nothing; nothing if that is too large.
+    fn collected(&self) -> Option<Arc<str>> {
+        let mut text = String::from("[");
+        for (i, ended) in self.ended.iter().enumerate() {
+            if i > 0 {
+                text.push(',');
+            }
+            let output = ended.as_ref().filter(|ended| ended.status == StepStatus::Succeeded);
+            match output.and_then(|ended| ended.output.as_deref()) {
+                Some(output) if serde_json::from_str::<&serde_json::value::RawValue>(output).is_ok() => {
+                    text.push_str(output);
+                }
+                Some(output) => text.push_str(&Value::from(output).to_string()),
+                None => text.push_str("null"),
+            }
+            if text.len() > limits::COLLECTED_BYTES_MAX {
+                return None;
+            }
+        }
+        text.push(']');
+        Some(text.into())
+    }
+}
+
+impl Engine {
+    /// A step over a list begins: the list is there from now on.
+    pub(super) fn begin_elements(&mut self, id: RunId, step: u32) {
+        let list = match self.list_of(id, step) {
+            Ok(list) => list,
+            Err(reason) => {
+                return self.end_step(
+                    id,
+                    step,
+                    StepStatus::Failed,
+                    StepCause::BadReference,
+                    Also::message(reason),
+                );
+            }
+        };
+        let total = u32::try_from(list.len()).unwrap_or(u32::MAX);
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let is_decided_now = matches!(run.plan.node(step).each, Some(Each { list: List::Workers(_), .. }));
+        let known = run.step_mut(step);
+        // Elements that an earlier run did are here already.
+        let carried = known.elements.take().filter(|elements| elements.total == total);
+        let mut elements = carried.unwrap_or_else(|| Box::new(Elements::new(total)));
+        let items = is_decided_now.then(|| Value::Array(list.to_vec()).to_string().into());
+        elements.list = Some(list);
+        known.elements = Some(elements);
+        let state = known
+            .state
+            .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::NeedsOver)));
+        (state.total, state.items) = (Some(total), items);
+        if total == 0 {
+            let also = Also { message: Some("there was no element".into()), output: Some("[]".into()) };
+            return self.end_step(id, step, StepStatus::Succeeded, StepCause::ItemsOver, also);
+        }
+        self.goes_on(id, step, StepStatus::Running, None);
+        if let Some(run) = self.workflows.runs.get_mut(&id) {
+            run.filling.insert(step);
+        }
+        self.settle_elements(id, step);
+    }
+
+    /// The list that a step goes over.
+    fn list_of(&self, id: RunId, step: u32) -> Result<Arc<[Value]>, String> {
+        let gone = || "its run is gone".to_owned();
+        let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
+        let kept = run.step(step).state.as_ref().and_then(|state| state.items.as_deref());
+        if let Some(kept) = kept {
+            return serde_json::from_str(kept).map_err(|error| format!("its list: {error}"));
+        }
+        let each = run.plan.node(step).each.as_ref().ok_or_else(gone)?;
+        let list: Arc<[Value]> = match &each.list {
+            List::Items(items) => return Ok(Arc::clone(items)),
+            List::Shards(count) => return Ok((0..*count).map(Value::from).collect()),
+            List::Workers(constraints) => return Ok(self.workers_with(constraints)),
+            List::Expression(expression) => match expression.evaluate(&RunScope::of_step(id, run)) {
+                Ok(Value::Array(list)) => list.into(),
+                Ok(other) => return Err(format!("its list is {other}: expected a list")),
+                Err(error) => return Err(format!("its list: {error}")),
+            },
+        };
+        if list.len() > limits::ITEMS_MAX {
+            return Err(format!(
+                "its list has {} elements: expected at most {}",
+                list.len(),
+                limits::ITEMS_MAX
+            ));
+        }
+        let sizes = list.iter().map(|item| item.to_string().len());
+        match sizes.enumerate().find(|(_, len)| *len > limits::ITEM_BYTES_MAX) {
+            Some((i, len)) => Err(format!(
+                "element {i} of its list has {len} bytes: expected at most {}",
+                limits::ITEM_BYTES_MAX
+            )),
+            None => Ok(list),
+        }
+    }
+
+    /// Every worker that is there and has these labels, by its id.
+    fn workers_with(&self, constraints: &[Constraint]) -> Arc<[Value]> {
+        let there = self.workers.values().filter(|worker| worker.record.status != WorkerStatus::Lost);
+        let fits = there.filter(|worker| constraints.iter().all(|c| c.holds(&worker.record.labels)));
+        fits.map(|worker| Value::String(worker.record.id.to_string())).collect()
+    }
+
+    /// Begins elements of every step of a run that has some left, as far as its limits let it.
+    pub(super) fn fill_elements(&mut self, id: RunId, left: &mut usize) {
+        while let Some(run) = self.workflows.runs.get(&id) {
+            let (Some(&step), true) = (run.filling.first(), run.begins_steps()) else { return };
+            if *left == 0 || run.live >= run.plan.max_parallel() {
+                return;
+            }
+            if !self.begin_element(id, step, left)
+                && let Some(run) = self.workflows.runs.get_mut(&id)
+            {
+                run.filling.remove(&step);
+            }
+        }
+    }
+
+    /// Begins the next element of a step. False if none may begin now; whoever changes that lets the
+    /// step be filled again.
+    fn begin_element(&mut self, id: RunId, step: u32, left: &mut usize) -> bool {
+        self.ensure_list(id, step);
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return false };
+        let plan = Arc::clone(&run.plan);
+        let Some(each) = plan.node(step).each.as_ref() else { return false };
+        let known = run.step_mut(step);
+        let ending = known.state.as_ref().is_none_or(|state| state.ending.is_some());
+        let Some(elements) = known.elements.as_deref_mut() else { return false };
+        let full = elements.live.len() >= count_of(each.max_parallel);
+        if ending || full || elements.failed > each.max_failed {
+            return false;
+        }
+        let Some(item) = elements.next() else { return false };
+        let value = elements.list.as_ref().and_then(|list| list.get(count_of(item))).cloned();
+        let element = Element { index: item, total: elements.total, value: value.unwrap_or_default() };
+        *left -= 1;
+        let begun = if self.calls(id, step) {
+            self.call(Caller { run: id, step, item: Some(item) }, Some(&element)).map(Work::Run)
+        } else {
+            self.create_job(id, step, Some(&element)).map(Work::Job)
+        };
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return false };
+        match begun {
+            Ok(work) => {
+                run.live += 1;
+                if let Some(elements) = run.step_mut(step).elements.as_deref_mut() {
+                    elements.live.insert(item, work);
+                }
+            }
+            Err(reason) => {
+                let (status, cause) = (StepStatus::Failed, StepCause::BadReference);
+                self.end_element(id, step, item, status, cause, Also::message(reason));
+            }
+        }
+        true
+    }
+
+    /// After a restart the list is evaluated again when it is needed for the first time.
+    fn ensure_list(&mut self, id: RunId, step: u32) {
+        let run = self.workflows.runs.get(&id);
+        let elements = run.and_then(|run| run.step(step).elements.as_deref());
+        if elements.is_none_or(|elements| elements.list.is_some()) {
+            return;
+        }
+        let list = self.list_of(id, step).unwrap_or_else(|_| Arc::new([]));
+        if let Some(elements) = self.elements_mut(id, step) {
+            elements.list = Some(list);
+        }
+    }
+
+    pub(super) fn elements_mut(&mut self, id: RunId, step: u32) -> Option<&mut Elements> {
+        self.workflows.runs.get_mut(&id)?.step_mut(step).elements.as_deref_mut()
+    }
+
+    /// An element ended. Its row is written once, here.
+    pub(super) fn end_element(
+        &mut self,
+        id: RunId,
+        step: u32,
+        item: u32,
+        status: StepStatus,
+        cause: StepCause,
+        also: Also,
+    ) {
+        let now = self.now;
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let Some(elements) = run.step_mut(step).elements.as_deref_mut() else { return };
+        let work = elements.live.remove(&item);
+        if !elements.note(item, status, also.output.clone()) {
+            return;
+        }
+        run.live -= u32::from(work.is_some());
+        let mut state = StepState::new(status, cause);
+        match work {
+            Some(Work::Job(job)) => state.job = Some(job),
+            Some(Work::Run(called)) => state.called = Some(called),
+            None => {}
+        }
+        (state.finished_at, state.output, state.message) = (Some(now), also.output, also.message);
+        let key = StepKey { run: id, step, item: Some(item) };
+        self.workflows.ended_elements.push(StepRecord { key, state });
+        // A slot is free: for another element, and for other steps.
+        if let Some(run) = self.workflows.runs.get_mut(&id) {
+            run.filling.insert(step);
+        }
+        self.settle_elements(id, step);
+        self.stir(id);
+    }
+
+    /// An element that an earlier run did.
+    pub(super) fn carry_element(&mut self, record: StepRecord) {
+        let StepKey { run: id, step, item } = record.key;
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let (Some(item), Some(total)) = (item, record.state.total) else { return };
+        let known = run.step_mut(step);
+        let elements = known.elements.get_or_insert_with(|| Box::new(Elements::new(total)));
+        if elements.note(item, record.state.status, record.state.output.clone()) {
+            self.workflows.ended_elements.push(record);
+        }
+    }
+
+    /// Ends a step over a list once its elements decided it, and nothing of them goes on.
+    pub(super) fn settle_elements(&mut self, id: RunId, step: u32) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let known = run.step(step);
+        let Some(state) = known.state.as_deref().filter(|state| state.status == StepStatus::Running) else {
+            return;
+        };
+        let (Some(each), Some(elements)) = (run.plan.node(step).each.as_ref(), known.elements.as_deref())
+        else {
+            return;
+        };
+        let idle = elements.live.is_empty();
+        if let Some((status, cause)) = state.ending {
+            if idle {
+                let output = (status == StepStatus::Succeeded).then(|| elements.collected()).flatten();
+                let also = Also { message: Some(told(elements).into()), output };
+                self.end_step(id, step, status, cause, also);
+            }
+            return;
+        }
+        let enough = each.enough.is_some_and(|enough| elements.succeeded >= enough);
+        if enough && !idle {
+            return self.stop_step(id, step, (StepStatus::Succeeded, StepCause::ItemsOver));
+        }
+        let too_many = elements.failed > each.max_failed;
+        let all = elements.done == elements.total;
+        if !idle || !(too_many || enough || all) {
+            return;
+        }
+        let short = each.enough.is_some_and(|enough| elements.succeeded < enough);
+        let good = enough || !(too_many || short);
+        let output = good.then(|| elements.collected()).flatten();
+        let also = Also { message: Some(told(elements).into()), output };
+        let (status, cause) = match good {
+            true => (StepStatus::Succeeded, StepCause::ItemsOver),
+            false => (StepStatus::Failed, StepCause::ItemsFailed),
+        };
+        self.end_step(id, step, status, cause, also);
+    }
+
+    /// What keeps the job of an element on its own worker.
+    pub(super) fn pinned(element: &Element) -> Constraint {
+        let values = element.value.as_str().map(str::to_owned).into_iter().collect();
+        Constraint { label: WORKER_LABEL.to_owned(), operator: Operator::In, values }
+    }
+}
+
+fn told(elements: &Elements) -> String {
+    let Elements { succeeded, failed, total, .. } = elements;
+    format!("{succeeded} of {total} elements succeeded, {failed} failed")
+}
+
+impl Run {
+    /// Whether the elements of a step each run on their own worker.
+    pub(super) fn is_broadcast(&self, step: u32) -> bool {
+        matches!(self.plan.nodes[index(step)].each, Some(Each { list: List::Workers(_), .. }))
+    }
+}

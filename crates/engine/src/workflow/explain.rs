@@ -1,0 +1,106 @@
+//! Why a step stands where it stands.
+
+use model::RunId;
+use model::run::{RunStatus, StepStatus};
+use model::workflow::Verdict;
+
+use super::Run;
+use super::plan::Act;
+use crate::engine::Engine;
+use crate::output::{Refusal, Reply};
+use crate::why::{NeedView, StepReason, StepWhy};
+
+/// Needs that an explanation names one by one.
+const NEEDS_SHOWN: usize = 100;
+
+impl Engine {
+    pub(super) fn explain_step(&self, id: RunId, name: &str) -> Result<Reply, Refusal> {
+        let run = self.live_run(id)?;
+        let step = run.plan.place(name).ok_or_else(|| Refusal::NoStep { run: id, step: name.into() })?;
+        let status = run.step(step).status();
+        let reasons = match status {
+            StepStatus::Pending => self.pending_reasons(id, run, step),
+            StepStatus::Running => running_reasons(run, step),
+            StepStatus::Waiting => waiting_reasons(run, step),
+            _ => {
+                let state = run.step(step).state.as_deref();
+                let over = state.map(|state| StepReason::Over {
+                    cause: state.cause,
+                    message: state.message.as_deref().map(Into::into),
+                });
+                over.into_iter().collect()
+            }
+        };
+        Ok(Reply::StepWhy(Box::new(StepWhy { run: id, step: name.into(), status, reasons })))
+    }
+
+    fn pending_reasons(&self, id: RunId, run: &Run, step: u32) -> Vec<StepReason> {
+        let node = run.plan.node(step);
+        let mut reasons = Vec::new();
+        if run.state.status == RunStatus::Waiting {
+            let workflow = run.head.workflow.and_then(|id| self.workflows.all.get(&id));
+            reasons.extend(workflow.map(|workflow| StepReason::RunWaits {
+                running: workflow.active.len(),
+                limit: workflow.max_parallel_runs,
+                ahead: workflow.waiting.iter().take_while(|other| **other != id).count(),
+            }));
+        }
+        if node.section > run.state.section {
+            reasons.push(StepReason::LaterSection { section: node.section, now: run.state.section });
+        }
+        if let Some(pause) = &run.state.pause {
+            reasons.push(StepReason::Paused { by: pause.by.as_ref().into(), since: pause.at });
+        }
+        if node.join.verdict(run.step(step).counts) == Verdict::Wait {
+            let open = node.needs.iter().filter(|&&need| !run.step(need).status().is_final());
+            let needs: Vec<_> = open
+                .clone()
+                .take(NEEDS_SHOWN)
+                .map(|&need| NeedView {
+                    step: run.plan.node(need).name.as_ref().into(),
+                    status: run.step(need).status(),
+                })
+                .collect();
+            let more = open.count() - needs.len();
+            reasons.push(StepReason::Needs { join: node.join, needs, more });
+        } else if run.ready.contains(&step) && run.live >= run.plan.max_parallel() {
+            reasons.push(StepReason::ParallelSteps { running: run.live, limit: run.plan.max_parallel() });
+        }
+        if reasons.is_empty() {
+            reasons.push(StepReason::NextBatch);
+        }
+        reasons
+    }
+}
+
+fn stopping(run: &Run, step: u32) -> Option<StepReason> {
+    let state = run.step(step).state.as_deref()?;
+    let (becomes, cause) = state.ending?;
+    Some(StepReason::Stopping { becomes, cause })
+}
+
+fn running_reasons(run: &Run, step: u32) -> Vec<StepReason> {
+    let known = run.step(step);
+    let Some(state) = known.state.as_deref() else { return Vec::new() };
+    let mut reasons: Vec<_> = stopping(run, step).into_iter().collect();
+    if let Some(elements) = known.elements.as_deref() {
+        reasons.push(StepReason::Elements {
+            total: elements.total(),
+            running: elements.live.len(),
+            succeeded: elements.tally().succeeded,
+            failed: elements.tally().failed,
+        });
+    }
+    reasons.extend(state.job.map(|job| StepReason::Job { job }));
+    reasons.extend(state.called.map(|run| StepReason::Called { run }));
+    reasons
+}
+
+fn waiting_reasons(run: &Run, step: u32) -> Vec<StepReason> {
+    let until = run.step(step).state.as_deref().and_then(|state| state.wake_at);
+    vec![match &run.plan.node(step).act {
+        Act::Approval(approval) => StepReason::Approval { approvers: approval.approvers.clone(), until },
+        Act::Event { name, .. } => StepReason::Event { event: name.as_ref().into(), until },
+        _ => StepReason::Time { until },
+    }]
+}

@@ -1,0 +1,124 @@
+//! The jobs of steps: ordinary jobs, in the shard of their run, that know where they come from.
+
+use std::sync::Arc;
+
+use model::record::JobHead;
+use model::run::{ItemOrigin, StepCause, StepOrigin, StepStatus};
+use model::{JobId, JobSpec, JobStatus, RunId, limits};
+use rand::Rng;
+
+use super::Also;
+use super::plan::Act;
+use super::scope::{Element, RunScope, as_text};
+use crate::engine::Engine;
+use crate::profile::Profile;
+
+/// What a job's end tells its step.
+#[derive(Debug)]
+pub(crate) struct JobEnd {
+    pub(crate) status: JobStatus,
+    /// What it wrote, as JSON.
+    pub(crate) output: Option<Arc<str>>,
+    pub(crate) message: Option<Box<str>>,
+}
+
+impl Engine {
+    /// Creates the job of a step, for one of its elements if it has any.
+    ///
+    /// # Errors
+    /// The first reference that has no value, or what makes the job impossible.
+    pub(super) fn create_job(
+        &mut self,
+        id: RunId,
+        step: u32,
+        element: Option<&Element>,
+    ) -> Result<JobId, String> {
+        let Some(run) = self.workflows.runs.get(&id) else { return Err("its run is gone".into()) };
+        let plan = Arc::clone(&run.plan);
+        let node = plan.node(step);
+        let Act::Job(job) = &node.act else { return Err("it has no job".into()) };
+        let pinned = element.filter(|_| run.is_broadcast(step)).map(Self::pinned);
+        let (spec, body, profile) = if job.template.is_plain() && pinned.is_none() {
+            (Arc::clone(job.template.spec()), Arc::clone(&job.body), Arc::clone(&job.profile))
+        } else {
+            let scope = RunScope { id, run, element };
+            let mut spec = job.template.render(&scope).map_err(|error| error.to_string())?;
+            check(&spec, self.now)?;
+            // References stand where the profile does not look.
+            let mut profile = Arc::clone(&job.profile);
+            if let Some(pinned) = pinned {
+                let constraints = spec.constraints.iter().cloned().chain([pinned]).collect();
+                spec = Arc::new(JobSpec { constraints, ..(*spec).clone() });
+                profile = self.profiles.of(&spec);
+            }
+            let body: Arc<str> = spec.compact_json().into();
+            if body.len() > limits::SPEC_BYTES_MAX {
+                let (len, most) = (body.len(), limits::SPEC_BYTES_MAX);
+                return Err(format!("its job has {len} bytes: expected at most {most}"));
+            }
+            (spec, body, profile)
+        };
+        let origin = StepOrigin {
+            run: id,
+            workflow: Arc::clone(&plan.name),
+            name: Arc::clone(&node.name),
+            step,
+            item: element.map(|element| ItemOrigin {
+                index: element.index,
+                total: element.total,
+                value: as_text(&element.value),
+            }),
+        };
+        Ok(self.create_step_job(id, spec, body, profile, origin))
+    }
+
+    fn create_step_job(
+        &mut self,
+        id: RunId,
+        spec: Arc<JobSpec>,
+        body: Arc<str>,
+        profile: Arc<Profile>,
+        origin: StepOrigin,
+    ) -> JobId {
+        let job = JobId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
+        let head = JobHead { spec, body, retry_of: None, origin: None, step: Some(Arc::new(origin)) };
+        self.create_stepped(job, &Arc::new(head), profile);
+        job
+    }
+
+    /// The job of a step, or of one of its elements, reached a final status.
+    pub(crate) fn on_step_job_over(&mut self, job: JobId, origin: &StepOrigin, end: JobEnd) {
+        let key = origin.key();
+        if !self.is_job_of(job, origin) {
+            return;
+        }
+        let (status, cause) = match end.status {
+            JobStatus::Succeeded => (StepStatus::Succeeded, StepCause::JobSucceeded),
+            JobStatus::Cancelled => (StepStatus::Cancelled, StepCause::JobCancelled),
+            JobStatus::Expired => (StepStatus::Failed, StepCause::JobExpired),
+            _ => (StepStatus::Failed, StepCause::JobFailed),
+        };
+        let also = Also { message: end.message, output: end.output };
+        self.on_work_over(key.run, key.step, key.item, status, cause, also);
+    }
+
+    /// Whether a job is the one that its step knows.
+    fn is_job_of(&self, job: JobId, origin: &StepOrigin) -> bool {
+        let key = origin.key();
+        let Some(run) = self.workflows.runs.get(&key.run) else { return false };
+        let Some(step) = run.steps.get(super::index(key.step)) else { return false };
+        match key.item {
+            None => step.state.as_ref().is_some_and(|state| state.job == Some(job)),
+            Some(item) => {
+                let elements = step.elements.as_deref();
+                elements.and_then(|elements| elements.live.get(&item))
+                    == Some(&super::elements::Work::Job(job))
+            }
+        }
+    }
+}
+
+/// What a reference put into a job may make it one that nobody would accept.
+fn check(spec: &JobSpec, now: model::Timestamp) -> Result<(), String> {
+    model::validate::job(spec, now).map_err(|invalid| invalid.to_string())
+}

@@ -1,0 +1,269 @@
+//! What a definition says to the engine, shared by all runs of it.
+//!
+//! Names became numbers, texts became expressions, and the jobs of steps without references are made
+//! once: their thousands of runs share spec, body and profile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::JobSpec;
+use model::expression::Expression;
+use model::spec::Constraint;
+use model::workflow::template::Template;
+use model::workflow::{
+    Action, Approval, Call, Definition, FailurePolicy, ForEach, JobTemplate, JoinRule, OnTimeout, Over,
+    Section, StepSpec, Wait,
+};
+use model::{Duration, Timestamp};
+
+use crate::profile::{Profile, Profiles};
+use crate::shared::Shared;
+
+/// A definition, ready to be run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(super) definition: Arc<Definition>,
+    /// The definition as JSON.
+    pub(super) body: Arc<str>,
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+    /// Every step, in the order of sections; the place of a step is its number.
+    pub(super) nodes: Box<[Node]>,
+    places: BTreeMap<Arc<str>, u32>,
+    /// The definitions of the workflows that its steps call, with their JSON.
+    pub(super) calls: BTreeMap<String, (Arc<Definition>, Arc<str>)>,
+}
+
+/// A step, ready to be run.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) name: Arc<str>,
+    pub(super) section: Section,
+    pub(super) needs: Box<[u32]>,
+    pub(super) dependents: Box<[u32]>,
+    pub(super) join: JoinRule,
+    pub(super) when: Option<Expression>,
+    pub(super) each: Option<Each>,
+    pub(super) act: Act,
+    pub(super) continue_on_failure: bool,
+    pub(super) timeout: Option<Duration>,
+}
+
+/// The list that a step goes over, and its bounds.
+#[derive(Debug)]
+pub(super) struct Each {
+    pub(super) list: List,
+    pub(super) max_parallel: u32,
+    pub(super) max_failed: u32,
+    pub(super) enough: Option<u32>,
+}
+
+#[derive(Debug)]
+pub(super) enum List {
+    Items(Arc<[serde_json::Value]>),
+    Expression(Expression),
+    Shards(u32),
+    Workers(Vec<Constraint>),
+}
+
+#[derive(Debug)]
+pub(super) enum Act {
+    Job(JobPlan),
+    Call(Call),
+    Approval(Approval),
+    For(Duration),
+    Until(Template),
+    Event { name: Box<str>, on_timeout: OnTimeout },
+}
+
+/// The job of a step.
+#[derive(Debug)]
+pub(super) struct JobPlan {
+    pub(super) template: JobTemplate,
+    /// The spec as JSON, as far as it has no references.
+    pub(super) body: Arc<str>,
+    pub(super) profile: Arc<Profile>,
+}
+
+/// Plans in use.
+pub(crate) type Plans = Shared<Plan>;
+
+impl Plans {
+    /// The plan of a definition.
+    ///
+    /// # Errors
+    /// What is wrong with it, which whoever validated it should have said.
+    pub(super) fn of(
+        &mut self,
+        definition: &Arc<Definition>,
+        body: &Arc<str>,
+        priority: Option<u8>,
+        profiles: &mut Profiles,
+    ) -> Result<Arc<Plan>, String> {
+        let key: Arc<str> = match priority {
+            None => Arc::clone(body),
+            Some(priority) => format!("{priority} {body}").into(),
+        };
+        if let Some(known) = self.get(&key) {
+            return Ok(known);
+        }
+        Plan::compile(definition, body, priority, profiles).map(|plan| self.insert(key, plan))
+    }
+}
+
+fn number(place: usize) -> u32 {
+    u32::try_from(place).expect("a workflow has 10,000 steps at most")
+}
+
+impl Plan {
+    fn compile(
+        definition: &Arc<Definition>,
+        body: &Arc<str>,
+        priority: Option<u8>,
+        profiles: &mut Profiles,
+    ) -> Result<Self, String> {
+        let spec = &definition.workflow;
+        let places: BTreeMap<Arc<str>, u32> = spec
+            .all_steps()
+            .enumerate()
+            .map(|(i, (_, step))| (step.name.as_str().into(), number(i)))
+            .collect();
+        let mut nodes = Vec::with_capacity(places.len());
+        let mut calls = BTreeMap::new();
+        for (section, step) in spec.all_steps() {
+            let told = |problem: String| format!("step `{}`: {problem}", step.name);
+            nodes.push(Node::compile(section, step, &places, priority, profiles).map_err(told)?);
+            if let Action::Workflow(call) = &step.action {
+                let missing = || told(format!("there is no workflow `{}`", call.name));
+                let called = definition.called(&call.name).ok_or_else(missing)?;
+                let body = called.to_json().into();
+                calls.insert(call.name.clone(), (Arc::new(called), body));
+            }
+        }
+        let mut dependents = vec![Vec::new(); nodes.len()];
+        for (i, node) in nodes.iter().enumerate() {
+            for &need in &node.needs {
+                dependents[index(need)].push(number(i));
+            }
+        }
+        for (node, dependents) in nodes.iter_mut().zip(dependents) {
+            node.dependents = dependents.into();
+        }
+        Ok(Self {
+            namespace: spec.namespace.as_str().into(),
+            name: spec.name.as_str().into(),
+            definition: Arc::clone(definition),
+            body: Arc::clone(body),
+            nodes: nodes.into(),
+            places,
+            calls,
+        })
+    }
+
+    pub(super) fn node(&self, step: u32) -> &Node {
+        &self.nodes[index(step)]
+    }
+
+    pub(super) fn place(&self, name: &str) -> Option<u32> {
+        self.places.get(name).copied()
+    }
+
+    pub(super) fn fails_fast(&self) -> bool {
+        self.definition.workflow.failure == FailurePolicy::FailFast
+    }
+
+    /// How many steps and elements may go on at once.
+    pub(super) fn max_parallel(&self) -> u32 {
+        self.definition.workflow.max_parallel_steps.unwrap_or(u32::MAX)
+    }
+
+    /// The numbers of the steps of a section.
+    pub(super) fn steps_of(&self, section: Section) -> impl Iterator<Item = u32> + use<'_> {
+        let steps = self.nodes.iter().enumerate().filter(move |(_, node)| node.section == section);
+        steps.map(|(i, _)| number(i))
+    }
+}
+
+/// The place of a step in lists of all steps.
+pub(super) fn index(step: u32) -> usize {
+    step as usize
+}
+
+impl Node {
+    fn compile(
+        section: Section,
+        step: &StepSpec,
+        places: &BTreeMap<Arc<str>, u32>,
+        priority: Option<u8>,
+        profiles: &mut Profiles,
+    ) -> Result<Self, String> {
+        let needs = step.needs.iter().map(|need| {
+            places.get(need.as_str()).copied().ok_or_else(|| format!("it needs `{need}`, which is not there"))
+        });
+        Ok(Self {
+            name: step.name.as_str().into(),
+            section,
+            needs: needs.collect::<Result<_, _>>()?,
+            dependents: Box::default(),
+            join: step.join,
+            when: step
+                .when
+                .as_deref()
+                .map(Expression::parse)
+                .transpose()
+                .map_err(|error| error.to_string())?,
+            each: step.for_each.as_ref().map(Each::compile).transpose()?,
+            act: Act::compile(&step.action, priority, profiles)?,
+            continue_on_failure: step.continue_on_failure,
+            timeout: step.timeout,
+        })
+    }
+}
+
+impl Each {
+    fn compile(spec: &ForEach) -> Result<Self, String> {
+        let list = match &spec.over {
+            Over::Items(items) => List::Items(items.clone().into()),
+            Over::List(text) => List::Expression(Expression::parse(text).map_err(|error| error.to_string())?),
+            Over::Shards(count) => List::Shards(*count),
+            Over::Workers(constraints) => List::Workers(constraints.clone()),
+        };
+        let max_parallel = spec.max_parallel.unwrap_or(u32::MAX);
+        Ok(Self { list, max_parallel, max_failed: spec.max_failed, enough: spec.enough })
+    }
+}
+
+impl Act {
+    fn compile(action: &Action, priority: Option<u8>, profiles: &mut Profiles) -> Result<Self, String> {
+        Ok(match action {
+            Action::Job(spec) => Self::Job(JobPlan::compile(spec, priority, profiles)?),
+            Action::Workflow(call) => Self::Call(call.clone()),
+            Action::Approval(approval) => Self::Approval(approval.clone()),
+            Action::Wait(Wait::For(length)) => Self::For(*length),
+            Action::Wait(Wait::Until(text)) => {
+                Self::Until(Template::parse(text).map_err(|error| error.to_string())?)
+            }
+            Action::Wait(Wait::Event(event)) => {
+                Self::Event { name: event.name.as_str().into(), on_timeout: event.on_timeout }
+            }
+        })
+    }
+}
+
+impl JobPlan {
+    fn compile(spec: &JobSpec, priority: Option<u8>, profiles: &mut Profiles) -> Result<Self, String> {
+        let spec = JobSpec { priority: priority.unwrap_or(spec.priority), ..spec.clone() };
+        let body = spec.compact_json().into();
+        let profile = profiles.of(&spec);
+        let template = JobTemplate::parse(Arc::new(spec)).map_err(|problems| {
+            let told: Vec<_> = problems.iter().map(|(path, error)| format!("{path}: {error}")).collect();
+            told.join("; ")
+        })?;
+        Ok(Self { template, body, profile })
+    }
+}
+
+/// The end of a run's steps by its timeout.
+pub(super) fn deadline(plan: &Plan, started_at: Option<Timestamp>) -> Option<Timestamp> {
+    Some(started_at? + plan.definition.workflow.timeout?)
+}

@@ -1,0 +1,138 @@
+//! The values that the expressions of a run speak of.
+
+use std::sync::Arc;
+
+use model::expression::{EvaluationError, Scope};
+use model::run::{RunCause, RunStatus, StepStatus};
+use model::workflow::Section;
+use model::{RunId, limits};
+use serde_json::{Map, Value, json};
+
+use super::Run;
+
+/// One element of the list that a step goes over.
+#[derive(Debug)]
+pub(super) struct Element {
+    pub(super) index: u32,
+    pub(super) total: u32,
+    pub(super) value: Value,
+}
+
+/// The values of a run, as one of its steps sees them. All of them are final by then.
+pub(super) struct RunScope<'a> {
+    pub(super) id: RunId,
+    pub(super) run: &'a Run,
+    pub(super) element: Option<&'a Element>,
+}
+
+fn missing<T>(message: impl Into<Box<str>>) -> Result<T, EvaluationError> {
+    Err(EvaluationError(message.into()))
+}
+
+impl<'a> RunScope<'a> {
+    pub(super) fn of_step(id: RunId, run: &'a Run) -> Self {
+        Self { id, run, element: None }
+    }
+
+    fn parameter(&self, path: &[String]) -> Result<(Value, usize), EvaluationError> {
+        match path.get(1) {
+            None => Ok((Value::Object((*self.run.head.parameters).clone()), 1)),
+            Some(name) => match self.run.head.parameters.get(name) {
+                Some(value) => Ok((value.clone(), 2)),
+                None => missing(format!("there is no parameter `{name}`")),
+            },
+        }
+    }
+
+    fn step(&self, path: &[String]) -> Result<(Value, usize), EvaluationError> {
+        let (Some(name), Some(field)) = (path.get(1), path.get(2)) else {
+            return missing("a step cannot be taken as a whole");
+        };
+        let Some(place) = self.run.plan.place(name) else {
+            return missing(format!("there is no step `{name}`"));
+        };
+        let step = self.run.step(place);
+        let state = step.state.as_deref();
+        let tally = state.and_then(|state| state.tally).unwrap_or_default();
+        let value = match field.as_str() {
+            "status" => json!(step.status()),
+            "message" => json!(state.and_then(|state| state.message.as_deref()).unwrap_or_default()),
+            "total" => json!(state.and_then(|state| state.total).unwrap_or(0)),
+            "succeeded" => json!(tally.succeeded),
+            "failed" => json!(tally.failed),
+            "output" => return self.output(place, name),
+            _ => return missing(format!("a step has no field `{field}`")),
+        };
+        Ok((value, 3))
+    }
+
+    fn output(&self, place: u32, name: &str) -> Result<(Value, usize), EvaluationError> {
+        let step = self.run.step(place);
+        let output = step.state.as_deref().and_then(|state| state.output.as_deref());
+        let Some(output) = output else {
+            return match (step.status(), &self.run.plan.node(place).each) {
+                (StepStatus::Succeeded, Some(_)) => missing(format!(
+                    "what the elements of step `{name}` gave is larger than {} bytes: let them store artifacts",
+                    limits::COLLECTED_BYTES_MAX
+                )),
+                (StepStatus::Succeeded, None) => missing(format!("step `{name}` gave no output")),
+                (status, _) => missing(format!("step `{name}` gave no output: it is {status}")),
+            };
+        };
+        // A text that is no JSON is what somebody wrote instead of it.
+        let value = serde_json::from_str(output).unwrap_or_else(|_| Value::String(output.to_owned()));
+        Ok((value, 3))
+    }
+
+    fn run(&self) -> Value {
+        let head = &self.run.head;
+        let state = &self.run.state;
+        let mut map = Map::new();
+        map.insert("id".into(), json!(self.id));
+        map.insert("workflow".into(), json!(&*self.run.plan.name));
+        map.insert("number".into(), json!(head.number));
+        map.insert("actor".into(), json!(&*head.actor));
+        map.insert("started_at".into(), json!(state.started_at.unwrap_or(state.created_at)));
+        let origin = head.origin.as_deref();
+        map.insert("scheduled_for".into(), json!(origin.map(|origin| origin.scheduled_for)));
+        map.insert("interval_start".into(), json!(origin.and_then(|origin| origin.interval_start)));
+        map.insert("interval_end".into(), json!(origin.map(|origin| origin.interval_end)));
+        if state.section != Section::Steps {
+            map.insert("status".into(), json!(self.outcome()));
+        }
+        Value::Object(map)
+    }
+
+    /// How the run is about to end.
+    fn outcome(&self) -> RunStatus {
+        match self.run.state.stopping {
+            Some(RunCause::CancelRequested | RunCause::ParentStopped) => RunStatus::Cancelled,
+            Some(_) => RunStatus::Failed,
+            None => {
+                let count = u32::try_from(self.run.steps.len()).unwrap_or(u32::MAX);
+                let failed = (0..count).any(|step| self.run.counts_as_failed(step));
+                if failed { RunStatus::Failed } else { RunStatus::Succeeded }
+            }
+        }
+    }
+}
+
+impl Scope for RunScope<'_> {
+    fn value(&self, path: &[String]) -> Result<(Value, usize), EvaluationError> {
+        let name = path.first().map_or("", String::as_str);
+        match (name, self.element) {
+            ("params", _) => self.parameter(path),
+            ("steps", _) => self.step(path),
+            ("run", _) => Ok((self.run(), 1)),
+            ("item", Some(element)) => Ok((element.value.clone(), 1)),
+            ("index", Some(element)) => Ok((json!(element.index), 1)),
+            ("total", Some(element)) => Ok((json!(element.total), 1)),
+            _ => missing(format!("there is no `{name}`")),
+        }
+    }
+}
+
+/// A value as a task gets it in its environment.
+pub(super) fn as_text(value: &Value) -> Arc<str> {
+    model::expression::shown(value).into()
+}

@@ -1,0 +1,236 @@
+//! A run is started: by somebody, or by a step that calls its workflow.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use model::record::{Change, RunKeyRecord};
+use model::run::{
+    Caller, RunCause, RunHead, RunState, RunStatus, StepCause, StepKey, StepRecord, StepState, StepStatus,
+};
+use model::workflow::{Definition, Section};
+use model::{RunId, Timestamp, WorkflowId, limits};
+use rand::Rng;
+use serde_json::{Map, Value};
+
+use super::plan::{deadline, index};
+use super::{Plan, Run, Step};
+use crate::engine::Engine;
+use crate::input::{Key, NewRun};
+use crate::output::{Refusal, Reply};
+use crate::timer::Timer;
+
+impl Run {
+    pub(super) fn new(head: Arc<RunHead>, plan: Arc<Plan>, state: RunState) -> Self {
+        let mut steps = Vec::with_capacity(plan.nodes.len());
+        let mut open = [0; 3];
+        for node in &plan.nodes {
+            let mut step = Step::default();
+            step.counts.needs = u32::try_from(node.needs.len()).unwrap_or(u32::MAX);
+            open[node.section as usize] += 1;
+            steps.push(step);
+        }
+        Self {
+            head,
+            plan,
+            state,
+            steps,
+            asked: VecDeque::new(),
+            ready: BTreeSet::new(),
+            filling: BTreeSet::new(),
+            live: 0,
+            open,
+            new: false,
+            dirty: false,
+            stirred: false,
+        }
+    }
+}
+
+fn fresh_state(now: Timestamp, steps: usize) -> RunState {
+    let mut counts = [0; 8];
+    counts[usize::from(StepStatus::Pending.code())] = u32::try_from(steps).unwrap_or(u32::MAX);
+    RunState {
+        status: RunStatus::Running,
+        section: Section::Steps,
+        version: 0,
+        created_at: now,
+        started_at: None,
+        finished_at: None,
+        updated_at: now,
+        pause: None,
+        stopping: None,
+        skip_finally: false,
+        counts,
+        output: None,
+        history: Vec::new(),
+        expires_at: None,
+    }
+}
+
+impl Engine {
+    pub(super) fn start_run(&mut self, new: NewRun, actor: &Arc<str>) -> Result<Reply, Refusal> {
+        let id = new.workflow;
+        if let Some(known) = new.key.and_then(|key| self.workflows.keys.get(&key.key)) {
+            return match new.key.is_some_and(|key| key.body == known.body) {
+                true => Ok(Reply::RunStarted { run: known.run, new: false }),
+                false => Err(Refusal::RunKeyReused { run: known.run }),
+            };
+        }
+        let workflow = self.workflows.all.get(&id).ok_or(Refusal::NoWorkflow { workflow: id })?;
+        if workflow.waiting.len() >= limits::WAITING_RUNS_MAX {
+            let name = Arc::clone(&workflow.name);
+            return Err(Refusal::TooManyRuns { name, most: limits::WAITING_RUNS_MAX });
+        }
+        let (number, has_room) = (workflow.state.runs + 1, workflow.has_room());
+        let plan = self
+            .workflows
+            .plans
+            .of(&new.definition, &new.body, new.priority, &mut self.profiles)
+            .map_err(|reason| Refusal::BadDefinition { reason })?;
+        let head = RunHead {
+            workflow: Some(id),
+            generation: new.generation,
+            number,
+            definition: Arc::clone(&plan.definition),
+            body: Arc::clone(&plan.body),
+            parameters: new.parameters,
+            actor: Arc::clone(actor),
+            note: new.note,
+            caller: None,
+            retry_of: new.retry_of,
+            priority: new.priority,
+            origin: None,
+        };
+        let run = RunId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
+        self.insert_run(run, head, plan);
+        self.carry(run, &new.carried);
+        if let Some(workflow) = self.workflows.all.get_mut(&id) {
+            workflow.state.runs = number;
+            if has_room { &mut workflow.active } else { &mut workflow.waiting }.insert(run);
+        }
+        self.touch_workflow(id);
+        if has_room {
+            self.step_run(run, RunStatus::Running, RunCause::Started, Some(actor));
+            self.begin_run(run);
+        } else {
+            self.step_run(run, RunStatus::Waiting, RunCause::Queued, Some(actor));
+        }
+        self.remember_start(new.key, run);
+        Ok(Reply::RunStarted { run, new: true })
+    }
+
+    /// A start that is repeated under its key finds the run.
+    fn remember_start(&mut self, key: Option<Key>, run: RunId) {
+        let Some(Key { key, body }) = key else { return };
+        let record = RunKeyRecord { key, body, run, expires_at: self.now + self.config.key_retention };
+        self.workflows.keys.insert(key, record);
+        self.pending.others.push(Change::RunKey(record));
+    }
+
+    fn insert_run(&mut self, id: RunId, head: RunHead, plan: Arc<Plan>) {
+        let state = fresh_state(self.now, plan.nodes.len());
+        let mut run = Run::new(Arc::new(head), plan, state);
+        run.new = true;
+        self.workflows.runs.insert(id, run);
+        self.touch_run(id);
+    }
+
+    /// A step calls a workflow: its run stands beside the run that calls it, and starts at once.
+    ///
+    /// # Errors
+    /// Why the definition of the called workflow cannot be run.
+    pub(super) fn start_called(
+        &mut self,
+        caller: Caller,
+        definition: &Arc<Definition>,
+        body: &Arc<str>,
+        parameters: Map<String, Value>,
+    ) -> Result<RunId, String> {
+        let Some(parent) = self.workflows.runs.get(&caller.run) else { return Err("its run is gone".into()) };
+        let head = Arc::clone(&parent.head);
+        let plan = self.workflows.plans.of(definition, body, head.priority, &mut self.profiles)?;
+        let head = RunHead {
+            workflow: None,
+            generation: 0,
+            number: 0,
+            definition: Arc::clone(definition),
+            body: Arc::clone(body),
+            parameters: Arc::new(parameters),
+            actor: Arc::clone(&head.actor),
+            note: None,
+            caller: Some(caller),
+            retry_of: None,
+            priority: head.priority,
+            origin: head.origin.clone(),
+        };
+        let id = RunId::from_bits(self.ids.next(self.now, caller.run.shard(), self.rng.next_u64()));
+        self.insert_run(id, head, plan);
+        self.step_run(id, RunStatus::Running, RunCause::Started, None);
+        self.begin_run(id);
+        Ok(id)
+    }
+
+    /// A run goes on for the first time: its timeout counts from here, and its first steps are asked.
+    pub(super) fn begin_run(&mut self, id: RunId) {
+        let now = self.now;
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        run.state.started_at = Some(now);
+        if let Some(deadline) = deadline(&run.plan, Some(now)) {
+            self.agenda.arm(deadline, Timer::Run(id));
+        }
+        self.ask_section(id);
+    }
+
+    /// Lets every pending step of a run's section be asked.
+    pub(super) fn ask_section(&mut self, id: RunId) {
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let section = run.state.section;
+        let plan = Arc::clone(&run.plan);
+        let pending = plan.steps_of(section).filter(|&step| run.step(step).status() == StepStatus::Pending);
+        let pending: Vec<u32> = pending.collect();
+        run.asked.extend(pending);
+        self.stir(id);
+    }
+
+    /// Gives waiting runs of a workflow their turn, in order, as far as its limit lets them.
+    pub(super) fn give_turns(&mut self, id: WorkflowId) {
+        while let Some(workflow) = self.workflows.all.get_mut(&id).filter(|workflow| workflow.has_room()) {
+            let Some(run) = workflow.waiting.pop_first() else { return };
+            workflow.active.insert(run);
+            self.step_run(run, RunStatus::Running, RunCause::Turn, None);
+            self.begin_run(run);
+        }
+    }
+
+    /// Takes over what an earlier run achieved. What does not belong to this run's steps is left out.
+    fn carry(&mut self, id: RunId, carried: &[StepRecord]) {
+        let now = self.now;
+        for record in carried {
+            let StepKey { step, item, .. } = record.key;
+            let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+            let known = index(step) < run.steps.len() && run.step(step).status() == StepStatus::Pending;
+            let StepState { status, job, called, output, said, .. } = &record.state;
+            let carries = matches!(status, StepStatus::Succeeded | StepStatus::Skipped);
+            if !known || !carries {
+                continue;
+            }
+            let mut state = StepState::new(StepStatus::Pending, StepCause::Carried);
+            (state.job, state.called, state.said) = (*job, *called, said.clone());
+            (state.total, state.tally) = (record.state.total, record.state.tally);
+            state.started_at = record.state.started_at;
+            match item {
+                None => {
+                    run.step_mut(step).state = Some(Box::new(state));
+                    let also = super::Also { output: output.clone(), message: record.state.message.clone() };
+                    self.end_step(id, step, *status, StepCause::Carried, also);
+                }
+                Some(item) if *status == StepStatus::Succeeded => {
+                    (state.status, state.output, state.finished_at) = (*status, output.clone(), Some(now));
+                    let key = StepKey { run: id, step, item: Some(item) };
+                    self.carry_element(StepRecord { key, state });
+                }
+                Some(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What time and events bring to a run and its steps.
+
+use std::sync::Arc;
+
+use model::run::{RunCause, RunStatus, Said, StepCause, StepState, StepStatus};
+use model::workflow::{OnTimeout, Section};
+use model::{RunId, limits};
+
+use super::Also;
+use super::plan::{Act, deadline};
+use crate::engine::Engine;
+use crate::output::{Refusal, Reply};
+
+impl Engine {
+    /// The timeout of a run may have passed.
+    pub(crate) fn on_run_timeout(&mut self, id: RunId) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let passed = deadline(&run.plan, run.state.started_at).is_some_and(|deadline| deadline <= self.now);
+        let goes_on = matches!(run.state.status, RunStatus::Running | RunStatus::Paused);
+        if passed && goes_on && run.state.section == Section::Steps {
+            self.begin_stopping(id, RunCause::TimedOut, None);
+        }
+    }
+
+    /// The wait of a step, or its timeout, is over.
+    pub(crate) fn on_step_timer(&mut self, id: RunId, step: u32) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let Some(state) = run.step(step).state.as_deref() else { return };
+        let status = state.status;
+        if state.wake_at.is_none_or(|wake_at| wake_at > self.now) || !status.is_live() {
+            return;
+        }
+        let on_timeout = match &run.plan.node(step).act {
+            Act::Approval(approval) => approval.on_timeout,
+            Act::Event { on_timeout, .. } => *on_timeout,
+            _ => OnTimeout::Fail,
+        };
+        let wait_is_over = self.end_of_wait(id, step).is_ok_and(|end| end <= self.now);
+        if status == StepStatus::Running {
+            self.arm_step(id, step, None);
+            return self.stop_step(id, step, (StepStatus::Failed, StepCause::TimedOut));
+        }
+        if wait_is_over {
+            return self.end_step(id, step, StepStatus::Succeeded, StepCause::TimeCame, Also::default());
+        }
+        let to = match on_timeout {
+            OnTimeout::Fail => StepStatus::Failed,
+            OnTimeout::Succeed => StepStatus::Succeeded,
+            OnTimeout::Skip => StepStatus::Skipped,
+        };
+        self.end_step(id, step, to, StepCause::TimedOut, Also::default());
+    }
+
+    /// An event came for a run: every step that waits for one of its name goes on, and those that are still
+    /// to wait for it will not have to.
+    pub(super) fn take_event(
+        &mut self,
+        id: RunId,
+        event: &str,
+        payload: &Arc<str>,
+        actor: &Arc<str>,
+    ) -> Result<Reply, Refusal> {
+        let run = self.live_run(id)?;
+        if payload.len() > limits::OUTPUT_BYTES_MAX {
+            return Err(Refusal::PayloadTooLarge { found: payload.len(), most: limits::OUTPUT_BYTES_MAX });
+        }
+        let waits = |(place, node): (usize, &super::plan::Node)| {
+            let named = matches!(&node.act, Act::Event { name, .. } if **name == *event);
+            let step = u32::try_from(place).ok().filter(|_| named)?;
+            let known = run.step(step);
+            let open = match known.status() {
+                StepStatus::Waiting => true,
+                // The first event that comes early counts.
+                StepStatus::Pending => known.state.is_none(),
+                _ => false,
+            };
+            open.then_some(step)
+        };
+        let steps: Vec<u32> = run.plan.nodes.iter().enumerate().filter_map(waits).collect();
+        if steps.is_empty() {
+            return Err(Refusal::NobodyWaits { run: id, event: event.into() });
+        }
+        let said = Said { at: self.now, by: actor.as_ref().into(), note: None };
+        for &step in &steps {
+            let Some(run) = self.workflows.runs.get_mut(&id) else { break };
+            let waits = run.step(step).status() == StepStatus::Waiting;
+            let known = run.step_mut(step);
+            let state = known
+                .state
+                .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::EventCame)));
+            state.said = Some(Box::new(said.clone()));
+            state.output = Some(Arc::clone(payload));
+            if waits {
+                self.end_step(id, step, StepStatus::Succeeded, StepCause::EventCame, Also::default());
+            } else {
+                self.touch_step(id, step);
+            }
+        }
+        Ok(Reply::EventTaken { steps: steps.len() })
+    }
+}

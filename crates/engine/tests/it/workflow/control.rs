@@ -1,0 +1,238 @@
+//! What somebody asks of runs: cancel, pause, mark, try again.
+
+use engine::why::StepReason;
+use engine::{Refusal, WorkflowRequest};
+use model::run::{RetryFrom, carried};
+use model::workflow::{Action, StepSpec, Wait};
+use model::{Duration, JobStatus, RunId, RunStatus, StepStatus, WorkflowSpec};
+use serde_json::json;
+
+use super::{act, env, job};
+use crate::scenario::Scenario;
+
+fn chain() -> WorkflowSpec {
+    let mut spec = WorkflowSpec::new("chain", vec![job("a", &[]), job("b", &["a"]), job("c", &["b"])]);
+    spec.finally = vec![job("clean", &[])];
+    spec
+}
+
+fn cancel(run: RunId, skip_finally: bool) -> WorkflowRequest {
+    WorkflowRequest::Cancel { run, reason: Some("wrong day".into()), skip_finally }
+}
+
+fn mark(run: RunId, step: &str, status: StepStatus) -> WorkflowRequest {
+    WorkflowRequest::Mark { run, step: step.into(), status, note: Some("by hand".into()) }
+}
+
+/// C2. A cancel stops what goes on, begins nothing more, and still cleans up.
+#[test]
+fn a_cancelled_run_still_cleans_up() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&chain());
+    let first = t.job_of(run, "a");
+    t.start(first);
+    t.ask_for(cancel(run, false)).unwrap();
+    t.ask_for(cancel(run, false)).unwrap();
+    insta::assert_snapshot!(t.steps(run), @"a running (needs_over), b cancelled (stopped), c cancelled (stopped), clean pending");
+    t.check_rebuilt();
+    t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
+    t.succeed_step(run, "clean");
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (cancel_requested: alice: wrong day) → cancelled (cancel_requested)");
+    assert!(matches!(t.ask_for(cancel(run, false)), Err(Refusal::NoRun { .. })));
+}
+
+/// C2. Cleaning up can be left out, also by a second cancel once it goes on.
+#[test]
+fn cleaning_up_can_be_left_out() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&chain());
+    t.ask_for(cancel(run, true)).unwrap();
+    let first = t.job_of(run, "a");
+    t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
+    insta::assert_snapshot!(t.steps(run), @"a cancelled (stopped), b cancelled (stopped), c cancelled (stopped), clean skipped (rule)");
+
+    let run = t.run(&chain());
+    t.ask_for(cancel(run, false)).unwrap();
+    let first = t.job_of(run, "a");
+    t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
+    let clean = t.job_of(run, "clean");
+    t.ask_for(cancel(run, true)).unwrap();
+    t.end_with(clean, crate::scenario::finished(engine::input::How::Stopped, None));
+    assert_eq!((t.step(run, "clean"), t.status_of_run(run)), (StepStatus::Cancelled, RunStatus::Cancelled));
+}
+
+/// C2, I5. A job that ended well before it could be stopped counts as what it is; the run is cancelled.
+#[test]
+fn a_job_that_outran_the_cancel_succeeded() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[])]));
+    t.start(t.job_of(run, "a"));
+    t.ask_for(cancel(run, false)).unwrap();
+    t.succeed_step(run, "a");
+    assert_eq!((t.step(run, "a"), t.status_of_run(run)), (StepStatus::Succeeded, RunStatus::Cancelled));
+}
+
+/// A run that waits for its turn is cancelled at once, and the next one takes its place.
+#[test]
+fn a_waiting_run_is_cancelled_at_once() {
+    let mut t = Scenario::with_room();
+    let spec = WorkflowSpec { max_parallel_runs: Some(1), ..WorkflowSpec::new("w", vec![job("a", &[])]) };
+    let runs: Vec<_> = (0..3).map(|_| t.run(&spec)).collect();
+    t.ask_for(cancel(runs[1], false)).unwrap();
+    assert_eq!(t.status_of_run(runs[1]), RunStatus::Cancelled);
+    t.succeed_step(runs[0], "a");
+    assert_eq!(t.status_of_run(runs[2]), RunStatus::Running);
+}
+
+/// A step whose job somebody cancels is cancelled, and counts as failed.
+#[test]
+fn a_cancelled_job_cancels_its_step() {
+    let mut t = Scenario::new();
+    let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[]), job("b", &["a"])]));
+    t.cancel(t.job_of(run, "a")).unwrap();
+    insta::assert_snapshot!(t.steps(run), @"a cancelled (job_cancelled), b upstream_failed (rule)");
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+}
+
+/// C2. A paused run begins nothing; what goes on does, and it goes on where it was.
+#[test]
+fn a_paused_run_begins_nothing() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&chain());
+    t.ask_for(WorkflowRequest::Pause { run, note: Some("disk full".into()) }).unwrap();
+    t.succeed_step(run, "a");
+    assert_eq!((t.step(run, "b"), t.running()), (StepStatus::Pending, 0));
+    assert!(matches!(t.why_step(run, "b")[0], StepReason::Paused { .. }));
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    assert_eq!(t.step(run, "b"), StepStatus::Pending);
+    t.ask_for(WorkflowRequest::Resume { run }).unwrap();
+    assert_eq!(t.step(run, "b"), StepStatus::Running);
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → paused (pause_requested: paused by alice: disk full) → running (resume_requested: alice)");
+}
+
+/// C2. Somebody decides what a step is: one that has not begun never does, one that goes on is stopped
+/// first, so that nothing after it starts too early.
+#[test]
+fn a_step_can_be_marked() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&chain());
+    t.ask_for(mark(run, "b", StepStatus::Skipped)).unwrap();
+    let first = t.job_of(run, "a");
+    t.start(first);
+    t.ask_for(mark(run, "a", StepStatus::Succeeded)).unwrap();
+    assert_eq!(t.step(run, "a"), StepStatus::Running);
+    assert!(matches!(t.why_step(run, "a")[0], StepReason::Stopping { becomes: StepStatus::Succeeded, .. }));
+    t.check_rebuilt();
+    t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (marked), b skipped (marked), c skipped (rule), clean running (needs_over)");
+    let said = t.row(run, "a").unwrap().said.clone().unwrap();
+    assert_eq!((&*said.by, said.note.as_deref()), ("alice", Some("by hand")));
+    assert!(matches!(t.ask_for(mark(run, "a", StepStatus::Failed)), Err(Refusal::StepOver { .. })));
+    assert!(matches!(t.ask_for(mark(run, "clean", StepStatus::Running)), Err(Refusal::NoMark { .. })));
+    assert!(matches!(t.ask_for(mark(run, "nobody", StepStatus::Failed)), Err(Refusal::NoStep { .. })));
+}
+
+/// C2. Another try takes over what ended well, with what it gave, and does the rest again.
+#[test]
+fn a_retry_begins_at_the_failed_step() {
+    let mut t = Scenario::with_room();
+    let mut second = job("b", &["a"]);
+    *env(&mut second, "FILE") = "${{ steps.a.output.file }}".into();
+    let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[]), second, job("c", &["b"])]));
+    t.give(t.job_of(run, "a"), &json!({"file": "x"}));
+    let first = t.job_of(run, "a");
+    t.fail_step(run, "b");
+    let workflow = t.rows.runs[&run].0.workflow.unwrap();
+    let mut new = t.new_run(workflow, &[], &json!({}));
+    new.carried = carried(&new.definition, &t.step_records(run), RetryFrom::Failed);
+    new.retry_of = Some(run);
+    let again = t.start_with(new);
+    insta::assert_snapshot!(t.steps(again), @"a succeeded (carried), b running (needs_over), c pending");
+    assert_eq!(t.env_of(t.job_of(again, "b"), "FILE"), "x");
+    assert_eq!((t.job_of(again, "a"), t.rows.runs[&again].0.retry_of), (first, Some(run)));
+    t.check_rebuilt();
+    t.succeed_step(again, "b");
+    t.succeed_step(again, "c");
+    assert_eq!((t.status_of_run(run), t.status_of_run(again)), (RunStatus::Failed, RunStatus::Succeeded));
+}
+
+/// D5, I28. A crash between any two commits loses nothing and repeats nothing.
+#[test]
+fn a_run_goes_on_after_a_restart_at_every_point() {
+    let mut t = Scenario::with_room();
+    let mut spec = chain();
+    spec.steps.push(act("nap", &["a"], Action::Wait(Wait::For(Duration::from_secs(3)))));
+    let run = t.run(&spec);
+    for step in ["a", "b", "c"] {
+        t.restart();
+        t.rejoin_all();
+        t.succeed_step(run, step);
+        t.restart();
+        t.rejoin_all();
+        t.pass(2);
+    }
+    t.restart();
+    t.rejoin_all();
+    t.succeed_step(run, "clean");
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+    assert!(t.rows.jobs.values().all(|(_, state)| state.status == JobStatus::Succeeded));
+    assert_eq!(t.rows.jobs.len(), 4);
+}
+
+/// I2. A start that is repeated under its key is the first again, also after a restart and after the run's
+/// end; the key does not serve for anything else until it is forgotten.
+#[test]
+fn a_start_that_is_repeated_is_the_first_again() {
+    let mut t = Scenario::with_room();
+    let workflow = t.apply(&WorkflowSpec::new("w", vec![job("a", &[])]));
+    let start = |t: &Scenario, body: u128| {
+        let key = Some(engine::input::Key { key: 7, body });
+        WorkflowRequest::Start(Box::new(engine::NewRun { key, ..t.new_run(workflow, &[], &json!({})) }))
+    };
+    let first = t.ask_for(start(&t, 1)).unwrap();
+    let engine::Reply::RunStarted { run, new: true } = first else { panic!("{first:?}") };
+    assert_eq!(t.ask_for(start(&t, 1)), Ok(engine::Reply::RunStarted { run, new: false }));
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    t.succeed_step(run, "a");
+    assert_eq!(t.ask_for(start(&t, 1)), Ok(engine::Reply::RunStarted { run, new: false }));
+    assert_eq!(t.ask_for(start(&t, 2)), Err(Refusal::RunKeyReused { run }));
+    assert_eq!(t.rows.runs.len(), 1);
+    t.now = t.now + model::limits::IDEMPOTENCY_KEPT + Duration::from_secs(1);
+    t.flush_at(t.now.into());
+    assert!(t.rows.run_keys.is_empty());
+    assert!(matches!(t.ask_for(start(&t, 2)), Ok(engine::Reply::RunStarted { new: true, .. })));
+}
+
+/// Workflows are named resources: applied, changed and deleted with the usual expectations.
+#[test]
+fn a_workflow_is_a_named_resource() {
+    let mut t = Scenario::with_room();
+    let workflow = t.apply(&WorkflowSpec::new("w", vec![job("a", &[])]));
+    assert_eq!(t.apply(&WorkflowSpec::new("w", vec![job("a", &[])])), workflow);
+    assert_eq!(t.rows.workflows[&workflow].1.version, 1);
+    assert_eq!(t.apply(&WorkflowSpec::new("w", vec![job("b", &[])])), workflow);
+    let expected_version = Some(1);
+    let refusal = t.ask_for(WorkflowRequest::Delete { workflow, expected_version }).unwrap_err();
+    assert_eq!(refusal, Refusal::VersionMismatch { expected: 1, found: 2 });
+    let run = t.start_with(t.new_run(workflow, &[], &json!({})));
+    t.ask_for(WorkflowRequest::Delete { workflow, expected_version: Some(2) }).unwrap();
+    t.check_rebuilt();
+    t.succeed_step(run, "b");
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+    assert!(t.rows.workflows.is_empty());
+}
+
+/// A step of a run whose job was retried by hand elsewhere knows its own job only.
+#[test]
+fn a_step_hears_of_no_job_but_its_own() {
+    let mut t = Scenario::with_room();
+    let step = StepSpec { continue_on_failure: true, ..job("a", &[]) };
+    let run = t.run(&WorkflowSpec::new("w", vec![step]));
+    let other = t.job().submit();
+    t.succeed(other);
+    assert_eq!(t.step(run, "a"), StepStatus::Running);
+}

@@ -1,0 +1,284 @@
+//! Steps over a list: maps, shards, broadcasts, and what collects them.
+
+use engine::WorkflowRequest;
+use engine::why::StepReason;
+use model::run::{RetryFrom, StepCause, StepKey, carried};
+use model::workflow::{Action, Call, ForEach, Over, Parameter, ParameterType, StepSpec};
+use model::{JobStatus, RunStatus, StepStatus, WorkflowSpec};
+use serde_json::json;
+
+use super::{act, each, env, job};
+use crate::scenario::Scenario;
+
+fn map_reduce() -> WorkflowSpec {
+    let mut map = each("map", &["list"], Over::List("steps.list.output".into()));
+    *env(&mut map, "FILE") = "${{ item }} (${{ index + 1 }}/${{ total }})".into();
+    let mut reduce = job("reduce", &["map"]);
+    *env(&mut reduce, "ALL") = "${{ steps.map.output }} of ${{ steps.map.total }}".into();
+    WorkflowSpec::new("etl", vec![job("list", &[]), map, reduce])
+}
+
+/// C2, C4. A step runs once for each element of what an earlier one gave; the next one gets all results, in
+/// the order of the list.
+#[test]
+fn a_map_runs_once_an_element_and_its_results_are_collected_in_order() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&map_reduce());
+    t.give(t.job_of(run, "list"), &json!(["a", "b", "c"]));
+    let jobs: Vec<_> = (0..3).map(|i| t.job_of_element(run, "map", i).unwrap()).collect();
+    assert_eq!(t.env_of(jobs[1], "FILE"), "b (2/3)");
+    t.give(jobs[2], &json!({"rows": 3}));
+    t.give(jobs[0], &json!({"rows": 1}));
+    assert_eq!(t.step(run, "map"), StepStatus::Running);
+    insta::assert_debug_snapshot!(t.why_step(run, "map"), @r#"
+    [
+        Elements {
+            total: 3,
+            running: 1,
+            succeeded: 2,
+            failed: 0,
+        },
+    ]
+    "#);
+    t.check_rebuilt();
+    t.succeed(jobs[1]);
+    assert_eq!(t.env_of(t.job_of(run, "reduce"), "ALL"), r#"[{"rows":1},null,{"rows":3}] of 3"#);
+    t.succeed_step(run, "reduce");
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+}
+
+/// C4. Each shard knows its number and how many there are; the job says where it comes from.
+#[test]
+fn a_shard_knows_its_number_and_how_many_there_are() {
+    let mut t = Scenario::with_room();
+    let items = Over::Items(vec![json!("Beijing"), json!("Shanghai")]);
+    let run = t.run(&WorkflowSpec::new("w", vec![each("import", &[], items)]));
+    let second = t.job_of_element(run, "import", 1).unwrap();
+    let origin = t.rows.jobs[&second].0.step.clone().unwrap();
+    let item = origin.item.clone().unwrap();
+    assert_eq!((item.index, item.total, &*item.value), (1, 2, "Shanghai"));
+    assert_eq!((&*origin.workflow, &*origin.name), ("w", "import"));
+    let (_, assignment) = t.take(second);
+    assert_eq!(assignment.step, Some(origin));
+}
+
+/// C4. The shards of a lost worker move to another one, each by itself; the others are not touched.
+#[test]
+fn the_shards_of_a_lost_worker_move_to_another_one() {
+    let mut t = Scenario::new();
+    let first = t.worker().slots(2).join();
+    let run = t.run(&WorkflowSpec::new("w", vec![each("import", &[], Over::Shards(2))]));
+    let jobs: Vec<_> = (0..2).map(|i| t.job_of_element(run, "import", i).unwrap()).collect();
+    t.succeed(jobs[0]);
+    t.start(jobs[1]);
+    t.worker().join();
+    t.lose(first);
+    assert_eq!(t.status(jobs[1]), JobStatus::Running);
+    assert_ne!(t.execution(jobs[1]).worker, first);
+    t.succeed(jobs[1]);
+    assert_eq!(
+        (t.step(run, "import"), t.state(jobs[0]).executions, t.state(jobs[1]).executions),
+        (StepStatus::Succeeded, 1, 2)
+    );
+}
+
+/// C4. No more elements go on than may, and the next begins as soon as one ends.
+#[test]
+fn no_more_elements_go_on_than_may() {
+    let mut t = Scenario::with_room();
+    let mut step = each("import", &[], Over::Shards(4));
+    step.for_each.as_mut().unwrap().max_parallel = Some(2);
+    let run = t.run(&WorkflowSpec::new("w", vec![step]));
+    assert_eq!(t.running(), 2);
+    for item in 0..4 {
+        t.check_rebuilt();
+        let job = t.job_of_element(run, "import", item).unwrap();
+        t.succeed(job);
+        assert_eq!(t.running(), 2.min(3 - item as usize));
+    }
+    assert_eq!(t.step(run, "import"), StepStatus::Succeeded);
+}
+
+/// C4. A step over a list fails once more of its elements failed than may; none begins after that.
+#[test]
+fn too_many_failed_elements_fail_the_step() {
+    let mut t = Scenario::with_room();
+    let mut step = each("import", &[], Over::Shards(5));
+    let each = step.for_each.as_mut().unwrap();
+    (each.max_parallel, each.max_failed) = (Some(2), 1);
+    let run = t.run(&WorkflowSpec::new("w", vec![step]));
+    for item in [0, 1] {
+        let job = t.job_of_element(run, "import", item).unwrap();
+        t.fail(job, 1);
+    }
+    // The third began when the first failed, which it may; it ends by itself.
+    assert_eq!((t.step(run, "import"), t.running()), (StepStatus::Running, 1));
+    t.succeed(t.job_of_element(run, "import", 2).unwrap());
+    insta::assert_snapshot!(t.steps(run), @"import failed (items_failed)");
+    insta::assert_snapshot!(t.row(run, "import").unwrap().message.as_deref().unwrap(), @"1 of 5 elements succeeded, 2 failed");
+}
+
+/// C4. Once enough elements succeeded the others are cancelled.
+#[test]
+fn enough_successes_are_enough() {
+    let mut t = Scenario::new();
+    t.worker().slots(1).join();
+    let mut step = each("try", &[], Over::Shards(3));
+    step.for_each.as_mut().unwrap().enough = Some(1);
+    let run = t.run(&WorkflowSpec::new("w", vec![step]));
+    t.succeed(t.job_of_element(run, "try", 0).unwrap());
+    t.pass(1);
+    // The second had been placed in the same flush or waits; whatever goes on is asked to stop.
+    let live: Vec<_> = (1..3).filter_map(|item| t.job_of_element(run, "try", item)).collect();
+    for job in live {
+        t.end_with(job, crate::scenario::finished(engine::input::How::Stopped, None));
+    }
+    insta::assert_snapshot!(t.steps(run), @"try succeeded (items_over)");
+}
+
+/// C2. An empty list is done at once.
+#[test]
+fn an_empty_list_is_done_at_once() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&map_reduce());
+    t.give(t.job_of(run, "list"), &json!([]));
+    assert_eq!(t.env_of(t.job_of(run, "reduce"), "ALL"), "[] of 0");
+}
+
+/// C2. What is no list, or too long, fails the step with a sentence.
+#[test]
+fn what_is_no_list_fails_the_step() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&map_reduce());
+    t.give(t.job_of(run, "list"), &json!({"files": 3}));
+    insta::assert_snapshot!(t.row(run, "map").unwrap().message.as_deref().unwrap(), @r#"its list is {"files":3}: expected a list"#);
+
+    let mut spec =
+        WorkflowSpec::new("long", vec![each("map", &[], Over::List("lists.range(params.n)".into()))]);
+    spec.parameters.insert("n".into(), Parameter::new(ParameterType::Integer, Some(json!(100_001))));
+    let run = t.run(&spec);
+    insta::assert_snapshot!(t.row(run, "map").unwrap().message.as_deref().unwrap(), @"its list has 100001 elements: expected at most 100000");
+}
+
+/// C4. A broadcast runs once on every worker that has the labels, and on no other.
+#[test]
+fn a_broadcast_runs_once_on_every_worker_with_the_labels() {
+    let mut t = Scenario::new();
+    let mut wanted = vec![t.worker().label("zone", "a").join(), t.worker().label("zone", "a").join()];
+    t.worker().label("zone", "b").join();
+    let zone = model::spec::Constraint {
+        label: "zone".into(),
+        operator: model::spec::Operator::In,
+        values: vec!["a".into()],
+    };
+    let run = t.run(&WorkflowSpec::new("w", vec![each("patch", &[], Over::Workers(vec![zone]))]));
+    let jobs: Vec<_> = (0..2).map(|i| t.job_of_element(run, "patch", i).unwrap()).collect();
+    let mut found: Vec<_> = jobs.iter().map(|&job| t.execution(job).worker).collect();
+    wanted.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, wanted);
+    // One that joins later is not part of it, also for an engine that is rebuilt.
+    t.worker().label("zone", "a").join();
+    t.check_rebuilt();
+    jobs.into_iter().for_each(|job| t.succeed(job));
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+}
+
+/// C2. A workflow calls another one; its outcome and its outputs are those of the step.
+#[test]
+fn a_called_workflow_is_a_step() {
+    let mut t = Scenario::with_room();
+    let mut inner = WorkflowSpec::new("inner", vec![job("x", &[])]);
+    inner.parameters.insert("day".into(), Parameter::new(ParameterType::Integer, None));
+    inner.outputs.insert("rows".into(), json!("${{ steps.x.output.rows + params.day }}"));
+    let parameters = [("day".to_owned(), json!("${{ params.day }}"))].into();
+    let call = act("call", &[], Action::Workflow(Call { name: "inner".into(), parameters }));
+    let mut after = job("after", &["call"]);
+    *env(&mut after, "ROWS") = "${{ steps.call.output.rows }}".into();
+    let mut outer = WorkflowSpec::new("outer", vec![call, after]);
+    outer.parameters.insert("day".into(), Parameter::new(ParameterType::Integer, Some(json!(30))));
+    let workflow = t.apply(&outer);
+    let new = t.new_run(workflow, &[&inner], &json!({}));
+    let run = t.start_with(new);
+    let called = t.row(run, "call").unwrap().called.unwrap();
+    assert_eq!(called.shard(), run.shard());
+    assert_eq!(t.why_step(run, "call"), [StepReason::Called { run: called }]);
+    t.check_rebuilt();
+    t.give(t.job_of(called, "x"), &json!({"rows": 12}));
+    assert_eq!(t.env_of(t.job_of(run, "after"), "ROWS"), "42");
+    t.succeed_step(run, "after");
+    assert_eq!((t.status_of_run(called), t.status_of_run(run)), (RunStatus::Succeeded, RunStatus::Succeeded));
+}
+
+/// C2. Stopping a run stops the runs that it called, and their jobs.
+#[test]
+fn a_called_run_is_stopped_with_the_run_that_called_it() {
+    let mut t = Scenario::with_room();
+    let mut inner = WorkflowSpec::new("inner", vec![job("x", &[])]);
+    inner.finally.push(job("tidy", &[]));
+    let call = Action::Workflow(Call { name: "inner".into(), parameters: Default::default() });
+    let step = StepSpec { for_each: Some(ForEach::new(Over::Shards(2))), ..act("call", &[], call) };
+    let workflow = t.apply(&WorkflowSpec::new("outer", vec![step]));
+    let run = t.start_with(t.new_run(workflow, &[&inner], &json!({})));
+    let called: Vec<_> = t.rows.runs.keys().copied().filter(|id| *id != run).collect();
+    assert_eq!(called.len(), 2);
+    t.ask_for(WorkflowRequest::Cancel { run, reason: None, skip_finally: false }).unwrap();
+    for &called in &called {
+        let job = t.job_of(called, "x");
+        t.end_with(job, crate::scenario::finished(engine::input::How::Stopped, None));
+        t.check_rebuilt();
+        t.succeed_step(called, "tidy");
+    }
+    assert!(called.iter().all(|&called| t.status_of_run(called) == RunStatus::Cancelled));
+    insta::assert_snapshot!(t.steps(run), @"call cancelled (stopped)");
+    assert_eq!(t.status_of_run(run), RunStatus::Cancelled);
+}
+
+/// C2. Another try of a map does the failed elements again and no others.
+#[test]
+fn a_retry_does_only_the_failed_elements_again() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&map_reduce());
+    t.give(t.job_of(run, "list"), &json!(["a", "b", "c"]));
+    for (item, output) in [(0, Some(1)), (1, None), (2, Some(3))] {
+        let job = t.job_of_element(run, "map", item).unwrap();
+        match output {
+            Some(output) => t.give(job, &json!(output)),
+            None => t.fail(job, 1),
+        }
+    }
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+    let workflow = t.rows.runs[&run].0.workflow.unwrap();
+    let mut new = t.new_run(workflow, &[], &json!({}));
+    new.carried = carried(&new.definition, &t.step_records(run), RetryFrom::Failed);
+    new.retry_of = Some(run);
+    let again = t.start_with(new);
+    insta::assert_snapshot!(t.steps(again), @"list succeeded (carried), map running (needs_over), reduce pending");
+    assert_eq!((t.job_of_element(again, "map", 0), t.running()), (None, 1));
+    t.check_rebuilt();
+    t.give(t.job_of_element(again, "map", 1).unwrap(), &json!(2));
+    assert_eq!(t.env_of(t.job_of(again, "reduce"), "ALL"), "[1,2,3] of 3");
+    let element = StepKey { item: Some(0), ..t.key(again, "map") };
+    assert_eq!(t.rows.steps[&element].cause, StepCause::Carried);
+}
+
+/// C4. However long a list is, a batch has a bounded part of it, and the first elements start at once.
+#[test]
+fn a_long_list_begins_in_bounded_parts() {
+    let mut t = Scenario::with_room();
+    let workflow = t.apply(&WorkflowSpec::new("w", vec![each("map", &[], Over::Shards(20_000))]));
+    let new = t.new_run(workflow, &[], &json!({}));
+    let ticket = engine::Ticket(9_999);
+    let request = Box::new(WorkflowRequest::Start(Box::new(new)));
+    t.engine.handle(t.now, engine::Input::Workflow { ticket, request, actor: "alice".into() });
+    let mut jobs = Vec::new();
+    while !t.engine.is_idle() {
+        let changes = t.engine.flush(t.now).batch.changes;
+        jobs.push(
+            changes.iter().filter(|c| matches!(c, model::record::Change::Job { new: true, .. })).count(),
+        );
+        assert!(changes.len() < 25_000);
+    }
+    assert!(jobs[0] > 0 && jobs.iter().all(|&count| count <= 5_000), "{jobs:?}");
+    assert_eq!(jobs.iter().sum::<usize>(), 20_000);
+}

@@ -1,0 +1,145 @@
+//! Steps that wait: for time, for an event, for somebody.
+
+use engine::why::StepReason;
+use engine::{Refusal, WorkflowRequest};
+use model::run::RunStatus;
+use model::workflow::{Action, Approval, EventWait, OnTimeout, StepSpec, Wait};
+use model::{Duration, RunId, StepStatus, WorkflowSpec};
+use serde_json::json;
+
+use super::{act, env, job};
+use crate::scenario::Scenario;
+
+fn approval(approvers: &[&str]) -> StepSpec {
+    let approvers = approvers.iter().map(|&name| name.to_owned()).collect();
+    act("ask", &[], Action::Approval(Approval { approvers, ..Approval::default() }))
+}
+
+fn event() -> StepSpec {
+    let event = EventWait { name: "paid".into(), on_timeout: OnTimeout::Fail };
+    act("paid", &["a"], Action::Wait(Wait::Event(event)))
+}
+
+fn decide(run: RunId, approve: bool) -> WorkflowRequest {
+    WorkflowRequest::Decide { run, step: "ask".into(), approve, note: Some("looks good".into()) }
+}
+
+fn pay(run: RunId, payload: &serde_json::Value) -> WorkflowRequest {
+    WorkflowRequest::Event { run, event: "paid".into(), payload: payload.to_string().into() }
+}
+
+/// C2. A release waits for somebody who may approve it, and the next step knows who did.
+#[test]
+fn an_approval_waits_for_somebody_who_may_approve() {
+    let mut t = Scenario::with_room();
+    let mut deploy = job("deploy", &["ask"]);
+    *env(&mut deploy, "BY") = "${{ steps.ask.output.by }}: ${{ steps.ask.output.note }}".into();
+    let run = t.run(&WorkflowSpec::new("release", vec![approval(&["bob"]), deploy]));
+    let why = t.why_step(run, "ask");
+    assert_eq!(why, [StepReason::Approval { approvers: vec!["bob".into()], until: None }]);
+    let refusal = t.ask_by("alice", decide(run, true)).unwrap_err();
+    insta::assert_snapshot!(refusal, @"step `ask` is approved or rejected by bob");
+    t.restart();
+    t.rejoin_all();
+    t.ask_by("bob", decide(run, true)).unwrap();
+    assert_eq!(t.env_of(t.job_of(run, "deploy"), "BY"), "bob: looks good");
+    let again = t.ask_by("bob", decide(run, false)).unwrap_err();
+    assert!(matches!(again, Refusal::StepOver { status: StepStatus::Succeeded, .. }));
+}
+
+/// C2.
+#[test]
+fn a_rejection_fails_the_step() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&WorkflowSpec::new("release", vec![approval(&[]), job("deploy", &["ask"])]));
+    t.ask_for(decide(run, false)).unwrap();
+    insta::assert_snapshot!(t.steps(run), @"ask failed (rejected), deploy upstream_failed (rule)");
+    assert_eq!(t.row(run, "ask").unwrap().said.as_ref().unwrap().by.as_ref(), "alice");
+}
+
+/// C2. What becomes of an approval that nobody gives in time is the workflow's to say.
+#[test]
+fn an_approval_that_nobody_gives_ends_as_its_workflow_says() {
+    for (on_timeout, expected) in [
+        (OnTimeout::Fail, StepStatus::Failed),
+        (OnTimeout::Succeed, StepStatus::Succeeded),
+        (OnTimeout::Skip, StepStatus::Skipped),
+    ] {
+        let mut t = Scenario::with_room();
+        let approval = Approval { on_timeout, ..Approval::default() };
+        let step = StepSpec {
+            timeout: Some(Duration::from_secs(60)),
+            ..act("ask", &[], Action::Approval(approval))
+        };
+        let run = t.run(&WorkflowSpec::new("release", vec![step]));
+        t.outage(Duration::from_secs(59));
+        assert_eq!(t.step(run, "ask"), StepStatus::Waiting);
+        t.pass(1);
+        assert_eq!(t.step(run, "ask"), expected);
+    }
+}
+
+/// C2. A wait is over at its time, also if nobody was there at that time.
+#[test]
+fn a_wait_is_over_at_its_time() {
+    let mut t = Scenario::with_room();
+    let nap = act("nap", &[], Action::Wait(Wait::For(Duration::from_secs(30))));
+    let until = act("until", &[], Action::Wait(Wait::Until("2026-11-21T08:00:20Z".into())));
+    let past = act("past", &[], Action::Wait(Wait::Until("2020-01-01T00:00:00Z".into())));
+    let run = t.run(&WorkflowSpec::new("w", vec![nap, until, past]));
+    assert_eq!(t.step(run, "past"), StepStatus::Succeeded);
+    t.pass(21);
+    assert_eq!((t.step(run, "until"), t.step(run, "nap")), (StepStatus::Succeeded, StepStatus::Waiting));
+    t.outage(Duration::from_secs(60));
+    insta::assert_snapshot!(t.steps(run), @"nap succeeded (time_came), until succeeded (time_came), past succeeded (time_came)");
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+}
+
+/// C2. A timeout that comes before the wait is over ends it.
+#[test]
+fn a_wait_that_is_longer_than_its_timeout_fails() {
+    let mut t = Scenario::with_room();
+    let nap = act("nap", &[], Action::Wait(Wait::For(Duration::from_secs(30))));
+    let run = t.run(&WorkflowSpec::new("w", vec![StepSpec { timeout: Some(Duration::from_secs(5)), ..nap }]));
+    t.pass(6);
+    insta::assert_snapshot!(t.steps(run), @"nap failed (timed_out)");
+}
+
+/// C2. An event ends the wait for it, and its payload is what the step gave.
+#[test]
+fn an_event_ends_the_wait_for_it() {
+    let mut t = Scenario::with_room();
+    let mut ship = job("ship", &["paid"]);
+    *env(&mut ship, "AMOUNT") = "${{ steps.paid.output.amount }}".into();
+    let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[]), event(), ship]));
+    t.succeed_step(run, "a");
+    t.ask_for(pay(run, &json!({"amount": 7}))).unwrap();
+    assert_eq!(t.env_of(t.job_of(run, "ship"), "AMOUNT"), "7");
+    let late = t.ask_for(pay(run, &json!({}))).unwrap_err();
+    assert!(matches!(late, Refusal::NobodyWaits { .. }));
+}
+
+/// C2. An event that comes before anybody waits for it is kept; the first one counts.
+#[test]
+fn an_event_that_comes_early_is_kept() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[]), event()]));
+    t.ask_for(pay(run, &json!({"amount": 7}))).unwrap();
+    assert!(t.ask_for(pay(run, &json!({"amount": 8}))).is_err());
+    assert_eq!(t.step(run, "paid"), StepStatus::Pending);
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    t.succeed_step(run, "a");
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), paid succeeded (event_came)");
+    assert_eq!(t.row(run, "paid").unwrap().output.as_deref(), Some(r#"{"amount":7}"#));
+}
+
+/// C2. An event is for the run that it names, and for what that waits for.
+#[test]
+fn an_event_that_nobody_waits_for_is_refused_by_name() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[])]));
+    let refusal = t.ask_for(pay(run, &json!({}))).unwrap_err();
+    assert!(refusal.to_string().ends_with("waits for event `paid`, or is still to"), "{refusal}");
+}

@@ -1,0 +1,130 @@
+//! What a run that tries another one again takes over from it.
+
+use std::collections::BTreeMap;
+
+use super::{StepRecord, StepStatus};
+use crate::workflow::{Definition, Section};
+
+/// Where another try begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryFrom<'a> {
+    /// At every step that did not end well.
+    Failed,
+    /// At this step, whatever it ended as; and at every other that did not end well.
+    Step(&'a str),
+}
+
+/// The rows that another try of an ended run takes over: steps that ended well or were skipped, unless the
+/// try begins at them or at a step before them. Of a step over a list that failed, the elements that
+/// ended well. `on_failure` and `finally` belong to each try.
+///
+/// `records` are all rows of the ended run, in any order.
+pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<'_>) -> Vec<StepRecord> {
+    let spec = &definition.workflow;
+    let rows: BTreeMap<u32, &StepRecord> = records
+        .iter()
+        .filter(|record| record.key.item.is_none())
+        .map(|record| (record.key.step, record))
+        .collect();
+    let names: BTreeMap<&str, u32> =
+        (0..).zip(&spec.steps).map(|(i, step)| (step.name.as_str(), i)).collect();
+    let ended_well = |step: u32| {
+        let status = rows.get(&step).map(|record| record.state.status);
+        matches!(status, Some(StepStatus::Succeeded | StepStatus::Skipped))
+    };
+    let begins_at = |step: u32, name: &str| !ended_well(step) || from == RetryFrom::Step(name);
+    let mut dependents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (step, spec) in (0..).zip(&spec.steps) {
+        for need in spec.needs.iter().filter_map(|need| names.get(need.as_str())) {
+            dependents.entry(*need).or_default().push(step);
+        }
+    }
+    // Steps that come after one that is done again are asked again too.
+    let mut again: BTreeMap<u32, bool> = BTreeMap::new();
+    let mut open: Vec<u32> = Vec::new();
+    for (step, spec) in (0..).zip(&spec.steps) {
+        if begins_at(step, &spec.name) {
+            again.insert(step, false);
+            open.push(step);
+        }
+    }
+    while let Some(step) = open.pop() {
+        for &dependent in dependents.get(&step).into_iter().flatten() {
+            let known = again.contains_key(&dependent);
+            if again.insert(dependent, true) != Some(true) && !known {
+                open.push(dependent);
+            }
+        }
+    }
+    let sections = spec.all_steps().map(|(section, _)| section).collect::<Vec<_>>();
+    let keeps = |record: &&StepRecord| {
+        let (step, item) = (record.key.step, record.key.item);
+        if sections.get(step as usize) != Some(&Section::Steps) {
+            return false;
+        }
+        match (again.get(&step), item) {
+            // Its elements stand in its row.
+            (None, item) => item.is_none(),
+            // The list may be another one once steps before it were done again.
+            (Some(after_another), Some(_)) => {
+                let chosen = spec.steps.get(step as usize).is_some_and(|s| from == RetryFrom::Step(&s.name));
+                !after_another && !chosen && record.state.status == StepStatus::Succeeded
+            }
+            (Some(_), None) => false,
+        }
+    };
+    let total_of = |step: u32| rows.get(&step).and_then(|record| record.state.total);
+    let kept = records.iter().filter(keeps).cloned().map(|mut record| {
+        record.state.total = record.state.total.or(total_of(record.key.step));
+        record
+    });
+    kept.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{StepCause, StepKey, StepState};
+    use crate::spec::JobSpec;
+    use crate::workflow::StepSpec;
+    use crate::{RunId, WorkflowSpec};
+
+    fn told(ends: &[(&str, &[&str], StepStatus)], from: RetryFrom<'_>) -> String {
+        let steps = ends.iter().map(|(name, needs, _)| {
+            StepSpec::job(*name, JobSpec::command(["true"])).needs(needs.iter().copied())
+        });
+        let mut spec = WorkflowSpec::new("w", steps.collect());
+        spec.finally.push(StepSpec::job("clean", JobSpec::command(["true"])));
+        let definition = Definition::of(spec);
+        let row = |step: u32, status| {
+            let key = StepKey { run: RunId::from_bits(1), step, item: None };
+            StepRecord { key, state: StepState::new(status, StepCause::JobSucceeded) }
+        };
+        let mut records: Vec<_> = (0..).zip(ends).map(|(i, (.., status))| row(i, *status)).collect();
+        records.push(row(u32::try_from(ends.len()).unwrap(), StepStatus::Succeeded));
+        let carried = carried(&definition, &records, from);
+        carried.iter().map(|record| ends[record.key.step as usize].0).collect::<Vec<_>>().join(" ")
+    }
+
+    const ENDS: &[(&str, &[&str], StepStatus)] = &[
+        ("a", &[], StepStatus::Succeeded),
+        ("b", &["a"], StepStatus::Failed),
+        ("c", &["a"], StepStatus::Succeeded),
+        ("after_b", &["b"], StepStatus::UpstreamFailed),
+        ("cleanup", &["b", "c"], StepStatus::Succeeded),
+        ("after_c", &["c"], StepStatus::Skipped),
+    ];
+
+    /// C2. What ended well is not done again, unless it came after something that is.
+    #[test]
+    fn a_retry_begins_at_what_failed_and_asks_what_comes_after_again() {
+        assert_eq!(told(ENDS, RetryFrom::Failed), "a c after_c");
+    }
+
+    /// C2.
+    #[test]
+    fn a_rerun_begins_at_its_step_and_at_what_failed() {
+        assert_eq!(told(ENDS, RetryFrom::Step("c")), "a");
+        assert_eq!(told(ENDS, RetryFrom::Step("a")), "");
+    }
+}

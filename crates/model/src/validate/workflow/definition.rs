@@ -1,0 +1,121 @@
+//! A workflow and those that it calls, taken together.
+
+use super::super::{Check, Invalid, shown, too_many};
+use super::path_of;
+use crate::limits;
+use crate::workflow::template::has_reference;
+use crate::workflow::{Action, Call, Definition, WorkflowSpec};
+
+/// Checks what a workflow and the workflows that it calls say about each other: that all are there, that
+/// none calls itself by whatever way, and that each is called with the parameters that it has.
+///
+/// # Errors
+/// [`Invalid`] with every problem; paths are those of the workflow, or begin with the name of the called
+/// one that has the problem.
+pub fn definition(definition: &Definition) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    check.ensure(definition.calls.len() <= limits::CALLS_MAX, "steps", || {
+        format!("call {}", too_many(definition.calls.len(), limits::CALLS_MAX))
+    });
+    let mut chain = vec![definition.workflow.name.as_str()];
+    calls(&mut check, definition, &definition.workflow, "", &mut chain);
+    for (name, spec) in &definition.calls {
+        let mut chain = vec![name.as_str()];
+        calls(&mut check, definition, spec, &format!("{name}: "), &mut chain);
+    }
+    check.problems.dedup();
+    check.finish()
+}
+
+fn called(spec: &WorkflowSpec) -> impl Iterator<Item = (String, &Call)> {
+    spec.all_steps().enumerate().filter_map(move |(place, (section, step))| match &step.action {
+        Action::Workflow(call) => Some((format!("{}.workflow", path_of(spec, place, section)), call)),
+        _ => None,
+    })
+}
+
+fn calls<'a>(
+    check: &mut Check,
+    definition: &'a Definition,
+    spec: &'a WorkflowSpec,
+    prefix: &str,
+    chain: &mut Vec<&'a str>,
+) {
+    for (at, call) in called(spec) {
+        let at = format!("{prefix}{at}");
+        if chain.contains(&call.name.as_str()) {
+            let told: Vec<_> = chain.iter().map(|name| format!("`{name}`")).collect();
+            check.fail(
+                format!("{at}.name"),
+                format!("is a cycle: {} calls `{}`", told.join(" calls "), call.name),
+            );
+            continue;
+        }
+        let Some(inner) = definition.calls.get(&call.name) else {
+            check.fail(format!("{at}.name"), format!("there is no workflow `{}`", shown(&call.name)));
+            continue;
+        };
+        if chain.len() >= limits::CALL_DEPTH_MAX {
+            check.fail(
+                format!("{at}.name"),
+                format!("workflows call each other deeper than {} levels", limits::CALL_DEPTH_MAX),
+            );
+            continue;
+        }
+        if chain.len() == 1 {
+            parameters(check, &at, call, inner);
+            chain.push(&call.name);
+            descend(check, definition, inner, &at, chain);
+            chain.pop();
+        }
+    }
+}
+
+/// Looks for cycles and depth only: what else is wrong with a called workflow is said once, under its
+/// own name.
+fn descend<'a>(
+    check: &mut Check,
+    definition: &'a Definition,
+    spec: &'a WorkflowSpec,
+    at: &str,
+    chain: &mut Vec<&'a str>,
+) {
+    let mut names: Vec<&str> = called(spec).map(|(_, call)| call.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        if chain.contains(&name) {
+            let told: Vec<_> = chain.iter().map(|name| format!("`{name}`")).collect();
+            check.fail(format!("{at}.name"), format!("is a cycle: {} calls `{name}`", told.join(" calls ")));
+        } else if chain.len() >= limits::CALL_DEPTH_MAX {
+            let message = format!("workflows call each other deeper than {} levels", limits::CALL_DEPTH_MAX);
+            check.fail(format!("{at}.name"), message);
+        } else if let Some((name, inner)) = definition.calls.get_key_value(name) {
+            chain.push(name);
+            descend(check, definition, inner, at, chain);
+            chain.pop();
+        }
+    }
+}
+
+fn parameters(check: &mut Check, at: &str, call: &Call, inner: &WorkflowSpec) {
+    for (name, value) in &call.parameters {
+        let at = format!("{at}.parameters.{}", shown(name));
+        let Some(parameter) = inner.parameters.get(name) else {
+            check.fail(at, format!("workflow `{}` has no such parameter", call.name));
+            continue;
+        };
+        if !has_reference(&value.to_string()) {
+            for problem in parameter.problems(value) {
+                check.fail(at.as_str(), problem);
+            }
+        }
+    }
+    for (name, parameter) in &inner.parameters {
+        check.ensure(
+            parameter.default.is_some() || call.parameters.contains_key(name),
+            &format!("{at}.parameters.{name}"),
+            || format!("is missing: workflow `{}` has no default for it", call.name),
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! The edges between steps: unknown ends, cycles, and who comes before whom.
+
+use std::collections::BTreeMap;
+
+use super::super::{Check, shown};
+use super::path_of;
+use crate::limits;
+use crate::workflow::{Section, StepSpec, WorkflowSpec};
+
+/// How many cycles are named, one by one.
+const CYCLES_NAMED: usize = 10;
+/// How many steps of one cycle are named.
+const CYCLE_STEPS_NAMED: usize = 20;
+
+/// The steps of a workflow by their places, and the edges between them.
+pub(super) struct Graph<'a> {
+    /// The first place that has each name.
+    places: BTreeMap<&'a str, usize>,
+    names: Vec<&'a str>,
+    sections: Vec<Section>,
+    /// The places that each step needs; only edges that make sense.
+    needs: Vec<Vec<usize>>,
+    /// An order in which every step comes after those that it needs; steps on a cycle are left out.
+    order: Vec<usize>,
+}
+
+impl<'a> Graph<'a> {
+    pub(super) fn of(check: &mut Check, spec: &'a WorkflowSpec) -> Self {
+        let mut graph = Self {
+            places: BTreeMap::new(),
+            names: spec.all_steps().map(|(_, step)| step.name.as_str()).collect(),
+            sections: spec.all_steps().map(|(section, _)| section).collect(),
+            needs: Vec::new(),
+            order: Vec::new(),
+        };
+        for (place, (section, step)) in spec.all_steps().enumerate() {
+            if let Some(first) = graph.places.get(step.name.as_str()) {
+                let at = format!("{}.name", path_of(spec, place, section));
+                let other = path_of(spec, *first, graph.sections[*first]);
+                check.fail(at, format!("`{}` is the name of {other} too", shown(&step.name)));
+            } else {
+                graph.places.insert(&step.name, place);
+            }
+        }
+        let edges: usize = spec.all_steps().map(|(_, step)| step.needs.len()).sum();
+        if edges > limits::EDGES_MAX {
+            check.fail("steps", format!("have {edges} edges: expected at most {}", limits::EDGES_MAX));
+            graph.needs = vec![Vec::new(); graph.names.len()];
+        } else {
+            let mut needed_by = vec![usize::MAX; graph.names.len()];
+            for (place, (section, step)) in spec.all_steps().enumerate() {
+                let needs = graph.needs_of(check, spec, (place, section, step), &mut needed_by);
+                graph.needs.push(needs);
+            }
+        }
+        graph.sort();
+        graph.name_cycles(check, spec);
+        graph
+    }
+
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.places.get(name).copied()
+    }
+
+    pub(super) fn section(&self, place: usize) -> Section {
+        self.sections[place]
+    }
+
+    /// `needed_by` has for each step the last one that was seen to need it.
+    fn needs_of(
+        &self,
+        check: &mut Check,
+        spec: &WorkflowSpec,
+        (place, section, step): (usize, Section, &StepSpec),
+        needed_by: &mut [usize],
+    ) -> Vec<usize> {
+        let mut needs = Vec::with_capacity(step.needs.len());
+        for (i, need) in step.needs.iter().enumerate() {
+            let at = || format!("{}.needs[{i}]", path_of(spec, place, section));
+            match self.places.get(need.as_str()) {
+                None => {
+                    let nearest = self.nearest(need);
+                    let hint = nearest.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
+                    check.fail(at(), format!("there is no step `{}`{hint}", shown(need)));
+                }
+                Some(&other) if self.sections[other] != section => check.fail(
+                    at(),
+                    format!(
+                        "`{}` is in `{}`: a step needs steps of its own section, and sections run one after the other",
+                        shown(need),
+                        self.sections[other].as_str()
+                    ),
+                ),
+                Some(&other) if other == place => {
+                    check.fail(at(), format!("`{}` needs itself", shown(need)));
+                }
+                Some(&other) if needed_by[other] == place => {
+                    check.fail(at(), format!("`{}` is needed twice", shown(need)));
+                }
+                Some(&other) => {
+                    needed_by[other] = place;
+                    needs.push(other);
+                }
+            }
+        }
+        needs
+    }
+
+    /// A name that differs in one or two letters.
+    fn nearest(&self, name: &str) -> Option<&str> {
+        let close = |other: &&&str| distance(name, other) <= 2;
+        if name.len() > limits::NAME_LEN_MAX {
+            None
+        } else {
+            self.names.iter().take(1_000).find(close).copied()
+        }
+    }
+
+    fn dependents(&self) -> Vec<Vec<usize>> {
+        let mut dependents = vec![Vec::new(); self.needs.len()];
+        for (place, needs) in self.needs.iter().enumerate() {
+            for &need in needs {
+                dependents[need].push(place);
+            }
+        }
+        dependents
+    }
+
+    fn sort(&mut self) {
+        let dependents = self.dependents();
+        let mut open: Vec<_> = self.needs.iter().map(Vec::len).collect();
+        let mut order: Vec<_> = (0..open.len()).filter(|&place| open[place] == 0).collect();
+        let mut next = 0;
+        while let Some(&place) = order.get(next) {
+            next += 1;
+            for &dependent in &dependents[place] {
+                open[dependent] -= 1;
+                if open[dependent] == 0 {
+                    order.push(dependent);
+                }
+            }
+        }
+        self.order = order;
+    }
+
+    /// What is not in the order is on a cycle, or behind one: following needs from there leads into it.
+    fn name_cycles(&self, check: &mut Check, spec: &WorkflowSpec) {
+        let mut left = vec![true; self.needs.len()];
+        for &place in &self.order {
+            left[place] = false;
+        }
+        let mut named = 0;
+        for start in 0..left.len() {
+            if !left[start] {
+                continue;
+            }
+            let mut walk: Vec<usize> = Vec::new();
+            let mut seen_at = BTreeMap::new();
+            let mut place = start;
+            let cycle = loop {
+                if let Some(&from) = seen_at.get(&place) {
+                    break &walk[from..];
+                }
+                seen_at.insert(place, walk.len());
+                walk.push(place);
+                match self.needs[place].iter().find(|&&need| left[need]) {
+                    Some(&need) => place = need,
+                    None => break &[],
+                }
+            };
+            if !cycle.is_empty() {
+                named += 1;
+                if named <= CYCLES_NAMED {
+                    let first = cycle[0];
+                    let at = format!("{}.needs", path_of(spec, first, self.sections[first]));
+                    check.fail(at, format!("is a cycle: {}", self.told(cycle)));
+                }
+            }
+            for place in walk {
+                left[place] = false;
+            }
+        }
+    }
+
+    fn told(&self, cycle: &[usize]) -> String {
+        let mut names: Vec<_> = cycle
+            .iter()
+            .take(CYCLE_STEPS_NAMED)
+            .map(|&place| format!("`{}`", shown(self.names[place])))
+            .collect();
+        if cycle.len() > CYCLE_STEPS_NAMED {
+            names.push(format!("{} more", cycle.len() - CYCLE_STEPS_NAMED));
+        }
+        names.push(format!("`{}`", shown(self.names[cycle[0]])));
+        names.join(" needs ")
+    }
+
+    /// For each step the steps before it, as bits by place.
+    pub(super) fn ancestors(&self) -> Vec<Box<[u64]>> {
+        let words = self.needs.len().div_ceil(64);
+        let mut ancestors = vec![vec![0u64; words].into_boxed_slice(); self.needs.len()];
+        for &place in &self.order {
+            let mut own = std::mem::take(&mut ancestors[place]);
+            for &need in &self.needs[place] {
+                own[need / 64] |= 1 << (need % 64);
+                for (word, earlier) in own.iter_mut().zip(&ancestors[need]) {
+                    *word |= earlier;
+                }
+            }
+            ancestors[place] = own;
+        }
+        ancestors
+    }
+}
+
+/// Letters to add, drop or change to turn one word into the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, c) in a.chars().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, d) in b.iter().enumerate() {
+            let changed = corner + usize::from(c != *d);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,195 @@
+//! What workflows must hold beyond their types.
+//!
+//! [`graph`] looks at the edges, [`steps`] at each step, [`names`] at what its expressions may speak of. A
+//! workflow of 10,000 steps is checked in well under 200 ms: sets of earlier steps are bits, and every
+//! edge is looked at a fixed number of times.
+
+mod definition;
+mod graph;
+mod names;
+mod steps;
+
+use serde_json::Value;
+
+pub use definition::definition;
+use names::{Around, StepNames, WorkflowNames};
+
+use super::{Check, Invalid, Problem, too_many};
+use crate::expression::{Expression, Type};
+use crate::limits;
+use crate::time::{Duration, Timestamp};
+use crate::workflow::template::{Template, has_reference};
+use crate::workflow::{Section, WorkflowSpec, schema_problems};
+
+/// Checks all of a spec that its types do not; its jobs too. Calls are looked at as far as this spec
+/// says: whether the workflows that it calls exist is known to [`definition`].
+///
+/// # Errors
+/// [`Invalid`] with every problem, in the order of the fields.
+pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
+    let mut check = Check::default();
+    super::schedule::named(&mut check, &spec.name);
+    check.name("namespace", &spec.namespace);
+    check.owner(spec.owner.as_deref());
+    check.labels("labels", &spec.labels);
+    super::schedule::text(&mut check, "description", spec.description.as_deref());
+    parameters(&mut check, spec);
+    let count = spec.all_steps().count();
+    check.ensure(!spec.steps.is_empty(), "steps", || "is empty: expected at least one step".into());
+    if count > limits::STEPS_MAX {
+        check.fail("steps", too_many(count, limits::STEPS_MAX));
+        return check.finish();
+    }
+    let graph = graph::Graph::of(&mut check, spec);
+    let names = WorkflowNames::new(spec, &graph);
+    for (place, (section, step)) in spec.all_steps().enumerate() {
+        steps::step(&mut check, spec, &names, place, section, step, now);
+    }
+    outputs(&mut check, spec, &names);
+    limits_of(&mut check, spec);
+    check.finish()
+}
+
+/// What is not wrong with a spec, but likely not what its author meant.
+pub fn workflow_warnings(spec: &WorkflowSpec) -> Vec<Problem> {
+    let text = serde_json::to_string(spec).unwrap_or_default();
+    let mut check = Check::default();
+    for name in spec.parameters.keys() {
+        let used = [format!("params.{name}"), format!("params['{name}']"), format!("params[\\\"{name}\\\"]")];
+        check.ensure(used.iter().any(|used| text.contains(used)), &format!("parameters.{name}"), || {
+            "is used by no step and no output".into()
+        });
+    }
+    for (place, name) in names::endless_waits(spec) {
+        check.fail(place, format!("waits for event `{name}` without a timeout: it may wait forever"));
+    }
+    check.problems
+}
+
+fn parameters(check: &mut Check, spec: &WorkflowSpec) {
+    check.ensure(spec.parameters.len() <= limits::PARAMETERS_MAX, "parameters", || {
+        too_many(spec.parameters.len(), limits::PARAMETERS_MAX)
+    });
+    for (name, parameter) in &spec.parameters {
+        let at = format!("parameters.{}", super::shown(name));
+        identifier(check, &at, name);
+        for (path, problem) in parameter.schema.iter().flat_map(schema_problems) {
+            check.fail(format!("{at}.schema{path}"), problem);
+        }
+        for problem in parameter.default.iter().flat_map(|value| parameter.problems(value)) {
+            check.fail(format!("{at}.default"), problem);
+        }
+    }
+}
+
+/// A name that stands in expressions.
+fn identifier(check: &mut Check, at: &str, name: &str) {
+    let ok = name.len() <= limits::NAME_LEN_MAX
+        && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    check.ensure(ok, at, || {
+        format!(
+            "`{}` cannot stand in an expression: expected [A-Za-z_][A-Za-z0-9_]*, at most {} of them",
+            super::shown(name),
+            limits::NAME_LEN_MAX
+        )
+    });
+}
+
+fn outputs(check: &mut Check, spec: &WorkflowSpec, names: &WorkflowNames<'_>) {
+    check.ensure(spec.outputs.len() <= limits::PARAMETERS_MAX, "outputs", || {
+        too_many(spec.outputs.len(), limits::PARAMETERS_MAX)
+    });
+    let scope = names.of(Around::Outputs);
+    for (name, value) in &spec.outputs {
+        let at = format!("outputs.{}", super::shown(name));
+        identifier(check, &at, name);
+        templates_in(check, &at, value, &scope);
+    }
+}
+
+fn limits_of(check: &mut Check, spec: &WorkflowSpec) {
+    for (at, limit) in
+        [("max_parallel_steps", spec.max_parallel_steps), ("max_parallel_runs", spec.max_parallel_runs)]
+    {
+        check.ensure(limit.is_none_or(|limit| (1..=limits::CONCURRENCY_MAX).contains(&limit)), at, || {
+            format!("is out of range: expected 1 to {}", limits::CONCURRENCY_MAX)
+        });
+    }
+    timeout(check, "timeout", spec.timeout);
+    check.ensure(spec.priority <= limits::PRIORITY_MAX, "priority", || {
+        format!("`{}` is out of range: expected 0 to {}", spec.priority, limits::PRIORITY_MAX)
+    });
+    check.name("queue", &spec.queue);
+    if let Some(retention) = spec.retention {
+        check.at_most("retention", retention, limits::RETENTION_MAX);
+    }
+}
+
+fn timeout(check: &mut Check, at: &str, timeout: Option<Duration>) {
+    if let Some(timeout) = timeout {
+        check.ensure(timeout > Duration::ZERO, at, || "is zero".into());
+        check.at_most(at, timeout, limits::TIMEOUT_MAX);
+    }
+}
+
+/// Checks an expression, and that it can give what is expected.
+fn expression(check: &mut Check, at: &str, text: &str, expected: &Type, scope: &StepNames<'_>) {
+    match Expression::parse(text).and_then(|expression| expression.check(scope)) {
+        Err(error) => check.fail(at, error.to_string()),
+        Ok(found) if !found.may_be(expected) => {
+            check.fail(at, format!("`{}` is {found}: expected {expected}", super::shown(text)));
+        }
+        Ok(_) => {}
+    }
+}
+
+/// Checks a text as a template.
+fn template(check: &mut Check, at: &str, text: &str, scope: &StepNames<'_>) {
+    if !has_reference(text) {
+        return;
+    }
+    match Template::parse(text) {
+        Err(error) => check.fail(at, error.to_string()),
+        Ok(template) => references(check, at, &template, scope),
+    }
+}
+
+fn references(check: &mut Check, at: &str, template: &Template, scope: &StepNames<'_>) {
+    for reference in template.references() {
+        if let Err(error) = reference.check(scope) {
+            check.fail(at, format!("`{}`: {error}", super::shown(reference.text().trim())));
+        }
+    }
+}
+
+/// Checks every text in a value as a template.
+fn templates_in(check: &mut Check, at: &str, value: &Value, scope: &StepNames<'_>) {
+    match value {
+        Value::String(text) => template(check, at, text, scope),
+        Value::Array(list) => {
+            for (i, value) in list.iter().enumerate() {
+                templates_in(check, &format!("{at}[{i}]"), value, scope);
+            }
+        }
+        Value::Object(map) => {
+            for (key, value) in map {
+                templates_in(check, &format!("{at}.{}", super::shown(key)), value, scope);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The path of a step, from its place among all.
+fn path_of(spec: &WorkflowSpec, place: usize, section: Section) -> String {
+    let before = match section {
+        Section::Steps => 0,
+        Section::OnFailure => spec.steps.len(),
+        Section::Finally => spec.steps.len() + spec.on_failure.len(),
+    };
+    format!("{}[{}]", section.as_str(), place - before)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! What the expressions of a workflow may speak of, and of which types it is.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+
+use super::graph::Graph;
+use super::path_of;
+use crate::expression::{Names, Type};
+use crate::workflow::{Action, Over, Section, StepSpec, Wait, WorkflowSpec};
+
+/// The names of a workflow.
+pub(super) struct WorkflowNames<'a> {
+    graph: &'a Graph<'a>,
+    steps: Vec<&'a StepSpec>,
+    parameters: Type,
+    /// Computed only where some expression speaks of a step.
+    ancestors: OnceCell<Vec<Box<[u64]>>>,
+}
+
+/// Where an expression stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Around {
+    /// In a step, before it goes over its list.
+    Step(usize),
+    /// In a step, for each of its elements if it has any.
+    Element(usize),
+    /// Among the outputs.
+    Outputs,
+}
+
+/// The names that an expression may speak of where it stands.
+pub(super) struct StepNames<'a> {
+    names: &'a WorkflowNames<'a>,
+    around: Around,
+}
+
+impl<'a> WorkflowNames<'a> {
+    pub(super) fn new(spec: &'a WorkflowSpec, graph: &'a Graph<'a>) -> Self {
+        let parameters = spec.parameters.iter().map(|(name, p)| (name.clone(), p.kind.as_type())).collect();
+        Self {
+            graph,
+            steps: spec.all_steps().map(|(_, step)| step).collect(),
+            parameters: Type::Fields(parameters),
+            ancestors: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn of(&'a self, around: Around) -> StepNames<'a> {
+        StepNames { names: self, around }
+    }
+
+    fn comes_before(&self, earlier: usize, place: usize) -> bool {
+        let (section, own) = (self.graph.section(earlier), self.graph.section(place));
+        if section != own {
+            return section < own;
+        }
+        let ancestors = self.ancestors.get_or_init(|| self.graph.ancestors());
+        ancestors[place][earlier / 64] & (1 << (earlier % 64)) != 0
+    }
+
+    fn type_of_step(&self, place: usize) -> Type {
+        let step = self.steps[place];
+        let mut fields = BTreeMap::from([
+            ("status".to_owned(), Type::Text),
+            ("message".to_owned(), Type::Text),
+            ("output".to_owned(), output_of(step)),
+        ]);
+        if step.for_each.is_some() {
+            for name in ["total", "succeeded", "failed"] {
+                fields.insert(name.to_owned(), Type::Number);
+            }
+        }
+        Type::Fields(fields)
+    }
+}
+
+fn output_of(step: &StepSpec) -> Type {
+    match (&step.for_each, &step.action) {
+        (Some(_), _) => Type::List(Box::new(Type::Any)),
+        (None, Action::Workflow(_)) => Type::Map,
+        (None, Action::Approval(_)) => {
+            Type::Fields(BTreeMap::from([("by".to_owned(), Type::Text), ("note".to_owned(), Type::Text)]))
+        }
+        (None, Action::Wait(Wait::For(_) | Wait::Until(_))) => Type::Null,
+        (None, Action::Job(_) | Action::Wait(Wait::Event(_))) => Type::Any,
+    }
+}
+
+impl StepNames<'_> {
+    fn run(&self) -> Type {
+        let mut fields: BTreeMap<_, _> =
+            ["id", "workflow", "actor", "started_at", "scheduled_for", "interval_start", "interval_end"]
+                .into_iter()
+                .map(|name| (name.to_owned(), Type::Text))
+                .collect();
+        fields.insert("number".into(), Type::Number);
+        let late = match self.around {
+            Around::Step(place) | Around::Element(place) => self.names.graph.section(place) != Section::Steps,
+            Around::Outputs => false,
+        };
+        if late {
+            fields.insert("status".into(), Type::Text);
+        }
+        Type::Fields(fields)
+    }
+
+    fn step(&self, path: &[String]) -> Result<Type, String> {
+        let Some(name) = path.get(1) else {
+            return Err(
+                "`steps` cannot be taken as a whole: expected a step, such as `steps.load.output`".into()
+            );
+        };
+        let Some(place) = self.names.graph.place(name) else {
+            return Err(format!("there is no step `{}`", super::super::shown(name)));
+        };
+        let before = match self.around {
+            Around::Step(own) | Around::Element(own) => own != place && self.names.comes_before(place, own),
+            Around::Outputs => self.names.graph.section(place) == Section::Steps,
+        };
+        if !before {
+            return Err(match self.around {
+                Around::Outputs => {
+                    format!("step `{name}` is not in `steps`: outputs are read before it runs")
+                }
+                _ => format!(
+                    "step `{name}` does not come before this one: add it, or one after it, to `needs`"
+                ),
+            });
+        }
+        if path.len() == 2 {
+            let message = "cannot be taken as a whole: expected one of its fields, such as `output`";
+            return Err(format!("`steps.{name}` {message}"));
+        }
+        self.names.type_of_step(place).select(&path[2..])
+    }
+
+    /// The type of `item`, if there is one.
+    fn item(&self) -> Option<Type> {
+        let Around::Element(place) = self.around else { return None };
+        Some(match self.names.steps[place].for_each.as_ref()?.over {
+            Over::Shards(_) => Type::Number,
+            Over::Workers(_) => Type::Text,
+            Over::Items(_) | Over::List(_) => Type::Any,
+        })
+    }
+}
+
+impl Names for StepNames<'_> {
+    fn type_of(&self, path: &[String]) -> Result<Type, String> {
+        let (name, fields) = path.split_first().ok_or("is empty")?;
+        match (name.as_str(), self.item()) {
+            ("params", _) => self
+                .names
+                .parameters
+                .select(fields)
+                .map_err(|message| format!("among the parameters {message}")),
+            ("run", _) => self.run().select(fields),
+            ("steps", _) => self.step(path),
+            ("item", Some(item)) => item.select(fields),
+            ("index" | "total", Some(_)) => Type::Number.select(fields),
+            (_, None) => Err(format!(
+                "there is no `{}`: expected `params`, `steps` or `run`",
+                super::super::shown(name)
+            )),
+            (_, Some(_)) => Err(format!(
+                "there is no `{}`: expected `params`, `steps`, `run`, `item`, `index` or `total`",
+                super::super::shown(name)
+            )),
+        }
+    }
+}
+
+/// Waits for events that nothing ends but the event: the path of the missing timeout, and the event.
+pub(super) fn endless_waits(spec: &WorkflowSpec) -> Vec<(String, &str)> {
+    let endless = |(place, (section, step)): (usize, (Section, &'_ StepSpec))| match &step.action {
+        Action::Wait(Wait::Event(_)) if step.timeout.is_none() => Some((place, section)),
+        _ => None,
+    };
+    let event = |place: usize| match spec.all_steps().nth(place).map(|(_, step)| &step.action) {
+        Some(Action::Wait(Wait::Event(event))) => event.name.as_str(),
+        _ => "",
+    };
+    let places = spec.all_steps().enumerate().filter_map(endless);
+    places
+        .map(|(place, section)| (format!("{}.timeout", path_of(spec, place, section)), event(place)))
+        .collect()
+}

@@ -1,0 +1,232 @@
+//! One step: what it does, and what its texts refer to.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::super::{Check, shown, too_long, too_many};
+use super::names::{Around, WorkflowNames};
+use super::{expression, path_of, references, template, templates_in, timeout};
+use crate::expression::Type;
+use crate::limits;
+use crate::spec::{JobSpec, Run};
+use crate::time::{Duration, Timestamp};
+use crate::workflow::template::has_reference;
+use crate::workflow::{
+    Action, Approval, Call, ForEach, JobTemplate, JoinRule, Over, Section, StepSpec, Wait, WorkflowSpec,
+};
+
+/// Programs that read their argument after `-c` as a text of commands.
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox"];
+
+pub(super) fn step(
+    check: &mut Check,
+    spec: &WorkflowSpec,
+    names: &WorkflowNames<'_>,
+    place: usize,
+    section: Section,
+    step: &StepSpec,
+    now: Timestamp,
+) {
+    let at = path_of(spec, place, section);
+    check.name(&format!("{at}.name"), &step.name);
+    super::super::schedule::text(check, &format!("{at}.description"), step.description.as_deref());
+    let needless = step.needs.is_empty() && !matches!(step.join, JoinRule::AllSuccess | JoinRule::Always);
+    check.ensure(!needless, &format!("{at}.join"), || {
+        "can never decide anything: the step needs nothing, so it goes at once".into()
+    });
+    if let Some(when) = &step.when {
+        expression(check, &format!("{at}.when"), when, &Type::Bool, &names.of(Around::Step(place)));
+    }
+    timeout(check, &format!("{at}.timeout"), step.timeout);
+    if let Some(for_each) = &step.for_each {
+        each(check, &format!("{at}.for_each"), names, place, step, for_each);
+    }
+    match &step.action {
+        Action::Job(job) => self::job(check, &format!("{at}.job"), spec, names, place, job, now),
+        Action::Workflow(call) => self::call(check, &format!("{at}.workflow"), names, place, call),
+        Action::Approval(approval) => {
+            self::approval(check, &format!("{at}.approval"), names, place, approval)
+        }
+        Action::Wait(wait) => self::wait(check, &format!("{at}.wait"), names, place, wait),
+    }
+}
+
+fn each(
+    check: &mut Check,
+    at: &str,
+    names: &WorkflowNames<'_>,
+    place: usize,
+    step: &StepSpec,
+    each: &ForEach,
+) {
+    check.ensure(matches!(step.action, Action::Job(_) | Action::Workflow(_)), at, || {
+        "goes over jobs and workflows only: an approval or a wait happens once".into()
+    });
+    check.ensure(each.max_parallel != Some(0), &format!("{at}.max_parallel"), || {
+        "is zero: expected at least 1".into()
+    });
+    let mut known = None;
+    match &each.over {
+        Over::Items(items) => {
+            let at = format!("{at}.over.items");
+            known = Some(items.len());
+            check.ensure(items.len() <= limits::ITEMS_MAX, &at, || too_many(items.len(), limits::ITEMS_MAX));
+            for (i, item) in items.iter().take(limits::ITEMS_MAX).enumerate() {
+                let len = item.to_string().len();
+                if len > limits::ITEM_BYTES_MAX {
+                    check.fail(format!("{at}[{i}]"), too_long(len, limits::ITEM_BYTES_MAX));
+                }
+            }
+        }
+        Over::List(text) => {
+            let list = Type::List(Box::new(Type::Any));
+            expression(check, &format!("{at}.over.list"), text, &list, &names.of(Around::Step(place)));
+        }
+        Over::Shards(count) => {
+            let count = usize::try_from(*count).unwrap_or(usize::MAX);
+            known = Some(count);
+            check.ensure((1..=limits::ITEMS_MAX).contains(&count), &format!("{at}.over.shards"), || {
+                format!("`{count}` is out of range: expected 1 to {}", limits::ITEMS_MAX)
+            });
+        }
+        Over::Workers(constraints) => {
+            let at = format!("{at}.over.workers");
+            check.ensure(matches!(step.action, Action::Job(_)), &at, || "goes over jobs only".into());
+            check.ensure(constraints.len() <= limits::CONSTRAINTS_MAX, &at, || {
+                too_many(constraints.len(), limits::CONSTRAINTS_MAX)
+            });
+            for (i, constraint) in constraints.iter().enumerate() {
+                check.constraint(&format!("{at}[{i}]"), constraint);
+            }
+        }
+    }
+    let most = known.and_then(|known| u32::try_from(known).ok());
+    check.ensure(each.enough != Some(0), &format!("{at}.enough"), || "is zero: expected at least 1".into());
+    for (field, value) in [("enough", each.enough), ("max_failed", Some(each.max_failed))] {
+        if let (Some(value), Some(most)) = (value, most) {
+            check.ensure(value <= most, &format!("{at}.{field}"), || {
+                format!("`{value}` is more than the {most} elements that there are")
+            });
+        }
+    }
+}
+
+fn job(
+    check: &mut Check,
+    at: &str,
+    spec: &WorkflowSpec,
+    names: &WorkflowNames<'_>,
+    place: usize,
+    job: &JobSpec,
+    now: Timestamp,
+) {
+    let scope = names.of(Around::Element(place));
+    let template = match JobTemplate::parse(Arc::new(job.clone())) {
+        Ok(template) => template,
+        Err(problems) => {
+            for (path, error) in problems {
+                check.fail(format!("{at}.{path}"), error.to_string());
+            }
+            return;
+        }
+    };
+    for (path, text) in template.templates() {
+        references(check, &format!("{at}.{path}"), text, &scope);
+    }
+    let outline = if template.is_plain() { None } else { Some(template.outline()) };
+    if let Err(invalid) = super::super::job(outline.as_ref().unwrap_or(job), now) {
+        for problem in invalid.problems {
+            check.fail(format!("{at}.{}", problem.path), problem.message);
+        }
+    }
+    check.ensure(
+        job.namespace == spec.namespace || job.namespace == crate::spec::DEFAULT,
+        &format!("{at}.namespace"),
+        || format!("is not that of the workflow, `{}`", spec.namespace),
+    );
+    check.ensure(job.run_at.is_none(), &format!("{at}.run_at"), || {
+        "is decided by the run: to wait for a time, put a `wait` step before".into()
+    });
+    check.ensure(job.idempotency_key.is_none(), &format!("{at}.idempotency_key"), || {
+        "is not used: a run creates each of its jobs once".into()
+    });
+    no_commands(check, at, job);
+}
+
+/// References stand where nothing reads them again, never in a text of commands.
+fn no_commands(check: &mut Check, at: &str, job: &JobSpec) {
+    let Run::Process(process) = &job.run;
+    let hint = "put it into `env` and use the variable";
+    let texts =
+        [("script", process.script.as_deref()), ("working_directory", process.working_directory.as_deref())];
+    for (field, text) in texts {
+        check.ensure(!text.is_some_and(has_reference), &format!("{at}.run.process.{field}"), || {
+            format!("has a reference, which is not replaced here: {hint}")
+        });
+    }
+    let program = process.command.first().map(|program| program.rsplit('/').next().unwrap_or(program));
+    if program.is_some_and(|program| SHELLS.contains(&program)) {
+        let commands = process.command.iter().position(|arg| arg.starts_with('-') && arg.contains('c'));
+        if let Some(i) = commands.map(|flag| flag + 1)
+            && process.command.get(i).is_some_and(|text| has_reference(text))
+        {
+            check.fail(
+                format!("{at}.run.process.command[{i}]"),
+                format!("has a reference in a text that a shell reads as commands: {hint}"),
+            );
+        }
+    }
+    for (i, text) in process.interpreter.iter().enumerate() {
+        check.ensure(!has_reference(text), &format!("{at}.run.process.interpreter[{i}]"), || {
+            format!("has a reference, which is not replaced here: {hint}")
+        });
+    }
+}
+
+fn call(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize, call: &Call) {
+    check.name(&format!("{at}.name"), &call.name);
+    for (name, value) in &call.parameters {
+        let at = format!("{at}.parameters.{}", shown(name));
+        templates_in(check, &at, value, &names.of(Around::Element(place)));
+    }
+}
+
+fn approval(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize, approval: &Approval) {
+    check.ensure(approval.approvers.len() <= limits::APPROVERS_MAX, &format!("{at}.approvers"), || {
+        too_many(approval.approvers.len(), limits::APPROVERS_MAX)
+    });
+    let mut seen = BTreeSet::new();
+    for (i, name) in approval.approvers.iter().enumerate() {
+        let at = format!("{at}.approvers[{i}]");
+        check.ensure(!name.is_empty() && name.len() <= limits::OWNER_LEN_MAX, &at, || {
+            format!("expected 1 to {} bytes", limits::OWNER_LEN_MAX)
+        });
+        check.ensure(seen.insert(name), &at, || format!("`{}` is named twice", shown(name)));
+    }
+    if let Some(message) = &approval.message {
+        let at = format!("{at}.message");
+        check.ensure(message.len() <= limits::NOTE_LEN_MAX, &at, || {
+            too_long(message.len(), limits::NOTE_LEN_MAX)
+        });
+        template(check, &at, message, &names.of(Around::Step(place)));
+    }
+}
+
+fn wait(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize, wait: &Wait) {
+    match wait {
+        Wait::For(length) => {
+            check.ensure(*length > Duration::ZERO, &format!("{at}.for"), || "is zero".into());
+            check.at_most(&format!("{at}.for"), *length, limits::AHEAD_MAX);
+        }
+        Wait::Until(text) => {
+            let at = format!("{at}.until");
+            if has_reference(text) {
+                return template(check, &at, text, &names.of(Around::Step(place)));
+            }
+            check.ensure(text.parse::<Timestamp>().is_ok(), &at, || {
+                format!("`{}` is not a time: expected RFC 3339, such as 2026-11-21T08:00:00Z", shown(text))
+            });
+        }
+        Wait::Event(event) => check.name(&format!("{at}.event.name"), &event.name),
+    }
+}

@@ -1,0 +1,157 @@
+use serde_json::json;
+
+use super::*;
+use crate::spec::{JobSpec, ProcessRun, Run};
+use crate::workflow::{Action, Wait};
+use crate::workflow::{
+    Approval, Call, Definition, ForEach, JoinRule, Over, Parameter, ParameterType, StepSpec,
+};
+
+fn step(name: &str, needs: &[&str]) -> StepSpec {
+    StepSpec::job(name, JobSpec::command(["true"])).needs(needs.iter().copied())
+}
+
+fn told(spec: &WorkflowSpec) -> String {
+    match workflow(spec, Timestamp::from_millis(0)) {
+        Ok(()) => "fine".into(),
+        Err(invalid) => invalid.problems.iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect(),
+    }
+}
+
+fn process(step: &mut StepSpec) -> &mut ProcessRun {
+    let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
+    let Run::Process(process) = &mut job.run;
+    process
+}
+
+/// C1.
+#[test]
+fn a_diamond_is_fine() {
+    let steps = vec![step("a", &[]), step("b", &["a"]), step("c", &["a"]), step("d", &["b", "c"])];
+    assert_eq!(told(&WorkflowSpec::new("diamond", steps)), "fine");
+}
+
+/// C1. A cycle is refused, and named step by step; so is every other one.
+#[test]
+fn every_cycle_is_named_step_by_step() {
+    let steps = vec![
+        step("a", &["c"]),
+        step("b", &["a"]),
+        step("c", &["b"]),
+        step("behind", &["c"]),
+        step("x", &["y"]),
+        step("y", &["x"]),
+        step("self", &["self"]),
+    ];
+    insta::assert_snapshot!(told(&WorkflowSpec::new("loops", steps)), @"
+    steps[6].needs[0]: `self` needs itself
+    steps[0].needs: is a cycle: `a` needs `c` needs `b` needs `a`
+    steps[4].needs: is a cycle: `x` needs `y` needs `x`
+    ");
+}
+
+/// C1, C2. All mistakes at once, each with its path.
+#[test]
+fn every_mistake_is_said_at_once_with_its_path() {
+    let mut spec =
+        WorkflowSpec::new("etl", vec![step("extract", &[]), step("load", &["extrct", "extract", "extract"])]);
+    spec.steps.push(step("extract", &[]));
+    spec.steps.push(StepSpec { join: JoinRule::OneFailed, ..step("alone", &[]) });
+    spec.steps.push(StepSpec {
+        when: Some("params.days > 'x' && steps.load.status".into()),
+        ..step("when", &["load"])
+    });
+    spec.steps.push(StepSpec { when: Some("steps.when.output.rows > 0".into()), ..step("early", &[]) });
+    let mut shell = step("shell", &["load"]);
+    process(&mut shell).command =
+        vec!["/bin/bash".into(), "-ec".into(), "echo ${{ steps.load.output }}".into()];
+    spec.steps.push(shell);
+    let mut script = step("script", &["load"]);
+    process(&mut script).command.clear();
+    process(&mut script).script = Some("echo ${{ params.days }}".into());
+    process(&mut script).env.insert("DAYS".into(), "${{ params.dyas }}".into());
+    spec.steps.push(script);
+    let each = ForEach { max_parallel: Some(0), enough: Some(9), ..ForEach::new(Over::Shards(4)) };
+    spec.steps.push(StepSpec {
+        for_each: Some(each),
+        ..StepSpec::new("ask", Action::Approval(Approval::default()))
+    });
+    spec.steps.push(StepSpec::new("nap", Action::Wait(Wait::Until("tomorrow".into()))));
+    spec.finally.push(step("clean", &["load"]));
+    spec.parameters.insert("days".into(), Parameter::new(ParameterType::Integer, Some(json!("three"))));
+    spec.parameters.insert("in-flight".into(), Parameter::new(ParameterType::Boolean, None));
+    spec.outputs.insert("rows".into(), json!("${{ steps.clean.output }}"));
+    spec.max_parallel_steps = Some(0);
+    insta::assert_snapshot!(told(&spec));
+}
+
+#[test]
+fn expressions_speak_of_what_comes_before_them_and_of_their_element() {
+    let mut spec = WorkflowSpec::new("map", vec![step("list", &[])]);
+    let mut each = step("each", &["list"]);
+    each.for_each = Some(ForEach::new(Over::List("steps.list.output.files".into())));
+    process(&mut each).command =
+        vec!["load".into(), "${{ item.path }}".into(), "${{ index + 1 }}/${{ total }}".into()];
+    spec.steps.push(each);
+    let mut reduce = step("reduce", &["each"]);
+    reduce.when = Some("steps.each.succeeded > 0 && steps.list.status == 'succeeded'".into());
+    process(&mut reduce).stdin = Some("${{ steps.each.output }} ${{ run.id }}".into());
+    spec.steps.push(reduce);
+    let mut hook = step("tell", &[]);
+    process(&mut hook).env.insert("STATUS".into(), "${{ run.status }}: ${{ steps.reduce.message }}".into());
+    spec.on_failure.push(hook);
+    spec.outputs.insert("rows".into(), json!({"count": "${{ steps.reduce.output.rows }}"}));
+    assert_eq!(told(&spec), "fine");
+}
+
+/// C1. A workflow of the largest size is checked, and a step too many is refused.
+#[test]
+fn sizes_are_bounded() {
+    let chain = |count: usize| {
+        let steps = (0..count).map(|i| {
+            if i == 0 { step("s0", &[]) } else { step(&format!("s{i}"), &[&format!("s{}", i - 1)]) }
+        });
+        WorkflowSpec::new("chain", steps.collect())
+    };
+    assert_eq!(told(&chain(1_000)), "fine");
+    insta::assert_snapshot!(told(&chain(limits::STEPS_MAX + 1)), @"steps: has 10001 entries: expected at most 10000");
+}
+
+#[test]
+fn likely_mistakes_are_warned_of() {
+    let mut spec = WorkflowSpec::new("w", vec![step("a", &[])]);
+    spec.parameters.insert("unused".into(), Parameter::new(ParameterType::String, None));
+    let event = crate::workflow::EventWait { name: "paid".into(), on_timeout: Default::default() };
+    spec.steps.push(StepSpec::new("b", Action::Wait(Wait::Event(event))));
+    let warnings: String =
+        workflow_warnings(&spec).iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect();
+    insta::assert_snapshot!(warnings, @"
+    parameters.unused: is used by no step and no output
+    steps[1].timeout: waits for event `paid` without a timeout: it may wait forever
+    ");
+}
+
+/// C2. Calls are checked against what they call, and a workflow that comes back to itself is refused.
+#[test]
+fn calls_are_checked_together() {
+    let call = |name: &str, workflow: &str, parameters: Value| {
+        let parameters = serde_json::from_value(parameters).unwrap();
+        StepSpec::new(name, Action::Workflow(Call { name: workflow.into(), parameters }))
+    };
+    let mut inner = WorkflowSpec::new("inner", vec![call("back", "outer", json!({}))]);
+    inner.parameters.insert("day".into(), Parameter::new(ParameterType::Integer, None));
+    let outer = WorkflowSpec::new(
+        "outer",
+        vec![
+            call("a", "inner", json!({"day": "x", "extra": 1})),
+            call("b", "inner", json!({"day": "${{ run.number }}"})),
+            call("c", "nobody", json!({})),
+            call("d", "inner", json!({})),
+        ],
+    );
+    let mut together = Definition::of(outer);
+    together.calls.insert("inner".into(), std::sync::Arc::new(inner));
+    let problems = definition(&together).unwrap_err().problems;
+    let told: String = problems.iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect();
+    insta::assert_snapshot!(told);
+}

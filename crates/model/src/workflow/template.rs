@@ -1,0 +1,191 @@
+//! Texts with references: `--date=${{ params.date }}`.
+//!
+//! What stands between `${{` and `}}` is an [expression](crate::expression); its value takes the place of
+//! the reference: a text as it is, `null` as nothing, everything else as compact JSON. The result is one
+//! argument, one variable, one text, whatever stands in it: nothing reads it again, so there is nothing to
+//! escape. `$${{` stands for `${{` itself.
+
+use serde_json::Value;
+
+use crate::expression::{EvaluationError, Expression, ExpressionError, Scope, shown};
+
+const OPEN: &str = "${{";
+
+/// A text with references, parsed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Template {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Piece {
+    Text(String),
+    Reference(Expression),
+}
+
+/// Whether a text has a reference, or a mark that stands for one.
+pub fn has_reference(text: &str) -> bool {
+    text.contains(OPEN)
+}
+
+impl Template {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// What is wrong with the first reference that makes no sense; columns are those of the text.
+    pub fn parse(text: &str) -> Result<Self, ExpressionError> {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(found) = rest.find(OPEN) {
+            let column = |at: usize| text[..text.len() - rest.len() + at].chars().count() + 1;
+            if rest[..found].ends_with('$') {
+                plain.push_str(&rest[..found - 1]);
+                plain.push_str(OPEN);
+                rest = &rest[found + OPEN.len()..];
+                continue;
+            }
+            plain.push_str(&rest[..found]);
+            let inner = &rest[found + OPEN.len()..];
+            let Some(end) = end_of(inner) else {
+                let message = "a reference does not end: expected `}}`".into();
+                return Err(ExpressionError { column: column(found), message });
+            };
+            let begins = column(found + OPEN.len()) - 1;
+            let expression = Expression::parse(&inner[..end])
+                .map_err(|error| ExpressionError { column: begins + error.column, ..error })?;
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+            }
+            pieces.push(Piece::Reference(expression));
+            rest = &inner[end + 2..];
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        Ok(Self { pieces })
+    }
+
+    /// Its references.
+    pub fn references(&self) -> impl Iterator<Item = &Expression> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Reference(expression) => Some(expression),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// Its one reference, if it is nothing but that.
+    pub fn only_reference(&self) -> Option<&Expression> {
+        match self.pieces.as_slice() {
+            [Piece::Reference(expression)] => Some(expression),
+            _ => None,
+        }
+    }
+
+    /// The text with every reference replaced.
+    ///
+    /// # Errors
+    /// Why a reference has no value.
+    pub fn render(&self, scope: &dyn Scope) -> Result<String, EvaluationError> {
+        let mut text = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(plain) => text.push_str(plain),
+                Piece::Reference(expression) => text.push_str(&shown(&expression.evaluate(scope)?)),
+            }
+        }
+        Ok(text)
+    }
+
+    /// The value of a text that is nothing but one reference, with its type kept; else the text.
+    ///
+    /// # Errors
+    /// Why a reference has no value.
+    pub fn value(&self, scope: &dyn Scope) -> Result<Value, EvaluationError> {
+        match self.only_reference() {
+            Some(expression) => expression.evaluate(scope),
+            None => self.render(scope).map(Value::String),
+        }
+    }
+}
+
+/// A JSON value with every text in it taken as a template.
+///
+/// # Errors
+/// Why a reference makes no sense or has no value.
+pub fn fill(value: &Value, scope: &dyn Scope) -> Result<Value, EvaluationError> {
+    match value {
+        Value::String(text) if has_reference(text) => {
+            let template =
+                Template::parse(text).map_err(|error| EvaluationError(error.to_string().into()))?;
+            template.value(scope)
+        }
+        Value::Array(list) => list.iter().map(|value| fill(value, scope)).collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| Ok((key.clone(), fill(value, scope)?))).collect(),
+        plain => Ok(plain.clone()),
+    }
+}
+
+/// Where the `}}` is that ends a reference: not within a text or a map of it.
+fn end_of(inner: &str) -> Option<usize> {
+    let mut depth = 0u32;
+    let mut quote = None;
+    let mut chars = inner.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match (quote, c) {
+            (Some(_), '\\') => drop(chars.next()),
+            (Some(open), c) if c == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(c),
+            (None, '{') => depth += 1,
+            (None, '}') if depth > 0 => depth -= 1,
+            (None, '}') if inner[at..].starts_with("}}") => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    struct World;
+
+    impl Scope for World {
+        fn value(&self, path: &[String]) -> Result<(Value, usize), EvaluationError> {
+            let world = json!({"n": 3, "name": "a b; rm -rf /", "list": [1, "x"], "none": null});
+            let value = path.first().and_then(|name| world.get(name)).cloned();
+            value.map(|value| (value, 1)).ok_or_else(|| EvaluationError("there is no such thing".into()))
+        }
+    }
+
+    fn rendered(text: &str) -> String {
+        Template::parse(text).unwrap().render(&World).unwrap()
+    }
+
+    #[test]
+    fn a_reference_is_replaced_by_its_value_and_nothing_else_is_read() {
+        assert_eq!(rendered("n=${{ n }}!"), "n=3!");
+        assert_eq!(rendered("${{name}}"), "a b; rm -rf /");
+        assert_eq!(rendered("${{ list }} ${{ none }}."), r#"[1,"x"] ."#);
+        assert_eq!(rendered("${{ {'a': {'b': n}}.a.b }}${{ '}}' }}"), "3}}");
+        assert_eq!(rendered("$${{ n }} costs $5 {}"), "${{ n }} costs $5 {}");
+    }
+
+    #[test]
+    fn a_lone_reference_keeps_the_type_of_its_value() {
+        let value = json!({"count": "${{ n }}", "text": "n${{ n }}", "all": ["${{ list }}"]});
+        assert_eq!(fill(&value, &World).unwrap(), json!({"count": 3, "text": "n3", "all": [[1, "x"]]}));
+    }
+
+    #[test]
+    fn a_reference_that_makes_no_sense_is_told_with_its_column_in_the_text() {
+        let told = |text: &str| Template::parse(text).unwrap_err().to_string();
+        insta::assert_snapshot!(told("--n=${{ n + }}"), @"found the end, expected a value at column 13");
+        insta::assert_snapshot!(told("x ${{ n"), @"a reference does not end: expected `}}` at column 3");
+    }
+}

@@ -1,0 +1,432 @@
+//! Workflows, their runs and the steps of these.
+//!
+//! A definition, which many runs share, stands apart under a hash of its text.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use model::firing::{Origin, Pause};
+use model::run::{
+    Caller, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, Said, StepCause, StepKey, StepState,
+    StepStatus, Tally, WorkflowHead, WorkflowState,
+};
+use model::workflow::{Definition, Section};
+use model::{JobId, RunId, Timestamp, WorkflowId, WorkflowSpec};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::job::OriginRow;
+use super::{Context, Damage, NONE, instant, micros, open, open_text, seal, seal_text};
+
+const STATE: &str = "state";
+const HEAD: &str = "head";
+
+type Id = [u8; 16];
+
+fn from_text<'a, T: Deserialize<'a>>(column: &'static str, text: &'a str) -> Result<T, Damage> {
+    serde_json::from_str(text).map_err(|error| Damage::decode(column, error))
+}
+
+fn run_id(id: Id) -> RunId {
+    RunId::from_bits(u128::from_be_bytes(id))
+}
+
+fn value<T>(found: Option<T>, column: &'static str, what: &'static str, code: u8) -> Result<T, Damage> {
+    found.ok_or(Damage::Value { column, what, found: code.into() })
+}
+
+fn run_cause(code: u8) -> Result<RunCause, Damage> {
+    value(RunCause::from_code(code), STATE, "cause of a run", code)
+}
+
+fn run_status(column: &'static str, code: u8) -> Result<RunStatus, Damage> {
+    value(RunStatus::from_code(code), column, "status of a run", code)
+}
+
+fn step_cause(code: u8) -> Result<StepCause, Damage> {
+    value(StepCause::from_code(code), STATE, "cause of a step", code)
+}
+
+fn step_status(column: &'static str, code: u8) -> Result<StepStatus, Damage> {
+    value(StepStatus::from_code(code), column, "status of a step", code)
+}
+
+/// The code of a section; never another meaning for the same code.
+const fn section_code(section: Section) -> u8 {
+    match section {
+        Section::Steps => 0,
+        Section::OnFailure => 1,
+        Section::Finally => 2,
+    }
+}
+
+fn section(code: u8) -> Result<Section, Damage> {
+    let all = [Section::Steps, Section::OnFailure, Section::Finally];
+    value(all.into_iter().find(|known| section_code(*known) == code), STATE, "section", code)
+}
+
+/// Who did something, when, and what they said about it.
+#[derive(Serialize, Deserialize)]
+struct SaidRow<'a> {
+    at: i64,
+    #[serde(borrow)]
+    by: Cow<'a, str>,
+    #[serde(borrow)]
+    note: Option<Cow<'a, str>>,
+}
+
+impl<'a> SaidRow<'a> {
+    fn new(at: Timestamp, by: &'a str, note: Option<&'a str>) -> Self {
+        Self { at: at.as_micros(), by: Cow::Borrowed(by), note: note.map(Cow::Borrowed) }
+    }
+
+    fn into_said(self) -> Said {
+        let Self { at, by, note } = self;
+        Said { at: Timestamp::from_micros(at), by: by.into(), note: note.map(Into::into) }
+    }
+
+    fn into_pause(self) -> Pause {
+        let Said { at, by, note } = self.into_said();
+        Pause { at, by, note }
+    }
+}
+
+/// How a workflow stands, apart from its generation, which stands in a column.
+#[derive(Serialize, Deserialize)]
+struct WorkflowRow {
+    version: u64,
+    created_at: i64,
+    updated_at: i64,
+    runs: u64,
+}
+
+fn workflow_context(id: WorkflowId, generation: u64) -> Context {
+    Context::of(id.to_bits()).with_number(generation)
+}
+
+/// How a workflow stands; its generation stands in a column too.
+pub(crate) fn seal_workflow(id: WorkflowId, state: &WorkflowState) -> Vec<u8> {
+    let row = WorkflowRow {
+        version: state.version,
+        created_at: state.created_at.as_micros(),
+        updated_at: state.updated_at.as_micros(),
+        runs: state.runs,
+    };
+    seal(workflow_context(id, state.generation), &row)
+}
+
+/// What [`seal_workflow`] sealed.
+pub(crate) fn open_workflow(id: WorkflowId, generation: u64, sealed: &[u8]) -> Result<WorkflowState, Damage> {
+    let row: WorkflowRow = open(workflow_context(id, generation), STATE, sealed)?;
+    Ok(WorkflowState {
+        generation,
+        version: row.version,
+        created_at: Timestamp::from_micros(row.created_at),
+        updated_at: Timestamp::from_micros(row.updated_at),
+        runs: row.runs,
+    })
+}
+
+/// What one generation of a workflow was asked to be.
+pub(crate) fn seal_workflow_head(id: WorkflowId, generation: u64, head: &WorkflowHead) -> Vec<u8> {
+    seal_text(workflow_context(id, generation), &head.body)
+}
+
+/// What [`seal_workflow_head`] sealed, parsed.
+pub(crate) fn open_workflow_head(
+    id: WorkflowId,
+    generation: u64,
+    sealed: &[u8],
+) -> Result<WorkflowHead, Damage> {
+    let body = open_text(workflow_context(id, generation), HEAD, sealed)?;
+    let spec: WorkflowSpec = from_text(HEAD, body)?;
+    Ok(WorkflowHead { spec: Arc::new(spec), body: body.into() })
+}
+
+/// The key of a definition: a hash of its text.
+pub(crate) fn definition_hash(body: &str) -> u128 {
+    let hash = Sha256::digest(body.as_bytes());
+    let half: [u8; 16] = hash[..16].try_into().expect("it has 32 bytes");
+    u128::from_be_bytes(half)
+}
+
+/// A definition under its hash.
+pub(crate) fn seal_definition(hash: u128, body: &str) -> Vec<u8> {
+    seal_text(Context::of(hash), body)
+}
+
+/// What [`seal_definition`] sealed, parsed.
+pub(crate) fn open_definition(hash: u128, sealed: &[u8]) -> Result<(Arc<Definition>, Arc<str>), Damage> {
+    const BODY: &str = "body";
+    let body = open_text(Context::of(hash), BODY, sealed)?;
+    Ok((Arc::new(from_text(BODY, body)?), body.into()))
+}
+
+/// A run's head without its definition.
+#[derive(Serialize, Deserialize)]
+struct HeadRow<'a> {
+    workflow: Option<Id>,
+    generation: u64,
+    number: u64,
+    /// As JSON.
+    #[serde(borrow)]
+    parameters: Cow<'a, str>,
+    #[serde(borrow)]
+    actor: Cow<'a, str>,
+    #[serde(borrow)]
+    note: Option<Cow<'a, str>>,
+    caller: Option<(Id, u32, Option<u32>)>,
+    retry_of: Option<Id>,
+    priority: Option<u8>,
+    #[serde(borrow)]
+    origin: Option<OriginRow<'a>>,
+}
+
+fn head_context(id: RunId, definition: u128) -> Context {
+    Context::of(id.to_bits()).with(&definition.to_be_bytes())
+}
+
+/// What a run was asked to be, apart from its definition, whose hash stands in a column.
+pub(crate) fn seal_run_head(id: RunId, definition: u128, head: &RunHead) -> Vec<u8> {
+    let row = HeadRow {
+        workflow: head.workflow.map(|id| id.to_bits().to_be_bytes()),
+        generation: head.generation,
+        number: head.number,
+        parameters: serde_json::to_string(&*head.parameters).expect("parameters are plain data").into(),
+        actor: Cow::Borrowed(&head.actor),
+        note: head.note.as_deref().map(Cow::Borrowed),
+        caller: head.caller.map(|caller| (caller.run.to_bits().to_be_bytes(), caller.step, caller.item)),
+        retry_of: head.retry_of.map(|id| id.to_bits().to_be_bytes()),
+        priority: head.priority,
+        origin: head.origin.as_deref().map(OriginRow::from),
+    };
+    seal(head_context(id, definition), &row)
+}
+
+/// What [`seal_run_head`] sealed, together with the definition.
+pub(crate) fn open_run_head(
+    id: RunId,
+    hash: u128,
+    sealed: &[u8],
+    (definition, body): (Arc<Definition>, Arc<str>),
+) -> Result<RunHead, Damage> {
+    let row: HeadRow<'_> = open(head_context(id, hash), HEAD, sealed)?;
+    let origin = row.origin.map(Origin::try_from).transpose()?;
+    Ok(RunHead {
+        workflow: row.workflow.map(|id| WorkflowId::from_bits(u128::from_be_bytes(id))),
+        generation: row.generation,
+        number: row.number,
+        definition,
+        body,
+        parameters: Arc::new(from_text(HEAD, &row.parameters)?),
+        actor: row.actor.into(),
+        note: row.note.map(Into::into),
+        caller: row.caller.map(|(run, step, item)| Caller { run: run_id(run), step, item }),
+        retry_of: row.retry_of.map(run_id),
+        priority: row.priority,
+        origin: origin.map(Arc::new),
+    })
+}
+
+/// A run's state without what stands in columns.
+#[derive(Serialize, Deserialize)]
+struct RunRow<'a> {
+    section: u8,
+    version: u64,
+    created_at: i64,
+    started_at: Option<i64>,
+    finished_at: Option<i64>,
+    updated_at: i64,
+    #[serde(borrow)]
+    pause: Option<SaidRow<'a>>,
+    stopping: Option<u8>,
+    skip_finally: bool,
+    counts: [u32; 8],
+    #[serde(borrow)]
+    output: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    history: Vec<HistoryRow<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct HistoryRow<'a> {
+    at: i64,
+    from: u8,
+    to: u8,
+    cause: u8,
+    #[serde(borrow)]
+    detail: Option<Cow<'a, str>>,
+}
+
+impl<'a> From<&'a RunHistoryEntry> for HistoryRow<'a> {
+    fn from(entry: &'a RunHistoryEntry) -> Self {
+        Self {
+            at: entry.at.as_micros(),
+            from: entry.from.map_or(NONE, RunStatus::code),
+            to: entry.to.code(),
+            cause: entry.cause.code(),
+            detail: entry.detail.as_deref().map(Cow::Borrowed),
+        }
+    }
+}
+
+impl TryFrom<HistoryRow<'_>> for RunHistoryEntry {
+    type Error = Damage;
+
+    fn try_from(row: HistoryRow<'_>) -> Result<Self, Damage> {
+        Ok(Self {
+            at: Timestamp::from_micros(row.at),
+            from: if row.from == NONE { None } else { Some(run_status(STATE, row.from)?) },
+            to: run_status(STATE, row.to)?,
+            cause: run_cause(row.cause)?,
+            detail: row.detail.map(Into::into),
+        })
+    }
+}
+
+/// The columns of a run's state that lists search by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunColumns {
+    pub(crate) status: u8,
+    pub(crate) expires_at: Option<i64>,
+}
+
+impl RunColumns {
+    pub(crate) fn of(state: &RunState) -> Self {
+        Self { status: state.status.code(), expires_at: micros(state.expires_at) }
+    }
+
+    fn context(&self, id: RunId) -> Context {
+        Context::of(id.to_bits())
+            .with(&[self.status])
+            .with_optional(self.expires_at.map(i64::to_le_bytes).as_ref().map(|at| at.as_slice()))
+    }
+}
+
+/// Where a run stands.
+pub(crate) fn seal_run(id: RunId, columns: &RunColumns, state: &RunState) -> Vec<u8> {
+    let row = RunRow {
+        section: section_code(state.section),
+        version: state.version,
+        created_at: state.created_at.as_micros(),
+        started_at: micros(state.started_at),
+        finished_at: micros(state.finished_at),
+        updated_at: state.updated_at.as_micros(),
+        pause: state.pause.as_ref().map(|pause| SaidRow::new(pause.at, &pause.by, pause.note.as_deref())),
+        stopping: state.stopping.map(RunCause::code),
+        skip_finally: state.skip_finally,
+        counts: state.counts,
+        output: state.output.as_deref().map(Cow::Borrowed),
+        history: state.history.iter().map(HistoryRow::from).collect(),
+    };
+    seal(columns.context(id), &row)
+}
+
+/// What [`seal_run`] sealed.
+pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result<RunState, Damage> {
+    let row: RunRow<'_> = open(columns.context(id), STATE, sealed)?;
+    Ok(RunState {
+        status: run_status("status", columns.status)?,
+        section: section(row.section)?,
+        version: row.version,
+        created_at: Timestamp::from_micros(row.created_at),
+        started_at: instant(row.started_at),
+        finished_at: instant(row.finished_at),
+        updated_at: Timestamp::from_micros(row.updated_at),
+        pause: row.pause.map(|pause| Box::new(pause.into_pause())),
+        stopping: row.stopping.map(run_cause).transpose()?,
+        skip_finally: row.skip_finally,
+        counts: row.counts,
+        output: row.output.map(Into::into),
+        history: row.history.into_iter().map(RunHistoryEntry::try_from).collect::<Result<_, _>>()?,
+        expires_at: instant(columns.expires_at),
+    })
+}
+
+/// The number of an element as a column has it; -1 for a step itself.
+pub(crate) fn item_column(key: StepKey) -> i64 {
+    key.item.map_or(-1, i64::from)
+}
+
+/// The element that a column names.
+pub(crate) fn item_of(column: i64) -> Result<Option<u32>, Damage> {
+    match column {
+        -1 => Ok(None),
+        found => u32::try_from(found).map(Some).map_err(|_| Damage::Value {
+            column: "item",
+            what: "number of an element",
+            found,
+        }),
+    }
+}
+
+fn step_context(key: StepKey, status: u8) -> Context {
+    Context::of(key.run.to_bits())
+        .with(&key.step.to_le_bytes())
+        .with(&item_column(key).to_le_bytes())
+        .with(&[status])
+}
+
+/// A step's state without its status, which stands in a column.
+#[derive(Serialize, Deserialize)]
+struct StepRow<'a> {
+    cause: u8,
+    job: Option<Id>,
+    called: Option<Id>,
+    started_at: Option<i64>,
+    finished_at: Option<i64>,
+    wake_at: Option<i64>,
+    total: Option<u32>,
+    #[serde(borrow)]
+    items: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    output: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    said: Option<SaidRow<'a>>,
+    ending: Option<(u8, u8)>,
+    tally: Option<(u32, u32)>,
+}
+
+/// Where a step, or one element of it, stands.
+pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
+    let row = StepRow {
+        cause: state.cause.code(),
+        job: state.job.map(|id| id.to_bits().to_be_bytes()),
+        called: state.called.map(|id| id.to_bits().to_be_bytes()),
+        started_at: micros(state.started_at),
+        finished_at: micros(state.finished_at),
+        wake_at: micros(state.wake_at),
+        total: state.total,
+        items: state.items.as_deref().map(Cow::Borrowed),
+        output: state.output.as_deref().map(Cow::Borrowed),
+        message: state.message.as_deref().map(Cow::Borrowed),
+        said: state.said.as_ref().map(|said| SaidRow::new(said.at, &said.by, said.note.as_deref())),
+        ending: state.ending.map(|(status, cause)| (status.code(), cause.code())),
+        tally: state.tally.map(|tally| (tally.succeeded, tally.failed)),
+    };
+    seal(step_context(key, state.status.code()), &row)
+}
+
+/// What [`seal_step`] sealed.
+pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepState, Damage> {
+    let row: StepRow<'_> = open(step_context(key, status), STATE, sealed)?;
+    let ending = row.ending.map(|(status, cause)| Ok((step_status(STATE, status)?, step_cause(cause)?)));
+    Ok(StepState {
+        status: step_status("status", status)?,
+        cause: step_cause(row.cause)?,
+        job: row.job.map(|id| JobId::from_bits(u128::from_be_bytes(id))),
+        called: row.called.map(run_id),
+        started_at: instant(row.started_at),
+        finished_at: instant(row.finished_at),
+        wake_at: instant(row.wake_at),
+        total: row.total,
+        items: row.items.map(Into::into),
+        output: row.output.map(Into::into),
+        message: row.message.map(Into::into),
+        said: row.said.map(|said| Box::new(said.into_said())),
+        ending: ending.transpose()?,
+        tally: row.tally.map(|(succeeded, failed)| Tally { succeeded, failed }),
+    })
+}

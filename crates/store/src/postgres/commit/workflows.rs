@@ -1,0 +1,347 @@
+//! Workflows, their runs and the steps of these.
+
+use std::collections::BTreeMap;
+
+use model::record::Change;
+use model::run::{RunHead, RunState, StepRecord, WorkflowHead, WorkflowState};
+use model::{RunId, WorkflowId};
+use uuid::Uuid;
+
+use super::{Steps, count, signed, uuid};
+use crate::codec::{
+    RunColumns, definition_hash, item_column, seal_definition, seal_run, seal_run_head, seal_step,
+    seal_workflow, seal_workflow_head,
+};
+use crate::postgres::error::Failure;
+use crate::postgres::param::{
+    Param, big, bigs, blobs, escape, ids, ints, optional_bigs, optional_ids, optional_texts, texts,
+};
+
+const WORKFLOW_TWICE: &str = "a new workflow, or one of its name, is there already";
+const WORKFLOW_NOT_THERE: &str = "a workflow was changed that is not there";
+const RUN_TWICE: &str = "a new run is there already";
+const RUN_NOT_THERE: &str = "a run was changed that is not among the live ones";
+
+/// The columns of a workflow's state.
+#[derive(Default)]
+struct States {
+    ids: Vec<Uuid>,
+    generations: Vec<i64>,
+    states: Vec<Vec<u8>>,
+}
+
+impl States {
+    fn push(&mut self, id: WorkflowId, state: &WorkflowState) -> Result<(), Failure> {
+        self.ids.push(uuid(id.to_bits()));
+        self.generations.push(signed(state.generation)?);
+        self.states.push(seal_workflow(id, state));
+        Ok(())
+    }
+
+    /// `$1` to `$3`, the number of rows at `$4`.
+    fn params(self) -> Vec<Param> {
+        let rows = self.ids.len();
+        vec![ids(self.ids), bigs(self.generations), blobs(self.states), count(rows)]
+    }
+}
+
+/// Workflows whose specs are written too.
+#[derive(Default)]
+struct Whole {
+    states: States,
+    namespaces: Vec<String>,
+    names: Vec<String>,
+    owners: Vec<Option<String>>,
+    shards: Vec<i32>,
+}
+
+impl Whole {
+    fn push(&mut self, id: WorkflowId, head: &WorkflowHead, state: &WorkflowState) -> Result<(), Failure> {
+        self.namespaces.push(escape(&head.spec.namespace));
+        self.names.push(escape(&head.spec.name));
+        self.owners.push(head.spec.owner.as_deref().map(escape));
+        self.shards.push(id.shard().0.into());
+        self.states.push(id, state)
+    }
+
+    /// `$1` to `$8`, the number of rows at `$4`.
+    fn params(self) -> Vec<Param> {
+        let mut params = self.states.params();
+        params.extend([
+            texts(self.namespaces),
+            texts(self.names),
+            optional_texts(self.owners),
+            ints(self.shards),
+        ]);
+        params
+    }
+}
+
+/// The specs of new generations.
+#[derive(Default)]
+struct Heads {
+    ids: Vec<Uuid>,
+    generations: Vec<i64>,
+    heads: Vec<Vec<u8>>,
+}
+
+/// The columns of runs that change.
+#[derive(Default)]
+struct Runs {
+    ids: Vec<Uuid>,
+    statuses: Vec<i32>,
+    expiries: Vec<Option<i64>>,
+    states: Vec<Vec<u8>>,
+}
+
+impl Runs {
+    fn push(&mut self, id: RunId, state: &RunState) {
+        let columns = RunColumns::of(state);
+        self.ids.push(uuid(id.to_bits()));
+        self.statuses.push(columns.status.into());
+        self.expiries.push(columns.expires_at);
+        self.states.push(seal_run(id, &columns, state));
+    }
+
+    /// `$1` to `$4`, the number of rows at `$5`.
+    fn params(self) -> Vec<Param> {
+        let rows = self.ids.len();
+        vec![
+            ids(self.ids),
+            ints(self.statuses),
+            optional_bigs(self.expiries),
+            blobs(self.states),
+            count(rows),
+        ]
+    }
+}
+
+/// New runs.
+#[derive(Default)]
+struct NewRuns {
+    runs: Runs,
+    workflows: Vec<Option<Uuid>>,
+    callers: Vec<Option<Uuid>>,
+    namespaces: Vec<String>,
+    names: Vec<String>,
+    shards: Vec<i32>,
+    definitions: Vec<Uuid>,
+    heads: Vec<Vec<u8>>,
+    /// Each definition once.
+    bodies: BTreeMap<u128, Vec<u8>>,
+}
+
+impl NewRuns {
+    fn push(&mut self, id: RunId, head: &RunHead, state: &RunState) {
+        let hash = definition_hash(&head.body);
+        let spec = &head.definition.workflow;
+        self.runs.push(id, state);
+        self.workflows.push(head.workflow.map(|workflow| uuid(workflow.to_bits())));
+        self.callers.push(head.caller.map(|caller| uuid(caller.run.to_bits())));
+        self.namespaces.push(escape(&spec.namespace));
+        self.names.push(escape(&spec.name));
+        self.shards.push(id.shard().0.into());
+        self.definitions.push(uuid(hash));
+        self.heads.push(seal_run_head(id, hash, head));
+        self.bodies.entry(hash).or_insert_with(|| seal_definition(hash, &head.body));
+    }
+}
+
+impl Steps {
+    /// Writes what a batch changes about workflows and runs. A removal frees the name for a new one.
+    pub(super) fn workflows(&mut self, changes: &[Change]) -> Result<(), Failure> {
+        let removed = |change: &Change| match change {
+            Change::RemoveWorkflow(id) => Some(uuid(id.to_bits())),
+            _ => None,
+        };
+        let removed: Vec<Uuid> = changes.iter().filter_map(removed).collect();
+        if !removed.is_empty() {
+            self.add("DELETE FROM workflow_heads WHERE id = ANY($1)", vec![ids(removed.clone())]);
+            self.add("DELETE FROM workflows WHERE id = ANY($1)", vec![ids(removed)]);
+        }
+        self.put_workflows(changes)?;
+        let (mut new, mut changed) = (NewRuns::default(), Runs::default());
+        for change in changes {
+            match change {
+                Change::Run { id, head: Some(head), state } => new.push(*id, head, state),
+                Change::Run { id, head: None, state } => changed.push(*id, state),
+                _ => {}
+            }
+        }
+        self.new_runs(new);
+        if !changed.ids.is_empty() {
+            self.add_guarded(
+                RUN_NOT_THERE,
+                "WITH changed AS (
+                    UPDATE runs r SET status = u.status, expires_at = u.expires_at, state = u.state
+                    FROM unnest($1, $2, $3, $4) AS u (id, status, expires_at, state)
+                    WHERE r.id = u.id AND r.status < 4 RETURNING 1
+                )
+                SELECT 1 / (CASE WHEN count(*) = $5 THEN 1 ELSE 0 END) FROM changed",
+                changed.params(),
+            );
+        }
+        self.put_steps(changes);
+        self.run_keys(changes);
+        Ok(())
+    }
+
+    fn put_workflows(&mut self, changes: &[Change]) -> Result<(), Failure> {
+        let (mut new, mut replaced) = (Whole::default(), Whole::default());
+        let (mut changed, mut heads) = (States::default(), Heads::default());
+        for change in changes {
+            let Change::Workflow { id, new: is_new, head, state } = change else { continue };
+            match head {
+                None if *is_new => {
+                    return Err(Failure::Broken(format!("the new workflow {id} came without its head")));
+                }
+                None => changed.push(*id, state)?,
+                Some(head) => {
+                    if *is_new { &mut new } else { &mut replaced }.push(*id, head, state)?;
+                    heads.ids.push(uuid(id.to_bits()));
+                    heads.generations.push(signed(state.generation)?);
+                    heads.heads.push(seal_workflow_head(*id, state.generation, head));
+                }
+            }
+        }
+        if !new.shards.is_empty() {
+            self.add_guarded(
+                WORKFLOW_TWICE,
+                "WITH put AS (
+                    INSERT INTO workflows (id, generation, state, namespace, name, owner, shard)
+                    SELECT * FROM unnest($1, $2, $3, $5, $6, $7, $8)
+                    RETURNING 1
+                )
+                SELECT 1 / (CASE WHEN count(*) = $4 THEN 1 ELSE 0 END) FROM put",
+                new.params(),
+            );
+        }
+        if !replaced.shards.is_empty() {
+            self.add_guarded(
+                WORKFLOW_NOT_THERE,
+                "WITH changed AS (
+                    UPDATE workflows w SET generation = u.generation, state = u.state,
+                        namespace = u.namespace, name = u.name, owner = u.owner
+                    FROM unnest($1, $2, $3, $5, $6, $7, $8)
+                        AS u (id, generation, state, namespace, name, owner, shard)
+                    WHERE w.id = u.id RETURNING 1
+                )
+                SELECT 1 / (CASE WHEN count(*) = $4 THEN 1 ELSE 0 END) FROM changed",
+                replaced.params(),
+            );
+        }
+        if !changed.ids.is_empty() {
+            self.add_guarded(
+                WORKFLOW_NOT_THERE,
+                "WITH changed AS (
+                    UPDATE workflows w SET generation = u.generation, state = u.state
+                    FROM unnest($1, $2, $3) AS u (id, generation, state)
+                    WHERE w.id = u.id RETURNING 1
+                )
+                SELECT 1 / (CASE WHEN count(*) = $4 THEN 1 ELSE 0 END) FROM changed",
+                changed.params(),
+            );
+        }
+        if !heads.ids.is_empty() {
+            let Heads { ids: of, generations, heads } = heads;
+            self.add_guarded(
+                "a generation of a workflow is there already",
+                "INSERT INTO workflow_heads SELECT * FROM unnest($1, $2, $3)",
+                vec![ids(of), bigs(generations), blobs(heads)],
+            );
+        }
+        Ok(())
+    }
+
+    fn new_runs(&mut self, new: NewRuns) {
+        let NewRuns { runs, workflows, callers, namespaces, names, shards, definitions, heads, bodies } = new;
+        if shards.is_empty() {
+            return;
+        }
+        let run_heads = vec![ids(runs.ids.clone()), ids(definitions), blobs(heads)];
+        let mut params = runs.params();
+        params.extend([
+            optional_ids(workflows),
+            optional_ids(callers),
+            texts(namespaces),
+            texts(names),
+            ints(shards),
+        ]);
+        self.add_guarded(
+            RUN_TWICE,
+            "WITH put AS (
+                INSERT INTO runs
+                    (id, status, expires_at, state, workflow, caller, namespace, name, shard)
+                SELECT * FROM unnest($1, $2, $3, $4, $6, $7, $8, $9, $10)
+                RETURNING 1
+            )
+            SELECT 1 / (CASE WHEN count(*) = $5 THEN 1 ELSE 0 END) FROM put",
+            params,
+        );
+        // Sorted by their keys, so that two servers that write the same ones wait in one order.
+        let (hashes, bodies): (Vec<_>, Vec<_>) =
+            bodies.into_iter().map(|(hash, body)| (uuid(hash), body)).unzip();
+        self.add(
+            "INSERT INTO run_definitions SELECT * FROM unnest($1, $2) ON CONFLICT (hash) DO NOTHING",
+            vec![ids(hashes), blobs(bodies)],
+        );
+        self.add_guarded(RUN_TWICE, "INSERT INTO run_heads SELECT * FROM unnest($1, $2, $3)", run_heads);
+    }
+
+    /// An expired key may be used again before it is forgotten; one that holds may not.
+    fn run_keys(&mut self, changes: &[Change]) {
+        let (mut keys, mut bodies, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut expiries, mut shards) = (Vec::new(), Vec::new());
+        for change in changes {
+            if let Change::RunKey(key) = change {
+                keys.push(uuid(key.key));
+                bodies.push(uuid(key.body));
+                runs.push(uuid(key.run.to_bits()));
+                expiries.push(key.expires_at.as_micros());
+                shards.push(i32::from(key.run.shard().0));
+            }
+        }
+        if keys.is_empty() {
+            return;
+        }
+        let rows = count(keys.len());
+        let now = big(self.now.as_micros());
+        self.add_guarded(
+            "an idempotency key was given to a second run",
+            "WITH put AS (
+                INSERT INTO run_keys (key, body, run, expires_at, shard)
+                SELECT * FROM unnest($1, $2, $3, $4, $5)
+                ON CONFLICT (key) DO UPDATE SET body = excluded.body, run = excluded.run,
+                    expires_at = excluded.expires_at, shard = excluded.shard
+                WHERE run_keys.expires_at <= $6 OR run_keys.run = excluded.run
+                RETURNING 1
+            )
+            SELECT 1 / (CASE WHEN count(*) = $7 THEN 1 ELSE 0 END) FROM put",
+            vec![ids(keys), ids(bodies), ids(runs), bigs(expiries), ints(shards), now, rows],
+        );
+    }
+
+    fn put_steps(&mut self, changes: &[Change]) {
+        let (mut runs, mut numbers, mut items) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut statuses, mut states, mut shards) = (Vec::new(), Vec::new(), Vec::new());
+        for change in changes {
+            let Change::Step(record) = change else { continue };
+            let StepRecord { key, state } = &**record;
+            runs.push(uuid(key.run.to_bits()));
+            numbers.push(i64::from(key.step));
+            items.push(item_column(*key));
+            statuses.push(i32::from(state.status.code()));
+            states.push(seal_step(*key, state));
+            shards.push(i32::from(key.run.shard().0));
+        }
+        if runs.is_empty() {
+            return;
+        }
+        self.add(
+            "INSERT INTO steps (run, step, item, status, state, shard)
+             SELECT * FROM unnest($1, $2, $3, $4, $5, $6)
+             ON CONFLICT (run, step, item) DO UPDATE SET status = excluded.status, state = excluded.state",
+            vec![ids(runs), bigs(numbers), bigs(items), ints(statuses), blobs(states), ints(shards)],
+        );
+    }
+}

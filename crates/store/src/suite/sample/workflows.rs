@@ -1,0 +1,164 @@
+//! Random workflows, runs and steps.
+
+use std::sync::Arc;
+
+use model::firing::Pause;
+use model::run::{
+    Caller, ItemOrigin, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, Said, StepCause, StepKey,
+    StepOrigin, StepState, StepStatus, Tally, WorkflowHead, WorkflowState,
+};
+use model::workflow::{Action, Call, Definition, Section, StepSpec};
+use model::{JobSpec, RunId, ShardId, WorkflowId, WorkflowSpec};
+use serde_json::{Map, json};
+
+use super::Sampler;
+
+/// A head with its body.
+///
+/// # Panics
+/// Never: specs are plain data.
+pub fn workflow_head_of(spec: WorkflowSpec) -> WorkflowHead {
+    let body = serde_json::to_string(&spec).expect("specs are plain data").into();
+    WorkflowHead { spec: Arc::new(spec), body }
+}
+
+impl Sampler {
+    /// An id newer than all before.
+    pub fn workflow_id(&mut self, shard: ShardId) -> WorkflowId {
+        WorkflowId::from_bits(self.bits(shard))
+    }
+
+    /// An id newer than all before.
+    pub fn run_id(&mut self, shard: ShardId) -> RunId {
+        RunId::from_bits(self.bits(shard))
+    }
+
+    /// The step that a job belongs to.
+    pub fn step_origin(&mut self) -> StepOrigin {
+        StepOrigin {
+            run: self.run_id(ShardId(2)),
+            workflow: self.text().into(),
+            name: self.text().into(),
+            step: self.pick(&[0, 9_999]),
+            item: self.maybe(|s| ItemOrigin {
+                index: s.pick(&[0, 7]),
+                total: s.pick(&[8, 100_000]),
+                value: s.text().into(),
+            }),
+        }
+    }
+
+    /// A spec with some of everything, and a name of its own.
+    pub fn workflow_spec(&mut self) -> WorkflowSpec {
+        let name = format!("w{:x}", self.bits(ShardId(0)) >> 16);
+        let call =
+            Call { name: "other".into(), parameters: [("text".to_owned(), json!(self.text()))].into() };
+        let steps = vec![
+            StepSpec::job("a", JobSpec::command([self.text()])),
+            StepSpec::new("b", Action::Workflow(call)).needs(["a"]),
+        ];
+        let mut spec = WorkflowSpec::new(name, steps);
+        spec.description = self.maybe(Self::text);
+        spec.owner = self.maybe(Self::text);
+        spec.max_parallel_runs = self.maybe(|s| s.pick(&[1, 7]));
+        spec
+    }
+
+    /// How a workflow stands.
+    pub fn workflow_state(&mut self) -> WorkflowState {
+        WorkflowState {
+            generation: self.below(1 << 40) + 1,
+            version: self.below(1 << 40),
+            created_at: self.any_time(),
+            updated_at: self.any_time(),
+            runs: self.below(1 << 40),
+        }
+    }
+
+    /// What a run was asked to be; some share their definition.
+    pub fn run_head(&mut self) -> RunHead {
+        let mut spec = WorkflowSpec::new("one", vec![StepSpec::job("a", JobSpec::command(["true"]))]);
+        spec.description = self.maybe(|_| "shared".to_owned());
+        let mut definition = Definition::of(spec);
+        if self.coin() {
+            definition.calls.insert("other".into(), Arc::new(self.workflow_spec()));
+        }
+        let mut parameters = Map::new();
+        parameters.insert("text".into(), json!(self.text()));
+        RunHead {
+            workflow: self.maybe(|s| s.workflow_id(ShardId(1))),
+            generation: self.below(1 << 40),
+            number: self.below(1 << 40),
+            body: definition.to_json().into(),
+            definition: Arc::new(definition),
+            parameters: Arc::new(parameters),
+            actor: self.text().into(),
+            note: self.maybe(|s| s.text().into()),
+            caller: self.maybe(|s| Caller {
+                run: s.run_id(ShardId(1)),
+                step: 3,
+                item: s.maybe(|s| s.pick(&[0, 99_999])),
+            }),
+            retry_of: self.maybe(|s| s.run_id(ShardId(1))),
+            priority: self.maybe(|s| s.pick(&[0, 100])),
+            origin: self.maybe(|s| Arc::new(s.origin())),
+        }
+    }
+
+    /// Where a run stands.
+    pub fn run_state(&mut self, status: RunStatus) -> RunState {
+        RunState {
+            status,
+            section: self.pick(&[Section::Steps, Section::OnFailure, Section::Finally]),
+            version: self.number(),
+            created_at: self.any_time(),
+            started_at: self.maybe(Self::any_time),
+            finished_at: self.maybe(Self::any_time),
+            updated_at: self.any_time(),
+            pause: self.maybe(|s| {
+                Box::new(Pause { at: s.any_time(), by: s.text().into(), note: s.maybe(|s| s.text().into()) })
+            }),
+            stopping: self.maybe(|s| s.pick(RunCause::ALL)),
+            skip_finally: self.coin(),
+            counts: [1, 0, 0, 5, 0, 0, 0, 7],
+            output: self.maybe(|s| s.text().into()),
+            history: (0..self.below(4))
+                .map(|_| RunHistoryEntry {
+                    at: self.any_time(),
+                    from: self.maybe(|s| s.pick(RunStatus::ALL)),
+                    to: self.pick(RunStatus::ALL),
+                    cause: self.pick(RunCause::ALL),
+                    detail: self.maybe(|s| s.text().into()),
+                })
+                .collect(),
+            expires_at: self.maybe(Self::any_time),
+        }
+    }
+
+    /// Where a step stands.
+    pub fn step_state(&mut self) -> StepState {
+        StepState {
+            status: self.pick(StepStatus::ALL),
+            cause: self.pick(StepCause::ALL),
+            job: self.maybe(|s| s.job_id(ShardId(1))),
+            called: self.maybe(|s| s.run_id(ShardId(1))),
+            started_at: self.maybe(Self::any_time),
+            finished_at: self.maybe(Self::any_time),
+            wake_at: self.maybe(Self::any_time),
+            total: self.maybe(|s| s.pick(&[0, 100_000])),
+            tally: self.maybe(|s| Tally { succeeded: s.pick(&[0, 99_999]), failed: s.pick(&[0, 7]) }),
+            items: self.maybe(|s| s.text().into()),
+            output: self.maybe(|s| s.text().into()),
+            message: self.maybe(|s| s.text().into()),
+            said: self.maybe(|s| {
+                Box::new(Said { at: s.any_time(), by: s.text().into(), note: s.maybe(|s| s.text().into()) })
+            }),
+            ending: self.maybe(|s| (s.pick(StepStatus::ALL), s.pick(StepCause::ALL))),
+        }
+    }
+
+    /// Names a step of a run, or one element of it.
+    pub fn step_key(&mut self, run: RunId, step: u32) -> StepKey {
+        StepKey { run, step, item: self.maybe(|s| s.pick(&[0, 99_999])) }
+    }
+}

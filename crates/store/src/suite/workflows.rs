@@ -1,0 +1,244 @@
+//! Workflows, runs and steps.
+
+use std::sync::Arc;
+
+use model::record::{Change, LiveRow, RunKeyRecord};
+use model::run::{RunHead, RunState, RunStatus, StepKey, StepRecord, WorkflowHead, WorkflowState};
+use model::{RunId, ShardId, WorkflowId};
+
+use super::sample::workflow_head_of;
+use super::{HOUR, SHARDS, Scene, Subject, load};
+use crate::StoreError;
+
+/// A run as the rules write it.
+#[derive(Clone)]
+struct Run {
+    id: RunId,
+    head: Arc<RunHead>,
+    state: RunState,
+    steps: Vec<StepRecord>,
+}
+
+impl Run {
+    fn change(&self, new: bool) -> Change {
+        let head = new.then(|| Arc::clone(&self.head));
+        Change::Run { id: self.id, head, state: Box::new(self.state.clone()) }
+    }
+
+    /// The run as new, with its steps; the order within a batch says nothing.
+    fn changes(&self) -> Vec<Change> {
+        let steps = self.steps.iter().map(|step| Change::Step(Box::new(step.clone())));
+        steps.chain([self.change(true)]).collect()
+    }
+
+    fn rows(&self) -> Vec<LiveRow> {
+        let run =
+            LiveRow::Run { id: self.id, head: Arc::clone(&self.head), state: Box::new(self.state.clone()) };
+        let steps = self.steps.iter().map(|step| LiveRow::Step(Box::new(step.clone())));
+        [run].into_iter().chain(steps).collect()
+    }
+}
+
+impl<S: Subject> Scene<S> {
+    fn workflow(&mut self) -> (WorkflowId, Arc<WorkflowHead>, WorkflowState) {
+        let shard = self.sampler.pick(&SHARDS);
+        let head = Arc::new(workflow_head_of(self.sampler.workflow_spec()));
+        (self.sampler.workflow_id(shard), head, self.sampler.workflow_state())
+    }
+
+    fn run(&mut self, status: RunStatus) -> Run {
+        let shard = self.sampler.pick(&SHARDS);
+        let id = self.sampler.run_id(shard);
+        let mut steps = Vec::new();
+        for step in 0..3 {
+            for item in [None, Some(0), Some(7)] {
+                let state = self.sampler.step_state();
+                steps.push(StepRecord { key: StepKey { run: id, step, item }, state });
+            }
+        }
+        let head = Arc::new(self.sampler.run_head());
+        Run { id, head, state: self.sampler.run_state(status), steps }
+    }
+
+    async fn live(&self) -> Vec<LiveRow> {
+        self.load().await.1
+    }
+}
+
+fn row(id: WorkflowId, head: &WorkflowHead, state: &WorkflowState) -> LiveRow {
+    LiveRow::Workflow { id, head: head.clone(), state: state.clone() }
+}
+
+const LIVE: [RunStatus; 4] = [RunStatus::Waiting, RunStatus::Running, RunStatus::Paused, RunStatus::Stopping];
+const ENDED: [RunStatus; 3] = [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled];
+
+/// C1, D5. Also after a change of its state, and of its spec.
+pub async fn every_field_of_a_workflow_survives<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(61).await;
+    for _ in 0..30 {
+        let (id, head, state) = scene.workflow();
+        let new = Change::Workflow { id, new: true, head: Some(Arc::clone(&head)), state: state.clone() };
+        scene.commit(vec![new]).await;
+        let found = scene.live().await;
+        assert!(found.contains(&row(id, &head, &state)), "{found:?}");
+        let counted = WorkflowState { runs: state.runs + 1, ..state.clone() };
+        scene.commit(vec![Change::Workflow { id, new: false, head: None, state: counted.clone() }]).await;
+        assert!(scene.live().await.contains(&row(id, &head, &counted)));
+        let mut spec = scene.sampler.workflow_spec();
+        spec.name.clone_from(&head.spec.name);
+        let next = Arc::new(workflow_head_of(spec));
+        let state = WorkflowState { generation: state.generation + 1, ..state };
+        let changed =
+            Change::Workflow { id, new: false, head: Some(Arc::clone(&next)), state: state.clone() };
+        scene.commit(vec![changed]).await;
+        assert!(scene.live().await.contains(&row(id, &next, &state)));
+        scene.commit(vec![Change::RemoveWorkflow(id)]).await;
+        assert_eq!(scene.live().await, []);
+    }
+}
+
+/// C1, D5. Also after they were written again, and by the next process.
+pub async fn every_field_of_a_run_and_its_steps_survives<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(62).await;
+    let mut runs = Vec::new();
+    for _ in 0..20 {
+        let status = scene.sampler.pick(&LIVE);
+        let mut run = scene.run(status);
+        scene.commit(run.changes()).await;
+        if scene.sampler.coin() {
+            let status = scene.sampler.pick(&LIVE);
+            run.state = scene.sampler.run_state(status);
+            run.steps[3].state = scene.sampler.step_state();
+            let step = Change::Step(Box::new(run.steps[3].clone()));
+            scene.commit(vec![step, run.change(false)]).await;
+        }
+        runs.push(run);
+    }
+    let expected: Vec<_> = runs.iter().flat_map(Run::rows).collect();
+    assert_eq!(scene.live().await, expected);
+    let scene = scene.reopen().await;
+    assert_eq!(scene.live().await, expected);
+}
+
+/// C1. Ended with its creation, or later; nothing changes it after that.
+pub async fn a_run_leaves_the_live_rows_with_its_steps_when_it_ends<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(63).await;
+    for status in ENDED {
+        let at_once = scene.run(status);
+        scene.commit(at_once.changes()).await;
+        let mut run = scene.run(RunStatus::Running);
+        scene.commit(run.changes()).await;
+        assert_eq!(scene.live().await, run.rows());
+        run.state = scene.sampler.run_state(status);
+        scene.commit(vec![run.change(false)]).await;
+        assert_eq!(scene.live().await, []);
+    }
+    let mut run = scene.run(RunStatus::Succeeded);
+    scene.commit(run.changes()).await;
+    run.state = scene.sampler.run_state(RunStatus::Running);
+    let result = scene.try_commit(vec![run.change(false)]).await;
+    assert!(matches!(result, Err(StoreError::Fatal { .. })), "{result:?}");
+}
+
+/// D5, G5. Of the leased shards only; what an engine builds on comes first.
+pub async fn a_load_sends_a_run_before_its_steps_and_these_before_their_elements<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(64).await;
+    let wanted = ShardId(2);
+    let mut expected = Vec::new();
+    for _ in 0..30 {
+        let (id, head, state) = scene.workflow();
+        let run = scene.run(RunStatus::Running);
+        let mut changes = run.changes();
+        changes.push(Change::Workflow { id, new: true, head: Some(Arc::clone(&head)), state: state.clone() });
+        scene.commit(changes).await;
+        if id.shard() == wanted {
+            expected.push(row(id, &head, &state));
+        }
+        if run.id.shard() == wanted {
+            expected.extend(run.rows());
+        }
+    }
+    // Workflows come before runs.
+    let (workflows, mut rest): (Vec<_>, Vec<_>) =
+        expected.into_iter().partition(|row| matches!(row, LiveRow::Workflow { .. }));
+    let mut expected = workflows;
+    expected.append(&mut rest);
+    let leases: Vec<_> = scene.leases.iter().copied().filter(|lease| lease.shard == wanted).collect();
+    let (loaded, rows) = load(scene.store(), &leases).await.unwrap();
+    assert!(expected.len() > 20, "shard {wanted} has too few rows to say much");
+    assert_eq!((loaded.rows, loaded.quarantined), (expected.len() as u64, 0));
+    assert_eq!(rows, expected);
+}
+
+/// C1. A seat belt: the engine knows it already.
+pub async fn workflow_names_are_unique_and_free_once_removed<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(65).await;
+    let new = |id, head: &Arc<WorkflowHead>, state: &WorkflowState| {
+        let (head, state) = (Some(Arc::clone(head)), state.clone());
+        Change::Workflow { id, new: true, head, state }
+    };
+    let (first, head, state) = scene.workflow();
+    scene.commit(vec![new(first, &head, &state)]).await;
+    let second = scene.workflow().0;
+    scene.commit(vec![Change::RemoveWorkflow(first), new(second, &head, &state)]).await;
+    assert_eq!(scene.live().await, [row(second, &head, &state)]);
+    let third = scene.workflow().0;
+    let result = scene.try_commit(vec![new(third, &head, &state)]).await;
+    assert!(matches!(result, Err(StoreError::Fatal { .. })), "{result:?}");
+}
+
+/// D5. An engine that changes what is not there has lost its memory of it.
+pub async fn a_run_or_a_workflow_that_is_not_there_cannot_be_changed<S: Subject>() {
+    for of_run in [true, false] {
+        let mut scene = Scene::<S>::seeded(66).await;
+        let (id, _, state) = scene.workflow();
+        let run = scene.run(RunStatus::Running);
+        let change = match of_run {
+            true => run.change(false),
+            false => Change::Workflow { id, new: false, head: None, state },
+        };
+        let result = scene.try_commit(vec![change]).await;
+        assert!(matches!(result, Err(StoreError::Fatal { .. })), "{result:?}");
+    }
+}
+
+/// G5.
+pub async fn a_run_of_a_shard_without_a_lease_is_refused<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(67).await;
+    let run = scene.run(RunStatus::Running);
+    let shard = run.id.shard();
+    let leases: Vec<_> = scene.leases.iter().copied().filter(|lease| lease.shard != shard).collect();
+    for change in [run.change(true), Change::Step(Box::new(run.steps[0].clone()))] {
+        let batch = scene.batch(vec![change], Vec::new());
+        let result = scene.store().commit(&leases, batch).await;
+        assert!(matches!(result, Err(StoreError::Fenced { shard: found }) if found == shard), "{result:?}");
+    }
+    assert_eq!(scene.live().await, []);
+}
+
+/// I2. A key is remembered until it expired, whatever becomes of its run, and never serves two.
+pub async fn keys_of_runs_outlive_them_and_are_forgotten_by_shard<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(68).await;
+    let run = scene.run(RunStatus::Succeeded);
+    let expires_at = scene.sampler.now() + HOUR;
+    let key = RunKeyRecord { key: 1 << 90, body: 7, run: run.id, expires_at };
+    let mut changes = run.changes();
+    changes.push(Change::RunKey(key));
+    scene.commit(changes).await;
+    assert_eq!(scene.live().await, [LiveRow::RunKey(key)]);
+    let elsewhere = SHARDS.into_iter().find(|shard| *shard != run.id.shard()).unwrap();
+    for (shard, expired_before) in [(elsewhere, expires_at + HOUR), (run.id.shard(), expires_at)] {
+        scene.commit(vec![Change::ForgetKeys { shard, expired_before }]).await;
+        assert_eq!(scene.live().await, [LiveRow::RunKey(key)]);
+    }
+    let again = RunKeyRecord { expires_at: expires_at + HOUR, ..key };
+    scene.commit(vec![Change::RunKey(again)]).await;
+    assert_eq!(scene.live().await, [LiveRow::RunKey(again)]);
+    let expired_before = expires_at + HOUR + HOUR;
+    scene.commit(vec![Change::ForgetKeys { shard: run.id.shard(), expired_before }]).await;
+    assert_eq!(scene.live().await, []);
+    scene.commit(vec![Change::RunKey(key)]).await;
+    let stolen = RunKeyRecord { run: scene.sampler.run_id(run.id.shard()), ..key };
+    let result = scene.try_commit(vec![Change::RunKey(stolen)]).await;
+    assert!(matches!(result, Err(StoreError::Fatal { .. })), "{result:?}");
+}
