@@ -8,11 +8,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::firing::{FiringOutcome, Origin};
-use crate::id::{BackfillId, ExecutionId, Fence, JobId, ScheduleId, ServerId, WorkerId};
+use crate::id::{BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, ServerId, WorkerId, WorkflowId};
 use crate::lifecycle::Cause;
 use crate::quantity::{Bytes, Millicores};
 use crate::queue::QueueSettings;
 use crate::record::{Outcome, Usage};
+use crate::run::StepOrigin;
 use crate::spec::JobSpec;
 use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::Timestamp;
@@ -20,9 +21,11 @@ use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
 
 mod notices;
 mod schedules;
+mod workflows;
 
 pub use notices::*;
 pub use schedules::*;
+pub use workflows::*;
 
 /// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -53,6 +56,9 @@ pub struct Job {
     /// The schedule that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The run and step of a workflow that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepOrigin>,
     /// When it was submitted.
     pub created_at: Timestamp,
     /// When it is, or was, due: its `run_at`, or the end of its backoff.
@@ -382,7 +388,8 @@ pub struct FeedEvent {
     pub at: Timestamp,
     /// `job.waiting`, `job.running`, …, `execution.started`, `worker.ready`, `worker.lost`,
     /// `queue.updated`, `schedule.created`, `schedule.paused`, `schedule.skipped`,
-    /// `backfill.completed`, `calendar.updated`, ….
+    /// `backfill.completed`, `calendar.updated`, `workflow.changed`, `run.running`, `run.failed`,
+    /// `step.succeeded`, ….
     #[serde(rename = "type")]
     pub kind: String,
     /// The tenant; absent for workers and queues.
@@ -430,6 +437,18 @@ pub struct FeedEvent {
     /// The backfill that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backfill_id: Option<BackfillId>,
+    /// The workflow that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<WorkflowId>,
+    /// The name of that workflow, or of the workflow of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<String>,
+    /// The run of a workflow that it concerns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// The step of that run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     /// The calendar that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calendar: Option<String>,

@@ -40,11 +40,12 @@ use cluster::{Cluster, ServerRecord};
 use model::calendar::CalendarRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow};
-use model::{BackfillId, Duration, JobId, ScheduleId, ServerId, ShardId, Timestamp};
+use model::run::{StepRecord, WorkflowHead};
+use model::{BackfillId, Duration, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId};
 use query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
-    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
-    ScheduleFilter, ScheduleRow, Token,
+    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, RunFilter, RunRow,
+    ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter, WorkflowRow,
 };
 
 pub use query::EventSeq;
@@ -289,6 +290,60 @@ pub trait Store: Send + Sync + 'static {
     /// One calendar.
     async fn calendar(&self, namespace: &str, name: &str) -> Result<Option<CalendarRecord>, StoreError>;
 
+    /// A workflow with its newest spec.
+    async fn workflow(&self, _id: WorkflowId) -> Result<Option<WorkflowRow>, StoreError> {
+        Ok(None)
+    }
+
+    /// The workflow of this name.
+    async fn workflow_named(&self, _namespace: &str, _name: &str) -> Result<Option<WorkflowRow>, StoreError> {
+        Ok(None)
+    }
+
+    /// What a generation of a workflow was asked to be.
+    async fn workflow_version(
+        &self,
+        _id: WorkflowId,
+        _generation: u64,
+    ) -> Result<Option<WorkflowHead>, StoreError> {
+        Ok(None)
+    }
+
+    /// Workflows, newest first.
+    async fn workflows(
+        &self,
+        _filter: &WorkflowFilter,
+        _page: Page<WorkflowId>,
+    ) -> Result<Paged<WorkflowRow>, StoreError> {
+        Ok(Paged { items: Vec::new(), more: false })
+    }
+
+    /// A run, live or ended, with its history.
+    async fn run(&self, _id: RunId) -> Result<Option<RunRow>, StoreError> {
+        Ok(None)
+    }
+
+    /// Runs, newest first. Equal definitions in a page are one.
+    async fn runs(&self, _filter: &RunFilter, _page: Page<RunId>) -> Result<Paged<RunRow>, StoreError> {
+        Ok(Paged { items: Vec::new(), more: false })
+    }
+
+    /// The steps of a run that are no longer pending, by their numbers, without elements of lists.
+    async fn run_steps(&self, _run: RunId) -> Result<Vec<StepRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// The elements of a step that have a row, in their order: those behind `after`, at most `limit`.
+    async fn run_items(
+        &self,
+        _run: RunId,
+        _step: u32,
+        _after: Option<u32>,
+        _limit: usize,
+    ) -> Result<Vec<StepRecord>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// Executions, newest first.
     async fn executions(
         &self,
@@ -333,6 +388,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes ended jobs and their executions. Idempotency keys stay until they expire by themselves.
     async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError>;
+
+    /// Ended runs whose retention is over at `now`; at most `limit`.
+    async fn expired_runs(&self, _now: Timestamp, _limit: usize) -> Result<Vec<RunId>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Deletes ended runs with their steps, and definitions that no run is pinned to any more.
+    async fn delete_runs(&self, _runs: &[RunId]) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Deletes events older than `before`.
     async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError>;

@@ -7,7 +7,10 @@ use model::firing::{
     BackfillHead, BackfillState, FiringCause, FiringOutcome, Origin, ScheduleState, ScheduleStatus,
 };
 use model::record::{Event, ExecutionRecord, JobState};
-use model::{BackfillId, ExecutionStatus, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
+use model::run::{RunHead, RunState, RunStatus, StepOrigin, WorkflowHead, WorkflowState};
+use model::{
+    BackfillId, ExecutionStatus, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId,
+};
 
 /// Which page of a list: those with smaller ids than `after`, newest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct JobFilter {
     pub schedule: Option<ScheduleId>,
     /// Of this backfill.
     pub backfill: Option<BackfillId>,
+    /// Of this run of a workflow.
+    pub run: Option<RunId>,
 }
 
 /// A job as it is kept.
@@ -65,6 +70,8 @@ pub struct JobRow {
     pub retry_of: Option<JobId>,
     /// The schedule that it belongs to.
     pub origin: Option<Arc<Origin>>,
+    /// The run and step that it belongs to.
+    pub step: Option<Arc<StepOrigin>>,
     /// Where it stands; the history is empty in lists.
     pub state: JobState,
 }
@@ -256,4 +263,58 @@ pub struct Quarantined {
     pub reason: String,
     /// When it was set aside.
     pub at: Timestamp,
+}
+
+/// Which workflows a list has. Every condition that is given must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WorkflowFilter {
+    /// In this namespace; in any where absent.
+    pub namespace: Option<String>,
+    /// With this owner.
+    pub owner: Option<String>,
+    /// With all these labels.
+    pub labels: BTreeMap<String, String>,
+    /// With this in the name, in upper or lower case.
+    pub text: Option<String>,
+}
+
+/// A workflow as it is kept, with its newest spec.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkflowRow {
+    /// Its id.
+    pub id: WorkflowId,
+    /// What it is asked to be.
+    pub head: WorkflowHead,
+    /// How it stands.
+    pub state: WorkflowState,
+}
+
+/// Which runs a list has. Every condition that is given must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunFilter {
+    /// In this namespace; in any where absent.
+    pub namespace: Option<String>,
+    /// Of this workflow; those that other runs called have none.
+    pub workflow: Option<WorkflowId>,
+    /// Of workflows of this name, called ones included.
+    pub name: Option<String>,
+    /// One of these; any where empty.
+    pub statuses: Vec<RunStatus>,
+    /// Called by this run.
+    pub caller: Option<RunId>,
+    /// Of this schedule.
+    pub schedule: Option<ScheduleId>,
+    /// Of this backfill.
+    pub backfill: Option<BackfillId>,
+}
+
+/// A run as it is kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunRow {
+    /// Its id.
+    pub id: RunId,
+    /// What it was asked to be.
+    pub head: Arc<RunHead>,
+    /// Where it stands; the history is empty in lists.
+    pub state: RunState,
 }

@@ -17,7 +17,7 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Worker
 use serde::de::DeserializeOwned;
 
 use crate::codec::{
-    BackfillColumns, Context, Damage, ExecutionColumns, LedgerColumns, RunColumns, ScheduleColumns,
+    BackfillColumns, Context, Damage, ExecutionColumns, LedgerColumns, OpenHead, RunColumns, ScheduleColumns,
     StateColumns, calendar_context, item_of, open_backfill, open_backfill_head, open_execution, open_head,
     open_history, open_ledger, open_run, open_run_head, open_schedule, open_schedule_head, open_state,
     open_step, open_text, open_workflow, open_workflow_head, parse_schedule_spec, parse_spec, token_kind,
@@ -166,8 +166,8 @@ pub(crate) fn state_columns(row: &impl Fields) -> Result<StateColumns, Damage> {
 pub(crate) fn job(row: &impl Fields) -> Result<JobRow, Damage> {
     let id = JobId::from_bits(row.bits(0, "id")?);
     let state = open_state(id, &state_columns(row)?, row.bytes(4, "state")?)?;
-    let head = open_head(id, row.bytes(5, "head")?)?;
-    Ok(JobRow { id, body: head.body.into(), retry_of: head.retry_of, origin: head.origin, state })
+    let OpenHead { body, retry_of, origin, step } = open_head(id, row.bytes(5, "head")?)?;
+    Ok(JobRow { id, body: body.into(), retry_of, origin, step, state })
 }
 
 /// A job with its history, which stands behind [`JOB_COLUMNS`].

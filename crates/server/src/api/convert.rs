@@ -6,7 +6,9 @@ use model::api::{
     Artifact, Execution, FeedEvent, Job, JobEvent, JobResult, Queue, Reservation, Reserved, Worker,
 };
 use model::firing::BackfillStatus;
-use model::record::{Event, EventKind, HistoryEntry, QueueRecord, ScheduleEvent, WorkerRecord};
+use model::record::{
+    Event, EventKind, HistoryEntry, QueueRecord, ScheduleEvent, WorkerRecord, WorkflowEvent,
+};
 use model::spec::Summary;
 use model::worker::WorkerStatus;
 use store::EventSeq;
@@ -30,6 +32,7 @@ pub(super) fn job(row: &JobRow) -> Result<Job, Trouble> {
         version: state.version,
         retry_of: row.retry_of,
         origin: row.origin.as_deref().cloned(),
+        step: row.step.as_deref().cloned(),
         created_at: row.id.created_at(),
         due_at: state.due_at,
         queued_at: state.queued_at,
@@ -173,6 +176,16 @@ pub(super) fn event_type(event: &Event) -> String {
             }
         ),
         EventKind::Calendar { .. } => "calendar.updated".to_owned(),
+        EventKind::Workflow { what, .. } => format!(
+            "workflow.{}",
+            match what {
+                WorkflowEvent::Created => "created",
+                WorkflowEvent::Changed => "changed",
+                WorkflowEvent::Deleted => "deleted",
+            }
+        ),
+        EventKind::Run { to, .. } => format!("run.{to}"),
+        EventKind::Step { to, .. } => format!("step.{to}"),
         _ => "other".to_owned(),
     }
 }
@@ -208,6 +221,10 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
         scheduled_for: None,
         outcome: None,
         backfill_id: None,
+        workflow_id: None,
+        workflow: None,
+        run_id: None,
+        step: None,
         calendar: None,
     };
     match &event.kind {
@@ -237,6 +254,15 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
             (shown.backfill_id, shown.schedule_id) = (Some(*backfill), Some(*schedule));
         }
         EventKind::Calendar { calendar } => shown.calendar = Some(calendar.to_string()),
+        EventKind::Workflow { workflow, name, .. } => {
+            (shown.workflow_id, shown.workflow) = (Some(*workflow), Some(name.to_string()));
+        }
+        EventKind::Run { run, workflow, .. } => {
+            (shown.run_id, shown.workflow) = (Some(*run), Some(workflow.to_string()));
+        }
+        EventKind::Step { run, step, job, .. } => {
+            (shown.run_id, shown.step, shown.job_id) = (Some(*run), Some(step.to_string()), *job);
+        }
         _ => {}
     }
     shown

@@ -13,7 +13,7 @@ use model::api::{CancelJob, CancelledJob, Job, JobEvent, List, SubmitJobs, Submi
 use model::firing::{FiringCause, Origin};
 use model::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
 use model::record::JobHead;
-use model::{BackfillId, JobId, JobSpec, JobStatus, ScheduleId, Timestamp, WorkerId};
+use model::{BackfillId, JobId, JobSpec, JobStatus, RunId, ScheduleId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::query::{JobFilter, JobRow, Page};
@@ -205,6 +205,8 @@ struct ListJobsParams {
     schedule: Option<ScheduleId>,
     /// Only jobs of this backfill.
     backfill: Option<BackfillId>,
+    /// Only jobs of this run of a workflow.
+    run: Option<RunId>,
     /// Only jobs that were submitted then or later.
     created_after: Option<Timestamp>,
     /// Only jobs that were submitted before then.
@@ -230,6 +232,7 @@ impl ListJobsParams {
             worker: self.worker_id,
             schedule: self.schedule,
             backfill: self.backfill,
+            run: self.run,
             created_after: self.created_after,
             created_before: self.created_before,
         }

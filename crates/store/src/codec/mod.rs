@@ -32,7 +32,8 @@ pub(crate) use backfill::{
 pub(crate) use event::{open_events, seal_events};
 pub(crate) use execution::{ExecutionColumns, open_execution, seal_execution};
 pub(crate) use job::{
-    StateColumns, open_head, open_history, open_state, parse_spec, seal_head, seal_history, seal_state,
+    OpenHead, StateColumns, open_head, open_history, open_state, parse_spec, seal_head, seal_history,
+    seal_state,
 };
 pub(crate) use ledger::{
     LedgerColumns, firing_outcome, firing_outcome_code, firing_outcome_from, open_ledger, seal_ledger,

@@ -363,7 +363,6 @@ CREATE TABLE run_keys (
 CREATE INDEX run_keys_expiry ON run_keys (shard, expires_at);
 ";
 
-
 /// How often a start tries again when another server makes the first tables at the same time.
 const TRIES: u32 = 5;
 

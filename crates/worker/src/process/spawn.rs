@@ -251,9 +251,7 @@ impl Spawner {
 /// Whether the kernel has all of `close_range`: asked about numbers that nothing can have.
 fn can_take_low_files() -> bool {
     // SAFETY: no memory is passed; no such file is open.
-    unsafe {
-        libc::syscall(libc::SYS_close_range, LAST_FILE, LAST_FILE, libc::CLOSE_RANGE_CLOEXEC) == 0
-    }
+    unsafe { libc::syscall(libc::SYS_close_range, LAST_FILE, LAST_FILE, libc::CLOSE_RANGE_CLOEXEC) == 0 }
 }
 
 fn reap(pid: pid_t) {
@@ -335,12 +333,7 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
         ok(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const plan.files), Step::Limits)?;
         libc::umask(0o077);
         // Whatever was opened without CLOEXEC by a library stays here. Old kernels lack the call.
-        libc::syscall(
-            libc::SYS_close_range,
-            3 as c_ulong,
-            LAST_FILE,
-            libc::CLOSE_RANGE_CLOEXEC,
-        );
+        libc::syscall(libc::SYS_close_range, 3 as c_ulong, LAST_FILE, libc::CLOSE_RANGE_CLOEXEC);
         if let Some(user) = plan.user.as_ref() {
             become_user(plan, user)?;
         }
@@ -408,7 +401,7 @@ unsafe fn exec(plan: &mut Plan) {
 }
 
 /// Where nothing is to be read from.
-pub(crate) fn dev_null() -> io::Result<std::os::fd::OwnedFd> {
+pub(crate) fn dev_null() -> io::Result<OwnedFd> {
     Ok(std::fs::File::open("/dev/null")?.into())
 }
 
