@@ -99,6 +99,7 @@ mod tests {
             body: "{}".into(),
             retry_of: None,
             origin: Some(Arc::new(origin)),
+            step: None,
             state: JobState {
                 status,
                 version: 1,
