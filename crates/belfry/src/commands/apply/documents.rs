@@ -588,4 +588,43 @@ spec: { concurrency: 2 }
         assert_eq!(titles("mine", false)[..2], ["calendar mine/off", "schedule pay/nightly"]);
         assert_eq!(titles("mine", true)[..2], ["calendar mine/off", "schedule mine/nightly"]);
     }
+
+    /// Each is valid by itself, without a server; what a workflow calls stands in the same file.
+    #[test]
+    fn every_workflow_of_the_examples_is_valid() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/workflows");
+        let now = "2026-11-21T08:00:00Z".parse().unwrap();
+        let all = read(&[folder], &namespace("default", false), None).unwrap();
+        let specs = all.iter().filter_map(|document| match &document.object {
+            Object::Workflow(spec) => Some((document, std::sync::Arc::new(spec.as_ref().clone()))),
+            _ => None,
+        });
+        let specs: Vec<_> = specs.collect();
+        assert!(specs.len() >= 6, "{}", specs.len());
+        let calls: std::collections::BTreeMap<_, _> =
+            specs.iter().map(|(_, spec)| (spec.name.clone(), spec.clone())).collect();
+        for (document, spec) in specs {
+            let told = |error: model::validate::Invalid| panic!("{}: {error}", document.place(""));
+            model::validate::workflow(&spec, now).unwrap_or_else(told);
+            let warnings = model::validate::workflow_warnings(&spec);
+            assert!(warnings.is_empty(), "{}: {warnings:?}", document.place(""));
+            let definition = model::workflow::Definition { workflow: spec, calls: calls.clone() };
+            model::validate::definition(&definition).unwrap_or_else(told);
+        }
+    }
+
+    #[test]
+    fn a_workflow_moves_with_its_jobs() {
+        let text = "kind: workflow\nname: w\nspec:\n  steps:\n    - { name: a, job: { run: { process: { command: [x] } } } }\n";
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("w.yaml");
+        std::fs::write(&path, text).unwrap();
+        let all = read(&[path], &namespace("pay", true), None).unwrap();
+        let Object::Workflow(spec) = &all[0].object else { panic!("not a workflow") };
+        let Action::Job(job) = &spec.steps[0].action else { panic!("not a job") };
+        assert_eq!(
+            (spec.namespace.as_str(), job.namespace.as_str(), job.name.as_str()),
+            ("pay", "pay", "w.a")
+        );
+    }
 }
