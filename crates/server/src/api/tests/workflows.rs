@@ -183,7 +183,7 @@ async fn a_run_goes_from_step_to_step_and_ends() {
         ended["history"].as_array().unwrap().iter().map(|entry| entry["to"].clone()).collect();
     assert_eq!(words, ["running", "succeeded"]);
     let listed = world.get("/api/v1/runs?workflow=nightly&status=succeeded,failed").await;
-    assert_eq!(listed.column("id"), [id.clone()]);
+    assert_eq!(listed.column("id"), std::slice::from_ref(&id));
     assert_eq!(listed.json()["items"][0].get("spec"), None);
     let recent = world.get("/api/v1/workflows?runs=1").await.json()["items"][0]["recent"].clone();
     assert_eq!((&recent[0]["id"], &recent[0]["status"]), (&json!(id), &json!("succeeded")));
