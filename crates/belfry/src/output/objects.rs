@@ -283,8 +283,9 @@ impl Row for FeedEvent {
     ];
 
     fn cells(&self, _look: &Look) -> Vec<Cell> {
-        let subject = self
-            .job_id
+        // Of a step the job is told by its own events.
+        let job = self.job_id.filter(|_| self.step.is_none());
+        let subject = job
             .map(|id| id.to_string())
             .or_else(|| self.run_id.map(|id| subject_of_run(id, self.step.as_deref())))
             .or_else(|| self.queue.clone())

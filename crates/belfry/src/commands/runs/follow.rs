@@ -211,7 +211,15 @@ fn sentence(run: &WorkflowRun) -> String {
 /// How a run ended, as lines for people: with the steps that made it fail.
 fn ended(run: &WorkflowRun, steps: &[RunStep]) -> String {
     let mut text = format!("{} ({}) {}", run.id, title(run), run.status);
-    let failed: Vec<_> = steps.iter().filter(|step| step.state.status == StepStatus::Failed).collect();
+    let counts = |name: &str| {
+        let spec = run
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.all_steps().map(|(_, step)| step).find(|step| step.name == name));
+        spec.is_none_or(|step| !step.continue_on_failure)
+    };
+    let failed = steps.iter().filter(|step| step.state.status == StepStatus::Failed && counts(&step.name));
+    let failed: Vec<_> = failed.collect();
     for step in failed.iter().take(TOLD) {
         let said = step.state.message.as_deref().or(step.state.cause.map(|cause| cause.sentence()));
         let log = step.state.job_id.map(|job| format!(" (`belfry logs {job}`)"));
