@@ -185,6 +185,7 @@ impl<'a> Teller<'a> {
             new,
             spec: new.then(|| Arc::clone(spec)),
             origin: row.origin.clone().filter(|_| new),
+            step: row.step.clone().filter(|_| new),
             status: if last { state.status } else { reached.status.unwrap_or(state.status) },
             version: reached.steps as u64,
             due_at: state.due_at,

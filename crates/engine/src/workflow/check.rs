@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::RunId;
+use model::firing::Work;
 use model::run::{RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
 use model::workflow::NeedCounts;
 
-use super::elements::Work;
+use super::elements::work_of;
 use super::{Run, Step, Workflow, Workflows};
 use crate::digest::{Difference, first};
 use crate::engine::Engine;
@@ -82,11 +83,7 @@ impl Engine {
         if known.status() != StepStatus::Running {
             return Ok(Vec::new());
         }
-        let Some(state) = state else { return Ok(Vec::new()) };
-        let work: Vec<Work> = match known.elements.as_deref() {
-            Some(elements) => elements.live.values().copied().collect(),
-            None => state.job.map(Work::Job).or(state.called.map(Work::Run)).into_iter().collect(),
-        };
+        let work = work_of(known);
         for one in &work {
             let there = match one {
                 Work::Job(job) => self.jobs.contains_key(job),

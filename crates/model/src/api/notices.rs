@@ -48,6 +48,8 @@ pub enum WarningCode {
     Spent,
     /// It is paused.
     Paused,
+    /// There is no such workflow as it is to start; `workflow` is its name.
+    NoWorkflow,
 }
 
 impl Warning {
@@ -117,6 +119,12 @@ impl Warning {
     pub fn paused() -> Self {
         let message = "it is paused: its firings are skipped until it is resumed";
         Self::of(WarningCode::Paused, [], message)
+    }
+
+    /// There is no such workflow as it is to start.
+    pub fn no_workflow(name: &str) -> Self {
+        let message = format!("there is no workflow `{name}`: until there is, its firings start nothing");
+        Self::of(WarningCode::NoWorkflow, [("workflow", &name)], message)
     }
 
     fn of<const N: usize>(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus};
+use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus, Work};
 use model::id::Epoch;
 use model::queue::QueueSettings;
 use model::record::HistoryEntry;
@@ -51,6 +51,7 @@ impl Story {
             new: true,
             spec: None,
             origin: None,
+            step: None,
             status: JobStatus::Waiting,
             version: 0,
             due_at: second(0),
@@ -426,7 +427,7 @@ fn line(at: i64, outcome: FiringOutcome, cause: FiringCause, job: Option<JobId>,
         outcome,
         cause,
         backfill: None,
-        job,
+        work: job.map(Work::Job),
         decided_at: second(decided),
         detail: None,
         tzdb: "none".into(),
