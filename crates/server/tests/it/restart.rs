@@ -176,6 +176,7 @@ async fn an_expired_run_is_deleted_with_its_steps() {
         note: None,
         retry_of: None,
         carried: Vec::new(),
+        origin: None,
         key: None,
     };
     let Reply::RunStarted { run, .. } = ask(WorkflowRequest::Start(Box::new(start))).await else { panic!() };
