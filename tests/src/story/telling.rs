@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::firing::{LedgerRecord, Work};
-
 use model::id::Epoch;
 use model::record::{Event as Told, EventKind, HistoryEntry, ScheduleEvent};
 use model::worker::WorkerStatus;
@@ -246,10 +245,9 @@ impl<'a> Teller<'a> {
             }
         }
         // A job that is not there is named by a line all the same: the checker is shown it.
-        let lines = stored
-            .ledger
-            .iter()
-            .filter(|line| line.work.and_then(Work::job).is_none_or(|job| self.lines.contains_key(&job)));
+        let job_of = |line: &LedgerRecord| line.work.and_then(Work::job);
+        let lines =
+            stored.ledger.iter().filter(|line| job_of(line).is_none_or(|job| self.lines.contains_key(&job)));
         let mut rows: Vec<_> = lines.map(|line| Row::Ledger(Box::new(line.clone()))).collect();
         let schedules: Vec<_> = stored.schedules.keys().copied().collect();
         rows.extend(schedules.into_iter().filter_map(|id| self.schedule_row(id, false)));

@@ -71,7 +71,7 @@ impl Workflows {
         let definition = Definition::resolve(Arc::clone(&workflow.spec), find);
         model::validate::definition(&definition).map_err(|invalid| {
             let told = invalid.problems.iter().map(|p| format!("{}: {}", p.path, p.message));
-            told.collect::<Vec<_>>().join("; ")
+            told.collect::<Vec<_>>().join(", ")
         })?;
         let body = definition.to_json().into();
         Ok(Resolved { definition: Arc::new(definition), body })
@@ -190,7 +190,7 @@ fn parameters_of(
     let complete = complete(&definition.workflow.parameters, &given).map_err(|problems| {
         let told: Vec<_> =
             problems.iter().map(|(name, problem)| format!("parameters.{name} {problem}")).collect();
-        told.join("; ")
+        told.join(", ")
     })?;
     let len = serde_json::to_string(&complete).map_or(0, |text| text.len());
     let most = limits::RUN_PARAMETERS_BYTES_MAX;

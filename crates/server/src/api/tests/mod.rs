@@ -12,6 +12,7 @@ mod logs;
 mod refusals;
 mod schedule_lists;
 mod schedules;
+mod schedules_of_workflows;
 mod servers;
 mod workers;
 mod workflows;
