@@ -317,13 +317,14 @@ async fn approvals_and_events_let_a_run_go_on() {
     let steps_spec = json!([
         {"name": "ask", "approval": {"approvers": ["bob", "ann"]}},
         {"name": "only_bob", "needs": ["ask"], "approval": {"approvers": ["bob"]}},
+        {"name": "last", "needs": ["only_bob"], "approval": {}},
         {"name": "paid", "wait": {"event": {"name": "payment"}}},
     ]);
     put(&world, json!({"steps": steps_spec, "outputs": {"sum": "${{ steps.paid.output.sum }}"}})).await;
     let id = start(&world, json!({})).await;
     let path = format!("/api/v1/runs/{id}");
     assert_eq!(
-        world.post_nothing(&format!("{path}/steps/only_bob/approve")).await.code(),
+        world.post_nothing(&format!("{path}/steps/last/approve")).await.code(),
         "409 step_not_asked"
     );
     assert_eq!(world.post_nothing(&format!("{path}/steps/paid/approve")).await.code(), "409 step_not_asked");
@@ -339,6 +340,7 @@ async fn approvals_and_events_let_a_run_go_on() {
     let taken = world.post(&format!("{path}/events/payment"), json!({"sum": 12})).await;
     assert_eq!((taken.status, taken.json()), (StatusCode::OK, json!({"steps": 1})));
     world.post(&format!("{path}/steps/only_bob/mark"), json!({"status": "succeeded"})).await;
+    world.post_nothing(&format!("{path}/steps/last/approve")).await;
     let ended = until_over(&world, &id).await;
     assert_eq!((&ended["status"], &ended["output"]), (&json!("succeeded"), &json!({"sum": 12})));
 }
