@@ -189,7 +189,8 @@ impl Client {
         let request = post(id, &["events", event]);
         self.json(match payload {
             Some(payload) => request.json(payload),
-            None => request,
+            // An empty body, too, has to say what it would be.
+            None => request.header("content-type", "application/json"),
         })
         .await
     }
