@@ -70,8 +70,9 @@ fn the_list_of_examples_has_them_all() {
 /// Runs the marked commands of one page, in their order, where `examples/` can be found.
 async fn run_page(site: &Site, page: &Path) -> usize {
     let blocks = pages::tested_blocks(&fs::read_to_string(page).unwrap());
-    let folder = site.path(&page.file_name().unwrap().to_string_lossy());
-    fs::create_dir(&folder).unwrap();
+    let name = page.strip_prefix(repository()).unwrap();
+    let folder = site.path(&name.to_string_lossy());
+    fs::create_dir_all(&folder).unwrap();
     std::os::unix::fs::symlink(repository().join("examples"), folder.join("examples")).unwrap();
     for block in &blocks {
         site.script(&folder, block).await.success();

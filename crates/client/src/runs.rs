@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::api::{CancelRun, EventTaken, List, MarkStep, Note, RetryRun, RunItem, RunSteps, WorkflowRun};
 use model::run::RunStatus;
 use model::{BackfillId, RunId, ScheduleId};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::http::{Client, Request};
@@ -175,11 +175,23 @@ impl Client {
         self.json(post(id, &["steps", step, "reject"]).json(&said(note))).await
     }
 
-    /// Sends an event to the steps of a run that wait, or will wait, for one of this name.
+    /// Sends an event to the steps of a run that wait, or will wait, for one of this name. Its payload is
+    /// an object.
     ///
     /// # Errors
     /// As every request.
-    pub async fn send_event(&self, id: RunId, event: &str, payload: &Value) -> Result<EventTaken, Error> {
-        self.json(post(id, &["events", event]).json(payload)).await
+    pub async fn send_event(
+        &self,
+        id: RunId,
+        event: &str,
+        payload: Option<&Map<String, Value>>,
+    ) -> Result<EventTaken, Error> {
+        let request = post(id, &["events", event]);
+        self.json(match payload {
+            Some(payload) => request.json(payload),
+            // An empty body, too, has to say what it would be.
+            None => request.header("content-type", "application/json"),
+        })
+        .await
     }
 }

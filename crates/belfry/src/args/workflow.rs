@@ -383,7 +383,7 @@ pub(crate) struct RunEventArgs {
     /// The name of the event
     #[arg(value_name = "EVENT")]
     pub(crate) event: String,
-    /// Its payload as JSON; the step's output [default: null]
+    /// Its payload, an object in JSON; it becomes the step's output [default: none]
     #[arg(value_name = "JSON", conflicts_with = "file")]
     pub(crate) payload: Option<String>,
     /// A file with the payload, `-` for stdin

@@ -294,11 +294,12 @@ pub(crate) fn story(look: &Look, state: &RunStepState) -> Option<String> {
     let cause = state.cause.filter(|cause| !usual.contains(cause));
     if let Some(said) = &state.said {
         let note = said.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-        let what = cause.map_or("said", |cause| match cause {
-            StepCause::Approved => "approved",
-            StepCause::Rejected => "rejected",
-            _ => "decided",
-        });
+        let what = match state.cause {
+            Some(StepCause::Approved) => "approved",
+            Some(StepCause::Rejected) => "rejected",
+            Some(StepCause::Marked) => "decided",
+            _ => "sent",
+        };
         return Some(format!("{what} by {}{note}", said.by));
     }
     if state.status == StepStatus::Waiting {

@@ -97,7 +97,7 @@ async fn what_is_asked_of_a_run_is_asked_where_the_server_listens() {
     for _ in 0..7 {
         fake.answers(200, run(2, "running"));
     }
-    fake.answers(200, json!({"steps": 1}));
+    fake.answers(200, json!({"steps": 1})).answers(200, json!({"steps": 2}));
     let client = fake.start().await;
     client.cancel_run(id(), &CancelRun { reason: None, skip_finally: true }).await.unwrap();
     client.pause_run(id(), Some("wait")).await.unwrap();
@@ -107,7 +107,8 @@ async fn what_is_asked_of_a_run_is_asked_where_the_server_listens() {
     client.mark_step(id(), "load", &mark).await.unwrap();
     client.approve_step(id(), "gate", Some("go")).await.unwrap();
     client.reject_step(id(), "gate", None).await.unwrap();
-    assert_eq!(client.send_event(id(), "paid", &json!({"sum": 3})).await.unwrap().steps, 1);
+    assert_eq!(client.send_event(id(), "paid", json!({"sum": 3}).as_object()).await.unwrap().steps, 1);
+    assert_eq!(client.send_event(id(), "signed", None).await.unwrap().steps, 2);
     let told: Vec<_> = fake
         .asked()
         .iter()
@@ -127,6 +128,7 @@ async fn what_is_asked_of_a_run_is_asked_where_the_server_listens() {
             r#"steps/gate/approve {"note":"go"}"#,
             "steps/gate/reject {}",
             r#"events/paid {"sum":3}"#,
+            "events/signed null",
         ]
     );
 }

@@ -1,3 +1,5 @@
+//! What expressions read, refuse and come to.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 use client::Client;
 use model::api::{CancelRun, FieldError, MarkStep, RetryRun, StepKind, WorkflowRun};
 use model::{RunId, StepStatus};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::super::{Context, each};
 use super::begun;
@@ -106,20 +106,18 @@ async fn waiting(client: &Client, id: RunId) -> Result<String, Failure> {
 pub(super) async fn event(context: &Context, args: RunEventArgs) -> Result<(), Failure> {
     let payload = payload(&args)?;
     let (client, _) = context.connect()?;
-    let taken = client.send_event(args.id, &args.event, &payload).await?;
+    let taken = client.send_event(args.id, &args.event, payload.as_ref()).await?;
     context.out.row(&taken)
 }
 
-fn payload(args: &RunEventArgs) -> Result<Value, Failure> {
+fn payload(args: &RunEventArgs) -> Result<Option<Map<String, Value>>, Failure> {
     let (text, place) = match (&args.payload, &args.file) {
         (Some(text), _) => (text.clone(), "the payload".to_owned()),
         (None, Some(path)) => (read_text(path)?, path.display().to_string()),
-        (None, None) => return Ok(Value::Null),
+        (None, None) => return Ok(None),
     };
-    serde_json::from_str(&text).map_err(|error| {
+    serde_json::from_str(&text).map(Some).map_err(|error| {
         let wrong = FieldError { pointer: String::new(), path: place, detail: error.to_string() };
-        Failure::usage("the payload is no JSON")
-            .fields(vec![wrong])
-            .help("a text stands in quotes: '\"paid\"'")
+        Failure::usage("the payload is no object in JSON").fields(vec![wrong])
     })
 }

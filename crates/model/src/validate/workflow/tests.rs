@@ -1,3 +1,5 @@
+//! What the validation of workflows lets through, and what it says of the rest.
+
 use serde_json::json;
 
 use super::*;
