@@ -40,6 +40,8 @@ pub struct Task {
     pub spec: Bytes,
     /// The schedule that the job belongs to.
     pub origin: Option<v1::Origin>,
+    /// The step of a run that the job belongs to.
+    pub step: Option<v1::StepOrigin>,
 }
 
 impl Task {
@@ -385,8 +387,9 @@ fn answer(shared: &Shared, body: server_message::Body) -> Vec<v1::Report> {
 }
 
 fn assign(shared: &Shared, assignment: v1::Assignment, reports: &mut Vec<v1::Report>) {
-    let v1::Assignment { execution_id: execution, job_id: job, fence, number, spec, origin } = assignment;
-    let task = Task { execution, job, fence, number, spec, origin };
+    let v1::Assignment { execution_id: execution, job_id: job, fence, number, spec, origin, step } =
+        assignment;
+    let task = Task { execution, job, fence, number, spec, origin, step };
     let mut journal = shared.journal();
     if let Some(entry) = journal.entries.get(&task.execution) {
         reports.extend(entry.ended.clone());

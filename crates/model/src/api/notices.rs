@@ -48,6 +48,10 @@ pub enum WarningCode {
     Spent,
     /// It is paused.
     Paused,
+    /// A parameter of a workflow is used by nothing; `parameter`.
+    UnusedParameter,
+    /// A step waits for an event, maybe forever; `path`.
+    WaitsForever,
 }
 
 impl Warning {
@@ -82,6 +86,15 @@ impl Warning {
                 let message = format!("{message}, the first by {filter}");
                 Self::of(WarningCode::AlwaysHeld, [("filter", &filter)], message)
             }
+        }
+    }
+
+    /// What is likely not what the author of a workflow meant, at this path of its spec.
+    pub fn of_workflow(path: &str, message: &str) -> Self {
+        let whole = format!("{path} {message}");
+        match path.strip_prefix("parameters.") {
+            Some(name) => Self::of(WarningCode::UnusedParameter, [("parameter", &name)], whole),
+            None => Self::of(WarningCode::WaitsForever, [("path", &path)], whole),
         }
     }
 

@@ -235,14 +235,41 @@ impl<S: Send + Sync, T: FromStr<Err: Display>> FromRequestParts<S> for Path<T> {
     type Rejection = Trouble;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Trouble> {
-        let broken = |_| Trouble::parameter("path", "is not UTF-8");
-        let params = RawPathParams::from_request_parts(parts, state).await.map_err(broken)?;
-        let (name, text) = params.iter().next().unwrap_or_default();
-        text.parse().map(Self).map_err(|error: T::Err| {
-            let error = field_error(name, &error.to_string());
-            Trouble::new(Code::InvalidParameter, error.detail.clone()).fields([error])
-        })
+        let params = path_params(parts, state).await?;
+        parsed(params.iter().next().unwrap_or_default()).map(Self)
     }
+}
+
+/// The two parameters of a path, in its order.
+#[derive(Debug)]
+pub(super) struct Paths<A, B>(pub(super) A, pub(super) B);
+
+impl<S, A, B> FromRequestParts<S> for Paths<A, B>
+where
+    S: Send + Sync,
+    A: FromStr<Err: Display>,
+    B: FromStr<Err: Display>,
+{
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Trouble> {
+        let params = path_params(parts, state).await?;
+        let mut params = params.iter();
+        let first = parsed(params.next().unwrap_or_default())?;
+        Ok(Self(first, parsed(params.next().unwrap_or_default())?))
+    }
+}
+
+async fn path_params<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPathParams, Trouble> {
+    let broken = |_| Trouble::parameter("path", "is not UTF-8");
+    RawPathParams::from_request_parts(parts, state).await.map_err(broken)
+}
+
+fn parsed<T: FromStr<Err: Display>>((name, text): (&str, &str)) -> Result<T, Trouble> {
+    text.parse().map_err(|error: T::Err| {
+        let error = field_error(name, &error.to_string());
+        Trouble::new(Code::InvalidParameter, error.detail.clone()).fields([error])
+    })
 }
 
 /// The parameters of the query, as `T`. Names that `T` does not have are refused; a name that comes several times is

@@ -49,6 +49,7 @@ mod submit;
 #[cfg(test)]
 mod tests;
 mod workers;
+mod workflows;
 
 use std::sync::Arc;
 
@@ -137,6 +138,7 @@ fn table() -> Routes {
     queues::routes(&mut routes);
     artifacts::routes(&mut routes);
     schedules::routes(&mut routes);
+    workflows::routes(&mut routes);
     calendars::routes(&mut routes);
     servers::routes(&mut routes);
     meta::routes(&mut routes);

@@ -38,6 +38,8 @@ const TAGS: &[(&str, &str)] = &[
     ("workers", "The machines that run executions."),
     ("queues", "Where waiting jobs stand."),
     ("schedules", "Named rules that create jobs, and what became of each of their instants."),
+    ("workflows", "DAGs of steps that decide which jobs exist and when."),
+    ("runs", "Runs of workflows, their steps, and what is asked of them."),
     ("backfills", "Past ranges of schedules that are made up for."),
     ("calendars", "Named sets of days that schedules refer to."),
     ("artifacts", "Files that jobs bring and leave."),

@@ -63,6 +63,7 @@ codes! {
     InvalidCursor = 400, "invalid_cursor", "The cursor does not belong to this list.", "read the list from its beginning, without `cursor`; keep the filter the same from page to page";
     Unauthenticated = 401, "unauthenticated", "There is no valid token.", "send `Authorization: Bearer TOKEN`; the first admin token is in the server's data folder, in `admin-token`";
     Forbidden = 403, "forbidden", "The token does not allow this.", "use a token of another kind";
+    NotApprover = 403, "not_approver", "Somebody else is to approve.", "ask one of those that the step names";
     CrossSite = 403, "cross_site", "A page of somebody else sent the request, or may have.", "open the dashboard of this server; programs send `Authorization: Bearer TOKEN`, and no cookie; a page of this server sends `X-Belfry-Csrf: 1` with what changes something";
     HostRefused = 403, "host_refused", "The server does not go by that name.", "use localhost or an address, or add the name to the server's `host_names`";
     NotFound = 404, "not_found", "There is nothing at this address.", "see /docs for all routes";
@@ -75,6 +76,9 @@ codes! {
     ScheduleNotFound = 404, "schedule_not_found", "There is no such schedule.", "GET /api/v1/schedules has all of them; check the namespace";
     BackfillNotFound = 404, "backfill_not_found", "There is no such backfill.", "GET /api/v1/backfills has all that are kept";
     CalendarNotFound = 404, "calendar_not_found", "There is no such calendar.", "GET /api/v1/calendars has all of them; check the namespace";
+    WorkflowNotFound = 404, "workflow_not_found", "There is no such workflow.", "GET /api/v1/workflows has all of them; check the namespace";
+    RunNotFound = 404, "run_not_found", "There is no such run.", "it never was, or its retention is over";
+    StepNotFound = 404, "step_not_found", "The run has no such step.", "GET /api/v1/runs/ID/steps has all of them";
     MethodNotAllowed = 405, "method_not_allowed", "The address does not take this method.", "the `Allow` header names those that it takes";
     SlowRequest = 408, "slow_request", "The request came in too slowly.", "send the body without long pauses";
     JobStarted = 409, "job_started", "The job has started.", "only a job that has not started can be changed; cancel it and submit another";
@@ -82,6 +86,13 @@ codes! {
     JobNotEnded = 409, "job_not_ended", "The job has not ended.", "wait for its end, or cancel it";
     WorkerConnected = 409, "worker_connected", "The worker is connected.", "stop its agent first, and wait until it is lost";
     ScheduleExists = 409, "schedule_exists", "There is a schedule of this name.", "PUT replaces it; or choose another name";
+    RunEnded = 409, "run_ended", "The run has ended, or is ending.", "to try it again, POST to its /retry";
+    RunNotEnded = 409, "run_not_ended", "The run has not ended.", "wait for its end, or cancel it";
+    StepEnded = 409, "step_ended", "The step has ended.", "to do it again, POST to /retry of its run once that has ended";
+    StepNotAsked = 409, "step_not_asked", "The step does not wait for approval.", "GET its /why says what holds it";
+    NobodyWaits = 409, "nobody_waits", "No step waits for the event, or is still to.", "check the name of the event; the first one of a name counts";
+    RunsWaiting = 409, "runs_waiting", "Runs of the workflow wait for their turn.", "cancel them first, or wait until they have begun";
+    TooManyRuns = 409, "too_many_runs", "As many runs of the workflow wait for their turn as may.", "wait until some have ended, or raise `max_parallel_runs`";
     RunsNotOver = 409, "runs_not_over", "As many runs of the schedule are not over as may be.", "wait for their end, cancel them, or name another `overlap`";
     NothingToBackfill = 409, "nothing_to_backfill", "Nothing of the range is left to run, or a running backfill has it.", "look at the running backfill, or take another range";
     TooManyBackfills = 409, "too_many_backfills", "As many backfills are running as may be.", "wait for the end of one, or cancel one";
@@ -345,6 +356,21 @@ fn refused(refusal: &Refusal) -> Trouble {
         Refusal::TooManyBackfills { .. } => Code::TooManyBackfills,
         Refusal::NoCalendar { .. } => Code::CalendarNotFound,
         Refusal::CalendarInUse { .. } => Code::CalendarInUse,
+        Refusal::NoWorkflow { .. } => Code::WorkflowNotFound,
+        Refusal::WorkflowExists { .. } => Code::VersionMismatch,
+        Refusal::RunsWaiting { .. } => Code::RunsWaiting,
+        Refusal::TooManyRuns { .. } => Code::TooManyRuns,
+        Refusal::RunKeyReused { .. } => Code::IdempotencyKeyReused,
+        Refusal::NoRun { .. } => Code::RunNotFound,
+        Refusal::NotRunning { .. } => Code::RunEnded,
+        Refusal::NoStep { .. } => Code::StepNotFound,
+        Refusal::StepOver { .. } => Code::StepEnded,
+        Refusal::NoApproval { .. } | Refusal::NotAsked { .. } => Code::StepNotAsked,
+        Refusal::NotApprover { .. } => Code::NotApprover,
+        Refusal::NobodyWaits { .. } => Code::NobodyWaits,
+        Refusal::NoMark { .. } | Refusal::BadDefinition { .. } | Refusal::PayloadTooLarge { .. } => {
+            Code::InvalidSpec
+        }
         Refusal::BadTiming { index, problems } => {
             let at = format!("schedules[{index}].");
             return Trouble::invalid_fields(fields_at(&at, problems));

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use engine::NewJob;
 use engine::input::Key;
-use model::api::{FieldError, SubmitJobs, TriggerSchedule};
+use model::api::{FieldError, RetryRun, StartRun, SubmitJobs, TriggerSchedule};
 use model::limits::{BATCH_JOBS_MAX, BODY_BYTES_MAX, SPEC_BYTES_MAX};
 use model::record::JobHead;
-use model::{JobId, JobSpec, ScheduleId, Timestamp, validate};
+use model::{JobId, JobSpec, RunId, ScheduleId, Timestamp, WorkflowId, validate};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use sha2::{Digest, Sha256};
@@ -169,11 +169,24 @@ pub(super) fn head(
 
 /// The key of a trigger: what it must be the same in is all that was asked.
 pub(super) fn trigger_key(schedule: ScheduleId, key: &str, asked: &TriggerSchedule) -> Key {
-    let schedule = schedule.to_string();
+    key_of("trigger", &schedule.to_string(), key, asked)
+}
+
+/// The key of a start: what it must be the same in is all that was asked.
+pub(super) fn start_key(workflow: WorkflowId, key: &str, asked: &StartRun) -> Key {
+    key_of("start", &workflow.to_string(), key, asked)
+}
+
+/// The key of another try of a run.
+pub(super) fn retry_key(run: RunId, key: &str, asked: &RetryRun) -> Key {
+    key_of("retry", &run.to_string(), key, asked)
+}
+
+fn key_of(what: &str, whose: &str, key: &str, asked: &impl serde::Serialize) -> Key {
     let body = serde_json::to_vec(asked).unwrap_or_default();
     Key {
-        key: short_hash(&[b"trigger", schedule.as_bytes(), key.as_bytes()]),
-        body: short_hash(&[schedule.as_bytes(), &body]),
+        key: short_hash(&[what.as_bytes(), whose.as_bytes(), key.as_bytes()]),
+        body: short_hash(&[whose.as_bytes(), &body]),
     }
 }
 

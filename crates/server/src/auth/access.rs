@@ -58,6 +58,10 @@ pub enum Resource {
     Queues,
     /// Schedules, what became of their instants, and backfills of them.
     Schedules,
+    /// Workflows.
+    Workflows,
+    /// Runs of workflows, and their steps.
+    Runs,
     /// Calendars.
     Calendars,
     /// Stored files.
@@ -76,6 +80,8 @@ impl Resource {
         Self::Workers,
         Self::Queues,
         Self::Schedules,
+        Self::Workflows,
+        Self::Runs,
         Self::Calendars,
         Self::Artifacts,
         Self::Server,
@@ -91,6 +97,8 @@ impl Resource {
             Self::Workers => "workers",
             Self::Queues => "queues",
             Self::Schedules => "schedules",
+            Self::Workflows => "workflows",
+            Self::Runs => "runs",
             Self::Calendars => "calendars",
             Self::Artifacts => "artifacts",
             Self::Server => "the server",

@@ -9,6 +9,7 @@ use engine::input::{Held, How};
 use engine::output::Assignment;
 use engine::{Input, Join, Report, Session};
 use model::record::{Outcome, Usage};
+use model::run::StepOrigin;
 use model::worker::{Capabilities, Capacity, Health};
 use model::{Bytes, Duration, ExecutionId, Fence, Millicores, WorkerId, limits};
 use proto::v1;
@@ -210,6 +211,21 @@ pub(crate) fn assignment(assignment: &Assignment) -> v1::Assignment {
             interval_end_unix_us: origin.interval_end.as_micros(),
             cause: origin.cause.to_string(),
         }),
+        step: assignment.step.as_deref().map(step_origin),
+    }
+}
+
+fn step_origin(step: &StepOrigin) -> v1::StepOrigin {
+    let item = step.item.as_ref().map(|item| v1::StepItem {
+        index: item.index,
+        total: item.total,
+        value: item.value.to_string(),
+    });
+    v1::StepOrigin {
+        run_id: step.run.to_string(),
+        workflow: step.workflow.to_string(),
+        step: step.name.to_string(),
+        item,
     }
 }
 

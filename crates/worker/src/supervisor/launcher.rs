@@ -213,6 +213,7 @@ fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Pa
         format!("BELFRY_OUTPUT={folder}/{OUTPUT_FILE}"),
     ]);
     env.extend(assignment.origin.iter().flat_map(of_schedule));
+    env.extend(assignment.step.iter().flat_map(of_step));
     env
 }
 
@@ -228,6 +229,24 @@ fn of_schedule(origin: &v1::Origin) -> impl Iterator<Item = String> {
     ]
     .into_iter()
     .chain(start)
+}
+
+/// What a task of a workflow is told about the step that it is for.
+fn of_step(step: &v1::StepOrigin) -> impl Iterator<Item = String> {
+    let item = step.item.iter().flat_map(|item| {
+        [
+            format!("BELFRY_INDEX={}", item.index),
+            format!("BELFRY_TOTAL={}", item.total),
+            format!("BELFRY_ITEM={}", item.value),
+        ]
+    });
+    [
+        format!("BELFRY_RUN={}", step.run_id),
+        format!("BELFRY_WORKFLOW={}", step.workflow),
+        format!("BELFRY_STEP={}", step.step),
+    ]
+    .into_iter()
+    .chain(item)
 }
 
 fn c_strings(strings: &[String]) -> Result<Vec<CString>, v1::StartFailed> {

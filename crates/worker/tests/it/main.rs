@@ -39,6 +39,7 @@ fn trials() -> Vec<Trial> {
             a_task_that_cannot_start_says_why,
             a_task_finds_a_clean_environment_and_a_folder_of_its_own,
             a_task_of_a_schedule_finds_the_instant_that_it_is_for,
+            a_task_of_a_workflow_finds_its_step_and_its_element,
             tasks_of_root_run_as_nobody_and_cannot_get_back,
             a_script_runs_by_its_interpreter_and_reads_its_standard_input,
             output_values_come_with_the_outcome,

@@ -169,6 +169,7 @@ pub(crate) fn assignment(spec: &JobSpec) -> Assignment {
         number: 1,
         spec: serde_json::to_vec(spec).unwrap().into(),
         origin: None,
+        step: None,
     }
 }
 

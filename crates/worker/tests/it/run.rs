@@ -6,9 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use model::spec::{JobSpec, ProcessRun, Run};
 use model::{Bytes, Duration};
 use proto::logframe::Stream;
-use proto::v1::Origin;
 use proto::v1::finished::How;
 use proto::v1::report::Body;
+use proto::v1::{Origin, StepItem, StepOrigin};
 
 use crate::rig::{Rig, assignment, script, sh};
 
@@ -166,6 +166,31 @@ pub(crate) async fn a_task_of_a_schedule_finds_the_instant_that_it_is_for() {
         "BELFRY_INTERVAL_START=2026-11-20T18:00:00Z",
         "BELFRY_SCHEDULE=nightly",
         "BELFRY_SCHEDULED_FOR=2026-11-21T18:00:00Z",
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}
+
+/// C2, C3. What a step is for is known to its task, whatever characters are in it.
+pub(crate) async fn a_task_of_a_workflow_finds_its_step_and_its_element() {
+    let rig = Rig::new().await;
+    let mut order =
+        assignment(&script("env | grep -E '^BELFRY_(RUN|WORKFLOW|STEP|INDEX|TOTAL|ITEM)' | sort"));
+    order.step = Some(StepOrigin {
+        run_id: "run_1".into(),
+        workflow: "nightly".into(),
+        step: "load".into(),
+        item: Some(StepItem { index: 0, total: 2, value: "$(Beijing); \"x\"".into() }),
+    });
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.finished(&order.execution_id).await;
+    let text = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
+    let expected = [
+        "BELFRY_INDEX=0",
+        "BELFRY_ITEM=$(Beijing); \"x\"",
+        "BELFRY_RUN=run_1",
+        "BELFRY_STEP=load",
+        "BELFRY_TOTAL=2",
+        "BELFRY_WORKFLOW=nightly",
     ];
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
 }

@@ -1,0 +1,390 @@
+//! From the bodies of requests to workflows for the engine.
+//!
+//! A spec is filled, validated, and written as JSON once. Workflows of one request may call each other, so
+//! calls are looked up among them first.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use engine::output::{AppliedWorkflow as Applied, ApplyChange as Done};
+use engine::{Expected, NewWorkflow, Refusal, Reply, WorkflowRequest};
+use model::api::{
+    AppliedWorkflow, AppliedWorkflows, ApplyChange, ApplyWorkflows, FieldError, Warning, Workflow,
+};
+use model::limits::{BATCH_BODY_BYTES_MAX, BATCH_SCHEDULES_MAX, WORKFLOW_BYTES_MAX};
+use model::run::WorkflowHead;
+use model::{Timestamp, WorkflowSpec, validate};
+use serde::Deserialize;
+use utoipa_axum::routes;
+
+use super::super::Api;
+use super::super::extract::{Params, Path, RawBody};
+use super::super::headers::Precondition;
+use super::super::jobs::unexpected;
+use super::super::problem::{Code, Trouble, field_error, fields_at};
+use super::super::routes::Routes;
+use super::pin::{self, Known};
+use super::{Scope, ask, convert, find};
+use crate::auth::{Actor, Resource, Verb};
+use crate::node::{Clock, RequestError, SystemClock};
+
+/// The most workflows of one request.
+const BATCH_WORKFLOWS_MAX: usize = BATCH_SCHEDULES_MAX;
+/// How often a change is tried again that somebody else's came in between of.
+const TRIES: usize = 4;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let workflows = Resource::Workflows;
+    let put_refusals =
+        [Code::VersionMismatch, Code::InvalidHeader, Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, workflows, &put_refusals, routes!(put_workflow));
+    let apply_refusals = [Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Change, workflows, &apply_refusals, routes!(apply_workflows));
+    let delete_refusals =
+        [Code::WorkflowNotFound, Code::VersionMismatch, Code::RunsWaiting, Code::InvalidHeader];
+    routes.needs(Verb::Delete, workflows, &delete_refusals, routes!(delete_workflow));
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct PutParams {
+    /// The namespace of the name; that of the body where absent.
+    namespace: Option<String>,
+    /// Checks, answers with the spec as it would be stored, and stores nothing.
+    dry_run: bool,
+}
+
+/// Create a workflow, or give it a new spec
+///
+/// Nothing changes if it has this spec already. The body's name must be that of the address. Runs that go
+/// on keep to what they started with.
+#[utoipa::path(put, path = "/api/v1/workflows/{name}", tag = "workflows",
+    params(
+        ("name" = String, Path), PutParams,
+        ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none of this name"),
+    ),
+    request_body(content(
+        (WorkflowSpec = "application/json", example = json!({
+            "name": "nightly",
+            "steps": [
+                {"name": "extract", "job": {"run": {"process": {"command": ["./extract"]}}}},
+                {"name": "load", "needs": ["extract"], "job": {"run": {"process": {"command": ["./load"]}}}},
+            ],
+        })),
+        (WorkflowSpec = "application/yaml"),
+    )),
+    responses(
+        (status = 201, description = "It was created; in a dry run never", body = Workflow, headers(
+            ("Location" = String, description = "The workflow"),
+            ("ETag" = String, description = "Its version"),
+        )),
+        (status = 200, description = "The workflow as it is now; in a dry run its spec", body = PutWorkflowAnswer, headers(
+            ("ETag" = Option<String>, description = "Its version"),
+        )),
+    )
+)]
+async fn put_workflow(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    Params(params): Params<PutParams>,
+    wanted: Precondition,
+    body: RawBody<BATCH_BODY_BYTES_MAX>,
+) -> Result<Response, Trouble> {
+    let parse = move || {
+        let mut spec: WorkflowSpec = body.format.parse(&body.bytes)?;
+        if spec.name != name {
+            return Err(Trouble::invalid_fields(vec![field_error("name", "is not the name in the address")]));
+        }
+        if let Some(namespace) = params.namespace {
+            if spec.namespace != namespace && spec.namespace != model::spec::DEFAULT {
+                let wrong = "is not the namespace in the address";
+                return Err(Trouble::invalid_fields(vec![field_error("namespace", wrong)]));
+            }
+            spec.namespace = namespace;
+        }
+        Ok(heads(vec![spec], SystemClock.now()))
+    };
+    let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))??;
+    let heads = checked.complete(&api, Batch::One).await?;
+    let Some(head) = heads.first() else { return Err(unexpected(&Reply::AppliedWorkflows(Vec::new()))) };
+    if params.dry_run {
+        return Ok(Json(WorkflowSpec::clone(&head.spec)).into_response());
+    }
+    for _ in 0..TRIES {
+        let current = match wanted {
+            Precondition::None => 0,
+            _ => {
+                let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
+                found.map_or(0, |row| row.state.version)
+            }
+        };
+        let expected = match wanted.expected(current)? {
+            None => Expected::Any,
+            Some(0) => Expected::Absent,
+            Some(version) => Expected::Version(version),
+        };
+        match send(&api, &actor, vec![NewWorkflow { head: Arc::clone(head), expected }]).await {
+            Ok(applied) => return shown(&api, applied.first(), head).await,
+            // Somebody changed it since its version was read: the client's wish is compared anew.
+            Err(RequestError::Refused(Refusal::VersionMismatch { .. } | Refusal::WorkflowExists { .. }))
+                if wanted != Precondition::None => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let name = &head.spec.name;
+    Err(Trouble::new(
+        Code::VersionMismatch,
+        format!("workflow `{name}` changes faster than it can be changed"),
+    ))
+}
+
+/// A workflow, or in a dry run its spec.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the document's view of what is answered")]
+enum PutWorkflowAnswer {
+    Workflow(Box<Workflow>),
+    Spec(Box<WorkflowSpec>),
+}
+
+async fn shown(api: &Api, applied: Option<&Applied>, head: &WorkflowHead) -> Result<Response, Trouble> {
+    let applied = applied.ok_or_else(|| unexpected(&Reply::AppliedWorkflows(Vec::new())))?;
+    let row = find(api, &applied.workflow.to_string(), None).await?;
+    let spec = Some(Box::new(WorkflowSpec::clone(&row.head.spec)));
+    let mut workflow = Workflow { spec, ..convert::workflow(&row) };
+    if applied.change != Done::Unchanged {
+        workflow.warnings = warnings(&head.spec);
+    }
+    let tag = [(axum::http::header::ETAG, super::super::headers::etag(workflow.version))];
+    Ok(if applied.change == Done::Created {
+        let location = [(LOCATION, format!("/api/v1/workflows/{}", workflow.id))];
+        (StatusCode::CREATED, location, tag, Json(workflow)).into_response()
+    } else {
+        (StatusCode::OK, tag, Json(workflow)).into_response()
+    })
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct DryRun {
+    /// Checks and answers as if it were done, and stores nothing.
+    dry_run: bool,
+}
+
+/// Create several workflows or give them new specs
+///
+/// All or none. They may call each other. Nothing changes of those that have their spec already.
+/// `warnings` names what is likely not what its author meant.
+#[utoipa::path(post, path = "/api/v1/workflows/apply", tag = "workflows", params(DryRun),
+    request_body(content(
+        (ApplyWorkflows = "application/json", example = json!({"workflows": [{
+            "name": "nightly", "steps": [{"name": "load", "job": {"run": {"process": {"command": ["./load"]}}}}],
+        }]})),
+        (ApplyWorkflows = "application/yaml"),
+    )),
+    responses((status = 200, description = "What was done to each, in the order of the request", body = AppliedWorkflows))
+)]
+async fn apply_workflows(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Params(params): Params<DryRun>,
+    body: RawBody<BATCH_BODY_BYTES_MAX>,
+) -> Result<Json<AppliedWorkflows>, Trouble> {
+    let now = SystemClock.now();
+    let parse = move || {
+        let ApplyWorkflows { workflows } = body.format.parse(&body.bytes)?;
+        let wrong = match workflows.len() {
+            0 => "is empty: expected at least one workflow".to_owned(),
+            count if count > BATCH_WORKFLOWS_MAX => {
+                format!("has {count} entries: expected at most {BATCH_WORKFLOWS_MAX}")
+            }
+            _ => return Ok(heads(workflows, now)),
+        };
+        Err(Trouble::invalid_fields(vec![field_error("workflows", &wrong)]))
+    };
+    let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))??;
+    let heads = checked.complete(&api, Batch::Several).await?;
+    if params.dry_run {
+        return would_apply(&api, &heads).await.map(Json);
+    }
+    let new = heads.iter().map(|head| NewWorkflow { head: Arc::clone(head), expected: Expected::Any });
+    let applied = send(&api, &actor, new.collect()).await?;
+    let workflows = heads.iter().zip(&applied).map(|(head, applied)| {
+        let change = change(applied.change);
+        let (generation, version) = (applied.generation, applied.version);
+        told(head, Some(applied.workflow), change, generation, version)
+    });
+    Ok(Json(AppliedWorkflows { workflows: workflows.collect() }))
+}
+
+fn told(
+    head: &WorkflowHead,
+    id: Option<model::WorkflowId>,
+    change: ApplyChange,
+    generation: u64,
+    version: u64,
+) -> AppliedWorkflow {
+    let spec = &head.spec;
+    let warnings = if change == ApplyChange::Unchanged { Vec::new() } else { warnings(spec) };
+    let (name, namespace) = (spec.name.clone(), spec.namespace.clone());
+    AppliedWorkflow { id, name, namespace, change, generation, version, warnings }
+}
+
+async fn would_apply(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<AppliedWorkflows, Trouble> {
+    let mut workflows = Vec::with_capacity(heads.len());
+    for head in heads {
+        let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
+        workflows.push(match &found {
+            None => told(head, None, ApplyChange::Created, 1, 1),
+            Some(row) => {
+                let (change, by) = match row.head.body == head.body {
+                    true => (ApplyChange::Unchanged, 0),
+                    false => (ApplyChange::Changed, 1),
+                };
+                told(head, Some(row.id), change, row.state.generation + by, row.state.version + by)
+            }
+        });
+    }
+    Ok(AppliedWorkflows { workflows })
+}
+
+const fn change(done: Done) -> ApplyChange {
+    match done {
+        Done::Created => ApplyChange::Created,
+        Done::Changed => ApplyChange::Changed,
+        Done::Unchanged => ApplyChange::Unchanged,
+    }
+}
+
+async fn send(api: &Api, actor: &Actor, workflows: Vec<NewWorkflow>) -> Result<Vec<Applied>, RequestError> {
+    match ask(api, actor, WorkflowRequest::Apply { workflows }).await? {
+        Reply::AppliedWorkflows(applied) => Ok(applied),
+        other => {
+            tracing::error!(reply = ?other, "the engine answered another question");
+            Err(RequestError::OutcomeUnknown)
+        }
+    }
+}
+
+fn warnings(spec: &WorkflowSpec) -> Vec<Warning> {
+    let found = validate::workflow_warnings(spec);
+    found.into_iter().map(|problem| Warning::of_workflow(&problem.path, &problem.message)).collect()
+}
+
+/// Whether paths begin with the place in a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Batch {
+    One,
+    Several,
+}
+
+impl Batch {
+    fn path(self, index: usize) -> String {
+        match self {
+            Self::One => String::new(),
+            Self::Several => format!("workflows[{index}]."),
+        }
+    }
+}
+
+/// Specs as they would be stored, and what is wrong with them so far: by their places, with paths within each.
+struct Checked {
+    heads: Vec<Arc<WorkflowHead>>,
+    wrong: BTreeMap<usize, Vec<FieldError>>,
+}
+
+fn heads(specs: Vec<WorkflowSpec>, now: Timestamp) -> Checked {
+    let mut checked = Checked { heads: Vec::with_capacity(specs.len()), wrong: BTreeMap::new() };
+    let mut names = BTreeSet::new();
+    for (i, mut spec) in specs.into_iter().enumerate() {
+        spec.fill();
+        let mut wrong = match validate::workflow(&spec, now) {
+            Ok(()) => Vec::new(),
+            Err(invalid) => fields_at("", &invalid.problems),
+        };
+        if !names.insert((spec.namespace.clone(), spec.name.clone())) {
+            wrong.push(field_error("name", &format!("`{}` stands here twice", spec.name)));
+        }
+        let body = serde_json::to_string(&spec).unwrap_or_default();
+        if body.len() > WORKFLOW_BYTES_MAX {
+            let detail = format!(
+                "the workflow has {} bytes as JSON: expected at most {WORKFLOW_BYTES_MAX}; put large data into an artifact",
+                body.len()
+            );
+            wrong.push(field_error("", &detail));
+        }
+        if !wrong.is_empty() {
+            checked.wrong.insert(i, wrong);
+        }
+        checked.heads.push(Arc::new(WorkflowHead { spec: Arc::new(spec), body: body.into() }));
+    }
+    checked
+}
+
+impl Checked {
+    /// The heads, if nothing is wrong with any, nor with what they call.
+    ///
+    /// # Errors
+    /// `invalid_spec` with every wrong field.
+    async fn complete(mut self, api: &Api, batch: Batch) -> Result<Vec<Arc<WorkflowHead>>, Trouble> {
+        for (i, head) in self.heads.iter().enumerate() {
+            if self.wrong.contains_key(&i) {
+                continue;
+            }
+            let alike = self.heads.iter().filter(|other| other.spec.namespace == head.spec.namespace);
+            let known: Known<'_> = alike.map(|other| (other.spec.name.as_str(), &other.spec)).collect();
+            let definition = pin::definition(api, &head.spec, &known).await?;
+            if let Err(invalid) = validate::definition(&definition) {
+                self.wrong.insert(i, fields_at("", &invalid.problems));
+            }
+        }
+        if self.wrong.is_empty() {
+            return Ok(self.heads);
+        }
+        let all = self.wrong.iter().flat_map(|(&i, errors)| {
+            let at = batch.path(i);
+            errors.iter().map(move |error| {
+                let path = format!("{at}{}", error.path);
+                field_error(path.strip_suffix('.').unwrap_or(&path), &error.detail)
+            })
+        });
+        Err(Trouble::invalid_fields(all.collect()))
+    }
+}
+
+/// Delete a workflow
+///
+/// Its runs go on, and are kept as long as they would be. Refused while runs of it wait for their turn.
+#[utoipa::path(delete, path = "/api/v1/workflows/{name}", tag = "workflows",
+    params(
+        ("name" = String, Path), Scope,
+        ("If-Match" = Option<String>, Header, description = "Only if it is still this version", example = "\"3\""),
+    ),
+    responses((status = 204, description = "It is deleted"))
+)]
+async fn delete_workflow(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    Params(scope): Params<Scope>,
+    wanted: Precondition,
+) -> Result<StatusCode, Trouble> {
+    let row = find(&api, &name, scope.namespace.as_deref()).await?;
+    let expected_version = wanted.expected(row.state.version)?;
+    match ask(&api, &actor, WorkflowRequest::Delete { workflow: row.id, expected_version }).await? {
+        Reply::WorkflowDeleted => {
+            tracing::info!(workflow_id = %row.id, by = %actor.name, "a workflow was deleted");
+            Ok(StatusCode::NO_CONTENT)
+        }
+        other => Err(unexpected(&other)),
+    }
+}

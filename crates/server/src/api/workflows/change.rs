@@ -1,0 +1,217 @@
+//! What is asked of a run that goes on, or of a step of it.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use axum::{Extension, Json};
+use engine::{Refusal, Reply, WorkflowRequest};
+use model::api::{CancelRun, EventTaken, MarkStep, Note, WorkflowRun};
+use model::limits::OUTPUT_BYTES_MAX;
+use model::{RunId, validate};
+use serde_json::Value;
+use utoipa_axum::routes;
+
+use super::super::Api;
+use super::super::extract::{MaybeBody, Path, Paths, RawBody};
+use super::super::jobs::unexpected;
+use super::super::problem::{Code, Trouble, field_error};
+use super::super::routes::Routes;
+use super::{ask, find_run, read, runs};
+use crate::auth::{Actor, Resource, Verb};
+use crate::node::RequestError;
+
+/// A payload as it was sent may have more blanks than as it is kept.
+const PAYLOAD_BODY_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
+
+pub(super) fn routes(routes: &mut Routes) {
+    use Code::{InvalidSpec, RunEnded, RunNotFound, StepEnded, StepNotFound, UnsupportedMediaType};
+    let runs = Resource::Runs;
+    let run_refusals = [RunNotFound, RunEnded, InvalidSpec, UnsupportedMediaType];
+    routes.needs(Verb::Change, runs, &run_refusals, routes!(cancel_run));
+    routes.needs(Verb::Change, runs, &run_refusals, routes!(pause_run));
+    routes.needs(Verb::Change, runs, &[RunNotFound, RunEnded], routes!(resume_run));
+    let step_refusals = [RunNotFound, RunEnded, StepNotFound, StepEnded, InvalidSpec, UnsupportedMediaType];
+    routes.needs(Verb::Change, runs, &step_refusals, routes!(mark_step));
+    let decide_refusals = [
+        RunNotFound,
+        RunEnded,
+        StepNotFound,
+        StepEnded,
+        Code::StepNotAsked,
+        Code::NotApprover,
+        InvalidSpec,
+        UnsupportedMediaType,
+    ];
+    routes.needs(Verb::Change, runs, &decide_refusals, routes!(approve_step));
+    routes.needs(Verb::Change, runs, &decide_refusals, routes!(reject_step));
+    let event_refusals = [RunNotFound, RunEnded, Code::NobodyWaits, InvalidSpec, UnsupportedMediaType];
+    routes.needs(Verb::Change, runs, &event_refusals, routes!(send_event));
+}
+
+/// Asks something of a live run, and answers with the run as it is then.
+async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -> Result<Response, Trouble> {
+    match ask(api, actor, request).await {
+        Ok(Reply::Run { .. } | Reply::Step { .. }) => {
+            Ok(read::with_tag(runs::whole(find_run(api, id).await?)))
+        }
+        Ok(other) => Err(unexpected(&other)),
+        Err(error) => Err(refused(api, id, error).await),
+    }
+}
+
+/// The engine knows live runs only: whether another one ended or never was is in the store.
+async fn refused(api: &Api, id: RunId, error: RequestError) -> Trouble {
+    match error {
+        RequestError::Refused(Refusal::NoRun { .. }) => match find_run(api, id).await {
+            Ok(row) => Trouble::new(Code::RunEnded, format!("{id} has ended: it is {}", row.state.status)),
+            Err(trouble) => trouble,
+        },
+        error => error.into(),
+    }
+}
+
+fn noted(path: &str, note: Option<String>) -> Result<Option<Box<str>>, Trouble> {
+    validate::note(path, note.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
+    Ok(note.map(String::into_boxed_str))
+}
+
+/// Cancel a run
+///
+/// What goes on of it is stopped, what has not begun never does. `on_failure` and `finally` still run unless
+/// they are to be left out; a second cancel can say that.
+#[utoipa::path(post, path = "/api/v1/runs/{id}/cancel", tag = "runs", params(("id" = RunId, Path)),
+    request_body(content = Option<CancelRun>, description = "May be left out"),
+    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn cancel_run(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<RunId>,
+    MaybeBody(body): MaybeBody<CancelRun>,
+) -> Result<Response, Trouble> {
+    let reason = noted("reason", body.reason)?;
+    change(&api, &actor, id, WorkflowRequest::Cancel { run: id, reason, skip_finally: body.skip_finally })
+        .await
+}
+
+/// Pause a run
+///
+/// It begins no further steps until it is resumed. Those that go on do.
+#[utoipa::path(post, path = "/api/v1/runs/{id}/pause", tag = "runs", params(("id" = RunId, Path)),
+    request_body(content = Option<Note>, description = "May be left out"),
+    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn pause_run(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<RunId>,
+    MaybeBody(body): MaybeBody<Note>,
+) -> Result<Response, Trouble> {
+    let note = noted("note", body.note)?;
+    change(&api, &actor, id, WorkflowRequest::Pause { run: id, note }).await
+}
+
+/// Let a paused run go on
+#[utoipa::path(post, path = "/api/v1/runs/{id}/resume", tag = "runs", params(("id" = RunId, Path)),
+    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn resume_run(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<RunId>,
+) -> Result<Response, Trouble> {
+    change(&api, &actor, id, WorkflowRequest::Resume { run: id }).await
+}
+
+/// Decide what becomes of a step
+///
+/// Of one that has not ended: what goes on of it is stopped first, so that nothing after it starts too early. Who
+/// asked and why is recorded.
+#[utoipa::path(post, path = "/api/v1/runs/{id}/steps/{step}/mark", tag = "runs",
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Its name")),
+    request_body(content = MarkStep, example = json!({"status": "skipped", "note": "the file came by mail"})),
+    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn mark_step(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Paths(id, step): Paths<RunId, String>,
+    body: RawBody<PAYLOAD_BODY_BYTES_MAX>,
+) -> Result<Response, Trouble> {
+    let MarkStep { status, note } = body.format.parse(&body.bytes)?;
+    let note = noted("note", note)?;
+    change(&api, &actor, id, WorkflowRequest::Mark { run: id, step: step.into(), status, note }).await
+}
+
+async fn decide(
+    api: &Api,
+    actor: &Actor,
+    (id, step): (RunId, String),
+    approve: bool,
+    note: Option<String>,
+) -> Result<Response, Trouble> {
+    let note = noted("note", note)?;
+    change(api, actor, id, WorkflowRequest::Decide { run: id, step: step.into(), approve, note }).await
+}
+
+/// Approve a step that waits for it
+#[utoipa::path(post, path = "/api/v1/runs/{id}/steps/{step}/approve", tag = "runs",
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Its name")),
+    request_body(content = Option<Note>, description = "May be left out"),
+    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn approve_step(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Paths(id, step): Paths<RunId, String>,
+    MaybeBody(body): MaybeBody<Note>,
+) -> Result<Response, Trouble> {
+    decide(&api, &actor, (id, step), true, body.note).await
+}
+
+/// Reject a step that waits for approval; it fails
+#[utoipa::path(post, path = "/api/v1/runs/{id}/steps/{step}/reject", tag = "runs",
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Its name")),
+    request_body(content = Option<Note>, description = "May be left out"),
+    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn reject_step(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Paths(id, step): Paths<RunId, String>,
+    MaybeBody(body): MaybeBody<Note>,
+) -> Result<Response, Trouble> {
+    decide(&api, &actor, (id, step), false, body.note).await
+}
+
+/// Tell a run that something happened
+///
+/// For its steps that wait for an event of this name, and for those that will: the first event counts, and is kept
+/// until they begin. The body is its payload, the output of those steps.
+#[utoipa::path(post, path = "/api/v1/runs/{id}/events/{event}", tag = "runs",
+    params(("id" = RunId, Path), ("event" = String, Path, description = "Its name")),
+    request_body(content = Option<Object>, description = "Any JSON", example = json!({"paid": 1200})),
+    responses((status = 200, description = "How many steps it was for", body = EventTaken))
+)]
+async fn send_event(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Paths(id, event): Paths<RunId, String>,
+    body: RawBody<PAYLOAD_BODY_BYTES_MAX>,
+) -> Result<Json<EventTaken>, Trouble> {
+    let payload: Value = if body.bytes.is_empty() { Value::Null } else { body.format.parse(&body.bytes)? };
+    let payload: Arc<str> = payload.to_string().into();
+    if payload.len() > OUTPUT_BYTES_MAX {
+        let detail = format!(
+            "the payload has {} bytes as JSON: expected at most {OUTPUT_BYTES_MAX}; put large data into an artifact",
+            payload.len()
+        );
+        return Err(Trouble::invalid_fields(vec![field_error("", &detail)]));
+    }
+    match ask(&api, &actor, WorkflowRequest::Event { run: id, event: event.into(), payload }).await {
+        Ok(Reply::EventTaken { steps }) => Ok(Json(EventTaken { steps })),
+        Ok(other) => Err(unexpected(&other)),
+        Err(error) => Err(refused(&api, id, error).await),
+    }
+}

@@ -1,0 +1,161 @@
+//! Rows of workflows and runs as what the API shows.
+
+use model::api::{RecentRun, RunStep, RunStepState, StepCounts, StepKind, Workflow, WorkflowRun};
+use model::run::{StepRecord, StepState, StepStatus};
+use model::workflow::{Action, StepSpec};
+use serde_json::Value;
+use store::query::{RunRow, WorkflowRow};
+
+/// A workflow without its spec.
+pub(super) fn workflow(row: &WorkflowRow) -> Workflow {
+    let (spec, state) = (&row.head.spec, &row.state);
+    Workflow {
+        id: row.id,
+        name: spec.name.clone(),
+        namespace: spec.namespace.clone(),
+        owner: spec.owner.clone(),
+        labels: spec.labels.clone(),
+        description: spec.description.clone(),
+        generation: state.generation,
+        version: state.version,
+        created_at: state.created_at,
+        updated_at: state.updated_at,
+        steps: u32::try_from(spec.all_steps().count()).unwrap_or(u32::MAX),
+        parameters: spec.parameters.clone(),
+        runs: state.runs,
+        recent: None,
+        spec: None,
+        warnings: Vec::new(),
+    }
+}
+
+/// A run in a list of workflows.
+pub(super) fn recent(row: &RunRow) -> RecentRun {
+    let state = &row.state;
+    RecentRun {
+        id: row.id,
+        number: row.head.number,
+        status: state.status,
+        created_at: state.created_at,
+        started_at: state.started_at,
+        finished_at: state.finished_at,
+    }
+}
+
+/// A run without what it is pinned to.
+pub(super) fn run(row: RunRow) -> WorkflowRun {
+    let RunRow { id, head, state } = row;
+    let spec = &head.definition.workflow;
+    WorkflowRun {
+        id,
+        workflow_id: head.workflow,
+        workflow: spec.name.clone(),
+        namespace: spec.namespace.clone(),
+        generation: head.generation,
+        number: head.number,
+        status: state.status,
+        section: state.section,
+        version: state.version,
+        created_at: state.created_at,
+        started_at: state.started_at,
+        finished_at: state.finished_at,
+        updated_at: state.updated_at,
+        parameters: serde_json::Map::clone(&head.parameters),
+        actor: head.actor.to_string(),
+        note: head.note.as_deref().map(str::to_owned),
+        caller: head.caller,
+        retry_of: head.retry_of,
+        priority: head.priority,
+        origin: head.origin.as_deref().cloned(),
+        pause: state.pause.map(|pause| *pause),
+        stopping: state.stopping,
+        steps: counts(&state.counts),
+        output: state.output.as_deref().map(json),
+        history: state.history,
+        spec: None,
+    }
+}
+
+fn counts(counts: &[u32; 8]) -> StepCounts {
+    let of = |status: StepStatus| counts[usize::from(status.code())];
+    StepCounts {
+        pending: of(StepStatus::Pending),
+        running: of(StepStatus::Running),
+        waiting: of(StepStatus::Waiting),
+        succeeded: of(StepStatus::Succeeded),
+        failed: of(StepStatus::Failed),
+        upstream_failed: of(StepStatus::UpstreamFailed),
+        skipped: of(StepStatus::Skipped),
+        cancelled: of(StepStatus::Cancelled),
+    }
+}
+
+/// What was written as JSON, read again; a text where it cannot be.
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// All steps of a run, those that are pending included. `records` are its rows, by their numbers.
+pub(super) fn steps(row: &RunRow, records: Vec<StepRecord>) -> Vec<RunStep> {
+    let mut records = records.into_iter().filter(|record| record.key.item.is_none()).peekable();
+    let all = row.head.definition.workflow.all_steps();
+    let step = |(number, (section, spec)): (u32, (_, &StepSpec))| {
+        let record = records.next_if(|record| record.key.step == number);
+        RunStep {
+            name: spec.name.clone(),
+            number,
+            section,
+            kind: kind(&spec.action),
+            needs: spec.needs.clone(),
+            join: spec.join,
+            for_each: spec.for_each.is_some(),
+            state: record.map_or_else(pending, |record| step_state(record.state)),
+        }
+    };
+    (0..).zip(all).map(step).collect()
+}
+
+/// What a step does.
+pub(super) const fn kind(action: &Action) -> StepKind {
+    match action {
+        Action::Job(_) => StepKind::Job,
+        Action::Workflow(_) => StepKind::Workflow,
+        Action::Approval(_) => StepKind::Approval,
+        Action::Wait(_) => StepKind::Wait,
+    }
+}
+
+const fn pending() -> RunStepState {
+    RunStepState {
+        status: StepStatus::Pending,
+        cause: None,
+        job_id: None,
+        called: None,
+        started_at: None,
+        finished_at: None,
+        wake_at: None,
+        total: None,
+        tally: None,
+        output: None,
+        message: None,
+        said: None,
+    }
+}
+
+/// A step, or an element of one, that has a row.
+pub(super) fn step_state(state: StepState) -> RunStepState {
+    RunStepState {
+        status: state.status,
+        cause: Some(state.cause),
+        job_id: state.job,
+        called: state.called,
+        started_at: state.started_at,
+        finished_at: state.finished_at,
+        wake_at: state.wake_at,
+        total: state.total,
+        tally: state.tally,
+        output: state.output.as_deref().map(json),
+        message: state.message.map(String::from),
+        said: state.said.map(|said| *said),
+    }
+}

@@ -1,0 +1,144 @@
+//! What a run would do, without starting it.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use model::api::{PlannedStep, RunPlan, StartRun};
+use model::expression::{EvaluationError, Expression, Scope as Values};
+use model::spec::Run;
+use model::workflow::template::Template;
+use model::workflow::{Action, Over, StepSpec};
+use model::{JobSpec, WorkflowSpec};
+use serde_json::{Map, Value};
+use utoipa_axum::routes;
+
+use super::super::Api;
+use super::super::extract::{MaybeBody, Params, Path};
+use super::super::problem::{Code, Trouble};
+use super::super::routes::Routes;
+use super::start::{parameters, pinned};
+use super::{Scope, convert, find};
+use crate::auth::{Resource, Verb};
+
+pub(super) fn routes(routes: &mut Routes) {
+    let refusals = [Code::WorkflowNotFound, Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Read, Resource::Workflows, &refusals, routes!(plan_run));
+}
+
+/// Show what a run would do
+///
+/// Its steps in an order in which they may begin, with the values of its parameters put in. Nothing is
+/// started and nothing is stored; what is wrong is refused as a start would be.
+#[utoipa::path(post, path = "/api/v1/workflows/{name}/plan", tag = "workflows",
+    params(("name" = String, Path, description = "Its name or its id"), Scope),
+    request_body(content = Option<StartRun>, description = "As for a start"),
+    responses((status = 200, description = "What it would do", body = RunPlan))
+)]
+async fn plan_run(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Params(scope): Params<Scope>,
+    MaybeBody(body): MaybeBody<StartRun>,
+) -> Result<Json<RunPlan>, Trouble> {
+    let row = find(&api, &name, scope.namespace.as_deref()).await?;
+    let parameters = parameters(&row, &body)?;
+    pinned(&api, &row).await?;
+    let steps = planned(&row.head.spec, &parameters);
+    Ok(Json(RunPlan { parameters, steps }))
+}
+
+/// The steps of a workflow, each behind those that it needs.
+fn planned(spec: &WorkflowSpec, parameters: &Map<String, Value>) -> Vec<PlannedStep> {
+    let levels = levels(spec);
+    let known = Known { parameters };
+    let mut steps: Vec<PlannedStep> = spec
+        .all_steps()
+        .map(|(section, step)| PlannedStep {
+            name: step.name.clone(),
+            section,
+            kind: convert::kind(&step.action),
+            needs: step.needs.clone(),
+            level: levels.get(step.name.as_str()).copied().unwrap_or_default(),
+            total: total(step, &known),
+            command: match &step.action {
+                Action::Job(job) => command(job, &known),
+                _ => None,
+            },
+        })
+        .collect();
+    steps.sort_by_key(|step| (step.section, step.level));
+    steps
+}
+
+/// For each step one more than the highest level of its needs. The spec was validated: there is no cycle.
+fn levels(spec: &WorkflowSpec) -> BTreeMap<&str, u32> {
+    let mut left: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut after: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (_, step) in spec.all_steps() {
+        left.insert(&step.name, step.needs.len());
+        for need in &step.needs {
+            after.entry(need).or_default().push(&step.name);
+        }
+    }
+    let mut levels: BTreeMap<&str, u32> =
+        left.iter().filter(|(_, needs)| **needs == 0).map(|(name, _)| (*name, 0)).collect();
+    let mut open: Vec<&str> = levels.keys().copied().collect();
+    while let Some(name) = open.pop() {
+        let next = levels[name] + 1;
+        for dependent in after.get(name).into_iter().flatten() {
+            let level = levels.entry(dependent).or_default();
+            *level = next.max(*level);
+            if let Some(needs) = left.get_mut(dependent) {
+                *needs -= 1;
+                if *needs == 0 {
+                    open.push(dependent);
+                }
+            }
+        }
+    }
+    levels
+}
+
+/// How many elements a step has, as far as its parameters say.
+fn total(step: &StepSpec, known: &Known<'_>) -> Option<u32> {
+    match &step.for_each.as_ref()?.over {
+        Over::Items(items) => u32::try_from(items.len()).ok(),
+        Over::Shards(shards) => Some(*shards),
+        Over::List(list) => {
+            let value = Expression::parse(list).ok()?.evaluate(known).ok()?;
+            u32::try_from(value.as_array()?.len()).ok()
+        }
+        Over::Workers(_) => None,
+    }
+}
+
+/// The command of a job; an argument that speaks of more than parameters stays as it is.
+fn command(job: &JobSpec, known: &Known<'_>) -> Option<Vec<String>> {
+    let Run::Process(process) = &job.run else { return None };
+    if process.script.is_some() {
+        return None;
+    }
+    let rendered = |text: &String| {
+        let template = Template::parse(text).ok();
+        template.and_then(|template| template.render(known).ok()).unwrap_or_else(|| text.clone())
+    };
+    Some(process.command.iter().map(rendered).collect())
+}
+
+/// What is known before anything ran: parameters.
+struct Known<'a> {
+    parameters: &'a Map<String, Value>,
+}
+
+impl Values for Known<'_> {
+    fn value(&self, path: &[String]) -> Result<(Value, usize), EvaluationError> {
+        let unknown = || EvaluationError("is not known before the run".into());
+        match path {
+            [root, name, ..] if root == "params" => {
+                self.parameters.get(name).map(|value| (value.clone(), 2)).ok_or_else(unknown)
+            }
+            _ => Err(unknown()),
+        }
+    }
+}

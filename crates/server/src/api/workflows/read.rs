@@ -1,0 +1,142 @@
+//! Lists and details of workflows.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::ETAG;
+use axum::response::{IntoResponse, Response};
+use futures::{StreamExt, TryStreamExt};
+use model::WorkflowId;
+use model::api::{List, Workflow, WorkflowRun};
+use serde::Deserialize;
+use store::query::{Page, RunFilter, WorkflowFilter, WorkflowRow};
+use utoipa_axum::routes;
+
+use super::super::extract::{Labels, Params, Path};
+use super::super::headers::etag;
+use super::super::jobs::namespace;
+use super::super::problem::{Code, Trouble};
+use super::super::routes::Routes;
+use super::super::{Api, page};
+use super::{convert, find};
+use crate::auth::{Resource, Verb};
+
+/// How many workflows of a page are looked at a time.
+const LOOKUPS: usize = 16;
+/// The most runs that are told of each.
+const RUNS_MAX: usize = 50;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let workflows = Resource::Workflows;
+    routes.needs(Verb::Read, workflows, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_workflows));
+    routes.needs(Verb::Read, workflows, &[Code::WorkflowNotFound], routes!(get_workflow));
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ListWorkflowsParams {
+    /// Only workflows of this namespace; `*` for all, as without it.
+    namespace: Option<String>,
+    /// Only workflows of this owner.
+    owner: Option<String>,
+    /// Only workflows with this in the name, in upper or lower case.
+    text: Option<String>,
+    /// Only workflows with this label, `KEY=VALUE`; may come several times.
+    #[param(value_type = Option<Vec<String>>)]
+    label: Labels,
+    /// Tells the newest runs of each, so many at most.
+    #[param(minimum = 0, maximum = 50)]
+    runs: usize,
+    /// How many of them, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List workflows, newest first
+///
+/// Specs are left out. Runs cost a look at those of each workflow of the page, so they come only where
+/// they are asked for.
+#[utoipa::path(get, path = "/api/v1/workflows", tag = "workflows", params(ListWorkflowsParams), responses(
+    (status = 200, description = "One page", body = List<Workflow>),
+))]
+async fn list_workflows(
+    State(api): State<Api>,
+    Params(params): Params<ListWorkflowsParams>,
+) -> Result<Json<List<Workflow>>, Trouble> {
+    let limit = page::limit(params.limit)?;
+    if params.runs > RUNS_MAX {
+        let wrong = format!("`{}` is out of range: expected 0 to {RUNS_MAX}", params.runs);
+        return Err(Trouble::parameter("runs", wrong));
+    }
+    let filter = WorkflowFilter {
+        namespace: namespace(params.namespace),
+        owner: params.owner,
+        labels: params.label.0,
+        text: params.text,
+    };
+    let after = api.shared.cursors.read::<WorkflowId>("workflows", &filter, params.cursor.as_deref())?;
+    let page = api.node.store().workflows(&filter, Page { after, limit }).await?;
+    let last = page.items.last().filter(|_| page.more);
+    let next_cursor = last.map(|row| api.shared.cursors.make("workflows", &filter, &row.id.to_string()));
+    let items = page.items.into_iter().map(|row| looked_at(&api, row, params.runs));
+    let items = futures::stream::iter(items);
+    let items = items.buffered(LOOKUPS).try_collect().await?;
+    Ok(Json(List { items, next_cursor }))
+}
+
+/// A workflow of a list, with its newest runs.
+async fn looked_at(api: &Api, row: WorkflowRow, runs: usize) -> Result<Workflow, Trouble> {
+    let mut shown = convert::workflow(&row);
+    if runs > 0 {
+        let filter = RunFilter { workflow: Some(row.id), ..RunFilter::default() };
+        let found = api.node.store().runs(&filter, Page { after: None, limit: runs }).await?;
+        shown.recent = Some(found.items.iter().map(convert::recent).collect());
+    }
+    Ok(shown)
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct GetWorkflowParams {
+    /// The namespace of the name; `default` where absent. Not needed with an id.
+    namespace: Option<String>,
+    /// The spec of this generation instead of the newest.
+    generation: Option<u64>,
+}
+
+/// Show a workflow with its spec
+#[utoipa::path(get, path = "/api/v1/workflows/{name}", tag = "workflows",
+    params(("name" = String, Path, description = "Its name or its id"), GetWorkflowParams),
+    responses((status = 200, description = "The workflow", body = Workflow, headers(("ETag" = String, description = "Its version"))))
+)]
+async fn get_workflow(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    Params(params): Params<GetWorkflowParams>,
+) -> Result<Response, Trouble> {
+    let mut row = find(&api, &name, params.namespace.as_deref()).await?;
+    if let Some(generation) = params.generation.filter(|&asked| asked != row.state.generation) {
+        let found = api.node.store().workflow_version(row.id, generation).await?;
+        row.head = found.ok_or_else(|| {
+            let detail =
+                format!("{} has no generation {generation}: the newest is {}", row.id, row.state.generation);
+            Trouble::new(Code::WorkflowNotFound, detail)
+        })?;
+    }
+    Ok(with_spec(&row).into_response())
+}
+
+/// A workflow with its spec, as an answer.
+pub(super) fn with_spec(row: &WorkflowRow) -> impl IntoResponse + use<> {
+    let spec = Some(Box::new(model::WorkflowSpec::clone(&row.head.spec)));
+    let workflow = Workflow { spec, ..convert::workflow(row) };
+    ([(ETAG, etag(workflow.version))], Json(workflow))
+}
+
+/// A run with its version as its ETag.
+pub(super) fn with_tag(run: WorkflowRun) -> Response {
+    ([(ETAG, etag(run.version))], Json(run)).into_response()
+}

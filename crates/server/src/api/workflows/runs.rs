@@ -1,0 +1,190 @@
+//! Lists of runs, of their steps and of the elements of these.
+
+use axum::Json;
+use axum::extract::State;
+use axum::response::Response;
+use engine::why::StepWhy;
+use engine::{Refusal, Reply, WorkflowRequest};
+use model::api::{List, RunItem, RunSteps, WorkflowRun};
+use model::run::RunStatus;
+use model::{BackfillId, RunId, ScheduleId, WorkflowId};
+use serde::Deserialize;
+use store::query::{Page, RunFilter, RunRow};
+use utoipa_axum::routes;
+
+use super::super::extract::{Many, Params, Path, Paths};
+use super::super::jobs::{namespace, unexpected};
+use super::super::problem::{Code, Trouble};
+use super::super::routes::Routes;
+use super::super::{Api, page};
+use super::{ask, convert, find_run, read};
+use crate::auth::{Actor, Resource, Verb};
+use crate::node::RequestError;
+
+pub(super) fn routes(routes: &mut Routes) {
+    let runs = Resource::Runs;
+    routes.needs(Verb::Read, runs, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_runs));
+    routes.needs(Verb::Read, runs, &[Code::RunNotFound], routes!(get_run));
+    routes.needs(Verb::Read, runs, &[Code::RunNotFound], routes!(list_steps));
+    let item_refusals = [Code::RunNotFound, Code::StepNotFound, Code::InvalidCursor];
+    routes.needs(Verb::Read, runs, &item_refusals, routes!(list_items));
+    routes.needs(Verb::Read, runs, &[Code::RunNotFound, Code::StepNotFound], routes!(explain_step));
+    routes.of_leader();
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ListRunsParams {
+    /// Only runs with one of these statuses, with commas between.
+    #[param(value_type = Option<String>)]
+    status: Many<RunStatus>,
+    /// Only runs of this namespace; `*` for all, as without it.
+    namespace: Option<String>,
+    /// Only runs of this workflow: its id, or its name, with which runs that others called come too.
+    workflow: Option<String>,
+    /// Only runs that this run called.
+    caller: Option<RunId>,
+    /// Only runs of this schedule.
+    schedule: Option<ScheduleId>,
+    /// Only runs of this backfill.
+    backfill: Option<BackfillId>,
+    /// How many of them, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List runs of workflows, newest first
+///
+/// What they are pinned to and their history are left out.
+#[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(ListRunsParams), responses(
+    (status = 200, description = "One page", body = List<WorkflowRun>),
+))]
+async fn list_runs(
+    State(api): State<Api>,
+    Params(params): Params<ListRunsParams>,
+) -> Result<Json<List<WorkflowRun>>, Trouble> {
+    let limit = page::limit(params.limit)?;
+    let workflow = params.workflow.as_deref().and_then(|text| text.parse::<WorkflowId>().ok());
+    let filter = RunFilter {
+        namespace: namespace(params.namespace),
+        workflow,
+        name: params.workflow.filter(|_| workflow.is_none()),
+        statuses: params.status.0,
+        caller: params.caller,
+        schedule: params.schedule,
+        backfill: params.backfill,
+    };
+    let after = api.shared.cursors.read::<RunId>("runs", &filter, params.cursor.as_deref())?;
+    let page = api.node.store().runs(&filter, Page { after, limit }).await?;
+    let last = page.items.last().filter(|_| page.more);
+    let next_cursor = last.map(|row| api.shared.cursors.make("runs", &filter, &row.id.to_string()));
+    Ok(Json(List { items: page.items.into_iter().map(convert::run).collect(), next_cursor }))
+}
+
+/// Show a run with what it is pinned to and what it went through
+#[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = RunId, Path)), responses(
+    (status = 200, description = "The run", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))),
+))]
+async fn get_run(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Response, Trouble> {
+    Ok(read::with_tag(whole(find_run(&api, id).await?)))
+}
+
+/// A run with the spec that it is pinned to.
+pub(super) fn whole(row: RunRow) -> WorkflowRun {
+    let spec = Some(Box::new(model::WorkflowSpec::clone(&row.head.definition.workflow)));
+    WorkflowRun { spec, ..convert::run(row) }
+}
+
+/// List the steps of a run
+///
+/// All of them, in the order of the workflow; those that have not begun are `pending`. Of a step over a
+/// list the elements are another list.
+#[utoipa::path(get, path = "/api/v1/runs/{id}/steps", tag = "runs", params(("id" = RunId, Path)), responses(
+    (status = 200, description = "All steps", body = RunSteps),
+))]
+async fn list_steps(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Json<RunSteps>, Trouble> {
+    let row = find_run(&api, id).await?;
+    let records = api.node.store().run_steps(id).await?;
+    Ok(Json(RunSteps { version: row.state.version, steps: convert::steps(&row, records) }))
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ListItemsParams {
+    /// How many of them, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// List the elements of a step that have ended
+///
+/// By their numbers. Those that go on are among the jobs of the run.
+#[utoipa::path(get, path = "/api/v1/runs/{id}/steps/{step}/items", tag = "runs",
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Its name"), ListItemsParams),
+    responses((status = 200, description = "One page", body = List<RunItem>))
+)]
+async fn list_items(
+    State(api): State<Api>,
+    Paths(id, step): Paths<RunId, String>,
+    Params(params): Params<ListItemsParams>,
+) -> Result<Json<List<RunItem>>, Trouble> {
+    let limit = page::limit(params.limit)?;
+    let row = find_run(&api, id).await?;
+    let number = number_of(&row, &step)?;
+    let list = (id, number);
+    let after = api.shared.cursors.read::<u32>("items", &list, params.cursor.as_deref())?;
+    let mut records = api.node.store().run_items(id, number, after, limit + 1).await?;
+    let more = records.len() > limit;
+    records.truncate(limit);
+    let item = |record: model::run::StepRecord| {
+        Some(RunItem { index: record.key.item?, state: convert::step_state(record.state) })
+    };
+    let items: Vec<_> = records.into_iter().filter_map(item).collect();
+    let last = items.last().filter(|_| more);
+    let next_cursor = last.map(|item| api.shared.cursors.make("items", &list, &item.index.to_string()));
+    Ok(Json(List { items, next_cursor }))
+}
+
+/// The number of a step.
+fn number_of(row: &RunRow, step: &str) -> Result<u32, Trouble> {
+    let place = row.head.definition.workflow.all_steps().position(|(_, spec)| spec.name == step);
+    let number = place.and_then(|place| u32::try_from(place).ok());
+    number.ok_or_else(|| {
+        let shown: String = step.chars().take(64).collect();
+        Trouble::new(Code::StepNotFound, format!("{} has no step `{shown}`", row.id))
+    })
+}
+
+/// Explain why a step stands where it stands
+///
+/// For a step that has not begun: which need, rule or limit holds it, told by the very code that begins
+/// steps. A step that has ended has no reasons; see its cause and its message.
+#[utoipa::path(get, path = "/api/v1/runs/{id}/steps/{step}/why", tag = "runs",
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Its name")),
+    responses((status = 200, description = "Why", body = StepWhy))
+)]
+async fn explain_step(
+    State(api): State<Api>,
+    axum::Extension(actor): axum::Extension<Actor>,
+    Paths(id, step): Paths<RunId, String>,
+) -> Result<Json<StepWhy>, Trouble> {
+    let request = WorkflowRequest::Why { run: id, step: step.as_str().into() };
+    match ask(&api, &actor, request).await {
+        Ok(Reply::StepWhy(why)) => Ok(Json(*why)),
+        Ok(other) => Err(unexpected(&other)),
+        Err(RequestError::Refused(Refusal::NoRun { .. })) => {
+            let row = find_run(&api, id).await?;
+            let number = number_of(&row, &step)?;
+            let records = api.node.store().run_steps(id).await?;
+            let status = convert::steps(&row, records)[number as usize].state.status;
+            Ok(Json(StepWhy { run: id, step, status, reasons: Vec::new() }))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,231 @@
+//! Runs begin: of a workflow, or once more.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{ETAG, LOCATION};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use engine::{NewRun, Reply, WorkflowRequest};
+use model::api::{RetryRun, StartRun, WorkflowRun};
+use model::limits::{ITEMS_MAX, PRIORITY_MAX, RUN_PARAMETERS_BYTES_MAX};
+use model::run::{RetryFrom, StepRecord, StepStatus, carried};
+use model::workflow::{Action, Definition, complete};
+use model::{RunId, validate};
+use serde_json::{Map, Value};
+use store::query::{RunRow, WorkflowRow};
+use utoipa_axum::routes;
+
+use super::super::extract::{MaybeBody, Params, Path};
+use super::super::headers::{IdempotencyKey, etag};
+use super::super::jobs::unexpected;
+use super::super::problem::{Code, Trouble, field_error, fields_at};
+use super::super::routes::Routes;
+use super::super::{Api, submit};
+use super::pin::{self, Known};
+use super::{Scope, ask, find, find_run, runs};
+use crate::auth::{Actor, Resource, Verb};
+
+pub(super) fn routes(routes: &mut Routes) {
+    let start_refusals = [
+        Code::WorkflowNotFound,
+        Code::TooManyRuns,
+        Code::IdempotencyKeyReused,
+        Code::InvalidHeader,
+        Code::InvalidSpec,
+        Code::UnsupportedMediaType,
+    ];
+    routes.needs(Verb::Create, Resource::Runs, &start_refusals, routes!(start_run));
+    let retry_refusals = [
+        Code::RunNotFound,
+        Code::RunNotEnded,
+        Code::StepNotFound,
+        Code::WorkflowNotFound,
+        Code::TooManyRuns,
+        Code::IdempotencyKeyReused,
+        Code::InvalidHeader,
+        Code::InvalidSpec,
+        Code::UnsupportedMediaType,
+    ];
+    routes.needs(Verb::Create, Resource::Runs, &retry_refusals, routes!(retry_run));
+}
+
+/// Start a run of a workflow
+///
+/// It is pinned to the workflow as it is now, and to those that it calls. Where as many runs go on as may,
+/// it waits for its turn. Send an `Idempotency-Key`, and the request may be repeated until it is answered.
+#[utoipa::path(post, path = "/api/v1/workflows/{name}/start", tag = "runs",
+    params(
+        ("name" = String, Path, description = "Its name or its id"), Scope,
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days."),
+    ),
+    request_body(content = Option<StartRun>, description = "May be left out where every parameter has a default",
+        example = json!({"parameters": {"day": "2026-11-21"}, "note": "again, with the corrected file"})),
+    responses(
+        (status = 201, description = "The new run", body = WorkflowRun, headers(
+            ("Location" = String, description = "The new run"),
+            ("ETag" = String, description = "Its version"),
+        )),
+        (status = 200, description = "Its key had started it before", body = WorkflowRun),
+    )
+)]
+async fn start_run(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    Params(scope): Params<Scope>,
+    IdempotencyKey(key): IdempotencyKey,
+    MaybeBody(body): MaybeBody<StartRun>,
+) -> Result<Response, Trouble> {
+    let row = find(&api, &name, scope.namespace.as_deref()).await?;
+    let key = key.map(|key| submit::start_key(row.id, &key, &body));
+    let parameters = parameters(&row, &body)?;
+    let definition = pinned(&api, &row).await?;
+    let new = NewRun {
+        workflow: row.id,
+        generation: row.state.generation,
+        body: definition.to_json().into(),
+        definition: Arc::new(definition),
+        parameters: Arc::new(parameters),
+        priority: body.priority,
+        note: body.note.map(String::into_boxed_str),
+        retry_of: None,
+        carried: Vec::new(),
+        key,
+    };
+    started(&api, &actor, new).await
+}
+
+/// What a run is started with, complete.
+///
+/// # Errors
+/// `invalid_spec` with everything that is wrong with a request.
+pub(super) fn parameters(row: &WorkflowRow, asked: &StartRun) -> Result<Map<String, Value>, Trouble> {
+    let mut wrong = Vec::new();
+    if let Err(invalid) = validate::note("note", asked.note.as_deref()) {
+        wrong.extend(fields_at("", &invalid.problems));
+    }
+    if let Some(priority) = asked.priority.filter(|&priority| priority > PRIORITY_MAX) {
+        let detail = format!("`{priority}` is out of range: expected 0 to {PRIORITY_MAX}");
+        wrong.push(field_error("priority", &detail));
+    }
+    let complete = complete(&row.head.spec.parameters, &asked.parameters).unwrap_or_else(|problems| {
+        let at = |(name, problem): &(String, String)| field_error(&format!("parameters.{name}"), problem);
+        wrong.extend(problems.iter().map(at));
+        Map::new()
+    });
+    let bytes = serde_json::to_vec(&complete).map_or(0, |json| json.len());
+    if bytes > RUN_PARAMETERS_BYTES_MAX {
+        let detail = format!(
+            "have {bytes} bytes as JSON: expected at most {RUN_PARAMETERS_BYTES_MAX}; put large data into an artifact"
+        );
+        wrong.push(field_error("parameters", &detail));
+    }
+    if wrong.is_empty() { Ok(complete) } else { Err(Trouble::invalid_fields(wrong)) }
+}
+
+/// A workflow with those that it calls, as they are now.
+///
+/// # Errors
+/// `invalid_spec` where a workflow that it calls was deleted, or changed so that it cannot be called like this.
+pub(super) async fn pinned(api: &Api, row: &WorkflowRow) -> Result<Definition, Trouble> {
+    let definition = pin::definition(api, &row.head.spec, &Known::new()).await?;
+    validate::definition(&definition).map_err(|invalid| Trouble::invalid(&invalid))?;
+    Ok(definition)
+}
+
+async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Response, Trouble> {
+    match ask(api, actor, WorkflowRequest::Start(Box::new(new))).await? {
+        Reply::RunStarted { run, new } => {
+            let row = find_run(api, run).await?;
+            let (location, tag) = (format!("/api/v1/runs/{run}"), etag(row.state.version));
+            let status = if new { StatusCode::CREATED } else { StatusCode::OK };
+            Ok((status, [(LOCATION, location)], [(ETAG, tag)], Json(runs::whole(row))).into_response())
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Try an ended run again
+///
+/// Starts another run, pinned to the same definition with the same parameters; `retry_of` names the old one. What ended
+/// well is taken over and not done again, of a step over a list the elements that did; `from` names a step to
+/// begin at all the same.
+#[utoipa::path(post, path = "/api/v1/runs/{id}/retry", tag = "runs",
+    params(
+        ("id" = RunId, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days."),
+    ),
+    request_body(content = Option<RetryRun>, description = "May be left out"),
+    responses(
+        (status = 201, description = "The new run", body = WorkflowRun, headers(
+            ("Location" = String, description = "The new run"),
+            ("ETag" = String, description = "Its version"),
+        )),
+        (status = 200, description = "Its key had started it before", body = WorkflowRun),
+    )
+)]
+async fn retry_run(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(id): Path<RunId>,
+    IdempotencyKey(key): IdempotencyKey,
+    MaybeBody(body): MaybeBody<RetryRun>,
+) -> Result<Response, Trouble> {
+    validate::note("note", body.note.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
+    let row = find_run(&api, id).await?;
+    let Some(workflow) = row.head.workflow else {
+        let detail = format!("{id} was called by another run: try that one again");
+        return Err(Trouble::new(Code::WorkflowNotFound, detail));
+    };
+    if !row.state.status.is_final() {
+        let detail = format!("{id} has not ended: it is {}", row.state.status);
+        return Err(Trouble::new(Code::RunNotEnded, detail));
+    }
+    let from = match body.from.as_deref() {
+        None => RetryFrom::Failed,
+        Some(step) => {
+            if !row.head.definition.workflow.steps.iter().any(|spec| spec.name == step) {
+                let shown: String = step.chars().take(64).collect();
+                let detail = format!("{id} has no step `{shown}` among its `steps`");
+                return Err(Trouble::new(Code::StepNotFound, detail));
+            }
+            RetryFrom::Step(step)
+        }
+    };
+    let key = key.map(|key| submit::retry_key(id, &key, &body));
+    let records = records(&api, &row).await?;
+    let new = NewRun {
+        workflow,
+        generation: row.head.generation,
+        definition: Arc::clone(&row.head.definition),
+        body: Arc::clone(&row.head.body),
+        parameters: Arc::clone(&row.head.parameters),
+        priority: row.head.priority,
+        note: body.note.as_deref().map(Into::into),
+        retry_of: Some(id),
+        carried: carried(&row.head.definition, &records, from),
+        key,
+    };
+    started(&api, &actor, new).await
+}
+
+/// All rows of a run that another try may take over: its steps, and the elements of those that did not end well.
+async fn records(api: &Api, row: &RunRow) -> Result<Vec<StepRecord>, Trouble> {
+    let store = api.node.store();
+    let mut records = store.run_steps(row.id).await?;
+    let all: Vec<_> = row.head.definition.workflow.all_steps().collect();
+    let with_elements = |record: &StepRecord| {
+        let spec = all.get(record.key.step as usize).map(|(_, spec)| spec);
+        let over_list = spec.is_some_and(|spec| {
+            spec.for_each.is_some() && matches!(spec.action, Action::Job(_) | Action::Workflow(_))
+        });
+        over_list && record.state.status != StepStatus::Succeeded
+    };
+    let steps: Vec<u32> = records.iter().filter(|r| with_elements(r)).map(|r| r.key.step).collect();
+    for step in steps {
+        records.extend(store.run_items(row.id, step, None, ITEMS_MAX).await?);
+    }
+    Ok(records)
+}
