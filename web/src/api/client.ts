@@ -11,7 +11,7 @@ import createClient from "openapi-fetch";
 import { OWN_PAGE, signedOut } from "./auth";
 import { patient } from "./patience";
 import { Refusal } from "./problem";
-import type { paths } from "./workflow-schema";
+import type { paths } from "./schema";
 
 export const api = createClient<paths>({
   baseUrl: location.origin,

@@ -12,8 +12,7 @@ import { counted, type Counts, isLive, STATUSES } from "../lib/statuses";
 import { answer, api } from "./client";
 import { feed } from "./feed";
 import { isTakeOver, Refusal } from "./problem";
-import type { JobStatus } from "./schema";
-import type { RunEvent } from "./workflow-schema";
+import type { FeedEvent, JobStatus } from "./schema";
 
 export const queryClient = new QueryClient({
   defaultOptions: {
@@ -171,7 +170,7 @@ export function keepFresh(): () => void {
     // The first change shows at once, those that follow it closely once a second.
     timer ??= setTimeout(refresh, Math.max(0, last + REFRESH_MS - Date.now()));
   };
-  const onBatch = (batch: readonly RunEvent[]) => {
+  const onBatch = (batch: readonly FeedEvent[]) => {
     for (const event of batch) {
       if (event.run_id && queryClient.getQueryState(["run", event.run_id])) ask(["run", event.run_id]);
       if (event.job_id && queryClient.getQueryState(["job", event.job_id])) ask(["job", event.job_id]);

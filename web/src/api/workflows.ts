@@ -3,16 +3,17 @@
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
 import { answer, api } from "./client";
-import type { JobSpec } from "./schema";
-import { PAGED_RUNS, queryClient } from "./queries";
 import type {
+  JobSpec,
   RunPlan,
   StartRun,
   StepStatus,
   Workflow,
   WorkflowRun,
   WorkflowSpec,
-} from "./workflow-schema";
+  paths,
+} from "./schema";
+import { PAGED_RUNS, queryClient } from "./queries";
 
 export interface WorkflowsFilter {
   text?: string;
@@ -102,8 +103,7 @@ export const stepsQuery = (id: string, isOver = false) =>
 export const stepWhyQuery = (id: string, step: string) =>
   queryOptions({
     queryKey: ["run", id, "why", step],
-    queryFn: () =>
-      answer(api.GET("/api/v1/runs/{id}/steps/{step}/why", { params: { path: { id, step } } })),
+    queryFn: () => answer(api.GET("/api/v1/runs/{id}/steps/{step}/why", { params: { path: { id, step } } })),
     placeholderData: keepPreviousData,
   });
 
@@ -125,7 +125,7 @@ export async function checkWorkflow(spec: WorkflowSpec, signal?: AbortSignal): P
     path: { name: named(spec.name) },
     query: { dry_run: true, namespace: spec.namespace },
   };
-  return answer(api.PUT("/api/v1/workflows/{name}", { params, body: spec, signal }));
+  return (await answer(api.PUT("/api/v1/workflows/{name}", { params, body: spec, signal }))) as Workflow;
 }
 
 /** Creates a workflow (`version` null), or gives the one of that version another spec. */
@@ -134,7 +134,7 @@ export async function saveWorkflow(spec: WorkflowSpec, version: number | null): 
   const params = { path: { name: named(spec.name) }, query: { namespace: spec.namespace }, header };
   const saved = await answer(api.PUT("/api/v1/workflows/{name}", { params, body: spec }));
   await touched(["workflows"], ["workflow"]);
-  return saved;
+  return saved as Workflow;
 }
 
 /** The spec that the server makes of one that says nothing but what it must, for the same owner and queue. */
@@ -144,8 +144,8 @@ export async function workflowDefaults(spec: WorkflowSpec): Promise<WorkflowSpec
   const least = { name: "defaults", namespace, owner, queue, priority, steps: [{ name: "step", job }] };
   const { spec: filled } = await checkWorkflow(least);
   // What was asked for is no default.
-  const { owner: _, queue: __, priority: ___, namespace: ____, ...rest } = filled ?? least;
-  return { ...rest, namespace: "default", queue: "default", priority: 50 };
+  const asked = { namespace: "default", queue: "default", priority: 50, owner: null };
+  return { ...(filled ?? least), ...asked };
 }
 
 /** A path needs a name, and the server says better than we do what is wrong with one. */
@@ -217,8 +217,13 @@ export async function rejectStep(id: string, step: string, note: string): Promis
   await changed(id);
 }
 
+/** Any JSON. */
+export type EventPayload = NonNullable<
+  paths["/api/v1/runs/{id}/events/{event}"]["post"]["requestBody"]
+>["content"]["application/json"];
+
 /** Tells a run that something happened; answers how many of its steps that was for. */
-export async function sendEvent(id: string, event: string, payload: unknown): Promise<number> {
+export async function sendEvent(id: string, event: string, payload: EventPayload): Promise<number> {
   const params = { path: { id, event } };
   const taken = await answer(api.POST("/api/v1/runs/{id}/events/{event}", { params, body: payload }));
   await changed(id);

@@ -1,6 +1,6 @@
 /** The parameters of a workflow as fields of a form: what each is filled in with, and what that says. */
 
-import type { Parameter } from "../api/workflow-schema";
+import type { Parameter } from "../api/schema";
 
 /** What a field shows is a text; a switch's is `true` or `false`. */
 export type Filled = Readonly<Record<string, string>>;
@@ -15,7 +15,7 @@ export interface Hints {
 }
 
 export function hintsOf({ schema }: Parameter): Hints {
-  const known = (isMap(schema) ? schema : {}) as Record<string, unknown>;
+  const known = (isMap(schema) ? schema : {});
   const number = (key: string) => (typeof known[key] === "number" ? known[key] : undefined);
   const [example] = Array.isArray(known.examples) ? (known.examples as unknown[]) : [];
   return {
@@ -34,10 +34,7 @@ export function shown(value: unknown): string {
 }
 
 /** The fields as they are before anybody changes them: with the defaults, or with these values. */
-export function filled(
-  parameters: Record<string, Parameter>,
-  values: Record<string, unknown> = {},
-): Filled {
+export function filled(parameters: Record<string, Parameter>, values: Record<string, unknown> = {}): Filled {
   return Object.fromEntries(
     Object.entries(parameters).map(([name, parameter]) => [name, shown(values[name] ?? parameter.default)]),
   );

@@ -1,7 +1,6 @@
 /** Statuses of runs and of their steps, and how they look. */
 
-import type { JobStatus } from "../api/schema";
-import type { RunStatus, RunStep, StepCounts, StepStatus } from "../api/workflow-schema";
+import type { JobStatus, RunStatus, RunStep, StepCounts, StepStatus } from "../api/schema";
 
 export const RUN_STATUSES = [
   "waiting",
@@ -32,30 +31,34 @@ export function isStepOver(status: StepStatus): boolean {
   return status !== "pending" && status !== "running" && status !== "waiting";
 }
 
+const RUN_TONES: Record<RunStatus, JobStatus> = {
+  waiting: "ready",
+  running: "running",
+  paused: "waiting",
+  stopping: "retrying",
+  succeeded: "succeeded",
+  failed: "failed",
+  cancelled: "cancelled",
+};
+
+const STEP_TONES: Record<StepStatus, JobStatus> = {
+  pending: "cancelled",
+  running: "running",
+  waiting: "waiting",
+  succeeded: "succeeded",
+  failed: "failed",
+  upstream_failed: "expired",
+  skipped: "cancelled",
+  cancelled: "cancelled",
+};
+
 /** The colour of a run's status, as the status of a job that means about the same. */
 export function runTone(status: RunStatus): JobStatus {
-  switch (status) {
-    case "paused":
-      return "waiting";
-    case "stopping":
-      return "retrying";
-    case "waiting":
-      return "ready";
-    default:
-      return status;
-  }
+  return RUN_TONES[status];
 }
 
 export function stepTone(status: StepStatus): JobStatus {
-  switch (status) {
-    case "pending":
-    case "skipped":
-      return "cancelled";
-    case "upstream_failed":
-      return "expired";
-    default:
-      return status;
-  }
+  return STEP_TONES[status];
 }
 
 export function totalOf(counts: StepCounts): number {

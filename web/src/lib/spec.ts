@@ -2,8 +2,7 @@
 
 import { Document, parseDocument, stringify } from "yaml";
 
-import type { JobSpec } from "../api/schema";
-import type { StepSpec, WorkflowSpec } from "../api/workflow-schema";
+import type { JobSpec, StepSpec, WorkflowSpec } from "../api/schema";
 
 /** A spec as a file. */
 export function toYaml(spec: object): string {

@@ -20,8 +20,7 @@ import {
 } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
-import type { ExecutionStatus, JobStatus, WorkerStatus } from "../api/schema";
-import type { RunStatus, StepStatus } from "../api/workflow-schema";
+import type { ExecutionStatus, JobStatus, RunStatus, StepStatus, WorkerStatus } from "../api/schema";
 import { runTone, stepTone } from "../lib/runs";
 import style from "./Status.module.css";
 
@@ -147,12 +146,7 @@ export function StepBadge({ status, plain }: { status: StepStatus; plain?: boole
 export function StepIcon({ status }: { status: StepStatus }) {
   const Icon = STEP_ICONS[status];
   return (
-    <Icon
-      size={13}
-      strokeWidth={2.4}
-      aria-hidden
-      className={status === "running" ? style.spin : undefined}
-    />
+    <Icon size={13} strokeWidth={2.4} aria-hidden className={status === "running" ? style.spin : undefined} />
   );
 }
 

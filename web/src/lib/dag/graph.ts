@@ -1,6 +1,6 @@
 /** What a picture of a workflow is drawn from: its steps and what each of them needs. */
 
-import type { RunStep, Section, StepKind, StepSpec, WorkflowSpec } from "../../api/workflow-schema";
+import type { RunStep, Section, StepKind, StepSpec, WorkflowSpec } from "../../api/schema";
 
 export const SECTIONS = ["steps", "on_failure", "finally"] as const satisfies readonly Section[];
 
@@ -24,7 +24,9 @@ export function dagOfSpec(spec: Partial<WorkflowSpec> | null | undefined): DagNo
       if (!Array.isArray(steps)) return [];
       return (steps as Array<Partial<StepSpec> | null>).flatMap((step) => {
         if (typeof step?.name !== "string" || step.name === "") return [];
-        const needs = (Array.isArray(step.needs) ? step.needs : []).filter((need) => typeof need === "string");
+        const needs = (Array.isArray(step.needs) ? step.needs : []).filter(
+          (need) => typeof need === "string",
+        );
         const isMap = Boolean(step.for_each);
         return [{ name: step.name, section, kind: kindOf(step), needs, isMap, isConditional: !!step.when }];
       });

@@ -8,7 +8,7 @@
 
 import { Graph, layout as dagre } from "@dagrejs/dagre";
 
-import type { Section } from "../../api/workflow-schema";
+import type { Section } from "../../api/schema";
 import { type DagNode, SECTIONS } from "./graph";
 
 export const NODE_WIDTH = 188;

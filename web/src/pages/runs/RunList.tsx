@@ -7,7 +7,7 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
 import { pagedRunsQuery, type RunsFilter } from "../../api/workflows";
-import type { StepCounts, WorkflowRun } from "../../api/workflow-schema";
+import type { StepCounts, WorkflowRun } from "../../api/schema";
 import { isRunOver, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
 import { Loading, ProblemBox } from "../../ui/kit";
 import { RunBadge } from "../../ui/Status";

@@ -6,7 +6,7 @@ import { SearchX, Workflow, X } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import type { RunStatus } from "../../api/workflow-schema";
+import type { RunStatus } from "../../api/schema";
 import type { RunsSearch } from "../../app/router";
 import { RUN_STATUSES } from "../../lib/runs";
 import { useSlash } from "../../lib/slash";

@@ -9,7 +9,7 @@ import { useTranslation } from "react-i18next";
 
 import { Refusal } from "../../api/problem";
 import { checkWorkflow, saveWorkflow, workflowDefaults, workflowQuery } from "../../api/workflows";
-import type { Workflow, WorkflowSpec } from "../../api/workflow-schema";
+import type { Workflow, WorkflowSpec } from "../../api/schema";
 import { dagOfSpec } from "../../lib/dag/graph";
 import { wordsOf as warningOf } from "../../lib/notices";
 import { leanWorkflow, toYaml } from "../../lib/spec";
@@ -172,8 +172,7 @@ function Composer({ start, workflow, title }: ComposerProps) {
                     <code>{field.path}</code> {field.detail}
                   </li>
                 ))}
-                {!draft.refusal &&
-                  warnings?.map((warning, i) => <li key={i}>{warningOf(warning, t)}</li>)}
+                {!draft.refusal && warnings?.map((warning, i) => <li key={i}>{warningOf(warning, t)}</li>)}
               </ul>
             </Card>
           ) : null}

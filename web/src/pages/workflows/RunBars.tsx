@@ -3,7 +3,7 @@
 import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 
-import type { RecentRun } from "../../api/workflow-schema";
+import type { RecentRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
 import { exact } from "../../lib/time";

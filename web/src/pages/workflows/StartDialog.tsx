@@ -10,7 +10,7 @@ import { useTranslation } from "react-i18next";
 
 import { Refusal } from "../../api/problem";
 import { planRun, startRun } from "../../api/workflows";
-import type { Parameter, RunPlan, Workflow } from "../../api/workflow-schema";
+import type { Parameter, RunPlan, Workflow } from "../../api/schema";
 import { filled, type Filled, hintsOf, shown, valuesOf } from "../../lib/parameters";
 import { say } from "../../ui/act";
 import { ProblemBox } from "../../ui/kit";
@@ -88,9 +88,7 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
         }}
       >
         <div className={style.form} data-testid="parameters">
-          {Object.keys(parameters).length === 0 && (
-            <p className="quiet">{t("workflow.noParameters")}</p>
-          )}
+          {Object.keys(parameters).length === 0 && <p className="quiet">{t("workflow.noParameters")}</p>}
           {Object.entries(parameters).map(([each, parameter]) => (
             <ParameterField
               key={each}
@@ -120,7 +118,9 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
           </div>
           <Plan plan={plan.data} />
           {refusal && <ProblemBox error={refusal} />}
-          {!refusal && plan.error && !isWrong && fieldErrors.length === 0 && <ProblemBox error={plan.error} />}
+          {!refusal && plan.error && !isWrong && fieldErrors.length === 0 && (
+            <ProblemBox error={plan.error} />
+          )}
         </div>
         <Group justify="flex-end" mt="md" gap="xs">
           <Button variant="default" onClick={onClose}>

@@ -8,7 +8,7 @@ import { useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { workflowsQuery } from "../../api/workflows";
-import type { Workflow } from "../../api/workflow-schema";
+import type { Workflow } from "../../api/schema";
 import type { WorkflowsSearch } from "../../app/router";
 import { useSlash } from "../../lib/slash";
 import { usePageTitle } from "../../lib/title";

@@ -228,7 +228,14 @@ function Picture({ nodes, layout, states, chosen, onChoose, view, size, kin, hit
             layout.bands
               .slice(1)
               .map(({ section, y }) => (
-                <line key={section} x1={-4_000} x2={layout.width + 4_000} y1={y} y2={y} className={style.rule} />
+                <line
+                  key={section}
+                  x1={-4_000}
+                  x2={layout.width + 4_000}
+                  y1={y}
+                  y2={y}
+                  className={style.rule}
+                />
               ))}
           {isFar ? (
             <>

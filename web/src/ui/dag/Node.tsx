@@ -4,7 +4,7 @@ import { Braces, CornerDownRight, Hourglass, type LucideIcon, Terminal, UserChec
 import { memo } from "react";
 import { useTranslation } from "react-i18next";
 
-import type { StepKind, StepStatus } from "../../api/workflow-schema";
+import type { StepKind, StepStatus } from "../../api/schema";
 import type { DagNode } from "../../lib/dag/graph";
 import { stepTone } from "../../lib/runs";
 import { StepIcon } from "../Status";
