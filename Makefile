@@ -117,6 +117,12 @@ bench: cargo-there ## Measure: make bench BENCH=noop (default: all of them)
 	$(CARGO) build --locked --release -p belfry -p belfry-bench
 	$(TARGET)/release/belfry-bench $(BENCH)
 
+.PHONY: bench-peers
+bench-peers: cargo-there ## Measure beside other schedulers: make bench-peers ROUNDS=5, or PEERS=belfry,bullmq
+	$(CARGO) build --locked --release -p belfry -p belfry-bench
+	CARGO_TARGET_DIR=$(abspath $(TARGET)) python3 bench/peers/run.py $(if $(PEERS),--peers $(PEERS)) \
+	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESULTS),--json $(RESULTS))
+
 # What a run says of itself where its results are kept (`RESULTS=docs/results/simulator.json` of
 # `make sim`, `RESULTS=docs/results` of `make chaos`); `make proof-page` shows them.
 KEPT = BELFRY_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) BELFRY_DATE=$$(date -u +%F)

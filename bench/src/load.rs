@@ -50,6 +50,16 @@ impl Load {
         Ok(())
     }
 
+    /// What another path answers.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<serde_json::Value> {
+        let request = self.http.get(format!("{}/{path}", self.url)).bearer_auth(&self.token);
+        let answer = request.send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        anyhow::ensure!(status.is_success(), "{path} was answered {status}: {text}");
+        Ok(serde_json::from_str(&text)?)
+    }
+
     /// How many jobs the store has.
     pub(crate) async fn count_jobs(&self) -> anyhow::Result<usize> {
         let request = self.http.get(format!("{}/jobs?limit=1&count=true", self.url));

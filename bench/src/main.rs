@@ -18,6 +18,7 @@ mod report;
 mod schedules;
 mod spawn;
 mod submit;
+mod workflows;
 
 use std::path::PathBuf;
 
@@ -71,13 +72,21 @@ enum Name {
     SchedulesBurst,
     /// Fifty thousand schedules due within a minute: how late they start.
     SchedulesMinute,
+    /// Steps a second through diamonds, with a worker that does nothing.
+    WorkflowSteps,
+    /// From the end of a step to the start of the next one.
+    WorkflowLatency,
+    /// A list of 100,000 elements: its first start, until all are durable, memory.
+    WorkflowMap,
+    /// The check of a definition of 10,000 steps.
+    WorkflowCheck,
     /// The task of `latency`: writes down when it started.
     #[value(hide = true)]
     Stamp,
 }
 
 impl Name {
-    const MEASURED: [Self; 9] = [
+    const MEASURED: [Self; 13] = [
         Self::SubmitBatch,
         Self::SubmitSingle,
         Self::Noop,
@@ -87,6 +96,10 @@ impl Name {
         Self::SchedulesIdle,
         Self::SchedulesBurst,
         Self::SchedulesMinute,
+        Self::WorkflowSteps,
+        Self::WorkflowLatency,
+        Self::WorkflowMap,
+        Self::WorkflowCheck,
     ];
 }
 
@@ -102,6 +115,10 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::SchedulesIdle => schedules::idle(arguments.schedules).await,
         Name::SchedulesBurst => schedules::burst().await,
         Name::SchedulesMinute => schedules::minute().await,
+        Name::WorkflowSteps => workflows::steps(time).await,
+        Name::WorkflowLatency => workflows::latency().await,
+        Name::WorkflowMap => workflows::map().await,
+        Name::WorkflowCheck => workflows::check(),
         Name::All | Name::Stamp => unreachable!("not measured by itself"),
     }
 }

@@ -125,7 +125,7 @@ pub(crate) async fn minute() -> anyhow::Result<Vec<Figure>> {
     worker.sessions(1).await;
     let first = soon(40);
     let crons: Vec<String> = (0..60).map(|second| cron_at(first + Duration::from_secs(second))).collect();
-    apply(&Load::of(&server)?, DUE, |number| crons[number % crons.len()].clone()).await?;
+    apply(&Load::of(&server)?, 0..DUE, |number| crons[number % crons.len()].clone()).await?;
     anyhow::ensure!(now() < first, "applying took longer than the time until they are due");
     let enough = Duration::from_secs(240);
     until("every job has started", enough, async || (worker.starts() >= DUE as u64).then_some(())).await;

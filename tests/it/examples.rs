@@ -22,20 +22,20 @@ async fn every_job_file_of_the_examples_succeeds() {
     }
 }
 
-/// The files that define schedules, calendars and queues.
-fn definitions() -> Vec<PathBuf> {
-    let entries = repository().join("examples/schedules").read_dir().unwrap().flatten().map(|e| e.path());
+/// The files of a folder of `examples/` that define something.
+fn definitions(folder: &str) -> Vec<PathBuf> {
+    let entries = repository().join("examples").join(folder).read_dir().unwrap().flatten().map(|e| e.path());
     let mut found: Vec<_> = entries.collect();
     found.sort();
     assert!(found.len() >= 5, "{found:?}");
     found
 }
 
-/// B1, B5. Each is applied, and then has nothing left to change.
+/// B1, B5, C1. Each is applied, and then has nothing left to change.
 #[tokio::test]
-async fn every_schedule_of_the_examples_is_applied() {
+async fn every_schedule_and_workflow_of_the_examples_is_applied() {
     let site = Site::start().await;
-    for file in definitions() {
+    for file in definitions("schedules").iter().chain(&definitions("workflows")) {
         let file = file.to_str().unwrap();
         site.belfry(&["apply", "-f", file]).await.success();
         site.belfry(&["diff", "-f", file]).await.success();
@@ -59,9 +59,11 @@ fn the_list_of_examples_has_them_all() {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();
         assert!(list.contains(&format!("[{name}]({name})")), "{name} is not in examples/README.md");
     }
-    for file in definitions() {
-        let name = format!("schedules/{}", file.file_name().unwrap().to_string_lossy());
-        assert!(list.contains(&format!("[{name}]({name})")), "{name} is not in examples/README.md");
+    for folder in ["schedules", "workflows"] {
+        for file in definitions(folder) {
+            let name = format!("{folder}/{}", file.file_name().unwrap().to_string_lossy());
+            assert!(list.contains(&format!("[{name}]({name})")), "{name} is not in examples/README.md");
+        }
     }
 }
 

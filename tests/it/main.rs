@@ -3,7 +3,7 @@
 //! - [`arrows`], [`house`], [`pages`]: what holds of the code and the docs without running anything.
 //! - [`walkthrough`]: what a user does, from end to end. [`examples`]: every example, and the commands
 //!   of the README and the book as they are written. [`definitions`]: what is told to whoever creates
-//!   schedules and calendars, by hand or from files.
+//!   schedules and calendars, by hand or from files. [`workflows`]: what those of the examples do.
 //! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`timekeeping`]: schedules through
 //!   kills, outages and a moved clock. [`failover`]: servers that share a database.
 
@@ -21,3 +21,4 @@ mod pages;
 mod survival;
 mod timekeeping;
 mod walkthrough;
+mod workflows;

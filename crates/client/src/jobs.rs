@@ -2,7 +2,8 @@
 
 use model::api::{CancelJob, CancelledJob, Execution, Job, JobEvent, List, SubmittedJob, SubmittedJobs};
 use model::{
-    BackfillId, ExecutionId, ExecutionStatus, JobId, JobSpec, JobStatus, ScheduleId, Timestamp, WorkerId,
+    BackfillId, ExecutionId, ExecutionStatus, JobId, JobSpec, JobStatus, RunId, ScheduleId, Timestamp,
+    WorkerId,
 };
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,8 @@ pub struct JobFilter {
     pub schedule: Option<ScheduleId>,
     /// Of this backfill.
     pub backfill: Option<BackfillId>,
+    /// Of this run of a workflow.
+    pub run: Option<RunId>,
     /// Submitted at or after this time.
     pub created_after: Option<Timestamp>,
     /// Submitted before this time.
@@ -52,6 +55,7 @@ impl JobFilter {
             .query_opt("worker_id", self.worker_id)
             .query_opt("schedule", self.schedule)
             .query_opt("backfill", self.backfill)
+            .query_opt("run", self.run)
             .query_opt("created_after", self.created_after)
             .query_opt("created_before", self.created_before)
             .page(page);

@@ -6,7 +6,7 @@
 //!
 //! - [`Client`]: requests, tried again where that is safe ([`Patience`] says how long).
 //! - [`logs`] and [`events`]: streams that resume where they broke off.
-//! - [`watch`]: a job's changes until it ends.
+//! - [`watch`]: the changes of a job, or of a run, until it ends.
 //! - [`Error`]: why a request came to nothing, and what to do about it.
 //!
 //! # Always true
@@ -34,6 +34,7 @@ pub mod jobs;
 pub mod logs;
 pub mod page;
 mod retry;
+pub mod runs;
 pub mod schedules;
 pub mod server;
 mod servers;
@@ -41,6 +42,7 @@ mod sse;
 pub mod watch;
 pub mod why;
 pub mod workers;
+pub mod workflows;
 
 pub use artifacts::{ArtifactBody, ArtifactFilter};
 pub use error::Error;
@@ -50,9 +52,12 @@ pub use jobs::{ExecutionFilter, JobFilter};
 pub use logs::{Begin, LogItem, LogPage, LogQuery, LogSource, LogStream};
 pub use page::{Items, Page};
 pub use retry::Patience;
+pub use runs::RunFilter;
 pub use schedules::{LedgerFilter, ScheduleFilter, ScheduleRef};
 pub use server::{Me, ServerVersion};
-pub use why::{Misfit, Misfits, Reason, Why};
+pub use watch::RunView;
+pub use why::{Misfit, Misfits, NeedView, Reason, StepReason, StepWhy, Why};
+pub use workflows::{WorkflowFilter, WorkflowRef};
 
 /// Makes ring the TLS provider of this process; without one, [`Client::new`] panics.
 ///

@@ -1,9 +1,11 @@
-//! Why a job stands where it stands, as the server tells it.
+//! Why a job, or a step of a run, stands where it stands, as the server tells it.
 //!
 //! A mirror of what the engine answers, so that programs need not build an engine to read it. Kinds
 //! of reasons that this version does not know are kept as they came.
 
-use model::{Bytes, JobId, JobStatus, Millicores, Timestamp, WorkerId};
+use model::run::{StepCause, StepStatus};
+use model::workflow::{JoinRule, Section};
+use model::{Bytes, JobId, JobStatus, Millicores, RunId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -114,6 +116,82 @@ pub enum Misfit {
     Reserved { schedule: String, until: Timestamp },
     /// It runs as many executions as it may.
     Slots { slots: u32 },
+    /// One that this version does not know.
+    #[serde(untagged)]
+    Other(Value),
+}
+
+/// Why a step of a run stands where it stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepWhy {
+    /// Of which run.
+    pub run: RunId,
+    /// Its name.
+    pub step: String,
+    /// Where it stands.
+    pub status: StepStatus,
+    /// Everything that holds it back; the first is what must change first.
+    pub reasons: Vec<StepReason>,
+}
+
+/// A step that another one needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeedView {
+    /// Its name.
+    pub step: String,
+    /// Where it stands.
+    pub status: StepStatus,
+}
+
+/// One thing that holds a step back, or what it is doing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "reason", rename_all = "snake_case")]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the engine's own type documents each field")]
+pub enum StepReason {
+    /// As many runs of its workflow go on as may.
+    RunWaits { running: u64, limit: u64, ahead: u64 },
+    /// Its section has not begun.
+    LaterSection { section: Section, now: Section },
+    /// Its run is paused.
+    Paused { by: String, since: Timestamp },
+    /// Its join rule waits for steps that have not ended.
+    Needs { join: JoinRule, needs: Vec<NeedView>, more: u64 },
+    /// As many steps of its run go on as may.
+    ParallelSteps { running: u32, limit: u32 },
+    /// It can begin: the next batch does it.
+    NextBatch,
+    /// Its job goes on: why that stands where it stands, the job can say.
+    Job { job: JobId },
+    /// The run that it called goes on.
+    Called { run: RunId },
+    /// Its elements go on.
+    Elements { total: u32, running: u64, succeeded: u32, failed: u32 },
+    /// It waits for somebody.
+    Approval {
+        approvers: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// It waits for an event.
+    Event {
+        event: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// It waits for its time.
+    Time {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+    },
+    /// It is being stopped.
+    Stopping { becomes: StepStatus, cause: StepCause },
+    /// It has ended.
+    Over {
+        cause: StepCause,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
     /// One that this version does not know.
     #[serde(untagged)]
     Other(Value),

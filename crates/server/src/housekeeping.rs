@@ -1,5 +1,5 @@
-//! Deletes what retention no longer keeps: ended jobs with their logs, old events, old lines of fire
-//! ledgers.
+//! Deletes what retention no longer keeps: ended jobs with their logs, ended runs with their steps, old
+//! events, old lines of fire ledgers.
 //!
 //! Logs go first, rows after, so that a crash in between leaves nothing that nobody knows of. A
 //! round is bounded, and rounds follow each other at once while there is more to do. Idempotency
@@ -16,6 +16,8 @@ use crate::node::{Clock as _, SystemClock};
 
 /// Jobs of one round.
 const JOBS: usize = 500;
+/// Runs of one round. Their steps are many more, and the store deletes a bounded number at a time.
+const RUNS: usize = 100;
 /// Lines of the fire ledger that are deleted at a time.
 const LEDGER_LINES: usize = 1_000;
 /// Logs that are deleted at a time.
@@ -47,13 +49,30 @@ pub async fn run(services: Services) {
 
 /// One round. Returns whether there is more to do.
 pub async fn sweep(services: &Services, now: Timestamp) -> bool {
-    match delete_expired(services, now).await {
-        Ok(deleted) => deleted == JOBS,
+    let jobs = delete_expired(services, now).await;
+    let runs = delete_expired_runs(services, now).await;
+    is_full(jobs, JOBS, "jobs") | is_full(runs, RUNS, "runs")
+}
+
+/// Whether as many were deleted as a round may.
+fn is_full(deleted: Result<usize, StoreError>, limit: usize, what: &'static str) -> bool {
+    match deleted {
+        Ok(deleted) => deleted == limit,
         Err(error) => {
-            tracing::warn!(error = %error, "cannot delete expired jobs; trying again later");
+            tracing::warn!(error = %error, "cannot delete expired {what}; trying again later");
             false
         }
     }
+}
+
+async fn delete_expired_runs(services: &Services, now: Timestamp) -> Result<usize, StoreError> {
+    let store = services.node.store();
+    let runs = store.expired_runs(now, RUNS).await?;
+    if !runs.is_empty() {
+        store.delete_runs(&runs).await?;
+        tracing::debug!(runs = runs.len(), "deleted expired runs");
+    }
+    Ok(runs.len())
 }
 
 async fn delete_expired(services: &Services, now: Timestamp) -> Result<usize, StoreError> {
@@ -87,6 +106,10 @@ async fn trim(services: &Services, now: Timestamp) {
     let before = now - services.config.event_retention;
     if let Err(error) = services.node.store().trim_events(before).await {
         tracing::warn!(error = %error, "cannot trim events; trying again later");
+    }
+    // Steps that a deletion has left behind which broke off.
+    if let Err(error) = services.node.store().delete_runs(&[]).await {
+        tracing::warn!(error = %error, "cannot delete the steps of deleted runs; trying again later");
     }
     if let Err(error) = trim_ledger(services, now - services.config.ledger_retention).await {
         tracing::warn!(error = %error, "cannot trim the fire ledger; trying again later");

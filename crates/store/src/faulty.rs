@@ -18,14 +18,17 @@ use async_trait::async_trait;
 use model::calendar::CalendarRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ServerId, ShardId, Timestamp};
+use model::run::{StepRecord, WorkflowHead};
+use model::{
+    BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
+};
 use tokio::sync::{Notify, mpsc};
 
 use crate::cluster::{Cluster, ServerRecord};
 use crate::query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
-    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
-    ScheduleFilter, ScheduleRow, Token,
+    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, RunFilter, RunRow,
+    ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter, WorkflowRow,
 };
 use crate::{Committed, EventSeq, Loaded, Store, StoreError};
 
@@ -54,6 +57,14 @@ pub enum Operation {
     Backfills,
     Calendars,
     Calendar,
+    Workflow,
+    WorkflowNamed,
+    WorkflowVersion,
+    Workflows,
+    Run,
+    Runs,
+    RunSteps,
+    RunItems,
     Executions,
     Execution,
     Events,
@@ -65,6 +76,8 @@ pub enum Operation {
     Artifacts,
     ExpiredJobs,
     DeleteJobs,
+    ExpiredRuns,
+    DeleteRuns,
     TrimEvents,
     TrimLedger,
     Quarantined,
@@ -322,6 +335,52 @@ impl<S: Store> Store for FaultyStore<S> {
         self.call(Operation::Calendar, self.inner.calendar(namespace, name)).await
     }
 
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, StoreError> {
+        self.call(Operation::Workflow, self.inner.workflow(id)).await
+    }
+
+    async fn workflow_named(&self, namespace: &str, name: &str) -> Result<Option<WorkflowRow>, StoreError> {
+        self.call(Operation::WorkflowNamed, self.inner.workflow_named(namespace, name)).await
+    }
+
+    async fn workflow_version(
+        &self,
+        id: WorkflowId,
+        generation: u64,
+    ) -> Result<Option<WorkflowHead>, StoreError> {
+        self.call(Operation::WorkflowVersion, self.inner.workflow_version(id, generation)).await
+    }
+
+    async fn workflows(
+        &self,
+        filter: &WorkflowFilter,
+        page: Page<WorkflowId>,
+    ) -> Result<Paged<WorkflowRow>, StoreError> {
+        self.call(Operation::Workflows, self.inner.workflows(filter, page)).await
+    }
+
+    async fn run(&self, id: RunId) -> Result<Option<RunRow>, StoreError> {
+        self.call(Operation::Run, self.inner.run(id)).await
+    }
+
+    async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> Result<Paged<RunRow>, StoreError> {
+        self.call(Operation::Runs, self.inner.runs(filter, page)).await
+    }
+
+    async fn run_steps(&self, run: RunId) -> Result<Vec<StepRecord>, StoreError> {
+        self.call(Operation::RunSteps, self.inner.run_steps(run)).await
+    }
+
+    async fn run_items(
+        &self,
+        run: RunId,
+        step: u32,
+        after: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<StepRecord>, StoreError> {
+        self.call(Operation::RunItems, self.inner.run_items(run, step, after, limit)).await
+    }
+
     async fn executions(
         &self,
         filter: &ExecutionFilter,
@@ -372,6 +431,14 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
         self.call(Operation::DeleteJobs, self.inner.delete_jobs(jobs)).await
+    }
+
+    async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        self.call(Operation::ExpiredRuns, self.inner.expired_runs(now, limit)).await
+    }
+
+    async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError> {
+        self.call(Operation::DeleteRuns, self.inner.delete_runs(runs)).await
     }
 
     async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {

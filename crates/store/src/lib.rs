@@ -291,58 +291,42 @@ pub trait Store: Send + Sync + 'static {
     async fn calendar(&self, namespace: &str, name: &str) -> Result<Option<CalendarRecord>, StoreError>;
 
     /// A workflow with its newest spec.
-    async fn workflow(&self, _id: WorkflowId) -> Result<Option<WorkflowRow>, StoreError> {
-        Ok(None)
-    }
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, StoreError>;
 
     /// The workflow of this name.
-    async fn workflow_named(&self, _namespace: &str, _name: &str) -> Result<Option<WorkflowRow>, StoreError> {
-        Ok(None)
-    }
+    async fn workflow_named(&self, namespace: &str, name: &str) -> Result<Option<WorkflowRow>, StoreError>;
 
-    /// What a generation of a workflow was asked to be.
+    /// What a generation of a workflow was asked to be. All are kept as long as the workflow is there.
     async fn workflow_version(
         &self,
-        _id: WorkflowId,
-        _generation: u64,
-    ) -> Result<Option<WorkflowHead>, StoreError> {
-        Ok(None)
-    }
+        id: WorkflowId,
+        generation: u64,
+    ) -> Result<Option<WorkflowHead>, StoreError>;
 
     /// Workflows, newest first.
     async fn workflows(
         &self,
-        _filter: &WorkflowFilter,
-        _page: Page<WorkflowId>,
-    ) -> Result<Paged<WorkflowRow>, StoreError> {
-        Ok(Paged { items: Vec::new(), more: false })
-    }
+        filter: &WorkflowFilter,
+        page: Page<WorkflowId>,
+    ) -> Result<Paged<WorkflowRow>, StoreError>;
 
     /// A run, live or ended, with its history.
-    async fn run(&self, _id: RunId) -> Result<Option<RunRow>, StoreError> {
-        Ok(None)
-    }
+    async fn run(&self, id: RunId) -> Result<Option<RunRow>, StoreError>;
 
     /// Runs, newest first. Equal definitions in a page are one.
-    async fn runs(&self, _filter: &RunFilter, _page: Page<RunId>) -> Result<Paged<RunRow>, StoreError> {
-        Ok(Paged { items: Vec::new(), more: false })
-    }
+    async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> Result<Paged<RunRow>, StoreError>;
 
     /// The steps of a run that are no longer pending, by their numbers, without elements of lists.
-    async fn run_steps(&self, _run: RunId) -> Result<Vec<StepRecord>, StoreError> {
-        Ok(Vec::new())
-    }
+    async fn run_steps(&self, run: RunId) -> Result<Vec<StepRecord>, StoreError>;
 
     /// The elements of a step that have a row, in their order: those behind `after`, at most `limit`.
     async fn run_items(
         &self,
-        _run: RunId,
-        _step: u32,
-        _after: Option<u32>,
-        _limit: usize,
-    ) -> Result<Vec<StepRecord>, StoreError> {
-        Ok(Vec::new())
-    }
+        run: RunId,
+        step: u32,
+        after: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<StepRecord>, StoreError>;
 
     /// Executions, newest first.
     async fn executions(
@@ -390,14 +374,13 @@ pub trait Store: Send + Sync + 'static {
     async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError>;
 
     /// Ended runs whose retention is over at `now`; at most `limit`.
-    async fn expired_runs(&self, _now: Timestamp, _limit: usize) -> Result<Vec<RunId>, StoreError> {
-        Ok(Vec::new())
-    }
+    async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError>;
 
     /// Deletes ended runs with their steps, and definitions that no run is pinned to any more.
-    async fn delete_runs(&self, _runs: &[RunId]) -> Result<(), StoreError> {
-        Ok(())
-    }
+    ///
+    /// A run is gone at once and its steps after it, a bounded number at a time. What an earlier call that
+    /// broke off has left behind is deleted too.
+    async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError>;
 
     /// Deletes events older than `before`.
     async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError>;

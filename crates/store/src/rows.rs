@@ -5,12 +5,13 @@
 //! boxed, and bytes are decoded where they lie.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::calendar::CalendarRecord;
 use model::firing::{LedgerRecord, ScheduleHead};
 use model::record::{JobHead, KeyRecord, LiveRow, RunKeyRecord};
-use model::run::{StepKey, StepRecord};
+use model::run::{StepRecord, WorkflowHead};
 use model::workflow::Definition;
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId};
 
@@ -18,11 +19,12 @@ use serde::de::DeserializeOwned;
 
 use crate::codec::{
     BackfillColumns, Context, Damage, ExecutionColumns, LedgerColumns, OpenHead, RunColumns, ScheduleColumns,
-    StateColumns, calendar_context, item_of, open_backfill, open_backfill_head, open_execution, open_head,
-    open_history, open_ledger, open_run, open_run_head, open_schedule, open_schedule_head, open_state,
-    open_step, open_text, open_workflow, open_workflow_head, parse_schedule_spec, parse_spec, token_kind,
+    StateColumns, calendar_context, open_backfill, open_backfill_head, open_definition, open_execution,
+    open_head, open_history, open_ledger, open_run, open_run_head, open_schedule, open_schedule_head,
+    open_state, open_step, open_text, open_workflow, open_workflow_head, parse_schedule_spec, parse_spec,
+    step_key, token_kind,
 };
-use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPlace, ScheduleRow, Token};
+use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPlace, RunRow, ScheduleRow, Token, WorkflowRow};
 
 /// The tables whose rows can be set aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,7 @@ pub(crate) enum Table {
     Backfills,
     Calendars,
     Workflows,
+    WorkflowHeads,
     Runs,
     Steps,
     RunKeys,
@@ -63,6 +66,7 @@ impl Table {
             Self::Backfills => "backfills",
             Self::Calendars => "calendars",
             Self::Workflows => "workflows",
+            Self::WorkflowHeads => "workflow_heads",
             Self::Runs => "runs",
             Self::Steps => "steps",
             Self::RunKeys => "run_keys",
@@ -77,18 +81,19 @@ impl Table {
             Self::Events => &["first"],
             Self::Ledger => &["first", "schedule", "generation", "cause", "backfill"],
             Self::Calendars => &["namespace", "name"],
-            Self::Steps => &["run", "step", "item"],
+            Self::WorkflowHeads => &["id", "generation"],
+            Self::Steps => &["run", "list", "number"],
             _ => &["id"],
         }
     }
 
-    /// The table that has the rest of each row, under the same id.
-    pub(crate) const fn companion(self) -> Option<&'static str> {
+    /// The table that has the rest of each row, and the columns that the two have in common.
+    pub(crate) const fn companion(self) -> Option<(&'static str, &'static [&'static str])> {
         match self {
-            Self::Schedules => Some("schedule_heads"),
-            Self::Backfills => Some("backfill_heads"),
-            Self::Workflows => Some("workflow_heads"),
-            Self::Runs => Some("run_heads"),
+            Self::Schedules => Some(("schedule_heads", &["id"])),
+            Self::Backfills => Some(("backfill_heads", &["id"])),
+            Self::Workflows => Some(("workflow_heads", &["id", "generation"])),
+            Self::Runs => Some(("run_heads", &["id"])),
             _ => None,
         }
     }
@@ -150,10 +155,14 @@ pub(crate) const WORKFLOW_COLUMNS: &str = "t.id, t.generation, t.state, h.head";
 /// Where the spec of a workflow is. Outer, so that one without it is noticed.
 pub(crate) const WORKFLOW_REST: &str =
     "LEFT JOIN workflow_heads h ON h.id = t.id AND h.generation = t.generation";
-/// The columns that [`run`] reads, in its order; `h` is its row in `run_heads`.
+/// The columns that [`workflow_version`] reads, in its order.
+pub(crate) const WORKFLOW_HEAD_COLUMNS: &str = "t.id, t.generation, t.head";
+/// The columns that [`run`] reads, in its order; from [`RUN_REST`] too.
 pub(crate) const RUN_COLUMNS: &str = "t.id, t.status, t.expires_at, t.state, h.definition, h.head";
+/// Where the rest of a run's row is. Outer, so that one without it is noticed.
+pub(crate) const RUN_REST: &str = "LEFT JOIN run_heads h ON h.id = t.id";
 /// The columns that [`step`] reads, in its order.
-pub(crate) const STEP_COLUMNS: &str = "t.run, t.step, t.item, t.status, t.state";
+pub(crate) const STEP_COLUMNS: &str = "t.run, t.list, t.number, t.status, t.state";
 
 /// The columns by which states are searched, from those of [`JOB_COLUMNS`].
 pub(crate) fn state_columns(row: &impl Fields) -> Result<StateColumns, Damage> {
@@ -257,34 +266,78 @@ pub(crate) fn calendar(row: &impl Fields) -> Result<CalendarRecord, Damage> {
     serde_json::from_str(json).map_err(|error| Damage::decode("record", error))
 }
 
-/// A workflow, as a live row.
-pub(crate) fn workflow(row: &impl Fields) -> Result<LiveRow, Damage> {
+/// A workflow, with its newest spec.
+pub(crate) fn workflow(row: &impl Fields) -> Result<WorkflowRow, Damage> {
     let id = WorkflowId::from_bits(row.bits(0, "id")?);
     let generation = row.number(1, "generation")?;
     let state = open_workflow(id, generation, row.bytes(2, "state")?)?;
     let head = open_workflow_head(id, generation, row.bytes(3, "head")?)?;
-    Ok(LiveRow::Workflow { id, head, state })
+    Ok(WorkflowRow { id, head, state })
 }
 
-/// A run as a live row, with the definition that its fifth column names.
+/// What one generation of a workflow was asked to be.
+pub(crate) fn workflow_version(row: &impl Fields) -> Result<WorkflowHead, Damage> {
+    let id = WorkflowId::from_bits(row.bits(0, "id")?);
+    open_workflow_head(id, row.number(1, "generation")?, row.bytes(2, "head")?)
+}
+
+impl From<WorkflowRow> for LiveRow {
+    fn from(WorkflowRow { id, head, state }: WorkflowRow) -> Self {
+        Self::Workflow { id, head, state }
+    }
+}
+
+/// What a run is pinned to, parsed and as JSON.
+pub(crate) type Pinned = (Arc<Definition>, Arc<str>);
+
+/// A run with its history, and with the definition that its fifth column names.
 pub(crate) fn run(
     row: &impl Fields,
-    definition: (Arc<Definition>, Arc<str>),
-) -> Result<(RunId, LiveRow), Damage> {
+    pinned: impl FnOnce(u128) -> Result<Pinned, Damage>,
+) -> Result<RunRow, Damage> {
     let id = RunId::from_bits(row.bits(0, "id")?);
     let expires_at = row.optional_integer(2, "expires_at")?;
     let columns = RunColumns { status: row.number(1, "status")?, expires_at };
     let state = open_run(id, &columns, row.bytes(3, "state")?)?;
     let hash = row.bits(4, "definition")?;
-    let head = open_run_head(id, hash, row.bytes(5, "head")?, definition)?;
-    Ok((id, LiveRow::Run { id, head: Arc::new(head), state: Box::new(state) }))
+    let head = open_run_head(id, hash, row.bytes(5, "head")?, pinned(hash)?)?;
+    Ok(RunRow { id, head: Arc::new(head), state })
+}
+
+/// A run as it stands in lists.
+pub(crate) fn without_history(mut run: RunRow) -> RunRow {
+    run.state.history = Vec::new();
+    run
+}
+
+impl From<RunRow> for LiveRow {
+    fn from(RunRow { id, head, state }: RunRow) -> Self {
+        Self::Run { id, head, state: Box::new(state) }
+    }
+}
+
+/// Definitions by their hashes, each parsed once, however many runs are pinned to it.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions(HashMap<u128, Result<Pinned, Damage>>);
+
+impl Definitions {
+    /// The one of this hash; `read` says which bytes are kept under it, if any are.
+    pub(crate) fn get<'b>(
+        &mut self,
+        hash: u128,
+        read: impl FnOnce() -> Result<Option<Cow<'b, [u8]>>, Damage>,
+    ) -> Result<Pinned, Damage> {
+        let open = |sealed: Option<Cow<'b, [u8]>>| {
+            open_definition(hash, &sealed.ok_or_else(|| Damage::decode("definition", "it is not there"))?)
+        };
+        self.0.entry(hash).or_insert_with(|| read().and_then(open)).clone()
+    }
 }
 
 /// A step, or one element of it.
 pub(crate) fn step(row: &impl Fields) -> Result<StepRecord, Damage> {
     let run = RunId::from_bits(row.bits(0, "run")?);
-    let (step, item) = (row.number(1, "step")?, item_of(row.number(2, "item")?)?);
-    let key = StepKey { run, step, item };
+    let key = step_key(run, row.number(1, "list")?, row.number(2, "number")?)?;
     let state = open_step(key, row.number(3, "status")?, row.bytes(4, "state")?)?;
     Ok(StepRecord { key, state })
 }

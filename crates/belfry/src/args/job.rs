@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use model::{BackfillId, Duration, ExecutionStatus, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
+use model::{
+    BackfillId, Duration, ExecutionStatus, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId,
+};
 
 use super::examples;
 use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, instant};
@@ -146,6 +148,9 @@ pub(crate) struct ListArgs {
     /// Of this backfill
     #[arg(long, value_name = "BACKFILL")]
     pub(crate) backfill: Option<BackfillId>,
+    /// Of this run of a workflow
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<RunId>,
     /// Submitted at or after this time
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) after: Option<Timestamp>,

@@ -6,6 +6,7 @@ pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod spec;
 pub(crate) mod store;
+pub(crate) mod workflow;
 
 use std::path::PathBuf;
 
@@ -25,6 +26,7 @@ const EXAMPLES: &str = examples! {
     "belfry submit --follow -- echo hello          run a command, see its output"
     "belfry submit -f job.yaml --wait              run what a file says, exit as it does"
     "belfry schedule create beat --every 15m -- true   run it again and again"
+    "belfry workflow start nightly --follow        start a run of a workflow, see its steps"
     "belfry job list --status failed               what failed"
     "belfry why JOB                                why it does not start"
 };
@@ -102,7 +104,13 @@ pub(crate) enum Command {
     /// Look after calendars: named sets of days that schedules refer to
     #[command(subcommand, visible_alias = "calendars")]
     Calendar(schedule::CalendarCommand),
-    /// Create or change what files define: calendars, queues, schedules
+    /// Create workflows, graphs of steps, and start runs of them
+    #[command(subcommand, visible_alias = "workflows")]
+    Workflow(workflow::WorkflowCommand),
+    /// Look after the runs of workflows
+    #[command(subcommand, visible_alias = "runs")]
+    Run(Box<workflow::RunCommand>),
+    /// Create or change what files define: calendars, queues, schedules, workflows
     Apply(schedule::ApplyArgs),
     /// Show what applying files would change; exits with 1 if anything
     Diff(schedule::DiffArgs),

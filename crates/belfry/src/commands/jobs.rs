@@ -49,6 +49,7 @@ async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
         worker_id: args.worker,
         schedule: args.schedule,
         backfill: args.backfill,
+        run: args.run,
         created_after: args.after,
         created_before: args.before,
     };

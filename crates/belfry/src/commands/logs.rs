@@ -104,7 +104,7 @@ pub(super) async fn follow_to_the_end(
         }
         Ok(client.job(job).await?)
     };
-    let ended = wait::within(timeout, follow).await?;
+    let ended = wait::within(timeout, wait::JOB_GOES_ON, follow).await?;
     context.out.note(crate::output::progress::ended(&ended));
     match wait::failed(&ended) {
         Some(exit) => Err(Failure::silent(exit)),

@@ -8,6 +8,7 @@ mod events;
 mod jobs;
 mod logs;
 mod queues;
+mod runs;
 mod schedules;
 pub(crate) mod serve;
 mod servers;
@@ -15,6 +16,7 @@ mod store;
 mod submit;
 mod wait;
 mod workers;
+mod workflows;
 
 use std::future::Future;
 
@@ -130,6 +132,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         },
         Command::Backfill(command) => block_on(schedules::run_backfills(&context, command)),
         Command::Calendar(command) => block_on(calendars::run(&context, command)),
+        Command::Workflow(command) => block_on(workflows::run(&context, command)),
+        Command::Run(command) => block_on(runs::run(&context, *command)),
         Command::Apply(args) => block_on(apply::run(&context, args)),
         Command::Diff(args) => block_on(apply::diff(&context, args)),
         Command::Queue(command) => block_on(queues::run(&context, command)),

@@ -14,7 +14,10 @@ use crate::output::Format;
 use crate::output::progress::{Progress, ended};
 
 /// How many jobs are watched at a time: each is a stream of its own.
-const WATCHED_MAX: usize = 16;
+pub(super) const WATCHED_MAX: usize = 16;
+/// What to do with a job once nobody waits for it any more.
+pub(super) const JOB_GOES_ON: &str =
+    "it goes on: `belfry job cancel JOB` ends it, `belfry why JOB` says what it waits for";
 
 /// Waits until all have ended, and ends as the first of them that did not succeed.
 pub(super) async fn for_jobs(
@@ -24,7 +27,7 @@ pub(super) async fn for_jobs(
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {
     let mut progress = Progress::new(context.out);
-    let ended = within(timeout, watch_all(client, ids, &mut progress)).await;
+    let ended = within(timeout, JOB_GOES_ON, watch_all(client, ids, &mut progress)).await;
     progress.clear();
     let jobs = ended?;
     tell(context, &jobs)?;
@@ -59,16 +62,18 @@ async fn next(mut watch: client::Items<Job>) -> Watched {
     (job, watch)
 }
 
-/// The result of something that may take at most so long.
+/// The result of something that may take at most so long; `help` says what to do if it takes longer.
 pub(super) async fn within<T>(
     timeout: Option<Duration>,
+    help: &str,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     let Some(timeout) = timeout else { return work.await };
     match tokio::time::timeout(timeout.to_std(), work).await {
         Ok(result) => result,
-        Err(_) => Err(Failure::message(Exit::TimedOut, format!("it has not ended within {timeout}"))
-            .help("it goes on: `belfry job cancel JOB` ends it, `belfry why JOB` says what it waits for")),
+        Err(_) => {
+            Err(Failure::message(Exit::TimedOut, format!("it has not ended within {timeout}")).help(help))
+        }
     }
 }
 

@@ -5,18 +5,21 @@
 //! reader that goes away ends it quietly.
 //!
 //! - [`table`]: rows and details; the objects implement [`table::Row`] and [`table::Detail`] in
-//!   [`objects`] and [`schedules`].
-//! - [`why`]: reasons in words.
+//!   [`objects`], [`schedules`], [`workflows`] and [`runs`].
+//! - [`why`] and [`step_why`]: reasons in words.
 //! - [`time`] and [`text`]: how instants and foreign text are shown.
 //! - [`progress`]: what is shown while waiting.
 
 pub(crate) mod objects;
 pub(crate) mod progress;
+pub(crate) mod runs;
 pub(crate) mod schedules;
+pub(crate) mod step_why;
 pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod time;
 pub(crate) mod why;
+pub(crate) mod workflows;
 
 use std::io::{IsTerminal, Write};
 

@@ -8,7 +8,7 @@ use model::api::{
 };
 use model::spec::Run;
 use model::worker::{Admission, WorkerStatus};
-use model::{ExecutionStatus, JobStatus, Timestamp};
+use model::{ExecutionStatus, JobStatus, RunId, Timestamp};
 
 use super::Look;
 use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
@@ -57,7 +57,7 @@ fn result(result: Option<&JobResult>) -> Cell {
 }
 
 /// How long it ran, so far or in all.
-fn run_time(look: &Look, started: Option<Timestamp>, finished: Option<Timestamp>) -> Cell {
+pub(super) fn run_time(look: &Look, started: Option<Timestamp>, finished: Option<Timestamp>) -> Cell {
     started.map(|at| coarse(finished.unwrap_or(look.now).since(at))).into()
 }
 
@@ -139,6 +139,12 @@ impl Detail for Job {
             let text =
                 format!("{} for {} ({})", origin.name, exact(look, origin.scheduled_for), origin.cause);
             ("Schedule", Cell::from(text))
+        }));
+        lines.extend(self.step.as_ref().map(|step| {
+            let item = step.item.as_ref().map(|item| format!(", element {} of {}", item.index, item.total));
+            let text =
+                format!("{} of {} ({}{})", step.name, step.workflow, step.run, item.unwrap_or_default());
+            ("Step", Cell::from(text))
         }));
         lines.extend(self.retry_of.map(|job| ("Retry of", job.to_string().into())));
         lines.extend(self.spec.as_ref().map(|spec| ("Runs", what_runs(&spec.run).into())));
@@ -277,11 +283,14 @@ impl Row for FeedEvent {
     ];
 
     fn cells(&self, _look: &Look) -> Vec<Cell> {
-        let subject = self
-            .job_id
+        // Of a step the job is told by its own events.
+        let job = self.job_id.filter(|_| self.step.is_none());
+        let subject = job
             .map(|id| id.to_string())
+            .or_else(|| self.run_id.map(|id| subject_of_run(id, self.step.as_deref())))
             .or_else(|| self.queue.clone())
             .or_else(|| self.schedule.clone())
+            .or_else(|| self.workflow.clone())
             .or_else(|| self.backfill_id.map(|id| id.to_string()))
             .or_else(|| self.calendar.clone())
             .or_else(|| self.worker_id.map(|id| id.to_string()));
@@ -300,6 +309,11 @@ impl Row for FeedEvent {
     fn name(&self) -> String {
         self.seq.to_string()
     }
+}
+
+/// A run, or a step of it.
+fn subject_of_run(run: RunId, step: Option<&str>) -> String {
+    step.map_or_else(|| run.to_string(), |step| format!("{run} {step}"))
 }
 
 fn toned(text: &str, like: &Cell) -> Cell {

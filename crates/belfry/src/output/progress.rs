@@ -48,6 +48,14 @@ impl Progress {
         }
     }
 
+    /// Does something that writes, out of the way of the line that moves.
+    pub(crate) fn beside<T>(&self, write: impl FnOnce() -> T) -> T {
+        match &self.bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
     /// Whether there is one line that moves, so that it may be said as often as it changes.
     pub(crate) fn moves(&self) -> bool {
         self.bar.is_some()

@@ -6,3 +6,4 @@ mod fake;
 mod retrying;
 mod schedules;
 mod streaming;
+mod workflows;

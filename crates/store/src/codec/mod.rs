@@ -39,9 +39,9 @@ pub(crate) use ledger::{
     LedgerColumns, firing_outcome, firing_outcome_code, firing_outcome_from, open_ledger, seal_ledger,
 };
 pub(crate) use run::{
-    RunColumns, definition_hash, item_column, item_of, open_definition, open_run, open_run_head, open_step,
-    open_workflow, open_workflow_head, seal_definition, seal_run, seal_run_head, seal_step, seal_workflow,
-    seal_workflow_head,
+    NO_LIST, RunColumns, definition_hash, open_definition, open_run, open_run_head, open_step, open_workflow,
+    open_workflow_head, seal_definition, seal_run, seal_run_head, seal_step, seal_workflow,
+    seal_workflow_head, step_key, step_place,
 };
 pub(crate) use schedule::{
     ScheduleColumns, calendar_context, open_schedule, open_schedule_head, parse_schedule_spec,

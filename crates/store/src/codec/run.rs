@@ -343,28 +343,30 @@ pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result
     })
 }
 
-/// The number of an element as a column has it; -1 for a step itself.
-pub(crate) fn item_column(key: StepKey) -> i64 {
-    key.item.map_or(-1, i64::from)
+/// Stands for the list that an element is of in the row of a step itself.
+pub(crate) const NO_LIST: i64 = -1;
+
+/// The columns `list` and `number` of a step, or of an element of it.
+pub(crate) fn step_place(key: StepKey) -> (i64, i64) {
+    let step = i64::from(key.step);
+    key.item.map_or((NO_LIST, step), |item| (step, i64::from(item)))
 }
 
-/// The element that a column names.
-pub(crate) fn item_of(column: i64) -> Result<Option<u32>, Damage> {
-    match column {
-        -1 => Ok(None),
-        found => u32::try_from(found).map(Some).map_err(|_| Damage::Value {
-            column: "item",
-            what: "number of an element",
-            found,
-        }),
+/// The step, or the element of one, that the columns name.
+pub(crate) fn step_key(run: RunId, list: i64, number: i64) -> Result<StepKey, Damage> {
+    let part = |column, found: i64| {
+        u32::try_from(found).map_err(|_| Damage::Value { column, what: "number of a step or element", found })
+    };
+    let number = part("number", number)?;
+    match list {
+        NO_LIST => Ok(StepKey { run, step: number, item: None }),
+        list => Ok(StepKey { run, step: part("list", list)?, item: Some(number) }),
     }
 }
 
 fn step_context(key: StepKey, status: u8) -> Context {
-    Context::of(key.run.to_bits())
-        .with(&key.step.to_le_bytes())
-        .with(&item_column(key).to_le_bytes())
-        .with(&[status])
+    let (list, number) = step_place(key);
+    Context::of(key.run.to_bits()).with(&list.to_le_bytes()).with(&number.to_le_bytes()).with(&[status])
 }
 
 /// A step's state without its status, which stands in a column.

@@ -119,7 +119,7 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All that is copied, in this order. The shards come last: until they are there, nobody can own one.
-pub(crate) static TABLES: [Table; 30] = [
+pub(crate) static TABLES: [Table; 32] = [
     table("meta", 1, &[small("id"), small("shards"), big("next_event"), big("checked_at")]),
     table("jobs", 1, JOBS),
     // Its rows belong to no shard any more.
@@ -147,10 +147,12 @@ pub(crate) static TABLES: [Table; 30] = [
     table("calendars", 2, &[text("namespace"), text("name"), bytes("record")]),
     table("workflows", 1, WORKFLOWS),
     table("workflow_heads", 2, &[id("id"), big("generation"), bytes("head")]),
+    table("workflow_labels", 3, &[text("key"), text("value"), id("workflow")]),
     table("runs", 1, RUNS),
     table("run_heads", 1, &[id("id"), id("definition"), bytes("head")]),
     table("run_definitions", 1, &[id("hash"), bytes("body")]),
     table("steps", 3, STEPS),
+    table("runs_deleted", 1, &[id("run"), id("definition")]),
     table("run_keys", 1, &[id("key"), id("body"), id("run"), big("expires_at"), shard_of("run")]),
     table("secrets", 1, &[text("name"), bytes("secret")]),
     table("quarantine", 3, QUARANTINE),
@@ -171,6 +173,7 @@ const JOBS: &[Column] = &[
     bytes("head"),
     id("schedule"),
     id("backfill"),
+    id("run"),
     shard_of("id"),
 ];
 
@@ -247,6 +250,8 @@ const RUNS: &[Column] = &[
     small("status"),
     id("workflow"),
     id("caller"),
+    id("schedule"),
+    id("backfill"),
     text("namespace"),
     text("name"),
     big("expires_at"),
@@ -255,7 +260,7 @@ const RUNS: &[Column] = &[
 ];
 
 const STEPS: &[Column] =
-    &[id("run"), big("step"), big("item"), small("status"), bytes("state"), shard_of("run")];
+    &[id("run"), big("list"), big("number"), small("status"), bytes("state"), shard_of("run")];
 
 const QUARANTINE: &[Column] =
     &[big("at"), text("origin"), text("key"), text("reason"), column("columns", Kind::SetAside)];

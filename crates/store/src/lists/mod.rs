@@ -11,6 +11,7 @@
 
 mod ledger;
 mod schedules;
+mod workflows;
 
 use model::{ExecutionStatus, JobId, JobStatus, Timestamp};
 
@@ -19,6 +20,9 @@ use crate::rows::{EXECUTION_COLUMNS, JOB_COLUMNS, Table};
 
 pub(crate) use ledger::ledger;
 pub(crate) use schedules::{backfills, schedules, upcoming};
+#[cfg(feature = "postgres")]
+pub(crate) use workflows::definitions_sql;
+pub(crate) use workflows::{runs, workflows};
 
 /// What the SQL of two databases does not have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +112,7 @@ impl Conditions {
 }
 
 /// A part of a list: what it reads from, and a condition of its own.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Leg {
     pub(crate) table: Table,
     /// The table over which it runs instead (of labels, of live executions), and its column with the id.
@@ -157,10 +161,14 @@ impl List {
 
     /// The statement of one leg. The values are those of the conditions.
     pub(crate) fn sql(&self, leg: &Leg, dialect: Dialect) -> String {
+        self.sql_for(self.columns, leg, dialect)
+    }
+
+    /// As [`sql`](Self::sql), for other columns of the same rows.
+    fn sql_for(&self, columns: &str, leg: &Leg, dialect: Dialect) -> String {
         let own = leg.condition.as_deref().map(|own| format!(" AND {own}")).unwrap_or_default();
         let sql = format!(
-            "SELECT {} FROM {} WHERE {}{own} ORDER BY {} LIMIT {}",
-            self.columns,
+            "SELECT {columns} FROM {} WHERE {}{own} ORDER BY {} LIMIT {}",
             leg.source(dialect),
             self.conditions.join(),
             leg.order,
@@ -201,6 +209,7 @@ fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
     conditions.add_optional("t.worker = ?", filter.worker.map(|worker| Value::Id(worker.to_bits())));
     conditions.add_optional("t.schedule = ?", filter.schedule.map(|schedule| Value::Id(schedule.to_bits())));
     conditions.add_optional("t.backfill = ?", filter.backfill.map(|backfill| Value::Id(backfill.to_bits())));
+    conditions.add_optional("t.run = ?", filter.run.map(|run| Value::Id(run.to_bits())));
     for (key, value) in filter.labels.iter().skip(usize::from(by_label)) {
         conditions.add_all(
             "EXISTS (SELECT 1 FROM labels o WHERE o.job = t.id AND o.key = ? AND o.value = ?)",
@@ -210,9 +219,14 @@ fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
     conditions
 }
 
-/// Whether a list runs over the first label; a schedule has fewer jobs than a label usually has.
+/// Whether a list runs over the first label; a schedule or a run has fewer jobs than a label usually has.
 fn reads_labels(filter: &JobFilter) -> bool {
-    !filter.labels.is_empty() && filter.schedule.is_none() && filter.backfill.is_none()
+    !filter.labels.is_empty() && !names_origin(filter)
+}
+
+/// Whether a list is about what some jobs come from: each of these has an index.
+fn names_origin(filter: &JobFilter) -> bool {
+    filter.schedule.is_some() || filter.backfill.is_some() || filter.run.is_some()
 }
 
 /// Whether a list runs over the live executions: a running job has one, and they are few however many
@@ -222,8 +236,7 @@ fn reads_executions(filter: &JobFilter) -> bool {
     !filter.statuses.is_empty()
         && filter.statuses.iter().all(is_running)
         && filter.labels.is_empty()
-        && filter.schedule.is_none()
-        && filter.backfill.is_none()
+        && !names_origin(filter)
 }
 
 /// The smallest id of the first millisecond that is not before `at`.
@@ -281,9 +294,11 @@ fn ended_job_legs(filter: &JobFilter, any: bool, mut statuses: Vec<u8>) -> Vec<L
     vec![job_leg(filter, Table::JobsEnded, index, (!any).then(|| one_of(&statuses)))]
 }
 
-/// Only live jobs of a schedule have an index; those that run are found by their executions.
+/// Only live jobs of a schedule or a run have an index; those that run are found by their executions.
 fn live_job_index(filter: &JobFilter) -> Option<&'static str> {
-    if filter.backfill.is_some() {
+    if filter.run.is_some() {
+        Some("jobs_run")
+    } else if filter.backfill.is_some() {
         Some("jobs_backfill")
     } else if filter.schedule.is_some() {
         Some("jobs_schedule")
@@ -294,7 +309,9 @@ fn live_job_index(filter: &JobFilter) -> Option<&'static str> {
 
 /// The index with the fewest rows to pass over, by what such filters usually mean.
 fn ended_job_index(filter: &JobFilter) -> Option<&'static str> {
-    if filter.backfill.is_some() {
+    if filter.run.is_some() {
+        Some("jobs_ended_run")
+    } else if filter.backfill.is_some() {
         Some("jobs_ended_backfill")
     } else if filter.schedule.is_some() {
         Some("jobs_ended_schedule")
@@ -323,6 +340,7 @@ fn job_leg(filter: &JobFilter, table: Table, index: Option<&'static str>, condit
         Some("jobs_ended_queue") => " AND t.queue <> 'default'",
         Some("jobs_schedule" | "jobs_ended_schedule") => " AND t.schedule IS NOT NULL",
         Some("jobs_backfill" | "jobs_ended_backfill") => " AND t.backfill IS NOT NULL",
+        Some("jobs_run" | "jobs_ended_run") => " AND t.run IS NOT NULL",
         _ => "",
     };
     let condition = match (condition, partial) {
@@ -369,7 +387,7 @@ fn execution_legs(filter: &ExecutionFilter) -> Vec<Leg> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use model::{BackfillId, ScheduleId, WorkerId};
+    use model::{BackfillId, RunId, ScheduleId, WorkerId};
 
     use super::*;
     use crate::sqlite::list_plans as plans;
@@ -383,6 +401,7 @@ mod tests {
     fn every_list_of_jobs_reads_an_index_in_its_order() {
         let text = |text: &str| Some(text.to_owned());
         let (schedule, backfill) = (Some(ScheduleId::from_bits(1)), Some(BackfillId::from_bits(1)));
+        let run = Some(RunId::from_bits(1));
         let (failed, label) = (vec![JobStatus::Failed], BTreeMap::from([("k".into(), "v".into())]));
         let filters = [
             (JobFilter::default(), "PRIMARY KEY"),
@@ -394,6 +413,11 @@ mod tests {
             (JobFilter { statuses: vec![JobStatus::Failed], ..JobFilter::default() }, "jobs_ended_status"),
             (JobFilter { schedule, statuses: failed, ..JobFilter::default() }, "jobs_ended_schedule"),
             (JobFilter { schedule, labels: label.clone(), ..JobFilter::default() }, "jobs_schedule"),
+            (
+                JobFilter { run, labels: label.clone(), ..JobFilter::default() },
+                "t USING INDEX jobs_run (run=?",
+            ),
+            (JobFilter { run, schedule, ..JobFilter::default() }, "jobs_ended_run (run=? AND id<?)"),
             (JobFilter { schedule, backfill, ..JobFilter::default() }, "jobs_ended_backfill"),
             (
                 JobFilter { statuses: vec![JobStatus::Running], ..JobFilter::default() },

@@ -9,10 +9,8 @@
 //! schedule, a run with each of its steps, a job with its newest execution, an execution with its job.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 
 use model::record::{Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::workflow::Definition;
 use model::{ExecutionId, JobId, ScheduleId, Timestamp};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
@@ -26,14 +24,11 @@ use super::quarantine::{Damaged, Key};
 use super::rows::{Sorted, key_of};
 use super::views;
 use crate::codec::{Context, Damage, open_definition};
-use crate::rows::{self, Fields, RawJob, RawSchedule, Table};
+use crate::rows::{self, Fields, Pinned, RawJob, RawSchedule, Table};
 use crate::{Loaded, StoreError};
 
 /// Rows of a page.
 const PAGE: usize = 2_048;
-
-/// What a run is pinned to, parsed and as JSON.
-type Pinned = (Arc<Definition>, Arc<str>);
 
 /// Definitions by their hashes, each read once.
 type Definitions = HashMap<u128, Result<Pinned, Damage>>;
@@ -190,7 +185,7 @@ impl Loading<'_> {
         loop {
             let page = self.page(sql, after).await?;
             let mut sorted = Sorted::default();
-            sorted.take(Table::Workflows, &page, rows::workflow)?;
+            sorted.take(Table::Workflows, &page, |row| rows::workflow(row).map(LiveRow::from))?;
             self.send_sorted(sorted).await?;
             match last_id(&page)? {
                 Some(last) => after = last,
@@ -225,23 +220,24 @@ impl Loading<'_> {
             Ok(hash) => self.definition(hash, definitions).await?,
             Err(damage) => Err(damage),
         };
-        let (id, live) = match definition.and_then(|definition| rows::run(row, definition)) {
-            Ok(found) => found,
+        let run = match definition.and_then(|definition| rows::run(row, |_| Ok(definition))) {
+            Ok(run) => run,
             Err(damage) => {
                 self.damaged.push(Damaged::new(Table::Runs, key_of(Table::Runs, row)?, &damage));
                 return Ok(());
             }
         };
-        let sql = "SELECT t.run, t.step, t.item, t.status, t.state FROM steps t
-            WHERE t.run = $1 ORDER BY t.step, t.item";
-        let steps = self.lane.run(self.mode, &[Query::new(sql, vec![param::id(id.to_bits())])]).await?;
+        let sql = "SELECT t.run, t.list, t.number, t.status, t.state FROM steps t
+            WHERE t.run = $1 ORDER BY t.list, t.number";
+        let id = run.id.to_bits();
+        let steps = self.lane.run(self.mode, &[Query::new(sql, vec![param::id(id)])]).await?;
         let mut sorted = Sorted::default();
         let rows = steps.into_iter().next().unwrap_or_default();
         sorted.take(Table::Steps, &rows, |row| rows::step(row).map(|step| LiveRow::Step(Box::new(step))))?;
         if sorted.damaged.is_empty() {
-            self.send(vec![live]).await?;
+            self.send(vec![run.into()]).await?;
         } else {
-            let (key, reason) = (vec![Key::Id(id.to_bits())], "a step of it cannot be read".into());
+            let (key, reason) = (vec![Key::Id(id)], "a step of it cannot be read".into());
             self.damaged.push(Damaged { table: Table::Runs, key, reason });
             sorted.good.clear();
         }

@@ -55,7 +55,10 @@ use async_trait::async_trait;
 use model::calendar::CalendarRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ServerId, ShardId, Timestamp};
+use model::run::{StepRecord, WorkflowHead};
+use model::{
+    BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
+};
 use tokio_postgres::Row;
 
 use address::Address;
@@ -72,10 +75,11 @@ use crate::codec::Damage;
 use crate::lists::{self, List};
 use crate::query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
-    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
-    ScheduleFilter, ScheduleRow, Token,
+    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, RunFilter, RunRow,
+    ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter, WorkflowRow,
 };
-use crate::{Committed, EventSeq, Loaded, Store, StoreError, rows as shared};
+use crate::rows::{self as shared, Fields};
+use crate::{Committed, EventSeq, Loaded, Store, StoreError};
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -269,11 +273,8 @@ impl PostgresStore {
         place: impl Fn(&T) -> Place,
     ) -> Result<Paged<T>, StoreError> {
         let read = |answers: &[Vec<Row>]| views::listed(&list, answers, &decode);
-        let (good, passed_over) = self.ask_rows(&views::list_queries(&list), read).await?;
-        let full = good.len() + passed_over > list.limit;
-        let mut page = list.page(good, place);
-        page.more |= full;
-        Ok(page)
+        let found = self.ask_rows(&views::list_queries(&list), read).await?;
+        Ok(listed(&list, found, place))
     }
 
     async fn set_aside(&self, damaged: &[Damaged]) -> Result<(), StoreError> {
@@ -296,6 +297,18 @@ impl PostgresStore {
         let count = answers.last().and_then(|rows| rows.first()).map_or(0, |row| row.get::<_, i64>(0));
         Ok(u64::try_from(count).unwrap_or(0))
     }
+}
+
+/// The page of a list that the rows make, and how many were passed over.
+fn listed<T, Place: Ord>(
+    list: &List,
+    (good, passed_over): (Vec<T>, usize),
+    place: impl Fn(&T) -> Place,
+) -> Paged<T> {
+    let full = good.len() + passed_over > list.limit;
+    let mut page = list.page(good, place);
+    page.more |= full;
+    page
 }
 
 #[async_trait]
@@ -444,6 +457,61 @@ impl Store for PostgresStore {
         Ok(self.ask_all(&[query], |answers| views::calendars(&answers[0])).await?.pop())
     }
 
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, StoreError> {
+        let query = views::workflow_query("t.id = $1", vec![param::id(id.to_bits())]);
+        Ok(self.ask_all(&[query], |answers| views::workflow(&answers[0])).await?.pop())
+    }
+
+    async fn workflow_named(&self, namespace: &str, name: &str) -> Result<Option<WorkflowRow>, StoreError> {
+        let condition = "t.namespace = $1 AND t.name = $2";
+        let query = views::workflow_query(condition, vec![param::text(namespace), param::text(name)]);
+        Ok(self.ask_all(&[query], |answers| views::workflow(&answers[0])).await?.pop())
+    }
+
+    async fn workflow_version(
+        &self,
+        id: WorkflowId,
+        generation: u64,
+    ) -> Result<Option<WorkflowHead>, StoreError> {
+        let Ok(generation) = i64::try_from(generation) else { return Ok(None) };
+        let query = views::workflow_version_query(id, generation);
+        Ok(self.ask_all(&[query], |answers| views::workflow_version(&answers[0])).await?.pop())
+    }
+
+    async fn workflows(
+        &self,
+        filter: &WorkflowFilter,
+        page: Page<WorkflowId>,
+    ) -> Result<Paged<WorkflowRow>, StoreError> {
+        self.ask_page(lists::workflows(filter, page), shared::workflow, |workflow| workflow.id).await
+    }
+
+    async fn run(&self, id: RunId) -> Result<Option<RunRow>, StoreError> {
+        Ok(self.ask_all(&views::run_queries(id), views::run).await?.pop())
+    }
+
+    async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> Result<Paged<RunRow>, StoreError> {
+        let list = lists::runs(filter, page);
+        let read = |answers: &[Vec<Row>]| views::runs(&list, answers);
+        let found = self.ask_rows(&views::runs_queries(&list), read).await?;
+        Ok(listed(&list, found, |run| run.id))
+    }
+
+    async fn run_steps(&self, run: RunId) -> Result<Vec<StepRecord>, StoreError> {
+        self.ask_all(&[views::run_steps_query(run)], |answers| views::steps(&answers[0])).await
+    }
+
+    async fn run_items(
+        &self,
+        run: RunId,
+        step: u32,
+        after: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<StepRecord>, StoreError> {
+        let query = views::run_items_query(run, step, after, limit);
+        self.ask_all(&[query], |answers| views::steps(&answers[0])).await
+    }
+
     async fn executions(
         &self,
         filter: &ExecutionFilter,
@@ -505,6 +573,19 @@ impl Store for PostgresStore {
 
     async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
         self.change(&upkeep::delete_jobs(jobs)).await.map(drop)
+    }
+
+    async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        let read = |answers: &[Vec<Row>]| {
+            answers[0].iter().map(|row| row.bits(0, "id").map(RunId::from_bits)).collect()
+        };
+        self.ask(&[views::expired_runs_query(now, limit)], read).await
+    }
+
+    async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError> {
+        self.change(&upkeep::delete_runs(runs)).await?;
+        while self.deleted(&upkeep::delete_steps()).await? > 0 {}
+        Ok(())
     }
 
     async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {

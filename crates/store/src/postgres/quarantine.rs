@@ -68,6 +68,7 @@ impl Damaged {
                 | Table::Backfills
                 | Table::Keys
                 | Table::Workflows
+                | Table::WorkflowHeads
                 | Table::Runs
                 | Table::Steps
                 | Table::RunKeys
@@ -98,8 +99,10 @@ fn moves(row: &Damaged) -> Vec<Query> {
     };
     let key = || row.key.iter().map(Key::param);
     let (rest, all) = match row.table.companion() {
-        Some(rest) => {
-            (format!(" LEFT JOIN {rest} h ON h.id = t.id"), "to_jsonb(t)::TEXT || to_jsonb(h)::TEXT")
+        Some((rest, shared)) => {
+            let same = shared.iter().map(|column| format!("h.{column} = t.{column}"));
+            let same = same.collect::<Vec<_>>().join(" AND ");
+            (format!(" LEFT JOIN {rest} h ON {same}"), "to_jsonb(t)::TEXT || to_jsonb(h)::TEXT")
         }
         None => (String::new(), "to_jsonb(t)::TEXT"),
     };
@@ -124,9 +127,15 @@ fn moves(row: &Damaged) -> Vec<Query> {
             key().collect(),
         ));
     }
-    for table in [Some(table), row.table.companion()].into_iter().flatten() {
-        queries.push(Query::new(format!("DELETE FROM {table} AS t WHERE {}", is_row(1)), key().collect()));
+    if let Some((rest, shared)) = row.table.companion() {
+        let (these, those) = (shared.join(", "), format!("t.{}", shared.join(", t.")));
+        let delete = format!(
+            "DELETE FROM {rest} WHERE ({these}) IN (SELECT {those} FROM {table} t WHERE {})",
+            is_row(1)
+        );
+        queries.push(Query::new(delete, key().collect()));
     }
+    queries.push(Query::new(format!("DELETE FROM {table} AS t WHERE {}", is_row(1)), key().collect()));
     queries
 }
 

@@ -92,7 +92,7 @@ impl<T> Sorted<T> {
         &mut self,
         table: Table,
         rows: &[Row],
-        decode: impl Fn(&Row) -> Result<T, Damage>,
+        mut decode: impl FnMut(&Row) -> Result<T, Damage>,
     ) -> Result<(), Damage> {
         for row in rows {
             match decode(row) {

@@ -298,6 +298,11 @@ CREATE TABLE copies (
 
 /// Workflows: as in the embedded store. A definition is written once for all runs that are pinned to it.
 const VERSION_3: &str = "
+ALTER TABLE jobs ADD COLUMN run UUID;
+ALTER TABLE jobs_ended ADD COLUMN run UUID;
+CREATE INDEX jobs_run ON jobs (run, id) WHERE run IS NOT NULL;
+CREATE INDEX jobs_ended_run ON jobs_ended (run, id) WHERE run IS NOT NULL;
+
 CREATE TABLE workflows (
     id          UUID PRIMARY KEY,
     generation  BIGINT NOT NULL,
@@ -308,6 +313,8 @@ CREATE TABLE workflows (
     shard       INTEGER NOT NULL
 ) {hot};
 CREATE UNIQUE INDEX workflows_name ON workflows (namespace, name);
+CREATE INDEX workflows_namespace ON workflows (namespace, id);
+CREATE INDEX workflows_owner ON workflows (owner, id) WHERE owner IS NOT NULL;
 
 CREATE TABLE workflow_heads (
     id          UUID NOT NULL,
@@ -316,11 +323,21 @@ CREATE TABLE workflow_heads (
     PRIMARY KEY (id, generation)
 );
 
+CREATE TABLE workflow_labels (
+    key         {text} NOT NULL,
+    value       {text} NOT NULL,
+    workflow    UUID NOT NULL,
+    PRIMARY KEY (key, value, workflow)
+);
+CREATE INDEX workflow_labels_workflow ON workflow_labels (workflow);
+
 CREATE TABLE runs (
     id          UUID PRIMARY KEY,
     status      INTEGER NOT NULL,
     workflow    UUID,
     caller      UUID,
+    schedule    UUID,
+    backfill    UUID,
     namespace   {text} NOT NULL,
     name        {text} NOT NULL,
     expires_at  BIGINT,
@@ -328,7 +345,13 @@ CREATE TABLE runs (
     shard       INTEGER NOT NULL
 ) {hot};
 CREATE INDEX runs_live ON runs (id) WHERE status < 4;
+CREATE INDEX runs_status ON runs (status, id, namespace) WHERE status > 4;
 CREATE INDEX runs_workflow ON runs (workflow, id) WHERE workflow IS NOT NULL;
+CREATE INDEX runs_caller ON runs (caller, id) WHERE caller IS NOT NULL;
+CREATE INDEX runs_schedule ON runs (schedule, id) WHERE schedule IS NOT NULL;
+CREATE INDEX runs_backfill ON runs (backfill, id) WHERE backfill IS NOT NULL;
+CREATE INDEX runs_namespace ON runs (namespace, id);
+CREATE INDEX runs_name ON runs (name, id);
 CREATE INDEX runs_expiry ON runs (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE TABLE run_heads (
@@ -337,21 +360,28 @@ CREATE TABLE run_heads (
     head        BYTEA NOT NULL
 );
 
+CREATE INDEX run_heads_definition ON run_heads (definition);
+
 CREATE TABLE run_definitions (
     hash        UUID PRIMARY KEY,
     body        BYTEA NOT NULL
 );
 
--- `item` is -1 for a step itself.
+-- `list` is -1 for a step, and its number for each of its elements.
 CREATE TABLE steps (
     run         UUID NOT NULL,
-    step        BIGINT NOT NULL,
-    item        BIGINT NOT NULL,
+    list        BIGINT NOT NULL,
+    number      BIGINT NOT NULL,
     status      INTEGER NOT NULL,
     state       BYTEA NOT NULL,
     shard       INTEGER NOT NULL,
-    PRIMARY KEY (run, step, item)
+    PRIMARY KEY (run, list, number)
 ) {hot};
+
+CREATE TABLE runs_deleted (
+    run         UUID PRIMARY KEY,
+    definition  UUID
+);
 
 CREATE TABLE run_keys (
     key         UUID PRIMARY KEY,

@@ -3,7 +3,7 @@
 //! Any server may make them, whoever owns the shards: they touch the history and the registry only.
 
 use model::firing::FiringOutcome;
-use model::{JobId, Timestamp};
+use model::{JobId, RunId, Timestamp};
 use uuid::Uuid;
 
 use super::connection::Query;
@@ -13,6 +13,8 @@ use crate::query::{Artifact, Token};
 
 /// Rows of events that are looked at in one transaction.
 const TRIM_ROWS: i64 = 10_000;
+/// Steps that are deleted in one transaction.
+const STEPS: i64 = 10_000;
 
 /// Keeps a token's hash.
 pub(super) fn put_token(token: &Token) -> Vec<Query> {
@@ -73,6 +75,61 @@ pub(super) fn delete_jobs(jobs: &[JobId]) -> Vec<Query> {
              ON CONFLICT (part, namespace, status)
              DO UPDATE SET count = job_counts.count + excluded.count",
             all(),
+        ),
+    ]
+}
+
+/// Deletes ended runs but for their steps, and definitions that no run is pinned to any more.
+///
+/// A server that starts a run with such a definition at the same moment holds the definition's row until
+/// its commit: this waits for it, and then sees the new run, because each statement sees what was
+/// committed before it began. Where this was first, the other one writes the definition anew.
+pub(super) fn delete_runs(runs: &[RunId]) -> Vec<Query> {
+    let runs = runs.iter().map(|run| Uuid::from_u128(run.to_bits())).collect();
+    vec![
+        Query::new(
+            "WITH gone AS (
+                 DELETE FROM runs WHERE id = ANY($1) AND status >= 4 RETURNING id
+             ), heads AS (
+                 DELETE FROM run_heads WHERE id IN (SELECT id FROM gone) RETURNING id, definition
+             )
+             INSERT INTO runs_deleted (run, definition)
+             SELECT g.id, h.definition FROM gone g LEFT JOIN heads h ON h.id = g.id
+             ON CONFLICT (run) DO NOTHING",
+            vec![ids(runs)],
+        ),
+        Query::new(
+            "SELECT hash FROM run_definitions WHERE hash IN (SELECT definition FROM runs_deleted)
+             ORDER BY hash FOR UPDATE",
+            Vec::new(),
+        ),
+        Query::new(
+            "DELETE FROM run_definitions d WHERE d.hash IN (SELECT definition FROM runs_deleted)
+             AND NOT EXISTS (SELECT 1 FROM run_heads h WHERE h.definition = d.hash)",
+            Vec::new(),
+        ),
+    ]
+}
+
+/// Deletes steps of runs that are gone, and forgets such runs that have none any more. Answers with how many
+/// steps: none means that none are left.
+pub(super) fn delete_steps() -> Vec<Query> {
+    vec![
+        Query::new(
+            "DELETE FROM runs_deleted d WHERE NOT EXISTS (SELECT 1 FROM steps s WHERE s.run = d.run)",
+            Vec::new(),
+        ),
+        Query::new(
+            "WITH old AS (
+                 SELECT d.run, s.list, s.number FROM runs_deleted d CROSS JOIN LATERAL (
+                     SELECT list, number FROM steps WHERE run = d.run ORDER BY list, number LIMIT $1
+                 ) AS s LIMIT $1
+             ), gone AS (
+                 DELETE FROM steps s USING old o
+                 WHERE s.run = o.run AND s.list = o.list AND s.number = o.number RETURNING 1
+             )
+             SELECT count(*) FROM gone",
+            vec![big(STEPS)],
         ),
     ]
 }

@@ -3,23 +3,30 @@
 //! Each function comes as a query and as the reading of its answer, so that several can be asked in one
 //! state of the database.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use model::calendar::CalendarRecord;
 use model::firing::ScheduleStatus;
-use model::{ExecutionId, JobId, JobStatus, ScheduleId, Timestamp};
+use model::run::{StepRecord, WorkflowHead};
+use model::{ExecutionId, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkflowId};
 use tokio_postgres::Row;
 
 use super::connection::Query;
 use super::param::{self, Param, big, flag, optional_big, optional_text, text};
 use super::quarantine::{Damaged, Key};
 use super::rows::Sorted;
-use crate::codec::{Damage, firing_outcome_from, open_events, schedule_status};
-use crate::lists::{Dialect, List};
+use crate::codec::{Damage, NO_LIST, firing_outcome_from, open_events, schedule_status};
+use crate::lists::{self, Dialect, List};
 use crate::query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, LedgerCounts,
-    ScheduleCounts, ScheduleRow, Token,
+    RunRow, ScheduleCounts, ScheduleRow, Token, WorkflowRow,
 };
-use crate::rows::{self, BACKFILL_COLUMNS, BACKFILL_REST, EXECUTION_COLUMNS, Fields, JOB_COLUMNS};
-use crate::rows::{SCHEDULE_COLUMNS, SCHEDULE_REST, Table};
+use crate::rows::{
+    self, BACKFILL_COLUMNS, BACKFILL_REST, Definitions, EXECUTION_COLUMNS, Fields, JOB_COLUMNS, RUN_COLUMNS,
+    RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS,
+    WORKFLOW_REST,
+};
 
 /// The legs of a list.
 pub(super) fn list_queries(list: &List) -> Vec<Query> {
@@ -97,6 +104,110 @@ pub(super) fn backfill_query(id: u128) -> Query {
 pub(super) fn backfill(answer: &[Row]) -> Result<Sorted<BackfillRow>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::Backfills, answer, rows::backfill)?;
+    Ok(sorted)
+}
+
+/// Workflows that meet a condition, with their newest specs.
+pub(super) fn workflow_query(condition: &str, params: Vec<Param>) -> Query {
+    let sql = format!("SELECT {WORKFLOW_COLUMNS} FROM workflows t {WORKFLOW_REST} WHERE {condition}");
+    Query::new(sql, params)
+}
+
+/// The answer to [`workflow_query`].
+pub(super) fn workflow(answer: &[Row]) -> Result<Sorted<WorkflowRow>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::Workflows, answer, rows::workflow)?;
+    Ok(sorted)
+}
+
+/// One generation of a workflow.
+pub(super) fn workflow_version_query(id: WorkflowId, generation: i64) -> Query {
+    let sql =
+        format!("SELECT {WORKFLOW_HEAD_COLUMNS} FROM workflow_heads t WHERE t.id = $1 AND t.generation = $2");
+    Query::new(sql, vec![param::id(id.to_bits()), big(generation)])
+}
+
+/// The answer to [`workflow_version_query`].
+pub(super) fn workflow_version(answer: &[Row]) -> Result<Sorted<WorkflowHead>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::WorkflowHeads, answer, rows::workflow_version)?;
+    Ok(sorted)
+}
+
+/// One run, and what it is pinned to.
+pub(super) fn run_queries(id: RunId) -> [Query; 2] {
+    let run = format!("SELECT {RUN_COLUMNS} FROM runs t {RUN_REST} WHERE t.id = $1");
+    let definition = "SELECT d.hash, d.body FROM run_definitions d
+        WHERE d.hash IN (SELECT h.definition FROM run_heads h WHERE h.id = $1)";
+    let params = || vec![param::id(id.to_bits())];
+    [Query::new(run, params()), Query::new(definition, params())]
+}
+
+/// The answers to [`run_queries`].
+pub(super) fn run(answers: &[Vec<Row>]) -> Result<Sorted<RunRow>, Damage> {
+    pinned_runs([&*answers[0]], &answers[1..], |run| run)
+}
+
+/// The legs of a list of runs, and for each of them what its runs are pinned to: each definition once.
+pub(super) fn runs_queries(list: &List) -> Vec<Query> {
+    let values = || list.conditions.values.iter().map(param::value).collect();
+    let definitions = |leg| Query::new(lists::definitions_sql(list, leg, Dialect::Postgres), values());
+    list_queries(list).into_iter().chain(list.legs.iter().map(definitions)).collect()
+}
+
+/// The answers to [`runs_queries`], without histories.
+pub(super) fn runs(list: &List, answers: &[Vec<Row>]) -> Result<Sorted<RunRow>, Damage> {
+    let (legs, definitions) = answers.split_at(list.legs.len());
+    pinned_runs(legs.iter().map(|leg| &**leg), definitions, rows::without_history)
+}
+
+/// Each definition is parsed once.
+fn pinned_runs<'a>(
+    legs: impl IntoIterator<Item = &'a [Row]>,
+    definitions: &[Vec<Row>],
+    finish: impl Fn(RunRow) -> RunRow,
+) -> Result<Sorted<RunRow>, Damage> {
+    let mut bodies = HashMap::new();
+    for row in definitions.iter().flatten() {
+        bodies.insert(row.bits(0, "hash")?, row.bytes(1, "body")?);
+    }
+    let mut known = Definitions::default();
+    let mut pinned = |hash| known.get(hash, || Ok(bodies.get(&hash).map(|body| Cow::Borrowed(*body))));
+    let mut sorted = Sorted::default();
+    for leg in legs {
+        sorted.take(Table::Runs, leg, |row| rows::run(row, &mut pinned).map(&finish))?;
+    }
+    Ok(sorted)
+}
+
+/// The steps of a run, without elements of lists.
+pub(super) fn run_steps_query(run: RunId) -> Query {
+    Query::new(
+        format!("SELECT {STEP_COLUMNS} FROM steps t WHERE t.run = $1 AND t.list = $2 ORDER BY t.number"),
+        vec![param::id(run.to_bits()), big(NO_LIST)],
+    )
+}
+
+/// Elements of a step behind `after`, at most `limit`.
+pub(super) fn run_items_query(run: RunId, step: u32, after: Option<u32>, limit: usize) -> Query {
+    Query::new(
+        format!(
+            "SELECT {STEP_COLUMNS} FROM steps t WHERE t.run = $1 AND t.list = $2 AND t.number > $3
+             ORDER BY t.number LIMIT $4"
+        ),
+        vec![
+            param::id(run.to_bits()),
+            big(step.into()),
+            big(after.map_or(-1, i64::from)),
+            big(i64::try_from(limit).unwrap_or(i64::MAX)),
+        ],
+    )
+}
+
+/// The answer to [`run_steps_query`] or [`run_items_query`].
+pub(super) fn steps(answer: &[Row]) -> Result<Sorted<StepRecord>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::Steps, answer, rows::step)?;
     Ok(sorted)
 }
 
@@ -311,6 +422,15 @@ pub(super) fn artifact(row: &Row) -> Result<Artifact, Damage> {
         created_at: Timestamp::from_micros(row.number(4, "created_at")?),
         created_by: row.text(5, "created_by")?.into_owned(),
     })
+}
+
+/// Ended runs whose retention is over, longest over first.
+pub(super) fn expired_runs_query(now: Timestamp, limit: usize) -> Query {
+    Query::new(
+        "SELECT id FROM runs WHERE expires_at IS NOT NULL AND expires_at <= $1 AND status >= 4
+         ORDER BY expires_at, id LIMIT $2",
+        vec![big(now.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
+    )
 }
 
 /// Ended jobs whose retention is over, longest over first, with their executions.

@@ -1,17 +1,18 @@
 //! Runs lists on SQLite, and sums what they are about.
 
 use model::firing::{LedgerRecord, ScheduleStatus};
-use model::{BackfillId, ExecutionId, JobId, ScheduleId, Timestamp};
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
 use rusqlite::{Connection, Row, params, types};
 
 use super::error::Failure;
 use super::quarantine::Damaged;
 use super::rows::Sorted;
+use super::views::Pins;
 use crate::codec::{Damage, firing_outcome_code, firing_outcome_from, schedule_status};
 use crate::lists::{self, Dialect, List, Value};
 use crate::query::{
     BackfillRow, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace,
-    Page, Paged, ScheduleCounts, ScheduleFilter, ScheduleRow,
+    Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, WorkflowFilter, WorkflowRow,
 };
 use crate::rows;
 
@@ -35,7 +36,7 @@ fn values(list: &List) -> impl Iterator<Item = types::Value> {
 fn collect<T>(
     connection: &Connection,
     list: &List,
-    decode: impl Fn(&Row<'_>) -> Result<T, Damage>,
+    mut decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
 ) -> Result<Sorted<T>, Failure> {
     let mut sorted = Sorted::default();
     for leg in &list.legs {
@@ -51,7 +52,7 @@ fn collect<T>(
 fn page<T, Place: Ord>(
     connection: &Connection,
     list: &List,
-    decode: impl Fn(&Row<'_>) -> Result<T, Damage>,
+    decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
     place: impl Fn(&T) -> Place,
 ) -> Result<Found<T>, Failure> {
     let Sorted { good, damaged } = collect(connection, list, decode)?;
@@ -116,6 +117,27 @@ pub(super) fn backfills(
 ) -> Result<Found<BackfillRow>, Failure> {
     let list = lists::backfills(schedule, namespace, after);
     page(connection, &list, |row| rows::backfill(row), |backfill| backfill.head.id)
+}
+
+/// One page of workflows.
+pub(super) fn workflows(
+    connection: &Connection,
+    filter: &WorkflowFilter,
+    after: Page<WorkflowId>,
+) -> Result<Found<WorkflowRow>, Failure> {
+    page(connection, &lists::workflows(filter, after), |row| rows::workflow(row), |workflow| workflow.id)
+}
+
+/// One page of runs, without their histories. Each of their definitions is read once.
+pub(super) fn runs(
+    connection: &Connection,
+    filter: &RunFilter,
+    after: Page<RunId>,
+) -> Result<Found<RunRow>, Failure> {
+    let mut pins = Pins::new(connection);
+    let decode = |row: &Row<'_>| rows::run(row, |hash| pins.pinned(hash)).map(rows::without_history);
+    let found = page(connection, &lists::runs(filter, after), decode, |run| run.id)?;
+    pins.check().map(|()| found)
 }
 
 /// Nominal instants of a schedule by what became of them.

@@ -61,7 +61,10 @@ use async_trait::async_trait;
 use model::calendar::CalendarRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::{BackfillId, Duration, ExecutionId, JobId, ScheduleId, ServerId, ShardId, Timestamp};
+use model::run::{StepRecord, WorkflowHead};
+use model::{
+    BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
+};
 use rusqlite::wal::CheckpointMode;
 
 use error::{Failure, Phase, Trust};
@@ -76,8 +79,8 @@ use writer::{Ownership, Writer};
 use crate::cluster::{Cluster, Roster, ServerRecord};
 use crate::query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
-    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, ScheduleCounts,
-    ScheduleFilter, ScheduleRow, Token,
+    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, RunFilter, RunRow,
+    ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter, WorkflowRow,
 };
 use crate::{Committed, EventSeq, Loaded, Store, StoreError};
 
@@ -401,6 +404,58 @@ impl Store for SqliteStore {
         Ok(found.await?.pop())
     }
 
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::workflow(connection, id)).await?.pop())
+    }
+
+    async fn workflow_named(&self, namespace: &str, name: &str) -> Result<Option<WorkflowRow>, StoreError> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let found = self.ask_all(move |connection| views::workflow_named(connection, &namespace, &name));
+        Ok(found.await?.pop())
+    }
+
+    async fn workflow_version(
+        &self,
+        id: WorkflowId,
+        generation: u64,
+    ) -> Result<Option<WorkflowHead>, StoreError> {
+        let Ok(generation) = i64::try_from(generation) else { return Ok(None) };
+        let found = self.ask_all(move |connection| views::workflow_version(connection, id, generation));
+        Ok(found.await?.pop())
+    }
+
+    async fn workflows(
+        &self,
+        filter: &WorkflowFilter,
+        page: Page<WorkflowId>,
+    ) -> Result<Paged<WorkflowRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::workflows(connection, &filter, page)).await
+    }
+
+    async fn run(&self, id: RunId) -> Result<Option<RunRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::run(connection, id)).await?.pop())
+    }
+
+    async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> Result<Paged<RunRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::runs(connection, &filter, page)).await
+    }
+
+    async fn run_steps(&self, run: RunId) -> Result<Vec<StepRecord>, StoreError> {
+        self.ask_all(move |connection| views::run_steps(connection, run)).await
+    }
+
+    async fn run_items(
+        &self,
+        run: RunId,
+        step: u32,
+        after: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<StepRecord>, StoreError> {
+        self.ask_all(move |connection| views::run_items(connection, run, step, after, limit)).await
+    }
+
     async fn executions(
         &self,
         filter: &ExecutionFilter,
@@ -453,6 +508,16 @@ impl Store for SqliteStore {
 
     async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
         self.writer.done(Operation::DeleteJobs(jobs.to_vec())).await
+    }
+
+    async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        self.readers.read(move |connection| views::expired_runs(connection, now, limit)).await
+    }
+
+    async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError> {
+        self.writer.done(Operation::DeleteRuns(runs.to_vec())).await?;
+        while self.writer.deleted(Operation::DeleteSteps).await? > 0 {}
+        Ok(())
     }
 
     async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {

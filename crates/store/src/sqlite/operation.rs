@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use model::firing::FiringOutcome;
 use model::record::{Batch, Lease};
-use model::{BackfillId, Duration, JobId, ShardId, Timestamp, id::Epoch};
+use model::{BackfillId, Duration, JobId, RunId, ShardId, Timestamp, id::Epoch};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::apply::{self, check_leases, delete_labels, write_counters};
@@ -22,19 +22,44 @@ use crate::query::{Artifact, LedgerPlace, Token};
 /// Events looked at in one transaction while old ones are trimmed.
 const TRIM_ROWS: usize = 10_000;
 
+/// Steps that are deleted in one transaction, about.
+const STEPS: usize = 2_000;
+
 /// One thing to make durable.
 #[derive(Debug)]
 pub(super) enum Operation {
-    Commit { leases: Vec<Lease>, batch: Arc<Batch> },
-    Acquire { shards: Vec<ShardId>, owner: String, ttl: Duration },
-    Renew { leases: Vec<Lease>, ttl: Duration },
-    Release { leases: Vec<Lease> },
+    Commit {
+        leases: Vec<Lease>,
+        batch: Arc<Batch>,
+    },
+    Acquire {
+        shards: Vec<ShardId>,
+        owner: String,
+        ttl: Duration,
+    },
+    Renew {
+        leases: Vec<Lease>,
+        ttl: Duration,
+    },
+    Release {
+        leases: Vec<Lease>,
+    },
     PutToken(Token),
     PutArtifact(Artifact),
-    Secret { name: String, proposed: [u8; 32] },
+    Secret {
+        name: String,
+        proposed: [u8; 32],
+    },
     DeleteJobs(Vec<JobId>),
+    DeleteRuns(Vec<RunId>),
+    /// Of runs that are gone, some.
+    DeleteSteps,
     TrimEvents(Timestamp),
-    TrimLedger { before: Timestamp, lines: Vec<LedgerPlace>, backfills: Vec<BackfillId> },
+    TrimLedger {
+        before: Timestamp,
+        lines: Vec<LedgerPlace>,
+        backfills: Vec<BackfillId>,
+    },
     SetAside(Vec<Damaged>),
     Check,
 }
@@ -57,6 +82,8 @@ impl Operation {
             Self::Acquire { shards, .. } => shards.len(),
             Self::Renew { leases, .. } | Self::Release { leases } => leases.len(),
             Self::DeleteJobs(jobs) => jobs.len() * 3,
+            Self::DeleteRuns(runs) => runs.len() * 3,
+            Self::DeleteSteps => STEPS,
             Self::TrimEvents(_) => TRIM_ROWS,
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::SetAside(damaged) => damaged.len(),
@@ -89,6 +116,8 @@ impl Operation {
             Self::Secret { name, proposed } => secret(statements, name, proposed).map(Answer::Secret),
             Self::PutArtifact(artifact) => put_artifact(statements, artifact).map(done),
             Self::DeleteJobs(jobs) => delete_jobs(statements, jobs).map(done),
+            Self::DeleteRuns(runs) => delete_runs(statements, runs).map(done),
+            Self::DeleteSteps => delete_steps(statements).map(Answer::Deleted),
             Self::TrimEvents(before) => trim_events(statements, *before).map(done),
             Self::TrimLedger { before, lines, backfills } => {
                 trim_ledger(statements, *before, lines, backfills).map(Answer::Deleted)
@@ -185,6 +214,45 @@ fn delete_jobs(statements: &mut Statements<'_>, jobs: &[JobId]) -> Result<(), Fa
         counters.add(&namespace, status, -1);
     }
     write_counters(statements, &counters)
+}
+
+/// Deletes ended runs but for their steps, and definitions that no run is pinned to any more.
+///
+/// A run that is started with such a definition at the same moment comes before or after: one thread
+/// writes, and a new run brings its definition along.
+fn delete_runs(statements: &mut Statements<'_>, runs: &[RunId]) -> Result<(), Failure> {
+    for run in runs {
+        let key = run.to_bits().to_be_bytes();
+        if statements.run_forget.execute([key])? > 0 {
+            statements.run_head_delete.execute([key])?;
+            statements.run_delete.execute([key])?;
+        }
+    }
+    statements.run_definitions_trim.execute([])?;
+    Ok(())
+}
+
+/// Deletes steps of runs that are gone. Says how many: none means that none are left.
+fn delete_steps(statements: &mut Statements<'_>) -> Result<u64, Failure> {
+    let mut deleted = 0;
+    while deleted < STEPS {
+        let next: Option<[u8; 16]> =
+            statements.run_deleted_next.query_row([], |row| row.get(0)).optional()?;
+        let Some(run) = next else { break };
+        let last_but_one = (STEPS - deleted).saturating_sub(1);
+        let bound: Option<(i64, i64)> = statements
+            .step_bound
+            .query_row(params![run, last_but_one], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        if let Some((list, number)) = bound {
+            deleted += statements.steps_delete_to.execute(params![run, list, number])?;
+        } else {
+            // Its row counts, so that many runs with few steps have an end too.
+            deleted += statements.steps_delete.execute([run])? + 1;
+            statements.run_deleted_forget.execute([run])?;
+        }
+    }
+    Ok(deleted as u64)
 }
 
 /// Deletes rows of events from the oldest on; stops at the first that is new enough.

@@ -114,16 +114,22 @@ pub(super) fn set_aside(
         tracing::error!(table = row.table.name(), key, error = row.reason, "a row cannot be read");
         let bytes = postcard::to_stdvec(&cells).map_err(|error| Failure::Broken(error.to_string()))?;
         statements.quarantine.execute(params![row.table.name(), key, row.reason, now.as_micros(), bytes])?;
-        for table in [Some(row.table.name()), row.table.companion()].into_iter().flatten() {
-            let delete = format!("DELETE FROM {table} WHERE {}", is_row(row.table));
+        let (table, is_row) = (row.table.name(), is_row(row.table));
+        if let Some((rest, shared)) = row.table.companion() {
+            let shared = shared.join(", ");
+            let delete = format!(
+                "DELETE FROM {rest} WHERE ({shared}) IN (SELECT {shared} FROM {table} WHERE {is_row})"
+            );
             connection.execute(&delete, params_from_iter(&row.key))?;
         }
+        connection.execute(&format!("DELETE FROM {table} WHERE {is_row}"), params_from_iter(&row.key))?;
     }
     write_counters(statements, &counters)
 }
 
 fn copy(connection: &Connection, row: &Damaged) -> Result<Option<Vec<(String, Cell)>>, Failure> {
-    let rest = row.table.companion().map(|rest| format!(" LEFT JOIN {rest} USING (id)")).unwrap_or_default();
+    let using = |(rest, shared): (&str, &[&str])| format!(" LEFT JOIN {rest} USING ({})", shared.join(", "));
+    let rest = row.table.companion().map(using).unwrap_or_default();
     let select = format!("SELECT * FROM {}{rest} WHERE {}", row.table.name(), is_row(row.table));
     let mut statement = connection.prepare(&select)?;
     let names: Vec<String> = statement.column_names().map(str::to_owned).collect();

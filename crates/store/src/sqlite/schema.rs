@@ -279,6 +279,12 @@ CREATE TABLE secrets (
 ";
 
 const VERSION_3: &str = "
+-- The jobs of one run are few among all jobs. Other jobs are in none of these.
+ALTER TABLE jobs ADD COLUMN run BLOB;
+ALTER TABLE jobs_ended ADD COLUMN run BLOB;
+CREATE INDEX jobs_run ON jobs (run, id) WHERE run IS NOT NULL;
+CREATE INDEX jobs_ended_run ON jobs_ended (run, id) WHERE run IS NOT NULL;
+
 -- What the start of a run rewrites. The unique key is a seat belt.
 CREATE TABLE workflows (
     id          BLOB PRIMARY KEY,
@@ -289,8 +295,10 @@ CREATE TABLE workflows (
     state       BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX workflows_name ON workflows (namespace, name);
+CREATE INDEX workflows_namespace ON workflows (namespace, id);
+CREATE INDEX workflows_owner ON workflows (owner, id) WHERE owner IS NOT NULL;
 
--- Every version that there was.
+-- Every version that there was, as long as the workflow is there.
 CREATE TABLE workflow_heads (
     id          BLOB NOT NULL,
     generation  INTEGER NOT NULL,
@@ -298,18 +306,36 @@ CREATE TABLE workflow_heads (
     PRIMARY KEY (id, generation)
 ) STRICT, WITHOUT ROWID;
 
+-- Only workflows with labels have rows.
+CREATE TABLE workflow_labels (
+    key         TEXT NOT NULL,
+    value       TEXT NOT NULL,
+    workflow    BLOB NOT NULL,
+    PRIMARY KEY (key, value, workflow)
+) STRICT, WITHOUT ROWID;
+
+-- What a step that ends rewrites: the status and the state, of a live run.
 CREATE TABLE runs (
     id          BLOB PRIMARY KEY,
     status      INTEGER NOT NULL,
     workflow    BLOB,
     caller      BLOB,
+    schedule    BLOB,
+    backfill    BLOB,
     namespace   TEXT NOT NULL,
     name        TEXT NOT NULL,
     expires_at  INTEGER,
     state       BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX runs_live ON runs (id) WHERE status < 4;
+-- Most runs succeed, so a list of those is dense anyway.
+CREATE INDEX runs_status ON runs (status, id, namespace) WHERE status > 4;
 CREATE INDEX runs_workflow ON runs (workflow, id) WHERE workflow IS NOT NULL;
+CREATE INDEX runs_caller ON runs (caller, id) WHERE caller IS NOT NULL;
+CREATE INDEX runs_schedule ON runs (schedule, id) WHERE schedule IS NOT NULL;
+CREATE INDEX runs_backfill ON runs (backfill, id) WHERE backfill IS NOT NULL;
+CREATE INDEX runs_namespace ON runs (namespace, id);
+CREATE INDEX runs_name ON runs (name, id);
 CREATE INDEX runs_expiry ON runs (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE TABLE run_heads (
@@ -318,21 +344,30 @@ CREATE TABLE run_heads (
     head        BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Whether anybody is pinned to a definition.
+CREATE INDEX run_heads_definition ON run_heads (definition);
+
 -- What runs are pinned to, each once, under a hash of it.
 CREATE TABLE run_definitions (
     hash        BLOB PRIMARY KEY,
     body        BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Of live and ended runs alike: the rows of one run lie together. `item` is -1 for a step itself, so
--- that it comes before its elements.
+-- Of live and ended runs alike. The steps of a run lie together, before the elements of their lists:
+-- `list` is -1 for a step, and its number for each of its elements; `number` is that of the step or element.
 CREATE TABLE steps (
     run         BLOB NOT NULL,
-    step        INTEGER NOT NULL,
-    item        INTEGER NOT NULL,
+    list        INTEGER NOT NULL,
+    number      INTEGER NOT NULL,
     status      INTEGER NOT NULL,
     state       BLOB NOT NULL,
-    PRIMARY KEY (run, step, item)
+    PRIMARY KEY (run, list, number)
+) STRICT, WITHOUT ROWID;
+
+-- Runs that are gone, but for their steps: a run may have too many of these for one transaction.
+CREATE TABLE runs_deleted (
+    run         BLOB PRIMARY KEY,
+    definition  BLOB
 ) STRICT, WITHOUT ROWID;
 
 -- As `keys`, of runs.

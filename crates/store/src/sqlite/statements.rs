@@ -40,16 +40,16 @@ statements! {
     job_look_ended: "SELECT status, namespace, head FROM jobs_ended WHERE id = ?1";
     job_head: "SELECT head FROM jobs WHERE id = ?1";
     job_names: "SELECT namespace, name FROM jobs WHERE id = ?1";
-    job_insert: "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    job_insert: "INSERT INTO jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
     job_insert_ended:
-        "INSERT INTO jobs_ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+        "INSERT INTO jobs_ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
     job_update: "UPDATE jobs SET status = ?2, worker = ?3, expires_at = ?4, state = ?5, history = ?6
         WHERE id = ?1";
     job_update_all: "UPDATE jobs SET status = ?2, worker = ?3, expires_at = ?4, namespace = ?5,
         owner = ?6, queue = ?7, name = ?8, state = ?9, history = ?10, head = ?11, schedule = ?12,
-        backfill = ?13 WHERE id = ?1";
+        backfill = ?13, run = ?14 WHERE id = ?1";
     job_end: "INSERT OR FAIL INTO jobs_ended
-        SELECT id, ?2, ?3, ?4, namespace, owner, queue, name, ?5, ?6, head, schedule, backfill
+        SELECT id, ?2, ?3, ?4, namespace, owner, queue, name, ?5, ?6, head, schedule, backfill, run
         FROM jobs WHERE id = ?1";
     job_delete: "DELETE FROM jobs WHERE id = ?1";
     job_delete_ended: "DELETE FROM jobs_ended WHERE id = ?1";
@@ -123,11 +123,31 @@ statements! {
     workflow_delete: "DELETE FROM workflows WHERE id = ?1";
     workflow_head_insert: "INSERT INTO workflow_heads VALUES (?1, ?2, ?3)";
     workflow_heads_delete: "DELETE FROM workflow_heads WHERE id = ?1";
-    run_insert: "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    workflow_head: "SELECT h.generation, h.head FROM workflows t
+        JOIN workflow_heads h ON h.id = t.id AND h.generation = t.generation WHERE t.id = ?1";
+    workflow_label_insert: "INSERT OR IGNORE INTO workflow_labels VALUES (?1, ?2, ?3)";
+    workflow_label_delete: "DELETE FROM workflow_labels WHERE key = ?1 AND value = ?2 AND workflow = ?3";
+    run_insert: "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
     // Nothing leaves a final status.
     run_update: "UPDATE runs SET status = ?2, expires_at = ?3, state = ?4 WHERE id = ?1 AND status < 4";
     run_head_insert: "INSERT INTO run_heads VALUES (?1, ?2, ?3)";
     run_definition_insert: "INSERT OR IGNORE INTO run_definitions VALUES (?1, ?2)";
+    // Of ended runs alone. One whose head is lost has no definition.
+    run_forget: "INSERT OR IGNORE INTO runs_deleted SELECT t.id, h.definition
+        FROM runs t LEFT JOIN run_heads h ON h.id = t.id WHERE t.id = ?1 AND t.status >= 4";
+    run_delete: "DELETE FROM runs WHERE id = ?1";
+    run_head_delete: "DELETE FROM run_heads WHERE id = ?1";
+    run_definitions_trim: "DELETE FROM run_definitions
+        WHERE hash IN (SELECT definition FROM runs_deleted) AND NOT EXISTS
+            (SELECT 1 FROM run_heads h INDEXED BY run_heads_definition
+             WHERE h.definition = run_definitions.hash)";
+    run_deleted_next: "SELECT run FROM runs_deleted LIMIT 1";
+    run_deleted_forget: "DELETE FROM runs_deleted WHERE run = ?1";
+    // The last of the first so many rows of a run.
+    step_bound: "SELECT list, number FROM steps WHERE run = ?1
+        ORDER BY list, number LIMIT 1 OFFSET ?2";
+    steps_delete: "DELETE FROM steps WHERE run = ?1";
+    steps_delete_to: "DELETE FROM steps WHERE run = ?1 AND (list, number) <= (?2, ?3)";
     run_key_insert: "INSERT INTO run_keys VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (key) DO UPDATE SET
             shard = excluded.shard, expires_at = excluded.expires_at,
@@ -135,7 +155,7 @@ statements! {
         WHERE run_keys.expires_at <= ?6 OR run_keys.run = excluded.run";
     run_keys_forget: "DELETE FROM run_keys WHERE shard = ?1 AND expires_at < ?2";
     step_put: "INSERT INTO steps VALUES (?1, ?2, ?3, ?4, ?5)
-        ON CONFLICT (run, step, item) DO UPDATE SET status = excluded.status, state = excluded.state";
+        ON CONFLICT (run, list, number) DO UPDATE SET status = excluded.status, state = excluded.state";
 
     calendar_put: "INSERT OR REPLACE INTO calendars VALUES (?1, ?2, ?3)";
     calendar_delete: "DELETE FROM calendars WHERE namespace = ?1 AND name = ?2";

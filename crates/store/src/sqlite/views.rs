@@ -1,22 +1,27 @@
-//! The smaller queries: one job, execution, schedule, backfill or calendar, counts, events, tokens, artifacts, retention.
+//! The smaller queries: one job, execution, schedule, backfill, calendar, workflow or run, the steps of a
+//! run, counts, events, tokens, artifacts, retention.
 
 use model::calendar::CalendarRecord;
 use model::id::Epoch;
-use model::{BackfillId, Duration, ExecutionId, JobId, JobStatus, ScheduleId, ShardId, Timestamp};
-use rusqlite::{Connection, Row, ToSql, params};
+use model::run::{StepRecord, WorkflowHead};
+use model::{
+    BackfillId, Duration, ExecutionId, JobId, JobStatus, RunId, ScheduleId, ShardId, Timestamp, WorkflowId,
+};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
 use super::error::Failure;
 use super::quarantine::Damaged;
 use super::rows::Sorted;
 use crate::cluster::ShardOwner;
-use crate::codec::{Damage, open_events};
+use crate::codec::{Damage, NO_LIST, open_events};
 use crate::query::{
-    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, ScheduleRow,
-    Token,
+    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, RunRow,
+    ScheduleRow, Token, WorkflowRow,
 };
 use crate::rows::{
-    self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, EXECUTION_COLUMNS, JOB_COLUMNS,
-    SCHEDULE_COLUMNS, SCHEDULE_REST, TOKEN_COLUMNS, Table,
+    self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, Definitions, EXECUTION_COLUMNS, JOB_COLUMNS,
+    Pinned, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, TOKEN_COLUMNS, Table,
+    WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
 /// A live row by its id, else the one in the history.
@@ -84,6 +89,105 @@ pub(super) fn backfill(connection: &Connection, id: BackfillId) -> Result<Sorted
     all(connection, Table::Backfills, BACKFILL_COLUMNS, &from, values, |row| rows::backfill(row))
 }
 
+/// One workflow, if there is one.
+pub(super) fn workflow(connection: &Connection, id: WorkflowId) -> Result<Sorted<WorkflowRow>, Failure> {
+    one_workflow(connection, "t.id = ?1", params![id.to_bits().to_be_bytes()])
+}
+
+/// The workflow of this name, if there is one.
+pub(super) fn workflow_named(
+    connection: &Connection,
+    namespace: &str,
+    name: &str,
+) -> Result<Sorted<WorkflowRow>, Failure> {
+    one_workflow(connection, "t.namespace = ?1 AND t.name = ?2", params![namespace, name])
+}
+
+fn one_workflow(
+    connection: &Connection,
+    condition: &str,
+    values: &[&dyn ToSql],
+) -> Result<Sorted<WorkflowRow>, Failure> {
+    let from = format!("workflows t {WORKFLOW_REST} WHERE {condition}");
+    all(connection, Table::Workflows, WORKFLOW_COLUMNS, &from, values, |row| rows::workflow(row))
+}
+
+/// One generation of a workflow, if there is one.
+pub(super) fn workflow_version(
+    connection: &Connection,
+    id: WorkflowId,
+    generation: i64,
+) -> Result<Sorted<WorkflowHead>, Failure> {
+    let from = "workflow_heads t WHERE t.id = ?1 AND t.generation = ?2";
+    let values = params![id.to_bits().to_be_bytes(), generation];
+    let decode = |row: &Row<'_>| rows::workflow_version(row);
+    all(connection, Table::WorkflowHeads, WORKFLOW_HEAD_COLUMNS, from, values, decode)
+}
+
+/// One run with its history, if there is one.
+pub(super) fn run(connection: &Connection, id: RunId) -> Result<Sorted<RunRow>, Failure> {
+    let from = format!("runs t {RUN_REST} WHERE t.id = ?1");
+    let mut pins = Pins::new(connection);
+    let decode = |row: &Row<'_>| rows::run(row, |hash| pins.pinned(hash));
+    let found =
+        all(connection, Table::Runs, RUN_COLUMNS, &from, params![id.to_bits().to_be_bytes()], decode)?;
+    pins.check().map(|()| found)
+}
+
+/// What runs are pinned to, each read once.
+pub(super) struct Pins<'c> {
+    connection: &'c Connection,
+    known: Definitions,
+    /// Why one could not be looked for. Its run is as it was: only who looks was in the way.
+    failure: Option<Failure>,
+}
+
+impl<'c> Pins<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Self {
+        Self { connection, known: Definitions::default(), failure: None }
+    }
+
+    /// The definition of this hash. [`check`](Self::check) comes before anybody believes in damage.
+    pub(super) fn pinned(&mut self, hash: u128) -> Result<Pinned, Damage> {
+        let Self { connection, known, failure } = self;
+        known.get(hash, || {
+            let body = connection
+                .prepare_cached("SELECT body FROM run_definitions WHERE hash = ?1")
+                .and_then(|mut body| body.query_row([hash.to_be_bytes()], |row| row.get(0)).optional());
+            body.map(|body: Option<Vec<u8>>| body.map(Into::into)).map_err(|error| {
+                let damage = Damage::decode("body", &error);
+                *failure = Some(error.into());
+                damage
+            })
+        })
+    }
+
+    pub(super) fn check(&mut self) -> Result<(), Failure> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+/// The steps of a run, without elements of lists.
+pub(super) fn run_steps(connection: &Connection, run: RunId) -> Result<Sorted<StepRecord>, Failure> {
+    let from = "steps t WHERE t.run = ?1 AND t.list = ?2 ORDER BY t.number";
+    let values = params![run.to_bits().to_be_bytes(), NO_LIST];
+    all(connection, Table::Steps, STEP_COLUMNS, from, values, |row| rows::step(row))
+}
+
+/// Elements of a step behind `after`, at most `limit`.
+pub(super) fn run_items(
+    connection: &Connection,
+    run: RunId,
+    step: u32,
+    after: Option<u32>,
+    limit: usize,
+) -> Result<Sorted<StepRecord>, Failure> {
+    let from = "steps t WHERE t.run = ?1 AND t.list = ?2 AND t.number > ?3 ORDER BY t.number LIMIT ?4";
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let values = params![run.to_bits().to_be_bytes(), step, after.map_or(-1, i64::from), limit];
+    all(connection, Table::Steps, STEP_COLUMNS, from, values, |row| rows::step(row))
+}
+
 /// All calendars, of one namespace if it is named, by namespace and name.
 pub(super) fn calendars(
     connection: &Connection,
@@ -111,7 +215,7 @@ fn all<T>(
     columns: &str,
     from: &str,
     values: &[&dyn ToSql],
-    decode: impl Fn(&Row<'_>) -> Result<T, Damage>,
+    mut decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
 ) -> Result<Sorted<T>, Failure> {
     let mut statement = connection.prepare_cached(&format!("SELECT {columns} FROM {from}"))?;
     let mut found = statement.query(values)?;
@@ -264,6 +368,22 @@ pub(super) fn expired_jobs(
             Ok((JobId::from_bits(job), executions.into_iter().map(ExecutionId::from_bits).collect()))
         })
         .collect()
+}
+
+/// Ended runs whose retention is over, longest over first.
+pub(super) fn expired_runs(
+    connection: &Connection,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<RunId>, Failure> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let runs = ids(
+        connection,
+        "SELECT id FROM runs INDEXED BY runs_expiry
+         WHERE expires_at IS NOT NULL AND expires_at <= ?1 AND status >= 4 ORDER BY expires_at LIMIT ?2",
+        params![now.as_micros(), limit],
+    )?;
+    Ok(runs.into_iter().map(RunId::from_bits).collect())
 }
 
 fn ids(connection: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<Vec<u128>, Failure> {

@@ -30,6 +30,7 @@ fn matches(filter: &JobFilter, job: &Job) -> bool {
         && filter.created_before.is_none_or(|at| job.id.created_at() < at)
         && filter.schedule.is_none_or(|id| origin.is_some_and(|origin| origin.schedule == id))
         && filter.backfill.is_none_or(|id| origin.is_some_and(|origin| origin.backfill == Some(id)))
+        && filter.run.is_none_or(|id| job.head.step.as_ref().is_some_and(|step| step.run == id))
 }
 
 /// Random live and ended jobs, newest first.
@@ -77,6 +78,12 @@ pub async fn every_filter_finds_what_it_names<S: Subject>() {
         JobFilter { schedule, ..JobFilter::default() },
         JobFilter { schedule, labels: label("team", "钟楼"), ..JobFilter::default() },
         JobFilter { backfill: origin.and_then(|origin| origin.backfill), ..JobFilter::default() },
+    ]);
+    let run = jobs.iter().find_map(|job| job.head.step.as_ref()).map(|step| step.run);
+    filters.extend([
+        JobFilter { run, ..JobFilter::default() },
+        JobFilter { run, schedule, ..JobFilter::default() },
+        JobFilter { run, labels: label("team", "钟楼"), ..JobFilter::default() },
     ]);
     let mut two_labels = label("team", "a");
     two_labels.extend(label("tier", "a"));
@@ -170,6 +177,7 @@ pub async fn lists_are_newest_first_and_have_no_histories<S: Subject>() {
         assert_eq!(listed.body, job.head.body);
         assert_eq!(listed.retry_of, job.head.retry_of);
         assert_eq!(listed.origin, job.head.origin);
+        assert_eq!(listed.step, job.head.step);
         assert_eq!(listed.state, state);
     }
     let one = Page { after: None, limit: 40 };

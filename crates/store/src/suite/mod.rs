@@ -23,6 +23,7 @@ pub mod ledger;
 pub mod lists;
 pub mod registry;
 pub mod rows;
+pub mod runs;
 pub mod sample;
 pub mod schedules;
 pub mod servers;
@@ -239,6 +240,15 @@ macro_rules! store_suite {
             workflows: a_run_or_a_workflow_that_is_not_there_cannot_be_changed,
             workflows: a_run_of_a_shard_without_a_lease_is_refused,
             workflows: keys_of_runs_outlive_them_and_are_forgotten_by_shard,
+            runs: every_generation_of_a_workflow_is_kept_until_it_is_removed,
+            runs: every_filter_of_workflows_finds_what_it_names,
+            runs: a_run_is_read_with_its_history_whether_it_goes_on_or_not,
+            runs: every_filter_of_runs_finds_what_it_names,
+            runs: runs_of_one_definition_share_it_in_a_page,
+            runs: steps_are_read_without_elements_and_elements_in_pages,
+            runs: runs_whose_retention_is_over_are_found_longest_over_first,
+            runs: a_run_is_deleted_with_all_of_its_steps_and_no_other_is,
+            runs: a_definition_stays_as_long_as_a_run_is_pinned_to_it,
             feed: events_have_places_without_gaps,
             feed: a_reader_resumes_where_it_stopped,
             feed: trimmed_events_are_said_to_be_gone,

@@ -12,26 +12,27 @@ use crate::StoreError;
 
 /// A run as the rules write it.
 #[derive(Clone)]
-struct Run {
-    id: RunId,
-    head: Arc<RunHead>,
-    state: RunState,
-    steps: Vec<StepRecord>,
+pub(super) struct Run {
+    pub(super) id: RunId,
+    pub(super) head: Arc<RunHead>,
+    pub(super) state: RunState,
+    /// Steps by their numbers, then elements by theirs.
+    pub(super) steps: Vec<StepRecord>,
 }
 
 impl Run {
-    fn change(&self, new: bool) -> Change {
+    pub(super) fn change(&self, new: bool) -> Change {
         let head = new.then(|| Arc::clone(&self.head));
         Change::Run { id: self.id, head, state: Box::new(self.state.clone()) }
     }
 
     /// The run as new, with its steps; the order within a batch says nothing.
-    fn changes(&self) -> Vec<Change> {
+    pub(super) fn changes(&self) -> Vec<Change> {
         let steps = self.steps.iter().map(|step| Change::Step(Box::new(step.clone())));
         steps.chain([self.change(true)]).collect()
     }
 
-    fn rows(&self) -> Vec<LiveRow> {
+    pub(super) fn rows(&self) -> Vec<LiveRow> {
         let run =
             LiveRow::Run { id: self.id, head: Arc::clone(&self.head), state: Box::new(self.state.clone()) };
         let steps = self.steps.iter().map(|step| LiveRow::Step(Box::new(step.clone())));
@@ -40,27 +41,26 @@ impl Run {
 }
 
 impl<S: Subject> Scene<S> {
-    fn workflow(&mut self) -> (WorkflowId, Arc<WorkflowHead>, WorkflowState) {
+    pub(super) fn workflow(&mut self) -> (WorkflowId, Arc<WorkflowHead>, WorkflowState) {
         let shard = self.sampler.pick(&SHARDS);
         let head = Arc::new(workflow_head_of(self.sampler.workflow_spec()));
         (self.sampler.workflow_id(shard), head, self.sampler.workflow_state())
     }
 
-    fn run(&mut self, status: RunStatus) -> Run {
+    pub(super) fn run(&mut self, status: RunStatus) -> Run {
         let shard = self.sampler.pick(&SHARDS);
         let id = self.sampler.run_id(shard);
         let mut steps = Vec::new();
-        for step in 0..3 {
-            for item in [None, Some(0), Some(7)] {
-                let state = self.sampler.step_state();
-                steps.push(StepRecord { key: StepKey { run: id, step, item }, state });
-            }
+        let items = (0..3).flat_map(|step| [Some(0), Some(7)].map(|item| (step, item)));
+        for (step, item) in (0..3).map(|step| (step, None)).chain(items) {
+            let state = self.sampler.step_state();
+            steps.push(StepRecord { key: StepKey { run: id, step, item }, state });
         }
         let head = Arc::new(self.sampler.run_head());
         Run { id, head, state: self.sampler.run_state(status), steps }
     }
 
-    async fn live(&self) -> Vec<LiveRow> {
+    pub(super) async fn live(&self) -> Vec<LiveRow> {
         self.load().await.1
     }
 }
@@ -69,8 +69,9 @@ fn row(id: WorkflowId, head: &WorkflowHead, state: &WorkflowState) -> LiveRow {
     LiveRow::Workflow { id, head: head.clone(), state: state.clone() }
 }
 
-const LIVE: [RunStatus; 4] = [RunStatus::Waiting, RunStatus::Running, RunStatus::Paused, RunStatus::Stopping];
-const ENDED: [RunStatus; 3] = [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled];
+pub(super) const LIVE: [RunStatus; 4] =
+    [RunStatus::Waiting, RunStatus::Running, RunStatus::Paused, RunStatus::Stopping];
+pub(super) const ENDED: [RunStatus; 3] = [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled];
 
 /// C1, D5. Also after a change of its state, and of its spec.
 pub async fn every_field_of_a_workflow_survives<S: Subject>() {

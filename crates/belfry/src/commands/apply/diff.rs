@@ -23,6 +23,12 @@ pub(super) async fn sides(client: &Client, object: &Object) -> Result<(String, S
             let current = found(client.schedule(&named).await)?.and_then(|schedule| schedule.spec);
             Ok((text(current.as_deref())?, text(Some(spec.as_ref()))?))
         }
+        Object::Workflow(spec) => {
+            let namespace = Some(spec.namespace.clone());
+            let named = client::WorkflowRef { name: spec.name.clone(), namespace };
+            let current = found(client.workflow(&named, None).await)?.and_then(|workflow| workflow.spec);
+            Ok((text(current.as_deref())?, text(Some(spec.as_ref()))?))
+        }
         Object::Calendar(spec) => {
             let current = found(client.calendar(&spec.name, Some(&spec.namespace)).await)?;
             let current = current.and_then(|calendar| calendar.spec);

@@ -8,10 +8,11 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
-use model::ScheduleSpec;
 use model::api::FieldError;
 use model::calendar::CalendarSpec;
 use model::queue::QueueSettings;
+use model::workflow::Action;
+use model::{ScheduleSpec, WorkflowSpec};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde::de::value::MapAccessDeserializer;
@@ -42,6 +43,7 @@ impl Document {
 #[derive(Debug)]
 pub(super) enum Object {
     Schedule(Box<ScheduleSpec>),
+    Workflow(Box<WorkflowSpec>),
     Calendar(CalendarSpec),
     Queue { name: String, settings: QueueSettings },
 }
@@ -51,11 +53,15 @@ impl Object {
     pub(super) fn title(&self) -> String {
         match self {
             Self::Schedule(spec) => format!("schedule {}/{}", spec.namespace, spec.name),
+            Self::Workflow(spec) => format!("workflow {}/{}", spec.namespace, spec.name),
             Self::Calendar(spec) => format!("calendar {}/{}", spec.namespace, spec.name),
             Self::Queue { name, .. } => format!("queue {name}"),
         }
     }
 }
+
+/// The kinds that there are, for messages.
+const KINDS: &str = "`workflow`, `schedule`, `calendar` or `queue`";
 
 /// What stands around a spec. Also tells a document from a bare spec: only one has a `spec`.
 #[derive(Debug, Default, Deserialize)]
@@ -210,7 +216,7 @@ impl Part<'_> {
             (Some(found), _) => found.to_owned(),
             (None, Some(kind)) => kind.to_owned(),
             (None, None) => {
-                return wrong("kind", "is missing: expected `schedule`, `calendar` or `queue`".to_owned());
+                return wrong("kind", format!("is missing: expected {KINDS}"));
             }
         };
         let is_document = metadata.spec.is_some() || metadata.kind.is_some();
@@ -228,6 +234,16 @@ impl Part<'_> {
                 }
                 spec.fill();
                 Ok(Object::Schedule(Box::new(spec)))
+            }
+            "workflow" => {
+                let mut spec: WorkflowSpec = self.spec(&metadata, is_document)?;
+                if namespace.by_flag()
+                    || spec.namespace == model::spec::DEFAULT && metadata.namespace.is_none()
+                {
+                    move_to(&mut spec, one(namespace)?);
+                }
+                spec.fill();
+                Ok(Object::Workflow(Box::new(spec)))
             }
             "calendar" => {
                 let mut spec: CalendarSpec = self.spec(&metadata, is_document)?;
@@ -247,7 +263,7 @@ impl Part<'_> {
             "job" => wrong("kind", "a job is submitted, not applied: `belfry submit -f FILE`".to_owned()),
             other => {
                 let shown: String = other.chars().take(64).collect();
-                wrong("kind", format!("`{shown}` is not known: expected `schedule`, `calendar` or `queue`"))
+                wrong("kind", format!("`{shown}` is not known: expected {KINDS}"))
             }
         }
     }
@@ -300,6 +316,19 @@ impl Part<'_> {
             }
         })
     }
+}
+
+/// Puts a workflow into another namespace, with those of its jobs that stand in its own.
+fn move_to(spec: &mut WorkflowSpec, namespace: &str) {
+    let sections = [&mut spec.steps, &mut spec.on_failure, &mut spec.finally];
+    for step in sections.into_iter().flatten() {
+        if let Action::Job(job) = &mut step.action
+            && job.namespace == spec.namespace
+        {
+            namespace.clone_into(&mut job.namespace);
+        }
+    }
+    namespace.clone_into(&mut spec.namespace);
 }
 
 fn wrong(track: Track, detail: String) -> Wrong {
@@ -558,5 +587,44 @@ spec: { concurrency: 2 }
         };
         assert_eq!(titles("mine", false)[..2], ["calendar mine/off", "schedule pay/nightly"]);
         assert_eq!(titles("mine", true)[..2], ["calendar mine/off", "schedule mine/nightly"]);
+    }
+
+    /// Each is valid by itself, without a server; what a workflow calls stands in the same file.
+    #[test]
+    fn every_workflow_of_the_examples_is_valid() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/workflows");
+        let now = "2026-11-21T08:00:00Z".parse().unwrap();
+        let all = read(&[folder], &namespace("default", false), None).unwrap();
+        let specs = all.iter().filter_map(|document| match &document.object {
+            Object::Workflow(spec) => Some((document, std::sync::Arc::new(spec.as_ref().clone()))),
+            _ => None,
+        });
+        let specs: Vec<_> = specs.collect();
+        assert!(specs.len() >= 6, "{}", specs.len());
+        let calls: std::collections::BTreeMap<_, _> =
+            specs.iter().map(|(_, spec)| (spec.name.clone(), spec.clone())).collect();
+        for (document, spec) in specs {
+            let told = |error: model::validate::Invalid| panic!("{}: {error}", document.place(""));
+            model::validate::workflow(&spec, now).unwrap_or_else(told);
+            let warnings = model::validate::workflow_warnings(&spec);
+            assert!(warnings.is_empty(), "{}: {warnings:?}", document.place(""));
+            let definition = model::workflow::Definition { workflow: spec, calls: calls.clone() };
+            model::validate::definition(&definition).unwrap_or_else(told);
+        }
+    }
+
+    #[test]
+    fn a_workflow_moves_with_its_jobs() {
+        let text = "kind: workflow\nname: w\nspec:\n  steps:\n    - { name: a, job: { run: { process: { command: [x] } } } }\n";
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("w.yaml");
+        std::fs::write(&path, text).unwrap();
+        let all = read(&[path], &namespace("pay", true), None).unwrap();
+        let Object::Workflow(spec) = &all[0].object else { panic!("not a workflow") };
+        let Action::Job(job) = &spec.steps[0].action else { panic!("not a job") };
+        assert_eq!(
+            (spec.namespace.as_str(), job.namespace.as_str(), job.name.as_str()),
+            ("pay", "pay", "w.a")
+        );
     }
 }

@@ -3,8 +3,9 @@
 //! - `documents`: from files to objects; everything that is wrong with any is said at once.
 //! - `diff`: what would change, line by line.
 //!
-//! Calendars go first, then queues, then schedules, for schedules refer to both. Schedules are applied
-//! all or none; what was done before a refusal stays done, and applying again goes on from there.
+//! Calendars go first, then queues, then workflows, then schedules, which refer to others. Workflows,
+//! which may call each other, are applied all or none, and so are schedules; what was done before a
+//! refusal stays done, and applying again goes on from there.
 
 mod diff;
 mod documents;
@@ -12,15 +13,15 @@ mod documents;
 use std::collections::BTreeSet;
 
 use client::Client;
-use model::ScheduleSpec;
-use model::api::{AppliedSchedules, ApplyChange};
+use model::api::{AppliedSchedules, AppliedWorkflows, ApplyChange};
 use model::calendar::{CalendarSpec, CalendarStep, Days};
 use model::queue::QueueSettings;
 use model::timing::{Filter, Timing};
+use model::{ScheduleSpec, WorkflowSpec};
 
 use self::documents::{Document, Object, read};
 use super::schedules::with_carets;
-use super::{Context, schedules};
+use super::{Context, schedules, workflows};
 use crate::args::schedule::{ApplyArgs, DiffArgs};
 use crate::failure::{Exit, Failure};
 use crate::output::schedules::AppliedObject;
@@ -54,7 +55,12 @@ async fn apply(context: &Context, args: ApplyArgs, kind: Option<&'static str>) -
 }
 
 fn warn(context: &Context, done: &[AppliedObject]) {
-    schedules::warn(context.out, done.iter().map(|object| (&object.name, &object.warnings)));
+    let of = |kind: &'static str| {
+        let found = done.iter().filter(move |object| object.kind == kind);
+        found.map(|object| (&object.name, &object.warnings))
+    };
+    workflows::warn(context.out, of("workflow"));
+    schedules::warn(context.out, of("schedule"));
 }
 
 /// Calendars so that each comes after those of the files that it names; in a circle, as they stand.
@@ -88,11 +94,13 @@ struct Work {
 
 impl Work {
     async fn all(&mut self, documents: &[Document], done: &mut Vec<AppliedObject>) -> Result<(), Failure> {
-        let (mut calendars, mut queues, mut schedules) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut calendars, mut queues) = (Vec::new(), Vec::new());
+        let (mut workflows, mut schedules) = (Vec::new(), Vec::new());
         for document in documents {
             match &document.object {
                 Object::Calendar(spec) => calendars.push((document, spec)),
                 Object::Queue { name, settings } => queues.push((document, name, settings)),
+                Object::Workflow(spec) => workflows.push((document, spec.as_ref())),
                 Object::Schedule(spec) => schedules.push((document, spec.as_ref())),
             }
         }
@@ -106,6 +114,9 @@ impl Work {
             let change = self.queue(name, settings).await.map_err(|error| at(document, error))?;
             let (name, warnings) = (name.clone(), Vec::new());
             done.push(AppliedObject { kind: "queue", name, namespace: None, change, warnings });
+        }
+        if !workflows.is_empty() {
+            done.extend(self.workflows(&workflows).await?);
         }
         for batch in schedules.chunks(SCHEDULES_AT_ONCE) {
             done.extend(self.schedules(batch).await?);
@@ -150,6 +161,23 @@ impl Work {
             self.client.set_queue(name, settings, None).await?;
         }
         Ok(change)
+    }
+
+    /// In one request, however many there are: in several they could not call each other.
+    async fn workflows(&self, all: &[(&Document, &WorkflowSpec)]) -> Result<Vec<AppliedObject>, Failure> {
+        let specs = all.iter().map(|(_, spec)| (*spec).clone()).collect();
+        let AppliedWorkflows { workflows } =
+            self.client.apply_workflows(specs, self.dry_run).await.map_err(|error| {
+                let mut failure = Failure::from(error);
+                for field in failure.fields_mut() {
+                    let Some((document, _, path)) = object_at(all, "workflows", &field.path) else {
+                        continue;
+                    };
+                    field.path = document.place(&path);
+                }
+                failure
+            })?;
+        Ok(workflows.into_iter().map(AppliedObject::from).collect())
     }
 
     async fn schedules(&self, batch: &[(&Document, &ScheduleSpec)]) -> Result<Vec<AppliedObject>, Failure> {
@@ -214,7 +242,7 @@ fn at_each(batch: &[(&Document, &ScheduleSpec)], error: client::Error) -> Failur
     let mut failure = Failure::from(error);
     let mut expressions = std::collections::BTreeMap::new();
     for field in failure.fields_mut() {
-        let Some((document, spec, path)) = schedule_at(batch, &field.path) else { continue };
+        let Some((document, spec, path)) = object_at(batch, "schedules", &field.path) else { continue };
         let place = document.place(&path);
         if let Some(expression) = schedules::expression(&spec.timing, &path) {
             expressions.insert(place.clone(), expression);
@@ -224,12 +252,14 @@ fn at_each(batch: &[(&Document, &ScheduleSpec)], error: client::Error) -> Failur
     with_carets(failure, |path| expressions.get(path).cloned())
 }
 
-fn schedule_at<'a>(
-    batch: &[(&'a Document, &'a ScheduleSpec)],
+/// Which object of a list in a request a path leads into, and the rest of the path.
+fn object_at<'a, T>(
+    all: &'a [(&'a Document, &'a T)],
+    list: &str,
     path: &str,
-) -> Option<(&'a Document, &'a ScheduleSpec, String)> {
-    let (index, rest) = path.strip_prefix("schedules[")?.split_once(']')?;
-    let (document, spec) = batch.get(index.parse::<usize>().ok()?)?;
+) -> Option<(&'a Document, &'a T, String)> {
+    let (index, rest) = path.strip_prefix(list)?.strip_prefix('[')?.split_once(']')?;
+    let (document, spec) = all.get(index.parse::<usize>().ok()?)?;
     Some((document, spec, rest.trim_start_matches('.').to_owned()))
 }
 

@@ -14,6 +14,7 @@ mod schedule_lists;
 mod schedules;
 mod servers;
 mod workers;
+mod workflows;
 
 use std::sync::Arc;
 use std::time::Duration;

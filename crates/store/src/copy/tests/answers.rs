@@ -7,7 +7,9 @@ use model::firing::{FiringCause, FiringOutcome};
 use model::record::Lease;
 
 use super::{HOUR, SHARDS};
-use crate::query::{ArtifactFilter, ExecutionFilter, JobFilter, LedgerFilter, Page, ScheduleFilter};
+use crate::query::{
+    ArtifactFilter, ExecutionFilter, JobFilter, LedgerFilter, Page, RunFilter, ScheduleFilter, WorkflowFilter,
+};
 use crate::{EventSeq, Store};
 
 const NAMESPACES: [Option<&str>; 4] = [None, Some("default"), Some("team-a"), Some("team-b")];
@@ -20,6 +22,7 @@ pub(super) async fn answers(store: &dyn Store) -> Vec<String> {
     told.registry(store).await;
     told.jobs(store).await;
     told.schedules(store).await;
+    told.workflows(store).await;
     let leases = store.acquire(&SHARDS, "test", HOUR).await.unwrap();
     told.add("leases", &leases);
     told.live(store, &leases).await;
@@ -100,6 +103,35 @@ impl Answers {
         let labels = [("team".to_owned(), "钟楼".to_owned())].into();
         let filter = ScheduleFilter { labels, ..ScheduleFilter::default() };
         self.add("labelled", store.schedules(&filter, Page { after: None, limit: 1_000 }).await);
+    }
+
+    async fn workflows(&mut self, store: &dyn Store) {
+        for namespace in NAMESPACES {
+            let of = namespace.map(str::to_owned);
+            let filter = WorkflowFilter { namespace: of.clone(), ..WorkflowFilter::default() };
+            let workflows = store.workflows(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
+            for workflow in &workflows.items {
+                self.add("workflow", store.workflow(workflow.id).await);
+                let generation = workflow.state.generation - 1;
+                self.add("version", store.workflow_version(workflow.id, generation).await);
+            }
+            self.add("workflows", workflows);
+            let filter = RunFilter { namespace: of, ..RunFilter::default() };
+            let runs = store.runs(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
+            for run in &runs.items {
+                self.add("run", store.run(run.id).await);
+                for step in store.run_steps(run.id).await.unwrap() {
+                    let items = store.run_items(run.id, step.key.step, None, 100).await.unwrap();
+                    self.add("step", step);
+                    items.into_iter().for_each(|item| self.add("item", item));
+                }
+            }
+            self.add("runs", runs);
+        }
+        let labels = [("team".to_owned(), "钟楼".to_owned())].into();
+        let filter = WorkflowFilter { labels, ..WorkflowFilter::default() };
+        self.add("labelled", store.workflows(&filter, Page { after: None, limit: 1_000 }).await);
+        self.add("expired", store.expired_runs(Timestamp::MAX, 1_000).await);
     }
 
     async fn live(&mut self, store: &dyn Store, leases: &[Lease]) {

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use model::firing::BackfillStatus;
-use model::record::{Batch, Change, Lease};
+use model::record::{Batch, Change, Lease, RunKeyRecord};
+use model::run::{RunStatus, StepKey, StepRecord};
 use model::{ExecutionStatus, JobId, ScheduleId, Timestamp};
 
 use super::{HOUR, SHARDS};
 use crate::Store;
 use crate::query::{Artifact, Token, TokenKind};
 use crate::sqlite::SqliteStore;
-use crate::suite::sample::{Sampler, schedule_head_of};
+use crate::suite::sample::{Sampler, schedule_head_of, workflow_head_of};
 
 /// Fills an empty store, and closes it.
 pub(super) async fn fill(store: SqliteStore) {
@@ -31,6 +32,8 @@ impl Filling {
         let schedules = self.schedules().await;
         self.ledger(&schedules).await;
         self.jobs().await;
+        self.workflows().await;
+        self.runs().await;
         // Lines outlive their schedule.
         self.commit(vec![Change::RemoveSchedule(schedules[0])]).await;
     }
@@ -95,6 +98,49 @@ impl Filling {
             let line = self.sampler.line(schedule, job);
             self.commit(vec![Change::Ledger(Box::new(line))]).await;
         }
+    }
+
+    async fn workflows(&mut self) {
+        for n in 0..12 {
+            let id = self.sampler.workflow_id(SHARDS[n % SHARDS.len()]);
+            let first = self.sampler.workflow_spec();
+            let mut state = self.sampler.workflow_state();
+            for new in [true, false] {
+                let mut spec = self.sampler.workflow_spec();
+                spec.name.clone_from(&first.name);
+                let head = Some(Arc::new(workflow_head_of(spec)));
+                self.commit(vec![Change::Workflow { id, new, head, state: state.clone() }]).await;
+                state.generation += 1;
+            }
+        }
+    }
+
+    async fn runs(&mut self) {
+        for n in 0..30 {
+            let id = self.sampler.run_id(SHARDS[n % SHARDS.len()]);
+            let status = self.sampler.pick(RunStatus::ALL);
+            let (head, state) = (Some(Arc::new(self.sampler.run_head())), self.sampler.run_state(status));
+            let mut changes = vec![Change::Run { id, head, state: Box::new(state) }];
+            for step in 0..3 {
+                for item in [None, Some(0), Some(7)] {
+                    let (key, state) = (StepKey { run: id, step, item }, self.sampler.step_state());
+                    changes.push(Change::Step(Box::new(StepRecord { key, state })));
+                }
+            }
+            if n % 4 == 0 {
+                let expires_at = self.sampler.now() + HOUR;
+                changes.push(Change::RunKey(RunKeyRecord {
+                    key: id.to_bits(),
+                    body: 7,
+                    run: id,
+                    expires_at,
+                }));
+            }
+            self.commit(changes).await;
+        }
+        let expired = self.store.expired_runs(Timestamp::MAX, 3).await.unwrap();
+        assert_eq!(expired.len(), 3);
+        self.store.delete_runs(&expired).await.unwrap();
     }
 
     async fn jobs(&mut self) {

@@ -60,6 +60,7 @@ struct Heads {
     heads: Vec<Vec<u8>>,
     schedules: Vec<Option<Uuid>>,
     backfills: Vec<Option<Uuid>>,
+    runs: Vec<Option<Uuid>>,
     shards: Vec<i32>,
 }
 
@@ -74,10 +75,11 @@ impl Heads {
         let origin = head.origin.as_deref();
         self.schedules.push(origin.map(|origin| uuid(origin.schedule.to_bits())));
         self.backfills.push(origin.and_then(|origin| origin.backfill).map(|id| uuid(id.to_bits())));
+        self.runs.push(head.step.as_deref().map(|step| uuid(step.run.to_bits())));
         self.shards.push(shard.into());
     }
 
-    fn params(self) -> [crate::postgres::param::Param; 8] {
+    fn params(self) -> [crate::postgres::param::Param; 9] {
         [
             texts(self.namespaces),
             optional_texts(self.owners),
@@ -86,6 +88,7 @@ impl Heads {
             blobs(self.heads),
             optional_ids(self.schedules),
             optional_ids(self.backfills),
+            optional_ids(self.runs),
             ints(self.shards),
         ]
     }
@@ -115,16 +118,16 @@ impl Whole {
     }
 }
 
-/// `$1` to `$15`: the columns of [`Whole`], the number of rows at `$7`.
+/// `$1` to `$16`: the columns of [`Whole`], the number of rows at `$7`.
 macro_rules! whole {
     () => {
-        "unnest($1, $2, $3, $4, $5, $6, $8, $9, $10, $11, $12, $13, $14, $15)
+        "unnest($1, $2, $3, $4, $5, $6, $8, $9, $10, $11, $12, $13, $14, $15, $16)
          AS u (id, status, worker, expires_at, state, history,
-               namespace, owner, queue, name, head, schedule, backfill, shard)"
+               namespace, owner, queue, name, head, schedule, backfill, run, shard)"
     };
 }
 
-/// Takes what `changed` and `gone` say out of the counts of part `$16` or `$8`, and adds what is new.
+/// Takes what `changed` and `gone` say out of the counts of part `$17` or `$8`, and adds what is new.
 macro_rules! counted {
     ($part:literal, $deltas:literal) => {
         concat!(
@@ -221,11 +224,11 @@ impl Steps {
                             AS u (id, status, worker, expires_at, state, history)
                         WHERE j.id = u.id
                         RETURNING j.id, u.status, u.worker, u.expires_at, j.namespace, j.owner, j.queue,
-                            j.name, u.state, u.history, j.head, j.schedule, j.backfill, j.status AS was
+                            j.name, u.state, u.history, j.head, j.schedule, j.backfill, j.run, j.status AS was
                     ), put AS (
                         INSERT INTO jobs_ended
                         SELECT id, status, worker, expires_at, namespace, owner, queue, name, state,
-                            history, head, schedule, backfill
+                            history, head, schedule, backfill, run
                         FROM gone
                         RETURNING 1
                     ), ",
@@ -256,13 +259,14 @@ impl Steps {
                         UPDATE jobs j SET status = u.status, worker = u.worker,
                             expires_at = u.expires_at, namespace = u.namespace, owner = u.owner,
                             queue = u.queue, name = u.name, state = u.state, history = u.history,
-                            head = u.head, schedule = u.schedule, backfill = u.backfill, shard = u.shard
+                            head = u.head, schedule = u.schedule, backfill = u.backfill, run = u.run,
+                            shard = u.shard
                         FROM ",
                     whole!(),
                     ", jobs o WHERE j.id = u.id AND o.id = u.id
                         RETURNING o.namespace, o.status AS was
                     ), ",
-                    counted!("$16", "SELECT namespace, was, -1 FROM changed"),
+                    counted!("$17", "SELECT namespace, was, -1 FROM changed"),
                     "SELECT 1 / (CASE WHEN count(*) = $7 THEN 1 ELSE 0 END) FROM changed"
                 ),
                 with_part(updated),
@@ -277,16 +281,16 @@ impl Steps {
                     whole!(),
                     " WHERE j.id = u.id
                         RETURNING u.id, u.status, u.worker, u.expires_at, u.namespace, u.owner, u.queue,
-                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.shard,
+                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run, u.shard,
                             j.namespace AS was_in, j.status AS was
                     ), put AS (
                         INSERT INTO jobs_ended
                         SELECT id, status, worker, expires_at, namespace, owner, queue, name, state,
-                            history, head, schedule, backfill
+                            history, head, schedule, backfill, run
                         FROM gone
                         RETURNING 1
                     ), ",
-                    counted!("$16", "SELECT was_in, was, -1 FROM gone"),
+                    counted!("$17", "SELECT was_in, was, -1 FROM gone"),
                     "SELECT 1 / (CASE WHEN count(*) = $7 THEN 1 ELSE 0 END) FROM put"
                 ),
                 with_part(ended),
@@ -301,9 +305,9 @@ impl Steps {
                 concat!(
                     "WITH put AS (
                         INSERT INTO jobs (id, status, worker, expires_at, namespace, owner, queue, name,
-                            state, history, head, schedule, backfill, shard)
+                            state, history, head, schedule, backfill, run, shard)
                         SELECT u.id, u.status, u.worker, u.expires_at, u.namespace, u.owner, u.queue,
-                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.shard
+                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run, u.shard
                         FROM ",
                     whole!(),
                     " RETURNING 1
@@ -320,9 +324,9 @@ impl Steps {
                 concat!(
                     "WITH put AS (
                         INSERT INTO jobs_ended (id, status, worker, expires_at, namespace, owner, queue,
-                            name, state, history, head, schedule, backfill)
+                            name, state, history, head, schedule, backfill, run)
                         SELECT u.id, u.status, u.worker, u.expires_at, u.namespace, u.owner, u.queue,
-                            u.name, u.state, u.history, u.head, u.schedule, u.backfill
+                            u.name, u.state, u.history, u.head, u.schedule, u.backfill, u.run
                         FROM ",
                     whole!(),
                     " RETURNING 1

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::{Steps, count, signed, uuid};
 use crate::codec::{
-    RunColumns, definition_hash, item_column, seal_definition, seal_run, seal_run_head, seal_step,
-    seal_workflow, seal_workflow_head,
+    RunColumns, definition_hash, seal_definition, seal_run, seal_run_head, seal_step, seal_workflow,
+    seal_workflow_head, step_place,
 };
 use crate::postgres::error::Failure;
 use crate::postgres::param::{
@@ -85,6 +85,24 @@ struct Heads {
     heads: Vec<Vec<u8>>,
 }
 
+/// The labels of workflows whose specs are written.
+#[derive(Default)]
+struct Labels {
+    keys: Vec<String>,
+    values: Vec<String>,
+    of: Vec<Uuid>,
+}
+
+impl Labels {
+    fn push(&mut self, id: WorkflowId, head: &WorkflowHead) {
+        for (key, value) in &head.spec.labels {
+            self.keys.push(escape(key));
+            self.values.push(escape(value));
+            self.of.push(uuid(id.to_bits()));
+        }
+    }
+}
+
 /// The columns of runs that change.
 #[derive(Default)]
 struct Runs {
@@ -122,6 +140,8 @@ struct NewRuns {
     runs: Runs,
     workflows: Vec<Option<Uuid>>,
     callers: Vec<Option<Uuid>>,
+    schedules: Vec<Option<Uuid>>,
+    backfills: Vec<Option<Uuid>>,
     namespaces: Vec<String>,
     names: Vec<String>,
     shards: Vec<i32>,
@@ -138,6 +158,9 @@ impl NewRuns {
         self.runs.push(id, state);
         self.workflows.push(head.workflow.map(|workflow| uuid(workflow.to_bits())));
         self.callers.push(head.caller.map(|caller| uuid(caller.run.to_bits())));
+        let origin = head.origin.as_deref();
+        self.schedules.push(origin.map(|origin| uuid(origin.schedule.to_bits())));
+        self.backfills.push(origin.and_then(|origin| origin.backfill).map(|id| uuid(id.to_bits())));
         self.namespaces.push(escape(&spec.namespace));
         self.names.push(escape(&spec.name));
         self.shards.push(id.shard().0.into());
@@ -156,6 +179,7 @@ impl Steps {
         };
         let removed: Vec<Uuid> = changes.iter().filter_map(removed).collect();
         if !removed.is_empty() {
+            self.add("DELETE FROM workflow_labels WHERE workflow = ANY($1)", vec![ids(removed.clone())]);
             self.add("DELETE FROM workflow_heads WHERE id = ANY($1)", vec![ids(removed.clone())]);
             self.add("DELETE FROM workflows WHERE id = ANY($1)", vec![ids(removed)]);
         }
@@ -189,6 +213,7 @@ impl Steps {
     fn put_workflows(&mut self, changes: &[Change]) -> Result<(), Failure> {
         let (mut new, mut replaced) = (Whole::default(), Whole::default());
         let (mut changed, mut heads) = (States::default(), Heads::default());
+        let mut labels = Labels::default();
         for change in changes {
             let Change::Workflow { id, new: is_new, head, state } = change else { continue };
             match head {
@@ -198,6 +223,7 @@ impl Steps {
                 None => changed.push(*id, state)?,
                 Some(head) => {
                     if *is_new { &mut new } else { &mut replaced }.push(*id, head, state)?;
+                    labels.push(*id, head);
                     heads.ids.push(uuid(id.to_bits()));
                     heads.generations.push(signed(state.generation)?);
                     heads.heads.push(seal_workflow_head(*id, state.generation, head));
@@ -217,6 +243,8 @@ impl Steps {
             );
         }
         if !replaced.shards.is_empty() {
+            let relabelled = vec![ids(replaced.states.ids.clone())];
+            self.add("DELETE FROM workflow_labels WHERE workflow = ANY($1)", relabelled);
             self.add_guarded(
                 WORKFLOW_NOT_THERE,
                 "WITH changed AS (
@@ -242,6 +270,12 @@ impl Steps {
                 changed.params(),
             );
         }
+        if !labels.of.is_empty() {
+            self.add(
+                "INSERT INTO workflow_labels SELECT * FROM unnest($1, $2, $3) ON CONFLICT DO NOTHING",
+                vec![texts(labels.keys), texts(labels.values), ids(labels.of)],
+            );
+        }
         if !heads.ids.is_empty() {
             let Heads { ids: of, generations, heads } = heads;
             self.add_guarded(
@@ -254,7 +288,8 @@ impl Steps {
     }
 
     fn new_runs(&mut self, new: NewRuns) {
-        let NewRuns { runs, workflows, callers, namespaces, names, shards, definitions, heads, bodies } = new;
+        let NewRuns { runs, workflows, callers, schedules, backfills, namespaces, .. } = new;
+        let NewRuns { names, shards, definitions, heads, bodies, .. } = new;
         if shards.is_empty() {
             return;
         }
@@ -263,6 +298,8 @@ impl Steps {
         params.extend([
             optional_ids(workflows),
             optional_ids(callers),
+            optional_ids(schedules),
+            optional_ids(backfills),
             texts(namespaces),
             texts(names),
             ints(shards),
@@ -271,18 +308,22 @@ impl Steps {
             RUN_TWICE,
             "WITH put AS (
                 INSERT INTO runs
-                    (id, status, expires_at, state, workflow, caller, namespace, name, shard)
-                SELECT * FROM unnest($1, $2, $3, $4, $6, $7, $8, $9, $10)
+                    (id, status, expires_at, state, workflow, caller, schedule, backfill, namespace, name,
+                     shard)
+                SELECT * FROM unnest($1, $2, $3, $4, $6, $7, $8, $9, $10, $11, $12)
                 RETURNING 1
             )
             SELECT 1 / (CASE WHEN count(*) = $5 THEN 1 ELSE 0 END) FROM put",
             params,
         );
-        // Sorted by their keys, so that two servers that write the same ones wait in one order.
+        // Sorted by their keys, so that two servers that write the same ones wait in one order. One that is
+        // there already is locked and left as it is, so that nobody deletes it before it is seen that this
+        // run is pinned to it; one that is just being deleted is waited for, and written anew.
         let (hashes, bodies): (Vec<_>, Vec<_>) =
             bodies.into_iter().map(|(hash, body)| (uuid(hash), body)).unzip();
         self.add(
-            "INSERT INTO run_definitions SELECT * FROM unnest($1, $2) ON CONFLICT (hash) DO NOTHING",
+            "INSERT INTO run_definitions SELECT * FROM unnest($1, $2)
+             ON CONFLICT (hash) DO UPDATE SET body = excluded.body WHERE FALSE",
             vec![ids(hashes), blobs(bodies)],
         );
         self.add_guarded(RUN_TWICE, "INSERT INTO run_heads SELECT * FROM unnest($1, $2, $3)", run_heads);
@@ -322,14 +363,15 @@ impl Steps {
     }
 
     fn put_steps(&mut self, changes: &[Change]) {
-        let (mut runs, mut numbers, mut items) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut runs, mut lists, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
         let (mut statuses, mut states, mut shards) = (Vec::new(), Vec::new(), Vec::new());
         for change in changes {
             let Change::Step(record) = change else { continue };
             let StepRecord { key, state } = &**record;
             runs.push(uuid(key.run.to_bits()));
-            numbers.push(i64::from(key.step));
-            items.push(item_column(*key));
+            let (list, number) = step_place(*key);
+            lists.push(list);
+            numbers.push(number);
             statuses.push(i32::from(state.status.code()));
             states.push(seal_step(*key, state));
             shards.push(i32::from(key.run.shard().0));
@@ -338,10 +380,10 @@ impl Steps {
             return;
         }
         self.add(
-            "INSERT INTO steps (run, step, item, status, state, shard)
+            "INSERT INTO steps (run, list, number, status, state, shard)
              SELECT * FROM unnest($1, $2, $3, $4, $5, $6)
-             ON CONFLICT (run, step, item) DO UPDATE SET status = excluded.status, state = excluded.state",
-            vec![ids(runs), bigs(numbers), bigs(items), ints(statuses), blobs(states), ints(shards)],
+             ON CONFLICT (run, list, number) DO UPDATE SET status = excluded.status, state = excluded.state",
+            vec![ids(runs), bigs(lists), bigs(numbers), ints(statuses), blobs(states), ints(shards)],
         );
     }
 }

@@ -4,6 +4,7 @@ mod damage;
 mod encrypted;
 mod opening;
 mod outcomes;
+mod retention;
 mod servers;
 mod suite;
 mod tails;

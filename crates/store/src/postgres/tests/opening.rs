@@ -1,7 +1,12 @@
 //! Which databases are taken, and what becomes of them.
 
+use model::RunId;
+use model::record::JobHead;
+use model::run::StepOrigin;
+
 use super::*;
 use crate::postgres::schema::VERSION;
+use crate::query::{JobFilter, Page};
 
 /// G5. None of them is in another's way, and all find the same tables.
 #[tokio::test]
@@ -23,6 +28,74 @@ async fn the_number_of_shards_is_that_of_the_first_start() {
         let options = Options { shards: wanted, ..options() };
         assert_eq!(PostgresStore::open(&database.url(), options).await.unwrap().shards(), 4);
     }
+}
+
+/// The columns of all tables, and all indexes, in words.
+fn tables(database: &Database) -> Vec<Option<String>> {
+    let columns = "SELECT table_name || '.' || column_name || ' ' || data_type || ' ' || is_nullable
+        FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1";
+    let indexes = "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY 1";
+    [columns, indexes].into_iter().flat_map(|sql| database.execute(sql)).collect()
+}
+
+/// D5. Nothing is lost, what is new works beside it, and the tables are those of a new database.
+#[tokio::test]
+async fn a_database_of_version_2_is_brought_to_this_version_with_all_that_is_in_it() {
+    let subject = InDatabase::make().await;
+    let as_new = tables(&subject.database);
+    let mut sampler = Sampler::new(5);
+    let leases = subject.acquire().await;
+    let mut ids = Vec::new();
+    let batch = |sampler: &mut Sampler, id: JobId, new: bool, step: Option<RunId>, status| {
+        let step = step.map(|run| Arc::new(StepOrigin { run, ..sampler.step_origin() }));
+        let head = new.then(|| Arc::new(JobHead { step, ..(*sampler.head()).clone() }));
+        let changes = vec![Change::Job { id, new, head, state: Box::new(sampler.state(status)) }];
+        Arc::new(Batch { now: sampler.now(), changes, events: Vec::new() })
+    };
+    for status in [JobStatus::Succeeded, JobStatus::Waiting, JobStatus::Failed] {
+        let id = sampler.job_id(ShardId(1));
+        subject.store.commit(&leases, batch(&mut sampler, id, true, None, status)).await.unwrap();
+        ids.insert(0, id);
+    }
+    for table in [
+        "workflows",
+        "workflow_heads",
+        "workflow_labels",
+        "runs",
+        "run_heads",
+        "run_definitions",
+        "steps",
+        "runs_deleted",
+        "run_keys",
+    ] {
+        subject.database.execute(&format!("DROP TABLE {table}"));
+    }
+    for sql in [
+        "ALTER TABLE jobs DROP COLUMN run",
+        "ALTER TABLE jobs_ended DROP COLUMN run",
+        "UPDATE schema_version SET version = 2",
+    ] {
+        subject.database.execute(sql);
+    }
+
+    let subject = subject.reopen().await;
+    assert_eq!(tables(&subject.database), as_new);
+    advance(&subject.database, HOUR + HOUR);
+    let leases = subject.acquire().await;
+    let page = Page { after: None, limit: 10 };
+    let jobs = subject.store.jobs(&JobFilter::default(), page).await.unwrap().items;
+    assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), ids);
+    let (id, run) = (sampler.job_id(ShardId(1)), sampler.run_id(ShardId(1)));
+    for (new, status) in [(true, JobStatus::Waiting), (false, JobStatus::Succeeded)] {
+        subject.store.commit(&leases, batch(&mut sampler, id, new, Some(run), status)).await.unwrap();
+        let filter = JobFilter { run: Some(run), ..JobFilter::default() };
+        let jobs = subject.store.jobs(&filter, page).await.unwrap().items;
+        assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
+    }
+    // What was there before can end.
+    let waiting = ids[1];
+    let ended = batch(&mut sampler, waiting, false, None, JobStatus::Succeeded);
+    subject.store.commit(&leases, ended).await.unwrap();
 }
 
 /// G6.

@@ -151,6 +151,7 @@ impl Apply<'_, '_> {
             seal_head(id, head),
             head.origin.as_ref().map(|origin| origin.schedule.to_bits().to_be_bytes()),
             head.origin.as_ref().and_then(|origin| origin.backfill).map(|id| id.to_bits().to_be_bytes()),
+            head.step.as_ref().map(|step| step.run.to_bits().to_be_bytes()),
         ])?;
         Ok(())
     }
@@ -212,6 +213,7 @@ impl Apply<'_, '_> {
             seal_head(id, head),
             head.origin.as_ref().map(|origin| origin.schedule.to_bits().to_be_bytes()),
             head.origin.as_ref().and_then(|origin| origin.backfill).map(|id| id.to_bits().to_be_bytes()),
+            head.step.as_ref().map(|step| step.run.to_bits().to_be_bytes()),
         ])?;
         Ok(())
     }

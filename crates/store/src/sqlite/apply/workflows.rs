@@ -7,12 +7,12 @@ use model::WorkflowId;
 use model::record::{Change, RunKeyRecord};
 use model::run::{RunHead, RunState, StepRecord, WorkflowHead, WorkflowState};
 use model::{RunId, WorkflowSpec};
-use rusqlite::params;
+use rusqlite::{OptionalExtension, params};
 
 use super::Apply;
 use crate::codec::{
-    RunColumns, definition_hash, item_column, seal_definition, seal_run, seal_run_head, seal_step,
-    seal_workflow, seal_workflow_head,
+    RunColumns, definition_hash, open_workflow_head, seal_definition, seal_run, seal_run_head, seal_step,
+    seal_workflow, seal_workflow_head, step_place,
 };
 use crate::sqlite::error::Failure;
 
@@ -22,6 +22,7 @@ impl Apply<'_, '_> {
         for change in changes {
             if let Change::RemoveWorkflow(id) = change {
                 let key = id.to_bits().to_be_bytes();
+                self.delete_workflow_labels(*id)?;
                 self.statements.workflow_heads_delete.execute([key])?;
                 self.statements.workflow_delete.execute([key])?;
             }
@@ -49,6 +50,9 @@ impl Apply<'_, '_> {
         state: &WorkflowState,
     ) -> Result<(), Failure> {
         let (key, sealed) = (id.to_bits().to_be_bytes(), seal_workflow(id, state));
+        if !new && head.is_some() {
+            self.delete_workflow_labels(id)?;
+        }
         let changed = match head.map(|head| &*head.spec) {
             None if new => {
                 return Err(Failure::Broken(format!("the new workflow {id} came without its head")));
@@ -68,6 +72,23 @@ impl Apply<'_, '_> {
         if let Some(head) = head {
             let sealed = seal_workflow_head(id, state.generation, head);
             self.statements.workflow_head_insert.execute(params![key, state.generation, sealed])?;
+            for (label, value) in &head.spec.labels {
+                self.statements.workflow_label_insert.execute(params![label, value, key])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the labels that the newest spec has. One that cannot be read leaves them behind: lists pass
+    /// over labels without a workflow.
+    fn delete_workflow_labels(&mut self, id: WorkflowId) -> Result<(), Failure> {
+        let key = id.to_bits().to_be_bytes();
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let found: Option<(u64, Vec<u8>)> =
+            self.statements.workflow_head.query_row([key], read).optional()?;
+        let head = found.and_then(|(generation, sealed)| open_workflow_head(id, generation, &sealed).ok());
+        for (label, value) in head.iter().flat_map(|head| &head.spec.labels) {
+            self.statements.workflow_label_delete.execute(params![label, value, key])?;
         }
         Ok(())
     }
@@ -80,6 +101,8 @@ impl Apply<'_, '_> {
             columns.status,
             head.workflow.map(|workflow| workflow.to_bits().to_be_bytes()),
             head.caller.map(|caller| caller.run.to_bits().to_be_bytes()),
+            head.origin.as_ref().map(|origin| origin.schedule.to_bits().to_be_bytes()),
+            head.origin.as_ref().and_then(|origin| origin.backfill).map(|id| id.to_bits().to_be_bytes()),
             spec.namespace,
             spec.name,
             columns.expires_at,
@@ -124,7 +147,8 @@ impl Apply<'_, '_> {
     fn step(&mut self, record: &StepRecord) -> Result<(), Failure> {
         let (key, state) = (record.key, &record.state);
         let run = key.run.to_bits().to_be_bytes();
-        let row = params![run, key.step, item_column(key), state.status.code(), seal_step(key, state)];
+        let (list, number) = step_place(key);
+        let row = params![run, list, number, state.status.code(), seal_step(key, state)];
         self.statements.step_put.execute(row)?;
         Ok(())
     }

@@ -3,24 +3,19 @@
 //! A step whose row is lost would be taken for one that has not begun, and be done twice. So a run is set
 //! aside with any row of it that cannot be read; its jobs go on by themselves.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use model::record::LiveRow;
 use model::run::StepRecord;
-use model::workflow::Definition;
 use model::{RunId, WorkflowId};
-use rusqlite::{Connection, OptionalExtension, Statement};
+use rusqlite::Statement;
 
 use super::{CHUNK, Loading, id_key};
-use crate::codec::{Damage, open_definition};
-use crate::rows::{self, Fields, RUN_COLUMNS, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_REST};
+use crate::rows::{
+    self, Fields, RUN_COLUMNS, RUN_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_REST,
+};
 use crate::sqlite::error::Failure;
 use crate::sqlite::quarantine::Damaged;
 use crate::sqlite::rows::{Sorted, key_of};
-
-/// Definitions by their hashes, each read once.
-type Definitions = HashMap<u128, Result<(Arc<Definition>, Arc<str>), Damage>>;
+use crate::sqlite::views::Pins;
 
 impl Loading<'_> {
     pub(super) fn workflows(&mut self) -> Result<(), Failure> {
@@ -32,7 +27,7 @@ impl Loading<'_> {
             if row.bits(0, "id").is_ok_and(|bits| !self.shards.owns(WorkflowId::from_bits(bits).shard())) {
                 continue;
             }
-            chunk.push(Table::Workflows, row, rows::workflow(row))?;
+            chunk.push(Table::Workflows, row, rows::workflow(row).map(LiveRow::from))?;
             if chunk.good.len() >= CHUNK {
                 self.send(std::mem::take(&mut chunk))?;
             }
@@ -42,29 +37,27 @@ impl Loading<'_> {
 
     pub(super) fn runs(&mut self) -> Result<(), Failure> {
         let sql = format!(
-            "SELECT {RUN_COLUMNS} FROM runs t INDEXED BY runs_live LEFT JOIN run_heads h ON h.id = t.id
+            "SELECT {RUN_COLUMNS} FROM runs t INDEXED BY runs_live {RUN_REST}
              WHERE t.status < 4 ORDER BY t.id"
         );
         let mut statement = self.connection.prepare(&sql)?;
-        let steps = format!("SELECT {STEP_COLUMNS} FROM steps t WHERE t.run = ?1 ORDER BY t.step, t.item");
+        let steps = format!("SELECT {STEP_COLUMNS} FROM steps t WHERE t.run = ?1 ORDER BY t.list, t.number");
         let mut steps = self.connection.prepare(&steps)?;
-        let mut definitions = Definitions::new();
+        let mut pins = Pins::new(self.connection);
         let mut found = statement.query([])?;
         let mut chunk = Sorted::default();
         while let Some(row) = found.next()? {
             if row.bits(0, "id").is_ok_and(|bits| !self.shards.owns(RunId::from_bits(bits).shard())) {
                 continue;
             }
-            let connection = self.connection;
-            let run = row.bits(4, "definition").and_then(|hash| {
-                let known = definitions.entry(hash).or_insert_with(|| read_definition(connection, hash));
-                rows::run(row, known.clone()?)
-            });
+            let run = rows::run(row, |hash| pins.pinned(hash));
+            pins.check()?;
             match run {
-                Ok((id, live)) => {
+                Ok(run) => {
+                    let id = run.id;
                     let (records, damaged) = read_steps(&mut steps, id)?;
                     if damaged.is_empty() {
-                        chunk.good.push(live);
+                        chunk.good.push(run.into());
                         chunk.good.extend(records.into_iter().map(|record| LiveRow::Step(Box::new(record))));
                     } else {
                         let (key, reason) = (id_key(id.to_bits()), "a step of it cannot be read".into());
@@ -80,14 +73,6 @@ impl Loading<'_> {
         }
         self.send(chunk)
     }
-}
-
-fn read_definition(connection: &Connection, hash: u128) -> Result<(Arc<Definition>, Arc<str>), Damage> {
-    let absent = |error: rusqlite::Error| Damage::decode("definition", error);
-    let sql = "SELECT body FROM run_definitions WHERE hash = ?1";
-    let body: Option<Vec<u8>> =
-        connection.query_row(sql, [hash.to_be_bytes()], |row| row.get(0)).optional().map_err(absent)?;
-    open_definition(hash, &body.ok_or_else(|| Damage::decode("definition", "it is not there"))?)
 }
 
 /// The rows of a run's steps, and those of them that cannot be read.

@@ -327,7 +327,7 @@ async fn a_flipped_bit_in_any_part_of_a_run_sets_it_aside_and_no_other() {
             "runs" => filled.damage(|c| flip(c, "runs", "state", ids[0].to_bits())).await,
             "run_heads" => filled.damage(|c| flip(c, "run_heads", "head", ids[0].to_bits())).await,
             _ => {
-                let sql = "UPDATE steps SET status = (status + 1) % 8 WHERE run = ?1 AND step = 1";
+                let sql = "UPDATE steps SET status = (status + 1) % 8 WHERE run = ?1 AND number = 1";
                 filled.damage(|c| c.execute(sql, [run])).await;
             }
         }

@@ -1,17 +1,20 @@
 //! Files of earlier versions, as they lie on the disks of users.
 
-use model::record::LiveRow;
+use model::record::{Batch, Change, JobHead, LiveRow};
+use model::run::{RunStatus, StepOrigin};
 use model::{ExecutionStatus, JobStatus, ShardId};
 use rusqlite::Connection;
 
 use super::*;
 use crate::EventSeq;
-use crate::query::{Counts, ExecutionFilter, JobFilter, LedgerFilter, Page, ScheduleFilter};
+use crate::query::{Counts, ExecutionFilter, JobFilter, LedgerFilter, Page, RunFilter, ScheduleFilter};
 use crate::sqlite::{file, schema};
 use crate::suite::sample::Sampler;
 
 /// A file as version 1 wrote it: its tables and rows as SQL.
 const VERSION_1: &str = include_str!("version_1.sql");
+/// As above, of version 2.
+const VERSION_2: &str = include_str!("version_2.sql");
 
 fn a_file_of(sql: &str) -> OnDisk {
     let mut subject = OnDisk::new();
@@ -69,6 +72,59 @@ async fn a_file_of_version_1_is_brought_to_this_version_with_all_that_is_in_it()
     store.check().await.unwrap();
 }
 
+/// D5. As above; steps, runs and their jobs stand beside what was there.
+#[tokio::test]
+async fn a_file_of_version_2_is_brought_to_this_version_with_all_that_is_in_it() {
+    let mut subject = a_file_of(VERSION_2);
+    subject.open();
+    let store = subject.store();
+    let all: Vec<_> = (0..16).map(ShardId).collect();
+    let leases = store.acquire(&all, "a", Duration::from_hours(1)).await.unwrap();
+    let (sender, mut receiver) = tokio::sync::mpsc::channel(64);
+    let loaded = store.load(&leases, sender).await.unwrap();
+    let mut rows = Vec::new();
+    while let Some(chunk) = receiver.recv().await {
+        rows.extend(chunk);
+    }
+    // A schedule, a backfill, a calendar, a worker, a queue, two jobs, an execution and a key.
+    assert_eq!((loaded.rows, loaded.quarantined, rows.len()), (9, 0, 9));
+    let page = Page { after: None, limit: 10 };
+    let schedules = store.schedules(&ScheduleFilter::default(), page).await.unwrap().items;
+    let schedule = Some(schedules[0].id);
+    let page = Page { after: None, limit: 10 };
+    let jobs = store.jobs(&JobFilter { schedule, ..JobFilter::default() }, page).await.unwrap().items;
+    let statuses: Vec<_> = jobs.iter().map(|job| job.state.status).collect();
+    assert_eq!(statuses, [JobStatus::Failed, JobStatus::Succeeded, JobStatus::Running, JobStatus::Waiting]);
+    assert!(jobs.iter().all(|job| job.step.is_none() && job.origin.is_some()));
+    let page = Page { after: None, limit: 10 };
+    assert_eq!(store.ledger(&LedgerFilter::default(), page).await.unwrap().items.len(), 1);
+
+    let mut sampler = Sampler::new(2);
+    let (run, job) = (sampler.run_id(ShardId(1)), sampler.job_id(ShardId(1)));
+    let (head, state) = (sampler.run_head(), sampler.run_state(RunStatus::Running));
+    let mut changes = vec![Change::Run { id: run, head: Some(Arc::new(head)), state: Box::new(state) }];
+    let step = Some(Arc::new(StepOrigin { run, ..sampler.step_origin() }));
+    let head = Arc::new(JobHead { step, ..(*sampler.head()).clone() });
+    let mut state = sampler.state(JobStatus::Waiting);
+    let new = |new: bool, state| Change::Job { id: job, new, head: new.then(|| Arc::clone(&head)), state };
+    changes.push(new(true, Box::new(state)));
+    let batch = |now, changes| Arc::new(Batch { now, changes, events: Vec::new() });
+    store.commit(&leases, batch(sampler.now(), changes)).await.unwrap();
+    for status in [JobStatus::Waiting, JobStatus::Succeeded] {
+        state = sampler.state(status);
+        store.commit(&leases, batch(sampler.now(), vec![new(false, Box::new(state))])).await.unwrap();
+        let filter = JobFilter { run: Some(run), ..JobFilter::default() };
+        let jobs = store.jobs(&filter, Page { after: None, limit: 10 }).await.unwrap().items;
+        assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [job]);
+        assert_eq!(jobs[0].step, head.step);
+    }
+    assert_eq!(
+        store.runs(&RunFilter::default(), Page { after: None, limit: 10 }).await.unwrap().items.len(),
+        1
+    );
+    store.check().await.unwrap();
+}
+
 /// Every table and index, as SQLite keeps their text.
 fn tables(connection: &Connection) -> Vec<(String, Option<String>)> {
     let sql = "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name";
@@ -80,12 +136,15 @@ fn tables(connection: &Connection) -> Vec<(String, Option<String>)> {
 /// A released step never changes: a new file and an old one come to the same.
 #[tokio::test]
 async fn a_new_file_has_the_same_tables_as_one_that_came_all_the_way() {
-    let mut old = a_file_of(VERSION_1);
-    old.open();
-    old.close();
     let mut new = OnDisk::new();
     new.close();
-    let (old, new) = (Connection::open(old.path()).unwrap(), Connection::open(new.path()).unwrap());
-    assert_eq!(tables(&old), tables(&new));
-    assert_eq!(schema::version(&old).unwrap(), schema::VERSION);
+    let new = Connection::open(new.path()).unwrap();
+    for version in [VERSION_1, VERSION_2] {
+        let mut old = a_file_of(version);
+        old.open();
+        old.close();
+        let old = Connection::open(old.path()).unwrap();
+        assert_eq!(tables(&old), tables(&new));
+        assert_eq!(schema::version(&old).unwrap(), schema::VERSION);
+    }
 }

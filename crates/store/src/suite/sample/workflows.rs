@@ -33,10 +33,15 @@ impl Sampler {
         RunId::from_bits(self.bits(shard))
     }
 
-    /// The step that a job belongs to.
+    /// One of a few runs that others belong to.
+    fn some_run(&mut self) -> RunId {
+        RunId::from_bits(u128::from(self.below(3) + 1) << 80)
+    }
+
+    /// The step that a job belongs to; of one of a few runs.
     pub fn step_origin(&mut self) -> StepOrigin {
         StepOrigin {
-            run: self.run_id(ShardId(2)),
+            run: self.some_run(),
             workflow: self.text().into(),
             name: self.text().into(),
             step: self.pick(&[0, 9_999]),
@@ -60,6 +65,11 @@ impl Sampler {
         let mut spec = WorkflowSpec::new(name, steps);
         spec.description = self.maybe(Self::text);
         spec.owner = self.maybe(Self::text);
+        spec.namespace = self.pick(&["default", "team-a", "team-b"]).to_owned();
+        for _ in 0..self.below(3) {
+            let (key, value) = (self.pick(&["team", "tier", "钟"]), self.text());
+            spec.labels.insert(key.to_owned(), value);
+        }
         spec.max_parallel_runs = self.maybe(|s| s.pick(&[1, 7]));
         spec
     }
@@ -75,9 +85,11 @@ impl Sampler {
         }
     }
 
-    /// What a run was asked to be; some share their definition.
+    /// What a run was asked to be; some share their definition, and few workflows and callers have many.
     pub fn run_head(&mut self) -> RunHead {
-        let mut spec = WorkflowSpec::new("one", vec![StepSpec::job("a", JobSpec::command(["true"]))]);
+        let name = self.pick(&["one", "two"]);
+        let mut spec = WorkflowSpec::new(name, vec![StepSpec::job("a", JobSpec::command(["true"]))]);
+        spec.namespace = self.pick(&["default", "team-a"]).to_owned();
         spec.description = self.maybe(|_| "shared".to_owned());
         let mut definition = Definition::of(spec);
         if self.coin() {
@@ -86,7 +98,7 @@ impl Sampler {
         let mut parameters = Map::new();
         parameters.insert("text".into(), json!(self.text()));
         RunHead {
-            workflow: self.maybe(|s| s.workflow_id(ShardId(1))),
+            workflow: self.maybe(|s| WorkflowId::from_bits(u128::from(s.below(3) + 1) << 80)),
             generation: self.below(1 << 40),
             number: self.below(1 << 40),
             body: definition.to_json().into(),
@@ -95,7 +107,7 @@ impl Sampler {
             actor: self.text().into(),
             note: self.maybe(|s| s.text().into()),
             caller: self.maybe(|s| Caller {
-                run: s.run_id(ShardId(1)),
+                run: s.some_run(),
                 step: 3,
                 item: s.maybe(|s| s.pick(&[0, 99_999])),
             }),

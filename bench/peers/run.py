@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Belfry and its peers, side by side in one run on one machine.
+
+    make bench-peers                      all of them, three rounds
+    make bench-peers PEERS=celery,belfry  only these
+    make bench-peers ROUNDS=5 JOBS=20000
+
+Peers come from the public registries (PyPI, npm, Debian) into `target/peers`; Redis and PostgreSQL are
+started here, on loopback, in folders of their own, and stopped again. Every round measures every peer
+once, one after the other, so that a slow minute of the machine is everybody's. What is told is the
+median with the lowest and the highest.
+
+Each peer runs with the settings that its own documentation recommends for throughput, and its row says what
+those promise: jobs that a power cut may take are not the same work as jobs that it cannot take.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+PLACE = TARGET / "peers"
+PYTHON_PEERS = ["celery==5.*", "redis", "procrastinate==3.*", "psycopg[binary]", "apscheduler==3.*", "sqlalchemy", "hyperqueue"]
+
+
+class Missing(Exception):
+    """A peer that cannot be measured here, and why."""
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def run(command, **more):
+    return subprocess.run(command, check=True, text=True, capture_output=True, **more).stdout
+
+
+@contextlib.contextmanager
+def process(command, log, **more):
+    """A process and all of its children, for as long as the block lasts."""
+    with open(log, "ab") as out:
+        child = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True, **more)
+        try:
+            yield child
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+
+
+def until(what, true, seconds=60):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(Exception):
+            if true():
+                return
+        time.sleep(0.05)
+    raise Missing(f"waited {seconds} s for {what}")
+
+
+# What the peers need
+
+
+def python():
+    """The interpreter of an environment that has the peers of PyPI."""
+    venv = PLACE / "python"
+    interpreter = venv / "bin" / "python"
+    mark = venv / "complete"
+    if not mark.exists():
+        say("installing the peers of PyPI")
+        run([sys.executable, "-m", "venv", str(venv)])
+        run([str(interpreter), "-m", "pip", "install", "--quiet", *PYTHON_PEERS])
+        mark.touch()
+    return str(interpreter)
+
+
+def node():
+    """The folder with the peers of npm."""
+    folder = PLACE / "node"
+    if not (folder / "node_modules").exists():
+        say("installing the peers of npm")
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            if (HERE / name).exists():
+                shutil.copy(HERE / name, folder)
+        run(["npm", "ci" if (folder / "package-lock.json").exists() else "install", "--no-audit", "--no-fund"], cwd=folder)
+    for script in HERE.glob("*.mjs"):
+        shutil.copy(script, folder)
+    return folder
+
+
+def redis_program():
+    found = shutil.which("redis-server")
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        say("installing redis-server")
+        run(["apt-get", "install", "--yes", "--no-install-recommends", "redis-server"], env=os.environ | {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"})
+        found = shutil.which("redis-server")
+    if found is None:
+        raise Missing("redis-server is not installed (Debian: apt-get install redis-server)")
+    return found
+
+
+@contextlib.contextmanager
+def redis(always):
+    """A Redis that syncs each write (`always`) or once a second; its URL."""
+    program, port = redis_program(), free_port()
+    with tempfile.TemporaryDirectory(dir=PLACE, prefix="redis-") as folder:
+        sync = "always" if always else "everysec"
+        command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--appendonly", "yes",
+                   "--appendfsync", sync, "--save", "", "--maxmemory-policy", "noeviction"]
+        with process(command, PLACE / "redis.log"):
+            until("Redis", lambda: socket.create_connection(("127.0.0.1", port), 1).close() or True)
+            yield f"redis://127.0.0.1:{port}/0"
+
+
+def postgres_program(name):
+    candidates = sorted(pathlib.Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
+    found = str(candidates[0]) if candidates else shutil.which(name)
+    if found is None:
+        raise Missing("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+    return found
+
+
+@contextlib.contextmanager
+def postgres():
+    """A PostgreSQL with the defaults of its package, that is with every commit synced; its URL."""
+    port = free_port()
+    with tempfile.TemporaryDirectory(dir=PLACE, prefix="postgres-") as folder:
+        as_user = []
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres", "postgres")
+            as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+            for parent in pathlib.Path(folder).parents:
+                if not os.stat(parent).st_mode & 0o001:
+                    raise Missing(f"the user postgres cannot reach {parent}: set CARGO_TARGET_DIR to a folder that it can")
+        data = f"{folder}/data"
+        run([*as_user, postgres_program("initdb"), "-D", data, "-U", "bench", "--auth=trust", "-E", "UTF8"], cwd="/")
+        command = [*as_user, postgres_program("postgres"), "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder]
+        with process(command, PLACE / "postgres.log", cwd="/"):
+            url = f"postgresql://bench@127.0.0.1:{port}/postgres"
+            until("PostgreSQL", lambda: run([postgres_program("psql"), url, "-c", "select 1"]))
+            yield url
+
+
+def measured(command, **more):
+    """The last line of what a script prints, as JSON."""
+    done = subprocess.run(command, text=True, capture_output=True, timeout=600, **more)
+    if done.returncode != 0:
+        raise Missing(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+# The peers: each gives jobs a second
+
+
+def belfry(name):
+    binary = TARGET / "release" / "belfry-bench"
+    with tempfile.NamedTemporaryFile(suffix=".json") as out:
+        run([str(binary), name, "--seconds", "4", "--json", out.name], cwd=ROOT)
+        return json.loads(pathlib.Path(out.name).read_text())
+
+
+def figure_of(figures, word):
+    found = [figure for figure in figures if word in figure["what"]]
+    return found[0]["value"]
+
+
+def belfry_noop(_jobs):
+    return figure_of(belfry("noop"), "whole path")
+
+
+def belfry_processes(_jobs):
+    return figure_of(belfry("spawn"), "through a worker")
+
+
+def bare_processes(_jobs):
+    return figure_of(belfry("spawn"), "bare spawn")
+
+
+def celery(always):
+    def measure(jobs):
+        interpreter = python()
+        with redis(always) as url:
+            env = os.environ | {"BROKER": url, "ACKS_LATE": "1" if always else ""}
+            worker = [interpreter, "-m", "celery", "-A", "celery_tasks", "worker", "-c", "2", "--loglevel=warning",
+                      "--without-gossip", "--without-mingle", "--without-heartbeat"]
+            with process(worker, PLACE / "celery.log", cwd=HERE, env=env):
+                return measured([interpreter, "celery_tasks.py", str(min(jobs, 5_000))], cwd=HERE, env=env)["rate"]
+
+    return measure
+
+
+def procrastinate(jobs):
+    interpreter = python()
+    with postgres() as url:
+        env = os.environ | {"DATABASE": url}
+        return measured([interpreter, "procrastinate_jobs.py", str(min(jobs, 3_000))], cwd=HERE, env=env)["rate"]
+
+
+def apscheduler(jobs):
+    interpreter = python()
+    return measured([interpreter, "apscheduler_jobs.py", str(min(jobs, 2_000))], cwd=HERE)["rate"]
+
+
+def hyperqueue(jobs):
+    with tempfile.TemporaryDirectory(dir=PLACE, prefix="hq-") as folder:
+        count = str(min(jobs, 3_000))
+        return measured([python(), str(HERE / "hyperqueue_jobs.py"), count], cwd=folder)["rate"]
+
+
+def graphile(batched):
+    def measure(jobs):
+        with postgres() as url:
+            env = os.environ | {"DATABASE": url, "BATCHED": "1" if batched else ""}
+            return measured(["node", "graphile.mjs", str(jobs if batched else min(jobs, 10_000))], cwd=node(), env=env)["rate"]
+
+    return measure
+
+
+def bullmq(always):
+    def measure(jobs):
+        with redis(always) as url:
+            return measured(["node", "bullmq.mjs", str(jobs)], cwd=node(), env=os.environ | {"BROKER": url})["rate"]
+
+    return measure
+
+
+SYNCED = "every commit synced"
+PEERS = {
+    "belfry": ("Belfry, SQLite", "no-op", belfry_noop, SYNCED, "kept, with every transition"),
+    "graphile-batched": ("graphile-worker, local queue and batched completion", "no-op", graphile(True), SYNCED, "ended jobs are deleted"),
+    "graphile": ("graphile-worker, defaults", "no-op", graphile(False), SYNCED, "ended jobs are deleted"),
+    "bullmq-always": ("BullMQ, Redis with appendfsync always", "no-op", bullmq(True), "every write synced", "ended jobs kept"),
+    "bullmq": ("BullMQ, Redis with appendfsync everysec", "no-op", bullmq(False), "up to a second may be lost", "ended jobs kept"),
+    "celery-always": ("Celery, Redis with appendfsync always, acks_late", "no-op", celery(True), "every write synced", "results kept for a day"),
+    "celery": ("Celery, Redis with appendfsync everysec", "no-op", celery(False), "up to a second may be lost", "results kept for a day"),
+    "procrastinate": ("procrastinate, PostgreSQL", "no-op", procrastinate, SYNCED, "kept"),
+    "apscheduler": ("APScheduler, SQLite job store", "no-op", apscheduler, "every commit synced; a job is gone once it begins", "none"),
+    "belfry-processes": ("Belfry, SQLite", "/bin/true", belfry_processes, SYNCED, "kept, with logs and limits"),
+    "hyperqueue": ("HyperQueue, no output files", "/bin/true", hyperqueue, "none: the state is in memory", "in memory"),
+    "bare": ("spawn and wait, with nothing around it", "/bin/true", bare_processes, "", ""),
+}
+
+
+def commit():
+    with contextlib.suppress(Exception):
+        return run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT).strip()
+    return "unknown"
+
+
+def machine():
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    model = next((line.split(":", 1)[1].strip() for line in text.splitlines() if line.startswith("model name")), "")
+    return {"cores": os.cpu_count(), "processor": model, "system": platform.release()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", default=",".join(PEERS), help="names with commas between: " + ", ".join(PEERS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=20_000, help="at most so many; slow peers get fewer")
+    parser.add_argument("--json", type=pathlib.Path, help="writes the figures to this file")
+    asked = parser.parse_args()
+    unknown = [name for name in asked.peers.split(",") if name not in PEERS]
+    if unknown:
+        parser.error(f"no such peer: {', '.join(unknown)}")
+    PLACE.mkdir(parents=True, exist_ok=True)
+    rates, missing = {name: [] for name in asked.peers.split(",")}, {}
+    for number in range(asked.rounds):
+        for name in rates:
+            if name in missing:
+                continue
+            try:
+                rate = PEERS[name][2](asked.jobs)
+            except Missing as why:
+                missing[name] = str(why)
+                say(f"{name}: {why}")
+            except subprocess.CalledProcessError as error:
+                missing[name] = f"{error.cmd[0]} ended with {error.returncode}: {error.stderr.strip()[-300:]}"
+                say(f"{name}: {missing[name]}")
+            else:
+                rates[name].append(rate)
+                say(f"round {number + 1}: {name}: {rate:,.0f} jobs/s")
+    rows = []
+    for name, found in rates.items():
+        title, work, _, durability, history = PEERS[name]
+        row = {"name": name, "title": title, "work": work, "durability": durability, "history": history}
+        if found:
+            row |= {"median": statistics.median(found), "min": min(found), "max": max(found), "rounds": len(found)}
+        else:
+            row["missing"] = missing.get(name, "not measured")
+        rows.append(row)
+    result = {"commit": commit(), "date": time.strftime("%Y-%m-%d", time.gmtime()), "machine": machine(), "peers": rows}
+    if asked.json:
+        asked.json.write_text(json.dumps(result, indent=2) + "\n")
+    for row in rows:
+        rate = f"{row['median']:>9,.0f} /s  ({row['min']:,.0f}–{row['max']:,.0f})" if "median" in row else row["missing"]
+        print(f"{row['title']:<55} {row['work']:<10} {rate}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+//! Workflows with a worker that does nothing: steps a second through chains and diamonds, the time from a
+//! step's end to the next one's start, a list of 100,000 elements, and the check of a large definition.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use harness::{Server, until};
+use model::api::{ApplyWorkflows, StartRun};
+use model::workflow::{ForEach, Over, StepSpec};
+use model::{Bytes, JobSpec, Millicores, WorkflowSpec};
+use server::testing::{FakeOptions, FakeWorker, Plan};
+
+use crate::load::Load;
+use crate::place;
+use crate::report::{Figure, Goal, percentile};
+
+/// Steps of one run of `steps`: diamonds of four, one behind the other.
+const DIAMONDS: usize = 5;
+/// Steps of the chain whose delays are measured.
+const CHAIN: usize = 200;
+/// Elements of the large list.
+const ELEMENTS: u32 = 100_000;
+/// Steps of the large definition.
+const LARGE: usize = 10_000;
+const PATIENCE: Duration = Duration::from_secs(600);
+
+fn job() -> JobSpec {
+    let mut spec = JobSpec::command(["true"]);
+    spec.resources.cpu = Some(Millicores(1));
+    spec.resources.memory = Some(Bytes(1 << 20));
+    spec
+}
+
+fn step(name: String, needs: &[String]) -> StepSpec {
+    StepSpec::job(name, job()).needs(needs.iter().cloned())
+}
+
+/// Diamonds of four steps, one behind the other.
+fn diamonds(name: &str, count: usize) -> WorkflowSpec {
+    let mut steps = Vec::with_capacity(4 * count);
+    let mut before = Vec::new();
+    for number in 0..count {
+        let named = |part: &str| format!("{part}{number}");
+        steps.push(step(named("top"), &before));
+        steps.push(step(named("left"), &[named("top")]));
+        steps.push(step(named("right"), &[named("top")]));
+        steps.push(step(named("bottom"), &[named("left"), named("right")]));
+        before = vec![named("bottom")];
+    }
+    WorkflowSpec::new(name, steps)
+}
+
+struct Place {
+    server: Server,
+    worker: FakeWorker,
+    load: Load,
+    _folder: tempfile::TempDir,
+}
+
+impl Place {
+    async fn with(plan: Plan) -> anyhow::Result<Self> {
+        let folder = place::folder()?;
+        let server = place::server(folder.path()).await?;
+        let token = std::fs::read_to_string(server.data().join("worker-token"))?;
+        let options = FakeOptions::new(server.url(), token.trim()).plan(move |_| plan.clone());
+        let worker = FakeWorker::start(options);
+        worker.sessions(1).await;
+        let load = Load::of(&server)?;
+        Ok(Self { server, worker, load, _folder: folder })
+    }
+
+    async fn apply(&self, spec: WorkflowSpec) -> anyhow::Result<()> {
+        let body = serde_json::to_string(&ApplyWorkflows { workflows: vec![spec] })?;
+        self.load.post("workflows/apply", body).await
+    }
+
+    async fn start(&self, name: &str) -> anyhow::Result<()> {
+        let body = serde_json::to_string(&StartRun::default())?;
+        self.load.post(&format!("workflows/{name}/start"), body).await
+    }
+
+    /// Waits until no run goes on.
+    async fn until_over(&self) {
+        until("every run has ended", PATIENCE, async || {
+            let live = self.load.get("runs?status=waiting,running,paused,stopping&limit=1").await.ok()?;
+            live["items"].as_array()?.is_empty().then_some(())
+        })
+        .await;
+    }
+}
+
+/// Steps a second through diamonds, with `time` for about as many as the goal says.
+pub(crate) async fn steps(time: Duration) -> anyhow::Result<Vec<Figure>> {
+    const GOAL: f64 = 8_000.0;
+    let place = Place::with(Plan::Succeed).await?;
+    place.apply(diamonds("diamonds", DIAMONDS)).await?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
+    let runs = (GOAL * time.as_secs_f64()) as usize / (4 * DIAMONDS);
+    let begun = Instant::now();
+    let mut starting = Vec::new();
+    for _ in 0..8 {
+        let load = place.load.clone();
+        starting.push(tokio::spawn(async move {
+            let body = serde_json::to_string(&StartRun::default())?;
+            for _ in 0..runs / 8 {
+                load.post("workflows/diamonds/start", body.clone()).await?;
+            }
+            anyhow::Ok(())
+        }));
+    }
+    for starter in starting {
+        starter.await??;
+    }
+    place.until_over().await;
+    let steps = runs / 8 * 8 * 4 * DIAMONDS;
+    let rate = steps as f64 / begun.elapsed().as_secs_f64();
+    Ok(vec![Figure::new(
+        "workflow-steps",
+        format!("{steps} steps through diamonds, durable"),
+        rate,
+        "steps/s",
+        Goal::AtLeast(GOAL),
+    )])
+}
+
+/// From the decision that a step ended to the report that the next one's task has started, on an idle server.
+pub(crate) async fn latency() -> anyhow::Result<Vec<Figure>> {
+    let place = Place::with(Plan::Succeed).await?;
+    let names: Vec<String> = (0..CHAIN).map(|number| format!("s{number}")).collect();
+    let chain = names.iter().enumerate().map(|(i, name)| {
+        let before = if i == 0 { &[][..] } else { &names[i - 1..i] };
+        step(name.clone(), before)
+    });
+    place.apply(WorkflowSpec::new("chain", chain.collect())).await?;
+    place.start("chain").await?;
+    place.until_over().await;
+    let jobs = place.load.get("jobs?limit=1000").await?;
+    let jobs = jobs["items"].as_array().context("a list has items")?;
+    let micros = |job: &serde_json::Value, field: &str| {
+        let text = job[field].as_str().with_context(|| format!("a job that ended has {field}"))?;
+        anyhow::Ok(text.parse::<model::Timestamp>()?.as_micros())
+    };
+    // Newest first: each began when the one after it in the list ended.
+    let delays = jobs.windows(2).map(|pair| {
+        let (next, before) = (&pair[0], &pair[1]);
+        anyhow::Ok((micros(next, "started_at")? - micros(before, "finished_at")?) as f64 / 1_000.0)
+    });
+    let mut delays: Vec<f64> = delays.collect::<Result<_, _>>()?;
+    delays.sort_by(f64::total_cmp);
+    let figure = |what: &str, part, goal| {
+        Figure::new("workflow-latency", what, percentile(&delays, part), "ms", goal)
+    };
+    Ok(vec![
+        figure("end of a step to start of the next, p50", 0.50, Goal::None),
+        figure("the same, p99", 0.99, Goal::AtMost(20.0)),
+    ])
+}
+
+/// A list of 100,000 elements, none of which ends.
+pub(crate) async fn map() -> anyhow::Result<Vec<Figure>> {
+    let place = Place::with(Plan::Run).await?;
+    let mut each = StepSpec::job("each", job());
+    each.for_each = Some(ForEach::new(Over::Shards(ELEMENTS)));
+    place.apply(WorkflowSpec::new("map", vec![each])).await?;
+    let empty = place.server.pid().memory().context("the server runs")?;
+    let begun = Instant::now();
+    place.start("map").await?;
+    while place.worker.starts() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let first = begun.elapsed();
+    until("every element has its job", PATIENCE, async || {
+        (place.load.count_jobs().await.ok()? >= ELEMENTS as usize).then_some(())
+    })
+    .await;
+    let whole = begun.elapsed();
+    let memory = place.server.pid().memory().context("the server runs")?.saturating_sub(empty);
+    let figure = |what: &str, value, unit, goal| Figure::new("workflow-map", what, value, unit, goal);
+    Ok(vec![
+        figure("first of 100,000 elements started", first.as_secs_f64() * 1e3, "ms", Goal::AtMost(200.0)),
+        figure("every element durable", whole.as_secs_f64(), "s", Goal::AtMost(10.0)),
+        figure("memory of an element", memory as f64 / f64::from(ELEMENTS), "bytes", Goal::AtMost(1_024.0)),
+    ])
+}
+
+/// How long it takes to check a definition of 10,000 steps.
+pub(crate) fn check() -> anyhow::Result<Vec<Figure>> {
+    let mut spec = diamonds("large", LARGE / 4);
+    spec.fill();
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        let begun = Instant::now();
+        model::validate::workflow(&spec, model::Timestamp::from_micros(0))?;
+        times.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    let median = percentile(&times, 0.5);
+    Ok(vec![Figure::new(
+        "workflow-check",
+        format!("check of {LARGE} steps"),
+        median,
+        "ms",
+        Goal::AtMost(200.0),
+    )])
+}

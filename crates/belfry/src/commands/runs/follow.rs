@@ -1,0 +1,237 @@
+//! A run's steps as they change, and waiting for runs.
+//!
+//! Each change of a step is a line of data. On a terminal a line below says how far the run is; of a
+//! step over a list only the server's engine knows how far its elements are, so it is asked now and
+//! then while somebody looks.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration as StdDuration;
+
+use client::{Client, RunView, StepReason};
+use futures::{StreamExt as _, TryStreamExt as _};
+use model::api::{RunStep, StepKind, WorkflowRun};
+use model::run::Tally;
+use model::{Duration, RunId, RunStatus, StepStatus};
+
+use super::super::Context;
+use super::super::wait::{WATCHED_MAX, within};
+use crate::failure::{Exit, Failure};
+use crate::output::Format;
+use crate::output::progress::Progress;
+use crate::output::runs::{done, title};
+use crate::output::text::clean;
+
+/// What to do with a run once nobody waits for it any more.
+const GOES_ON: &str =
+    "it goes on: `belfry run cancel RUN` ends it, `belfry run why RUN` says what it waits for";
+/// How often the server is asked about elements while somebody looks.
+const ELEMENTS_EVERY: StdDuration = StdDuration::from_secs(1);
+/// Steps that are told below, and of how many the elements are asked for.
+const TOLD: usize = 4;
+
+/// Shows a run's steps until it has ended, and ends as it did.
+pub(super) async fn to_the_end(
+    context: &Context,
+    client: &Client,
+    run: RunId,
+    timeout: Option<Duration>,
+) -> Result<(), Failure> {
+    let view = within(timeout, GOES_ON, show(context, client, run)).await?;
+    context.out.note(ended(&view.run, &view.steps.steps));
+    outcome([&view.run])
+}
+
+/// Shows a run's steps each time that one changes; the last view is handed back.
+pub(super) async fn show(context: &Context, client: &Client, run: RunId) -> Result<RunView, Failure> {
+    let mut views = client.watch_run_steps(run);
+    let mut follower = Follower::new(context);
+    let mut ticks = tokio::time::interval(ELEMENTS_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut last = None;
+    loop {
+        tokio::select! {
+            view = views.try_next() => match view? {
+                Some(view) => {
+                    follower.show(&view)?;
+                    last = Some(view);
+                }
+                None => break,
+            },
+            _ = ticks.tick(), if follower.progress.moves() => {
+                if let Some(view) = &mut last {
+                    ask_for_elements(client, view).await;
+                    follower.progress.say(so_far(view));
+                }
+            }
+        }
+    }
+    follower.progress.clear();
+    last.ok_or_else(|| Failure::message(Exit::Failed, format!("nothing is known of {run}")))
+}
+
+/// Waits until all have ended; fails if one of them did not succeed.
+pub(super) async fn for_runs(
+    context: &Context,
+    client: &Client,
+    ids: &[RunId],
+    timeout: Option<Duration>,
+) -> Result<(), Failure> {
+    let progress = RefCell::new(Progress::new(context.out));
+    let told = RefCell::new(BTreeMap::new());
+    let last = |id: RunId| {
+        let (progress, told) = (&progress, &told);
+        let mut watch = client.watch_run(id);
+        async move {
+            let mut last = None;
+            while let Some(run) = watch.try_next().await? {
+                let text = sentence(&run);
+                // How it ended is told by whoever waited.
+                if !run.status.is_final() && told.borrow().get(&id) != Some(&run.status) {
+                    told.borrow_mut().insert(id, run.status);
+                    progress.borrow().say(text);
+                } else if progress.borrow().moves() {
+                    progress.borrow().say(text);
+                }
+                last = Some(run);
+            }
+            last.ok_or_else(|| Failure::message(Exit::Failed, format!("nothing is known of {id}")))
+        }
+    };
+    let all = futures::stream::iter(ids.iter().copied().map(last)).buffered(WATCHED_MAX);
+    let runs = within(timeout, GOES_ON, all.try_collect::<Vec<_>>()).await;
+    progress.borrow().clear();
+    let runs = runs?;
+    match (context.out.look.format, runs.as_slice()) {
+        (Format::Table, all) => {
+            for run in all {
+                let steps = match run.status {
+                    RunStatus::Failed => client.run_steps(run.id).await?.steps,
+                    _ => Vec::new(),
+                };
+                context.out.note(ended(run, &steps));
+            }
+        }
+        (_, [one]) => context.out.row(one)?,
+        (_, all) => context.out.list(all, "runs")?,
+    }
+    outcome(&runs)
+}
+
+fn outcome<'a>(runs: impl IntoIterator<Item = &'a WorkflowRun>) -> Result<(), Failure> {
+    let bad = runs.into_iter().any(|run| run.status != RunStatus::Succeeded);
+    if bad { Err(Failure::silent(Exit::Failed)) } else { Ok(()) }
+}
+
+/// Writes what changes of a run's steps.
+struct Follower<'a> {
+    context: &'a Context,
+    progress: Progress,
+    seen: BTreeMap<u32, StepStatus>,
+    first: bool,
+}
+
+impl<'a> Follower<'a> {
+    fn new(context: &'a Context) -> Self {
+        Self { context, progress: Progress::new(context.out), seen: BTreeMap::new(), first: true }
+    }
+
+    fn show(&mut self, view: &RunView) -> Result<(), Failure> {
+        for step in &view.steps.steps {
+            let before = self.seen.insert(step.number, step.state.status).unwrap_or(StepStatus::Pending);
+            if before == step.state.status {
+                continue;
+            }
+            let first = std::mem::take(&mut self.first);
+            self.progress.beside(|| self.context.out.item(step, first))?;
+            if let Some(hint) = hint(view.run.id, step) {
+                self.progress.beside(|| self.context.out.note(hint));
+            }
+        }
+        if self.progress.moves() {
+            self.progress.say(so_far(view));
+        }
+        Ok(())
+    }
+}
+
+/// What somebody has to do for a step to go on.
+fn hint(run: RunId, step: &RunStep) -> Option<String> {
+    let waits = step.kind == StepKind::Approval && step.state.status == StepStatus::Waiting;
+    let name = clean(&step.name);
+    waits.then(|| format!("{name} waits for approval: `belfry run approve {run} {name}`, or `reject`"))
+}
+
+/// Fills in how the elements of steps that go on did; what the server does not tell stays as it was.
+async fn ask_for_elements(client: &Client, view: &mut RunView) {
+    let live = view.steps.steps.iter_mut();
+    let live = live.filter(|step| step.for_each && step.state.status == StepStatus::Running).take(TOLD);
+    for step in live {
+        let Ok(why) = client.step_why(view.run.id, &step.name).await else { continue };
+        for reason in why.reasons {
+            if let StepReason::Elements { total, succeeded, failed, .. } = reason {
+                step.state.total = Some(total);
+                step.state.tally = Some(Tally { succeeded, failed });
+            }
+        }
+    }
+}
+
+/// `nightly #3 is running: 5 of 12 steps ended; load (37/100), gate`.
+fn so_far(view: &RunView) -> String {
+    let live: Vec<_> = view.steps.steps.iter().filter(|step| step.state.status.is_live()).collect();
+    let mut told: Vec<_> = live
+        .iter()
+        .take(TOLD)
+        .map(|step| match done(&step.state) {
+            Some(done) => format!("{} ({done})", clean(&step.name)),
+            None => clean(&step.name),
+        })
+        .collect();
+    if live.len() > TOLD {
+        told.push(format!("{} more", live.len() - TOLD));
+    }
+    let text = sentence(&view.run);
+    if told.is_empty() { text } else { format!("{text}; {}", told.join(", ")) }
+}
+
+fn sentence(run: &WorkflowRun) -> String {
+    let steps = &run.steps;
+    let open = steps.pending + steps.running + steps.waiting;
+    let ended = steps.succeeded + steps.failed + steps.upstream_failed + steps.skipped + steps.cancelled;
+    let status = match run.status {
+        RunStatus::Waiting => "waits for its turn".to_owned(),
+        RunStatus::Stopping => "is being stopped".to_owned(),
+        live if !live.is_final() => format!("is {live}"),
+        ended => ended.to_string(),
+    };
+    format!("{} {status}: {ended} of {} steps ended", title(run), ended + open)
+}
+
+/// How a run ended, as lines for people: with the steps that made it fail.
+fn ended(run: &WorkflowRun, steps: &[RunStep]) -> String {
+    let mut text = format!("{} ({}) {}", run.id, title(run), run.status);
+    let counts = |name: &str| {
+        let spec = run
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.all_steps().map(|(_, step)| step).find(|step| step.name == name));
+        spec.is_none_or(|step| !step.continue_on_failure)
+    };
+    let failed = steps.iter().filter(|step| step.state.status == StepStatus::Failed && counts(&step.name));
+    let failed: Vec<_> = failed.collect();
+    for step in failed.iter().take(TOLD) {
+        let said = step.state.message.as_deref().or(step.state.cause.map(|cause| cause.sentence()));
+        let log = step.state.job_id.map(|job| format!(" (`belfry logs {job}`)"));
+        let said = clean(said.unwrap_or("failed"));
+        text.push_str(&format!("\n  {}: {said}{}", clean(&step.name), log.unwrap_or_default()));
+    }
+    if failed.len() > TOLD {
+        text.push_str(&format!(
+            "\n  … and {} more: `belfry run steps {} --status failed`",
+            failed.len() - TOLD,
+            run.id
+        ));
+    }
+    text
+}

@@ -1,0 +1,141 @@
+//! `belfry run …`
+//!
+//! - `follow`: a run's steps as they change, and waiting for runs.
+//! - `acts`: what somebody asks of a run or of a step.
+
+mod acts;
+mod follow;
+
+use client::{Client, RunFilter};
+use model::api::WorkflowRun;
+use model::{RunId, StepStatus};
+
+use super::{Context, each, note_more, take};
+use crate::args::workflow::{ItemsArgs, RunCommand, RunListArgs, StepArgs, StepsArgs, WaitingArgs};
+use crate::failure::Failure;
+use crate::output::runs::RunPage;
+use crate::output::{Format, step_why};
+
+/// Steps that are explained where none is named.
+const EXPLAINED_MAX: usize = 10;
+
+pub(super) async fn run(context: &Context, command: RunCommand) -> Result<(), Failure> {
+    match command {
+        RunCommand::List(args) => list(context, args).await,
+        RunCommand::Get(args) => get(context, args.ids).await,
+        RunCommand::Steps(args) => steps(context, args).await,
+        RunCommand::Items(args) => items(context, args).await,
+        RunCommand::Why(args) => why(context, args).await,
+        RunCommand::Watch(args) => {
+            let (client, _) = context.connect()?;
+            follow::show(context, &client, args.id).await.map(drop)
+        }
+        RunCommand::Wait(args) => {
+            let (client, _) = context.connect()?;
+            follow::for_runs(context, &client, &args.ids, args.wait_timeout).await
+        }
+        RunCommand::Cancel(args) => acts::cancel(context, args).await,
+        RunCommand::Pause(args) => acts::pause(context, args).await,
+        RunCommand::Resume(args) => acts::resume(context, args.ids).await,
+        RunCommand::Retry(args) => acts::retry(context, args).await,
+        RunCommand::Mark(args) => acts::mark(context, args).await,
+        RunCommand::Approve(args) => acts::decide(context, args, acts::Decision::Approve).await,
+        RunCommand::Reject(args) => acts::decide(context, args, acts::Decision::Reject).await,
+        RunCommand::Event(args) => acts::event(context, args).await,
+    }
+}
+
+/// What a command does with the run that it has started: shows it, waits for it or follows it.
+pub(super) async fn begun(
+    context: &Context,
+    client: &Client,
+    run: &WorkflowRun,
+    how: &WaitingArgs,
+) -> Result<(), Failure> {
+    if how.follow {
+        context.out.note(format!("started {}", run.id));
+        return follow::to_the_end(context, client, run.id, how.wait_timeout).await;
+    }
+    let people = matches!(context.out.look.format, Format::Table | Format::Name);
+    match (people, how.wait) {
+        // For people too only the id: `run=$(belfry workflow start …)` is what everybody types.
+        (true, _) => context.out.data(format!("{}\n", run.id))?,
+        (false, false) => context.out.row(run)?,
+        (false, true) => {}
+    }
+    if !how.wait {
+        return Ok(());
+    }
+    follow::for_runs(context, client, &[run.id], how.wait_timeout).await
+}
+
+async fn list(context: &Context, args: RunListArgs) -> Result<(), Failure> {
+    let (client, namespace) = context.connect()?;
+    let filter = RunFilter {
+        status: args.status,
+        namespace: namespace.filter(),
+        workflow: args.workflow,
+        caller: args.caller,
+        schedule: args.schedule,
+        backfill: args.backfill,
+    };
+    let (found, more) = take(client.runs(filter), &args.many).await?;
+    context.out.list(&found, "runs")?;
+    note_more(context.out, more, &args.many);
+    Ok(())
+}
+
+async fn get(context: &Context, ids: Vec<RunId>) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    if let [id] = ids.as_slice() {
+        let run = client.run(*id).await?;
+        let people = matches!(context.out.look.format, Format::Table | Format::Wide);
+        let steps = if people { client.run_steps(*id).await?.steps } else { Vec::new() };
+        return context.out.one(&RunPage { run, steps });
+    }
+    let (runs, result) = each(context.out, ids, async |id| Ok(client.run(id).await?)).await;
+    context.out.list(&runs, "runs").and(result)
+}
+
+async fn steps(context: &Context, args: StepsArgs) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    let mut steps = client.run_steps(args.id).await?.steps;
+    steps.retain(|step| args.status.is_empty() || args.status.contains(&step.state.status));
+    context.out.list(&steps, "steps")
+}
+
+async fn items(context: &Context, args: ItemsArgs) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    let (found, more) = take(client.run_items(args.id, &args.step), &args.many).await?;
+    context.out.list(&found, "elements that have ended")?;
+    note_more(context.out, more, &args.many);
+    Ok(())
+}
+
+async fn why(context: &Context, args: StepArgs) -> Result<(), Failure> {
+    let (client, _) = context.connect()?;
+    let steps = match args.step {
+        Some(step) => vec![step],
+        None => telling(&client, args.id).await?,
+    };
+    if steps.is_empty() {
+        context.out.note(format!("every step has ended; `belfry run get {}` says how", args.id));
+        return Ok(());
+    }
+    let mut all = Vec::new();
+    for step in steps {
+        all.push(client.step_why(args.id, &step).await?);
+    }
+    context.out.data(step_why::whys(&context.out.look, &all)?)
+}
+
+/// The steps that say what a run is at: those that go on or wait, else those that have not begun.
+async fn telling(client: &Client, id: RunId) -> Result<Vec<String>, Failure> {
+    let steps = client.run_steps(id).await?.steps;
+    let with = |wanted: fn(StepStatus) -> bool| {
+        let found = steps.iter().filter(move |step| wanted(step.state.status));
+        found.take(EXPLAINED_MAX).map(|step| step.name.clone()).collect::<Vec<_>>()
+    };
+    let live = with(StepStatus::is_live);
+    Ok(if live.is_empty() { with(|status| status == StepStatus::Pending) } else { live })
+}

@@ -1,0 +1,138 @@
+//! From flags and a file to the parameters of a run.
+//!
+//! What a flag says has the type that the workflow declares: the value of a text is taken as it is, so
+//! that `-p version=1.10` needs no quotes; everything else is JSON.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use client::{Client, WorkflowRef};
+use model::api::FieldError;
+use model::workflow::{Parameter, ParameterType};
+use serde_json::{Map, Value};
+
+use crate::args::spec::{Pair, read_text};
+use crate::args::workflow::ParameterArgs;
+use crate::failure::Failure;
+
+/// The parameters that are given; the workflow is asked for their types only if there are flags.
+pub(super) async fn read(
+    client: &Client,
+    workflow: &WorkflowRef,
+    args: &ParameterArgs,
+) -> Result<Map<String, Value>, Failure> {
+    let mut given = args.file.as_deref().map_or_else(|| Ok(Map::new()), from_file)?;
+    if !args.parameters.is_empty() {
+        let declared = client.workflow(workflow, None).await?.parameters;
+        given.extend(from_flags(&declared, &args.parameters)?);
+    }
+    Ok(given)
+}
+
+fn from_file(path: &Path) -> Result<Map<String, Value>, Failure> {
+    let text = read_text(path)?;
+    let name = if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };
+    from_text(&text).map_err(|detail| {
+        Failure::usage(format!("{name} has no parameters: {detail}"))
+            .help("expected one on each line, as `day: 2026-11-21`, or an object in JSON")
+    })
+}
+
+fn from_text(text: &str) -> Result<Map<String, Value>, String> {
+    if text.trim_start().starts_with('{') {
+        return serde_json::from_str(text).map_err(|error| error.to_string());
+    }
+    let options = serde_saphyr::options! {
+        merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let said = error.to_string();
+        said.strip_prefix("error: ").unwrap_or(&said).to_owned()
+    })
+}
+
+/// Everything that is wrong is said at once. A name that is not declared is left to the server, which
+/// knows those that are.
+fn from_flags(declared: &BTreeMap<String, Parameter>, flags: &[Pair]) -> Result<Map<String, Value>, Failure> {
+    let (mut given, mut wrong) = (Map::new(), Vec::new());
+    for Pair(name, text) in flags {
+        let kind = declared.get(name).map_or(ParameterType::String, |parameter| parameter.kind);
+        let value = match kind {
+            ParameterType::String => Some(Value::String(text.clone())),
+            _ => serde_json::from_str(text).ok(),
+        };
+        match value {
+            Some(value) => {
+                given.insert(name.clone(), value);
+            }
+            None => wrong.push(FieldError {
+                pointer: String::new(),
+                path: name.clone(),
+                detail: format!("`{text}` cannot be read: expected {}", example(kind)),
+            }),
+        }
+    }
+    if wrong.is_empty() { Ok(given) } else { Err(Failure::usage("wrong parameters").fields(wrong)) }
+}
+
+fn example(kind: ParameterType) -> &'static str {
+    match kind {
+        ParameterType::String => "a text",
+        ParameterType::Integer => "a whole number",
+        ParameterType::Number => "a number",
+        ParameterType::Boolean => "true or false",
+        ParameterType::Array => r#"a list in JSON, such as '["eu", "cn"]'"#,
+        ParameterType::Object => r#"an object in JSON, such as '{"region": "eu"}'"#,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn flags(line: &[(&str, &str)]) -> Result<Value, String> {
+        let declared = serde_json::from_value(json!({
+            "day": {"type": "string"}, "n": {"type": "integer"}, "dry": {"type": "boolean"},
+            "regions": {"type": "array"}, "where": {"type": "object"},
+        }));
+        let pairs: Vec<_> = line.iter().map(|(name, text)| Pair((*name).into(), (*text).into())).collect();
+        from_flags(&declared.unwrap(), &pairs).map(Value::Object).map_err(|failure| failure.render(false))
+    }
+
+    #[test]
+    fn a_flag_has_the_type_that_the_workflow_declares() {
+        let given = flags(&[
+            ("day", "20261121"),
+            ("n", "3"),
+            ("dry", "true"),
+            ("regions", r#"["eu"]"#),
+            ("where", "{}"),
+            ("unknown", "1"),
+        ]);
+        let expected =
+            json!({"day": "20261121", "n": 3, "dry": true, "regions": ["eu"], "where": {}, "unknown": "1"});
+        assert_eq!(given, Ok(expected));
+    }
+
+    #[test]
+    fn every_flag_that_cannot_be_read_is_told() {
+        insta::assert_snapshot!(flags(&[("n", "three"), ("regions", "eu,cn"), ("day", "x")]).unwrap_err(), @r#"
+        error: wrong parameters
+          n: `three` cannot be read: expected a whole number
+          regions: `eu,cn` cannot be read: expected a list in JSON, such as '["eu", "cn"]'
+        "#);
+    }
+
+    #[test]
+    fn a_file_has_them_in_yaml_or_json() {
+        let expected = json!({"day": "2026-11-21", "n": 3, "answer": "no", "regions": ["eu"]});
+        let yaml = "day: 2026-11-21\nn: 3\nanswer: no\nregions: [eu]\n";
+        assert_eq!(from_text(yaml).map(Value::Object), Ok(expected.clone()));
+        assert_eq!(from_text(&expected.to_string()).map(Value::Object), Ok(expected));
+        assert!(from_text("- a\n").is_err() && from_text("{\"a\"}").is_err());
+    }
+}

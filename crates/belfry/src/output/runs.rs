@@ -1,0 +1,494 @@
+//! Runs of workflows, their steps and the elements of these, as rows and details.
+
+use std::fmt::Write as _;
+
+use model::api::{EventTaken, RunItem, RunStep, RunStepState, StepCounts, WorkflowRun};
+use model::run::{Caller, RunHistoryEntry, StepCause};
+use model::{RunStatus, StepStatus, Timestamp};
+use serde::Serialize;
+
+use super::Look;
+use super::objects::{exactly, run_time};
+use super::table::{self, Cell, Column, Detail, Row, Tone, column, wide};
+use super::text::{clean, short};
+use super::time::{exact, when};
+use super::workflows::{SHOWN, STEPS_SHOWN, in_section, joined, kind, left_out, word};
+
+pub(super) fn run_status(status: RunStatus) -> Cell {
+    let tone = match status {
+        RunStatus::Waiting | RunStatus::Paused => Tone::Waiting,
+        RunStatus::Running | RunStatus::Stopping => Tone::Busy,
+        RunStatus::Succeeded => Tone::Good,
+        RunStatus::Failed => Tone::Bad,
+        RunStatus::Cancelled => Tone::Dim,
+    };
+    Cell::new(status.as_str(), tone)
+}
+
+fn step_status(status: StepStatus) -> Cell {
+    let tone = match status {
+        StepStatus::Pending | StepStatus::Skipped | StepStatus::Cancelled => Tone::Dim,
+        StepStatus::Running => Tone::Busy,
+        StepStatus::Waiting => Tone::Waiting,
+        StepStatus::Succeeded => Tone::Good,
+        StepStatus::Failed | StepStatus::UpstreamFailed => Tone::Bad,
+    };
+    Cell::new(status.as_str(), tone)
+}
+
+/// How many of its steps have ended, and how many of them badly.
+fn progress(steps: &StepCounts) -> Cell {
+    let StepCounts { pending, running, waiting, succeeded, failed, upstream_failed, skipped, cancelled } =
+        *steps;
+    let ended = succeeded + failed + upstream_failed + skipped + cancelled;
+    let text = format!("{ended}/{}", ended + pending + running + waiting);
+    match failed + upstream_failed {
+        0 => text.into(),
+        bad => Cell::new(format!("{text}, {bad} failed"), Tone::Bad),
+    }
+}
+
+impl Row for WorkflowRun {
+    const COLUMNS: &'static [Column] = &[
+        column("ID", 30),
+        column("WORKFLOW", 16),
+        column("NUMBER", 6),
+        column("STATUS", 9),
+        column("STEPS", 14),
+        column("TOOK", 7),
+        column("CREATED", 10),
+        wide("NAMESPACE", 12),
+        wide("GENERATION", 10),
+        wide("BY", 12),
+        wide("RETRY OF", 30),
+        wide("CALLER", 30),
+        wide("NOTE", 20),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            self.id.to_string().into(),
+            self.workflow.as_str().into(),
+            is_own(self).then(|| self.number.to_string()).into(),
+            run_status(self.status),
+            progress(&self.steps),
+            run_time(look, self.started_at, self.finished_at),
+            when(look, self.created_at).into(),
+            self.namespace.as_str().into(),
+            is_own(self).then(|| self.generation.to_string()).into(),
+            self.actor.as_str().into(),
+            self.retry_of.map(|id| id.to_string()).into(),
+            self.caller.map(|caller| caller.run.to_string()).into(),
+            self.note.as_deref().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+/// Whether nobody called it; only such a run has a number and a generation.
+fn is_own(run: &WorkflowRun) -> bool {
+    run.workflow_id.is_some()
+}
+
+/// `nightly #3`; the name alone of a run that another one called.
+pub(crate) fn title(run: &WorkflowRun) -> String {
+    match run.number {
+        0 => clean(&run.workflow),
+        number => format!("{} #{number}", clean(&run.workflow)),
+    }
+}
+
+/// A run with its steps: the page that people see. Programs get the run alone.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct RunPage {
+    pub(crate) run: WorkflowRun,
+    #[serde(skip)]
+    pub(crate) steps: Vec<RunStep>,
+}
+
+impl Row for RunPage {
+    const COLUMNS: &'static [Column] = WorkflowRun::COLUMNS;
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        self.run.cells(look)
+    }
+
+    fn name(&self) -> String {
+        self.run.name()
+    }
+}
+
+impl Detail for RunPage {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        let run = &self.run;
+        let mut lines = vec![
+            ("Run", run.id.to_string().into()),
+            ("Workflow", format!("{} (generation {})", title(run), run.generation).into()),
+            ("Namespace", run.namespace.as_str().into()),
+            ("Status", run_status(run.status)),
+            ("Steps", progress(&run.steps)),
+            ("Created", format!("{} by {}", exact(look, run.created_at), run.actor).into()),
+            ("Started", exactly(look, run.started_at)),
+            ("Finished", exactly(look, run.finished_at)),
+            ("Took", run_time(look, run.started_at, run.finished_at)),
+        ];
+        if !is_own(run) {
+            lines[1].1 = run.workflow.as_str().into();
+        }
+        for (name, value) in &run.parameters {
+            lines.push(("Parameter", format!("{name}={}", short(&plain(value), SHOWN)).into()));
+        }
+        lines.extend(run.note.as_deref().map(|note| ("Note", note.into())));
+        lines.extend(run.priority.map(|priority| ("Priority", priority.to_string().into())));
+        lines.extend(run.pause.as_ref().map(|pause| {
+            let note = pause.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+            ("Paused", format!("{} by {}{note}", exact(look, pause.at), pause.by).into())
+        }));
+        lines.extend(run.stopping.map(|cause| ("Stopping", cause.sentence().into())));
+        lines.extend(run.origin.as_ref().map(|origin| {
+            let at = exact(look, origin.scheduled_for);
+            ("Schedule", format!("{} for {at} ({})", origin.name, origin.cause).into())
+        }));
+        lines.extend(run.caller.map(|caller| ("Called by", called_by(caller).into())));
+        lines.extend(run.retry_of.map(|id| ("Retry of", id.to_string().into())));
+        lines.extend(run.output.as_ref().map(|output| ("Output", output.to_string().into())));
+        lines
+    }
+
+    fn below(&self, look: &Look) -> String {
+        let shown = worth_showing(&self.steps);
+        let mut text = String::new();
+        if !shown.is_empty() {
+            let _ = write!(text, "\n{}", table::rows(look, &shown));
+        }
+        let help = format!("`belfry run steps {}` lists all", self.run.id);
+        left_out(&mut text, self.steps.len() - shown.len(), &help);
+        if look.wide() && !self.run.history.is_empty() {
+            let _ = write!(text, "\n{}", table::rows(look, &self.run.history));
+        }
+        text
+    }
+}
+
+fn called_by(caller: Caller) -> String {
+    let item = caller.item.map(|item| format!(", element {item}")).unwrap_or_default();
+    format!("{} (step {}{item})", caller.run, caller.step)
+}
+
+/// A text as it is, all else as JSON.
+pub(super) fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// As many steps as a page holds, in their order: what failed and what goes on before the rest.
+fn worth_showing(steps: &[RunStep]) -> Vec<RunStep> {
+    let weight = |step: &RunStep| match step.state.status {
+        StepStatus::Failed => 0,
+        StepStatus::Running | StepStatus::Waiting => 1,
+        StepStatus::UpstreamFailed | StepStatus::Cancelled => 2,
+        StepStatus::Pending | StepStatus::Succeeded | StepStatus::Skipped => 3,
+    };
+    let mut shown: Vec<_> = steps.iter().collect();
+    shown.sort_by_key(|step| weight(step));
+    shown.truncate(STEPS_SHOWN);
+    shown.sort_by_key(|step| step.number);
+    shown.into_iter().cloned().collect()
+}
+
+impl Row for RunHistoryEntry {
+    const COLUMNS: &'static [Column] =
+        &[column("AT", 27), column("STATUS", 9), column("CAUSE", 16), column("WHAT HAPPENED", 40)];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        let sentence = self.cause.sentence();
+        let told =
+            self.detail.as_ref().map_or_else(|| sentence.into(), |more| format!("{sentence} ({more})"));
+        vec![self.at.to_string().into(), run_status(self.to), self.cause.as_str().into(), told.into()]
+    }
+
+    fn name(&self) -> String {
+        self.to.to_string()
+    }
+}
+
+impl Row for RunStep {
+    const COLUMNS: &'static [Column] = &[
+        column("STEP", 24),
+        column("STATUS", 15),
+        column("ITEMS", 12),
+        column("TOOK", 7),
+        column("JOB", 30),
+        column("WHAT HAPPENED", 40),
+        wide("KIND", 8),
+        wide("NEEDS", 20),
+        wide("JOIN", 12),
+        wide("STARTED", 27),
+        wide("FINISHED", 27),
+        wide("OUTPUT", 30),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        let state = &self.state;
+        vec![
+            in_section(&self.name, self.section).into(),
+            step_status(state.status),
+            items(state),
+            run_time(look, state.started_at, state.finished_at),
+            carried_out_by(state),
+            story(look, state).into(),
+            kind(self.kind).into(),
+            joined(&self.needs),
+            word(&self.join).into(),
+            exactly_wide(state.started_at),
+            exactly_wide(state.finished_at),
+            output(state),
+        ]
+    }
+
+    fn name(&self) -> String {
+        clean(&self.name)
+    }
+}
+
+fn exactly_wide(at: Option<Timestamp>) -> Cell {
+    at.map(|at| at.to_string()).into()
+}
+
+fn output(state: &RunStepState) -> Cell {
+    state.output.as_ref().map(|output| short(&output.to_string(), SHOWN)).into()
+}
+
+/// Its job, or the run that it called.
+fn carried_out_by(state: &RunStepState) -> Cell {
+    let job = state.job_id.map(|id| id.to_string());
+    job.or_else(|| state.called.map(|id| id.to_string())).into()
+}
+
+/// How its elements did: `37/100, 2 failed`.
+pub(crate) fn done(state: &RunStepState) -> Option<String> {
+    let total = state.total?;
+    let Some(tally) = state.tally else { return Some(format!("of {total}")) };
+    let ended = format!("{}/{total}", tally.succeeded + tally.failed);
+    Some(if tally.failed > 0 { format!("{ended}, {} failed", tally.failed) } else { ended })
+}
+
+fn items(state: &RunStepState) -> Cell {
+    let bad = state.tally.is_some_and(|tally| tally.failed > 0);
+    done(state).map(|text| Cell::new(text, if bad { Tone::Bad } else { Tone::Plain })).into()
+}
+
+/// What people should know beyond its status.
+pub(crate) fn story(look: &Look, state: &RunStepState) -> Option<String> {
+    let usual = [
+        StepCause::NeedsOver,
+        StepCause::JobSucceeded,
+        StepCause::RunSucceeded,
+        StepCause::ItemsOver,
+        StepCause::TimeCame,
+        StepCause::EventCame,
+    ];
+    let cause = state.cause.filter(|cause| !usual.contains(cause));
+    if let Some(said) = &state.said {
+        let note = said.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        let what = cause.map_or("said", |cause| match cause {
+            StepCause::Approved => "approved",
+            StepCause::Rejected => "rejected",
+            _ => "decided",
+        });
+        return Some(format!("{what} by {}{note}", said.by));
+    }
+    if state.status == StepStatus::Waiting {
+        return state.wake_at.map(|at| format!("until {}", exact(look, at)));
+    }
+    state.message.clone().or_else(|| cause.map(|cause| cause.sentence().to_owned()))
+}
+
+impl Row for RunItem {
+    const COLUMNS: &'static [Column] = &[
+        column("INDEX", 6),
+        column("STATUS", 9),
+        column("TOOK", 7),
+        column("JOB", 30),
+        column("WHAT HAPPENED", 40),
+        wide("STARTED", 27),
+        wide("FINISHED", 27),
+        wide("OUTPUT", 30),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        let state = &self.state;
+        vec![
+            self.index.to_string().into(),
+            step_status(state.status),
+            run_time(look, state.started_at, state.finished_at),
+            carried_out_by(state),
+            story(look, state).into(),
+            exactly_wide(state.started_at),
+            exactly_wide(state.finished_at),
+            output(state),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.index.to_string()
+    }
+}
+
+impl Row for EventTaken {
+    const COLUMNS: &'static [Column] = &[column("STEPS", 6)];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        vec![self.steps.to_string().into()]
+    }
+
+    fn name(&self) -> String {
+        self.steps.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::output::{Format, list, one};
+
+    const RUN: &str = "run_01k9zq3m6c0000000000000000";
+    const JOB: &str = "job_01k9zq3m6c0000000000000000";
+
+    fn look(format: Format) -> Look {
+        Look { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+    }
+
+    fn with(mut value: Value, changes: &Value) -> Value {
+        for (key, change) in changes.as_object().unwrap() {
+            value[key] = change.clone();
+        }
+        value
+    }
+
+    fn run(changes: &Value) -> WorkflowRun {
+        let run = json!({
+            "id": RUN, "workflow_id": "wfl_01k9zq3m6c0000000000000000", "workflow": "nightly", "namespace": "pay",
+            "generation": 3, "number": 41, "status": "running", "section": "steps", "version": 9,
+            "created_at": "2026-11-21T08:00:00Z", "started_at": "2026-11-21T08:00:01Z",
+            "updated_at": "2026-11-21T08:05:00Z", "parameters": {"day": "2026-11-21", "regions": ["eu", "cn"]},
+            "actor": "ann", "steps": {"pending": 2, "running": 1, "waiting": 1, "succeeded": 3, "failed": 1},
+        });
+        serde_json::from_value(with(run, changes)).unwrap()
+    }
+
+    fn step(number: u32, name: &str, changes: &Value) -> RunStep {
+        let step = json!({
+            "name": name, "number": number, "section": "steps", "kind": "job", "join": "all_success",
+            "for_each": false, "status": "pending",
+        });
+        serde_json::from_value(with(step, changes)).unwrap()
+    }
+
+    fn steps() -> Vec<RunStep> {
+        let (began, ended) = ("2026-11-21T08:00:01Z", "2026-11-21T08:03:00Z");
+        let said = |note: &str| json!({"at": ended, "by": "ann", "note": note});
+        vec![
+            step(
+                0,
+                "extract",
+                &json!({"status": "succeeded", "cause": "job_succeeded", "job_id": JOB,
+                "started_at": began, "finished_at": ended, "output": {"file": "a.csv"}}),
+            ),
+            step(
+                1,
+                "load",
+                &json!({"status": "running", "cause": "needs_over", "started_at": ended, "for_each": true,
+                "total": 100, "tally": {"succeeded": 36, "failed": 1}, "needs": ["extract"]}),
+            ),
+            step(
+                2,
+                "gate",
+                &json!({"status": "waiting", "cause": "needs_over", "kind": "approval",
+                "started_at": ended, "wake_at": "2026-11-21T09:00:00Z"}),
+            ),
+            step(
+                3,
+                "signed",
+                &json!({"status": "succeeded", "cause": "approved", "kind": "approval",
+                "started_at": began, "finished_at": ended, "said": said("tested")}),
+            ),
+            step(
+                4,
+                "check",
+                &json!({"status": "failed", "cause": "job_failed", "job_id": JOB, "started_at": began,
+                "finished_at": ended, "message": "exited with 3\u{1b}"}),
+            ),
+            step(5, "publish", &json!({"status": "upstream_failed", "cause": "rule", "finished_at": ended})),
+            step(6, "by-hand", &json!({"status": "skipped", "cause": "marked", "said": said("not today")})),
+            step(
+                7,
+                "nested",
+                &json!({"status": "succeeded", "cause": "run_succeeded", "kind": "workflow",
+                "called": RUN, "started_at": began, "finished_at": ended}),
+            ),
+            step(8, "clean", &json!({"section": "finally"})),
+        ]
+    }
+
+    #[test]
+    fn runs_as_tables() {
+        let ended = json!({"status": "failed", "finished_at": "2026-11-21T08:05:00Z", "note": "by hand",
+            "retry_of": RUN});
+        let called = json!({"workflow_id": null, "number": 0, "generation": 0, "status": "succeeded",
+            "caller": {"run": RUN, "step": 7}, "steps": {"succeeded": 2}});
+        let runs = [run(&json!({})), run(&ended), run(&called)];
+        insta::assert_snapshot!("runs_table", list(&look(Format::Table), &runs).unwrap());
+        insta::assert_snapshot!("runs_wide", list(&look(Format::Wide), &runs).unwrap());
+    }
+
+    #[test]
+    fn steps_as_tables() {
+        insta::assert_snapshot!("steps_table", list(&look(Format::Table), &steps()).unwrap());
+        insta::assert_snapshot!("steps_wide", list(&look(Format::Wide), &steps()[..2]).unwrap());
+        let items: Vec<RunItem> = serde_json::from_value(json!([
+            {"index": 0, "status": "succeeded", "cause": "job_succeeded", "job_id": JOB, "output": {"rows": 7}},
+            {"index": 4, "status": "failed", "cause": "job_failed", "job_id": JOB, "message": "signal 9"},
+        ]))
+        .unwrap();
+        insta::assert_snapshot!("items_table", list(&look(Format::Table), &items).unwrap());
+    }
+
+    #[test]
+    fn the_page_of_a_run_has_its_steps_and_programs_get_the_run() {
+        let whole = run(&json!({
+            "status": "paused", "note": "again", "priority": 90, "retry_of": RUN, "output": {"rows": 7},
+            "pause": {"at": "2026-11-21T08:04:00Z", "by": "ann", "note": "wait"},
+            "history": [
+                {"at": "2026-11-21T08:00:00Z", "to": "running", "cause": "started", "detail": "ann"},
+                {"at": "2026-11-21T08:04:00Z", "from": "running", "to": "paused", "cause": "pause_requested", "detail": "ann"},
+            ],
+        }));
+        let page = RunPage { run: whole.clone(), steps: steps() };
+        insta::assert_snapshot!("run_page", one(&look(Format::Table), &page).unwrap());
+        insta::assert_snapshot!("run_page_wide", one(&look(Format::Wide), &page).unwrap());
+        let json = one(&look(Format::Json), &page).unwrap();
+        assert_eq!(serde_json::from_str::<WorkflowRun>(&json).unwrap(), whole);
+    }
+
+    /// A page has room for so many, and what needs somebody's eye is among them.
+    #[test]
+    fn of_many_steps_those_that_failed_are_shown() {
+        let count = u32::try_from(STEPS_SHOWN).unwrap();
+        let mut steps: Vec<_> =
+            (0..2 * count).map(|i| step(i, &format!("s{i}"), &json!({"status": "succeeded"}))).collect();
+        steps.push(step(2 * count, "last", &json!({"status": "failed"})));
+        let page = RunPage { run: run(&json!({})), steps };
+        let text = one(&look(Format::Table), &page).unwrap();
+        assert!(text.contains("\nlast ") && text.contains("\ns0 ") && !text.contains("\ns100 "), "{text}");
+        assert!(
+            text.ends_with(&format!("… and 61 more steps: `belfry run steps {RUN}` lists all\n")),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,175 @@
+//! Why a step of a run stands where it stands, in words.
+
+use std::fmt::Write as _;
+
+use client::{NeedView, StepReason, StepWhy};
+use model::{StepStatus, Timestamp};
+
+use super::text::{clean, count};
+use super::time::exact;
+use super::{Format, Look};
+use crate::failure::Failure;
+
+/// Needs that are named one by one.
+const NEEDS_SHOWN: usize = 10;
+
+/// The reasons of steps as text in the format that is wanted; of one step as it is, of several as a list.
+pub(crate) fn whys(look: &Look, all: &[StepWhy]) -> Result<String, Failure> {
+    Ok(match (look.format, all) {
+        (Format::Json, [one]) => super::json(one)?,
+        (Format::Json, all) => super::json(&all)?,
+        (Format::Yaml, [one]) => super::yaml(one)?,
+        (Format::Yaml, all) => super::yaml(&all)?,
+        (Format::Name, all) => all.iter().map(|why| format!("{}\n", clean(&why.step))).collect(),
+        (Format::Table | Format::Wide, all) => all.iter().map(|why| words(look, why)).collect(),
+    })
+}
+
+fn words(look: &Look, why: &StepWhy) -> String {
+    let step = clean(&why.step);
+    let mut text = match why.status {
+        StepStatus::Pending => format!("Step {step} has not begun.\n"),
+        live if live.is_live() => format!("Step {step} is {live}.\n"),
+        ended => format!("Step {step} has ended: {ended}.\n"),
+    };
+    for reason in &why.reasons {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "- {}", sentence(look, why, reason));
+    }
+    text
+}
+
+fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
+    let run = why.run;
+    match reason {
+        StepReason::RunWaits { running, limit, ahead } => {
+            let turn = match ahead {
+                0 => "its run is the next".to_owned(),
+                1 => "1 run comes before its own".to_owned(),
+                ahead => format!("{ahead} runs come before its own"),
+            };
+            format!("{}, and at most {limit} may; {turn}.", go_on(*running, "run", "workflow"))
+        }
+        StepReason::LaterSection { section, now } => {
+            format!("It stands in `{}`, and the run is still in `{}`.", section.as_str(), now.as_str())
+        }
+        StepReason::Paused { by, since } => format!(
+            "Its run is paused since {} by {}. `belfry run resume {run}` lets it go on.",
+            exact(look, *since),
+            clean(by)
+        ),
+        StepReason::Needs { join, needs, more } => {
+            let join = serde_json::to_value(join).unwrap_or_default();
+            let rule = join.as_str().unwrap_or_default();
+            format!("Its rule `{rule}` waits for {}.", listed(needs, *more))
+        }
+        StepReason::ParallelSteps { running, limit } => {
+            format!("{}, and at most {limit} may.", go_on(u64::from(*running), "step", "run"))
+        }
+        StepReason::NextBatch => "It can begin: the next batch does it.".into(),
+        StepReason::Job { job } => format!("Its job is {job}. `belfry why {job}` says more."),
+        StepReason::Called { run } => {
+            format!("The run that it called is {run}. `belfry run why {run}` says more.")
+        }
+        StepReason::Elements { total, running, succeeded, failed } => format!(
+            "Of its {}, {succeeded} ended well, {failed} failed, and {running} {} on.",
+            count(u64::from(*total), "element"),
+            if *running == 1 { "goes" } else { "go" }
+        ),
+        StepReason::Approval { approvers, until } => {
+            let who = match approvers.as_slice() {
+                [] => "somebody".to_owned(),
+                some => some.iter().map(|name| clean(name)).collect::<Vec<_>>().join(" or "),
+            };
+            let step = clean(&why.step);
+            format!(
+                "It waits for approval by {who}{}. `belfry run approve {run} {step}` approves.",
+                till(look, *until)
+            )
+        }
+        StepReason::Event { event, until } => {
+            let event = clean(event);
+            format!(
+                "It waits for event `{event}`{}. `belfry run event {run} {event}` sends it.",
+                till(look, *until)
+            )
+        }
+        StepReason::Time { until } => format!("It waits for its time{}.", till(look, *until)),
+        StepReason::Stopping { becomes, cause } => {
+            format!("It is being stopped, and becomes {becomes}: {}", lowered(cause.sentence()))
+        }
+        StepReason::Over { cause, message: Some(message) } => {
+            format!("{} ({})", cause.sentence(), clean(message))
+        }
+        StepReason::Over { cause, message: None } => cause.sentence().to_owned(),
+        // One of a later version, or `non_exhaustive`: better raw than not at all.
+        StepReason::Other(value) => clean(&value.to_string()),
+        other => clean(&serde_json::to_string(other).unwrap_or_default()),
+    }
+}
+
+/// `3 steps of its run go on`.
+fn go_on(running: u64, what: &str, of: &str) -> String {
+    format!("{} of its {of} go{} on", count(running, what), if running == 1 { "es" } else { "" })
+}
+
+fn till(look: &Look, until: Option<Timestamp>) -> String {
+    until.map(|at| format!(" until {}", exact(look, at))).unwrap_or_default()
+}
+
+fn lowered(sentence: &str) -> String {
+    let mut chars = sentence.chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+}
+
+fn listed(needs: &[NeedView], more: u64) -> String {
+    let shown = needs.iter().take(NEEDS_SHOWN);
+    let mut all: Vec<_> = shown.map(|need| format!("{} ({})", clean(&need.step), need.status)).collect();
+    let hidden = (needs.len().saturating_sub(NEEDS_SHOWN)) as u64 + more;
+    if hidden > 0 {
+        all.push(format!("{hidden} more"));
+    }
+    all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_of_a_step_is_told_in_words() {
+        let (run, at) = ("run_01k9zq3m6c0000000000000000", "2026-11-21T08:00:30Z");
+        let told: StepWhy = serde_json::from_value(json!({
+            "run": run, "step": "load", "status": "pending",
+            "reasons": [
+                {"reason": "run_waits", "running": 1, "limit": 1, "ahead": 2},
+                {"reason": "run_waits", "running": 3, "limit": 3, "ahead": 0},
+                {"reason": "later_section", "section": "finally", "now": "steps"},
+                {"reason": "paused", "by": "ann", "since": at},
+                {"reason": "needs", "join": "all_success", "more": 3, "needs": [
+                    {"step": "extract\u{1b}", "status": "running"}, {"step": "check", "status": "pending"},
+                ]},
+                {"reason": "parallel_steps", "running": 4, "limit": 4},
+                {"reason": "next_batch"},
+                {"reason": "job", "job": "job_01k9zq3m6c0000000000000000"},
+                {"reason": "called", "run": run},
+                {"reason": "elements", "total": 100, "running": 1, "succeeded": 37, "failed": 2},
+                {"reason": "approval", "approvers": ["ann", "bob"], "until": at},
+                {"reason": "approval", "approvers": []},
+                {"reason": "event", "event": "paid", "until": at},
+                {"reason": "time", "until": at},
+                {"reason": "stopping", "becomes": "skipped", "cause": "marked"},
+                {"reason": "over", "cause": "job_failed", "message": "exited with 3"},
+                {"reason": "over", "cause": "rule"},
+                {"reason": "quota", "limit": 3},
+            ],
+        }))
+        .unwrap();
+        let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
+        let look = Look { format: Format::Table, color: false, now };
+        let ended = StepWhy { status: StepStatus::Failed, reasons: Vec::new(), ..told.clone() };
+        insta::assert_snapshot!(whys(&look, &[told, ended]).unwrap());
+    }
+}

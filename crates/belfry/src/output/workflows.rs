@@ -1,0 +1,344 @@
+//! Workflows and what a run of one would do, as rows and details.
+
+use std::fmt::Write as _;
+
+use model::api::{AppliedWorkflow, PlannedStep, RunPlan, StepKind, Workflow};
+use model::workflow::{Action, ForEach, Over, Parameter, Section, StepSpec, Wait};
+use serde::Serialize;
+
+use super::objects::{labels, what_runs};
+use super::runs::{plain, run_status};
+use super::schedules::AppliedObject;
+use super::table::{self, Cell, Column, Detail, Row, column, wide};
+use super::text::{clean, count, short};
+use super::time::{exact, when};
+use super::{Format, Look};
+use crate::failure::Failure;
+
+/// Steps that a page shows.
+pub(super) const STEPS_SHOWN: usize = 60;
+/// Characters of a value, and of a list of names.
+pub(super) const SHOWN: usize = 120;
+
+pub(super) fn kind(kind: StepKind) -> &'static str {
+    match kind {
+        StepKind::Job => "job",
+        StepKind::Workflow => "workflow",
+        StepKind::Approval => "approval",
+        StepKind::Wait => "wait",
+    }
+}
+
+/// `clean (finally)`: the section where it is not the usual one.
+pub(super) fn in_section(name: &str, section: Section) -> String {
+    match section {
+        Section::Steps => name.to_owned(),
+        other => format!("{name} ({})", other.as_str()),
+    }
+}
+
+pub(super) fn joined(names: &[String]) -> Cell {
+    if names.is_empty() { Cell::none() } else { short(&names.join(", "), SHOWN).into() }
+}
+
+impl Row for Workflow {
+    const COLUMNS: &'static [Column] = &[
+        column("NAME", 20),
+        column("STEPS", 6),
+        column("RUNS", 6),
+        column("LAST", 9),
+        column("STARTED", 10),
+        column("CHANGED", 10),
+        wide("ID", 30),
+        wide("NAMESPACE", 12),
+        wide("OWNER", 12),
+        wide("GENERATION", 10),
+        wide("PARAMETERS", 20),
+        wide("LABELS", 12),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        let last = self.recent.as_ref().and_then(|runs| runs.first());
+        let parameters: Vec<_> = self.parameters.keys().cloned().collect();
+        vec![
+            self.name.as_str().into(),
+            self.steps.to_string().into(),
+            self.runs.to_string().into(),
+            last.map(|run| run_status(run.status)).into(),
+            last.map(|run| when(look, run.created_at)).into(),
+            when(look, self.updated_at).into(),
+            self.id.to_string().into(),
+            self.namespace.as_str().into(),
+            self.owner.as_deref().into(),
+            self.generation.to_string().into(),
+            joined(&parameters),
+            labels(&self.labels),
+        ]
+    }
+
+    fn name(&self) -> String {
+        clean(&self.name)
+    }
+}
+
+impl Detail for Workflow {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        let mut lines = vec![
+            ("Workflow", self.name.as_str().into()),
+            ("Id", self.id.to_string().into()),
+            ("Namespace", self.namespace.as_str().into()),
+            ("Owner", self.owner.as_deref().into()),
+            ("Labels", labels(&self.labels)),
+            ("Description", self.description.as_deref().into()),
+        ];
+        for (name, parameter) in &self.parameters {
+            lines.push(("Parameter", parameter_line(name, parameter).into()));
+        }
+        if let Some(spec) = &self.spec {
+            lines.extend(spec.timeout.map(|timeout| ("Timeout", timeout.to_string().into())));
+            lines.extend(spec.max_parallel_steps.map(|most| ("Steps at once", most.to_string().into())));
+            lines.extend(spec.max_parallel_runs.map(|most| ("Runs at once", most.to_string().into())));
+            let outputs: Vec<_> = spec.outputs.keys().cloned().collect();
+            lines.push(("Outputs", joined(&outputs)));
+        }
+        lines.extend([
+            ("Steps", self.steps.to_string().into()),
+            ("Runs", self.runs.to_string().into()),
+            ("Created", exact(look, self.created_at).into()),
+            ("Changed", exact(look, self.updated_at).into()),
+            ("Version", format!("{} (generation {})", self.version, self.generation).into()),
+        ]);
+        lines
+    }
+
+    fn below(&self, look: &Look) -> String {
+        let Some(spec) = &self.spec else { return String::new() };
+        let steps: Vec<_> = spec.all_steps().map(|(section, step)| Written { section, step }).collect();
+        let shown = &steps[..steps.len().min(STEPS_SHOWN)];
+        let mut text = format!("\n{}", table::rows(look, shown));
+        left_out(&mut text, steps.len() - shown.len(), "`-o yaml` shows them");
+        text
+    }
+}
+
+fn parameter_line(name: &str, parameter: &Parameter) -> String {
+    let kind = word(&parameter.kind);
+    let default = match &parameter.default {
+        Some(value) => format!(", {} if absent", short(&value.to_string(), SHOWN)),
+        None => ", needed".to_owned(),
+    };
+    let what = parameter.description.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+    format!("{name} ({kind}{default}){what}")
+}
+
+pub(super) fn left_out(text: &mut String, count_left: usize, help: &str) {
+    if count_left > 0 {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "… and {}: {help}", count(count_left as u64, "more step"));
+    }
+}
+
+/// A step as its author wrote it.
+#[derive(Serialize)]
+struct Written<'a> {
+    section: Section,
+    #[serde(flatten)]
+    step: &'a StepSpec,
+}
+
+impl Row for Written<'_> {
+    const COLUMNS: &'static [Column] = &[
+        column("STEP", 24),
+        column("DOES", 40),
+        column("FOR EACH", 16),
+        column("NEEDS", 20),
+        wide("JOIN", 12),
+        wide("WHEN", 20),
+    ];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        let step = self.step;
+        vec![
+            in_section(&step.name, self.section).into(),
+            does(&step.action).into(),
+            step.for_each.as_ref().map(each).into(),
+            joined(&step.needs),
+            word(&step.join).into(),
+            step.when.as_deref().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        clean(&self.step.name)
+    }
+}
+
+/// A unit variant as the API writes it.
+pub(super) fn word(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).ok();
+    value.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn does(action: &Action) -> String {
+    match action {
+        Action::Job(job) => what_runs(&job.run),
+        Action::Workflow(call) => format!("calls workflow {}", call.name),
+        Action::Approval(approval) if approval.approvers.is_empty() => "waits for approval".into(),
+        Action::Approval(approval) => {
+            short(&format!("waits for approval by {}", approval.approvers.join(" or ")), SHOWN)
+        }
+        Action::Wait(Wait::For(length)) => format!("waits for {length}"),
+        Action::Wait(Wait::Until(at)) => short(&format!("waits until {at}"), SHOWN),
+        Action::Wait(Wait::Event(event)) => format!("waits for event {}", event.name),
+    }
+}
+
+fn each(each: &ForEach) -> String {
+    match &each.over {
+        Over::Items(items) => count(items.len() as u64, "item"),
+        Over::List(expression) => short(expression, SHOWN),
+        Over::Shards(shards) => count(u64::from(*shards), "shard"),
+        Over::Workers(constraints) if constraints.is_empty() => "all workers".into(),
+        Over::Workers(_) => "workers with labels".into(),
+    }
+}
+
+impl From<AppliedWorkflow> for AppliedObject {
+    fn from(applied: AppliedWorkflow) -> Self {
+        let AppliedWorkflow { name, namespace, change, warnings, .. } = applied;
+        Self { kind: "workflow", name, namespace: Some(namespace), change, warnings }
+    }
+}
+
+impl Row for PlannedStep {
+    const COLUMNS: &'static [Column] = &[
+        column("LEVEL", 5),
+        column("STEP", 24),
+        column("KIND", 8),
+        column("ITEMS", 6),
+        column("NEEDS", 20),
+        column("COMMAND", 40),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        let command = self.command.as_ref().map(|command| {
+            let command = command.join(" ");
+            if look.wide() { command } else { short(&command, SHOWN) }
+        });
+        vec![
+            self.level.to_string().into(),
+            in_section(&self.name, self.section).into(),
+            kind(self.kind).into(),
+            self.total.map(|total| total.to_string()).into(),
+            joined(&self.needs),
+            command.into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        clean(&self.name)
+    }
+}
+
+/// What a run would do, as text in the format that is wanted.
+pub(crate) fn plan(look: &Look, plan: &RunPlan) -> Result<String, Failure> {
+    Ok(match look.format {
+        Format::Json => super::json(plan)?,
+        Format::Yaml => super::yaml(plan)?,
+        Format::Name => super::list(look, &plan.steps)?,
+        Format::Table | Format::Wide => {
+            let mut text = String::new();
+            for (name, value) in &plan.parameters {
+                let _ = writeln!(text, "{}={}", clean(name), clean(&short(&plain(value), SHOWN)));
+            }
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text + &table::rows(look, &plan.steps)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::output::{list, one};
+
+    fn look(format: Format) -> Look {
+        Look { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+    }
+
+    fn spec() -> serde_json::Value {
+        let job = json!({"run": {"process": {"command": ["load", "${{ item }}"]}}});
+        json!({
+            "name": "nightly",
+            "parameters": {
+                "day": {"type": "string", "description": "which\u{1b} day"},
+                "regions": {"type": "array", "default": ["eu", "cn"]},
+            },
+            "steps": [
+                {"name": "extract", "job": {"run": {"process": {"script": "one\ntwo\n"}}}},
+                {"name": "load", "needs": ["extract"], "job": job,
+                 "for_each": {"over": {"list": "params.regions"}, "max_parallel": 4}},
+                {"name": "shards", "job": job, "for_each": {"over": {"shards": 3}}},
+                {"name": "all", "job": job, "for_each": {"over": {"workers": []}}},
+                {"name": "gate", "needs": ["load", "shards"], "join": "none_failed", "when": "true",
+                 "approval": {"approvers": ["ann", "bob"]}, "timeout": "1h"},
+                {"name": "paid", "wait": {"event": {"name": "payment"}}, "timeout": "1h"},
+                {"name": "nap", "wait": {"for": "5m"}},
+                {"name": "report", "workflow": {"name": "report"}},
+            ],
+            "finally": [{"name": "clean", "job": job}],
+            "outputs": {"rows": "${{ size(steps.load.output) }}"},
+            "max_parallel_runs": 1, "timeout": "2h",
+        })
+    }
+
+    fn workflow(changes: serde_json::Value) -> Workflow {
+        let mut workflow = json!({
+            "id": "wfl_01k9zq3m6c0000000000000000", "name": "nightly", "namespace": "pay", "owner": "ann",
+            "labels": {"team": "pay"}, "description": "the figures", "generation": 3, "version": 5,
+            "created_at": "2026-11-20T08:00:00Z", "updated_at": "2026-11-21T08:00:00Z", "steps": 9, "runs": 41,
+            "parameters": spec()["parameters"],
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            workflow[key] = value.clone();
+        }
+        serde_json::from_value(workflow).unwrap()
+    }
+
+    #[test]
+    fn workflows_as_tables() {
+        let recent = json!([{"id": "run_01k9zq3m6c0000000000000000", "number": 41, "status": "failed",
+            "created_at": "2026-11-21T08:00:00Z"}]);
+        let all = [
+            workflow(json!({"recent": recent})),
+            workflow(json!({"name": "new", "runs": 0, "parameters": {}})),
+        ];
+        insta::assert_snapshot!("workflows_table", list(&look(Format::Table), &all).unwrap());
+        insta::assert_snapshot!("workflows_wide", list(&look(Format::Wide), &all[..1]).unwrap());
+        let whole = workflow(json!({"spec": spec()}));
+        insta::assert_snapshot!("workflow_detail", one(&look(Format::Table), &whole).unwrap());
+        let json = one(&look(Format::Json), &whole).unwrap();
+        assert_eq!(serde_json::from_str::<Workflow>(&json).unwrap(), whole);
+    }
+
+    #[test]
+    fn a_plan_tells_the_values_and_then_the_steps() {
+        let told: RunPlan = serde_json::from_value(json!({
+            "parameters": {"day": "2026-11-21", "regions": ["eu"]},
+            "steps": [
+                {"name": "extract", "section": "steps", "kind": "job", "needs": [], "level": 0,
+                 "command": ["extract", "--day=2026-11-21"]},
+                {"name": "load", "section": "steps", "kind": "job", "needs": ["extract"], "level": 1, "total": 1,
+                 "command": ["load", "${{ item }}"]},
+                {"name": "clean", "section": "finally", "kind": "approval", "needs": [], "level": 0},
+            ],
+        }))
+        .unwrap();
+        insta::assert_snapshot!("plan", plan(&look(Format::Table), &told).unwrap());
+        assert_eq!(plan(&look(Format::Name), &told).unwrap(), "extract\nload\nclean\n");
+    }
+}

@@ -1,0 +1,376 @@
+//! Workflows and their runs.
+
+use axum::http::{Method, StatusCode};
+use model::record::Outcome;
+use serde_json::{Value, json};
+
+use super::{Answer, Hands, World};
+
+const ONE: &str = "/api/v1/workflows/nightly";
+
+fn job() -> Value {
+    json!({"run": {"process": {"command": ["true"]}}})
+}
+
+/// A workflow of two steps, changed.
+fn workflow(change: Value) -> Value {
+    let mut workflow = json!({
+        "name": "nightly",
+        "steps": [{"name": "extract", "job": job()}, {"name": "load", "needs": ["extract"], "job": job()}],
+    });
+    workflow.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+    workflow
+}
+
+async fn put(world: &World, change: Value) -> Answer {
+    world.json(Method::PUT, ONE, workflow(change), &[]).await
+}
+
+async fn start(world: &World, body: Value) -> String {
+    let answer = world.post(&format!("{ONE}/start"), body).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+async fn run(world: &World, id: &str) -> Value {
+    world.get(&format!("/api/v1/runs/{id}")).await.json()
+}
+
+/// Name and status of each step.
+async fn steps(world: &World, id: &str) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let steps = world.get(&format!("/api/v1/runs/{id}/steps")).await.json();
+    steps["steps"].as_array().unwrap().iter().map(|s| (text(&s["name"]), text(&s["status"]))).collect()
+}
+
+fn stand(steps: &[(&str, &str)]) -> Vec<(String, String)> {
+    steps.iter().map(|(name, status)| ((*name).to_owned(), (*status).to_owned())).collect()
+}
+
+async fn until_over(world: &World, id: &str) -> Value {
+    super::soon("the end of the run", async {
+        loop {
+            let run = run(world, id).await;
+            if run["finished_at"].is_string() {
+                return run;
+            }
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+}
+
+fn paths(answer: &Answer) -> Vec<String> {
+    let errors = answer.json()["errors"].as_array().unwrap().clone();
+    errors.iter().map(|error| error["path"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_workflow_is_created_found_changed_and_deleted() {
+    let world = World::new().await;
+    let created = put(&world, json!({"owner": "ann", "labels": {"team": "pay"}})).await;
+    assert_eq!(
+        (created.status, created.header("etag")),
+        (StatusCode::CREATED, "\"1\""),
+        "{}",
+        created.text()
+    );
+    let id = created.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!(created.header("location"), format!("/api/v1/workflows/{id}"));
+    assert_eq!(created.json()["spec"]["steps"][1]["job"]["name"], "nightly.load");
+    assert_eq!(created.json()["steps"], 2);
+
+    let same = put(&world, json!({"owner": "ann", "labels": {"team": "pay"}})).await;
+    assert_eq!((same.status, same.header("etag")), (StatusCode::OK, "\"1\""));
+    let changed = put(&world, json!({"failure": "fail_fast"})).await.json();
+    assert_eq!((&changed["generation"], &changed["version"]), (&json!(2), &json!(2)));
+    for path in [ONE.to_owned(), format!("/api/v1/workflows/{id}")] {
+        assert_eq!(world.get(&path).await.json(), changed);
+    }
+    let first = world.get(&format!("{ONE}?generation=1")).await.json();
+    assert_eq!((&first["spec"]["owner"], &first["generation"]), (&json!("ann"), &json!(2)));
+    assert_eq!(world.get(&format!("{ONE}?generation=3")).await.code(), "404 workflow_not_found");
+
+    let list = world.get("/api/v1/workflows?text=NIGHT&runs=5").await;
+    assert_eq!(list.column("name"), ["nightly"]);
+    assert_eq!((list.json()["items"][0].get("spec"), &list.json()["items"][0]["recent"]), (None, &json!([])));
+    for nothing in ["text=day", "owner=bob", "namespace=other", "label=a%3Db"] {
+        let list = world.get(&format!("/api/v1/workflows?{nothing}")).await;
+        assert_eq!(list.column("name"), Vec::<String>::new(), "{nothing}");
+    }
+    let stale = world.json(Method::PUT, ONE, workflow(json!({})), &[("if-match", "\"1\"")]).await;
+    assert_eq!(stale.code(), "412 version_mismatch");
+    assert_eq!(world.delete(ONE).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(world.get(ONE).await.code(), "404 workflow_not_found");
+}
+
+/// Everything that is wrong is named at once, cycles step by step.
+#[tokio::test]
+async fn every_wrong_field_of_a_workflow_is_named() {
+    let world = World::new().await;
+    let wrong = json!({"steps": [
+        {"name": "a", "needs": ["c"], "job": job()},
+        {"name": "b", "needs": ["a"], "job": job(), "when": "steps.a.output.x > nothing"},
+        {"name": "c", "needs": ["b", "x"], "job": job()},
+        {"name": "d", "workflow": {"name": "nowhere"}},
+    ]});
+    let refused = put(&world, wrong).await;
+    assert_eq!(refused.code(), "422 invalid_spec");
+    insta::assert_snapshot!(
+        refused.json()["errors"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|e| format!("{}: {}\n", e["path"].as_str().unwrap(), e["detail"].as_str().unwrap()))
+            .collect::<String>()
+    );
+    let calls = json!({"steps": [{"name": "d", "workflow": {"name": "nowhere"}}]});
+    assert_eq!(paths(&put(&world, calls).await), ["steps[0].workflow.name"]);
+    assert_eq!(world.get(ONE).await.code(), "404 workflow_not_found", "nothing of it was stored");
+}
+
+/// Workflows of one request may call each other, and a dry run changes nothing.
+#[tokio::test]
+async fn several_workflows_are_applied_together() {
+    let world = World::new().await;
+    let calling = workflow(
+        json!({"steps": [{"name": "inner", "workflow": {"name": "other"}}], "parameters": {"x": {"type": "string", "default": ""}}}),
+    );
+    let called = workflow(json!({"name": "other"}));
+    let body = json!({"workflows": [calling, called]});
+    let path = "/api/v1/workflows/apply";
+    let dry = world.post(&format!("{path}?dry_run=true"), body.clone()).await;
+    assert_eq!(dry.status, StatusCode::OK, "{}", dry.text());
+    assert_eq!(dry.json()["workflows"][0]["change"], "created");
+    assert_eq!(world.get(ONE).await.code(), "404 workflow_not_found");
+    let applied = world.post(path, body.clone()).await.json();
+    assert_eq!(applied["workflows"][0]["warnings"][0]["code"], "unused_parameter");
+    let again = world.post(path, body).await.json();
+    assert_eq!(
+        again["workflows"].as_array().unwrap().iter().map(|w| &w["change"]).collect::<Vec<_>>(),
+        ["unchanged"; 2]
+    );
+}
+
+/// C1. One step after the other, and each job says which step it is.
+#[tokio::test]
+async fn a_run_goes_from_step_to_step_and_ends() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    put(&world, json!({"outputs": {"rows": "${{ steps.load.output }}"}})).await;
+    let id = start(&world, json!({"note": "by hand"})).await;
+    assert_eq!(steps(&world, &id).await, stand(&[("extract", "running"), ("load", "pending")]));
+    let why = world.get(&format!("/api/v1/runs/{id}/steps/load/why")).await.json();
+    assert_eq!((&why["status"], &why["reasons"][0]["reason"]), (&json!("pending"), &json!("needs")));
+    let jobs = world.get(&format!("/api/v1/jobs?run={id}")).await;
+    assert_eq!(jobs.json()["items"][0]["step"]["name"], "extract");
+
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    let task = hands.start().await;
+    assert_eq!(steps(&world, &id).await, stand(&[("extract", "succeeded"), ("load", "running")]));
+    let outcome = Outcome { exit_code: Some(0), output: Some("{\"n\":7}".into()), ..Outcome::default() };
+    let how = engine::input::How::Succeeded;
+    hands.report(&task, engine::Report::Finished { how, outcome, usage: Default::default() }).await;
+    let ended = until_over(&world, &id).await;
+    assert_eq!((&ended["status"], &ended["output"]), (&json!("succeeded"), &json!({"rows": {"n": 7}})));
+    assert_eq!(
+        (&ended["number"], &ended["note"], &ended["actor"]),
+        (&json!(1), &json!("by hand"), &json!("ann"))
+    );
+    assert_eq!(ended["steps"]["succeeded"], 2);
+    let words: Vec<_> =
+        ended["history"].as_array().unwrap().iter().map(|entry| entry["to"].clone()).collect();
+    assert_eq!(words, ["running", "succeeded"]);
+    let listed = world.get("/api/v1/runs?workflow=nightly&status=succeeded,failed").await;
+    assert_eq!(listed.column("id"), std::slice::from_ref(&id));
+    assert_eq!(listed.json()["items"][0].get("spec"), None);
+    let recent = world.get("/api/v1/workflows?runs=1").await.json()["items"][0]["recent"].clone();
+    assert_eq!((&recent[0]["id"], &recent[0]["status"]), (&json!(id), &json!("succeeded")));
+    let over = world.get(&format!("/api/v1/runs/{id}/steps/load/why")).await.json();
+    assert_eq!((&over["status"], &over["reasons"]), (&json!("succeeded"), &json!([])));
+}
+
+#[tokio::test]
+async fn parameters_are_checked_completed_and_planned_with() {
+    let world = World::new().await;
+    let steps = json!([{
+        "name": "load",
+        "for_each": {"over": {"list": "params.regions"}},
+        "job": {"run": {"process": {"command": ["load", "--day=${{ params.day }}", "${{ item }}"]}}},
+    }]);
+    let parameters = json!({
+        "day": {"type": "string", "schema": {"minLength": 10}},
+        "regions": {"type": "array", "default": ["eu", "cn"]},
+    });
+    put(&world, json!({"steps": steps, "parameters": parameters})).await;
+    let start_path = format!("{ONE}/start");
+    let missing =
+        world.post(&start_path, json!({"parameters": {"regions": 7, "x": 1}, "priority": 101})).await;
+    assert_eq!(missing.code(), "422 invalid_spec");
+    assert_eq!(paths(&missing), ["priority", "parameters.x", "parameters.day", "parameters.regions"]);
+    let plan = world.post(&format!("{ONE}/plan"), json!({"parameters": {"day": "2026-11-21"}})).await.json();
+    assert_eq!(plan["parameters"]["regions"], json!(["eu", "cn"]));
+    let step = &plan["steps"][0];
+    assert_eq!((&step["total"], &step["level"]), (&json!(2), &json!(0)));
+    assert_eq!(step["command"], json!(["load", "--day=2026-11-21", "${{ item }}"]));
+    assert_eq!(world.get("/api/v1/runs").await.column("id"), Vec::<String>::new(), "a plan starts nothing");
+    let id = start(&world, json!({"parameters": {"day": "2026-11-21"}})).await;
+    assert_eq!(run(&world, &id).await["parameters"], json!({"day": "2026-11-21", "regions": ["eu", "cn"]}));
+}
+
+/// A start that is repeated under its key is done once.
+#[tokio::test]
+async fn a_start_may_be_repeated_under_its_key() {
+    let world = World::new().await;
+    put(&world, json!({})).await;
+    let path = format!("{ONE}/start");
+    let send = async |body: Value| world.json(Method::POST, &path, body, &[("idempotency-key", "k")]).await;
+    let first = send(json!({"note": "a"})).await;
+    let second = send(json!({"note": "a"})).await;
+    assert_eq!((first.status, second.status), (StatusCode::CREATED, StatusCode::OK));
+    assert_eq!(first.json()["id"], second.json()["id"]);
+    assert_eq!(send(json!({"note": "b"})).await.code(), "422 idempotency_key_reused");
+}
+
+/// C1. A failure is named, and another try does again what failed and nothing else.
+#[tokio::test]
+async fn a_failed_run_is_tried_again_from_what_failed() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    put(&world, json!({})).await;
+    let id = start(&world, json!({})).await;
+    assert_eq!(world.post_nothing(&format!("/api/v1/runs/{id}/retry")).await.code(), "409 run_not_ended");
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    let task = hands.start().await;
+    hands.finish(&task, 3).await;
+    let failed = until_over(&world, &id).await;
+    assert_eq!((&failed["status"], &failed["steps"]["failed"]), (&json!("failed"), &json!(1)));
+    let wrong = world.post(&format!("/api/v1/runs/{id}/retry"), json!({"from": "nothing"})).await;
+    assert_eq!(wrong.code(), "404 step_not_found");
+
+    let again = world.post(&format!("/api/v1/runs/{id}/retry"), json!({"note": "fixed"})).await;
+    assert_eq!(again.status, StatusCode::CREATED, "{}", again.text());
+    let second = again.json()["id"].as_str().unwrap().to_owned();
+    assert_eq!((&again.json()["retry_of"], &again.json()["number"]), (&json!(id), &json!(2)));
+    assert_eq!(steps(&world, &second).await, stand(&[("extract", "succeeded"), ("load", "running")]));
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    assert_eq!(until_over(&world, &second).await["status"], "succeeded");
+    let third = world.post(&format!("/api/v1/runs/{second}/retry"), json!({"from": "extract"})).await.json();
+    let third = third["id"].as_str().unwrap();
+    assert_eq!(steps(&world, third).await, stand(&[("extract", "running"), ("load", "pending")]));
+}
+
+#[tokio::test]
+async fn a_run_is_paused_resumed_marked_and_cancelled() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    put(&world, json!({"finally": [{"name": "clean", "job": job()}]})).await;
+    let id = start(&world, json!({})).await;
+    let path = format!("/api/v1/runs/{id}");
+    let paused = world.post(&format!("{path}/pause"), json!({"note": "wait"})).await.json();
+    assert_eq!((&paused["status"], &paused["pause"]["note"]), (&json!("paused"), &json!("wait")));
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    super::soon("the end of the step", async {
+        while steps(&world, &id).await[0].1 != "succeeded" {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(steps(&world, &id).await[1].1, "pending", "a paused run begins nothing");
+    let unknown = world.post(&format!("{path}/steps/nothing/mark"), json!({"status": "skipped"})).await;
+    assert_eq!(unknown.code(), "404 step_not_found");
+    let ended = world.post(&format!("{path}/steps/extract/mark"), json!({"status": "failed"})).await;
+    assert_eq!(ended.code(), "409 step_ended");
+    let pending = world.post(&format!("{path}/steps/load/mark"), json!({"status": "pending"})).await;
+    assert_eq!(pending.code(), "422 invalid_spec");
+    let marked =
+        world.post(&format!("{path}/steps/load/mark"), json!({"status": "skipped", "note": "by mail"})).await;
+    assert_eq!(marked.status, StatusCode::OK, "{}", marked.text());
+    world.post_nothing(&format!("{path}/resume")).await;
+    let task = hands.start().await;
+    assert_eq!(
+        steps(&world, &id).await,
+        stand(&[("extract", "succeeded"), ("load", "skipped"), ("clean", "running")])
+    );
+    let cancelled =
+        world.post(&format!("{path}/cancel"), json!({"reason": "enough", "skip_finally": true})).await;
+    assert_eq!(cancelled.status, StatusCode::OK, "{}", cancelled.text());
+    let outcome = Outcome { signal: Some(15), ..Outcome::default() };
+    let how = engine::input::How::Stopped;
+    hands.report(&task, engine::Report::Finished { how, outcome, usage: Default::default() }).await;
+    assert_eq!(until_over(&world, &id).await["status"], "cancelled");
+    for act in ["cancel", "pause", "resume"] {
+        assert_eq!(world.post_nothing(&format!("{path}/{act}")).await.code(), "409 run_ended", "{act}");
+    }
+    let never = "/api/v1/runs/run_01k9zq3m6c0000000000000000";
+    assert_eq!(world.post_nothing(&format!("{never}/cancel")).await.code(), "404 run_not_found");
+}
+
+/// C3. Somebody approves, and something happens elsewhere.
+#[tokio::test]
+async fn approvals_and_events_let_a_run_go_on() {
+    let world = World::new().await;
+    let steps_spec = json!([
+        {"name": "ask", "approval": {"approvers": ["bob", "ann"]}},
+        {"name": "only_bob", "needs": ["ask"], "approval": {"approvers": ["bob"]}},
+        {"name": "last", "needs": ["only_bob"], "approval": {}},
+        {"name": "paid", "wait": {"event": {"name": "payment"}}},
+    ]);
+    put(&world, json!({"steps": steps_spec, "outputs": {"sum": "${{ steps.paid.output.sum }}"}})).await;
+    let id = start(&world, json!({})).await;
+    let path = format!("/api/v1/runs/{id}");
+    assert_eq!(
+        world.post_nothing(&format!("{path}/steps/last/approve")).await.code(),
+        "409 step_not_asked"
+    );
+    assert_eq!(world.post_nothing(&format!("{path}/steps/paid/approve")).await.code(), "409 step_not_asked");
+    let approved = world.post(&format!("{path}/steps/ask/approve"), json!({"note": "go"})).await;
+    assert_eq!(approved.status, StatusCode::OK, "{}", approved.text());
+    let said = world.get(&format!("{path}/steps")).await.json()["steps"][0]["said"].clone();
+    assert_eq!((&said["by"], &said["note"]), (&json!("ann"), &json!("go")));
+    assert_eq!(
+        world.post_nothing(&format!("{path}/steps/only_bob/approve")).await.code(),
+        "403 not_approver"
+    );
+    assert_eq!(world.post(&format!("{path}/events/other"), json!({})).await.code(), "409 nobody_waits");
+    let taken = world.post(&format!("{path}/events/payment"), json!({"sum": 12})).await;
+    assert_eq!((taken.status, taken.json()), (StatusCode::OK, json!({"steps": 1})));
+    world.post(&format!("{path}/steps/only_bob/mark"), json!({"status": "succeeded"})).await;
+    world.post_nothing(&format!("{path}/steps/last/approve")).await;
+    let ended = until_over(&world, &id).await;
+    assert_eq!((&ended["status"], &ended["output"]), (&json!("succeeded"), &json!({"sum": 12})));
+}
+
+/// C3. Of a list each element that ended is shown, in pages.
+#[tokio::test]
+async fn the_elements_of_a_step_are_listed_in_pages() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let over = json!({"over": {"items": ["a", "b", "c"]}, "max_parallel": 1});
+    put(&world, json!({"steps": [{"name": "each", "for_each": over, "job": job()}]})).await;
+    let id = start(&world, json!({})).await;
+    for _ in 0..3 {
+        let task = hands.start().await;
+        hands.finish(&task, 0).await;
+    }
+    until_over(&world, &id).await;
+    let path = format!("/api/v1/runs/{id}/steps/each/items");
+    let first = world.get(&format!("{path}?limit=2")).await.json();
+    assert_eq!(
+        first["items"].as_array().unwrap().iter().map(|i| i["index"].clone()).collect::<Vec<_>>(),
+        [0, 1]
+    );
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let second = world.get(&format!("{path}?limit=2&cursor={cursor}")).await.json();
+    assert_eq!((&second["items"][0]["index"], second.get("next_cursor")), (&json!(2), None));
+    assert_eq!(world.get(&format!("/api/v1/runs/{id}/steps/other/items")).await.code(), "404 step_not_found");
+    let step = world.get(&format!("/api/v1/runs/{id}/steps")).await.json()["steps"][0].clone();
+    assert_eq!(
+        (&step["total"], &step["tally"]["succeeded"], &step["for_each"]),
+        (&json!(3), &json!(3), &json!(true))
+    );
+}
