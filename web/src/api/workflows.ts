@@ -8,6 +8,7 @@ import type {
   RunPlan,
   StartRun,
   StepStatus,
+  Warning,
   Workflow,
   WorkflowRun,
   WorkflowSpec,
@@ -119,13 +120,21 @@ export const itemsQuery = (id: string, step: string) =>
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
 
-/** Asks the server what it would make of a spec; stores nothing. */
-export async function checkWorkflow(spec: WorkflowSpec, signal?: AbortSignal): Promise<Workflow> {
-  const params = {
-    path: { name: named(spec.name) },
-    query: { dry_run: true, namespace: spec.namespace },
-  };
-  return (await answer(api.PUT("/api/v1/workflows/{name}", { params, body: spec, signal }))) as Workflow;
+/** What the server would store for a spec; stores nothing. */
+async function filledWorkflow(spec: WorkflowSpec, signal?: AbortSignal): Promise<WorkflowSpec> {
+  const query = { dry_run: true, namespace: spec.namespace };
+  const params = { path: { name: named(spec.name) }, query };
+  // The description has one answer for both: a dry run is answered with the spec.
+  return (await answer(api.PUT("/api/v1/workflows/{name}", { params, body: spec, signal }))) as WorkflowSpec;
+}
+
+/** Asks the server what it would say to a spec; stores nothing. */
+export async function checkWorkflow(spec: WorkflowSpec, signal?: AbortSignal): Promise<Warning[]> {
+  await filledWorkflow(spec, signal);
+  const params = { query: { dry_run: true } };
+  const body = { workflows: [spec] };
+  const applied = await answer(api.POST("/api/v1/workflows/apply", { params, body, signal }));
+  return applied.workflows.flatMap(({ warnings }) => warnings ?? []);
 }
 
 /** Creates a workflow (`version` null), or gives the one of that version another spec. */
@@ -142,10 +151,9 @@ export async function workflowDefaults(spec: WorkflowSpec): Promise<WorkflowSpec
   const { namespace, owner, queue, priority } = spec;
   const job = { run: { process: { command: ["true"] } } } as JobSpec;
   const least = { name: "defaults", namespace, owner, queue, priority, steps: [{ name: "step", job }] };
-  const { spec: filled } = await checkWorkflow(least);
   // What was asked for is no default.
   const asked = { namespace: "default", queue: "default", priority: 50, owner: null };
-  return { ...(filled ?? least), ...asked };
+  return { ...(await filledWorkflow(least)), ...asked };
 }
 
 /** A path needs a name, and the server says better than we do what is wrong with one. */

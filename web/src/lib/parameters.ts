@@ -15,7 +15,7 @@ export interface Hints {
 }
 
 export function hintsOf({ schema }: Parameter): Hints {
-  const known = (isMap(schema) ? schema : {});
+  const known = isMap(schema) ? schema : {};
   const number = (key: string) => (typeof known[key] === "number" ? known[key] : undefined);
   const [example] = Array.isArray(known.examples) ? (known.examples as unknown[]) : [];
   return {

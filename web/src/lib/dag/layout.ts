@@ -11,9 +11,9 @@ import { Graph, layout as dagre } from "@dagrejs/dagre";
 import type { Section } from "../../api/schema";
 import { type DagNode, SECTIONS } from "./graph";
 
-export const NODE_WIDTH = 188;
+export const NODE_WIDTH = 176;
 export const NODE_HEIGHT = 46;
-const GAP_X = 56;
+const GAP_X = 38;
 const GAP_Y = 16;
 /** Above each band, for its name. */
 const HEAD = 34;

@@ -9,7 +9,7 @@ import { useTranslation } from "react-i18next";
 
 import { Refusal } from "../../api/problem";
 import { checkWorkflow, saveWorkflow, workflowDefaults, workflowQuery } from "../../api/workflows";
-import type { Workflow, WorkflowSpec } from "../../api/schema";
+import type { Warning, Workflow, WorkflowSpec } from "../../api/schema";
 import { dagOfSpec } from "../../lib/dag/graph";
 import { wordsOf as warningOf } from "../../lib/notices";
 import { leanWorkflow, toYaml } from "../../lib/spec";
@@ -114,9 +114,9 @@ interface ComposerProps {
 function Composer({ start, workflow, title }: ComposerProps) {
   const { t } = useTranslation();
   const navigate = useNavigate();
-  const [warnings, setWarnings] = useState<Workflow["warnings"]>([]);
+  const [warnings, setWarnings] = useState<readonly Warning[]>([]);
   const check = useRef(async (spec: WorkflowSpec, signal: AbortSignal) => {
-    setWarnings((await checkWorkflow(spec, signal)).warnings ?? []);
+    setWarnings(await checkWorkflow(spec, signal));
   }).current;
   const draft = useDraft<WorkflowSpec>(start, check);
   const [busy, setBusy] = useState(false);
@@ -164,7 +164,7 @@ function Composer({ start, workflow, title }: ComposerProps) {
             draft={draft}
             fine={t("workflow.fine")}
           />
-          {(draft.refusal?.fields.length ?? 0) > 1 || warnings?.length ? (
+          {(draft.refusal?.fields.length ?? 0) > 1 || warnings.length > 0 ? (
             <Card title={t("workflow.notices")}>
               <ul className={style.notices} data-testid="notices">
                 {draft.refusal?.fields.map((field) => (
@@ -172,7 +172,7 @@ function Composer({ start, workflow, title }: ComposerProps) {
                     <code>{field.path}</code> {field.detail}
                   </li>
                 ))}
-                {!draft.refusal && warnings?.map((warning, i) => <li key={i}>{warningOf(warning, t)}</li>)}
+                {!draft.refusal && warnings.map((warning, i) => <li key={i}>{warningOf(warning, t)}</li>)}
               </ul>
             </Card>
           ) : null}

@@ -239,7 +239,7 @@ function Picture({ nodes, layout, states, chosen, onChoose, view, size, kin, hit
               ))}
           {isFar ? (
             <>
-              <path d={allOf(edges)} className={style.edge} />
+              <path d={allOf(edges)} className={style.far} />
               <Blocks nodes={nodes} layout={layout} states={states} isDim={isDim} />
               {chosen && <Blocks nodes={nodes} layout={layout} only={chosen} isDim={() => false} />}
             </>
