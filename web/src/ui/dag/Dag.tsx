@@ -27,6 +27,7 @@ import { stepTone } from "../../lib/runs";
 import { Node, type NodeState } from "./Node";
 import style from "./dag.module.css";
 import {
+  begun,
   centered,
   crosses,
   fitted,
@@ -371,7 +372,7 @@ function useView(layout: Layout, shape: string, size: Size, chosen: string | und
     if (shape === "" || size.width === 0) return;
     if (known.current.shape !== shape) touched.current = false;
     known.current = { shape, size };
-    if (!touched.current) setView(fitted(layout, size));
+    if (!touched.current) setView(begun(layout, size));
   }, [layout, shape, size]);
 
   // A step that is chosen elsewhere comes into sight.

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { laidOut } from "../../lib/dag/layout";
-import { centered, crosses, fitted, isInside, neighbour, stepAt, windowOf, zoomed } from "./view";
+import { begun, centered, crosses, fitted, isInside, neighbour, stepAt, windowOf, zoomed } from "./view";
 
 const BOX = { width: 800, height: 600 };
 const node = (name: string, needs: string[] = []) => ({
@@ -15,6 +15,15 @@ test("all of a picture is shown, and a small one not larger than life", () => {
   const wide = fitted({ width: 7_520, height: 100 }, BOX);
   expect(wide.scale).toBeCloseTo(0.1);
   expect(wide.x).toBeCloseTo(24);
+});
+
+test("on a phone a picture begins at its left end, large enough to be read", () => {
+  const phone = { width: 360, height: 400 };
+  const { scale, x } = begun({ width: 1_000, height: 200 }, phone);
+  expect([scale, x]).toEqual([0.7, 24]);
+  // A thousand steps are seen as a whole all the same.
+  expect(begun({ width: 9_000, height: 4_000 }, phone).scale).toBeLessThan(0.1);
+  expect(begun({ width: 1_000, height: 200 }, BOX)).toEqual(fitted({ width: 1_000, height: 200 }, BOX));
 });
 
 test("what is under the pointer stays there when it grows", () => {

@@ -32,6 +32,20 @@ export function fitted(layout: Size, box: Size): View {
   };
 }
 
+/** Narrower than this, a picture begins at its left end rather than too small to be read. */
+const NARROW = 600;
+const READABLE_SCALE = 0.7;
+/** Of higher ones nothing would be seen that way. */
+const SHOWN_MIN = 0.12;
+
+/** What shows at first. */
+export function begun(layout: Size, box: Size): View {
+  const all = fitted(layout, box);
+  if (box.width >= NARROW || all.scale >= READABLE_SCALE || all.scale < SHOWN_MIN) return all;
+  const scale = Math.max(all.scale, Math.min(READABLE_SCALE, (box.height - MARGIN * 2) / layout.height));
+  return { scale, x: MARGIN, y: (box.height - layout.height * scale) / 2 };
+}
+
 /** Larger or smaller, around a point of the screen. */
 export function zoomed(view: View, factor: number, at: Place): View {
   const scale = Math.min(SCALE_MAX, Math.max(SCALE_MIN, view.scale * factor));
