@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
 
-use model::firing::{BackfillHead, BackfillState, ScheduleState};
+use model::firing::{BackfillHead, BackfillState, ScheduleState, Work};
 use model::queue::QueueSettings;
 use model::record::{ExecutionRecord, JobState, WorkerRecord};
 use model::worker::WorkerStatus;
@@ -174,15 +174,15 @@ fn of_queue(view: &QueueView) -> (u64, u64, u64, &QueueSettings) {
     (view.version, view.waiting, view.running, &view.settings)
 }
 
-fn of_schedule(schedule: &Schedule) -> (&str, &ScheduleState, Vec<JobId>) {
+fn of_schedule(schedule: &Schedule) -> (&str, &ScheduleState, Vec<Work>) {
     (&schedule.name, &schedule.state, sorted(&schedule.runs))
 }
 
-fn of_backfill(backfill: &Backfill) -> (&BackfillHead, BackfillState, Vec<JobId>) {
+fn of_backfill(backfill: &Backfill) -> (&BackfillHead, BackfillState, Vec<Work>) {
     (&backfill.head, backfill.state, sorted(&backfill.runs))
 }
 
-fn sorted(runs: &[JobId]) -> Vec<JobId> {
+fn sorted(runs: &[Work]) -> Vec<Work> {
     let mut runs = runs.to_vec();
     runs.sort_unstable();
     runs

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::calendar::CalendarSpec;
-use model::firing::ScheduleHead;
+use model::firing::{Origin, ScheduleHead};
 use model::queue::QueueSettings;
 use model::record::{JobHead, Outcome, Usage};
 use model::run::{StepRecord, StepStatus, WorkflowHead};
@@ -321,6 +321,8 @@ pub struct NewRun {
     pub retry_of: Option<RunId>,
     /// What it takes over from that one: steps and elements that are not done again.
     pub carried: Vec<StepRecord>,
+    /// The firing that it belongs to, where it tries a run of a schedule again.
+    pub origin: Option<Arc<Origin>>,
     /// A second start under the same key answers with the first one's run.
     pub key: Option<Key>,
 }

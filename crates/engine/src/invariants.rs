@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::firing::Work;
 use model::worker::WorkerStatus;
 use model::{JobId, JobStatus, ScheduleId};
 
@@ -30,11 +31,9 @@ impl Engine {
 
     /// A schedule knows its runs, and is called for its next instant.
     fn check_schedules(&self) -> Result<(), String> {
-        let mut runs: BTreeMap<ScheduleId, Vec<JobId>> = BTreeMap::new();
-        for (&id, job) in &self.jobs {
-            if let Some(origin) = &job.origin {
-                runs.entry(origin.schedule).or_default().push(id);
-            }
+        let mut runs: BTreeMap<ScheduleId, Vec<Work>> = BTreeMap::new();
+        for (work, origin) in self.scheduled_work() {
+            runs.entry(origin.schedule).or_default().push(work);
         }
         let mut kept = 0;
         for (id, schedule) in self.schedules.iter() {

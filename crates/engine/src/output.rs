@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::calendar::CalendarRecord;
-use model::firing::{FiringOutcome, Origin, ScheduleStatus};
+use model::firing::{FiringOutcome, Origin, ScheduleStatus, Work};
 use model::queue::QueueSettings;
 use model::record::{Batch, QueueRecord};
 use model::run::{RunStatus, StepOrigin, StepStatus};
@@ -153,8 +153,8 @@ pub enum Reply {
     Triggered {
         /// What became of it: fired, buffered, or skipped by its overlap policy.
         outcome: FiringOutcome,
-        /// The job that it created.
-        job: Option<JobId>,
+        /// The job or the run that it created.
+        work: Option<Work>,
         /// The instant that it is recorded under.
         scheduled_for: Timestamp,
     },

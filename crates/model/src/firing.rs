@@ -1,7 +1,7 @@
 //! Firings: what became of every instant of a schedule, and what came of it.
 //!
 //! A *nominal instant* is a time that the rules of a schedule name. Each gets one record in the
-//! *fire ledger*, with its outcome: the job that it created, or why it created none.
+//! *fire ledger*, with its outcome: the job or the run that it created, or why it created none.
 
 mod detail;
 
@@ -12,11 +12,77 @@ use serde::{Deserialize, Serialize};
 use thin_vec::ThinVec;
 use utoipa::ToSchema;
 
-use crate::id::{BackfillId, JobId, ScheduleId};
+use crate::id::{BackfillId, JobId, RunId, ScheduleId};
 use crate::schedule::{OverlapPolicy, ScheduleSpec};
 use crate::time::Timestamp;
+use crate::workflow::Call;
 
 pub use detail::{Detail, DetailCode};
+
+/// What a firing creates: a job, or a run of a workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Work {
+    /// A job.
+    Job(JobId),
+    /// A run.
+    Run(RunId),
+}
+
+impl Work {
+    /// The job, if it is one.
+    pub fn job(self) -> Option<JobId> {
+        match self {
+            Self::Job(job) => Some(job),
+            Self::Run(_) => None,
+        }
+    }
+
+    /// The run, if it is one.
+    pub fn run(self) -> Option<RunId> {
+        match self {
+            Self::Run(run) => Some(run),
+            Self::Job(_) => None,
+        }
+    }
+
+    /// The bits of its id.
+    pub fn to_bits(self) -> u128 {
+        match self {
+            Self::Job(job) => job.to_bits(),
+            Self::Run(run) => run.to_bits(),
+        }
+    }
+
+    /// When it was created, as its id knows it.
+    pub fn created_at(self) -> Timestamp {
+        match self {
+            Self::Job(job) => job.created_at(),
+            Self::Run(run) => run.created_at(),
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(job) => job.fmt(f),
+            Self::Run(run) => run.fmt(f),
+        }
+    }
+}
+
+impl From<JobId> for Work {
+    fn from(job: JobId) -> Self {
+        Self::Job(job)
+    }
+}
+
+impl From<RunId> for Work {
+    fn from(run: RunId) -> Self {
+        Self::Run(run)
+    }
+}
 
 /// What brought a firing about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
@@ -46,7 +112,7 @@ impl fmt::Display for FiringCause {
     }
 }
 
-/// Where a job of a schedule comes from. Given to its task as `BELFRY_SCHEDULE`,
+/// Where a job or a run of a schedule comes from. Given to a job's task as `BELFRY_SCHEDULE`,
 /// `BELFRY_SCHEDULED_FOR`, `BELFRY_INTERVAL_START` and `BELFRY_INTERVAL_END`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Origin {
@@ -102,11 +168,13 @@ pub enum FiringOutcome {
     SkippedReplaced,
     /// There was no room for it to wait.
     Shed,
+    /// Its workflow is not there, or does not take what the schedule gives it.
+    NotStarted,
 }
 
 impl FiringOutcome {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Fired,
         Self::FiredLate,
         Self::Buffered,
@@ -119,6 +187,7 @@ impl FiringOutcome {
         Self::SkippedPolicy,
         Self::SkippedReplaced,
         Self::Shed,
+        Self::NotStarted,
     ];
 
     /// Its stable word.
@@ -136,6 +205,7 @@ impl FiringOutcome {
             Self::SkippedPolicy => "skipped_policy",
             Self::SkippedReplaced => "skipped_replaced",
             Self::Shed => "shed",
+            Self::NotStarted => "not_started",
         }
     }
 
@@ -190,8 +260,9 @@ pub struct LedgerRecord {
     pub cause: FiringCause,
     /// The backfill that it belongs to.
     pub backfill: Option<BackfillId>,
-    /// The job that it created.
-    pub job: Option<JobId>,
+    /// The job or the run that it created.
+    #[serde(alias = "job")]
+    pub work: Option<Work>,
     /// When it, or the last of the row, was decided.
     pub decided_at: Timestamp,
     /// Which filter held it, who triggered it and why, and the like.
@@ -329,12 +400,12 @@ pub struct ScheduleState {
     pub delay_from: Option<Timestamp>,
     /// The next nominal instant that no filter holds, if there is one.
     pub next_at: Option<Timestamp>,
-    /// Firings by the timer and by catch-up that created a job: those that `max_firings` counts.
+    /// Firings by the timer and by catch-up that created a job or a run: those that `max_firings` counts.
     pub fired: u64,
     /// Instants that created none.
     pub skipped: u64,
-    /// The nominal instant and the job of the last firing.
-    pub last: Option<(Timestamp, JobId)>,
+    /// The nominal instant of the last firing, and what it created.
+    pub last: Option<(Timestamp, Work)>,
     /// The nominal instant of the last manual firing: each has one of its own.
     pub last_manual: Option<Timestamp>,
     /// Firings that wait for their turn, in order.
@@ -372,7 +443,8 @@ pub struct BackfillHead {
     pub until: Timestamp,
     /// How many of its runs there may be at once.
     pub concurrency: u32,
-    /// The spec of its jobs as JSON, as it was when somebody asked, with their priority.
+    /// What its runs are, as JSON, as it was when somebody asked: the spec of its jobs with their priority,
+    /// or [which workflow](ScheduledRun) is started.
     pub body: Arc<str>,
     /// The generation of the schedule that it is from.
     pub generation: u64,
@@ -385,6 +457,19 @@ pub struct BackfillHead {
     pub note: Option<Box<str>>,
     /// When.
     pub created_at: Timestamp,
+}
+
+/// What a schedule or a backfill starts a run of. The workflow is taken as it is when a run starts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduledRun {
+    /// The namespace of the workflow.
+    pub namespace: String,
+    /// The workflow and its parameters, which may refer to the firing.
+    pub workflow: Call,
+    /// The priority of its jobs, instead of what their specs say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u8>,
 }
 
 /// How far a backfill is.

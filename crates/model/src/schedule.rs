@@ -1,4 +1,4 @@
-//! Schedules: named rules that create jobs, as a user writes them.
+//! Schedules: named rules that start jobs or workflows, as a user writes them.
 
 use std::collections::BTreeMap;
 
@@ -8,66 +8,232 @@ use utoipa::ToSchema;
 use crate::spec::{DEFAULT, JobSpec};
 use crate::time::Duration;
 use crate::timing::Timing;
+use crate::workflow::Call;
 
 fn default_namespace() -> String {
     DEFAULT.to_owned()
 }
 
-/// A named rule that creates jobs.
+/// A named rule that starts jobs, or runs of a workflow.
 ///
-/// `name` and `job` are the only fields without a default. A schedule without rules fires on demand.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+/// `name` and what it starts are all that has no default. A schedule without rules fires on demand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "ScheduleText", into = "ScheduleText")]
 pub struct ScheduleSpec {
     /// Unique in its namespace. Letters, digits, `-`, `_` and `.`.
     pub name: String,
     /// The tenant that it belongs to; its jobs belong to the same.
-    #[serde(default = "default_namespace")]
     pub namespace: String,
     /// Who answers for it, and for its jobs where they name nobody.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
     /// Free words to find and group schedules by.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// What it is for, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// When it fires.
-    #[serde(default)]
     pub timing: Timing,
     /// Spreads firings: each job starts a little later than its time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
     /// It is completed after so many firings; what was skipped does not count.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_firings: Option<u64>,
     /// What a firing does while earlier runs are not over.
-    #[serde(default)]
     pub overlap: Overlap,
     /// What becomes of firings whose time passed while nobody could decide them.
-    #[serde(default)]
     pub missed: Missed,
     /// How long after its time a firing's job may still start; later it is recorded as missed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<Duration>,
     /// It is paused after so many failed runs in a row.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_after_failures: Option<u32>,
     /// Keeps room for its job on a worker from this long before each firing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve_ahead: Option<Duration>,
     /// From when on a run counts as late or stuck.
-    #[serde(default, skip_serializing_if = "Expectation::is_default")]
     pub expect: Expectation,
+    /// What each firing starts.
+    pub action: Action,
+}
+
+/// What a schedule starts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// A job.
+    Job(Box<JobSpec>),
+    /// A run of a workflow.
+    Workflow(Call),
+}
+
+/// A named rule that starts jobs or runs: exactly one of `job` and `workflow`.
+///
+/// `name` and what it starts are all that has no default. A schedule without rules fires on demand.
+#[derive(Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ScheduleSpec)]
+struct ScheduleText {
+    /// Unique in its namespace. Letters, digits, `-`, `_` and `.`.
+    name: String,
+    /// The tenant that it belongs to; its jobs belong to the same.
+    #[serde(default = "default_namespace")]
+    namespace: String,
+    /// Who answers for it, and for its jobs where they name nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    /// Free words to find and group schedules by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<String, String>,
+    /// What it is for, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    /// When it fires.
+    #[serde(default)]
+    timing: Timing,
+    /// Spreads firings: each job starts a little later than its time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    jitter: Option<Jitter>,
+    /// It is completed after so many firings; what was skipped does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_firings: Option<u64>,
+    /// What a firing does while earlier runs are not over.
+    #[serde(default)]
+    overlap: Overlap,
+    /// What becomes of firings whose time passed while nobody could decide them.
+    #[serde(default)]
+    missed: Missed,
+    /// How long after its time a firing's job may still start; later it is recorded as missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    start_deadline: Option<Duration>,
+    /// It is paused after so many failed runs in a row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pause_after_failures: Option<u32>,
+    /// Keeps room for its job on a worker from this long before each firing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reserve_ahead: Option<Duration>,
+    /// From when on a run counts as late or stuck.
+    #[serde(default, skip_serializing_if = "Expectation::is_default")]
+    expect: Expectation,
     /// The job that each firing creates. Its name, namespace and owner are the schedule's where it
     /// names none; `run_at`, `start_deadline` and `idempotency_key` are decided by the schedule.
-    pub job: JobSpec,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    job: Option<Box<JobSpec>>,
+    /// The workflow of its namespace that each firing starts a run of. Texts of its parameters may refer
+    /// to the firing: `${{ firing.scheduled_for }}`, `firing.interval_start`, `firing.interval_end`,
+    /// `firing.schedule` and `firing.cause`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    workflow: Option<Call>,
+}
+
+impl TryFrom<ScheduleText> for ScheduleSpec {
+    type Error = String;
+
+    fn try_from(text: ScheduleText) -> Result<Self, String> {
+        let ScheduleText {
+            name,
+            namespace,
+            owner,
+            labels,
+            description,
+            timing,
+            jitter,
+            max_firings,
+            overlap,
+            missed,
+            start_deadline,
+            pause_after_failures,
+            reserve_ahead,
+            expect,
+            job,
+            workflow,
+        } = text;
+        let action = match (job, workflow) {
+            (Some(job), None) => Action::Job(job),
+            (None, Some(call)) => Action::Workflow(call),
+            _ => {
+                let shown: String = name.chars().take(64).collect();
+                return Err(format!("schedule `{shown}`: expected exactly one of `job` and `workflow`"));
+            }
+        };
+        Ok(Self {
+            name,
+            namespace,
+            owner,
+            labels,
+            description,
+            timing,
+            jitter,
+            max_firings,
+            overlap,
+            missed,
+            start_deadline,
+            pause_after_failures,
+            reserve_ahead,
+            expect,
+            action,
+        })
+    }
+}
+
+impl From<ScheduleSpec> for ScheduleText {
+    fn from(spec: ScheduleSpec) -> Self {
+        let ScheduleSpec {
+            name,
+            namespace,
+            owner,
+            labels,
+            description,
+            timing,
+            jitter,
+            max_firings,
+            overlap,
+            missed,
+            start_deadline,
+            pause_after_failures,
+            reserve_ahead,
+            expect,
+            action,
+        } = spec;
+        let (job, workflow) = match action {
+            Action::Job(job) => (Some(job), None),
+            Action::Workflow(call) => (None, Some(call)),
+        };
+        Self {
+            name,
+            namespace,
+            owner,
+            labels,
+            description,
+            timing,
+            jitter,
+            max_firings,
+            overlap,
+            missed,
+            start_deadline,
+            pause_after_failures,
+            reserve_ahead,
+            expect,
+            job,
+            workflow,
+        }
+    }
+}
+
+impl utoipa::PartialSchema for ScheduleSpec {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        ScheduleText::schema()
+    }
+}
+
+impl ToSchema for ScheduleSpec {
+    fn schemas(schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::schema::Schema>)>) {
+        ScheduleText::schemas(schemas);
+    }
 }
 
 impl ScheduleSpec {
     /// A schedule that creates `job` at the times of `timing`, with every default.
     pub fn new(name: impl Into<String>, timing: Timing, job: JobSpec) -> Self {
+        Self::starting(name, timing, Action::Job(Box::new(job)))
+    }
+
+    /// A schedule that starts this at the times of `timing`, with every default.
+    pub fn starting(name: impl Into<String>, timing: Timing, action: Action) -> Self {
         let mut spec = Self {
             name: name.into(),
             namespace: default_namespace(),
@@ -83,23 +249,48 @@ impl ScheduleSpec {
             pause_after_failures: None,
             reserve_ahead: None,
             expect: Expectation::default(),
-            job,
+            action,
         };
         spec.fill();
         spec
     }
 
+    /// The job that it creates, if it creates one.
+    pub fn job(&self) -> Option<&JobSpec> {
+        match &self.action {
+            Action::Job(job) => Some(job),
+            Action::Workflow(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn job_mut(&mut self) -> Option<&mut JobSpec> {
+        match &mut self.action {
+            Action::Job(job) => Some(job),
+            Action::Workflow(_) => None,
+        }
+    }
+
+    /// The workflow that it starts runs of, if it starts any.
+    pub fn workflow(&self) -> Option<&Call> {
+        match &self.action {
+            Action::Workflow(call) => Some(call),
+            Action::Job(_) => None,
+        }
+    }
+
     /// Gives the job what it takes over from its schedule: namespace, name and owner, where it has
     /// none of its own. Idempotent.
     pub fn fill(&mut self) {
-        if self.job.namespace == DEFAULT {
-            self.job.namespace.clone_from(&self.namespace);
+        let Action::Job(job) = &mut self.action else { return };
+        if job.namespace == DEFAULT {
+            job.namespace.clone_from(&self.namespace);
         }
-        if self.job.name == crate::spec::default_job_name() {
-            self.job.name.clone_from(&self.name);
+        if job.name == crate::spec::default_job_name() {
+            job.name.clone_from(&self.name);
         }
-        if self.job.owner.is_none() {
-            self.job.owner.clone_from(&self.owner);
+        if job.owner.is_none() {
+            job.owner.clone_from(&self.owner);
         }
     }
 }

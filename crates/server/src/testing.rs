@@ -41,7 +41,7 @@ pub struct Task {
     /// The schedule that the job belongs to.
     pub origin: Option<v1::Origin>,
     /// The step of a run that the job belongs to.
-    pub step: Option<v1::StepOrigin>,
+    pub step: Option<Box<v1::StepOrigin>>,
 }
 
 impl Task {

@@ -15,10 +15,11 @@ use model::firing::{BackfillStatus, Gap, LedgerRecord, Origin, ScheduleStatus};
 use model::id::Epoch;
 use model::queue::QueueSettings;
 use model::record::HistoryEntry;
+use model::run::{Caller, RunHistoryEntry, StepCause, StepOrigin};
 use model::worker::{Capacity, WorkerStatus};
 use model::{
-    BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, ScheduleId,
-    ScheduleSpec, Timestamp, WorkerId,
+    BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, RunId, RunStatus,
+    ScheduleId, ScheduleSpec, StepStatus, Timestamp, WorkerId, WorkflowSpec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -211,6 +212,18 @@ pub enum Ask {
         schedule: ScheduleId,
         count: u32,
     },
+    ApplyWorkflow {
+        name: String,
+    },
+    /// A run of the workflow of this name.
+    Start {
+        workflow: String,
+    },
+    /// Something of a run, in a word.
+    Run {
+        run: RunId,
+        what: String,
+    },
 }
 
 /// What a client knows of its request.
@@ -226,6 +239,11 @@ pub enum Answer {
     Applied {
         /// Which.
         schedule: ScheduleId,
+    },
+    /// The run is started.
+    Started {
+        /// Which.
+        run: RunId,
     },
     /// It was done.
     Done,
@@ -293,6 +311,8 @@ pub enum Row {
     ScheduleRemoved(ScheduleId),
     Ledger(Box<LedgerRecord>),
     Backfill { backfill: BackfillId, status: BackfillStatus },
+    Run(Box<RunRow>),
+    Step(Box<StepRow>),
 }
 
 /// What a job's row tells.
@@ -306,6 +326,9 @@ pub struct JobRow {
     pub spec: Option<Arc<JobSpec>>,
     /// The schedule that it belongs to; with the spec.
     pub origin: Option<Arc<Origin>>,
+    /// The step of a run that it belongs to; with the spec.
+    #[serde(default)]
+    pub step: Option<Arc<StepOrigin>>,
     /// Where it stands.
     pub status: JobStatus,
     /// Which version of it.
@@ -371,6 +394,42 @@ pub struct ScheduleRow {
     pub owed: Vec<Gap>,
     /// When it was made, in engine time.
     pub created_at: Timestamp,
+}
+
+/// What the row of a run tells.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRow {
+    /// Which.
+    pub run: RunId,
+    /// Whether it is written for the first time.
+    pub new: bool,
+    /// What it does; with its first row.
+    pub spec: Option<Arc<WorkflowSpec>>,
+    /// The schedule that it belongs to; with the spec.
+    pub origin: Option<Arc<Origin>>,
+    /// The step that called it; with the spec.
+    pub caller: Option<Caller>,
+    /// Where it stands.
+    pub status: RunStatus,
+    /// Which version of it.
+    pub version: u64,
+    /// The transitions that this row adds.
+    pub steps: Vec<RunHistoryEntry>,
+}
+
+/// What the row of a step, or of an element of one, tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRow {
+    /// Of which run.
+    pub run: RunId,
+    /// Its number.
+    pub step: u32,
+    /// Which element of it.
+    pub item: Option<u32>,
+    /// Where it stands.
+    pub status: StepStatus,
+    /// Why.
+    pub cause: StepCause,
 }
 
 impl History {

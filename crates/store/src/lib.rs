@@ -200,8 +200,9 @@ pub trait Store: Send + Sync + 'static {
     /// Sends every live row of the leased shards, all workers, queues and calendars, in chunks.
     ///
     /// Calendars come before schedules, schedules before the backfills that run, these before jobs, and
-    /// jobs before their executions. Rows that cannot be read are set aside and counted, and so is what
-    /// cannot go on without them.
+    /// jobs before their executions; workflows before runs, each run before its steps, and these before
+    /// elements of their lists. Rows that cannot be read are set aside and counted, and so is what cannot go
+    /// on without them.
     async fn load(
         &self,
         leases: &[Lease],

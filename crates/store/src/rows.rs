@@ -220,7 +220,7 @@ pub(crate) fn schedule(row: &impl Fields) -> Result<ScheduleRow, Damage> {
 /// A line of the ledger, with its place.
 pub(crate) fn ledger(row: &impl Fields) -> Result<(LedgerPlace, LedgerRecord), Damage> {
     let backfill = row.backfill_key(4, "backfill")?.map(BackfillId::from_bits);
-    let job = row.optional_bits(8, "job")?.map(JobId::from_bits);
+    let work = row.optional_bits(8, "job")?;
     let columns = LedgerColumns {
         first: row.number(0, "first")?,
         schedule: ScheduleId::from_bits(row.bits(1, "schedule")?),
@@ -230,7 +230,7 @@ pub(crate) fn ledger(row: &impl Fields) -> Result<(LedgerPlace, LedgerRecord), D
         last: row.number(5, "last")?,
         count: row.number(6, "count")?,
         outcome: row.number(7, "outcome")?,
-        job,
+        work,
         decided_at: row.number(9, "decided_at")?,
     };
     let record = open_ledger(&columns, row.bytes(10, "rest")?)?;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::firing::LedgerRecord;
+use model::firing::{LedgerRecord, Work};
+
 use model::id::Epoch;
 use model::record::{Event as Told, EventKind, HistoryEntry, ScheduleEvent};
 use model::worker::WorkerStatus;
@@ -50,7 +51,7 @@ pub(super) fn commits(
     let mut teller = Teller {
         stored,
         reached: BTreeMap::new(),
-        lines: stored.ledger.iter().filter_map(|line| Some((line.job?, line))).collect(),
+        lines: stored.ledger.iter().filter_map(|line| Some((line.work?.job()?, line))).collect(),
         cancels,
         commits: Vec::new(),
         discrepancies: Vec::new(),
@@ -185,6 +186,7 @@ impl<'a> Teller<'a> {
             new,
             spec: new.then(|| Arc::clone(spec)),
             origin: row.origin.clone().filter(|_| new),
+            step: row.step.clone().filter(|_| new),
             status: if last { state.status } else { reached.status.unwrap_or(state.status) },
             version: reached.steps as u64,
             due_at: state.due_at,
@@ -244,8 +246,10 @@ impl<'a> Teller<'a> {
             }
         }
         // A job that is not there is named by a line all the same: the checker is shown it.
-        let lines =
-            stored.ledger.iter().filter(|line| line.job.is_none_or(|job| self.lines.contains_key(&job)));
+        let lines = stored
+            .ledger
+            .iter()
+            .filter(|line| line.work.and_then(Work::job).is_none_or(|job| self.lines.contains_key(&job)));
         let mut rows: Vec<_> = lines.map(|line| Row::Ledger(Box::new(line.clone()))).collect();
         let schedules: Vec<_> = stored.schedules.keys().copied().collect();
         rows.extend(schedules.into_iter().filter_map(|id| self.schedule_row(id, false)));

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
-use model::Timestamp;
 use model::api::{
     AppliedSchedule, Backfill, BackfillPlan, Calendar, LedgerEntry, LeftOut, LeftOutReason, Preview,
     PreviewFiring, Schedule, TriggeredSchedule, UpcomingFiring,
 };
 use model::firing::{BackfillStatus, FiringOutcome, ScheduleStatus};
+use model::schedule::Action;
 use model::timing::UTC;
+use model::{RunStatus, Timestamp};
 use serde::Serialize;
 use timetable::{Language, Zones};
 
@@ -111,7 +112,8 @@ impl Detail for Schedule {
         }));
         lines.extend(self.last.map(|last| {
             let at = on_the_wall(look, last.scheduled_for, &self.zone);
-            ("Last", format!("{at}: {}", last.job_id).into())
+            let created = last.job_id.map(|id| id.to_string()).or(last.run_id.map(|id| id.to_string()));
+            ("Last", format!("{at}: {}", created.unwrap_or_default()).into())
         }));
         let instants = format!("{} created a job, {} did not", self.fired, self.skipped);
         lines.push(("Instants", instants.into()));
@@ -141,7 +143,10 @@ impl Detail for Schedule {
                 (what, Cell::new(text, Tone::Bad))
             }));
         }
-        lines.extend(self.spec.as_ref().map(|spec| ("Job", what_runs(&spec.job.run).into())));
+        lines.extend(self.spec.as_ref().map(|spec| match &spec.action {
+            Action::Job(job) => ("Job", what_runs(&job.run).into()),
+            Action::Workflow(call) => ("Workflow", call.name.as_str().into()),
+        }));
         lines.push(("Created", exact(look, self.created_at).into()));
         lines.push(("Changed", exact(look, self.updated_at).into()));
         lines.push(("Version", format!("{} (generation {})", self.version, self.generation).into()));
@@ -208,13 +213,14 @@ impl Row for TriggeredSchedule {
     fn cells(&self, _look: &Look) -> Vec<Cell> {
         vec![
             outcome(self.outcome),
-            self.job_id.map(|id| id.to_string()).into(),
+            self.job_id.map(|id| id.to_string()).or(self.run_id.map(|id| id.to_string())).into(),
             self.scheduled_for.to_string().into(),
         ]
     }
 
     fn name(&self) -> String {
-        self.job_id.map_or_else(|| self.outcome.to_string(), |id| id.to_string())
+        let created = self.job_id.map(|id| id.to_string()).or(self.run_id.map(|id| id.to_string()));
+        created.unwrap_or_else(|| self.outcome.to_string())
     }
 }
 
@@ -265,8 +271,8 @@ impl Row for LedgerEntry {
             instants.into(),
             outcome(self.outcome),
             self.cause.to_string().into(),
-            self.job_id.map(|id| id.to_string()).into(),
-            self.job_status.map(job_status).into(),
+            self.job_id.map(|id| id.to_string()).or(self.run_id.map(|id| id.to_string())).into(),
+            self.job_status.map(job_status).or(self.run_status.map(run_status)).unwrap_or_else(Cell::none),
             self.detail.as_deref().into(),
             self.decided_at.to_string().into(),
             self.generation.to_string().into(),
@@ -370,8 +376,21 @@ fn left_out(left_out: &LeftOut) -> String {
         LeftOutReason::NotOver => "its run is not over",
         LeftOutReason::Forgotten => "has run, and that is no longer kept",
     };
-    let detail = left_out.detail.as_deref().map(clean).or(left_out.job_id.map(|id| id.to_string()));
+    let detail = left_out.detail.as_deref().map(clean);
+    let detail =
+        detail.or(left_out.job_id.map(|id| id.to_string())).or(left_out.run_id.map(|id| id.to_string()));
     detail.map_or_else(|| why.to_owned(), |detail| format!("{why} ({detail})"))
+}
+
+fn run_status(status: RunStatus) -> Cell {
+    let tone = match status {
+        RunStatus::Waiting | RunStatus::Paused => Tone::Waiting,
+        RunStatus::Running | RunStatus::Stopping => Tone::Busy,
+        RunStatus::Succeeded => Tone::Good,
+        RunStatus::Failed => Tone::Bad,
+        RunStatus::Cancelled => Tone::Dim,
+    };
+    Cell::new(status.as_str(), tone)
 }
 
 /// What a backfill would start, as text in the format that is wanted.

@@ -208,7 +208,7 @@ impl Engine {
         self.step(id, to, cause, about);
         let origin = self.jobs.get(&id).and_then(|job| Some((job.origin.clone()?, job.state.started_at)));
         if let Some((origin, started_at)) = origin {
-            self.on_run_over(id, &origin, RunEnd { status: to, started_at });
+            self.on_run_over(id.into(), &origin, RunEnd { status: to, started_at });
         }
         self.tell_step(id, to);
     }

@@ -69,7 +69,7 @@ impl Engine {
         }
         self.create(id, &new);
         if let Some(origin) = &new.head.origin {
-            self.adopt_run(origin.schedule, id);
+            self.adopt_run(origin.schedule, id.into());
         }
         Submitted { job: id, new: true }
     }

@@ -8,14 +8,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::firing::{
-    BackfillHead, BackfillState, BackfillStatus, FiringCause, FiringOutcome, LedgerRecord, Origin,
+    BackfillHead, BackfillState, BackfillStatus, FiringCause, FiringOutcome, LedgerRecord, Origin, Work,
 };
-use model::record::{Change, Event, EventKind, JobHead};
+use model::record::{Change, Event, EventKind};
 use model::schedule::OverlapPolicy;
-use model::{BackfillId, JobId, JobSpec, JobStatus, ScheduleId, Timestamp};
+use model::{BackfillId, JobStatus, ScheduleId, Timestamp};
 use rand::Rng;
 
 use super::Template;
+use super::ledger::with_who;
 use crate::engine::Engine;
 use crate::input::NewBackfill;
 use crate::output::{Refusal, Reply};
@@ -27,7 +28,7 @@ pub(crate) struct Backfill {
     pub(crate) state: BackfillState,
     template: Arc<Template>,
     /// Its runs that are not over.
-    pub(crate) runs: Vec<JobId>,
+    pub(crate) runs: Vec<Work>,
 }
 
 impl Backfill {
@@ -59,8 +60,7 @@ impl Engine {
             return Err(Refusal::NothingToBackfill { running: others().next().map(|other| other.head.id) });
         }
         let generation = schedule.state.generation;
-        let spec = JobSpec { priority: new.priority, ..(*schedule.template.spec).clone() };
-        let template = Arc::new(Template::new(spec, &mut self.profiles));
+        let template = Arc::new(schedule.template.with_priority(new.priority, &mut self.profiles));
         let id = BackfillId::from_bits(self.ids.next(self.now, new.schedule.shard(), self.rng.next_u64()));
         let head = Arc::new(BackfillHead {
             id,
@@ -96,8 +96,7 @@ impl Engine {
         head: BackfillHead,
         state: BackfillState,
     ) -> Result<(), String> {
-        let spec: JobSpec = serde_json::from_str(&head.body).map_err(|error| error.to_string())?;
-        let template = Arc::new(Template::new(spec, &mut self.profiles));
+        let template = Arc::new(Template::parse(&head.body, &mut self.profiles)?);
         let id = head.id;
         let head = Arc::new(head);
         self.schedules.backfills.insert(id, Backfill { head, state, template, runs: Vec::new() });
@@ -142,15 +141,11 @@ impl Engine {
             backfill: Some(id),
             start_by: None,
         };
-        let job_head = JobHead {
-            spec: Arc::clone(&template.spec),
-            body: Arc::clone(&template.body),
-            retry_of: None,
-            origin: Some(Arc::new(origin)),
-            step: None,
+        let (outcome, work, detail) = match self.create_run(origin, &template, Some(&head.actor)) {
+            Ok(work) => (FiringOutcome::Fired, Some(work), head.actor.as_ref().into()),
+            Err(why) => (why.outcome, None, with_who(Some(&head.actor), &why.detail).into()),
         };
-        let job = self.create_run(head.schedule, job_head, &template.profile, Some(&head.actor));
-        self.count_firing(FiringOutcome::Fired);
+        self.count_firing(outcome);
         self.schedules.ledger.push(LedgerRecord {
             schedule: head.schedule,
             generation: head.generation,
@@ -158,29 +153,30 @@ impl Engine {
             last: at,
             count: 1,
             exact: true,
-            outcome: FiringOutcome::Fired,
+            outcome,
             cause: FiringCause::Backfill,
             backfill: Some(id),
-            job: Some(job),
+            work,
             decided_at: self.now,
-            detail: Some(head.actor.as_ref().into()),
+            detail: Some(detail),
             tzdb: Arc::clone(self.config.zones.version()),
         });
-        if let Some(schedule) = self.schedules.get_mut(head.schedule) {
+        if let Some(schedule) = self.schedules.get_mut(head.schedule).filter(|_| work.is_some()) {
             schedule.state.delay_from = None;
         }
         self.touch_schedule(head.schedule);
         if let Some(backfill) = self.schedules.backfills.get_mut(&id) {
             backfill.state.started += 1;
-            backfill.runs.push(job);
+            backfill.state.failed += u32::from(work.is_none());
+            backfill.runs.extend(work);
         }
         self.touch_backfill(id);
     }
 
     /// A run of a backfill is over.
-    pub(super) fn count_backfill_run(&mut self, id: BackfillId, job: JobId, status: JobStatus) {
+    pub(super) fn count_backfill_run(&mut self, id: BackfillId, work: Work, status: JobStatus) {
         let Some(backfill) = self.schedules.backfills.get_mut(&id) else { return };
-        backfill.runs.retain(|&run| run != job);
+        backfill.runs.retain(|&run| run != work);
         match status {
             JobStatus::Succeeded => backfill.state.succeeded += 1,
             _ => backfill.state.failed += 1,
@@ -210,8 +206,12 @@ impl Engine {
         let runs = backfill.runs.clone();
         self.end_backfill(id, BackfillStatus::Cancelled);
         if cancel_runs {
-            for job in runs {
-                let _ = self.try_cancel(job, actor, Some("its backfill was cancelled"));
+            let reason = Some("its backfill was cancelled");
+            for run in runs {
+                let _ = match run {
+                    Work::Job(job) => self.try_cancel(job, actor, reason).map(drop),
+                    Work::Run(run) => self.cancel_run(run, actor, reason, false).map(drop),
+                };
             }
         }
         Ok(Reply::Backfill { backfill: id })

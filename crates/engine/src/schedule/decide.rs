@@ -169,7 +169,7 @@ impl Engine {
             None => {
                 let generation = schedule.state.generation;
                 let (at, due) = (nominal.at, nominal.due);
-                let firing = Firing { at, due, cause, generation, detail: None, key: None };
+                let firing = Firing { at, due, cause, generation, detail: None, key: None, waited: false };
                 self.fire_or_wait(id, firing, None);
             }
         }

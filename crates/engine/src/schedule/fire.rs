@@ -1,13 +1,15 @@
-//! A firing creates its job; the job's end is heard by its schedule.
+//! A firing creates its job or its run; the end of that is heard by its schedule.
 
 use std::sync::Arc;
 
-use model::firing::{FiringCause, FiringOutcome, Origin, Pause, ScheduleStatus, Track};
+use model::firing::{FiringCause, FiringOutcome, Origin, Pause, ScheduleStatus, Track, Work};
 use model::record::{JobHead, ScheduleEvent};
 use model::{JobId, JobStatus, ScheduleId, Timestamp};
 use rand::Rng;
 
+use super::ledger::with_who;
 use super::overlap::Decided;
+use super::{Starts, Template};
 use crate::engine::Engine;
 
 /// An instant that is to be run.
@@ -24,6 +26,8 @@ pub(super) struct Firing {
     pub(super) detail: Option<Box<str>>,
     /// The idempotency key of who triggered it, and the hash of what was asked.
     pub(super) key: Option<(u128, u128)>,
+    /// Whether it waited for its turn, so that it has its line already.
+    pub(super) waited: bool,
 }
 
 impl Firing {
@@ -32,7 +36,14 @@ impl Firing {
     }
 }
 
-/// How a run ended, as its schedule wants to know it.
+/// Why a firing created nothing.
+#[derive(Debug)]
+pub(crate) struct NotStarted {
+    pub(crate) outcome: FiringOutcome,
+    pub(crate) detail: String,
+}
+
+/// How a job or a run ended, in the words of jobs, as its schedule wants to know it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunEnd {
     pub(crate) status: JobStatus,
@@ -40,11 +51,12 @@ pub(crate) struct RunEnd {
 }
 
 impl Engine {
-    /// Creates the job of an instant and records it. Nothing is in its way any more.
+    /// Creates the job or the run of an instant and records it. Nothing of the schedule is in its way any
+    /// more; what is in the way of its workflow is recorded instead.
     pub(super) fn fire_schedule(&mut self, id: ScheduleId, firing: Firing) -> Decided {
         let now = self.now;
         let Some(schedule) = self.schedules.get(id) else {
-            return Decided { outcome: FiringOutcome::SkippedReplaced, job: None };
+            return Decided { outcome: FiringOutcome::SkippedReplaced, work: None };
         };
         let late = now.since(firing.due) > schedule.plan.policies.missed.threshold;
         let outcome = if late { FiringOutcome::FiredLate } else { FiringOutcome::Fired };
@@ -64,51 +76,80 @@ impl Engine {
                 .map(|deadline| firing.due.max(firing.at) + deadline),
         };
         let template = Arc::clone(&schedule.template);
-        let head = JobHead {
-            spec: Arc::clone(&template.spec),
-            body: Arc::clone(&template.body),
-            retry_of: None,
-            origin: Some(Arc::new(origin)),
-            step: None,
+        let work = match self.create_run(origin, &template, firing.detail.as_deref()) {
+            Ok(work) => work,
+            Err(why) => return self.not_started(id, &firing, &why),
         };
-        let job = self.create_run(id, head, &template.profile, firing.detail.as_deref());
-        self.record_fired(id, &firing, outcome, job);
-        self.remember_trigger(&firing, job);
+        self.record_fired(id, &firing, outcome, work);
+        self.remember_trigger(&firing, work);
         if let Some(schedule) = self.schedules.get_mut(id) {
-            schedule.state.last = Some((firing.at, job));
+            schedule.state.last = Some((firing.at, work));
             schedule.state.delay_from = None;
             if matches!(firing.cause, FiringCause::Timer | FiringCause::CatchUp) {
                 schedule.state.fired += 1;
             }
         }
-        self.expect_job(id, firing.at, job);
+        if let Work::Job(job) = work {
+            self.expect_job(id, firing.at, job);
+        }
         self.touch_schedule(id);
-        Decided { outcome, job: Some(job) }
+        Decided { outcome, work: Some(work) }
     }
 
-    /// Creates a job in the shard of its schedule, and counts it among the runs.
+    fn not_started(&mut self, id: ScheduleId, firing: &Firing, why: &NotStarted) -> Decided {
+        let NotStarted { outcome, detail } = why;
+        if firing.waited {
+            self.record_waited_end(id, firing, *outcome, detail);
+        } else {
+            let detail = with_who(firing.detail.as_deref(), detail);
+            self.record_skip(id, firing.at, *outcome, firing.cause, Some(&detail));
+        }
+        self.touch_schedule(id);
+        Decided { outcome: *outcome, work: None }
+    }
+
+    /// Creates a job in the shard of its schedule, or a run in that of its workflow, and counts it among the
+    /// runs.
+    ///
+    /// # Errors
+    /// Why a run cannot be started; a job can always be.
     pub(super) fn create_run(
         &mut self,
-        id: ScheduleId,
-        head: JobHead,
-        profile: &Arc<crate::profile::Profile>,
+        origin: Origin,
+        template: &Template,
         detail: Option<&str>,
-    ) -> JobId {
-        let job = JobId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
-        self.create_fired(job, &Arc::new(head), Arc::clone(profile), detail);
+    ) -> Result<Work, NotStarted> {
+        let id = origin.schedule;
+        let work = match &template.starts {
+            Starts::Job { spec, profile } => {
+                let head = JobHead {
+                    spec: Arc::clone(spec),
+                    body: Arc::clone(&template.body),
+                    retry_of: None,
+                    origin: Some(Arc::new(origin)),
+                    step: None,
+                };
+                let job = JobId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
+                self.create_fired(job, &Arc::new(head), Arc::clone(profile), detail);
+                Work::Job(job)
+            }
+            Starts::Run(wanted) => Work::Run(self.start_scheduled(wanted, origin, detail)?),
+        };
         if let Some(schedule) = self.schedules.get_mut(id) {
-            schedule.runs.push(job);
+            schedule.runs.push(work);
         }
-        job
+        Ok(work)
     }
 
-    /// A run of a schedule reached a final status. The job is still there.
-    pub(crate) fn on_run_over(&mut self, job: JobId, origin: &Origin, end: RunEnd) {
-        self.schedules.expected.remove(&job);
+    /// A job or a run of a schedule reached a final status. It is still there.
+    pub(crate) fn on_run_over(&mut self, work: Work, origin: &Origin, end: RunEnd) {
+        if let Work::Job(job) = work {
+            self.schedules.expected.remove(&job);
+        }
         let now = self.now;
         let id = origin.schedule;
         if let Some(schedule) = self.schedules.get_mut(id) {
-            schedule.runs.retain(|&run| run != job);
+            schedule.runs.retain(|&run| run != work);
             if schedule.runs.is_empty() && schedule.plan.timetable.delay().is_some() {
                 schedule.state.delay_from = Some(now);
             }
@@ -125,7 +166,7 @@ impl Engine {
             });
             self.touch_schedule(id);
             if end.status == JobStatus::Expired && origin.backfill.is_none() {
-                self.record_expired(job, origin);
+                self.record_expired(work, origin);
             }
             if limit.is_some() {
                 self.pause_by_belfry(id, &format!("{} failed runs in a row", streak.unsigned_abs()));
@@ -134,7 +175,7 @@ impl Engine {
             self.arm_schedule(id);
         }
         if let Some(backfill) = origin.backfill {
-            self.count_backfill_run(backfill, job, end.status);
+            self.count_backfill_run(backfill, work, end.status);
         }
         self.pump_backfills_of(id);
     }

@@ -1,14 +1,14 @@
 //! The fire ledger: one record for each instant, with its outcome.
 //!
-//! Consecutive instants that share an outcome without a job share a record: it stays open in the
+//! Consecutive instants that share an outcome that created nothing share a record: it stays open in the
 //! schedule's row and grows, until something else happens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, LedgerRecord, Origin};
+use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, LedgerRecord, Origin, Work};
 use model::record::{Event, EventKind};
-use model::{JobId, ScheduleId, Timestamp};
+use model::{ScheduleId, Timestamp};
 
 use super::fire::Firing;
 use crate::engine::Engine;
@@ -16,17 +16,17 @@ use crate::engine::Engine;
 /// Of each line only what was said of it last: a firing that waits and gets its turn before the flush has
 /// one line, for a batch names no row twice.
 ///
-/// A line that has a job is not dropped for another job: that is the store's to refuse.
+/// A line that has a job or a run is not dropped for another one: that is the store's to refuse.
 pub(super) fn last_words(records: Vec<LedgerRecord>) -> Vec<LedgerRecord> {
     if records.len() < 2 {
         return records;
     }
     let key = |r: &LedgerRecord| (r.schedule, r.generation, r.first, r.cause, r.backfill);
     let last: BTreeMap<_, _> =
-        records.iter().enumerate().map(|(place, r)| (key(r), (place, r.job))).collect();
+        records.iter().enumerate().map(|(place, r)| (key(r), (place, r.work))).collect();
     let stays = |place: usize, record: &LedgerRecord| {
         last.get(&key(record))
-            .is_none_or(|(newest, job)| place == *newest || (record.job.is_some() && record.job != *job))
+            .is_none_or(|(newest, work)| place == *newest || (record.work.is_some() && record.work != *work))
     };
     let stay: Vec<_> = records.iter().enumerate().map(|(place, record)| stays(place, record)).collect();
     records.into_iter().zip(stay).filter_map(|(record, stays)| stays.then_some(record)).collect()
@@ -51,14 +51,14 @@ impl Engine {
             outcome,
             cause,
             backfill: None,
-            job: None,
+            work: None,
             decided_at: self.now,
             detail: detail.map(Into::into),
             tzdb: Arc::clone(self.config.zones.version()),
         }
     }
 
-    /// Records that an instant created no job.
+    /// Records that an instant created nothing.
     pub(super) fn record_skip(
         &mut self,
         id: ScheduleId,
@@ -123,13 +123,13 @@ impl Engine {
         id: ScheduleId,
         firing: &Firing,
         outcome: FiringOutcome,
-        job: JobId,
+        work: Work,
     ) {
         self.count_firing(outcome);
         self.close_record(id);
         let mut record = self.single(id, firing.at, outcome, firing.cause, firing.detail.as_deref());
         record.generation = firing.generation;
-        record.job = Some(job);
+        record.work = Some(work);
         self.schedules.ledger.push(record);
     }
 
@@ -149,28 +149,53 @@ impl Engine {
         outcome: FiringOutcome,
         detail: &str,
     ) {
-        self.count_firing(outcome);
         let detail = with_who(waiting.detail.as_deref(), detail);
-        let mut record = self.single(id, waiting.scheduled_for, outcome, waiting.cause, Some(&detail));
-        record.generation = waiting.generation;
+        self.end_of_waiting(id, (waiting.scheduled_for, waiting.cause, waiting.generation), outcome, &detail);
+    }
+
+    /// A firing that waited got its turn, and created nothing.
+    pub(super) fn record_waited_end(
+        &mut self,
+        id: ScheduleId,
+        firing: &Firing,
+        outcome: FiringOutcome,
+        detail: &str,
+    ) {
+        let detail = with_who(firing.detail.as_deref(), detail);
+        self.end_of_waiting(id, (firing.at, firing.cause, firing.generation), outcome, &detail);
+    }
+
+    fn end_of_waiting(
+        &mut self,
+        id: ScheduleId,
+        (at, cause, generation): (Timestamp, FiringCause, u64),
+        outcome: FiringOutcome,
+        detail: &str,
+    ) {
+        self.count_firing(outcome);
+        let mut record = self.single(id, at, outcome, cause, Some(detail));
+        record.generation = generation;
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.state.skipped += 1;
         }
-        self.tell_skipped(id, waiting.scheduled_for, outcome);
+        self.tell_skipped(id, at, outcome);
         self.schedules.ledger.push(record);
     }
 
-    /// A firing's job expired before it could start: it was missed after all.
-    pub(super) fn record_expired(&mut self, job: JobId, origin: &Origin) {
+    /// What a firing created expired before it could start: it was missed after all.
+    pub(super) fn record_expired(&mut self, work: Work, origin: &Origin) {
         if origin.cause == FiringCause::Retry {
             return;
         }
         let outcome = FiringOutcome::SkippedDeadline;
         self.count_firing(outcome);
-        let detail = Some(DetailCode::CouldNotStart.sentence());
+        let detail = Some(match work {
+            Work::Job(_) => DetailCode::CouldNotStart.sentence(),
+            Work::Run(_) => DetailCode::TurnDidNotCome.sentence(),
+        });
         let mut record = self.single(origin.schedule, origin.scheduled_for, outcome, origin.cause, detail);
         record.generation = origin.generation;
-        record.job = Some(job);
+        record.work = Some(work);
         self.schedules.ledger.push(record);
     }
 

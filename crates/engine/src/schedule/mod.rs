@@ -3,15 +3,15 @@
 //! [`apply`] takes what users ask for; [`decide`] walks the timetable from the last decided instant
 //! to now and gives each instant its outcome; [`missed`] does so for instants whose time passed while
 //! nobody could decide them; [`overlap`] is the rule for runs that are not over, [`fire`] creates the
-//! job and hears of its end, [`ledger`] writes the records. [`trigger`] and [`backfill`] are runs that
+//! job, or the run of a workflow, and hears of its end, [`ledger`] writes the records. [`trigger`] and [`backfill`] are runs that
 //! somebody asked for; [`reserve`] keeps room ahead; [`calendars`] are the days that timings name.
 //!
 //! # Always true
 //! - `cursor` never moves back, and every instant up to it has its record or is owed: they change in one
-//!   batch, together with the job that a firing creates.
+//!   batch, together with the job or the run that a firing creates.
 //! - What is next is computed from the rules and the cursor alone; nothing chains one firing to the
 //!   success of the last.
-//! - `runs` are exactly the live jobs whose origin names the schedule.
+//! - `runs` are exactly the live jobs and runs whose origin names the schedule.
 //! - A schedule that can still fire has its timer armed, or a run whose end arms it.
 //!
 //! # Cost
@@ -37,7 +37,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use indexmap::IndexMap;
-use model::firing::{FiringOutcome, LedgerRecord, ScheduleHead, ScheduleState, ScheduleStatus};
+use model::firing::{FiringOutcome, LedgerRecord, Origin, ScheduleHead, ScheduleState, ScheduleStatus, Work};
 use model::record::{Change, Event, EventKind, ScheduleEvent};
 use model::{BackfillId, JobId, ScheduleId, ShardId, Timestamp};
 use thin_vec::ThinVec;
@@ -47,8 +47,8 @@ use crate::input::{ScheduleRequest, Ticket};
 use crate::timer::Timer;
 pub(crate) use backfill::Backfill;
 pub(crate) use calendars::CalendarBook;
-pub(crate) use fire::RunEnd;
-pub(crate) use plan::{Plan, Plans, Template, Templates};
+pub(crate) use fire::{NotStarted, RunEnd};
+pub(crate) use plan::{Plan, Plans, Starts, Template, Templates};
 pub(crate) use reserve::{Kept, Reservation};
 
 /// A schedule.
@@ -58,11 +58,11 @@ pub(crate) struct Schedule {
     pub(crate) name: Arc<str>,
     /// When it fires and by which policies; shared by all that say the same.
     pub(crate) plan: Arc<Plan>,
-    /// The job that it creates; shared likewise.
+    /// What it starts; shared likewise.
     pub(crate) template: Arc<Template>,
     pub(crate) state: ScheduleState,
     /// Runs that are not over, oldest first.
-    pub(crate) runs: ThinVec<JobId>,
+    pub(crate) runs: ThinVec<Work>,
     /// What its timer is armed for.
     armed: Option<Timestamp>,
     /// What is owed goes on then.
@@ -87,7 +87,7 @@ impl Schedule {
         state: ScheduleState,
     ) -> Self {
         Self {
-            namespace: Arc::clone(&template.profile.namespace),
+            namespace: Arc::clone(&template.namespace),
             name: head.spec.name.as_str().into(),
             plan,
             template,
@@ -316,8 +316,8 @@ impl Engine {
         self.let_go(id);
     }
 
-    /// Turns everything that changed about schedules into rows. Jobs are drained before, so that a
-    /// firing's job stands in the batch before its record.
+    /// Turns everything that changed about schedules into rows. Jobs and runs are drained before, so that
+    /// what a firing created stands in the batch before its record.
     pub(crate) fn drain_schedules(&mut self, changes: &mut Vec<Change>) {
         for id in std::mem::take(&mut self.schedules.changed) {
             let Some(schedule) = self.schedules.all.get_mut(&id) else { continue };
@@ -353,24 +353,35 @@ impl Engine {
         }
     }
 
-    /// Finds the runs of every schedule and backfill among the jobs that were restored.
+    /// Finds the runs of every schedule and backfill among the jobs and runs that were restored.
     pub(crate) fn find_runs(&mut self) {
-        let origins: Vec<(JobId, ScheduleId, Option<BackfillId>)> = self
-            .jobs
-            .iter()
-            .filter_map(|(&id, job)| job.origin.as_ref().map(|o| (id, o.schedule, o.backfill)))
-            .collect();
-        for (job, schedule, backfill) in origins {
+        let origins: Vec<(Work, ScheduleId, Option<BackfillId>)> =
+            self.scheduled_work().map(|(work, origin)| (work, origin.schedule, origin.backfill)).collect();
+        for (work, schedule, backfill) in origins {
             if let Some(schedule) = self.schedules.get_mut(schedule) {
-                schedule.runs.push(job);
+                schedule.runs.push(work);
             }
             if let Some(backfill) = backfill.and_then(|id| self.schedules.backfills.get_mut(&id)) {
-                backfill.runs.push(job);
+                backfill.runs.push(work);
             }
         }
         for (_, schedule) in &mut self.schedules.all {
             schedule.runs.sort_unstable();
             schedule.runs.shrink_to_fit();
+        }
+    }
+
+    /// All that goes on for schedules, with the firing that it belongs to.
+    pub(crate) fn scheduled_work(&self) -> impl Iterator<Item = (Work, &Origin)> {
+        let jobs = self.jobs.iter().filter_map(|(&id, job)| Some((Work::Job(id), job.origin.as_deref()?)));
+        jobs.chain(self.workflows.scheduled_runs().map(|(id, origin)| (Work::Run(id), origin)))
+    }
+
+    /// The firing that a live job or run belongs to.
+    fn origin_of(&self, work: Work) -> Option<&Origin> {
+        match work {
+            Work::Job(job) => self.jobs.get(&job)?.origin.as_deref(),
+            Work::Run(run) => self.workflows.origin_of(run),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, ScheduleStatus};
+use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, ScheduleStatus, Work};
 use model::schedule::OverlapPolicy;
 use model::{JobId, ScheduleId, Timestamp};
 
@@ -21,7 +21,7 @@ const BUFFER_MAX: usize = 1_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Decided {
     pub(super) outcome: FiringOutcome,
-    pub(super) job: Option<JobId>,
+    pub(super) work: Option<Work>,
 }
 
 impl Engine {
@@ -35,7 +35,7 @@ impl Engine {
     ) -> Decided {
         self.drop_expired(id);
         let Some(schedule) = self.schedules.get(id) else {
-            return Decided { outcome: FiringOutcome::SkippedReplaced, job: None };
+            return Decided { outcome: FiringOutcome::SkippedReplaced, work: None };
         };
         let limit = schedule.plan.policies.run_limit();
         let policy = instead.unwrap_or(match schedule.plan.policies.overlap.policy {
@@ -81,7 +81,7 @@ impl Engine {
         let detail = with_who(firing.detail.as_deref(), detail);
         self.record_skip(id, firing.at, outcome, firing.cause, Some(&detail));
         self.unneeded(id, firing.at);
-        Decided { outcome, job: None }
+        Decided { outcome, work: None }
     }
 
     fn buffer(&mut self, id: ScheduleId, firing: Firing) -> Decided {
@@ -96,7 +96,7 @@ impl Engine {
             });
         }
         self.touch_schedule(id);
-        Decided { outcome: FiringOutcome::Buffered, job: None }
+        Decided { outcome: FiringOutcome::Buffered, work: None }
     }
 
     /// Stops the runs that are in the way; the firing starts once they are over. It stands for those
@@ -106,19 +106,19 @@ impl Engine {
         self.coalesce_buffer(id);
         self.buffer(id, firing);
         let Some(schedule) = self.schedules.get(id) else {
-            return Decided { outcome: FiringOutcome::Buffered, job: None };
+            return Decided { outcome: FiringOutcome::Buffered, work: None };
         };
         let surplus = (schedule.runs.len() + 1).saturating_sub(schedule.plan.policies.run_limit());
-        let others: Vec<JobId> = schedule.runs.iter().copied().take(surplus).collect();
+        let others: Vec<Work> = schedule.runs.iter().copied().take(surplus).collect();
         let detail = format!("schedule {}: replaced by its firing for {at}", schedule.name);
-        for job in others {
-            self.stop_run(job, &detail, kill);
+        for run in others {
+            self.stop_run(run, &detail, kill);
         }
         // Runs that had not started are over at once, and the firing with them in its turn.
         let last = self.schedules.get(id).and_then(|schedule| schedule.state.last);
         match last.filter(|&(last, _)| last == at) {
-            Some((_, job)) => Decided { outcome: FiringOutcome::Fired, job: Some(job) },
-            None => Decided { outcome: FiringOutcome::Buffered, job: None },
+            Some((_, work)) => Decided { outcome: FiringOutcome::Fired, work: Some(work) },
+            None => Decided { outcome: FiringOutcome::Buffered, work: None },
         }
     }
 
@@ -134,7 +134,15 @@ impl Engine {
         }
     }
 
-    fn stop_run(&mut self, job: JobId, detail: &str, kill: bool) {
+    fn stop_run(&mut self, run: Work, detail: &str, kill: bool) {
+        match run {
+            Work::Job(job) => self.stop_job(job, detail, kill),
+            Work::Run(run) => self.stop_scheduled(run, detail, kill),
+        }
+    }
+
+    /// Cancels a job; without its grace, if it is to be killed.
+    pub(crate) fn stop_job(&mut self, job: JobId, detail: &str, kill: bool) {
         let stopping = self.jobs.get(&job).is_some_and(|job| job.state.cancel_requested_at.is_some());
         if kill && let Some(live) = self.jobs.get_mut(&job).and_then(|job| job.live.as_mut()) {
             live.without_grace = true;
@@ -148,10 +156,8 @@ impl Engine {
 
     /// Whether there would be room, were it not for the runs of backfills.
     fn backfills_are_in_the_way(&self, schedule: &Schedule) -> bool {
-        let of_backfill = |job: &&JobId| {
-            let origin = self.jobs.get(*job).and_then(|job| job.origin.as_ref());
-            origin.is_some_and(|origin| origin.backfill.is_some())
-        };
+        let of_backfill =
+            |work: &&Work| self.origin_of(**work).is_some_and(|origin| origin.backfill.is_some());
         let limit = schedule.plan.policies.run_limit();
         schedule.runs.len() >= limit
             && schedule.runs.len() - schedule.runs.iter().filter(of_backfill).count() < limit
@@ -188,11 +194,11 @@ impl Engine {
             let waiting = schedule.state.buffer.remove(place);
             let due = schedule.due_of_waiting(&waiting);
             let BufferedFiring { scheduled_for: at, cause, generation, detail, key } = waiting;
-            self.fire_schedule(id, Firing { at, due, cause, generation, detail, key });
+            self.fire_schedule(id, Firing { at, due, cause, generation, detail, key, waited: true });
         }
     }
 
-    /// Whether one more run of the job's schedule may be submitted by hand.
+    /// Whether one more run of a schedule may be started by hand.
     ///
     /// # Errors
     /// The schedule's name and how many runs it has.
@@ -204,9 +210,9 @@ impl Engine {
     }
 
     /// A run that was submitted by hand belongs to its schedule.
-    pub(crate) fn adopt_run(&mut self, id: ScheduleId, job: JobId) {
+    pub(crate) fn adopt_run(&mut self, id: ScheduleId, work: Work) {
         if let Some(schedule) = self.schedules.get_mut(id) {
-            schedule.runs.push(job);
+            schedule.runs.push(work);
             schedule.state.delay_from = None;
             self.touch_schedule(id);
             self.arm_schedule(id);

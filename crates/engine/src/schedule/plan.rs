@@ -7,7 +7,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
-use model::schedule::{Jitter, Missed, Overlap, OverlapPolicy, Spread};
+use model::firing::ScheduledRun;
+use model::schedule::{Action, Jitter, Missed, Overlap, OverlapPolicy, Spread};
 use model::timing::{Filter, Timing};
 use model::validate::Problem;
 use model::{Duration, JobSpec, ScheduleSpec, Timestamp};
@@ -152,20 +153,64 @@ fn uses_calendars(timing: &Timing) -> bool {
     calendars_of(timing).next().is_some()
 }
 
-/// The job that a schedule creates.
+/// What a schedule starts.
 #[derive(Debug)]
 pub(crate) struct Template {
-    pub(crate) spec: Arc<JobSpec>,
-    /// The same as JSON.
+    pub(crate) namespace: Arc<str>,
+    pub(crate) starts: Starts,
+    /// The same as JSON: the spec of the job, or a [`ScheduledRun`].
     pub(crate) body: Arc<str>,
-    pub(crate) profile: Arc<Profile>,
+}
+
+/// A job, or a run of a workflow.
+#[derive(Debug)]
+pub(crate) enum Starts {
+    Job { spec: Arc<JobSpec>, profile: Arc<Profile> },
+    Run(ScheduledRun),
 }
 
 impl Template {
-    pub(crate) fn new(spec: JobSpec, profiles: &mut Profiles) -> Self {
+    pub(crate) fn new(spec: &ScheduleSpec, profiles: &mut Profiles) -> Self {
+        match &spec.action {
+            Action::Job(job) => Self::of_job((**job).clone(), profiles),
+            Action::Workflow(call) => {
+                let (namespace, workflow) = (spec.namespace.clone(), call.clone());
+                Self::of_run(ScheduledRun { namespace, workflow, priority: None })
+            }
+        }
+    }
+
+    fn of_job(spec: JobSpec, profiles: &mut Profiles) -> Self {
         let body = spec.compact_json().into();
         let profile = profiles.of(&spec);
-        Self { spec: Arc::new(spec), body, profile }
+        let namespace = Arc::clone(&profile.namespace);
+        Self { namespace, starts: Starts::Job { spec: Arc::new(spec), profile }, body }
+    }
+
+    fn of_run(run: ScheduledRun) -> Self {
+        // Its maps have text keys, so JSON can always show it.
+        let body = serde_json::to_string(&run).unwrap_or_default().into();
+        Self { namespace: run.namespace.as_str().into(), starts: Starts::Run(run), body }
+    }
+
+    /// What a body says.
+    ///
+    /// # Errors
+    /// Why it is neither a job nor a run.
+    pub(crate) fn parse(body: &str, profiles: &mut Profiles) -> Result<Self, String> {
+        if let Ok(run) = serde_json::from_str::<ScheduledRun>(body) {
+            return Ok(Self::of_run(run));
+        }
+        let spec = serde_json::from_str(body).map_err(|error| error.to_string())?;
+        Ok(Self::of_job(spec, profiles))
+    }
+
+    /// The same with another priority.
+    pub(crate) fn with_priority(&self, priority: u8, profiles: &mut Profiles) -> Self {
+        match &self.starts {
+            Starts::Job { spec, .. } => Self::of_job(JobSpec { priority, ..(**spec).clone() }, profiles),
+            Starts::Run(run) => Self::of_run(ScheduledRun { priority: Some(priority), ..run.clone() }),
+        }
     }
 }
 
@@ -220,7 +265,7 @@ fn key_of(spec: &ScheduleSpec, seed: u64) -> String {
 
 impl Templates {
     pub(crate) fn of(&mut self, spec: &ScheduleSpec, profiles: &mut Profiles) -> Arc<Template> {
-        let template = Template::new(spec.job.clone(), profiles);
+        let template = Template::new(spec, profiles);
         let key = Arc::clone(&template.body);
         self.get(&key).unwrap_or_else(|| self.insert(key, template))
     }

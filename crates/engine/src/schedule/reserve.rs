@@ -11,6 +11,7 @@ use std::sync::Arc;
 use model::firing::ScheduleStatus;
 use model::{Duration, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
 
+use super::Starts;
 use crate::engine::Engine;
 use crate::output::ReservationView;
 use crate::placement;
@@ -102,7 +103,9 @@ impl Engine {
 
     fn reserve(&mut self, id: ScheduleId, scheduled_for: Timestamp) -> Option<WorkerId> {
         let schedule = self.schedules.get(id)?;
-        let shape = Arc::clone(&schedule.template.profile.shape);
+        // Nobody knows what the first steps of a workflow will need.
+        let Starts::Job { profile, .. } = &schedule.template.starts else { return None };
+        let shape = Arc::clone(&profile.shape);
         let kept = Kept { schedule: id, name: Arc::clone(&schedule.name), scheduled_for, shape };
         let chosen = self
             .choose_worker(&kept.shape, None)

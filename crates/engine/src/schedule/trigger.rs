@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use model::firing::{FiringCause, FiringOutcome};
-use model::record::{Change, KeyRecord};
+use model::firing::{FiringCause, FiringOutcome, Work};
+use model::record::{Change, KeyRecord, RunKeyRecord};
 use model::schedule::OverlapPolicy;
-use model::{Duration, JobId, ScheduleId, Timestamp};
+use model::{Duration, ScheduleId, Timestamp};
 
 use super::fire::Firing;
 use crate::engine::{Engine, KnownKey};
@@ -45,13 +45,14 @@ impl Engine {
         };
         let cause = FiringCause::Manual;
         let key = key.map(|key| (key.key, key.body));
-        let firing = Firing { at, due: at, cause, generation, detail: Some(detail.into()), key };
+        let firing =
+            Firing { at, due: at, cause, generation, detail: Some(detail.into()), key, waited: false };
         let decided = self.fire_or_wait(id, firing, overlap);
         self.arm_schedule(id);
-        Ok(Reply::Triggered { outcome: decided.outcome, job: decided.job, scheduled_for: at })
+        Ok(Reply::Triggered { outcome: decided.outcome, work: decided.work, scheduled_for: at })
     }
 
-    /// What an earlier trigger under the same key came to, whether its job is there or waits.
+    /// What an earlier trigger under the same key came to, whether what it created is there or it waits.
     fn triggered_before(&self, id: ScheduleId, key: Option<Key>) -> Result<Option<Reply>, Refusal> {
         let Some(key) = key else { return Ok(None) };
         if let Some(known) = self.keys.get(&key.key) {
@@ -60,23 +61,41 @@ impl Engine {
             }
             let origin = self.jobs.get(&known.job).and_then(|job| job.origin.as_ref());
             let scheduled_for = origin.map_or(known.job.created_at(), |origin| origin.scheduled_for);
-            let (outcome, job) = (FiringOutcome::Fired, Some(known.job));
-            return Ok(Some(Reply::Triggered { outcome, job, scheduled_for }));
+            let (outcome, work) = (FiringOutcome::Fired, Some(Work::Job(known.job)));
+            return Ok(Some(Reply::Triggered { outcome, work, scheduled_for }));
+        }
+        if let Some(known) = self.workflows.keys.get(&key.key) {
+            if known.body != key.body {
+                return Err(Refusal::RunKeyReused { run: known.run });
+            }
+            let origin = self.workflows.origin_of(known.run);
+            let scheduled_for = origin.map_or(known.run.created_at(), |origin| origin.scheduled_for);
+            let (outcome, work) = (FiringOutcome::Fired, Some(Work::Run(known.run)));
+            return Ok(Some(Reply::Triggered { outcome, work, scheduled_for }));
         }
         let waiting = self.schedules.get(id).and_then(|schedule| {
             schedule.state.buffer.iter().find(|waiting| waiting.key == Some((key.key, key.body)))
         });
         Ok(waiting.map(|waiting| {
             let outcome = FiringOutcome::Buffered;
-            Reply::Triggered { outcome, job: None, scheduled_for: waiting.scheduled_for }
+            Reply::Triggered { outcome, work: None, scheduled_for: waiting.scheduled_for }
         }))
     }
 
-    /// A trigger that is repeated under its key finds the job.
-    pub(super) fn remember_trigger(&mut self, firing: &Firing, job: JobId) {
+    /// A trigger that is repeated under its key finds the job or the run.
+    pub(super) fn remember_trigger(&mut self, firing: &Firing, work: Work) {
         let Some((key, body)) = firing.key else { return };
         let expires_at = self.now + self.config.key_retention.max(Duration::from_hours(24));
-        self.keys.insert(key, KnownKey { body, job, expires_at });
-        self.pending.others.push(Change::Key(KeyRecord { key, body, job, expires_at }));
+        match work {
+            Work::Job(job) => {
+                self.keys.insert(key, KnownKey { body, job, expires_at });
+                self.pending.others.push(Change::Key(KeyRecord { key, body, job, expires_at }));
+            }
+            Work::Run(run) => {
+                let record = RunKeyRecord { key, body, run, expires_at };
+                self.workflows.keys.insert(key, record);
+                self.pending.others.push(Change::RunKey(record));
+            }
+        }
     }
 }

@@ -20,6 +20,7 @@ impl Workflow {
         Self {
             namespace: head.spec.namespace.as_str().into(),
             name: head.spec.name.as_str().into(),
+            spec: Arc::clone(&head.spec),
             max_parallel_runs: max_parallel_runs(head),
             state,
             active: BTreeSet::new(),
@@ -86,6 +87,7 @@ impl Engine {
         workflow.new = true;
         self.workflows.names.insert(hash, id);
         self.workflows.all.insert(id, workflow);
+        self.workflows.resolved.clear();
         self.touch_workflow(id);
         self.tell_workflow(id, WorkflowEvent::Created);
         id
@@ -99,11 +101,13 @@ impl Engine {
             return ApplyChange::Unchanged;
         }
         workflow.body_hash = body_hash;
+        workflow.spec = Arc::clone(&head.spec);
         workflow.max_parallel_runs = max_parallel_runs(head);
         workflow.head = Some(Arc::clone(head));
         workflow.state.generation += 1;
         workflow.state.version += 1;
         workflow.state.updated_at = now;
+        self.workflows.resolved.clear();
         self.touch_workflow(id);
         self.tell_workflow(id, WorkflowEvent::Changed);
         self.give_turns(id);
@@ -127,6 +131,7 @@ impl Engine {
         self.tell_workflow(id, WorkflowEvent::Deleted);
         if let Some(workflow) = self.workflows.all.swap_remove(&id) {
             self.workflows.names.swap_remove(&name_hash(&workflow.namespace, &workflow.name));
+            self.workflows.resolved.clear();
             if !workflow.new {
                 self.pending.others.push(Change::RemoveWorkflow(id));
             }

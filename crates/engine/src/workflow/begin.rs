@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use model::expression::EvaluationError;
+use model::firing::Work;
 use model::run::{Caller, StepCause, StepState, StepStatus};
 use model::workflow::template::fill;
 use model::{Duration, RunId, Timestamp, limits};
 use serde_json::Map;
 
 use super::Also;
-use super::elements::Work;
 use super::plan::Act;
 use super::scope::{Element, RunScope};
 use crate::engine::Engine;

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::RunId;
+use model::firing::Work;
 use model::run::{RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
 use model::workflow::NeedCounts;
 
-use super::elements::Work;
+use super::elements::work_of;
 use super::{Run, Step, Workflow, Workflows};
 use crate::digest::{Difference, first};
 use crate::engine::Engine;
@@ -82,11 +83,7 @@ impl Engine {
         if known.status() != StepStatus::Running {
             return Ok(Vec::new());
         }
-        let Some(state) = state else { return Ok(Vec::new()) };
-        let work: Vec<Work> = match known.elements.as_deref() {
-            Some(elements) => elements.live.values().copied().collect(),
-            None => state.job.map(Work::Job).or(state.called.map(Work::Run)).into_iter().collect(),
-        };
+        let work = work_of(known);
         for one in &work {
             let there = match one {
                 Work::Job(job) => self.jobs.contains_key(job),
@@ -108,8 +105,12 @@ impl Engine {
         let here = self.workflows.all.iter().map(|(id, workflow)| (id, of_workflow(workflow)));
         first(here, |id| other.workflows.all.get(id).map(of_workflow))
             .or_else(|| {
-                let here = self.workflows.runs.iter().map(|(id, run)| (id, of_run(run)));
-                first(here, |id| other.workflows.runs.get(id).map(of_run))
+                // One that is still to ask its steps does not know which of them may begin.
+                let stirred =
+                    |engine: &Self, id| engine.workflows.runs.get(id).is_some_and(|run| run.stirred);
+                let knows = |id| !stirred(self, id) && !stirred(other, id);
+                let here = self.workflows.runs.iter().map(|(id, run)| (id, of_run(run, knows(id))));
+                first(here, |id| other.workflows.runs.get(id).map(|run| of_run(run, knows(id))))
             })
             .or_else(|| {
                 let counts = |engine: &Self| {
@@ -140,18 +141,19 @@ struct KnownStep<'a> {
     ready: bool,
 }
 
-fn of_run(run: &Run) -> (&RunState, u32, [u32; 3], Vec<KnownStep<'_>>) {
-    let steps = (0..).zip(&run.steps).map(|(number, step)| of_step(run, number, step));
+fn of_run(run: &Run, knows_ready: bool) -> (&RunState, u32, [u32; 3], Vec<KnownStep<'_>>) {
+    let ready = |number: u32| knows_ready && run.ready.contains(&number);
+    let steps = (0..).zip(&run.steps).map(|(number, step)| of_step(step, ready(number)));
     (&run.state, run.live, run.open, steps.collect())
 }
 
-fn of_step<'a>(run: &Run, number: u32, step: &'a Step) -> KnownStep<'a> {
+fn of_step(step: &Step, ready: bool) -> KnownStep<'_> {
     let elements = step.elements.as_deref();
     KnownStep {
         state: step.state.as_deref(),
         counts: (!step.status().is_final()).then_some(step.counts),
         elements: elements.map(|e| (e.total(), e.tally())),
         live: elements.map(|e| &e.live),
-        ready: run.ready.contains(&number),
+        ready,
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use model::firing::Pause;
+use model::firing::{Pause, Work};
 use model::run::{RunCause, RunStatus, Said, StepCause, StepStatus};
 use model::workflow::Section;
 use model::{JobId, RunId};
 use serde_json::json;
 
-use super::elements::Work;
+use super::elements::work_of;
 use super::plan::Act;
 use super::{Also, Run};
 use crate::engine::Engine;
@@ -32,7 +32,7 @@ impl Engine {
 
     /// Stops a run: what goes on is cancelled, what has not begun never does, and `finally` still runs
     /// unless it is to be left out. A second cancel can say that; otherwise it changes nothing.
-    pub(super) fn cancel_run(
+    pub(crate) fn cancel_run(
         &mut self,
         id: RunId,
         actor: &str,
@@ -103,10 +103,7 @@ impl Engine {
                 if !matches!(state.ending, Some((_, StepCause::Marked))) || cause == StepCause::Marked {
                     state.ending = Some(ending);
                 }
-                let live =
-                    known.elements.as_deref().map(|elements| elements.live.values().copied().collect());
-                let own = state.job.map(Work::Job).or(state.called.map(Work::Run));
-                let work: Vec<Work> = live.unwrap_or_else(|| own.into_iter().collect());
+                let work = work_of(known);
                 self.touch_step(id, step);
                 for work in work {
                     self.stop_work(work);
@@ -132,17 +129,7 @@ impl Engine {
     /// The run that a step called, and those of its elements.
     fn called_runs(&self, id: RunId) -> Vec<RunId> {
         let Some(run) = self.workflows.runs.get(&id) else { return Vec::new() };
-        let live = run.steps.iter().filter(|step| step.status() == StepStatus::Running);
-        let called = live.flat_map(|step| {
-            let own = step.state.as_ref().and_then(|state| state.called);
-            let elements = step.elements.iter().flat_map(|elements| elements.live.values());
-            let of_elements = elements.filter_map(|work| match work {
-                Work::Run(run) => Some(*run),
-                Work::Job(_) => None,
-            });
-            own.into_iter().chain(of_elements)
-        });
-        called.collect()
+        run.steps.iter().flat_map(work_of).filter_map(Work::run).collect()
     }
 
     /// Begins no further steps of a run and of the runs that it called. Jobs go on, and so do waits.

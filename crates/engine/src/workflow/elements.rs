@@ -7,15 +7,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::firing::Work;
 use model::run::{Caller, StepCause, StepKey, StepRecord, StepState, StepStatus, Tally};
 use model::spec::{Constraint, Operator};
 use model::worker::WorkerStatus;
-use model::{JobId, RunId, limits};
+use model::{RunId, limits};
 use serde_json::Value;
 
 use super::plan::{Each, List};
 use super::scope::{Element, RunScope};
-use super::{Also, Run, index};
+use super::{Also, Run, Step, index};
 use crate::engine::Engine;
 use crate::placement::WORKER_LABEL;
 
@@ -37,17 +38,21 @@ pub(super) struct Elements {
     failed: u32,
 }
 
-/// What goes on of an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Work {
-    Job(JobId),
-    Run(RunId),
-}
-
 #[derive(Debug, Clone)]
 struct Ended {
     status: StepStatus,
     output: Option<Arc<str>>,
+}
+
+/// What goes on of a step.
+pub(super) fn work_of(step: &Step) -> Vec<Work> {
+    let Some(state) = step.state.as_deref().filter(|state| state.status == StepStatus::Running) else {
+        return Vec::new();
+    };
+    match step.elements.as_deref() {
+        Some(elements) => elements.live.values().copied().collect(),
+        None => state.job.map(Work::Job).or(state.called.map(Work::Run)).into_iter().collect(),
+    }
 }
 
 /// A number of elements, or of one of them, as a place in a list.

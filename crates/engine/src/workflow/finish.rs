@@ -134,7 +134,7 @@ impl Engine {
 
     pub(super) fn disarm_deadline_of(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
-        if let Some(deadline) = deadline(&run.plan, run.state.started_at) {
+        if let Some(deadline) = deadline(run) {
             self.agenda.disarm(deadline, Timer::Run(id));
         }
     }
@@ -190,6 +190,7 @@ impl Engine {
             }
             self.give_turns(workflow);
         }
+        self.tell_schedule_of(id, cause);
         if let Some(caller) = head.caller {
             self.on_called_over(id, caller, detail);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::firing::Work;
 use model::record::JobHead;
 use model::run::{ItemOrigin, StepCause, StepOrigin, StepStatus};
 use model::{JobId, JobSpec, JobStatus, RunId, limits};
@@ -111,8 +112,7 @@ impl Engine {
             None => step.state.as_ref().is_some_and(|state| state.job == Some(job)),
             Some(item) => {
                 let elements = step.elements.as_deref();
-                elements.and_then(|elements| elements.live.get(&item))
-                    == Some(&super::elements::Work::Job(job))
+                elements.and_then(|elements| elements.live.get(&item)) == Some(&Work::Job(job))
             }
         }
     }

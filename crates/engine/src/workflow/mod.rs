@@ -11,7 +11,7 @@
 //! [`apply`] takes workflows, [`start`] starts runs; [`advance`] decides what is next in a run and is called
 //! by every flush for each run that something happened to; [`begin`] and [`elements`] begin steps, [`job`]
 //! makes their jobs and hears of their ends; [`finish`] ends steps and runs; [`control`] is what somebody
-//! asks of a run, [`wait`] what time and events bring; [`scope`] holds the values that expressions speak of;
+//! asks of a run, [`wait`] what time and events bring; [`scheduled`] starts runs of schedules; [`scope`] holds the values that expressions speak of;
 //! [`explain`] says why a step stands where it stands, [`restore`] rebuilds all of it from rows.
 //!
 //! # Always true
@@ -38,11 +38,12 @@ mod finish;
 mod job;
 mod plan;
 mod restore;
+mod scheduled;
 mod scope;
 mod start;
 mod wait;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -53,19 +54,22 @@ use model::run::{
     StepStatus, WorkflowHead, WorkflowState, lifecycle,
 };
 use model::workflow::NeedCounts;
-use model::{RunId, Timestamp, WorkflowId, limits};
+use model::{RunId, Timestamp, WorkflowId, WorkflowSpec, limits};
 
 use crate::engine::Engine;
 use crate::input::{Ticket, WorkflowRequest};
 use elements::Elements;
 pub(crate) use job::JobEnd;
 use plan::{Plan, Plans, index};
+use scheduled::Resolved;
 
 /// A workflow, and its runs that have not ended.
 #[derive(Debug)]
 pub(crate) struct Workflow {
     namespace: Arc<str>,
     name: Arc<str>,
+    /// What runs of schedules start with.
+    spec: Arc<WorkflowSpec>,
     max_parallel_runs: usize,
     state: WorkflowState,
     /// Runs that go on.
@@ -150,6 +154,8 @@ pub(crate) struct Workflows {
     names: IndexMap<u128, WorkflowId, FixedState>,
     runs: IndexMap<RunId, Run, FixedState>,
     plans: Plans,
+    /// Workflows with those that they call, as far as somebody asked since one of them changed.
+    resolved: BTreeMap<WorkflowId, Result<Resolved, String>>,
     /// Idempotency keys that runs were started under.
     pub(crate) keys: IndexMap<u128, RunKeyRecord, FixedState>,
     /// Workflows whose rows changed, each once.

@@ -16,6 +16,7 @@ use model::workflow::{
 };
 use model::{Duration, Timestamp};
 
+use super::Run;
 use crate::profile::{Profile, Profiles};
 use crate::shared::Shared;
 
@@ -263,7 +264,11 @@ impl JobPlan {
     }
 }
 
-/// The end of a run's steps by its timeout.
-pub(super) fn deadline(plan: &Plan, started_at: Option<Timestamp>) -> Option<Timestamp> {
-    Some(started_at? + plan.definition.workflow.timeout?)
+/// The end of a run's steps by its timeout; of one that waits for its turn, the end of its waiting by the
+/// starting deadline of its schedule.
+pub(super) fn deadline(run: &Run) -> Option<Timestamp> {
+    match run.state.started_at {
+        Some(started_at) => Some(started_at + run.plan.definition.workflow.timeout?),
+        None => run.firing()?.start_by,
+    }
 }

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::firing::Work;
 use model::run::{Caller, RunHead, RunState, RunStatus, StepCause, StepKey, StepRecord, StepStatus};
 use model::run::{WorkflowHead, WorkflowState};
 use model::{JobId, RunId, WorkflowId};
 
-use super::elements::{Elements, Work};
+use super::elements::Elements;
 use super::plan::{deadline, index};
 use super::{Also, Run, Workflow};
 use crate::engine::Engine;
@@ -154,7 +155,7 @@ impl Engine {
     fn resume_timers(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let in_steps = run.state.section == model::workflow::Section::Steps;
-        if let Some(deadline) = deadline(&run.plan, run.state.started_at).filter(|_| in_steps) {
+        if let Some(deadline) = deadline(run).filter(|_| in_steps) {
             self.agenda.arm(deadline, Timer::Run(id));
         }
         for (step, known) in (0..).zip(&run.steps) {

@@ -81,16 +81,19 @@ impl Engine {
             let name = Arc::clone(&workflow.name);
             return Err(Refusal::TooManyRuns { name, most: limits::WAITING_RUNS_MAX });
         }
-        let (number, has_room) = (workflow.state.runs + 1, workflow.has_room());
         let plan = self
             .workflows
             .plans
             .of(&new.definition, &new.body, new.priority, &mut self.profiles)
             .map_err(|reason| Refusal::BadDefinition { reason })?;
+        if let Some(origin) = &new.origin {
+            let room = self.check_room(origin.schedule);
+            room.map_err(|(name, runs)| Refusal::RunsNotOver { name, runs })?;
+        }
         let head = RunHead {
             workflow: Some(id),
             generation: new.generation,
-            number,
+            number: 0,
             definition: Arc::clone(&plan.definition),
             body: Arc::clone(&plan.body),
             parameters: new.parameters,
@@ -99,24 +102,42 @@ impl Engine {
             caller: None,
             retry_of: new.retry_of,
             priority: new.priority,
-            origin: None,
+            origin: new.origin,
         };
-        let run = RunId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
-        self.insert_run(run, head, plan);
-        self.carry(run, &new.carried);
-        if let Some(workflow) = self.workflows.all.get_mut(&id) {
-            workflow.state.runs = number;
-            if has_room { &mut workflow.active } else { &mut workflow.waiting }.insert(run);
-        }
-        self.touch_workflow(id);
-        if has_room {
-            self.step_run(run, RunStatus::Running, RunCause::Started, Some(actor));
-            self.begin_run(run);
-        } else {
-            self.step_run(run, RunStatus::Waiting, RunCause::Queued, Some(actor));
+        let firing = head.origin.clone();
+        let run = self.enter_run(id, head, plan, &new.carried);
+        if let Some(origin) = firing {
+            self.adopt_run(origin.schedule, run.into());
         }
         self.remember_start(new.key, run);
         Ok(Reply::RunStarted { run, new: true })
+    }
+
+    /// Creates the next run of a workflow. It goes on at once if there is room, else it waits for its turn.
+    pub(super) fn enter_run(
+        &mut self,
+        id: WorkflowId,
+        head: RunHead,
+        plan: Arc<Plan>,
+        carried: &[StepRecord],
+    ) -> RunId {
+        let actor = Arc::clone(&head.actor);
+        let run = RunId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
+        let Some(workflow) = self.workflows.all.get_mut(&id) else { return run };
+        workflow.state.runs += 1;
+        let (number, has_room) = (workflow.state.runs, workflow.has_room());
+        if has_room { &mut workflow.active } else { &mut workflow.waiting }.insert(run);
+        self.touch_workflow(id);
+        self.insert_run(run, RunHead { number, ..head }, plan);
+        self.carry(run, carried);
+        if has_room {
+            self.step_run(run, RunStatus::Running, RunCause::Started, Some(&actor));
+            self.begin_run(run);
+        } else {
+            self.step_run(run, RunStatus::Waiting, RunCause::Queued, Some(&actor));
+            self.arm_deadline_of(run);
+        }
+        run
     }
 
     /// A start that is repeated under its key finds the run.
@@ -172,13 +193,18 @@ impl Engine {
 
     /// A run goes on for the first time: its timeout counts from here, and its first steps are asked.
     pub(super) fn begin_run(&mut self, id: RunId) {
+        self.disarm_deadline_of(id);
         let now = self.now;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         run.state.started_at = Some(now);
-        if let Some(deadline) = deadline(&run.plan, Some(now)) {
+        self.arm_deadline_of(id);
+        self.ask_section(id);
+    }
+
+    fn arm_deadline_of(&mut self, id: RunId) {
+        if let Some(deadline) = self.workflows.runs.get(&id).and_then(deadline) {
             self.agenda.arm(deadline, Timer::Run(id));
         }
-        self.ask_section(id);
     }
 
     /// Lets every pending step of a run's section be asked.

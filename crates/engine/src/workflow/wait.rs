@@ -12,10 +12,13 @@ use crate::engine::Engine;
 use crate::output::{Refusal, Reply};
 
 impl Engine {
-    /// The timeout of a run may have passed.
+    /// The timeout of a run may have passed, or the time by which it was to start.
     pub(crate) fn on_run_timeout(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
-        let passed = deadline(&run.plan, run.state.started_at).is_some_and(|deadline| deadline <= self.now);
+        let passed = deadline(run).is_some_and(|deadline| deadline <= self.now);
+        if passed && run.state.status == RunStatus::Waiting {
+            return self.close_run(id, RunStatus::Failed, RunCause::Expired, None);
+        }
         let goes_on = matches!(run.state.status, RunStatus::Running | RunStatus::Paused);
         if passed && goes_on && run.state.section == Section::Steps {
             self.begin_stopping(id, RunCause::TimedOut, None);

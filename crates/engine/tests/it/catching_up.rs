@@ -2,7 +2,7 @@
 
 use engine::input::Key;
 use engine::{Refusal, Reply, ScheduleRequest};
-use model::firing::{FiringOutcome, ScheduleStatus};
+use model::firing::{FiringOutcome, ScheduleStatus, Work};
 use model::schedule::{Jitter, MissedPolicy, OverlapPolicy, Spread};
 use model::timing::{Every, Rule};
 use model::{Duration, JobStatus, ScheduleId};
@@ -207,7 +207,8 @@ fn a_repeated_trigger_whose_run_waits_does_not_wait_twice() {
     let worker = *t.players.keys().next().unwrap();
     t.rejoin(worker);
     t.succeed(running.unwrap());
-    let Reply::Triggered { outcome, job, .. } = trigger(&mut t, schedule) else { panic!() };
+    let Reply::Triggered { outcome, work, .. } = trigger(&mut t, schedule) else { panic!() };
+    let job = work.and_then(Work::job);
     assert_eq!((outcome, job), (FiringOutcome::Fired, t.runs(schedule).get(1).copied()));
     assert_eq!(t.runs(schedule).len(), 2);
 }
@@ -328,7 +329,7 @@ fn terminate_other_does_not_wait_for_the_grace_of_an_earlier_stop() {
         .schedule("s")
         .rule(every(60))
         .overlap(OverlapPolicy::TerminateOther)
-        .spec(|s| s.job.grace = seconds(3_600))
+        .spec(|s| s.job_mut().unwrap().grace = seconds(3_600))
         .apply();
     t.pass(61);
     let run = t.runs(schedule)[0];

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use engine::WorkflowRequest;
 use model::firing::{FiringCause, FiringOutcome, ScheduleStatus};
-use model::schedule::{Jitter, MissedPolicy, OverlapPolicy, Spread};
+use model::schedule::{Action, Jitter, MissedPolicy, OverlapPolicy, Spread};
 use model::timing::{Every, Rule};
-use model::{Duration, ScheduleId, Timestamp, WorkerId};
+use model::workflow::Call;
+use model::{Duration, ScheduleId, Timestamp, WorkerId, WorkflowSpec};
 use proptest::prelude::*;
 
 use crate::scenario::{Scenario, finished};
+use crate::workflow::job;
 
 #[derive(Debug, Clone)]
 struct Wish {
@@ -20,6 +23,17 @@ struct Wish {
     jitter: Option<Jitter>,
     deadline: Option<u64>,
     reserve: bool,
+    /// What it starts.
+    starts: Starts,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Starts {
+    Job,
+    /// A run of two steps, with at most one of them at a time where it says so.
+    Run {
+        one_at_a_time: bool,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -33,6 +47,8 @@ enum Step {
     End(usize, bool),
     Cancel(usize),
     Retry(usize),
+    /// The workflow is deleted, or there again.
+    Workflow,
 }
 
 fn wish() -> impl Strategy<Value = Wish> {
@@ -56,8 +72,12 @@ fn wish() -> impl Strategy<Value = Wish> {
     }));
     let rate = prop::option::of(1u32..30);
     let deadline = prop::option::of(1u64..40);
-    (3u64..40, overlap, 1u32..4, missed, rate, jitter, deadline, any::<bool>()).prop_map(
-        |(period, overlap, limit, missed, rate, jitter, deadline, reserve)| Wish {
+    let starts = prop_oneof![
+        Just(Starts::Job),
+        any::<bool>().prop_map(|one_at_a_time| Starts::Run { one_at_a_time }),
+    ];
+    (3u64..40, overlap, 1u32..4, missed, rate, jitter, deadline, any::<bool>(), starts).prop_map(
+        |(period, overlap, limit, missed, rate, jitter, deadline, reserve, starts)| Wish {
             period,
             overlap,
             limit,
@@ -65,7 +85,8 @@ fn wish() -> impl Strategy<Value = Wish> {
             rate,
             jitter,
             deadline,
-            reserve,
+            reserve: reserve && starts == Starts::Job,
+            starts,
         },
     )
 }
@@ -81,6 +102,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (any::<usize>(), any::<bool>()).prop_map(|(i, good)| Step::End(i, good)),
         1 => any::<usize>().prop_map(Step::Cancel),
         1 => any::<usize>().prop_map(Step::Retry),
+        1 => Just(Step::Workflow),
     ]
 }
 
@@ -110,10 +132,35 @@ impl World {
                 s.jitter = wish.jitter;
                 s.start_deadline = wish.deadline.map(Duration::from_secs);
                 s.reserve_ahead = wish.reserve.then(|| Duration::from_secs(5));
-                s.job.resources.cpu = Some(model::Millicores(1_000));
+                s.job_mut().unwrap().resources.cpu = Some(model::Millicores(1_000));
+                if wish.starts != Starts::Job {
+                    let call = Call { name: "two".into(), parameters: Default::default() };
+                    s.action = Action::Workflow(call);
+                }
             })
             .apply();
-        Self { t, worker, schedule, wish, born }
+        let mut world = Self { t, worker, schedule, wish, born };
+        world.toggle_workflow();
+        world
+    }
+
+    /// Applies the workflow, or deletes it where none of its runs waits.
+    fn toggle_workflow(&mut self) {
+        let Starts::Run { one_at_a_time } = self.wish.starts else { return };
+        if let Some(&workflow) = self.t.rows.workflows.keys().next() {
+            let _ = self.t.ask_for(WorkflowRequest::Delete { workflow, expected_version: None });
+        } else {
+            let mut spec = WorkflowSpec::new("two", vec![job("a", &[]), job("b", &["a"])]);
+            spec.max_parallel_runs = one_at_a_time.then_some(1);
+            self.t.apply(&spec);
+        }
+    }
+
+    /// Jobs and runs of the schedule that are not over.
+    fn open(&self) -> usize {
+        let runs = self.t.scheduled(self.schedule);
+        let runs = runs.into_iter().filter(|&run| !self.t.status_of_run(run).is_final());
+        self.t.open_runs(self.schedule).len() + runs.count()
     }
 
     fn apply(&mut self, step: &Step) {
@@ -141,8 +188,15 @@ impl World {
                 if !open.is_empty() {
                     let _ = self.t.cancel(open[index % open.len()]);
                 }
+                let runs = self.t.scheduled(self.schedule);
+                if !runs.is_empty() {
+                    let run = runs[index % runs.len()];
+                    let _ =
+                        self.t.ask_for(WorkflowRequest::Cancel { run, reason: None, skip_finally: false });
+                }
             }
             Step::Retry(index) => self.retry(index),
+            Step::Workflow => self.toggle_workflow(),
         }
         self.obey();
         self.check();
@@ -153,9 +207,9 @@ impl World {
         for job in assigned {
             self.t.start(job);
         }
-        let open = self.t.open_runs(self.schedule);
-        let running: Vec<_> =
-            open.into_iter().filter(|&job| self.t.status(job) == model::JobStatus::Running).collect();
+        let jobs = self.t.rows.jobs.iter();
+        let running = jobs.filter(|(_, (_, state))| state.status == model::JobStatus::Running);
+        let running: Vec<_> = running.map(|(&job, _)| job).collect();
         if running.is_empty() {
             return;
         }
@@ -164,6 +218,7 @@ impl World {
     }
 
     fn retry(&mut self, index: usize) {
+        self.retry_run(index);
         let ended: Vec<_> = self.t.runs(self.schedule);
         let ended: Vec<_> = ended.into_iter().filter(|&job| self.t.status(job).is_final()).collect();
         if ended.is_empty() {
@@ -177,6 +232,20 @@ impl World {
         head.origin = Some(origin.into());
         let new = engine::NewJob { head: head.into(), key: None, actor: "alice".into() };
         let _ = self.t.ask(|ticket| engine::Input::Submit { ticket, jobs: vec![new] });
+    }
+
+    fn retry_run(&mut self, index: usize) {
+        let ended = self.t.scheduled(self.schedule);
+        let ended: Vec<_> = ended.into_iter().filter(|&run| self.t.status_of_run(run).is_final()).collect();
+        let Some(&workflow) = self.t.rows.workflows.keys().next().filter(|_| !ended.is_empty()) else {
+            return;
+        };
+        let run = ended[index % ended.len()];
+        let mut origin = self.t.origin(run).clone();
+        (origin.cause, origin.backfill) = (FiringCause::Retry, None);
+        let new = self.t.new_run(workflow, &[], &serde_json::json!({}));
+        let new = engine::NewRun { retry_of: Some(run), origin: Some(origin.into()), ..new };
+        let _ = self.t.ask_for(WorkflowRequest::Start(Box::new(new)));
     }
 
     /// The worker stops what it is told to stop.
@@ -222,17 +291,33 @@ impl World {
         assert!(seen.values().all(|&count| count == 1), "an instant has two records: {seen:?}");
         assert_eq!(seen.keys().copied().collect::<Vec<_>>(), expected, "{}", self.t.ledger(self.schedule));
         if self.wish.overlap != OverlapPolicy::AllowAll {
-            let open = self.t.open_runs(self.schedule).len();
+            let open = self.open();
             assert!(open <= self.wish.limit as usize, "{open} runs are open");
         }
         let buffered = self.t.records(self.schedule);
         let buffered = buffered.iter().filter(|r| r.outcome == FiringOutcome::Buffered).count();
         assert_eq!(buffered, state.buffer.len(), "what waits is what is recorded as waiting");
+        self.check_runs();
+        if self.wish.starts != Starts::Job {
+            self.t.check_rebuilt();
+        }
+    }
+
+    /// I14: the runs of the schedule are those that its ledger names, and what somebody tried again.
+    fn check_runs(&self) {
+        let mut named: Vec<_> = self.t.rows.ledger.values().filter_map(|r| r.work?.run()).collect();
+        named.sort_unstable();
+        let tried_first = |run: &model::RunId| self.t.origin(*run).cause != FiringCause::Retry;
+        let made: Vec<_> = self.t.scheduled(self.schedule).into_iter().filter(tried_first).collect();
+        assert_eq!(named, made, "runs in the ledger, and runs");
     }
 
     /// Once nothing stands in the way, everything that is due is decided and every run ends.
     fn settle(&mut self) {
         self.t.resume(self.schedule);
+        if self.t.rows.workflows.is_empty() {
+            self.toggle_workflow();
+        }
         for _ in 0..400 {
             self.end(0, true);
             self.obey();

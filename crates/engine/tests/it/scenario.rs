@@ -505,8 +505,8 @@ impl Rows {
             }
             Change::Ledger(record) => {
                 let key = (record.schedule, record.generation, record.first, record.cause, record.backfill);
-                if let Some(job) = self.ledger.get(&key).and_then(|before| before.job) {
-                    assert_eq!(record.job, Some(job), "I14: {key:?} fires twice");
+                if let Some(work) = self.ledger.get(&key).and_then(|before| before.work) {
+                    assert_eq!(record.work, Some(work), "I14: {key:?} fires twice");
                 }
                 self.ledger.insert(key, *record);
             }

@@ -4,7 +4,7 @@ use engine::output::ApplyChange;
 use engine::why::{Misfit, Reason};
 use engine::{Expected, Refusal, Reply, ScheduleRequest};
 use model::calendar::{CalendarSpec, CalendarStep, Days};
-use model::firing::{BackfillStatus, FiringCause, FiringOutcome, ScheduleStatus};
+use model::firing::{BackfillStatus, FiringCause, FiringOutcome, ScheduleStatus, Work};
 use model::schedule::{Jitter, MissedPolicy, OverlapPolicy, Spread};
 use model::timing::{Every, Filter, Rule};
 use model::{Duration, JobStatus, Timestamp};
@@ -317,7 +317,7 @@ fn a_trigger_runs_at_once_even_while_paused_and_says_who_and_why() {
     let (outcome, job) = t.trigger(schedule);
     assert_eq!(outcome, FiringOutcome::Fired);
     let records = t.records(schedule);
-    assert_eq!((records[0].cause, records[0].job), (FiringCause::Manual, job));
+    assert_eq!((records[0].cause, records[0].work), (FiringCause::Manual, job.map(Work::Job)));
     assert_eq!(records[0].detail.as_deref(), Some("alice: test"));
 }
 
@@ -329,7 +329,7 @@ fn a_repeated_trigger_with_a_key_answers_with_the_first_job() {
     let mut trigger = || {
         let key = Some(engine::input::Key { key: 7, body: 7 });
         match t.request(ScheduleRequest::Trigger { schedule, overlap: None, reason: None, key }) {
-            Ok(Reply::Triggered { job, .. }) => job.unwrap(),
+            Ok(Reply::Triggered { work, .. }) => work.and_then(Work::job).unwrap(),
             other => panic!("{other:?}"),
         }
     };
@@ -581,7 +581,7 @@ fn a_reserving_schedule_gets_the_room_that_others_wait_for() {
         .cron("0 * * * *")
         .spec(|s| {
             s.reserve_ahead = Some(minutes(10));
-            s.job.resources.cpu = Some(model::Millicores(1_000));
+            s.job_mut().unwrap().resources.cpu = Some(model::Millicores(1_000));
         })
         .apply();
     let waiting = t.job().cpu(500).priority(100).submit();
@@ -615,7 +615,7 @@ fn a_skipped_firing_gives_its_room_back() {
         .cron("0 * * * *")
         .spec(|s| {
             s.reserve_ahead = Some(minutes(10));
-            s.job.resources.cpu = Some(model::Millicores(1_000));
+            s.job_mut().unwrap().resources.cpu = Some(model::Millicores(1_000));
         })
         .apply();
     t.pass(52 * 60);
@@ -691,7 +691,7 @@ fn a_new_job_under_the_same_rules_keeps_what_is_to_be_caught_up() {
             .missed(MissedPolicy::FireAll)
             .spec(|s| {
                 s.missed.catch_up_per_minute = Some(1);
-                s.job.priority = priority;
+                s.job_mut().unwrap().priority = priority;
             })
             .apply()
     };

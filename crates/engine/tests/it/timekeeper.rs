@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::output::{Applied, ApplyChange};
 use engine::{Expected, Input, NewBackfill, NewSchedule, Refusal, Reply, ScheduleRequest};
-use model::firing::{FiringOutcome, LedgerRecord, ScheduleHead, ScheduleState};
+use model::firing::{FiringOutcome, LedgerRecord, ScheduleHead, ScheduleState, Work};
 use model::schedule::{Missed, MissedPolicy, Overlap, OverlapPolicy};
 use model::timing::{Cron, Rule, Timing};
 use model::{BackfillId, Duration, JobId, JobSpec, JobStatus, ScheduleId, ScheduleSpec, Timestamp};
@@ -103,7 +103,7 @@ impl Scenario {
     ) -> (FiringOutcome, Option<JobId>) {
         let request = ScheduleRequest::Trigger { schedule, overlap, reason: Some("test".into()), key: None };
         match self.request(request) {
-            Ok(Reply::Triggered { outcome, job, .. }) => (outcome, job),
+            Ok(Reply::Triggered { outcome, work, .. }) => (outcome, work.and_then(Work::job)),
             other => panic!("{other:?}"),
         }
     }

@@ -52,6 +52,8 @@ pub enum WarningCode {
     UnusedParameter,
     /// A step waits for an event, maybe forever; `path`.
     WaitsForever,
+    /// There is no such workflow as it is to start; `workflow` is its name.
+    NoWorkflow,
 }
 
 impl Warning {
@@ -130,6 +132,12 @@ impl Warning {
     pub fn paused() -> Self {
         let message = "it is paused: its firings are skipped until it is resumed";
         Self::of(WarningCode::Paused, [], message)
+    }
+
+    /// There is no such workflow as it is to start.
+    pub fn no_workflow(name: &str) -> Self {
+        let message = format!("there is no workflow `{name}`: until there is, its firings start nothing");
+        Self::of(WarningCode::NoWorkflow, [("workflow", &name)], message)
     }
 
     fn of<const N: usize>(

@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 use super::{LedgerReason, Warning};
 use crate::calendar::CalendarSpec;
 use crate::firing::{BackfillStatus, FiringCause, FiringOutcome, Pause, ScheduleStatus};
-use crate::id::{BackfillId, JobId, ScheduleId};
+use crate::id::{BackfillId, JobId, RunId, ScheduleId};
+use crate::run::RunStatus;
 use crate::schedule::{OverlapPolicy, ScheduleSpec};
 use crate::status::JobStatus;
 use crate::time::{Duration, Timestamp};
@@ -85,7 +86,11 @@ pub struct LastFiring {
     /// Its nominal instant.
     pub scheduled_for: Timestamp,
     /// The job that it created.
-    pub job_id: JobId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    /// Instead of a job: the run of a workflow that it created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
 }
 
 /// A run of a schedule, in short.
@@ -239,11 +244,14 @@ pub struct TriggerSchedule {
 pub struct TriggeredSchedule {
     /// The schedule.
     pub schedule_id: ScheduleId,
-    /// `fired`, `buffered`, or why it created no job.
+    /// `fired`, `buffered`, or why it created nothing.
     pub outcome: FiringOutcome,
     /// The job that it created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
+    /// Instead of a job: the run of a workflow that it created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
     /// The instant that it is recorded under.
     pub scheduled_for: Timestamp,
 }
@@ -373,6 +381,12 @@ pub struct LedgerEntry {
     /// Where that job stands; absent once its retention is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_status: Option<JobStatus>,
+    /// Instead of a job: the run of a workflow that it created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    /// Where that run stands; absent once its retention is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_status: Option<RunStatus>,
     /// When it was decided.
     pub decided_at: Timestamp,
     /// Which filter held it, who triggered it and why, and the like.
@@ -491,9 +505,12 @@ pub struct LeftOut {
     /// Which filter holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The run that it has already.
+    /// The job that it has already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
+    /// Instead of a job: the run of a workflow that it has already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
 }
 
 /// Why a backfill leaves an instant out.

@@ -70,6 +70,14 @@ sentences! {
     ScheduleCompleted = "the schedule completed before its turn",
     /// Its schedule was paused; the value is by whom, and their note.
     Paused = "paused by {}",
+    /// Its run was created, and did not get its turn before its starting deadline.
+    TurnDidNotCome = "its turn did not come before its starting deadline",
+    /// Its workflow is not there; the value is its name.
+    NoWorkflow = "there is no workflow `{}`",
+    /// Its workflow does not take the parameters, or cannot be run; the value is why.
+    WorkflowRefused = "its workflow cannot be started: {}",
+    /// Runs of its workflow wait for their turn, as many as may; the value is how many.
+    WorkflowFull = "{} runs of its workflow wait already",
     /// A filter holds it; the value is which.
     Held = "{}",
     /// Somebody asked for it; the value is who, and their reason.

@@ -21,6 +21,7 @@ causes! {
         ResumeRequested = 9, "resume_requested", "Somebody let it go on.";
         OutputFailed = 10, "output_failed", "An output of it refers to something that is not there.";
         ParentStopped = 11, "parent_stopped", "The step that called it was stopped.";
+        Expired = 12, "expired", "Its turn did not come before its schedule's starting deadline.";
     }
 }
 
@@ -76,6 +77,7 @@ pub const RUN_TRANSITIONS: &[RunTransition] = {
         RunTransition { from: None, to: Waiting, cause: RunCause::Queued },
         run(Waiting, Running, RunCause::Turn),
         run(Waiting, Cancelled, RunCause::CancelRequested),
+        run(Waiting, Failed, RunCause::Expired),
         run(Running, Paused, RunCause::PauseRequested),
         run(Paused, Running, RunCause::ResumeRequested),
         run(Running, Stopping, RunCause::FailFast),

@@ -5,11 +5,14 @@
 
 use super::{Check, Invalid, too_long, too_many};
 use crate::calendar::{CalendarSpec, CalendarStep, Days};
+use crate::expression::{Names, Type};
 use crate::id::ScheduleId;
 use crate::limits;
-use crate::schedule::{MissedPolicy, OverlapPolicy, ScheduleSpec};
+use crate::schedule::{Action, MissedPolicy, OverlapPolicy, ScheduleSpec};
+use crate::spec::JobSpec;
 use crate::time::{Duration, Timestamp};
 use crate::timing::{Filter, Rule, Timing};
+use crate::workflow::Call;
 
 /// Words that stand where a name may stand in an address of the API.
 const ROUTE_WORDS: [&str; 4] = ["apply", "import", "preview", "upcoming"];
@@ -35,13 +38,10 @@ pub fn schedule(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Invalid> {
         "is zero: expected at least 1; to stop a schedule, pause it".into()
     });
     policies(&mut check, spec);
-    if let Err(invalid) = super::job(&spec.job, now) {
-        check.problems.extend(invalid.problems.into_iter().map(|mut problem| {
-            problem.path = format!("job.{}", problem.path);
-            problem
-        }));
+    match &spec.action {
+        Action::Job(job) => job_of(&mut check, spec, job, now),
+        Action::Workflow(call) => workflow_of(&mut check, spec, call),
     }
-    job(&mut check, spec);
     check.finish()
 }
 
@@ -188,9 +188,14 @@ fn policies(check: &mut Check, spec: &ScheduleSpec) {
     }
 }
 
-/// What the job of a schedule must not say, because the schedule does.
-fn job(check: &mut Check, spec: &ScheduleSpec) {
-    let job = &spec.job;
+/// Checks the job; and that it does not say what the schedule does.
+fn job_of(check: &mut Check, spec: &ScheduleSpec, job: &JobSpec, now: Timestamp) {
+    if let Err(invalid) = super::job(job, now) {
+        check.problems.extend(invalid.problems.into_iter().map(|mut problem| {
+            problem.path = format!("job.{}", problem.path);
+            problem
+        }));
+    }
     check.ensure(job.namespace == spec.namespace, "job.namespace", || {
         format!("is not the schedule's (`{}`): leave it out", spec.namespace)
     });
@@ -205,11 +210,42 @@ fn job(check: &mut Check, spec: &ScheduleSpec) {
     });
 }
 
+/// Checks what a workflow is started with, as far as this spec says: whether there is such a workflow, and
+/// whether it takes these parameters, is known when it fires.
+fn workflow_of(check: &mut Check, spec: &ScheduleSpec, call: &Call) {
+    check.name("workflow.name", &call.name);
+    let count = call.parameters.len();
+    check.ensure(count <= limits::PARAMETERS_MAX, "workflow.parameters", || {
+        too_many(count, limits::PARAMETERS_MAX)
+    });
+    for (name, value) in &call.parameters {
+        let at = format!("workflow.parameters.{}", super::shown(name));
+        super::workflow::templates_in(check, &at, value, &FiringNames);
+    }
+    check.ensure(spec.reserve_ahead.is_none(), "reserve_ahead", || {
+        "keeps room for a job, and a workflow has none yet: leave it out".into()
+    });
+}
+
+/// What the parameters of a scheduled workflow may refer to.
+struct FiringNames;
+
+impl Names for FiringNames {
+    fn type_of(&self, path: &[String]) -> Result<Type, String> {
+        let fields = ["schedule", "cause", "scheduled_for", "interval_start", "interval_end"];
+        let fields = fields.into_iter().map(|name| (name.to_owned(), Type::Text)).collect();
+        match path.split_first() {
+            Some((first, rest)) if first == "firing" => Type::Fields(fields).select(rest),
+            Some((first, _)) => Err(format!("there is no `{}`: expected `firing`", super::shown(first))),
+            None => Err("is empty".into()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::schedule::Jitter;
-    use crate::spec::JobSpec;
     use crate::timing::Weekday;
 
     fn shown(found: Result<(), Invalid>) -> String {
@@ -254,12 +290,35 @@ mod tests {
             spec.pause_after_failures = Some(0);
             spec.reserve_ahead = Some(Duration::from_hours(48));
             spec.expect.run_within = Some(Duration::ZERO);
-            spec.job.priority = 101;
-            spec.job.namespace = "other".into();
-            spec.job.run_at = Some(Timestamp::default());
-            spec.job.start_deadline = Some(Duration::from_secs(1));
-            spec.job.idempotency_key = Some("k".into());
+            let job = spec.job_mut().unwrap();
+            job.priority = 101;
+            job.namespace = "other".into();
+            job.run_at = Some(Timestamp::default());
+            job.start_deadline = Some(Duration::from_secs(1));
+            job.idempotency_key = Some("k".into());
         }));
+    }
+
+    /// C1. A schedule starts one thing, and parameters speak of the firing alone.
+    #[test]
+    fn a_schedule_of_a_workflow_is_checked_like_one_of_a_job() {
+        let spec = |text: &str| serde_json::from_str::<ScheduleSpec>(text).map_err(|error| error.to_string());
+        let both =
+            r#"{"name": "x", "job": {"run": {"process": {"command": ["true"]}}}, "workflow": {"name": "w"}}"#;
+        for text in [r#"{"name": "x"}"#, both] {
+            let told = spec(text).unwrap_err();
+            assert!(told.starts_with("schedule `x`: expected exactly one of `job` and `workflow`"), "{told}");
+        }
+        let right = r#"{"name": "x", "workflow": {"name": "w", "parameters": {"day": "${{ firing.scheduled_for }}"}}}"#;
+        let read = spec(right).unwrap();
+        assert_eq!(
+            serde_json::from_str::<ScheduleSpec>(&serde_json::to_string(&read).unwrap()).unwrap(),
+            read
+        );
+        assert_eq!(shown(schedule(&read, Timestamp::default())), "fine");
+        let wrong = r#"{"name": "x", "reserve_ahead": "1m",
+            "workflow": {"name": "a b", "parameters": {"day": "${{ firing.day }}", "n": ["${{ params.n }}"]}}}"#;
+        insta::assert_snapshot!(shown(schedule(&spec(wrong).unwrap(), Timestamp::default())));
     }
 
     #[test]

@@ -52,6 +52,28 @@ impl Definition {
         Self { workflow: Arc::new(workflow), calls: BTreeMap::new() }
     }
 
+    /// Of a workflow, with every workflow that it calls and that `find` finds. What is missing is told by
+    /// [`validate::definition`](crate::validate::definition).
+    pub fn resolve(
+        workflow: Arc<WorkflowSpec>,
+        mut find: impl FnMut(&str) -> Option<Arc<WorkflowSpec>>,
+    ) -> Self {
+        let mut calls = BTreeMap::new();
+        let mut open = vec![Arc::clone(&workflow)];
+        while let Some(spec) = open.pop() {
+            for name in called_by(&spec) {
+                if calls.contains_key(name) {
+                    continue;
+                }
+                if let Some(called) = find(name) {
+                    calls.insert(name.to_owned(), Arc::clone(&called));
+                    open.push(called);
+                }
+            }
+        }
+        Self { workflow, calls }
+    }
+
     /// The definition as JSON; what is stored, and what tells one from another.
     pub fn to_json(&self) -> String {
         // Its maps have text keys and its floats are numbers, so JSON can always show it.

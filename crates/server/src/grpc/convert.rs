@@ -211,7 +211,7 @@ pub(crate) fn assignment(assignment: &Assignment) -> v1::Assignment {
             interval_end_unix_us: origin.interval_end.as_micros(),
             cause: origin.cause.to_string(),
         }),
-        step: assignment.step.as_deref().map(step_origin),
+        step: assignment.step.as_deref().map(|step| Box::new(step_origin(step))),
     }
 }
 

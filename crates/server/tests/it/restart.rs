@@ -4,7 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use model::{JobId, JobStatus};
+use engine::input::{Expected, NewRun, NewWorkflow, WorkflowRequest};
+use engine::{Input, Reply};
+use model::run::{RunStatus, WorkflowHead};
+use model::workflow::{Definition, StepSpec};
+use model::{JobId, JobStatus, WorkflowSpec};
 use server::node::{Readiness, RequestError};
 use server::testing::Plan;
 use store::Store as _;
@@ -144,6 +148,50 @@ async fn an_expired_job_is_deleted_and_its_key_still_holds() {
     assert_eq!(logs.size(execution).await.unwrap().bytes, 0);
     let again = submit(server.node(), spec, Some(3)).await.unwrap();
     assert_eq!((again.job, again.new), (made.job, false));
+}
+
+/// C1, G3. Retention: a run goes with its steps, and its workflow stays.
+#[tokio::test]
+async fn an_expired_run_is_deleted_with_its_steps() {
+    let server = Server::start().await;
+    let _worker = server.worker(server.fake()).await;
+    let mut spec = WorkflowSpec::new("nightly", vec![StepSpec::job("only", job())]);
+    spec.retention = Some(model::Duration::ZERO);
+    let definition = Definition::of(spec.clone());
+    let body = serde_json::to_string(&spec).unwrap().into();
+    let head = Arc::new(WorkflowHead { spec: Arc::new(spec), body });
+    let ask = async |request| {
+        let (request, actor) = (Box::new(request), Arc::from("ann"));
+        server.node().request(move |ticket| Input::Workflow { ticket, request, actor }).await.unwrap()
+    };
+    let workflows = vec![NewWorkflow { head, expected: Expected::Absent }];
+    let Reply::AppliedWorkflows(applied) = ask(WorkflowRequest::Apply { workflows }).await else { panic!() };
+    let start = NewRun {
+        workflow: applied[0].workflow,
+        generation: 1,
+        body: definition.to_json().into(),
+        definition: Arc::new(definition),
+        parameters: Arc::default(),
+        priority: None,
+        note: None,
+        retry_of: None,
+        carried: Vec::new(),
+        origin: None,
+        key: None,
+    };
+    let Reply::RunStarted { run, .. } = ask(WorkflowRequest::Start(Box::new(start))).await else { panic!() };
+    let ended = || async {
+        let row = server.store.run(run).await.unwrap();
+        row.filter(|row| row.state.status == RunStatus::Succeeded)
+    };
+    let row = server.until("the run to succeed", ended).await;
+    assert_eq!(server.store.run_steps(run).await.unwrap().len(), 1);
+    let later = row.state.expires_at.unwrap() + model::Duration::from_secs(1);
+    server::housekeeping::sweep(&server.running.services, later).await;
+    assert!(server.store.run(run).await.unwrap().is_none());
+    assert_eq!(server.store.run_steps(run).await.unwrap(), []);
+    let workflow = server.store.workflow(applied[0].workflow).await.unwrap().unwrap();
+    assert_eq!((workflow.state.generation, workflow.state.runs), (1, 1));
 }
 
 /// G3. A batch of ten thousand is one commit, and all of it runs.

@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin};
+use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, Work};
 use model::id::Epoch;
 use model::record::HistoryEntry;
+use model::run::StepOrigin;
 use model::worker::Capacity;
-use model::{BackfillId, Cause, ExecutionId, JobId, JobSpec, ScheduleId, Timestamp, WorkerId};
+use model::{
+    BackfillId, Cause, ExecutionId, JobId, JobSpec, RunId, ScheduleId, StepStatus, Timestamp, WorkerId,
+    WorkflowSpec,
+};
 
 use crate::history::{
-    Answer, Ask, Commit, ExecutionRow, History, JobRow, Row, ScheduleRow, StoreView, TaskStep, What,
+    Answer, Ask, Commit, ExecutionRow, History, JobRow, Row, RunRow, ScheduleRow, StepRow, StoreView,
+    TaskStep, What,
 };
 
 /// Where an event stands, and what it is.
@@ -21,6 +26,7 @@ pub(super) struct JobFacts<'a> {
     /// Its newest spec.
     pub(super) spec: Option<&'a JobSpec>,
     pub(super) origin: Option<&'a Origin>,
+    pub(super) step: Option<&'a StepOrigin>,
     /// In the order of their numbers.
     pub(super) executions: Vec<ExecutionId>,
 }
@@ -63,6 +69,44 @@ impl<'a> ExecutionFacts<'a> {
     }
 }
 
+/// A run of a workflow.
+#[derive(Debug, Default)]
+pub(super) struct RunFacts<'a> {
+    pub(super) rows: Vec<At<&'a RunRow>>,
+    pub(super) spec: Option<&'a WorkflowSpec>,
+    /// The firing that it belongs to; none for one that another run called.
+    pub(super) origin: Option<&'a Origin>,
+    pub(super) is_called: bool,
+    /// By number, and element.
+    pub(super) steps: BTreeMap<(u32, Option<u32>), Vec<At<&'a StepRow>>>,
+    /// The jobs and the called runs of its steps.
+    pub(super) work: BTreeMap<(u32, Option<u32>), Vec<Work>>,
+}
+
+impl<'a> RunFacts<'a> {
+    /// Its last row, if it has ended.
+    pub(super) fn end(&self) -> Option<At<&'a RunRow>> {
+        self.rows.last().copied().filter(|(_, row)| row.status.is_final())
+    }
+
+    pub(super) fn last(&self, step: u32, item: Option<u32>) -> Option<&'a StepRow> {
+        self.steps.get(&(step, item))?.last().map(|(_, row)| *row)
+    }
+
+    /// The row that says how it was decided about a step.
+    pub(super) fn decided(&self, step: u32) -> Option<At<&'a StepRow>> {
+        let rows = self.steps.get(&(step, None))?;
+        rows.iter().copied().find(|(_, row)| row.status != StepStatus::Pending)
+    }
+
+    /// Where a step, or an element, stood once the event at `index` had happened.
+    pub(super) fn status_at(&self, step: u32, item: Option<u32>, index: usize) -> StepStatus {
+        let rows = self.steps.get(&(step, item));
+        let before = rows.into_iter().flatten().take_while(|(at, _)| *at <= index);
+        before.last().map_or(StepStatus::Pending, |(_, row)| row.status)
+    }
+}
+
 /// What a line of the ledger is unique by, within its schedule.
 pub(super) type LedgerKey = (u64, Timestamp, FiringCause, Option<BackfillId>);
 
@@ -75,7 +119,7 @@ pub(super) struct ScheduleFacts<'a> {
     /// Every line as it was written last.
     pub(super) ledger: BTreeMap<LedgerKey, At<&'a LedgerRecord>>,
     /// Its runs, in the order of their creation.
-    pub(super) runs: Vec<JobId>,
+    pub(super) runs: Vec<Work>,
 }
 
 impl ScheduleFacts<'_> {
@@ -102,6 +146,7 @@ pub(super) struct Facts<'a> {
     pub(super) history: &'a History,
     pub(super) jobs: BTreeMap<JobId, JobFacts<'a>>,
     pub(super) executions: BTreeMap<ExecutionId, ExecutionFacts<'a>>,
+    pub(super) workflow_runs: BTreeMap<RunId, RunFacts<'a>>,
     pub(super) schedules: BTreeMap<ScheduleId, ScheduleFacts<'a>>,
     pub(super) requests: BTreeMap<u64, RequestFacts<'a>>,
     pub(super) commits: Vec<At<&'a Commit>>,
@@ -122,6 +167,7 @@ impl<'a> Facts<'a> {
             history,
             jobs: BTreeMap::new(),
             executions: BTreeMap::new(),
+            workflow_runs: BTreeMap::new(),
             schedules: BTreeMap::new(),
             requests: BTreeMap::new(),
             commits: Vec::new(),
@@ -175,7 +221,13 @@ impl<'a> Facts<'a> {
                 job.spec = row.spec.as_deref().or(job.spec);
                 if let (true, Some(origin)) = (row.new, row.origin.as_deref()) {
                     job.origin = Some(origin);
-                    self.schedules.entry(origin.schedule).or_default().runs.push(row.job);
+                    self.schedules.entry(origin.schedule).or_default().runs.push(row.job.into());
+                }
+                if let (true, Some(step)) = (row.new, row.step.as_deref()) {
+                    job.step = Some(step);
+                    let key = step.key();
+                    let run = self.workflow_runs.entry(key.run).or_default();
+                    run.work.entry((key.step, key.item)).or_default().push(row.job.into());
                 }
             }
             Row::Execution(row) => {
@@ -196,7 +248,59 @@ impl<'a> Facts<'a> {
                 schedule.written.push((index, record));
                 schedule.ledger.insert(ledger_key(record), (index, record));
             }
+            Row::Run(row) => self.take_run(index, row),
+            Row::Step(row) => {
+                let run = self.workflow_runs.entry(row.run).or_default();
+                run.steps.entry((row.step, row.item)).or_default().push((index, row));
+            }
             Row::Key { .. } | Row::Queue { .. } | Row::Backfill { .. } => {}
+        }
+    }
+
+    fn take_run(&mut self, index: usize, row: &'a RunRow) {
+        let run = self.workflow_runs.entry(row.run).or_default();
+        run.rows.push((index, row));
+        run.spec = row.spec.as_deref().or(run.spec);
+        if !row.new {
+            return;
+        }
+        if let Some(caller) = row.caller {
+            run.is_called = true;
+            let calling = self.workflow_runs.entry(caller.run).or_default();
+            calling.work.entry((caller.step, caller.item)).or_default().push(row.run.into());
+        } else if let Some(origin) = row.origin.as_deref() {
+            run.origin = Some(origin);
+            self.schedules.entry(origin.schedule).or_default().runs.push(row.run.into());
+        }
+    }
+
+    /// Where a job or a run was made, and when, in engine time.
+    pub(super) fn begin_of(&self, work: Work) -> Option<At<Timestamp>> {
+        match work {
+            Work::Job(job) => self.jobs.get(&job)?.steps().next().map(|(index, step)| (index, step.at)),
+            Work::Run(run) => {
+                let (index, row) = self.workflow_runs.get(&run)?.rows.first()?;
+                Some((*index, row.steps.first()?.at))
+            }
+        }
+    }
+
+    /// Where a job or a run ended.
+    pub(super) fn end_of(&self, work: Work) -> Option<usize> {
+        match work {
+            Work::Job(job) => {
+                let mut rows = self.jobs.get(&job)?.rows.iter();
+                rows.find(|(_, row)| row.status.is_final()).map(|(index, _)| *index)
+            }
+            Work::Run(run) => self.workflow_runs.get(&run)?.end().map(|(index, _)| index),
+        }
+    }
+
+    /// The firing that a job or a run belongs to.
+    pub(super) fn origin_of(&self, work: Work) -> Option<&'a Origin> {
+        match work {
+            Work::Job(job) => self.jobs.get(&job)?.origin,
+            Work::Run(run) => self.workflow_runs.get(&run)?.origin,
         }
     }
 

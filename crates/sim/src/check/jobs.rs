@@ -38,6 +38,10 @@ fn accepted(facts: &Facts<'_>, findings: &mut Findings) {
                     let row = facts.schedules.get(schedule).and_then(|known| known.rows.first());
                     told(facts, findings, schedule, row.map(|(at, ..)| *at), *index);
                 }
+                Answer::Started { run } => {
+                    let row = facts.workflow_runs.get(run).and_then(|known| known.rows.first());
+                    told(facts, findings, run, row.map(|(at, _)| *at), *index);
+                }
                 Answer::Done => cancelled(facts, findings, request.asks.first().map(|(_, ask)| *ask), *index),
                 Answer::Refused { .. } | Answer::Unknown => {}
             }
@@ -122,6 +126,13 @@ fn invented(facts: &Facts<'_>, findings: &mut Findings) {
             let known = facts.schedules.get(&origin.schedule).and_then(|schedule| schedule.rows.first());
             if known.is_none_or(|(made, ..)| made > index) {
                 findings.add(Invariant::I3, id, "the schedule that it names is not there", [*index]);
+            }
+            continue;
+        }
+        if let Some(step) = job.step {
+            let known = facts.workflow_runs.get(&step.run).and_then(|run| run.rows.first());
+            if known.is_none_or(|(made, _)| made > index) {
+                findings.add(Invariant::I3, id, "the run that it names is not there", [*index]);
             }
             continue;
         }

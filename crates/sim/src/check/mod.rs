@@ -7,6 +7,7 @@
 //! - [`jobs`]: what was accepted is there, once, with a whole history (I1–I6).
 //! - [`runs`]: what ran, how often, how long, and with which result (I7–I13, I30).
 //! - [`schedules`]: every instant once, rightly, in time (I14–I18), by an [`oracle`] of its own.
+//! - [`workflows`]: each step once, by its rule, and a run as its steps (I19).
 //! - [`limits`]: queues, keys, rates, machines (I20–I22).
 //! - [`cluster`]: nothing stuck, one owner, memory equals rows (I26–I28).
 
@@ -19,6 +20,7 @@ mod runs;
 mod schedules;
 #[cfg(test)]
 mod tests;
+mod workflows;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,6 +50,7 @@ pub enum Invariant {
     I16,
     I17,
     I18,
+    I19,
     I20,
     I21,
     I22,
@@ -79,6 +82,7 @@ impl Invariant {
         Self::I16,
         Self::I17,
         Self::I18,
+        Self::I19,
         Self::I20,
         Self::I21,
         Self::I22,
@@ -110,6 +114,7 @@ impl Invariant {
             Self::I16 => "nothing starts early, or after its starting deadline",
             Self::I17 => "a schedule has no more runs at once than its overlap policy lets it have",
             Self::I18 => "what was missed is made up for as the policy says",
+            Self::I19 => "a step runs once, when its rule lets it, and a run is what its steps came to",
             Self::I20 => "concurrency limits hold",
             Self::I21 => "rate limits hold",
             Self::I22 => "no machine is given more than it has",
@@ -250,6 +255,7 @@ pub fn check(history: &History) -> Report {
         runs::check(&facts, &mut findings);
         limits::check(&facts, &mut findings);
         schedules::check(&facts, &mut findings);
+        workflows::check(&facts, &mut findings);
         cluster::check(&facts, &mut findings);
     }
     let mut report = findings.0;

@@ -1,10 +1,11 @@
-//! Every instant of a schedule has its line in the ledger: once, rightly, in time.
+//! Every instant of a schedule has its line in the ledger: once, rightly, in time. A run is the job, or the run
+//! of a workflow, that a firing created.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::firing::{FiringCause, FiringOutcome, LedgerRecord, ScheduleStatus};
+use model::firing::{FiringCause, FiringOutcome, LedgerRecord, ScheduleStatus, Work};
 use model::schedule::{MissedPolicy, OverlapPolicy};
-use model::{Cause, JobId, ScheduleId, ScheduleSpec, Timestamp};
+use model::{Cause, ScheduleId, ScheduleSpec, Timestamp};
 
 use super::facts::{Facts, ScheduleFacts};
 use super::oracle::instants;
@@ -29,55 +30,55 @@ fn by_itself(cause: FiringCause) -> bool {
     matches!(cause, FiringCause::Timer | FiringCause::CatchUp)
 }
 
-/// I14: no line of the ledger names two jobs, and no instant has two.
+/// I14: no line of the ledger names two runs, and no instant has two.
 fn one_job_each(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
-    let mut named: BTreeMap<_, (JobId, usize)> = BTreeMap::new();
+    let mut named: BTreeMap<_, (Work, usize)> = BTreeMap::new();
     for (index, record) in &schedule.written {
-        let Some(job) = record.job else { continue };
-        let (known, at) = *named.entry(super::facts::ledger_key(record)).or_insert((job, *index));
-        if known != job {
-            let message = format!("its instant {} has {known} and {job}", record.first);
+        let Some(work) = record.work else { continue };
+        let (known, at) = *named.entry(super::facts::ledger_key(record)).or_insert((work, *index));
+        if known != work {
+            let message = format!("its instant {} has {known} and {work}", record.first);
             findings.add(Invariant::I14, id, message, [at, *index]);
         }
     }
-    let mut fired: BTreeMap<(u64, Timestamp), (JobId, usize)> = BTreeMap::new();
+    let mut fired: BTreeMap<(u64, Timestamp), (Work, usize)> = BTreeMap::new();
     for &run in &schedule.runs {
-        let Some(job) = facts.jobs.get(&run) else { continue };
-        let (Some(origin), Some((index, _))) = (job.origin, job.rows.first()) else { continue };
+        let (Some(origin), Some((index, _))) = (facts.origin_of(run), facts.begin_of(run)) else { continue };
         if !by_itself(origin.cause) {
             continue;
         }
-        if let Some((other, at)) = fired.insert((origin.generation, origin.scheduled_for), (run, *index)) {
+        if let Some((other, at)) = fired.insert((origin.generation, origin.scheduled_for), (run, index)) {
             let message = format!("its instant {} has {other} and {run}", origin.scheduled_for);
-            findings.add(Invariant::I14, id, message, [at, *index]);
+            findings.add(Invariant::I14, id, message, [at, index]);
         }
     }
 }
 
-/// I14: the job, its line and the cursor are one commit.
+/// I14: the run, its line and the cursor are one commit.
 fn one_step(facts: &Facts<'_>, findings: &mut Findings) {
     for (index, commit) in &facts.commits {
         for row in &commit.rows {
-            let Row::Job(row) = row else { continue };
-            let Some(origin) = row.origin.as_deref().filter(|_| row.new) else { continue };
+            let (work, origin) = match row {
+                Row::Job(row) if row.new => (Work::Job(row.job), row.origin.as_deref()),
+                Row::Run(row) if row.new && row.caller.is_none() => {
+                    (Work::Run(row.run), row.origin.as_deref())
+                }
+                _ => continue,
+            };
+            let Some(origin) = origin else { continue };
             if origin.cause == FiringCause::Retry {
                 continue;
             }
-            let line = |other: &Row| matches!(other, Row::Ledger(record) if record.job == Some(row.job));
+            let line = |other: &Row| matches!(other, Row::Ledger(record) if record.work == Some(work));
             if !commit.rows.iter().any(line) {
-                findings.add(Invariant::I14, row.job, "it was fired without a line in the ledger", [*index]);
+                findings.add(Invariant::I14, work, "it was fired without a line in the ledger", [*index]);
             }
             let behind = |other: &Row| {
                 matches!(other, Row::Schedule(known) if known.schedule == origin.schedule
                     && known.cursor < origin.scheduled_for)
             };
             if by_itself(origin.cause) && commit.rows.iter().any(behind) {
-                findings.add(
-                    Invariant::I14,
-                    row.job,
-                    "it was fired and the cursor stands before it",
-                    [*index],
-                );
+                findings.add(Invariant::I14, work, "it was fired and the cursor stands before it", [*index]);
             }
         }
     }
@@ -91,10 +92,11 @@ fn never_early(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, 
             findings.add(Invariant::I16, id, message, [*index]);
         }
     }
-    for job in schedule.runs.iter().filter_map(|run| facts.jobs.get(run)) {
-        let Some((index, step)) = job.steps().next() else { continue };
-        if job.origin.is_some_and(|origin| by_itself(origin.cause) && step.at < origin.scheduled_for) {
-            findings.add(Invariant::I16, id, format!("a run of it was made early, at {}", step.at), [index]);
+    for &run in &schedule.runs {
+        let Some((index, at)) = facts.begin_of(run) else { continue };
+        let origin = facts.origin_of(run);
+        if origin.is_some_and(|origin| by_itself(origin.cause) && at < origin.scheduled_for) {
+            findings.add(Invariant::I16, id, format!("a run of it was made early, at {at}"), [index]);
         }
     }
 }
@@ -219,11 +221,20 @@ fn reigns<'a>(schedule: &ScheduleFacts<'a>) -> BTreeMap<u64, Reign<'a>> {
 
 /// I17: no more runs than may be, whatever they come from.
 fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
-    let mut live: BTreeMap<ScheduleId, BTreeSet<JobId>> = BTreeMap::new();
+    let mut live: BTreeMap<ScheduleId, BTreeSet<Work>> = BTreeMap::new();
     let mut specs: BTreeMap<ScheduleId, &ScheduleSpec> = BTreeMap::new();
     for (index, commit) in &facts.commits {
         let before = specs.clone();
         let mut begun = BTreeSet::new();
+        let mut stands = |work: Work, over: bool| {
+            let Some(origin) = facts.origin_of(work) else { return };
+            let runs = live.entry(origin.schedule).or_default();
+            if over {
+                runs.remove(&work);
+            } else if runs.insert(work) {
+                begun.insert(origin.schedule);
+            }
+        };
         for row in &commit.rows {
             match row {
                 Row::Schedule(row) => {
@@ -231,16 +242,8 @@ fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
                         specs.insert(row.schedule, spec);
                     }
                 }
-                Row::Job(row) => {
-                    let origin = facts.jobs.get(&row.job).and_then(|job| job.origin);
-                    let Some(origin) = origin else { continue };
-                    let runs = live.entry(origin.schedule).or_default();
-                    if row.status.is_final() {
-                        runs.remove(&row.job);
-                    } else if runs.insert(row.job) {
-                        begun.insert(origin.schedule);
-                    }
-                }
+                Row::Job(row) => stands(row.job.into(), row.status.is_final()),
+                Row::Run(row) => stands(row.run.into(), row.status.is_final()),
                 _ => {}
             }
         }
@@ -293,15 +296,15 @@ fn caught_up(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, fi
         }
     }
     let mut last: Option<(Timestamp, usize)> = None;
-    for job in schedule.runs.iter().filter_map(|run| facts.jobs.get(run)) {
-        let (Some(origin), Some((index, _))) = (job.origin, job.rows.first()) else { continue };
+    for &run in &schedule.runs {
+        let (Some(origin), Some((index, _))) = (facts.origin_of(run), facts.begin_of(run)) else { continue };
         if origin.cause != FiringCause::CatchUp {
             continue;
         }
         if let Some((before, at)) = last.filter(|(before, _)| *before > origin.scheduled_for) {
             let message = format!("{before} was made up for before {}", origin.scheduled_for);
-            findings.add(Invariant::I18, id, message, [at, *index]);
+            findings.add(Invariant::I18, id, message, [at, index]);
         }
-        last = Some((origin.scheduled_for, *index));
+        last = Some((origin.scheduled_for, index));
     }
 }

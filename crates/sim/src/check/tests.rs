@@ -2,22 +2,25 @@
 
 use std::sync::Arc;
 
-use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus};
+use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus, Work};
 use model::id::Epoch;
 use model::queue::QueueSettings;
 use model::record::HistoryEntry;
+use model::run::{RunCause, RunHistoryEntry, StepCause, StepOrigin};
 use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::spec::{Concurrency, Delivery};
 use model::timing::{Every, Rule, Timing};
 use model::worker::{Capacity, WorkerStatus};
+use model::workflow::StepSpec;
 use model::{
     Bytes, Cause, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, Millicores,
-    ScheduleId, ScheduleSpec, Timestamp, WorkerId,
+    RunId, RunStatus, ScheduleId, ScheduleSpec, StepStatus, Timestamp, WorkerId, WorkflowSpec,
 };
 
 use super::{Invariant, check};
 use crate::history::{
-    Answer, Ask, Commit, Event, ExecutionRow, History, JobRow, Row, ScheduleRow, StoreView, TaskStep, What,
+    Answer, Ask, Commit, Event, ExecutionRow, History, JobRow, Row, RunRow, ScheduleRow, StepRow, StoreView,
+    TaskStep, What,
 };
 
 const JOB: JobId = JobId::from_bits(1 << 64);
@@ -51,6 +54,7 @@ impl Story {
             new: true,
             spec: None,
             origin: None,
+            step: None,
             status: JobStatus::Waiting,
             version: 0,
             due_at: second(0),
@@ -426,7 +430,7 @@ fn line(at: i64, outcome: FiringOutcome, cause: FiringCause, job: Option<JobId>,
         outcome,
         cause,
         backfill: None,
-        job,
+        work: job.map(Work::Job),
         decided_at: second(decided),
         detail: None,
         tzdb: "none".into(),
@@ -609,4 +613,131 @@ fn a_backoff_that_is_too_short_is_found_in_a_feed_too() {
     };
     wait(1).holds();
     wait(60).breaks(Invariant::I12);
+}
+
+const RUN: RunId = RunId::from_bits(5 << 64);
+
+/// A run of `a`, then `b` that needs it.
+fn run_row(new: bool, version: u64, to: RunStatus, cause: RunCause) -> Row {
+    let step = |name: &str| StepSpec::job(name, JobSpec::command(["true"]));
+    let spec = WorkflowSpec::new("w", vec![step("a"), step("b").needs(["a"])]);
+    let from = (!new).then_some(RunStatus::Running);
+    let entry = RunHistoryEntry { at: second(1), from, to, cause, detail: None };
+    Row::Run(Box::new(RunRow {
+        run: RUN,
+        new,
+        spec: new.then(|| Arc::new(spec)),
+        origin: None,
+        caller: None,
+        status: to,
+        version,
+        steps: vec![entry],
+    }))
+}
+
+fn started() -> Row {
+    run_row(true, 1, RunStatus::Running, RunCause::Started)
+}
+
+fn succeeded() -> Row {
+    run_row(false, 2, RunStatus::Succeeded, RunCause::Succeeded)
+}
+
+fn step_row(step: u32, status: StepStatus, cause: StepCause) -> Row {
+    Row::Step(Box::new(StepRow { run: RUN, step, item: None, status, cause }))
+}
+
+fn goes_on(step: u32) -> Row {
+    step_row(step, StepStatus::Running, StepCause::NeedsOver)
+}
+
+fn ends(step: u32) -> Row {
+    step_row(step, StepStatus::Succeeded, StepCause::JobSucceeded)
+}
+
+/// The only row of a step's job.
+fn job_of(step: u32, number: u64, status: JobStatus) -> Row {
+    let story = Story::new();
+    let name = if step == 0 { "a" } else { "b" };
+    let origin = StepOrigin { run: RUN, workflow: "w".into(), name: name.into(), step, item: None };
+    let cause = if status.is_final() { Cause::CancelRequested } else { Cause::Stepped };
+    let entry =
+        |from, to, cause| HistoryEntry { at: second(1), from, to, cause, execution: None, detail: None };
+    let mut steps = vec![entry(None, JobStatus::Waiting, Cause::Stepped)];
+    if status.is_final() {
+        steps.push(entry(Some(JobStatus::Waiting), status, cause));
+    }
+    Row::Job(Box::new(JobRow {
+        job: JobId::from_bits(u128::from(number) << 64),
+        spec: Some(Arc::new(story.spec)),
+        step: Some(Arc::new(origin)),
+        version: 1,
+        status,
+        steps,
+        ..story.row
+    }))
+}
+
+fn told(commits: Vec<Vec<Row>>) -> Story {
+    let mut story = Story::new();
+    for rows in commits {
+        story.commit(rows);
+    }
+    story
+}
+
+const WAITS: JobStatus = JobStatus::Waiting;
+
+/// I19.
+#[test]
+fn a_step_has_one_job_and_none_if_it_never_began() {
+    told(vec![vec![started(), goes_on(0), job_of(0, 11, WAITS)]]).holds();
+    let twice = vec![job_of(0, 12, WAITS)];
+    told(vec![vec![started(), goes_on(0), job_of(0, 11, WAITS)], twice]).breaks(Invariant::I19);
+    let skipped = || step_row(0, StepStatus::Skipped, StepCause::Condition);
+    told(vec![vec![started(), skipped()]]).holds();
+    told(vec![vec![started(), skipped(), job_of(0, 11, WAITS)]]).breaks(Invariant::I19);
+}
+
+/// I19.
+#[test]
+fn a_step_that_begins_against_its_rule_is_seen() {
+    told(vec![vec![started(), ends(0), goes_on(1)]]).holds();
+    told(vec![vec![started(), goes_on(0)], vec![ends(0)], vec![goes_on(1)]]).holds();
+    told(vec![vec![started(), goes_on(0), goes_on(1)]]).breaks(Invariant::I19);
+    let failed = || step_row(0, StepStatus::Failed, StepCause::JobFailed);
+    told(vec![vec![started(), failed(), goes_on(1)]]).breaks(Invariant::I19);
+    let left_out = || step_row(1, StepStatus::UpstreamFailed, StepCause::Rule);
+    told(vec![vec![started(), failed(), left_out()]]).holds();
+    told(vec![vec![started(), ends(0), left_out()]]).breaks(Invariant::I19);
+}
+
+/// I19.
+#[test]
+fn a_run_is_what_all_of_its_steps_came_to() {
+    told(vec![vec![started()], vec![ends(0), ends(1), succeeded()]]).holds();
+    told(vec![vec![started()], vec![ends(0), succeeded()]]).breaks(Invariant::I19);
+    let bad = step_row(1, StepStatus::Failed, StepCause::JobFailed);
+    told(vec![vec![started()], vec![ends(0), bad, succeeded()]]).breaks(Invariant::I19);
+    let failed = run_row(false, 2, RunStatus::Failed, RunCause::StepFailed);
+    told(vec![vec![started()], vec![ends(0), ends(1), failed]]).breaks(Invariant::I19);
+}
+
+/// I19.
+#[test]
+fn a_step_that_does_not_hear_of_its_jobs_end_is_seen() {
+    let cancelled = || step_row(0, StepStatus::Cancelled, StepCause::JobCancelled);
+    let over = || job_of(0, 11, JobStatus::Cancelled);
+    told(vec![vec![started(), cancelled(), over()]]).holds();
+    told(vec![vec![started(), goes_on(0), over()], vec![cancelled()]]).breaks(Invariant::I19);
+}
+
+/// I5 and I26.
+#[test]
+fn a_step_after_its_end_and_a_run_that_never_ends_are_seen() {
+    let first = || vec![started(), ends(0)];
+    told(vec![first(), vec![goes_on(0)]]).breaks(Invariant::I5);
+    let mut story = told(vec![first()]);
+    story.event(What::Calm).event(What::End { unacknowledged: Vec::new() });
+    story.breaks(Invariant::I26);
 }

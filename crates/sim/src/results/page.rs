@@ -19,6 +19,7 @@ const PROMISES: &[(&str, &[Invariant])] = &[
         "beyond a limit, a policy or a machine",
         &[Invariant::I12, Invariant::I13, Invariant::I17, Invariant::I20, Invariant::I21, Invariant::I22],
     ),
+    ("steps of runs lost, done twice, or against their rule", &[Invariant::I19]),
     ("histories that are not whole", &[Invariant::I4, Invariant::I5]),
     ("stuck, or without an owner for long", &[Invariant::I26, Invariant::I27]),
     ("engines that differ from their rows, or from themselves", &[Invariant::I28, Invariant::I29]),

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use engine::input::{Key, NewBackfill};
 use engine::output::Assignment;
-use engine::{Expected, Input, NewJob, NewSchedule, ScheduleRequest, Ticket};
+use engine::{Expected, Input, NewJob, NewSchedule, ScheduleRequest, Ticket, WorkflowRequest};
 use model::firing::ScheduleHead;
 use model::queue::QueueSettings;
 use model::record::JobHead;
-use model::schedule::{Jitter, MissedPolicy, OverlapPolicy, Spread};
+use model::schedule::{Action, Jitter, MissedPolicy, OverlapPolicy, Spread};
 use model::spec::{Concurrency, Delivery};
 use model::timing::{Cron, Every, Rule, Timing};
 use model::worker::Admission;
+use model::workflow::Call;
 use model::{Duration, JobId, JobSpec, Millicores, ScheduleId, ScheduleSpec, WorkerId};
 
 use super::plan::concern;
@@ -42,6 +43,7 @@ pub(super) enum Op {
     Queue(String, QueueSettings),
     Admit(WorkerId, Admission),
     Schedule(ScheduleRequest),
+    Workflow(WorkflowRequest),
 }
 
 impl Op {
@@ -57,6 +59,9 @@ impl Op {
             Self::Schedule(request) => {
                 Input::Schedule { ticket, request: Box::new(request), actor: "sim".into() }
             }
+            Self::Workflow(request) => {
+                Input::Workflow { ticket, request: Box::new(request), actor: "sim".into() }
+            }
         }
     }
 }
@@ -68,6 +73,9 @@ pub(super) enum ClientMessage {
     Submit,
     Other,
     Apply(u32),
+    ApplyWorkflow(u32),
+    StartRun,
+    AskRun,
     PauseSchedules,
     OpenAll,
     Answer {
@@ -96,6 +104,8 @@ struct Request {
 #[derive(Debug)]
 pub(super) struct Clients {
     dice: Dice,
+    /// For everything about workflows.
+    pub(super) run_dice: Dice,
     open: BTreeMap<u64, Request>,
     submitted: u64,
     /// Accepted jobs, and what they were asked to be.
@@ -105,7 +115,7 @@ pub(super) struct Clients {
     keyed: Vec<(Ask, Arc<Op>)>,
     /// What specs say to who runs them, by their text.
     wishes: BTreeMap<Arc<str>, RunWish>,
-    templates: Vec<(JobSpec, Arc<str>)>,
+    pub(super) templates: Vec<(JobSpec, Arc<str>)>,
     closed: bool,
 }
 
@@ -115,6 +125,7 @@ impl Clients {
         let templates = (0..8).map(|_| template(&mut dice, with_keys)).collect();
         Self {
             dice,
+            run_dice: Dice::new(seed, concern::RUNS),
             open: BTreeMap::new(),
             submitted: 0,
             jobs: Vec::new(),
@@ -179,6 +190,7 @@ impl World {
             let early = self.clients.dice.millis(0, rough / 3);
             self.put(self.begin + early, Happening::Client(ClientMessage::Apply(index)));
         }
+        self.put_down_runs();
     }
 
     pub(super) fn client_hears(&mut self, message: ClientMessage) {
@@ -186,6 +198,9 @@ impl World {
             ClientMessage::Submit => self.submit(),
             ClientMessage::Other => self.ask_other(),
             ClientMessage::Apply(index) => self.apply_schedule(index),
+            ClientMessage::ApplyWorkflow(index) => self.apply_workflow(index),
+            ClientMessage::StartRun => self.start_run(),
+            ClientMessage::AskRun => self.ask_of_run(),
             ClientMessage::PauseSchedules => self.pause_all(),
             ClientMessage::OpenAll => self.open_all(),
             ClientMessage::Answer { request, attempt, answer } => self.answered(request, attempt, answer),
@@ -410,7 +425,12 @@ impl World {
         if dice.chance(0.5) {
             rules = dice.clone();
         }
-        let spec = some_schedule(&mut rules, &name, &mut job);
+        let mut spec = some_schedule(&mut rules, &name, &mut job);
+        if self.plan.workflows > 0 && self.clients.run_dice.chance(0.4) {
+            let which = self.clients.run_dice.below(self.plan.workflows as usize);
+            let call = Call { name: format!("w{which}"), parameters: Default::default() };
+            spec.action = Action::Workflow(call);
+        }
         let body = serde_json::to_string(&spec).expect("specs are made of maps with string keys").into();
         let head = Arc::new(ScheduleHead { spec: Arc::new(spec), body });
         let schedules = vec![NewSchedule { head, expected: Expected::Any }];
@@ -429,7 +449,11 @@ impl World {
 
     /// Whoever still insists on closing something gives up first.
     fn open_all(&mut self) {
-        self.clients.open.retain(|_, asked| !matches!(*asked.op, Op::Queue(..) | Op::Admit(..)));
+        let holds = |op: &Op| {
+            matches!(op, Op::Queue(..) | Op::Admit(..) | Op::Workflow(WorkflowRequest::Pause { .. }))
+        };
+        self.clients.open.retain(|_, asked| !holds(&asked.op));
+        self.resume_runs();
         let (_, workers) = self.store.known();
         for worker in workers {
             self.admit(worker, Admission::Open);

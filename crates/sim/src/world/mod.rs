@@ -16,7 +16,7 @@
 //! - [`server`], [`reign`]: processes that own the shards in turn and drive an engine.
 //! - [`store`]: rows, leases, epochs; [`calls`]: the way to it and back.
 //! - [`agent`], [`supervisor`], [`task`]: the three parts of a worker.
-//! - [`client`]: who asks for work. [`nemesis`]: who breaks things.
+//! - [`client`]: who asks for work; [`runs`]: and for runs of workflows. [`nemesis`]: who breaks things.
 
 mod agenda;
 mod agent;
@@ -25,6 +25,7 @@ mod client;
 mod nemesis;
 pub mod plan;
 mod reign;
+mod runs;
 mod server;
 mod store;
 mod supervisor;

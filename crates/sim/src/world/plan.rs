@@ -17,6 +17,7 @@ pub(crate) mod concern {
     pub(crate) const CLIENTS: u64 = 5;
     pub(crate) const SERVERS: u64 = 6;
     pub(crate) const TASKS: u64 = 7;
+    pub(crate) const RUNS: u64 = 8;
 }
 
 /// A deliberate bug in the model around the engine, to see that it is found.
@@ -40,10 +41,12 @@ pub enum Mutation {
     LoadForgetsJobs,
     LoadForgetsQueues,
     LoadForgetsWorkers,
+    LoadForgetsSteps,
     StoreForgetsNewJobs,
     StoreForgetsKeys,
     StoreForgetsCancels,
     StoreForgetsTheLedger,
+    StoreForgetsEndsOfSteps,
     StoreForgetsCursors,
     StoreTearsBatches,
     StoreIgnoresEpochs,
@@ -177,6 +180,12 @@ pub struct Plan {
     pub other_asks: u32,
     /// Schedules.
     pub schedules: u32,
+    /// Workflows.
+    pub workflows: u32,
+    /// Runs of them that clients start; schedules start more.
+    pub runs: u32,
+    /// What clients ask of runs.
+    pub run_asks: u32,
     /// Whether some of the jobs share a concurrency key.
     pub with_keys: bool,
     /// The longest that a task runs.
@@ -210,6 +219,9 @@ impl Plan {
             jobs: u32::try_from(dice.between(5, 60)).unwrap_or(5),
             other_asks: u32::try_from(dice.between(0, 20)).unwrap_or(0),
             schedules: u32::try_from(dice.below(4)).unwrap_or(0),
+            workflows: 0,
+            runs: 0,
+            run_asks: 0,
             with_keys: true,
             task_max: seconds(dice.between(1, 30)),
             faults: Vec::new(),
@@ -241,6 +253,12 @@ impl Plan {
         }
         if mean > Duration::ZERO {
             plan.draw_faults(&mut dice, mean);
+        }
+        if profile != Profile::Load && dice.chance(0.6) {
+            let times = if profile == Profile::Long { 20 } else { 1 };
+            plan.workflows = u32::try_from(dice.between(1, 4)).unwrap_or(1);
+            plan.runs = times * u32::try_from(dice.between(1, 15)).unwrap_or(1);
+            plan.run_asks = times * u32::try_from(dice.between(0, 15)).unwrap_or(0);
         }
         plan
     }

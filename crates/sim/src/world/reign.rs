@@ -295,6 +295,7 @@ impl World {
             Ok(Reply::Applied(applied)) => {
                 applied.first().map_or(Answer::Done, |one| Answer::Applied { schedule: one.schedule })
             }
+            Ok(Reply::RunStarted { run, .. }) => Answer::Started { run },
             Ok(_) => Answer::Done,
             Err(refusal) => Answer::Refused { code: code(&refusal).to_owned() },
         };

@@ -10,17 +10,19 @@ use model::calendar::CalendarRecord;
 use model::firing::{BackfillHead, BackfillState, BackfillStatus, ScheduleHead, ScheduleState};
 use model::id::Epoch;
 use model::record::{
-    Batch, Change, ExecutionRecord, HistoryEntry, JobHead, JobState, KeyRecord, Lease, LiveRow, QueueRecord,
-    RunKeyRecord, WorkerRecord,
+    Batch, Change, ExecutionRecord, JobHead, JobState, KeyRecord, Lease, LiveRow, QueueRecord, RunKeyRecord,
+    WorkerRecord,
 };
-use model::run::{RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState};
+use model::run::{
+    RunHead, RunHistoryEntry, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState,
+};
 use model::{
-    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, RunId, ScheduleId, ShardId, Timestamp,
-    WorkerId, WorkflowId,
+    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, RunId, ScheduleId, ShardId, StepStatus,
+    Timestamp, WorkerId, WorkflowId, WorkflowSpec,
 };
 
 use super::plan::Mutation;
-use crate::history::{Commit, ExecutionRow, JobRow, Row, ScheduleRow};
+use crate::history::{Commit, ExecutionRow, JobRow, Row, RunRow, ScheduleRow, StepRow};
 
 /// Who owns a shard.
 #[derive(Debug, Clone, Copy, Default)]
@@ -140,7 +142,19 @@ impl Store {
     /// Whether nothing lives any more.
     pub(crate) fn is_quiet(&self) -> bool {
         let running = |(_, state): &(_, BackfillState)| state.status == BackfillStatus::Running;
-        self.rows.jobs.is_empty() && !self.rows.backfills.values().any(running)
+        self.rows.jobs.is_empty() && self.rows.runs.is_empty() && !self.rows.backfills.values().any(running)
+    }
+
+    /// Every workflow, with its generation.
+    pub(crate) fn workflows(&self) -> Vec<(WorkflowId, Arc<WorkflowHead>, u64)> {
+        let all = self.rows.workflows.iter();
+        all.map(|(&id, (head, state))| (id, Arc::clone(head), state.generation)).collect()
+    }
+
+    /// Every run that has not ended.
+    pub(crate) fn runs(&self) -> Vec<(RunId, Arc<WorkflowSpec>)> {
+        let all = self.rows.runs.iter();
+        all.map(|(&id, (head, _))| (id, Arc::clone(&head.definition.workflow))).collect()
     }
 
     /// Every schedule and every worker.
@@ -218,7 +232,10 @@ impl Store {
                 state.status == JobStatus::Cancelled
             }
             (Some(Mutation::StoreForgetsKeys), Change::Key(_)) => true,
-            (Some(Mutation::StoreForgetsTheLedger), Change::Ledger(record)) => record.job.is_none(),
+            (Some(Mutation::StoreForgetsEndsOfSteps), Change::Step(record)) => {
+                record.state.status.is_final() && record.key.item.is_none()
+            }
+            (Some(Mutation::StoreForgetsTheLedger), Change::Ledger(record)) => record.work.is_none(),
             _ => false,
         }
     }
@@ -235,6 +252,10 @@ impl Store {
                 (Some(Mutation::LoadForgetsExecutions), LiveRow::Execution(_))
                     | (Some(Mutation::LoadForgetsQueues), LiveRow::Queue(_))
                     | (Some(Mutation::LoadForgetsWorkers), LiveRow::Worker(_))
+            ) && !matches!(
+                (self.mutation, row),
+                (Some(Mutation::LoadForgetsSteps), LiveRow::Step(record))
+                    if record.state.status == StepStatus::Succeeded
             ) && !matches!(
                 (self.mutation, row),
                 (Some(Mutation::LoadForgetsJobs), LiveRow::Job { state, .. })
@@ -315,13 +336,12 @@ impl Rows {
                 self.workflows.remove(id);
                 None
             }
-            Change::Run { id, head, state } => {
-                self.apply_run(*id, head.as_ref(), state);
-                None
-            }
+            Change::Run { id, head, state } => Some(self.apply_run(*id, head.as_ref(), state)),
             Change::Step(record) => {
                 self.steps.insert(record.key, record.state.clone());
-                None
+                let StepKey { run, step, item } = record.key;
+                let StepState { status, cause, .. } = record.state;
+                Some(Row::Step(Box::new(StepRow { run, step, item, status, cause })))
             }
             Change::Calendar(record) => {
                 let key = (record.spec.namespace.clone(), record.spec.name.clone());
@@ -350,6 +370,7 @@ impl Rows {
             new,
             spec: head.map(|head| Arc::clone(&head.spec)),
             origin: head.and_then(|head| head.origin.clone()),
+            step: head.and_then(|head| head.step.clone()),
             status: state.status,
             version: state.version,
             due_at: state.due_at,
@@ -363,13 +384,25 @@ impl Rows {
     }
 
     /// A run that ended takes its steps with it: an engine that takes over never hears of them.
-    fn apply_run(&mut self, id: RunId, head: Option<&Arc<RunHead>>, state: &RunState) {
-        let known = self.runs.remove(&id).map(|(head, _)| head);
+    fn apply_run(&mut self, id: RunId, head: Option<&Arc<RunHead>>, state: &RunState) -> Row {
+        let known = self.runs.remove(&id);
+        let before: &[RunHistoryEntry] = known.as_ref().map_or(&[], |(_, before)| &before.history);
+        let steps = added(before, &state.history);
         if state.status.is_final() {
             self.steps.retain(|key, _| key.run != id);
-        } else if let Some(head) = head.cloned().or(known) {
+        } else if let Some(head) = head.cloned().or(known.map(|(head, _)| head)) {
             self.runs.insert(id, (head, state.clone()));
         }
+        Row::Run(Box::new(RunRow {
+            run: id,
+            new: head.is_some(),
+            spec: head.map(|head| Arc::clone(&head.definition.workflow)),
+            origin: head.and_then(|head| head.origin.clone()),
+            caller: head.and_then(|head| head.caller),
+            status: state.status,
+            version: state.version,
+            steps,
+        }))
     }
 
     fn apply_schedule(
@@ -447,9 +480,9 @@ impl Rows {
     }
 }
 
-/// The entries of a job's history that the row before does not have. A full history loses entries
+/// The entries of a history that the row before does not have. A full history loses entries
 /// from its middle, so what is new stands behind what was last.
-fn added(before: &[HistoryEntry], after: &[HistoryEntry]) -> Vec<HistoryEntry> {
+fn added<T: Clone + PartialEq>(before: &[T], after: &[T]) -> Vec<T> {
     let Some(last) = before.last() else { return after.to_vec() };
     if after.len() >= before.len() && after[before.len() - 1] == *last {
         return after[before.len()..].to_vec();

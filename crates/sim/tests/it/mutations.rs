@@ -104,12 +104,21 @@ mutations! {
     a_store_that_forgets_keys: StoreForgetsKeys, 100, [I2], rough;
     a_store_that_forgets_cancellations: StoreForgetsCancels, 40, [I1, I26], rough;
     a_store_that_forgets_lines_of_the_ledger: StoreForgetsTheLedger, 40, [I14], rough;
+    a_load_that_forgets_steps: LoadForgetsSteps, 10, [I19], runs_through_crashes;
+    a_store_that_forgets_ends_of_steps: StoreForgetsEndsOfSteps, 10, [I19], runs_through_crashes;
     a_store_that_forgets_cursors: StoreForgetsCursors, 40, [I14], rough;
     a_store_that_tears_batches: StoreTearsBatches, 10, [I1, I4, I14], rough;
     a_store_that_ignores_epochs: StoreIgnoresEpochs, 100, [I2, I4, I10, I27], rough;
     a_store_that_gives_an_epoch_twice: StoreReusesEpochs, 40, [I27], rough;
     a_store_that_reads_the_past: StoreReadsThePast, 10, [I1], rough;
     an_order_of_effects_that_is_random: RandomOrderOfEffects, 10, [I29], rough;
+}
+
+/// Servers crash while runs of workflows go on.
+fn runs_through_crashes(seed: u64) -> Plan {
+    let crash = |n: u64| fault(10 + 15 * n, 3, FaultKind::CrashServer { server: (n % 2) as usize });
+    let faults = (0..7).map(crash).collect();
+    Plan { workflows: 4, runs: 30, run_asks: 0, jobs: 5, faults, ..quiet(seed) }
 }
 
 /// Tasks that run far longer than their timeouts.

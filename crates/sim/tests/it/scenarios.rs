@@ -8,7 +8,7 @@ use sim::world::plan::{FaultKind, Plan};
 
 use crate::{fault, plays_well, quiet, seconds};
 use model::firing::FiringCause;
-use model::{Cause, Duration, JobStatus};
+use model::{Cause, Duration, JobStatus, RunStatus};
 
 const WORLDS: u64 = 12;
 
@@ -185,6 +185,47 @@ fn s15_a_cancellation_and_an_end_agree_on_one_of_them() {
 fn s16_a_lowered_limit_kills_nothing_and_lets_nothing_more_through() {
     let world = |seed| Plan { jobs: 150, other_asks: 200, ..quiet(seed) };
     takes_place(world, |history| rows(history).filter(|row| matches!(row, Row::Queue { .. })).count() / 3);
+}
+
+fn runs_ended(history: &History, status: RunStatus) -> usize {
+    rows(history).filter(|row| matches!(row, Row::Run(row) if row.status == status)).count()
+}
+
+/// S18. Runs of workflows while workers are lost, servers crash, and clients cancel, mark, decide and let events
+/// come: I19, I26, I28.
+#[test]
+fn s18_a_run_is_what_its_steps_come_to_whatever_is_lost() {
+    let world = |seed| Plan {
+        workflows: 4,
+        runs: 40,
+        run_asks: 40,
+        schedules: 2,
+        faults: every(7, 4, 5, |n| match n % 4 {
+            0 => FaultKind::CrashMachine { worker: (n % 3) as usize },
+            1 => FaultKind::CrashServer { server: (n % 2) as usize },
+            2 => FaultKind::MuteWorker { worker: (n % 3) as usize },
+            _ => FaultKind::MoveShards,
+        }),
+        ..quiet(seed)
+    };
+    for status in [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled] {
+        takes_place(world, |history| runs_ended(history, status));
+    }
+}
+
+/// C1, I14, I17. Schedules start runs through crashes.
+#[test]
+fn a_schedule_starts_its_runs_through_crashes() {
+    let world = |seed| Plan {
+        workflows: 3,
+        schedules: 6,
+        faults: every(11, 5, 3, |n| FaultKind::CrashServer { server: (n % 2) as usize }),
+        ..quiet(seed)
+    };
+    takes_place(world, |history| {
+        let fired = |row: &&Row| matches!(row, Row::Run(row) if row.new && row.origin.is_some());
+        rows(history).filter(fired).count()
+    });
 }
 
 /// S21. Clients insist under the same key through failovers: I2.

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use model::firing::{FiringOutcome, LedgerRecord};
-use model::{BackfillId, JobId, ScheduleId, Timestamp};
+use model::firing::{FiringOutcome, LedgerRecord, Work};
+use model::{BackfillId, JobId, RunId, ScheduleId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Damage, firing_cause, firing_cause_code, open, seal};
@@ -23,6 +23,7 @@ pub(crate) const fn firing_outcome_code(outcome: FiringOutcome) -> u8 {
         FiringOutcome::SkippedPolicy => 9,
         FiringOutcome::SkippedReplaced => 10,
         FiringOutcome::Shed => 11,
+        FiringOutcome::NotStarted => 12,
     }
 }
 
@@ -47,7 +48,8 @@ pub(crate) struct LedgerColumns {
     pub(crate) last: i64,
     pub(crate) count: u64,
     pub(crate) outcome: u8,
-    pub(crate) job: Option<JobId>,
+    /// The bits of the id of the job or the run that it created.
+    pub(crate) work: Option<u128>,
     pub(crate) decided_at: i64,
 }
 
@@ -62,7 +64,7 @@ impl LedgerColumns {
             last: record.last.as_micros(),
             count: record.count,
             outcome: firing_outcome_code(record.outcome),
-            job: record.job,
+            work: record.work.map(Work::to_bits),
             decided_at: record.decided_at.as_micros(),
         }
     }
@@ -81,15 +83,22 @@ impl LedgerColumns {
             .with_optional(bytes(self.backfill.map(BackfillId::to_bits)).as_ref().map(<[u8; 16]>::as_slice))
             .with_number(self.last.cast_unsigned())
             .with_number(self.count)
-            .with_optional(bytes(self.job.map(JobId::to_bits)).as_ref().map(<[u8; 16]>::as_slice))
+            .with_optional(bytes(self.work).as_ref().map(<[u8; 16]>::as_slice))
             .with_number(self.decided_at.cast_unsigned())
     }
 }
 
+/// It stands for as many instants as it says. A line of before there were runs has this flag or none: it
+/// was a `bool`, which is written the same.
+const EXACT: u8 = 1;
+/// What it created is a run, not a job.
+const IS_RUN: u8 = 2;
+
 /// What of a line stands in no column.
 #[derive(Serialize, Deserialize)]
 struct LedgerRest<'a> {
-    exact: bool,
+    /// A sum of [`EXACT`] and [`IS_RUN`].
+    flags: u8,
     #[serde(borrow)]
     detail: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -98,8 +107,9 @@ struct LedgerRest<'a> {
 
 /// All of a line that stands in no column.
 pub(crate) fn seal_ledger(record: &LedgerRecord) -> Vec<u8> {
+    let is_run = record.work.and_then(Work::run).is_some();
     let rest = LedgerRest {
-        exact: record.exact,
+        flags: if record.exact { EXACT } else { 0 } + if is_run { IS_RUN } else { 0 },
         detail: record.detail.as_deref().map(Cow::Borrowed),
         tzdb: Cow::Borrowed(&record.tzdb),
     };
@@ -108,18 +118,24 @@ pub(crate) fn seal_ledger(record: &LedgerRecord) -> Vec<u8> {
 
 /// The whole line.
 pub(crate) fn open_ledger(columns: &LedgerColumns, sealed: &[u8]) -> Result<LedgerRecord, Damage> {
-    let rest: LedgerRest<'_> = open(columns.context(), "rest", sealed)?;
+    const REST: &str = "rest";
+    let rest: LedgerRest<'_> = open(columns.context(), REST, sealed)?;
+    if rest.flags > EXACT + IS_RUN {
+        return Err(Damage::Value { column: REST, what: "kind of line", found: rest.flags.into() });
+    }
+    let is_run = rest.flags & IS_RUN != 0;
+    let work_of = |bits| if is_run { RunId::from_bits(bits).into() } else { JobId::from_bits(bits).into() };
     Ok(LedgerRecord {
         schedule: columns.schedule,
         generation: columns.generation,
         first: Timestamp::from_micros(columns.first),
         last: Timestamp::from_micros(columns.last),
         count: columns.count,
-        exact: rest.exact,
+        exact: rest.flags & EXACT != 0,
         outcome: firing_outcome("outcome", columns.outcome)?,
         cause: firing_cause("cause", columns.cause)?,
         backfill: columns.backfill,
-        job: columns.job,
+        work: columns.work.map(work_of),
         decided_at: Timestamp::from_micros(columns.decided_at),
         detail: rest.detail.map(Into::into),
         tzdb: rest.tzdb.into(),

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use model::firing::{
-    BufferedFiring, Gap, LedgerRecord, Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track,
+    BufferedFiring, Gap, LedgerRecord, Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track, Work,
 };
-use model::{BackfillId, JobId, ScheduleId, ScheduleSpec, Timestamp};
+use model::{BackfillId, JobId, RunId, ScheduleId, ScheduleSpec, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -84,13 +84,43 @@ struct StateRow<'a> {
     delay_from: Option<i64>,
     fired: u64,
     skipped: u64,
-    last: Option<(i64, [u8; 16])>,
+    last: LastRow,
     last_manual: Option<i64>,
     #[serde(borrow)]
     buffer: Vec<BufferedRow<'a>>,
     #[serde(borrow)]
     open_record: Option<OpenRecordRow<'a>>,
     track: Option<TrackRow<'a>>,
+}
+
+/// What a schedule created last. Nothing and a job are written as an `Option` of a pair would be: so they
+/// were before there were runs.
+#[derive(Serialize, Deserialize)]
+enum LastRow {
+    Nothing,
+    Job(i64, [u8; 16]),
+    Run(i64, [u8; 16]),
+}
+
+impl From<Option<(Timestamp, Work)>> for LastRow {
+    fn from(last: Option<(Timestamp, Work)>) -> Self {
+        match last.map(|(at, work)| (at.as_micros(), work)) {
+            None => Self::Nothing,
+            Some((at, Work::Job(job))) => Self::Job(at, job.to_bits().to_be_bytes()),
+            Some((at, Work::Run(run))) => Self::Run(at, run.to_bits().to_be_bytes()),
+        }
+    }
+}
+
+impl LastRow {
+    fn into_last(self) -> Option<(Timestamp, Work)> {
+        let (at, work) = match self {
+            Self::Nothing => return None,
+            Self::Job(at, id) => (at, JobId::from_bits(u128::from_be_bytes(id)).into()),
+            Self::Run(at, id) => (at, RunId::from_bits(u128::from_be_bytes(id)).into()),
+        };
+        Some((Timestamp::from_micros(at), work))
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -188,7 +218,8 @@ impl<'a> From<&'a LedgerRecord> for OpenRecordRow<'a> {
             outcome: firing_outcome_code(record.outcome),
             cause: firing_cause_code(record.cause),
             backfill: record.backfill.map(|id| id.to_bits().to_be_bytes()),
-            job: record.job.map(|id| id.to_bits().to_be_bytes()),
+            // An open line stands for instants that created nothing.
+            job: record.work.and_then(Work::job).map(|id| id.to_bits().to_be_bytes()),
             decided_at: record.decided_at.as_micros(),
             detail: record.detail.as_deref().map(Cow::Borrowed),
             tzdb: Cow::Borrowed(&record.tzdb),
@@ -208,7 +239,7 @@ impl OpenRecordRow<'_> {
             outcome: firing_outcome(STATE, self.outcome)?,
             cause: firing_cause(STATE, self.cause)?,
             backfill: self.backfill.map(|id| BackfillId::from_bits(u128::from_be_bytes(id))),
-            job: self.job.map(|id| JobId::from_bits(u128::from_be_bytes(id))),
+            work: self.job.map(|id| JobId::from_bits(u128::from_be_bytes(id)).into()),
             decided_at: Timestamp::from_micros(self.decided_at),
             detail: self.detail.map(Into::into),
             tzdb: self.tzdb.into(),
@@ -263,7 +294,7 @@ pub(crate) fn seal_schedule(id: ScheduleId, columns: &ScheduleColumns, state: &S
         delay_from: micros(state.delay_from),
         fired: state.fired,
         skipped: state.skipped,
-        last: state.last.map(|(at, job)| (at.as_micros(), job.to_bits().to_be_bytes())),
+        last: state.last.into(),
         last_manual: micros(state.last_manual),
         buffer: state.buffer.iter().map(BufferedRow::from).collect(),
         open_record: state.open_record.as_deref().map(OpenRecordRow::from),
@@ -294,9 +325,7 @@ pub(crate) fn open_schedule(
         next_at: instant(columns.next_at),
         fired: row.fired,
         skipped: row.skipped,
-        last: row
-            .last
-            .map(|(at, job)| (Timestamp::from_micros(at), JobId::from_bits(u128::from_be_bytes(job)))),
+        last: row.last.into_last(),
         last_manual: instant(row.last_manual),
         buffer: row.buffer.into_iter().map(BufferedFiring::try_from).collect::<Result<_, _>>()?,
         open_record: open_record.map(Box::new),

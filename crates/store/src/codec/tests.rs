@@ -264,7 +264,7 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
         outcome: FiringOutcome::Shed,
         cause: FiringCause::Backfill,
         backfill: Some(backfill),
-        job: None,
+        work: None,
         decided_at: at(8),
         detail: Some("钟".into()),
         tzdb: "2026b".into(),
@@ -289,7 +289,7 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
         next_at: Some(at(9)),
         fired: 302,
         skipped: 303,
-        last: Some((at(5), job)),
+        last: Some((at(5), job.into())),
         last_manual: Some(at(8)),
         buffer: [waits].into(),
         owed: [Gap { after: at(1), until: at(9) }].into(),
@@ -335,7 +335,7 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
 #[test]
 fn codes_of_firings_never_change() {
     let codes = FiringOutcome::ALL.map(firing_outcome_code);
-    assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
     assert!(FiringOutcome::ALL.iter().all(|o| firing_outcome_from(firing_outcome_code(*o)) == Some(*o)));
     assert_eq!(schedule_status_code(ScheduleStatus::Active), 0);
 }

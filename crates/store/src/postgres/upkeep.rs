@@ -13,8 +13,10 @@ use crate::query::{Artifact, Token};
 
 /// Rows of events that are looked at in one transaction.
 const TRIM_ROWS: i64 = 10_000;
-/// Steps that are deleted in one transaction.
+/// Steps that one statement deletes.
 const STEPS: i64 = 10_000;
+/// Steps and elements of a run that is deleted together with others.
+const SMALL_RUN: i64 = 100;
 
 /// Keeps a token's hash.
 pub(super) fn put_token(token: &Token) -> Vec<Query> {
@@ -112,25 +114,36 @@ pub(super) fn delete_runs(runs: &[RunId]) -> Vec<Query> {
 }
 
 /// Deletes steps of runs that are gone, and forgets such runs that have none any more. Answers with how many
-/// steps: none means that none are left.
+/// of them are left.
+///
+/// Steps are named by their runs, never joined: whatever the planner thinks of the table, it reads the
+/// wanted part of its key. Many small runs go at once, and a large one in parts.
 pub(super) fn delete_steps() -> Vec<Query> {
     vec![
+        Query::new(
+            "DELETE FROM steps WHERE run = ANY(ARRAY(
+                 SELECT d.run FROM runs_deleted d
+                 WHERE NOT EXISTS (SELECT 1 FROM steps s WHERE s.run = d.run OFFSET $1)
+                 ORDER BY d.run LIMIT $2))",
+            vec![big(SMALL_RUN), big(STEPS / SMALL_RUN)],
+        ),
         Query::new(
             "DELETE FROM runs_deleted d WHERE NOT EXISTS (SELECT 1 FROM steps s WHERE s.run = d.run)",
             Vec::new(),
         ),
         Query::new(
-            "WITH old AS (
-                 SELECT d.run, s.list, s.number FROM runs_deleted d CROSS JOIN LATERAL (
-                     SELECT list, number FROM steps WHERE run = d.run ORDER BY list, number LIMIT $1
-                 ) AS s LIMIT $1
-             ), gone AS (
-                 DELETE FROM steps s USING old o
-                 WHERE s.run = o.run AND s.list = o.list AND s.number = o.number RETURNING 1
+            "WITH one AS (
+                 SELECT run FROM runs_deleted ORDER BY run LIMIT 1
+             ), bound AS (
+                 SELECT list, number FROM steps WHERE run = (SELECT run FROM one)
+                 ORDER BY list, number LIMIT 1 OFFSET $1
              )
-             SELECT count(*) FROM gone",
-            vec![big(STEPS)],
+             DELETE FROM steps WHERE run = (SELECT run FROM one)
+             AND (list, number)
+                 <= (coalesce((SELECT list FROM bound), $2), coalesce((SELECT number FROM bound), $2))",
+            vec![big(STEPS - 1), big(i64::MAX)],
         ),
+        Query::new("SELECT count(*) FROM runs_deleted", Vec::new()),
     ]
 }
 

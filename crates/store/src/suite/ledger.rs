@@ -82,7 +82,7 @@ pub async fn a_line_that_names_a_job_is_never_given_another<S: Subject>() {
         scene.commit(vec![schedule.change(true), job.change(true), line(&fired)]).await;
         let before = schedule.state.clone();
         schedule.state.fired = before.fired.wrapping_add(1);
-        let twice = LedgerRecord { job: given.then_some(other.id), ..fired.clone() };
+        let twice = LedgerRecord { work: given.then_some(other.id.into()), ..fired.clone() };
         let result = scene.try_commit(vec![other.change(true), schedule.change(false), line(&twice)]).await;
         assert!(matches!(result, Err(StoreError::Fatal { .. })), "an instant was fired twice: {result:?}");
         let scene = scene.reopen().await;
@@ -99,7 +99,7 @@ pub async fn a_firing_that_waited_is_given_its_job<S: Subject>() {
     let waits = LedgerRecord { outcome: FiringOutcome::Buffered, ..scene.sampler.line(schedule.id, None) };
     scene.commit(vec![schedule.change(true), line(&waits)]).await;
     let job = scene.sampler.job_id(schedule.id.shard());
-    let fired = LedgerRecord { outcome: FiringOutcome::FiredLate, job: Some(job), ..waits };
+    let fired = LedgerRecord { outcome: FiringOutcome::FiredLate, work: Some(job.into()), ..waits };
     // A second time with the same job changes nothing.
     for _ in 0..2 {
         scene.commit(vec![line(&fired)]).await;
@@ -225,11 +225,11 @@ pub async fn lines_outlive_their_schedule<S: Subject>() {
 pub async fn old_lines_are_trimmed_but_for_those_that_wait<S: Subject>() {
     let mut scene = Scene::<S>::seeded(68).await;
     let (_, mut lines) = scene.some_lines().await;
-    let waits = LedgerRecord { outcome: FiringOutcome::Buffered, count: 1, job: None, ..lines[119].clone() };
+    let waits = LedgerRecord { outcome: FiringOutcome::Buffered, count: 1, work: None, ..lines[119].clone() };
     let waits = LedgerRecord { generation: 7, ..waits };
     let late = LedgerRecord {
         generation: 8,
-        job: None,
+        work: None,
         decided_at: lines[0].decided_at + Duration::from_hours(1),
         ..lines[118].clone()
     };

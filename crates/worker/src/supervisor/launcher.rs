@@ -213,7 +213,7 @@ fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Pa
         format!("BELFRY_OUTPUT={folder}/{OUTPUT_FILE}"),
     ]);
     env.extend(assignment.origin.iter().flat_map(of_schedule));
-    env.extend(assignment.step.iter().flat_map(of_step));
+    env.extend(assignment.step.as_deref().into_iter().flat_map(of_step));
     env
 }
 

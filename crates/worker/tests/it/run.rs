@@ -175,12 +175,12 @@ pub(crate) async fn a_task_of_a_workflow_finds_its_step_and_its_element() {
     let rig = Rig::new().await;
     let mut order =
         assignment(&script("env | grep -E '^BELFRY_(RUN|WORKFLOW|STEP|INDEX|TOTAL|ITEM)' | sort"));
-    order.step = Some(StepOrigin {
+    order.step = Some(Box::new(StepOrigin {
         run_id: "run_1".into(),
         workflow: "nightly".into(),
         step: "load".into(),
         item: Some(StepItem { index: 0, total: 2, value: "$(Beijing); \"x\"".into() }),
-    });
+    }));
     rig.server.assign(vec![order.clone()]).await;
     rig.server.finished(&order.execution_id).await;
     let text = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;

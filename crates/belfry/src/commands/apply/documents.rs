@@ -227,8 +227,9 @@ impl Part<'_> {
                     || spec.namespace == model::spec::DEFAULT && metadata.namespace.is_none()
                 {
                     let given = one(namespace)?;
-                    if spec.job.namespace == spec.namespace {
-                        given.clone_into(&mut spec.job.namespace);
+                    let before = spec.namespace.clone();
+                    if let Some(job) = spec.job_mut().filter(|job| job.namespace == before) {
+                        given.clone_into(&mut job.namespace);
                     }
                     given.clone_into(&mut spec.namespace);
                 }
@@ -522,9 +523,10 @@ spec: { concurrency: 2 }
         let titles: Vec<_> = all.iter().map(Object::title).collect();
         assert_eq!(titles, ["calendar default/off", "schedule pay/nightly", "queue night"]);
         let Object::Schedule(spec) = &all[1] else { panic!("not a schedule") };
-        assert_eq!((spec.owner.as_deref(), spec.job.namespace.as_str()), (Some("ann"), "pay"));
+        let job = spec.job().expect("it has a job");
+        assert_eq!((spec.owner.as_deref(), job.namespace.as_str()), (Some("ann"), "pay"));
         assert_eq!(spec.labels["flag"], "no");
-        let model::spec::Run::Process(process) = &spec.job.run else { panic!("not a process") };
+        let model::spec::Run::Process(process) = &job.run else { panic!("not a process") };
         assert_eq!((process.env["VERSION"].as_str(), process.env["ANSWER"].as_str()), ("1.10", "no"));
     }
 

@@ -44,11 +44,12 @@ fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failur
     let mut job = patched(&JobSpec::command(Vec::<String>::new()), patch.into_value())?;
     // What a job calls its deadline is one of each firing, and the schedule decides it.
     let start_deadline = job.start_deadline.take();
+    let of_namespace = namespace.one()?;
+    of_namespace.clone_into(&mut job.namespace);
+    let (owner, labels) = (job.owner.clone(), job.labels.clone());
     let mut spec = ScheduleSpec::new(&args.schedule, args.when.timing(), job);
-    namespace.one()?.clone_into(&mut spec.namespace);
-    spec.job.namespace.clone_from(&spec.namespace);
-    spec.owner.clone_from(&spec.job.owner);
-    spec.labels.clone_from(&spec.job.labels);
+    of_namespace.clone_into(&mut spec.namespace);
+    (spec.owner, spec.labels) = (owner, labels);
     spec.description.clone_from(&args.description);
     spec.start_deadline = start_deadline;
     spec.jitter = args.jitter.map(|max| Jitter { max, spread: Default::default() });

@@ -185,9 +185,10 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
     let schedule = one(&namespace, args.schedule)?;
     let how = TriggerSchedule { reason: args.reason, overlap: args.overlap };
     let triggered = client.trigger_schedule(&schedule, &how).await?;
-    match (triggered.job_id, context.out.look.format) {
+    let created = triggered.job_id.map(|job| job.to_string()).or(triggered.run_id.map(|run| run.to_string()));
+    match (created, context.out.look.format) {
         // As with a submission: the id is what everybody takes from here.
-        (Some(job), Format::Table) => context.out.data(format!("{job}\n"))?,
+        (Some(id), Format::Table) => context.out.data(format!("{id}\n"))?,
         _ => context.out.row(&triggered)?,
     }
     let waiting = match triggered.outcome {
@@ -198,6 +199,7 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
     match (triggered.job_id, waiting) {
         (Some(job), _) if args.wait => wait::for_jobs(context, &client, &[job], args.wait_timeout).await,
         (Some(_), _) => Ok(()),
+        (None, _) if triggered.run_id.is_some() => Ok(()),
         (None, Some(waiting)) if args.wait => {
             let told = format!("there is no job to wait for yet: {waiting}");
             Err(Failure::message(Exit::Failed, told).help("`--overlap allow_all` starts it at once"))
@@ -205,6 +207,10 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
         (None, Some(waiting)) => {
             context.out.note(waiting);
             Ok(())
+        }
+        (None, None) if triggered.outcome == FiringOutcome::NotStarted => {
+            let told = "its workflow is not there, or does not take what the schedule gives it";
+            Err(Failure::message(Exit::Failed, told).help("`belfry schedule ledger` says which of the two"))
         }
         (None, None) => {
             Err(Failure::message(Exit::Failed, format!("it created no job: {}", triggered.outcome))

@@ -5,6 +5,7 @@ mod lists;
 mod liveness;
 mod properties;
 mod rules;
+mod scheduled;
 mod waits;
 
 use std::sync::Arc;
@@ -97,6 +98,7 @@ impl Scenario {
             priority: None,
             note: None,
             retry_of: None,
+            origin: None,
             carried: Vec::new(),
             key: None,
         }

@@ -15,7 +15,7 @@ pub use definition::definition;
 use names::{Around, StepNames, WorkflowNames};
 
 use super::{Check, Invalid, Problem, too_many};
-use crate::expression::{Expression, Type};
+use crate::expression::{Expression, Names, Type};
 use crate::limits;
 use crate::time::{Duration, Timestamp};
 use crate::workflow::template::{Template, has_reference};
@@ -145,7 +145,7 @@ fn expression(check: &mut Check, at: &str, text: &str, expected: &Type, scope: &
 }
 
 /// Checks a text as a template.
-fn template(check: &mut Check, at: &str, text: &str, scope: &StepNames<'_>) {
+fn template(check: &mut Check, at: &str, text: &str, scope: &dyn Names) {
     if !has_reference(text) {
         return;
     }
@@ -155,7 +155,7 @@ fn template(check: &mut Check, at: &str, text: &str, scope: &StepNames<'_>) {
     }
 }
 
-fn references(check: &mut Check, at: &str, template: &Template, scope: &StepNames<'_>) {
+fn references(check: &mut Check, at: &str, template: &Template, scope: &dyn Names) {
     for reference in template.references() {
         if let Err(error) = reference.check(scope) {
             check.fail(at, format!("`{}`: {error}", super::shown(reference.text().trim())));
@@ -164,7 +164,7 @@ fn references(check: &mut Check, at: &str, template: &Template, scope: &StepName
 }
 
 /// Checks every text in a value as a template.
-fn templates_in(check: &mut Check, at: &str, value: &Value, scope: &StepNames<'_>) {
+pub(super) fn templates_in(check: &mut Check, at: &str, value: &Value, scope: &dyn Names) {
     match value {
         Value::String(text) => template(check, at, text, scope),
         Value::Array(list) => {

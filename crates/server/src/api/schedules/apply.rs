@@ -263,7 +263,9 @@ async fn warn(
     asked: impl Fn(usize) -> bool,
 ) -> Result<(), Trouble> {
     let is_asked = |i: &usize| {
-        schedules[*i].change != ApplyChange::Unchanged && !heads[*i].spec.timing.rules.is_empty() && asked(*i)
+        let spec = &heads[*i].spec;
+        let has_rules = !spec.timing.rules.is_empty() && asked(*i);
+        schedules[*i].change != ApplyChange::Unchanged && (has_rules || spec.workflow().is_some())
     };
     let places: Vec<usize> = (0..schedules.len()).filter(is_asked).collect();
     let found = warnings::of(api, places.iter().map(|&i| Arc::clone(&heads[i])).collect()).await?;

@@ -18,14 +18,14 @@ use futures::{StreamExt, TryStreamExt};
 use model::api::{
     Backfill, BackfillPlan, CancelBackfill, LeftOut, LeftOutReason, List, Reprocess, StartBackfill,
 };
-use model::firing::{FiringCause, FiringOutcome};
+use model::firing::{FiringCause, FiringOutcome, Origin, Work};
 use model::limits::{
     BACKFILL_CONCURRENCY_MAX, BACKFILL_INSTANTS_MAX, BODY_BYTES_MAX, PAGE_MAX, PRIORITY_MAX,
 };
 use model::schedule::OverlapPolicy;
-use model::{BackfillId, Duration, JobId, JobStatus, ScheduleId, ScheduleSpec, Timestamp, validate};
+use model::{BackfillId, Duration, JobStatus, RunStatus, ScheduleId, ScheduleSpec, Timestamp, validate};
 use serde::Deserialize;
-use store::query::{BackfillRow, JobFilter, LedgerFilter, Page};
+use store::query::{BackfillRow, JobFilter, LedgerFilter, Page, RunFilter};
 use timetable::Timetable;
 use utoipa_axum::routes;
 
@@ -199,6 +199,7 @@ fn walk(timetable: &Timetable, from: Timestamp, until: Timestamp) -> Result<Plan
                 reason: LeftOutReason::Held,
                 detail: Some(held.filter.to_string()),
                 job_id: None,
+                run_id: None,
             }),
             None => {
                 plan.instants.push((at, before));
@@ -227,18 +228,19 @@ async fn leave_out_what_ran(
         count_retries(api, schedule, asked, &mut ran).await?;
     }
     plan.instants.retain(|(at, _)| {
-        let Some(&(reason, job_id)) = ran.get(at) else { return true };
+        let Some(&(reason, work)) = ran.get(at) else { return true };
         let again = asked.reprocess == Reprocess::Failed && reason == LeftOutReason::Failed;
         if !again {
-            plan.left_out.push(LeftOut { at: *at, reason, detail: None, job_id });
+            let (job_id, run_id) = (work.and_then(Work::job), work.and_then(Work::run));
+            plan.left_out.push(LeftOut { at: *at, reason, detail: None, job_id, run_id });
         }
         again
     });
     Ok(())
 }
 
-/// What became of instants, with the job that says so.
-type Ran = BTreeMap<Timestamp, (LeftOutReason, Option<JobId>)>;
+/// What became of instants, with the job or the run that says so.
+type Ran = BTreeMap<Timestamp, (LeftOutReason, Option<Work>)>;
 
 /// Puts what somebody retried by hand where its first run failed: a retry has no line in the ledger.
 async fn count_retries(
@@ -254,16 +256,40 @@ async fn count_retries(
         let page = api.node.store().jobs(&filter, Page { after, limit: PAGE_MAX }).await?;
         after = page.items.last().map(|row| row.id);
         for row in page.items {
-            let retried = row.origin.filter(|origin| origin.cause == FiringCause::Retry);
-            let Some(known) = retried.and_then(|origin| ran.get_mut(&origin.scheduled_for)) else { continue };
-            let reason = reason_of(row.state.status);
-            if rank(reason) > rank(known.0) {
-                *known = (reason, Some(row.id));
-            }
+            put_retry(ran, row.origin.as_deref(), reason_of(row.state.status), row.id.into());
+        }
+        if !page.more {
+            break;
+        }
+    }
+    let filter = RunFilter { schedule: Some(schedule), ..RunFilter::default() };
+    let mut after = None;
+    loop {
+        let page = api.node.store().runs(&filter, Page { after, limit: PAGE_MAX }).await?;
+        after = page.items.last().map(|row| row.id);
+        for row in page.items.into_iter().filter(|row| row.head.caller.is_none()) {
+            put_retry(ran, row.head.origin.as_deref(), reason_of_run(row.state.status), row.id.into());
         }
         if !page.more {
             return Ok(());
         }
+    }
+}
+
+fn put_retry(ran: &mut Ran, origin: Option<&Origin>, reason: LeftOutReason, work: Work) {
+    let retried = origin.filter(|origin| origin.cause == FiringCause::Retry);
+    if let Some(known) = retried.and_then(|origin| ran.get_mut(&origin.scheduled_for))
+        && rank(reason) > rank(known.0)
+    {
+        *known = (reason, Some(work));
+    }
+}
+
+const fn reason_of_run(status: RunStatus) -> LeftOutReason {
+    match status {
+        RunStatus::Succeeded => LeftOutReason::Succeeded,
+        status if status.is_final() => LeftOutReason::Failed,
+        _ => LeftOutReason::NotOver,
     }
 }
 
@@ -292,22 +318,20 @@ async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<
         let page = api.node.store().ledger(&filter, Page { after, limit: PAGE_MAX }).await?;
         after = page.items.last().map(|(place, _)| *place);
         let looked_up = futures::stream::iter(page.items.into_iter().map(|(_, record)| async move {
-            let row = match record.job {
-                Some(job) => api.node.store().job(job).await?,
-                None => None,
+            let store = api.node.store();
+            let known = match record.work {
+                None => Some(LeftOutReason::NotOver),
+                Some(Work::Job(job)) => store.job(job).await?.map(|row| reason_of(row.state.status)),
+                Some(Work::Run(run)) => store.run(run).await?.map(|row| reason_of_run(row.state.status)),
             };
-            let reason = match (record.job, row.map(|row| row.state.status)) {
-                (None, _) => LeftOutReason::NotOver,
-                (Some(_), None) => LeftOutReason::Forgotten,
-                (Some(_), Some(status)) => reason_of(status),
-            };
-            Ok::<_, Trouble>((record.first, reason, record.job))
+            let reason = known.unwrap_or(LeftOutReason::Forgotten);
+            Ok::<_, Trouble>((record.first, reason, record.work))
         }));
         let looked_up: Vec<_> = looked_up.buffer_unordered(LOOKUPS).try_collect().await?;
-        for (at, reason, job) in looked_up {
-            let best = found.entry(at).or_insert((reason, job));
+        for (at, reason, work) in looked_up {
+            let best = found.entry(at).or_insert((reason, work));
             if rank(reason) > rank(best.0) {
-                *best = (reason, job);
+                *best = (reason, work);
             }
         }
         if !page.more {

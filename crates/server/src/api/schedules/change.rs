@@ -10,6 +10,7 @@ use axum::{Extension, Json};
 use engine::{Input, Reply, ScheduleRequest};
 use model::ScheduleId;
 use model::api::{PauseSchedule, Schedule, TriggerSchedule, TriggeredSchedule};
+use model::firing::Work;
 use model::validate;
 use utoipa_axum::routes;
 
@@ -166,9 +167,13 @@ async fn trigger_schedule(
     let reason = reason.map(String::into_boxed_str);
     let request = ScheduleRequest::Trigger { schedule: row.id, overlap, reason, key };
     match ask(&api, &actor, request).await? {
-        Reply::Triggered { outcome, job, scheduled_for } => {
-            let answer = TriggeredSchedule { schedule_id: row.id, outcome, job_id: job, scheduled_for };
-            let location = job.map(|job| [(LOCATION, format!("/api/v1/jobs/{job}"))]);
+        Reply::Triggered { outcome, work, scheduled_for } => {
+            let (job_id, run_id) = (work.and_then(Work::job), work.and_then(Work::run));
+            let answer = TriggeredSchedule { schedule_id: row.id, outcome, job_id, run_id, scheduled_for };
+            let location = work.map(|work| match work {
+                Work::Job(job) => [(LOCATION, format!("/api/v1/jobs/{job}"))],
+                Work::Run(run) => [(LOCATION, format!("/api/v1/runs/{run}"))],
+            });
             Ok((location, Json(answer)).into_response())
         }
         other => Err(unexpected(&other)),

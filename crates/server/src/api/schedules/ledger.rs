@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use futures::{StreamExt, TryStreamExt};
 use model::api::{Ledger, LedgerEntry, LedgerReason};
-use model::firing::{FiringCause, FiringOutcome, LedgerRecord};
-use model::{BackfillId, JobStatus, Timestamp};
+use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Work};
+use model::{BackfillId, Timestamp};
 use serde::Deserialize;
 use store::query::{LedgerFilter, LedgerPlace, Page};
 use utoipa_axum::routes;
@@ -19,7 +19,7 @@ use super::super::{Api, page};
 use super::find_in;
 use crate::auth::{Resource, Verb};
 
-/// How many jobs are looked up at a time.
+/// How many jobs and runs are looked up at a time.
 const LOOKUPS: usize = 16;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -114,14 +114,16 @@ async fn get_ledger(
 }
 
 async fn entry(api: &Api, record: LedgerRecord) -> Result<LedgerEntry, Trouble> {
-    let job_status = match record.job {
-        Some(job) => api.node.store().job(job).await?.map(|row| row.state.status),
-        None => None,
+    let store = api.node.store();
+    let (job_status, run_status) = match record.work {
+        Some(Work::Job(job)) => (store.job(job).await?.map(|row| row.state.status), None),
+        Some(Work::Run(run)) => (None, store.run(run).await?.map(|row| row.state.status)),
+        None => (None, None),
     };
-    Ok(shown(record, job_status))
+    Ok(LedgerEntry { job_status, run_status, ..shown(record) })
 }
 
-fn shown(record: LedgerRecord, job_status: Option<JobStatus>) -> LedgerEntry {
+fn shown(record: LedgerRecord) -> LedgerEntry {
     let reason = record.detail.as_deref();
     let reason = reason.and_then(|detail| LedgerReason::of(record.outcome, record.cause, detail));
     LedgerEntry {
@@ -134,8 +136,10 @@ fn shown(record: LedgerRecord, job_status: Option<JobStatus>) -> LedgerEntry {
         outcome: record.outcome,
         cause: record.cause,
         backfill_id: record.backfill,
-        job_id: record.job,
-        job_status,
+        job_id: record.work.and_then(Work::job),
+        job_status: None,
+        run_id: record.work.and_then(Work::run),
+        run_status: None,
         decided_at: record.decided_at,
         detail: record.detail.map(Into::into),
         reason,

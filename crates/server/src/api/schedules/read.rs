@@ -280,7 +280,11 @@ fn shown(id: ScheduleId, spec: &ScheduleSpec, state: &ScheduleState) -> Schedule
         created_at: state.created_at,
         updated_at: state.updated_at,
         next_at: state.next_at.filter(|_| fires),
-        last: state.last.map(|(scheduled_for, job_id)| LastFiring { scheduled_for, job_id }),
+        last: state.last.map(|(scheduled_for, work)| LastFiring {
+            scheduled_for,
+            job_id: work.job(),
+            run_id: work.run(),
+        }),
         fired: state.fired,
         skipped: state.skipped,
         buffered: state

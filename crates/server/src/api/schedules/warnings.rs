@@ -38,6 +38,7 @@ pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<V
     if heads.is_empty() {
         return Ok(Vec::new());
     }
+    let missing = missing_workflows(api, &heads).await?;
     let calendars = calendars(api, &heads).await?;
     let zones = api.config.engine.zones.clone();
     let compute = move || {
@@ -48,7 +49,28 @@ pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<V
             let reading = Reading { zones: &zones, calendars, seed: seed(&spec.namespace, &spec.name) };
             warnings(&spec.timing, &reading, SystemClock.now())
         };
-        heads.iter().map(of).collect()
+        heads.iter().map(of).collect::<Vec<_>>()
     };
-    tokio::task::spawn_blocking(compute).await.map_err(|error| Trouble::internal(&error))
+    let mut found = tokio::task::spawn_blocking(compute).await.map_err(|error| Trouble::internal(&error))?;
+    for (warnings, missing) in found.iter_mut().zip(missing) {
+        warnings.extend(missing);
+    }
+    Ok(found)
+}
+
+/// For each schedule of a workflow that there is none of that name. Not a reason to refuse it: files are
+/// applied in any order, and what a workflow takes may change any time until a firing.
+async fn missing_workflows(api: &Api, heads: &[Arc<ScheduleHead>]) -> Result<Vec<Option<Warning>>, Trouble> {
+    let mut found = Vec::with_capacity(heads.len());
+    for head in heads {
+        let missing = match head.spec.workflow() {
+            Some(call) => {
+                let known = api.node.store().workflow_named(&head.spec.namespace, &call.name).await?;
+                known.is_none().then(|| Warning::no_workflow(&call.name))
+            }
+            None => None,
+        };
+        found.push(missing);
+    }
+    Ok(found)
 }

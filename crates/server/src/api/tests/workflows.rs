@@ -323,10 +323,7 @@ async fn approvals_and_events_let_a_run_go_on() {
     put(&world, json!({"steps": steps_spec, "outputs": {"sum": "${{ steps.paid.output.sum }}"}})).await;
     let id = start(&world, json!({})).await;
     let path = format!("/api/v1/runs/{id}");
-    assert_eq!(
-        world.post_nothing(&format!("{path}/steps/last/approve")).await.code(),
-        "409 step_not_asked"
-    );
+    assert_eq!(world.post_nothing(&format!("{path}/steps/last/approve")).await.code(), "409 step_not_asked");
     assert_eq!(world.post_nothing(&format!("{path}/steps/paid/approve")).await.code(), "409 step_not_asked");
     let approved = world.post(&format!("{path}/steps/ask/approve"), json!({"note": "go"})).await;
     assert_eq!(approved.status, StatusCode::OK, "{}", approved.text());

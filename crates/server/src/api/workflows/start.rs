@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::{NewRun, Reply, WorkflowRequest};
 use model::api::{RetryRun, StartRun, WorkflowRun};
+use model::firing::{FiringCause, Origin};
 use model::limits::{ITEMS_MAX, PRIORITY_MAX, RUN_PARAMETERS_BYTES_MAX};
 use model::run::{RetryFrom, StepRecord, StepStatus, carried};
 use model::workflow::{Action, Definition, complete};
@@ -92,6 +93,7 @@ async fn start_run(
         note: body.note.map(String::into_boxed_str),
         retry_of: None,
         carried: Vec::new(),
+        origin: None,
         key,
     };
     started(&api, &actor, new).await
@@ -206,9 +208,15 @@ async fn retry_run(
         note: body.note.as_deref().map(Into::into),
         retry_of: Some(id),
         carried: carried(&row.head.definition, &records, from),
+        origin: row.head.origin.as_deref().map(again),
         key,
     };
     started(&api, &actor, new).await
+}
+
+/// Still a run of its schedule, and counted among those that its overlap policy looks at.
+fn again(origin: &Origin) -> Arc<Origin> {
+    Arc::new(Origin { cause: FiringCause::Retry, backfill: None, start_by: None, ..origin.clone() })
 }
 
 /// All rows of a run that another try may take over: its steps, and the elements of those that did not end well.

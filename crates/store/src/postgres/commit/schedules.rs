@@ -316,7 +316,7 @@ impl Lines {
         self.lasts.push(columns.last);
         self.counts.push(signed(columns.count)?);
         self.outcomes.push(columns.outcome.into());
-        self.jobs.push(columns.job.map(|job| uuid(job.to_bits())));
+        self.jobs.push(columns.work.map(uuid));
         self.decided.push(columns.decided_at);
         self.rests.push(seal_ledger(record));
         Ok(())

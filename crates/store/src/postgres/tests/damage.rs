@@ -1,7 +1,10 @@
 //! Rows that cannot be read are set aside by who may, and the rest goes on.
 
+use model::run::WorkflowState;
+
 use super::*;
 use crate::query::{JobFilter, Page};
+use crate::suite::sample::workflow_head_of;
 
 const ALL: Page<JobId> = Page { after: None, limit: 100 };
 
@@ -58,4 +61,31 @@ async fn a_damaged_live_row_is_passed_over_until_its_owner_loads_it() {
     assert_eq!((loaded.rows, loaded.quarantined), (2, 1));
     assert_eq!(subject.store.quarantined(10).await.unwrap().len(), 1);
     assert_eq!(subject.store.counts(None).await.unwrap(), [(JobStatus::Waiting, 1)].into());
+}
+
+/// C1, F9. With its newest spec; the versions before it are left alone.
+#[tokio::test]
+async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let mut sampler = Sampler::new(43);
+    let id = sampler.workflow_id(SHARDS[0]);
+    let mut state = WorkflowState { generation: 0, ..sampler.workflow_state() };
+    for new in [true, false] {
+        state.generation += 1;
+        let head = Some(Arc::new(workflow_head_of(sampler.workflow_spec())));
+        let changes = vec![Change::Workflow { id, new, head, state: state.clone() }];
+        let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+        subject.store.commit(&leases, Arc::new(batch)).await.unwrap();
+    }
+    subject.database.execute("UPDATE workflow_heads SET head = 'xx' WHERE generation = 2");
+    assert_eq!(subject.store.workflow(id).await.unwrap(), None);
+    assert_eq!(subject.store.workflow_version(id, 2).await.unwrap(), None);
+    assert_eq!(subject.store.quarantined(10).await.unwrap(), []);
+    let (sender, _rows) = tokio::sync::mpsc::channel(16);
+    let loaded = subject.store.load(&leases, sender).await.unwrap();
+    assert_eq!((loaded.rows, loaded.quarantined), (1, 1));
+    assert_eq!(subject.store.quarantined(10).await.unwrap().len(), 1);
+    assert!(subject.store.workflow_version(id, 1).await.unwrap().is_some());
+    assert_eq!(subject.database.execute("SELECT generation FROM workflow_heads"), [Some("1".to_owned())]);
 }

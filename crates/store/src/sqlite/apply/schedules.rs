@@ -160,7 +160,7 @@ impl Apply<'_, '_> {
             columns.last,
             columns.count,
             columns.outcome,
-            columns.job.map(|job| job.to_bits().to_be_bytes()),
+            columns.work.map(u128::to_be_bytes),
             columns.decided_at,
             seal_ledger(record),
         ])?;
@@ -172,7 +172,7 @@ impl Apply<'_, '_> {
                 record.schedule,
                 record.generation,
                 record.cause,
-                record.job.map_or_else(|| "none".to_owned(), |job| job.to_string()),
+                record.work.map_or_else(|| "none".to_owned(), |work| work.to_string()),
             ))),
         }
     }

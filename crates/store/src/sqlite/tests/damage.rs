@@ -2,14 +2,14 @@
 
 use model::firing::{BackfillStatus, ScheduleStatus};
 use model::record::{Batch, Change, ExecutionRecord, JobHead, Lease, LiveRow};
-use model::run::{StepKey, StepRecord};
+use model::run::{StepKey, StepRecord, WorkflowState};
 use model::{BackfillId, ExecutionStatus, JobId, JobStatus, RunId, RunStatus, ScheduleId, ShardId};
 use rusqlite::{Connection, params};
 
 use super::*;
 use crate::EventSeq;
 use crate::query::{Counts, JobFilter, LedgerFilter, Page};
-use crate::suite::sample::{Sampler, schedule_head_of};
+use crate::suite::sample::{Sampler, schedule_head_of, workflow_head_of};
 
 const ALL: [ShardId; 16] = {
     let mut all = [ShardId(0); 16];
@@ -338,4 +338,26 @@ async fn a_flipped_bit_in_any_part_of_a_run_sets_it_aside_and_no_other() {
         let (again, ..) = filled.load().await;
         assert_eq!((again.quarantined, again.rows), (0, 21 + 3), "{table}");
     }
+}
+
+/// C1, F9. With its newest spec; the versions before it are left alone.
+#[tokio::test]
+async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
+    let mut filled = Filled::new().await;
+    let mut sampler = Sampler::new(44);
+    let id = sampler.workflow_id(ShardId(1));
+    let mut state = WorkflowState { generation: 0, ..sampler.workflow_state() };
+    for new in [true, false] {
+        state.generation += 1;
+        let head = Some(Arc::new(workflow_head_of(sampler.workflow_spec())));
+        let changes = vec![Change::Workflow { id, new, head, state: state.clone() }];
+        let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+        filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
+    }
+    filled.damage(|c| flip(c, "workflows", "state", id.to_bits())).await;
+    assert_eq!(filled.subject.store().workflow(id).await.unwrap(), None);
+    filled.assert_quarantined(&["workflows"]).await;
+    let store = filled.subject.store();
+    assert!(store.workflow_version(id, 1).await.unwrap().is_some());
+    assert_eq!(store.workflow_version(id, 2).await.unwrap(), None);
 }

@@ -106,14 +106,14 @@ impl Million {
             outcome: FiringOutcome::Fired,
             cause: FiringCause::Timer,
             backfill: None,
-            job: Some(job),
+            work: Some(job.into()),
             decided_at: at,
             detail: None,
             tzdb: "2026b".into(),
         };
         let fired = ScheduleState {
             next_at: Some(at + Duration::from_hours(24)),
-            last: Some((at, job)),
+            last: Some((at, job.into())),
             fired: 1,
             ..state(n, at)
         };

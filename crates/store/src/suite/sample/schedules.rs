@@ -5,12 +5,12 @@ use std::sync::Arc;
 use model::calendar::{CalendarRecord, CalendarSpec, CalendarStep, Days};
 use model::firing::{
     BackfillHead, BackfillState, BackfillStatus, BufferedFiring, FiringCause, FiringOutcome, Gap,
-    LedgerRecord, Origin, Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track,
+    LedgerRecord, Origin, Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track, Work,
 };
 use model::record::{EventKind, ScheduleEvent};
 use model::schedule::{Jitter, OverlapPolicy, Spread};
 use model::timing::{Cron, Every, Rule, Timing, Weekday};
-use model::{BackfillId, Duration, JobId, ScheduleId, ScheduleSpec, ShardId};
+use model::{BackfillId, Duration, JobId, RunId, ScheduleId, ScheduleSpec, ShardId};
 
 use super::Sampler;
 
@@ -106,7 +106,12 @@ impl Sampler {
             next_at: self.maybe(Self::now),
             fired: self.number(),
             skipped: self.number(),
-            last: self.maybe(|s| (s.any_time(), s.job_id(id.shard()))),
+            last: self.maybe(|s| {
+                (s.any_time(), {
+                    let job = s.job_id(id.shard());
+                    s.work(job)
+                })
+            }),
             last_manual: self.maybe(Self::any_time),
             buffer,
             owed: (0..self.below(3))
@@ -132,7 +137,13 @@ impl Sampler {
             FiringOutcome::SkippedPolicy,
             FiringOutcome::SkippedReplaced,
             FiringOutcome::Shed,
+            FiringOutcome::NotStarted,
         ])
+    }
+
+    /// A job, or a run with the same bits.
+    fn work(&mut self, job: JobId) -> Work {
+        if self.coin() { job.into() } else { RunId::from_bits(job.to_bits()).into() }
     }
 
     /// A line of the ledger: of a single instant with a job, or of a few without one.
@@ -154,7 +165,7 @@ impl Sampler {
             outcome,
             cause: self.pick(CAUSES),
             backfill: self.maybe(|s| BackfillId::from_bits(u128::from(s.below(3) + 1) << 80)),
-            job,
+            work: job.map(|job| self.work(job)),
             decided_at: first + reach + Duration::from_millis(self.below(1_000)),
             detail: self.maybe(|s| s.text().into()),
             tzdb: "2026b".into(),

@@ -1,0 +1,223 @@
+//! Runs that schedules start: with the workflow as it is when the firing has its turn.
+//!
+//! Such a run is created in the batch of its line in the ledger, stands among the runs of its schedule
+//! until it ends, and tells the schedule how it did. Runs that it calls belong to the same firing, and are
+//! no runs of the schedule.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::expression::{EvaluationError, Scope};
+use model::firing::{DetailCode, FiringOutcome, Origin, ScheduledRun, Work};
+use model::run::{RunCause, RunHead, RunStatus};
+use model::workflow::template::fill;
+use model::workflow::{Definition, complete};
+use model::{JobStatus, RunId, WorkflowId, limits};
+use serde_json::{Map, Value, json};
+
+use super::elements::work_of;
+use super::{Run, Workflows};
+use crate::engine::Engine;
+use crate::schedule::{NotStarted, RunEnd};
+
+/// A workflow with those that it calls.
+#[derive(Debug, Clone)]
+pub(super) struct Resolved {
+    definition: Arc<Definition>,
+    body: Arc<str>,
+}
+
+impl Run {
+    /// The firing that it belongs to; none for a run that another one called.
+    pub(super) fn firing(&self) -> Option<&Arc<Origin>> {
+        self.head.origin.as_ref().filter(|_| self.head.caller.is_none())
+    }
+}
+
+impl Workflows {
+    /// The live runs of schedules, with their firings.
+    pub(crate) fn scheduled_runs(&self) -> impl Iterator<Item = (RunId, &Origin)> {
+        let live = self.runs.iter().filter(|(_, run)| !run.state.status.is_final());
+        live.filter_map(|(&id, run)| Some((id, &**run.firing()?)))
+    }
+
+    /// The firing that a run belongs to.
+    pub(crate) fn origin_of(&self, run: RunId) -> Option<&Origin> {
+        self.runs.get(&run)?.firing().map(|origin| &**origin)
+    }
+
+    /// A workflow and all that it calls, as they are now.
+    ///
+    /// # Errors
+    /// What they say against each other.
+    ///
+    /// # Cost
+    /// Computed once until the next change of any workflow.
+    fn resolved(&mut self, id: WorkflowId) -> Result<Resolved, String> {
+        if let Some(known) = self.resolved.get(&id) {
+            return known.clone();
+        }
+        let found = self.resolve(id);
+        self.resolved.insert(id, found.clone());
+        found
+    }
+
+    fn resolve(&self, id: WorkflowId) -> Result<Resolved, String> {
+        let workflow = self.all.get(&id).ok_or("it is not there")?;
+        let find = |name: &str| {
+            let called = self.all.get(&self.find(&workflow.namespace, name)?)?;
+            Some(Arc::clone(&called.spec))
+        };
+        let definition = Definition::resolve(Arc::clone(&workflow.spec), find);
+        model::validate::definition(&definition).map_err(|invalid| {
+            let told = invalid.problems.iter().map(|p| format!("{}: {}", p.path, p.message));
+            told.collect::<Vec<_>>().join("; ")
+        })?;
+        let body = definition.to_json().into();
+        Ok(Resolved { definition: Arc::new(definition), body })
+    }
+}
+
+fn refused(why: impl std::fmt::Display) -> NotStarted {
+    let detail: String = why.to_string().chars().take(limits::NOTE_LEN_MAX / 4).collect();
+    NotStarted { outcome: FiringOutcome::NotStarted, detail: DetailCode::WorkflowRefused.with(detail) }
+}
+
+impl Engine {
+    /// Starts the run of a firing, as its workflow is now.
+    ///
+    /// # Errors
+    /// There is no such workflow, it cannot be run, it does not take the parameters, or too many runs of it
+    /// wait.
+    pub(crate) fn start_scheduled(
+        &mut self,
+        wanted: &ScheduledRun,
+        origin: Origin,
+        detail: Option<&str>,
+    ) -> Result<RunId, NotStarted> {
+        let name = &wanted.workflow.name;
+        let id = self.workflows.find(&wanted.namespace, name).ok_or_else(|| NotStarted {
+            outcome: FiringOutcome::NotStarted,
+            detail: DetailCode::NoWorkflow.with(name),
+        })?;
+        let Some(workflow) = self.workflows.all.get(&id) else { return Err(refused("it is not there")) };
+        let (waiting, generation) = (workflow.waiting.len(), workflow.state.generation);
+        if waiting >= limits::WAITING_RUNS_MAX {
+            return Err(NotStarted {
+                outcome: FiringOutcome::Shed,
+                detail: DetailCode::WorkflowFull.with(waiting),
+            });
+        }
+        let Resolved { definition, body } = self.workflows.resolved(id).map_err(refused)?;
+        let parameters = parameters_of(wanted, &definition, &origin).map_err(refused)?;
+        let plans = &mut self.workflows.plans;
+        let plan = plans.of(&definition, &body, wanted.priority, &mut self.profiles).map_err(refused)?;
+        let head = RunHead {
+            workflow: Some(id),
+            generation,
+            number: 0,
+            definition: Arc::clone(&plan.definition),
+            body: Arc::clone(&plan.body),
+            parameters: Arc::new(parameters),
+            actor: format!("schedule {}", origin.name).into(),
+            note: detail.map(Into::into),
+            caller: None,
+            retry_of: None,
+            priority: wanted.priority,
+            origin: Some(Arc::new(origin)),
+        };
+        Ok(self.enter_run(id, head, plan, &[]))
+    }
+
+    /// A run of a schedule has ended: the schedule hears of it.
+    pub(super) fn tell_schedule_of(&mut self, id: RunId, cause: RunCause) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let Some(origin) = run.firing().map(Arc::clone) else { return };
+        let status = match run.state.status {
+            _ if cause == RunCause::Expired => JobStatus::Expired,
+            RunStatus::Succeeded => JobStatus::Succeeded,
+            RunStatus::Cancelled => JobStatus::Cancelled,
+            _ => JobStatus::Failed,
+        };
+        let started_at = run.state.started_at;
+        self.on_run_over(Work::Run(id), &origin, RunEnd { status, started_at });
+    }
+
+    /// Cancels a run because its schedule wants room; without `finally`, and its jobs without their grace,
+    /// if it is to be killed.
+    pub(crate) fn stop_scheduled(&mut self, id: RunId, detail: &str, kill: bool) {
+        if kill {
+            for job in self.jobs_of(id) {
+                self.stop_job(job, detail, true);
+            }
+        }
+        let _ = self.cancel_run(id, detail, None, kill);
+    }
+
+    /// The jobs that go on of a run and of the runs that it called.
+    fn jobs_of(&self, id: RunId) -> Vec<model::JobId> {
+        let mut jobs = Vec::new();
+        let mut open = vec![id];
+        let mut seen = BTreeSet::new();
+        while let Some(run) = open.pop().filter(|run| seen.insert(*run)) {
+            let Some(run) = self.workflows.runs.get(&run) else { continue };
+            for work in run.steps.iter().flat_map(work_of) {
+                match work {
+                    Work::Job(job) => jobs.push(job),
+                    Work::Run(called) => open.push(called),
+                }
+            }
+        }
+        jobs
+    }
+}
+
+/// What a run of a firing is started with, complete. A reference without a value, such as the begin of the
+/// first interval, leaves its parameter out.
+fn parameters_of(
+    wanted: &ScheduledRun,
+    definition: &Definition,
+    origin: &Origin,
+) -> Result<Map<String, Value>, String> {
+    let mut given = Map::new();
+    for (name, value) in &wanted.workflow.parameters {
+        let value =
+            fill(value, &FiringScope(origin)).map_err(|error| format!("parameters.{name}: {error}"))?;
+        if !value.is_null() {
+            given.insert(name.clone(), value);
+        }
+    }
+    let complete = complete(&definition.workflow.parameters, &given).map_err(|problems| {
+        let told: Vec<_> =
+            problems.iter().map(|(name, problem)| format!("parameters.{name} {problem}")).collect();
+        told.join("; ")
+    })?;
+    let len = serde_json::to_string(&complete).map_or(0, |text| text.len());
+    let most = limits::RUN_PARAMETERS_BYTES_MAX;
+    if len > most {
+        return Err(format!("its parameters have {len} bytes: expected at most {most}"));
+    }
+    Ok(complete)
+}
+
+/// What the parameters of a scheduled run may refer to.
+struct FiringScope<'a>(&'a Origin);
+
+impl Scope for FiringScope<'_> {
+    fn value(&self, path: &[String]) -> Result<(Value, usize), EvaluationError> {
+        let Self(origin) = self;
+        match path.first().map(String::as_str) {
+            Some("firing") => Ok((
+                json!({
+                    "schedule": &*origin.name,
+                    "cause": origin.cause,
+                    "scheduled_for": origin.scheduled_for,
+                    "interval_start": origin.interval_start,
+                    "interval_end": origin.interval_end,
+                }),
+                1,
+            )),
+            other => Err(EvaluationError(format!("there is no `{}`", other.unwrap_or_default()).into())),
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Schedules that start runs: as with jobs, with the run in place of the job.
+
+use engine::{Refusal, Reply, ScheduleRequest, WorkflowRequest};
+use model::firing::{BackfillStatus, FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus, Work};
+use model::schedule::{Action as Starts, OverlapPolicy};
+use model::timing::{Every, Rule};
+use model::workflow::{Action, Approval, Call, Parameter, ParameterType};
+use model::{Duration, RunId, RunStatus, ScheduleId, StepStatus, Timestamp, WorkflowSpec};
+use serde_json::{Value, json};
+
+use super::{act, env, job};
+use crate::scenario::Scenario;
+use crate::timekeeper::{ScheduleBuilder, minutes};
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// One step, which is told the day.
+fn load() -> WorkflowSpec {
+    let mut step = job("load", &[]);
+    "${{ params.day }} ${{ run.scheduled_for }}".clone_into(env(&mut step, "DAY"));
+    let mut spec = WorkflowSpec::new("load", vec![step]);
+    let default = Some(json!("none"));
+    spec.parameters.insert("day".into(), Parameter::new(ParameterType::String, default));
+    spec
+}
+
+impl ScheduleBuilder<'_> {
+    fn starts(self, workflow: &str, parameters: Value) -> Self {
+        let parameters = serde_json::from_value(parameters).unwrap();
+        let call = Call { name: workflow.into(), parameters };
+        self.spec(|s| s.action = Starts::Workflow(call))
+    }
+}
+
+impl Scenario {
+    /// Every run of a schedule, in order of creation.
+    pub(crate) fn scheduled(&self, schedule: ScheduleId) -> Vec<RunId> {
+        let own = self.rows.runs.iter().filter(|(_, (head, _))| {
+            head.caller.is_none() && head.origin.as_ref().is_some_and(|origin| origin.schedule == schedule)
+        });
+        own.map(|(&id, _)| id).collect()
+    }
+
+    pub(crate) fn origin(&self, run: RunId) -> &Origin {
+        self.rows.runs[&run].0.origin.as_deref().unwrap()
+    }
+
+    /// Lets time pass up to an instant, in a world with workers.
+    fn live_until(&mut self, end: Timestamp) {
+        while self.now < end {
+            self.pass(1);
+        }
+    }
+
+    /// Another engine takes over, and the workers come back to it.
+    fn back(&mut self) {
+        self.restart();
+        self.rejoin_all();
+    }
+
+    fn details(&self, schedule: ScheduleId) -> Vec<String> {
+        let detail = |record: &&LedgerRecord| record.detail.as_deref().unwrap_or_default().to_owned();
+        self.records(schedule).iter().map(detail).collect()
+    }
+}
+
+/// C1, B2, I14. A firing creates a run with its interval, in the commit of its line and its cursor.
+#[test]
+fn a_schedule_starts_runs_of_a_workflow() {
+    let mut t = Scenario::with_room();
+    t.apply(&load());
+    let given = json!({"day": "${{ firing.interval_start }}"});
+    let schedule =
+        t.schedule("s").cron("*/5 * * * *").overlap(OverlapPolicy::AllowAll).starts("load", given).apply();
+    t.live_until(at("2026-11-21T08:12:00Z"));
+    insta::assert_snapshot!(t.ledger(schedule), @"
+    08:05:00 fired (timer)
+    08:10:00 fired (timer)
+    ");
+    let runs = t.scheduled(schedule);
+    let named: Vec<_> = t.records(schedule).iter().map(|record| record.work).collect();
+    assert_eq!(named, [Some(Work::Run(runs[0])), Some(Work::Run(runs[1]))]);
+    assert_eq!(t.schedule_state(schedule).last, Some((at("2026-11-21T08:10:00Z"), runs[1].into())));
+    let origin = t.origin(runs[1]);
+    assert_eq!(origin.scheduled_for, at("2026-11-21T08:10:00Z"));
+    assert_eq!((origin.cause, origin.interval_start), (FiringCause::Timer, Some(at("2026-11-21T08:05:00Z"))));
+    assert_eq!(&*t.rows.runs[&runs[1]].0.actor, "schedule s");
+    // The first interval has no beginning that anybody knows: the parameter keeps its default.
+    let days: Vec<_> = runs.iter().map(|&run| t.env_of(t.job_of(run, "load"), "DAY")).collect();
+    insta::assert_snapshot!(days.join("\n"), @"
+    none 2026-11-21T08:05:00Z
+    2026-11-21T08:05:00Z 2026-11-21T08:10:00Z
+    ");
+    t.check_rebuilt();
+    for run in runs {
+        t.succeed_step(run, "load");
+        assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+    }
+    let track = t.schedule_state(schedule).track.as_deref().unwrap();
+    assert_eq!((track.succeeded, track.streak), (2, 2));
+}
+
+/// C1. A run does what its workflow, and those that it calls, were when it was fired.
+#[test]
+fn a_run_is_pinned_to_what_its_workflow_is_when_it_fires() {
+    let mut t = Scenario::with_room();
+    let inner = WorkflowSpec::new("inner", vec![job("one", &[])]);
+    t.apply(&inner);
+    let call = Action::Workflow(Call { name: "inner".into(), parameters: Default::default() });
+    t.apply(&WorkflowSpec::new("outer", vec![act("call", &[], call)]));
+    let schedule = t
+        .schedule("s")
+        .cron("*/5 * * * *")
+        .overlap(OverlapPolicy::AllowAll)
+        .starts("outer", json!({}))
+        .apply();
+    t.live_until(at("2026-11-21T08:06:00Z"));
+    t.apply(&WorkflowSpec::new("inner", vec![job("two", &[])]));
+    t.back();
+    t.live_until(at("2026-11-21T08:11:00Z"));
+    let runs = t.scheduled(schedule);
+    let inner_of = |run: RunId| {
+        let called = t.row(run, "call").unwrap().called.unwrap();
+        t.rows.runs[&called].0.definition.workflow.steps[0].name.clone()
+    };
+    assert_eq!(runs.iter().map(|&run| inner_of(run)).collect::<Vec<_>>(), ["one", "two"]);
+    // What a run calls is no run of the schedule.
+    assert_eq!(runs.len(), 2);
+}
+
+/// C1. A line says it, once for each row of instants, and the schedule goes on.
+#[test]
+fn a_workflow_that_cannot_be_started_is_recorded_and_the_schedule_goes_on() {
+    let mut t = Scenario::with_room();
+    let given = json!({"day": "${{ firing.scheduled_for }}"});
+    let schedule = t.schedule("s").cron("*/5 * * * *").starts("load", given).apply();
+    t.live_until(at("2026-11-21T08:11:00Z"));
+    let mut strict = load();
+    strict.parameters.insert("day".into(), Parameter::new(ParameterType::Integer, None));
+    let workflow = t.apply(&strict);
+    t.live_until(at("2026-11-21T08:16:00Z"));
+    t.apply(&load());
+    t.live_until(at("2026-11-21T08:21:00Z"));
+    t.request(ScheduleRequest::Pause { schedule, note: None, expected_version: None }).unwrap();
+    t.ask_for(WorkflowRequest::Delete { workflow, expected_version: None }).unwrap();
+    assert_eq!(t.trigger(schedule).0, FiringOutcome::SkippedOverlap);
+    assert_eq!(t.trigger_with(schedule, Some(OverlapPolicy::BufferAll)).0, FiringOutcome::Buffered);
+    // The run that goes on does so to its end; the one that waited for it finds no workflow.
+    t.succeed_step(t.scheduled(schedule)[0], "load");
+    insta::assert_snapshot!(t.ledger(schedule), @"
+    08:05:00..08:10:00 x2 not_started (timer)
+    08:15:00 not_started (timer)
+    08:20:00 fired (timer)
+    08:21:00 skipped_overlap (manual)
+    08:21:00 not_started (manual)
+    ");
+    insta::assert_snapshot!(t.details(schedule).join("\n"), @r"
+    there is no workflow `load`
+    its workflow cannot be started: parameters.day is a string: expected integer
+
+    alice: test; 1 run is not over
+    alice: test; there is no workflow `load`
+    ");
+    assert_eq!((t.schedule_state(schedule).fired, t.schedule_state(schedule).buffer.len()), (1, 0));
+    t.check_rebuilt();
+}
+
+/// B4, I17. Runs count for the overlap limit like jobs, and are cancelled or killed to make room.
+#[test]
+fn overlap_policies_hold_for_runs() {
+    let ledger_of = |policy| {
+        let mut t = Scenario::with_room();
+        let mut spec = load();
+        spec.finally.push(job("clean", &[]));
+        t.apply(&spec);
+        let schedule = t.schedule("s").cron("*/5 * * * *").overlap(policy).starts("load", json!({})).apply();
+        t.live_until(at("2026-11-21T08:06:00Z"));
+        let first = t.scheduled(schedule)[0];
+        t.start(t.job_of(first, "load"));
+        t.live_until(at("2026-11-21T08:11:00Z"));
+        if t.state(t.job_of(first, "load")).cancel_requested_at.is_some() {
+            t.end_with(t.job_of(first, "load"), crate::scenario::finished(engine::input::How::Stopped, None));
+        } else {
+            t.succeed_step(first, "load");
+        }
+        if t.step(first, "clean") == StepStatus::Running {
+            t.succeed_step(first, "clean");
+        }
+        t.check_rebuilt();
+        let clean = t.step(first, "clean");
+        format!("{}; clean {clean}; {}", t.status_of_run(first), t.ledger(schedule).replace('\n', ", "))
+    };
+    insta::assert_snapshot!(ledger_of(OverlapPolicy::Skip), @"succeeded; clean succeeded; 08:05:00 fired (timer), 08:10:00 skipped_overlap (timer)");
+    insta::assert_snapshot!(ledger_of(OverlapPolicy::BufferOne), @"succeeded; clean succeeded; 08:05:00 fired (timer), 08:10:00 fired_late (timer)");
+    insta::assert_snapshot!(ledger_of(OverlapPolicy::CancelOther), @"cancelled; clean succeeded; 08:05:00 fired (timer), 08:10:00 fired_late (timer)");
+    insta::assert_snapshot!(ledger_of(OverlapPolicy::TerminateOther), @"cancelled; clean skipped; 08:05:00 fired (timer), 08:10:00 fired_late (timer)");
+}
+
+/// B1. A fixed delay counts from the end of the run, not of its first job.
+#[test]
+fn a_fixed_delay_counts_from_the_end_of_the_run() {
+    let mut t = Scenario::with_room();
+    t.apply(&WorkflowSpec::new("two", vec![job("a", &[]), job("b", &["a"])]));
+    let schedule = t.schedule("s").rule(Rule::After(minutes(5))).starts("two", json!({})).apply();
+    t.live_until(at("2026-11-21T08:06:00Z"));
+    let run = t.scheduled(schedule)[0];
+    t.succeed_step(run, "a");
+    t.live_until(at("2026-11-21T08:20:00Z"));
+    t.succeed_step(run, "b");
+    t.live_until(at("2026-11-21T08:24:00Z"));
+    t.back();
+    assert_eq!(t.scheduled(schedule).len(), 1);
+    t.live_until(at("2026-11-21T08:26:00Z"));
+    assert_eq!(t.scheduled(schedule).len(), 2);
+}
+
+/// B2. What waits for its workflow's turn past the starting deadline was missed.
+#[test]
+fn a_run_whose_turn_does_not_come_in_time_is_recorded_as_missed() {
+    let mut t = Scenario::with_room();
+    let spec = WorkflowSpec { max_parallel_runs: Some(1), ..load() };
+    let first = t.run(&spec);
+    let schedule = t
+        .schedule("s")
+        .cron("*/5 * * * *")
+        .starts("load", json!({}))
+        .spec(|s| {
+            s.start_deadline = Some(Duration::from_secs(30));
+            s.pause_after_failures = Some(1);
+        })
+        .apply();
+    t.live_until(at("2026-11-21T08:05:10Z"));
+    let run = t.scheduled(schedule)[0];
+    assert_eq!(t.status_of_run(run), RunStatus::Waiting);
+    t.back();
+    t.live_until(at("2026-11-21T08:05:40Z"));
+    insta::assert_snapshot!(t.run_history(run), @"waiting (queued: schedule s) → failed (expired)");
+    insta::assert_snapshot!(t.ledger(schedule), @"08:05:00 skipped_deadline (timer)");
+    assert_eq!(t.details(schedule), ["its turn did not come before its starting deadline"]);
+    // It counts as a failure of the schedule.
+    assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Paused);
+    t.succeed_step(first, "load");
+    t.check_rebuilt();
+}
+
+/// B5. Its runs in the order that was asked for, so many at once, with its priority.
+#[test]
+fn a_backfill_starts_runs_in_order_with_its_priority() {
+    let mut t = Scenario::with_room();
+    t.apply(&load());
+    let given = json!({"day": "${{ firing.scheduled_for }}"});
+    let schedule = t.schedule("s").starts("load", given).limit(5).apply();
+    let days = ["2026-11-03T00:00:00Z", "2026-11-02T00:00:00Z", "2026-11-01T00:00:00Z"];
+    let backfill = t.backfill(schedule, &days, 2);
+    assert_eq!(t.scheduled(schedule).len(), 2);
+    t.back();
+    t.succeed_step(t.scheduled(schedule)[0], "load");
+    t.fail_step(t.scheduled(schedule)[1], "load");
+    t.succeed_step(t.scheduled(schedule)[2], "load");
+    let found: Vec<_> =
+        t.scheduled(schedule).iter().map(|&run| t.origin(run).scheduled_for.to_string()).collect();
+    assert_eq!(found, days);
+    let first = t.scheduled(schedule)[0];
+    assert_eq!(t.spec_of(t.job_of(first, "load")).priority, 10);
+    assert_eq!(t.env_of(t.job_of(first, "load"), "DAY"), "2026-11-03T00:00:00Z 2026-11-03T00:00:00Z");
+    let state = &t.rows.backfills[&backfill].1;
+    assert_eq!((state.status, state.succeeded, state.failed), (BackfillStatus::Completed, 2, 1));
+}
+
+/// B5. Whose workflow is gone ends all the same, and says what did not run.
+#[test]
+fn a_backfill_of_a_missing_workflow_ends_with_nothing_run() {
+    let mut t = Scenario::with_room();
+    let schedule = t.schedule("s").starts("load", json!({})).apply();
+    let backfill = t.backfill(schedule, &["2026-11-03T00:00:00Z", "2026-11-04T00:00:00Z"], 1);
+    let state = &t.rows.backfills[&backfill].1;
+    assert_eq!((state.status, state.started, state.failed), (BackfillStatus::Completed, 2, 2));
+    let outcomes: Vec<_> = t.records(schedule).iter().map(|record| record.outcome).collect();
+    assert_eq!(outcomes, [FiringOutcome::NotStarted; 2]);
+}
+
+/// A6. The same key finds the same run, also after a restart.
+#[test]
+fn a_trigger_that_is_repeated_under_its_key_finds_the_run() {
+    let mut t = Scenario::with_room();
+    t.apply(&load());
+    let schedule = t.schedule("s").starts("load", json!({})).apply();
+    let trigger = |t: &mut Scenario, body| {
+        let key = Some(engine::input::Key { key: 7, body });
+        t.request(ScheduleRequest::Trigger { schedule, overlap: None, reason: None, key })
+    };
+    let Ok(Reply::Triggered { work: Some(first), .. }) = trigger(&mut t, 1) else { panic!("it is fired") };
+    t.back();
+    let Ok(Reply::Triggered { work: Some(again), .. }) = trigger(&mut t, 1) else { panic!("it is known") };
+    assert_eq!((first, Some(first)), (again, t.scheduled(schedule).first().map(|&run| run.into())));
+    assert!(matches!(trigger(&mut t, 2), Err(Refusal::RunKeyReused { .. })));
+}
+
+/// C4. A run that is tried again belongs to the same firing, and counts for the schedule's limit.
+#[test]
+fn a_run_that_is_tried_again_stands_among_the_runs_of_its_schedule() {
+    let mut t = Scenario::with_room();
+    let workflow = t.apply(&load());
+    let schedule = t.schedule("s").starts("load", json!({})).apply();
+    t.trigger(schedule);
+    let first = t.scheduled(schedule)[0];
+    t.fail_step(first, "load");
+    let again = |t: &Scenario| {
+        let origin = Origin { cause: FiringCause::Retry, ..t.origin(first).clone() };
+        let new = t.new_run(workflow, &[], &json!({}));
+        engine::NewRun { retry_of: Some(first), origin: Some(origin.into()), ..new }
+    };
+    let run = t.start_with(again(&t));
+    let refused = t.ask_for(WorkflowRequest::Start(Box::new(again(&t))));
+    assert!(matches!(refused, Err(Refusal::RunsNotOver { runs: 1, .. })), "{refused:?}");
+    assert_eq!(t.trigger(schedule).0, FiringOutcome::SkippedOverlap);
+    t.check_rebuilt();
+    t.succeed_step(run, "load");
+    assert_eq!(t.trigger(schedule).0, FiringOutcome::Fired);
+}
+
+/// I14, I28. Whatever moment a crash finds, each instant has its run, once.
+#[test]
+fn a_restart_at_any_moment_neither_loses_nor_doubles_a_run() {
+    let mut t = Scenario::with_room();
+    let approve =
+        Action::Approval(Approval { approvers: Vec::new(), message: None, on_timeout: Default::default() });
+    t.apply(&WorkflowSpec::new("w", vec![act("ask", &[], approve)]));
+    let every = Rule::Every(Every { period: Duration::from_secs(10), phase: Duration::ZERO });
+    let schedule =
+        t.schedule("s").rule(every).overlap(OverlapPolicy::BufferAll).limit(2).starts("w", json!({})).apply();
+    for second in 0..60 {
+        t.pass(1);
+        if second % 3 == 0 {
+            t.back();
+        }
+        let open = t.scheduled(schedule).into_iter().find(|&run| !t.status_of_run(run).is_final());
+        if let Some(run) = open.filter(|_| second % 13 == 0) {
+            let decide = WorkflowRequest::Decide { run, step: "ask".into(), approve: true, note: None };
+            t.ask_for(decide).unwrap();
+        }
+        t.check_rebuilt();
+    }
+    let records = t.records(schedule);
+    let fired: Vec<_> = records.iter().filter_map(|record| record.work).collect();
+    let runs: Vec<_> = t.scheduled(schedule).into_iter().map(Work::Run).collect();
+    assert_eq!(fired, runs);
+    let waiting = records.iter().filter(|record| record.outcome == FiringOutcome::Buffered).count();
+    assert_eq!((records.len(), waiting), (6, t.schedule_state(schedule).buffer.len()));
+}

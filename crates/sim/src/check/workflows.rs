@@ -1,0 +1,218 @@
+//! Each step of a run as its rule says, once, and the run as its steps.
+//!
+//! The rules are said once more here, plainly, over how the needs of a step stood when it was decided.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::run::{RunCause, StepCause, lifecycle};
+use model::workflow::{JoinRule, Section, StepSpec};
+use model::{RunId, RunStatus, StepStatus};
+
+use super::facts::{Facts, RunFacts};
+use super::{Findings, Invariant};
+
+pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
+    for (&id, run) in &facts.workflow_runs {
+        chain(id, run, findings);
+        once(facts, id, run, findings);
+        order(id, run, findings);
+        outcome(id, run, findings);
+        if facts.exact() {
+            ends_are_heard(facts, id, run, findings);
+        }
+        if facts.calm.is_some()
+            && facts.end.is_some()
+            && let Some((at, row)) = run.rows.last().filter(|(_, row)| !row.status.is_final())
+        {
+            findings.add(Invariant::I26, id, format!("it is still {} in the end", row.status), [*at]);
+        }
+    }
+}
+
+/// I4, I5: one chain of legal transitions, and nothing after the end; of its steps as well.
+fn chain(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
+    let mut last: Option<(usize, RunStatus)> = None;
+    for (index, row) in &run.rows {
+        for step in &row.steps {
+            let from = last.map(|(_, status)| status);
+            if step.from != from {
+                let message = format!("its history goes from {from:?} to a step from {:?}", step.from);
+                findings.add(Invariant::I4, id, message, last.map(|(at, _)| at).into_iter().chain([*index]));
+            }
+            if !lifecycle::is_legal_for_run(step.from, step.to, step.cause) {
+                let message =
+                    format!("it went from {:?} to {} because of {}", step.from, step.to, step.cause);
+                findings.add(Invariant::I5, id, message, [*index]);
+            }
+            last = Some((*index, step.to));
+        }
+    }
+    let end = run.end().map(|(at, _)| at);
+    for (&(step, item), rows) in &run.steps {
+        let ended = rows.iter().position(|(_, row)| row.status.is_final());
+        if let Some((next, _)) = ended.and_then(|ended| rows.get(ended + 1)) {
+            findings.add(Invariant::I5, id, format!("step {step} {item:?} changed after its end"), [*next]);
+        }
+        if let (Some(end), Some((late, _))) = (end, rows.last())
+            && *late > end
+        {
+            findings.add(Invariant::I5, id, format!("step {step} changed after the run"), [end, *late]);
+        }
+    }
+}
+
+/// I19: one job, or one called run, for a step and each element; none for a step that never began.
+fn once(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
+    for (&(step, item), work) in &run.work {
+        let places = || work.iter().filter_map(|work| facts.begin_of(*work)).map(|(index, _)| index);
+        if work.len() > 1 {
+            let message = format!("step {step} {item:?} has {} jobs or runs", work.len());
+            findings.add(Invariant::I19, id, message, places());
+        }
+        let never_began = run.last(step, None).is_some_and(|row| {
+            let by_rule = matches!(row.cause, StepCause::Rule | StepCause::Condition);
+            by_rule && matches!(row.status, StepStatus::Skipped | StepStatus::UpstreamFailed)
+        });
+        if never_began {
+            findings.add(Invariant::I19, id, format!("step {step} never began, and has work"), places());
+        }
+        if let Some((end, _)) = run.end()
+            && places().any(|begun| begun > end)
+        {
+            findings.add(Invariant::I19, id, format!("step {step} began after the run ended"), places());
+        }
+    }
+}
+
+/// How a step ended, as what needs it sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Good,
+    Failed,
+    UpstreamFailed,
+    Skipped,
+}
+
+fn end_of(status: StepStatus, spec: &StepSpec) -> Option<End> {
+    match status {
+        StepStatus::Pending | StepStatus::Running | StepStatus::Waiting => None,
+        StepStatus::Succeeded => Some(End::Good),
+        StepStatus::Failed | StepStatus::Cancelled if spec.continue_on_failure => Some(End::Good),
+        StepStatus::Failed | StepStatus::Cancelled => Some(End::Failed),
+        StepStatus::UpstreamFailed => Some(End::UpstreamFailed),
+        StepStatus::Skipped => Some(End::Skipped),
+    }
+}
+
+/// Whether a step goes, by the table of the page on workflows.
+fn goes(rule: JoinRule, ends: &[Option<End>]) -> bool {
+    let bad = |end: End| matches!(end, End::Failed | End::UpstreamFailed);
+    let all = |holds: &dyn Fn(End) -> bool| ends.iter().all(|end| end.is_some_and(holds));
+    let one = |holds: &dyn Fn(End) -> bool| ends.iter().any(|end| end.is_some_and(holds));
+    let good = |end: End| end == End::Good;
+    let skipped = |end: End| end == End::Skipped;
+    ends.is_empty()
+        || match rule {
+            JoinRule::AllSuccess => all(&good),
+            JoinRule::AllFailed => all(&bad),
+            JoinRule::AllDone => all(&|_| true),
+            JoinRule::AllDoneMinOneSuccess => all(&|_| true) && one(&good),
+            JoinRule::AllSkipped => all(&skipped),
+            JoinRule::OneFailed => one(&bad),
+            JoinRule::OneSuccess => one(&good),
+            JoinRule::OneDone => one(&|end| matches!(end, End::Good | End::Failed)),
+            JoinRule::NoneFailed => all(&|end| !bad(end)),
+            JoinRule::NoneFailedMinOneSuccess => all(&|end| !bad(end)) && one(&good),
+            JoinRule::NoneSkipped => all(&|end| !skipped(end)),
+            JoinRule::Always => true,
+        }
+}
+
+/// I19: a step begins only once its rule lets it, and is left out only if its rule does not.
+fn order(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
+    let Some(spec) = run.spec else { return };
+    let all: Vec<(Section, &StepSpec)> = spec.all_steps().collect();
+    let number: BTreeMap<&str, u32> = (0..).zip(&all).map(|(n, (_, step))| (step.name.as_str(), n)).collect();
+    for (step, (section, spec)) in (0u32..).zip(&all) {
+        let Some((index, row)) = run.decided(step) else { continue };
+        let ends: Vec<Option<End>> = spec
+            .needs
+            .iter()
+            .filter_map(|need| number.get(need.as_str()))
+            .map(|need| end_of(run.status_at(*need, None, index), all[*need as usize].1))
+            .collect();
+        let lets_it = goes(spec.join, &ends);
+        let name = &spec.name;
+        match row.cause {
+            StepCause::Marked | StepCause::Stopped | StepCause::Carried => continue,
+            StepCause::Rule if *section != Section::Steps => continue,
+            StepCause::Rule if lets_it => {
+                let message = format!("step `{name}` was left out, and its rule {:?} lets it go", spec.join);
+                findings.add(Invariant::I19, id, message, [index]);
+            }
+            StepCause::Rule => continue,
+            _ if !lets_it => {
+                let message =
+                    format!("step `{name}` began, and its rule {:?} did not hold: {ends:?}", spec.join);
+                findings.add(Invariant::I19, id, message, [index]);
+            }
+            _ => {}
+        }
+        let open = (0u32..).zip(&all).find(|(other, (earlier, _))| {
+            earlier < section && !run.status_at(*other, None, index).is_final()
+        });
+        if let Some((_, (_, open))) = open {
+            let message = format!("step `{name}` began before `{}` of an earlier section ended", open.name);
+            findings.add(Invariant::I19, id, message, [index]);
+        }
+    }
+}
+
+/// I19: what a run came to follows from all of its steps.
+fn outcome(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
+    let (Some(spec), Some((index, row))) = (run.spec, run.end()) else { return };
+    let cause = row.steps.last().map(|step| step.cause);
+    // One that never had its turn began no step.
+    let had_its_turn =
+        run.rows.iter().flat_map(|(_, row)| &row.steps).any(|step| step.to == RunStatus::Running);
+    if !had_its_turn {
+        return;
+    }
+    let mut failed = None;
+    for (number, (_, step)) in (0u32..).zip(spec.all_steps()) {
+        let status = run.status_at(number, None, index);
+        if !status.is_final() {
+            let message = format!("it ended while step `{}` is {status}", step.name);
+            findings.add(Invariant::I19, id, message, [index]);
+        }
+        let bad = matches!(status, StepStatus::Failed | StepStatus::UpstreamFailed | StepStatus::Cancelled);
+        if bad && !step.continue_on_failure {
+            failed = Some(&step.name);
+        }
+    }
+    let message = match (row.status, failed, cause) {
+        (RunStatus::Succeeded, Some(step), _) => format!("it succeeded, and step `{step}` did not"),
+        (RunStatus::Failed, None, Some(RunCause::StepFailed | RunCause::FailFast)) => {
+            "it failed, and no step of it did".to_owned()
+        }
+        _ => return,
+    };
+    findings.add(Invariant::I19, id, message, [index]);
+}
+
+/// I19: the end of a step's job, or of the run that it called, and the end of the step are one commit.
+fn ends_are_heard(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
+    let mut lost = BTreeSet::new();
+    for (&(step, item), work) in &run.work {
+        for end in work.iter().filter_map(|work| facts.end_of(*work)) {
+            let own = run.status_at(step, item, end).is_final();
+            if !own && !run.status_at(step, None, end).is_final() {
+                lost.insert((step, item, end));
+            }
+        }
+    }
+    for (step, item, end) in lost {
+        let message = format!("the work of step {step} {item:?} ended, and the step did not hear of it");
+        findings.add(Invariant::I19, id, message, [end]);
+    }
+}
