@@ -101,6 +101,9 @@ for (const { name, width, height, theme, language } of LOOKS) {
         await expect(page.locator("main h1").first(), view).toBeVisible();
         await expect(page.getByLabel(/^(Loading|加载中)$/), view).toHaveCount(0);
         await expect(page.locator(".mantine-Skeleton-root"), view).toHaveCount(0);
+        if ((await page.getByTestId("dag").count()) > 0) {
+          await expect(page.getByTestId("dag-shown"), view).toHaveAttribute("data-busy", "false");
+        }
         await page.evaluate(() => document.fonts.ready);
         await page.screenshot({ path: `e2e/report/shots/${name}/${view}.png` });
         await expect(page.locator("html"), view).toHaveAttribute(
