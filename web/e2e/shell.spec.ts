@@ -14,6 +14,9 @@ const VIEWS = [
   "/calendars",
   "/calendars/belfry.cn-workdays",
   "/calendars/new",
+  "/workflows",
+  "/workflows/new",
+  "/runs",
   "/workers",
   "/servers",
   "/queues",
@@ -103,12 +106,25 @@ for (const theme of ["light", "dark"] as const) {
     await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
     const id = await server.submit(script("readable", "echo hello; exit 3"));
     await server.untilStatus(id, "failed");
+    const job = { run: { process: { script: "echo one; exit 1" } } };
+    const list = { over: { items: ["a", "b"] } };
+    const steps = [
+      { name: "mark-me", approval: { message: "Well?" } },
+      { name: "over", for_each: list, job },
+    ];
+    await server.call("PUT", "/api/v1/workflows/readable", { name: "readable", steps });
+    const started = await server.call<{ id: string }>("POST", "/api/v1/workflows/readable/start", {});
+    const run = started.id;
     const nightly = await server.schedule("readable", [{ cron: "30 2 * * *" }], "exit 3");
     await server.trigger(nightly);
     const views = [
       ...VIEWS,
       ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
       ...[`/schedules/${nightly}`, `/schedules/${nightly}?tab=backfills`, `/schedules/${nightly}/edit`],
+      ...["", "?tab=grid", "?tab=runs", "?step=mark-me"].map((query) => `/workflows/readable${query}`),
+      ...["?step=mark-me", "?step=over", "?tab=steps", "?tab=gantt", "?tab=history"].map(
+        (query) => `/runs/${run}${query}`,
+      ),
     ];
     for (const view of views) {
       await page.goto(view);

@@ -3,7 +3,7 @@
  * pictures are kept in `e2e/report/shots` to be looked at; what a program can see of them is checked.
  */
 
-import { expect, script, test } from "./fixtures";
+import { expect, script, test, until } from "./fixtures";
 import type { Server } from "./server";
 
 const LOOKS = [
@@ -33,6 +33,31 @@ async function work(server: Server): Promise<Record<string, string>> {
   await server.schedule("paused-one", [{ every: "1h" }]);
   await server.call("POST", "/api/v1/schedules/paused-one/pause", { note: "until the audit is over" });
   await server.call("PUT", "/api/v1/queues/slow", { concurrency: 2, paused: true });
+  const workflow = (name: string, more: object) =>
+    server.call("PUT", `/api/v1/workflows/${name}`, { name, ...more });
+  const job = (script: string) => ({ run: { process: { script } } });
+  await workflow("nightly-etl", {
+    owner: "data-team",
+    labels: { team: "data" },
+    description: "Loads the orders of each region and reports on them.",
+    parameters: { regions: { type: "array", default: ["eu", "cn", "us", "br"] } },
+    steps: [
+      { name: "extract", job: job("echo extracted") },
+      { name: "check", needs: ["extract"], job: job("true") },
+      { name: "load", needs: ["check"], for_each: { over: { list: "params.regions" } }, job: job("true") },
+      { name: "report", needs: ["load"], job: job("echo 'no figures' >&2; exit 3") },
+      { name: "publish", needs: ["report"], job: job("true") },
+      { name: "sign-off", needs: ["check"], approval: { message: "May it be published?" } },
+    ],
+    on_failure: [{ name: "alert", job: job("true") }],
+    finally: [{ name: "clean", job: job("true") }],
+  });
+  const started = () => server.call<{ id: string }>("POST", "/api/v1/workflows/nightly-etl/start", {});
+  const [run] = [await started(), await started()];
+  await until(30_000, "the report to have failed", async () => {
+    const { steps } = await server.get<{ steps: { failed?: number } }>(`/api/v1/runs/${run.id}`);
+    return (steps.failed ?? 0) > 0;
+  });
   return {
     overview: "/",
     jobs: "/jobs",
@@ -46,6 +71,15 @@ async function work(server: Server): Promise<Record<string, string>> {
     timetable: "/schedules/timetable?span=7d",
     calendars: "/calendars",
     calendar: "/calendars/belfry.cn-workdays",
+    workflows: "/workflows",
+    workflow: "/workflows/nightly-etl",
+    "workflow-grid": "/workflows/nightly-etl?tab=grid",
+    "workflow-edit": "/workflows/nightly-etl/edit",
+    runs: "/runs",
+    run: `/runs/${run.id}?step=report`,
+    "run-approval": `/runs/${run.id}?step=sign-off`,
+    "run-steps": `/runs/${run.id}?tab=steps`,
+    "run-gantt": `/runs/${run.id}?tab=gantt`,
     workers: "/workers",
     servers: "/servers",
     queues: "/queues",
@@ -67,6 +101,9 @@ for (const { name, width, height, theme, language } of LOOKS) {
         await expect(page.locator("main h1").first(), view).toBeVisible();
         await expect(page.getByLabel(/^(Loading|加载中)$/), view).toHaveCount(0);
         await expect(page.locator(".mantine-Skeleton-root"), view).toHaveCount(0);
+        if ((await page.getByTestId("dag").count()) > 0) {
+          await expect(page.getByTestId("dag-shown"), view).toHaveAttribute("data-busy", "false");
+        }
         await page.evaluate(() => document.fonts.ready);
         await page.screenshot({ path: `e2e/report/shots/${name}/${view}.png` });
         await expect(page.locator("html"), view).toHaveAttribute(

@@ -136,13 +136,15 @@ export function useWorkerName(): (id: string | null | undefined) => string {
 /** Keys of lists of schedules that are kept fresh in a way of their own. */
 export const PAGED_SCHEDULES = "paged-schedules";
 export const SHOWN_SCHEDULES = ["schedules", "shown"] as const;
+/** Keys of lists of runs that are read page by page. */
+export const PAGED_RUNS = "paged-runs";
 /** A list with more pages than these is not read again while somebody is far down in it. */
 const PAGES_FRESH = 2;
 
 const REFRESH_MS = 1_000;
 
 function isCheap({ queryKey, state }: { queryKey: readonly unknown[]; state: { data: unknown } }): boolean {
-  if (queryKey[0] !== PAGED_SCHEDULES) return true;
+  if (![PAGED_SCHEDULES, PAGED_RUNS, "workflows"].includes(String(queryKey[0]))) return true;
   const { pages } = (state.data ?? { pages: [] }) as { pages: unknown[] };
   return pages.length <= PAGES_FRESH;
 }
@@ -170,6 +172,7 @@ export function keepFresh(): () => void {
   };
   const onBatch = (batch: readonly FeedEvent[]) => {
     for (const event of batch) {
+      if (event.run_id && queryClient.getQueryState(["run", event.run_id])) ask(["run", event.run_id]);
       if (event.job_id && queryClient.getQueryState(["job", event.job_id])) ask(["job", event.job_id]);
       if (event.schedule_id) ask(["schedule", event.schedule_id]);
       if (event.type.startsWith("job.")) {
@@ -182,6 +185,9 @@ export function keepFresh(): () => void {
       } else if (event.type.startsWith("schedule.") || event.type.startsWith("backfill.")) {
         ask(["schedules"], [PAGED_SCHEDULES], ["schedule"], ["upcoming"]);
       } else if (event.type.startsWith("calendar.")) ask(["calendars"], ["upcoming"], ["schedule"]);
+      else if (event.type.startsWith("workflow.")) ask(["workflows"], ["workflow"]);
+      else if (event.type.startsWith("run.")) ask(["workflows"], ["workflow"], ["runs"], [PAGED_RUNS]);
+      else if (event.type.startsWith("step.")) ask(["runs"], [PAGED_RUNS]);
       else if (event.type.startsWith("worker.")) ask(["workers"]);
       else if (event.type.startsWith("queue.")) ask(["queues"]);
     }

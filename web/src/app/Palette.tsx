@@ -15,12 +15,14 @@ import {
   Plus,
   Server,
   Rows3,
+  Workflow,
 } from "lucide-react";
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { useTranslation } from "react-i18next";
 
 import { namesakesQuery, queuesQuery, workersQuery } from "../api/queries";
 import { suggestedQuery } from "../api/schedules";
+import { suggestedWorkflowsQuery } from "../api/workflows";
 import { prefer, usePreferences } from "../lib/preferences";
 import { StatusBadge } from "../ui/Status";
 import { Ago } from "../ui/Time";
@@ -60,6 +62,8 @@ const PAGES = [
   "jobs",
   "schedules",
   "calendars",
+  "workflows",
+  "runs",
   "workers",
   "servers",
   "queues",
@@ -169,10 +173,11 @@ function useCommands(text: string): Command[] {
   const { language, theme } = usePreferences();
   const workers = useQuery(workersQuery).data?.items;
   const queues = useQuery(queuesQuery).data?.items;
-  const isId = /^(job|exe|wkr|sch)_[0-9a-z]{26}$/.test(text);
+  const isId = /^(job|exe|wkr|sch|wfl|run)_[0-9a-z]{26}$/.test(text);
   const isName = /^[A-Za-z0-9][\w.-]*$/.test(text) && !isId;
   const jobs = useQuery({ ...namesakesQuery(text, "*"), enabled: isName }).data?.items;
   const schedules = useQuery({ ...suggestedQuery(text), enabled: isName }).data?.items;
+  const workflows = useQuery({ ...suggestedWorkflowsQuery(text), enabled: isName }).data?.items;
 
   return useMemo(() => {
     const has = (...words: string[]) => words.some((word) => word.toLowerCase().includes(text.toLowerCase()));
@@ -187,6 +192,21 @@ function useCommands(text: string): Command[] {
     } else if (isId && text.startsWith("sch_")) {
       const run = () => void navigate({ to: "/schedules/$id", params: { id: text } });
       add({ id: "id", icon: CalendarClock, title: text, aside: t("palette.goTo"), run });
+    } else if (isId && text.startsWith("wfl_")) {
+      const run = () => void navigate({ to: "/workflows/$id", params: { id: text } });
+      add({ id: "id", icon: Workflow, title: text, aside: t("palette.goTo"), run });
+    } else if (isId && text.startsWith("run_")) {
+      const run = () => void navigate({ to: "/runs/$id", params: { id: text } });
+      add({ id: "id", icon: Workflow, title: text, aside: t("palette.goTo"), run });
+    }
+    for (const workflow of (isName ? (workflows ?? []) : []).slice(0, 5)) {
+      add({
+        id: workflow.id,
+        icon: Workflow,
+        title: workflow.name,
+        aside: t("nav.workflows"),
+        run: () => void navigate({ to: "/workflows/$id", params: { id: workflow.id } }),
+      });
     }
     for (const schedule of (isName ? (schedules ?? []) : []).slice(0, 5)) {
       add({
@@ -224,6 +244,10 @@ function useCommands(text: string): Command[] {
       const run = () => void navigate({ to: "/schedules/new" });
       add({ id: "new-schedule", icon: CalendarPlus, title: t("schedule.new"), run });
     }
+    if (text !== "" && has(t("workflow.new"), "workflow new dag")) {
+      const run = () => void navigate({ to: "/workflows/new" });
+      add({ id: "new-workflow", icon: Workflow, title: t("workflow.new"), run });
+    }
     for (const page of PAGES) {
       if (text !== "" && !has(t(`nav.${page}`), page)) continue;
       const to = page === "overview" ? "/" : (`/${page}` as const);
@@ -259,5 +283,5 @@ function useCommands(text: string): Command[] {
       add({ id: "language", icon: ArrowRight, title, run: () => prefer({ language: next }) });
     }
     return commands;
-  }, [text, isId, isName, jobs, schedules, workers, queues, language, theme, t, navigate]);
+  }, [text, isId, isName, jobs, schedules, workflows, workers, queues, language, theme, t, navigate]);
 }

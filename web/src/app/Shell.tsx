@@ -22,6 +22,7 @@ import {
   Server,
   Settings,
   Sun,
+  Workflow,
 } from "lucide-react";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -40,6 +41,7 @@ const PLACES = [
   { to: "/", key: "overview", icon: LayoutDashboard },
   { to: "/jobs", key: "jobs", icon: ListChecks },
   { to: "/schedules", key: "schedules", icon: CalendarClock },
+  { to: "/workflows", key: "workflows", icon: Workflow },
   { to: "/workers", key: "workers", icon: Server },
   { to: "/servers", key: "servers", icon: Network },
   { to: "/queues", key: "queues", icon: Rows3 },
@@ -47,6 +49,9 @@ const PLACES = [
   { to: "/events", key: "events", icon: Activity },
   { to: "/settings", key: "settings", icon: Settings },
 ] as const satisfies ReadonlyArray<{ to: string; key: string; icon: LucideIcon }>;
+
+/** Places that are a part of another one's pages. */
+const PARTS: Record<string, string> = { "/schedules": "/calendars", "/workflows": "/runs" };
 
 export type Place = (typeof PLACES)[number]["key"];
 
@@ -117,9 +122,8 @@ function Navigation() {
   const lost = workers?.filter((worker) => worker.status === "lost").length ?? 0;
   const running = counts?.running ?? 0;
   const isUnder = (to: string) => path === to || path.startsWith(`${to}/`);
-  // Calendars are a part of the schedules' pages.
   const isHere = (to: string) =>
-    to === "/" ? path === "/" : isUnder(to) || (to === "/schedules" && isUnder("/calendars"));
+    to === "/" ? path === "/" : isUnder(to) || (to in PARTS && isUnder(PARTS[to] ?? ""));
 
   return (
     <>

@@ -14,6 +14,8 @@ const GO: Record<
   | "/jobs"
   | "/schedules"
   | "/calendars"
+  | "/workflows"
+  | "/runs"
   | "/workers"
   | "/servers"
   | "/queues"
@@ -25,6 +27,8 @@ const GO: Record<
   j: "/jobs",
   t: "/schedules",
   k: "/calendars",
+  f: "/workflows",
+  r: "/runs",
   w: "/workers",
   v: "/servers",
   q: "/queues",
@@ -80,6 +84,8 @@ export function Shortcuts() {
     [t("nav.jobs"), ["g", "j"]],
     [t("nav.schedules"), ["g", "t"]],
     [t("nav.calendars"), ["g", "k"]],
+    [t("nav.workflows"), ["g", "f"]],
+    [t("nav.runs"), ["g", "r"]],
     [t("nav.workers"), ["g", "w"]],
     [t("nav.servers"), ["g", "v"]],
     [t("nav.queues"), ["g", "q"]],

@@ -31,6 +31,8 @@ export interface JobsSearch {
   /** The id of a schedule. */
   schedule?: string;
   backfill?: string;
+  /** The id of a run of a workflow. */
+  run?: string;
   since?: string;
   after?: string;
   before?: string;
@@ -49,6 +51,7 @@ const jobs = createRoute({
     worker: text(search.worker),
     schedule: text(search.schedule),
     backfill: text(search.backfill),
+    run: text(search.run),
     since: text(search.since),
     after: text(search.after),
     before: text(search.before),
@@ -144,6 +147,93 @@ const editSchedule = createRoute({
   getParentRoute: () => root,
   path: "/schedules/$id/edit",
   component: lazyRouteComponent(() => import("../pages/schedules/EditPage"), "EditSchedulePage"),
+});
+
+export interface WorkflowsSearch {
+  text?: string;
+  owner?: string;
+  namespace?: string;
+  label?: string[];
+}
+
+const workflows = createRoute({
+  getParentRoute: () => root,
+  path: "/workflows",
+  validateSearch: (search: Search): WorkflowsSearch => ({
+    text: text(search.text),
+    owner: text(search.owner),
+    namespace: text(search.namespace),
+    label: search.label === undefined ? undefined : [search.label].flat(),
+  }),
+  component: lazyRouteComponent(() => import("../pages/workflows/WorkflowsPage"), "WorkflowsPage"),
+});
+
+const newWorkflow = createRoute({
+  getParentRoute: () => root,
+  path: "/workflows/new",
+  validateSearch: (search: Search): { from?: string } => ({ from: text(search.from) }),
+  component: lazyRouteComponent(() => import("../pages/workflows/EditPage"), "NewWorkflowPage"),
+});
+
+export interface WorkflowSearch {
+  namespace?: string;
+  tab?: string;
+  step?: string;
+}
+
+const workflow = createRoute({
+  getParentRoute: () => root,
+  path: "/workflows/$id",
+  validateSearch: (search: Search): WorkflowSearch => ({
+    namespace: text(search.namespace),
+    tab: text(search.tab),
+    step: text(search.step),
+  }),
+  component: lazyRouteComponent(() => import("../pages/workflow/WorkflowPage"), "WorkflowPage"),
+});
+
+const editWorkflow = createRoute({
+  getParentRoute: () => root,
+  path: "/workflows/$id/edit",
+  component: lazyRouteComponent(() => import("../pages/workflows/EditPage"), "EditWorkflowPage"),
+});
+
+export interface RunsSearch {
+  status?: string;
+  /** Its id or its name. */
+  workflow?: string;
+  namespace?: string;
+}
+
+const runs = createRoute({
+  getParentRoute: () => root,
+  path: "/runs",
+  validateSearch: (search: Search): RunsSearch => ({
+    status: text(search.status),
+    workflow: text(search.workflow),
+    namespace: text(search.namespace),
+  }),
+  component: lazyRouteComponent(() => import("../pages/runs/RunsPage"), "RunsPage"),
+});
+
+export interface RunSearch {
+  tab?: string;
+  step?: string;
+  /** The job of an element whose log shows, instead of the step's own. */
+  job?: string;
+  line?: string;
+}
+
+const run = createRoute({
+  getParentRoute: () => root,
+  path: "/runs/$id",
+  validateSearch: (search: Search): RunSearch => ({
+    tab: text(search.tab),
+    step: text(search.step),
+    job: text(search.job),
+    line: text(search.line),
+  }),
+  component: lazyRouteComponent(() => import("../pages/run/RunPage"), "RunPage"),
 });
 
 const calendars = createRoute({
@@ -261,6 +351,12 @@ const routes = [
   newSchedule,
   schedule,
   editSchedule,
+  workflows,
+  newWorkflow,
+  workflow,
+  editWorkflow,
+  runs,
+  run,
   calendars,
   newCalendar,
   calendar,

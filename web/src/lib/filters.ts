@@ -16,6 +16,7 @@ export const KEYS = [
   "worker",
   "schedule",
   "backfill",
+  "run",
   "since",
   "after",
   "before",
@@ -32,7 +33,7 @@ export function tokensOf(search: JobsSearch): Token[] {
 }
 
 /** Which filter an id is for, by its first letters. */
-const KINDS: Record<string, FilterKey> = { wkr: "worker", sch: "schedule", bkf: "backfill" };
+const KINDS: Record<string, FilterKey> = { wkr: "worker", sch: "schedule", bkf: "backfill", run: "run" };
 
 /** The filter that a text such as `status:failed` or `team=pay` stands for; a bare word is a name. */
 export function parseToken(text: string): Token | null {
@@ -95,6 +96,7 @@ export function queryOf(search: JobsSearch, now: number): JobsQuery {
     worker_id: search.worker,
     schedule: search.schedule,
     backfill: search.backfill,
+    run: search.run,
     created_after: search.after ?? (search.since ? sinceOf(search.since, now) : undefined),
     created_before: search.before,
   };

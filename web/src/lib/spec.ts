@@ -2,7 +2,7 @@
 
 import { Document, parseDocument, stringify } from "yaml";
 
-import type { JobSpec } from "../api/schema";
+import type { JobSpec, StepSpec, WorkflowSpec } from "../api/schema";
 
 /** A spec as a file. */
 export function toYaml(spec: object): string {
@@ -32,6 +32,23 @@ export function lean<T extends object>(spec: T, defaults: object, kept: readonly
     return Object.keys(rest).length > 0 || Object.keys(value).length === 0 ? [[key, rest]] : [];
   });
   return Object.fromEntries(entries) as T;
+}
+
+/**
+ * A workflow as somebody would write it. `defaults` is one with a single step that runs a job, as the server
+ * gives it back; what each job took over from its workflow is left out too.
+ */
+export function leanWorkflow(spec: WorkflowSpec, defaults: WorkflowSpec): WorkflowSpec {
+  const usual = defaults.steps[0]?.job ?? {};
+  const steps = (of: readonly StepSpec[] | undefined) =>
+    of?.map(({ job, ...step }) => {
+      const name = `${spec.name}.${step.name}`;
+      const action = job ? { job: lean(job, { ...usual, name }, ["run"]) } : {};
+      return pruned({ ...step, ...action });
+    });
+  const { steps: main, on_failure: onFailure, finally: last, ...rest } = spec;
+  const top = lean(rest as WorkflowSpec, { ...defaults, name: "" }, ["name"]);
+  return pruned({ ...top, steps: steps(main) ?? [], on_failure: steps(onFailure), finally: steps(last) });
 }
 
 function isMap(value: unknown): value is Record<string, unknown> {

@@ -5,18 +5,23 @@ import {
   CalendarClock,
   Check,
   CircleDashed,
+  CirclePause,
   Clock,
   Hourglass,
   LoaderCircle,
   type LucideIcon,
+  OctagonX,
   RotateCw,
+  SkipForward,
   TriangleAlert,
+  Unlink,
   Unplug,
   X,
 } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
-import type { ExecutionStatus, JobStatus, WorkerStatus } from "../api/schema";
+import type { ExecutionStatus, JobStatus, RunStatus, StepStatus, WorkerStatus } from "../api/schema";
+import { runTone, stepTone } from "../lib/runs";
 import style from "./Status.module.css";
 
 type Tone = JobStatus;
@@ -88,6 +93,61 @@ export function WorkerBadge({ status }: { status: WorkerStatus }) {
   const { t } = useTranslation();
   const icon = status === "ready" ? Check : ICONS[status];
   return <Badge tone={WORKER_TONES[status]} icon={icon} word={t(`workerStatus.${status}`)} plain />;
+}
+
+const RUN_ICONS: Record<RunStatus, LucideIcon> = {
+  waiting: Clock,
+  running: LoaderCircle,
+  paused: CirclePause,
+  stopping: OctagonX,
+  succeeded: Check,
+  failed: X,
+  cancelled: Ban,
+};
+
+const STEP_ICONS: Record<StepStatus, LucideIcon> = {
+  pending: CircleDashed,
+  running: LoaderCircle,
+  waiting: Clock,
+  succeeded: Check,
+  failed: X,
+  upstream_failed: Unlink,
+  skipped: SkipForward,
+  cancelled: Ban,
+};
+
+export function RunBadge({ status, plain }: { status: RunStatus; plain?: boolean }) {
+  const { t } = useTranslation();
+  return (
+    <Badge
+      tone={runTone(status)}
+      icon={RUN_ICONS[status]}
+      word={t(`runStatus.${status}`)}
+      plain={plain}
+      spin={status === "running"}
+    />
+  );
+}
+
+export function StepBadge({ status, plain }: { status: StepStatus; plain?: boolean }) {
+  const { t } = useTranslation();
+  return (
+    <Badge
+      tone={stepTone(status)}
+      icon={STEP_ICONS[status]}
+      word={t(`stepStatus.${status}`)}
+      plain={plain}
+      spin={status === "running"}
+    />
+  );
+}
+
+/** Where a word stands beside it. */
+export function StepIcon({ status }: { status: StepStatus }) {
+  const Icon = STEP_ICONS[status];
+  return (
+    <Icon size={13} strokeWidth={2.4} aria-hidden className={status === "running" ? style.spin : undefined} />
+  );
 }
 
 /** For words of other lists of statuses. */

@@ -18,7 +18,18 @@ import { StatusBadge } from "../../ui/Status";
 import style from "./events.module.css";
 
 const route = getRouteApi("/events");
-const TYPES = ["all", "job", "execution", "schedule", "backfill", "worker", "queue"] as const;
+const TYPES = [
+  "all",
+  "job",
+  "execution",
+  "schedule",
+  "backfill",
+  "workflow",
+  "run",
+  "step",
+  "worker",
+  "queue",
+] as const;
 const ROW = 32;
 
 /** The newest events; those that stood when one paused, while one pauses. */
@@ -180,7 +191,17 @@ function Words({ event }: { event: FeedEvent }) {
             {event.calendar}
           </Link>
         )}
-        {event.job_id && (
+        {event.workflow_id && !event.run_id && (
+          <Link to="/workflows/$id" params={{ id: event.workflow_id }}>
+            {event.workflow ?? event.workflow_id}
+          </Link>
+        )}
+        {event.run_id && !event.type.startsWith("job.") && (
+          <Link to="/runs/$id" params={{ id: event.run_id }} search={{ step: event.step ?? undefined }}>
+            {event.workflow} {event.step ?? <span className="mono">{event.run_id}</span>}
+          </Link>
+        )}
+        {event.job_id && !event.type.startsWith("step.") && (
           <Link to="/jobs/$id" params={{ id: event.job_id }} className="mono">
             {event.job_id}
           </Link>

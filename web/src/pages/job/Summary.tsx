@@ -4,7 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 
 import { useWorkerName } from "../../api/queries";
-import type { Execution, Job, JobResult, Origin } from "../../api/schema";
+import type { Execution, Job, JobResult, Origin, StepOrigin } from "../../api/schema";
 import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
 import { isLive } from "../../lib/statuses";
 import { Card, Copyable, Facts, Labels } from "../../ui/kit";
@@ -54,6 +54,7 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
           ]}
         />
       </Card>
+      {job.step && <FromRun step={job.step} />}
       {job.origin && <Source origin={job.origin} />}
       <Card title={t("job.facts.asked")}>
         <Facts
@@ -103,6 +104,41 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
         />
       </Card>
     </>
+  );
+}
+
+/** Which step of which run made it. */
+function FromRun({ step }: { step: StepOrigin }) {
+  const { t } = useTranslation();
+  const { run, item } = step;
+  return (
+    <Card title={t("job.fromRun.title")}>
+      <Facts
+        rows={[
+          [
+            t("job.fromRun.run"),
+            <Link key="" to="/runs/$id" params={{ id: run }}>
+              {step.workflow} <span className="mono">…{run.slice(-6)}</span>
+            </Link>,
+          ],
+          [
+            t("job.fromRun.step"),
+            <Link key="" to="/runs/$id" params={{ id: run }} search={{ step: step.name }}>
+              {step.name}
+            </Link>,
+          ],
+          item
+            ? [
+                t("job.fromRun.element"),
+                <span key="" className="num">
+                  {t("job.fromRun.of", { index: item.index, total: item.total })}
+                </span>,
+              ]
+            : null,
+          item ? [t("job.fromRun.value"), <code key="">{item.value}</code>] : null,
+        ]}
+      />
+    </Card>
   );
 }
 

@@ -8,11 +8,8 @@ import { Trans, useTranslation } from "react-i18next";
 
 import { useWorkerName, whyQuery } from "../../api/queries";
 import type { Misfit, Misfits, Reason } from "../../api/schema";
-import { useNow } from "../../lib/now";
-import { usePreferences } from "../../lib/preferences";
-import { formatDuration } from "../../lib/quantities";
-import { exact } from "../../lib/time";
 import style from "./job.module.css";
+import { useUntil } from "./until";
 
 export function WhyBox({ id }: { id: string }) {
   const { t } = useTranslation();
@@ -90,18 +87,6 @@ function Words({ reason }: { reason: Reason }): ReactNode {
     case "runs":
       return null;
   }
-}
-
-/** An instant with how far away it is: `14:02:11 (in 3m 20s)`. */
-function useUntil(): (at: string) => string {
-  const now = useNow();
-  const { language, zone } = usePreferences();
-  const { t } = useTranslation();
-  return (at) => {
-    const ms = Date.parse(at) - now;
-    const length = formatDuration(Math.round(Math.abs(ms) / 1_000) * 1_000);
-    return `${exact(at, language, zone)} (${ms > 0 ? t("why.in", { length }) : t("why.ago", { length })})`;
-  };
 }
 
 function QueueLink({ children }: { children?: ReactNode }) {

@@ -11,6 +11,7 @@ import {
   Server,
   ServerOff,
   TimerOff,
+  UserCheck,
   X,
 } from "lucide-react";
 import type { ReactNode } from "react";
@@ -26,6 +27,8 @@ const ICONS: Record<Need["kind"], LucideIcon> = {
   workerLost: ServerOff,
   workerUnwell: HeartCrack,
   failing: X,
+  runFailed: X,
+  approval: UserCheck,
   expired: Hourglass,
   late: TimerOff,
   stuckRun: TimerOff,
@@ -35,7 +38,7 @@ const ICONS: Record<Need["kind"], LucideIcon> = {
   workerClosed: CircleSlash,
 };
 
-const MILD: ReadonlySet<Need["kind"]> = new Set(["late", "stuck", "paused", "workerClosed"]);
+const MILD: ReadonlySet<Need["kind"]> = new Set(["approval", "late", "stuck", "paused", "workerClosed"]);
 
 export function NeedRow({ need }: { need: Need }) {
   const Icon = ICONS[need.kind] ?? Server;
@@ -96,6 +99,25 @@ function useWords(need: Need): [ReactNode, ReactNode] {
           </Link>
         </span>,
         <Ago key="" at={need.last.finished_at} />,
+      ];
+    case "runFailed":
+      return [
+        <span key="" className={style.failing}>
+          <Link to="/runs" search={{ status: "failed", workflow: need.name }}>
+            {t("need.runFailed", { name: need.name, count: need.count })}
+          </Link>
+          <Link to="/runs/$id" params={{ id: need.last.id }} className="quiet clip">
+            #{need.last.number}
+          </Link>
+        </span>,
+        <Ago key="" at={need.last.finished_at} />,
+      ];
+    case "approval":
+      return [
+        <Link key="" to="/runs/$id" params={{ id: need.run.id }} search={{ step: need.step }}>
+          {t("need.approval", { name: `${need.run.workflow} #${need.run.number}`, step: need.step })}
+        </Link>,
+        <Ago key="" at={need.since} />,
       ];
     case "expired":
       return [

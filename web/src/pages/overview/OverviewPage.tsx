@@ -10,6 +10,7 @@ import { useTranslation } from "react-i18next";
 import { countsQuery, queuesQuery, readyQuery, recentQuery, workersQuery } from "../../api/queries";
 import { scheduleQuery, schedulesQuery, upcomingQuery } from "../../api/schedules";
 import type { Job, JobStatus, Schedule } from "../../api/schema";
+import { runsQuery, stepsQuery } from "../../api/workflows";
 import { useNow } from "../../lib/now";
 import { slots } from "../../lib/series";
 import { isLive, STATUSES } from "../../lib/statuses";
@@ -18,7 +19,7 @@ import { Card, Empty, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
 import { StatusBadge, WorkerBadge } from "../../ui/Status";
 import { Ago, Elapsed } from "../../ui/Time";
 import { Meters } from "../workers/WorkerCard";
-import { needs } from "./attention";
+import { needs, type PendingApproval } from "./attention";
 import { Delays, Throughput } from "./Charts";
 import { NeedRow } from "./NeedRow";
 import style from "./overview.module.css";
@@ -100,7 +101,10 @@ function Panels() {
   // The list is by submission; what ended last may have been submitted long ago.
   const ended = over && [...over].sort((a, b) => endOf(b) - endOf(a)).slice(0, 8);
   const schedules = useWatchedSchedules();
-  const found = needs({ ready, workers, queues, troubled, schedules, now });
+  const failedRuns = useQuery(runsQuery({ status: "failed" }, 50)).data?.items;
+  const approvals = usePendingApprovals();
+  const seen = { ready, workers, queues, troubled, failedRuns, approvals, schedules, now };
+  const found = needs(seen);
 
   return (
     <>
@@ -190,6 +194,20 @@ function useWatchedSchedules(): Schedule[] {
   const read = useQueries({ queries: ids.map((id) => ({ ...scheduleQuery(id), refetchInterval: 10_000 })) });
   const watched = read.flatMap(({ data }) => data ?? []);
   return [...watched, ...paused.filter(({ id }) => !ids.includes(id))];
+}
+
+/** As many runs that wait for something are asked for what. */
+const ASKED = 12;
+
+function usePendingApprovals(): PendingApproval[] {
+  const live = useQuery(runsQuery({ status: "running,paused" }, 200)).data?.items ?? [];
+  const runs = live.filter(({ steps }) => (steps.waiting ?? 0) > 0).slice(0, ASKED);
+  const read = useQueries({ queries: runs.map((run) => stepsQuery(run.id)) });
+  return runs.flatMap((run, i) =>
+    (read[i]?.data?.steps ?? [])
+      .filter(({ kind, status }) => kind === "approval" && status === "waiting")
+      .map(({ name, started_at: since }) => ({ run, step: name, since: since ?? run.updated_at })),
+  );
 }
 
 const DAY_MS = 86_400_000;

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import type { Job, Queue, Schedule, Worker } from "../../api/schema";
+import type { Job, Queue, Schedule, Worker, WorkflowRun } from "../../api/schema";
 import { needs } from "./attention";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
@@ -21,6 +21,8 @@ const calm = {
   workers: [worker({})],
   queues: [queue({})],
   troubled: [],
+  failedRuns: [],
+  approvals: [],
   schedules: [],
   now: NOW,
 };
@@ -65,4 +67,27 @@ test("late and stuck runs are named by their schedule, and what was paused witho
     "count" in need ? [need.kind, need.count] : need.kind,
   );
   expect(found).toEqual([["stuckRun", 2], ["late", 1], "autoPaused"]);
+});
+
+test("failed runs are counted by workflow, and tell of the jobs of their steps; called runs do not count", () => {
+  const run = (workflow: string, finished_at: string, over: Partial<WorkflowRun> = {}) =>
+    ({ workflow, status: "failed", finished_at, updated_at: finished_at, ...over }) as WorkflowRun;
+  const ofStep = {
+    ...job("load", "failed", "2026-11-21T11:00:00Z"),
+    step: { run: "r", name: "load" },
+  } as Job;
+  const asks = { run: run("release", ""), step: "approve", since: "2026-11-21T11:00:00Z" };
+  const found = needs({
+    ...calm,
+    troubled: [ofStep],
+    approvals: [asks],
+    failedRuns: [
+      run("etl", "2026-11-21T11:00:00Z"),
+      run("etl", "2026-11-21T10:00:00Z"),
+      run("inner", "2026-11-21T10:00:00Z", { caller: { run: "r", step: 0 } }),
+      run("old", "2026-11-19T10:00:00Z"),
+    ],
+  });
+  const told = found.map((need) => (need.kind === "runFailed" ? `${need.name} ${need.count}` : need.kind));
+  expect(told).toEqual(["approval", "etl 2"]);
 });

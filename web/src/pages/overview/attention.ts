@@ -1,6 +1,6 @@
 /** What needs somebody now, the worst first. */
 
-import type { Job, Queue, Ready, Schedule, Worker } from "../../api/schema";
+import type { Job, Queue, Ready, Schedule, Worker, WorkflowRun } from "../../api/schema";
 
 export type Need =
   | { kind: "server"; detail: string }
@@ -8,6 +8,8 @@ export type Need =
   | { kind: "workerUnwell"; worker: Worker; trouble: string }
   | { kind: "noWorkers" }
   | { kind: "failing"; name: string; count: number; last: Job }
+  | { kind: "runFailed"; name: string; count: number; last: WorkflowRun }
+  | { kind: "approval"; run: WorkflowRun; step: string; since: string }
   | { kind: "expired"; count: number; last: Job }
   | { kind: "late"; schedule: Schedule; count: number; since: string }
   | { kind: "stuckRun"; schedule: Schedule; count: number; since: string }
@@ -21,12 +23,22 @@ export const STUCK_MS = 60_000;
 /** Failures older than this have been seen, or do not matter. */
 export const RECENT_MS = 86_400_000;
 
+export interface PendingApproval {
+  run: WorkflowRun;
+  step: string;
+  since: string;
+}
+
 export interface Seen {
   ready: Ready | undefined;
   workers: readonly Worker[] | undefined;
   queues: readonly Queue[] | undefined;
   /** The newest failed and expired jobs, newest first. */
   troubled: readonly Job[] | undefined;
+  /** The newest failed runs of workflows, newest first. */
+  failedRuns: readonly WorkflowRun[] | undefined;
+  /** Steps that wait for somebody. */
+  approvals: readonly PendingApproval[];
   /** Schedules with runs that are not over, with their health; and those that are paused. */
   schedules: readonly Schedule[] | undefined;
   now: number;
@@ -35,7 +47,8 @@ export interface Seen {
 /** Who pauses schedules that fail too often. */
 const ITSELF = "belfry";
 
-export function needs({ ready, workers, queues, troubled, schedules, now }: Seen): Need[] {
+export function needs(seen: Seen): Need[] {
+  const { ready, workers, queues, troubled, failedRuns, approvals, schedules, now } = seen;
   const found: Need[] = [];
   if (ready && ready.status !== "ready") {
     const wrong = ready.checks?.find((check) => !check.ok);
@@ -49,6 +62,8 @@ export function needs({ ready, workers, queues, troubled, schedules, now }: Seen
     }
   }
   for (const schedule of schedules ?? []) found.push(...ofSchedule(schedule));
+  for (const approval of approvals) found.push({ kind: "approval", ...approval });
+  found.push(...failedBy(failedRuns ?? [], now));
   found.push(...failing(troubled ?? [], now));
   for (const queue of queues ?? []) {
     if (queue.settings.paused) found.push({ kind: "paused", queue });
@@ -78,12 +93,26 @@ function ofSchedule(schedule: Schedule): Need[] {
   return found;
 }
 
+/** Workflows whose runs failed within a day. One whose failed run was tried again counts no less. */
+function failedBy(runs: readonly WorkflowRun[], now: number): Need[] {
+  const byName = new Map<string, WorkflowRun[]>();
+  for (const run of runs) {
+    if (run.caller || now - Date.parse(run.finished_at ?? run.updated_at) >= RECENT_MS) continue;
+    byName.set(run.workflow, [...(byName.get(run.workflow) ?? []), run]);
+  }
+  return [...byName].flatMap(([name, of]) => {
+    const [last] = of;
+    return last ? [{ kind: "runFailed" as const, name, count: of.length, last }] : [];
+  });
+}
+
 /** Failures of a day by name, most first; expired jobs together. */
 function failing(jobs: readonly Job[], now: number): Need[] {
   const recent = jobs.filter((job) => now - Date.parse(job.finished_at ?? job.updated_at) < RECENT_MS);
   const byName = new Map<string, Job[]>();
   for (const job of recent) {
-    if (job.status === "failed") byName.set(job.name, [...(byName.get(job.name) ?? []), job]);
+    // Of a job of a step its run tells.
+    if (job.status === "failed" && !job.step) byName.set(job.name, [...(byName.get(job.name) ?? []), job]);
   }
   const expired = recent.filter((job) => job.status === "expired");
   const groups: Need[] = [...byName].flatMap(([name, of]) => {

@@ -1,65 +1,12 @@
 /** What is asked before something is done to a schedule. */
 
-import { Button, Group, Modal, TextInput } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
-import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { deleteSchedule, pauseSchedule, triggerSchedule } from "../../api/schedules";
 import type { Schedule } from "../../api/schema";
 import { act, say } from "../../ui/act";
-
-interface AskProps {
-  title: string;
-  text: string;
-  /** What is asked for; nothing where absent. */
-  field?: { label: string };
-  confirm: string;
-  red?: boolean;
-  onConfirm: (text: string) => Promise<void>;
-  onClose: () => void;
-}
-
-function Ask({ title, text, field, confirm, red, onConfirm, onClose }: AskProps) {
-  const { t } = useTranslation();
-  const [value, setValue] = useState("");
-  const [busy, setBusy] = useState(false);
-  const go = async () => {
-    setBusy(true);
-    await onConfirm(value.trim());
-    onClose();
-  };
-  return (
-    <Modal opened onClose={onClose} title={title} size={420}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void go();
-        }}
-      >
-        <p className="quiet">{text}</p>
-        {field && (
-          <TextInput
-            mt="md"
-            label={field.label}
-            placeholder={t("common.optional")}
-            value={value}
-            onChange={(event) => setValue(event.currentTarget.value)}
-            data-autofocus
-          />
-        )}
-        <Group justify="flex-end" mt="md" gap="xs">
-          <Button variant="default" onClick={onClose}>
-            {t("common.back")}
-          </Button>
-          <Button type="submit" loading={busy} color={red ? "red" : undefined}>
-            {confirm}
-          </Button>
-        </Group>
-      </form>
-    </Modal>
-  );
-}
+import { Ask } from "../../ui/Ask";
 
 interface DialogProps {
   schedule: Schedule;

@@ -46,7 +46,7 @@ export function pathAbove(lines: readonly string[], indent: number): string[] {
 }
 
 /** The specs that are written by hand. */
-export type SpecName = "JobSpec" | "ScheduleSpec" | "CalendarSpec";
+export type SpecName = "JobSpec" | "ScheduleSpec" | "CalendarSpec" | "WorkflowSpec";
 
 export function completions(root: SpecName, lines: readonly string[], indent: number): Completion[] {
   let at: Schema[] = resolved(schemas[root]);

@@ -1,0 +1,407 @@
+/** C1, C2, H1. Workflows, their runs and the steps of these by the dashboard. */
+
+import type { Page } from "@playwright/test";
+
+import { expect, test } from "./fixtures";
+import { type Server, until } from "./server";
+
+interface Run {
+  id: string;
+  status: string;
+  retry_of?: string;
+  parameters: Record<string, unknown>;
+  history: Array<{ cause: string }>;
+}
+
+interface Steps {
+  steps: Array<{ name: string; status: string; said?: { note?: string } }>;
+}
+
+const runs = (text: string) => ({ run: { process: { script: text } } });
+
+async function apply(server: Server, spec: { name: string; [member: string]: unknown }): Promise<string> {
+  return (await server.call<{ id: string }>("PUT", `/api/v1/workflows/${spec.name}`, spec)).id;
+}
+
+async function start(server: Server, name: string, parameters: object = {}): Promise<string> {
+  return (await server.call<Run>("POST", `/api/v1/workflows/${name}/start`, { parameters })).id;
+}
+
+async function untilRun(server: Server, id: string, status: string): Promise<void> {
+  await until(30_000, `${id} to be ${status}`, async () => {
+    return (await server.get<Run>(`/api/v1/runs/${id}`)).status === status;
+  });
+}
+
+/** Replaces what stands in an editor, or adds to its end. */
+async function paste(page: Page, text: string, key: "Control+a" | "Control+End"): Promise<void> {
+  await page.evaluate((text) => navigator.clipboard.writeText(text), text);
+  await page.keyboard.press(key);
+  await page.keyboard.press("Control+v");
+}
+
+/** A step in the picture of the page. */
+const node = (page: Page, name: string) => page.getByTestId("dag").getByRole("button", { name: `${name}:` });
+
+const ETL = {
+  name: "etl",
+  owner: "data-team",
+  labels: { team: "data" },
+  parameters: {
+    day: { type: "string", description: "Which day", schema: { minLength: 10, maxLength: 10 } },
+    regions: { type: "array", default: ["eu", "cn", "us"] },
+    limit: { type: "integer", default: 5, schema: { minimum: 1 } },
+  },
+  steps: [
+    { name: "extract", job: runs(`echo '{"rows": 7}' > "$BELFRY_OUTPUT"; echo extracted`) },
+    {
+      name: "load",
+      needs: ["extract"],
+      for_each: { over: { list: "params.regions" }, max_failed: 1 },
+      job: {
+        run: {
+          process: { script: 'echo "loads $REGION"; test $REGION != us', env: { REGION: "${{ item }}" } },
+        },
+      },
+    },
+    { name: "report", needs: ["load"], job: runs("echo reported") },
+  ],
+  on_failure: [{ name: "alert", job: runs("true") }],
+  finally: [{ name: "clean", job: runs("true") }],
+};
+
+test("a workflow is started with its parameters in a form, and its picture follows the run", async ({
+  page,
+  server,
+}) => {
+  await apply(server, ETL);
+  await page.goto("/workflows");
+  const row = page.getByTestId("workflow-rows").getByRole("row").filter({ hasText: "etl" });
+  await expect(row).toContainText("data-team");
+  await expect(row).toContainText("never ran");
+  await row.getByRole("button", { name: "Start etl" }).click();
+
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Start", exact: true }).click();
+  await expect(dialog).toContainText("It has no default");
+  await dialog.getByLabel("day").fill("short");
+  await expect(dialog).toContainText("minLength");
+  await dialog.getByLabel("day").fill("2026-11-21");
+  await dialog.getByLabel("limit").fill("7");
+  await dialog.getByText(/^What it would do/).click();
+  await expect(dialog.getByTestId("plan")).toContainText("load ×3");
+  await dialog.getByRole("button", { name: "Start", exact: true }).click();
+
+  await expect(page.getByRole("heading", { name: "etl #1" })).toBeVisible();
+  await expect(node(page, "extract")).toHaveAccessibleName("extract: Succeeded");
+  await expect(node(page, "load")).toContainText("3 / 3 · 1 failed");
+  await expect(node(page, "alert")).toHaveAccessibleName("alert: Skipped");
+  await expect(node(page, "clean")).toHaveAccessibleName("clean: Succeeded");
+  await expect(page.getByRole("main").getByText("Succeeded").first()).toBeVisible();
+  await expect(page.getByText('"limit": 7')).toBeVisible();
+
+  await node(page, "extract").click();
+  await expect(page).toHaveURL(/step=extract/);
+  await expect(page.getByTestId("step-panel")).toContainText('"rows": 7');
+  await expect(page.getByTestId("log")).toContainText("extracted");
+
+  await node(page, "load").click();
+  const items = page.getByTestId("items").getByRole("listitem");
+  await expect(items).toHaveCount(3);
+  await expect(items.nth(2)).toContainText("Failed");
+  await items.nth(1).getByRole("button", { name: "Log" }).click();
+  await expect(page.getByTestId("log")).toContainText("loads cn");
+  await page.reload();
+  await expect(page.getByTestId("log")).toContainText("loads cn");
+  await page.getByRole("link", { name: "Open the job" }).click();
+  await expect(page.getByText("Made by a workflow")).toBeVisible();
+  await expect(page.getByText("1 of 3", { exact: true })).toBeVisible();
+});
+
+test("an approval is asked for on the overview, and a note is kept with it", async ({ page, server }) => {
+  await apply(server, {
+    name: "release",
+    steps: [
+      { name: "build", job: runs("true") },
+      { name: "sign-off", needs: ["build"], approval: { message: "May it go out?" } },
+      { name: "deploy", needs: ["sign-off"], job: runs("true") },
+    ],
+  });
+  const id = await start(server, "release");
+  await page.goto("/");
+  await page.getByText("release #1: sign-off waits for somebody to approve it").click();
+  const panel = page.getByTestId("step-panel");
+  await expect(panel).toContainText("May it go out?");
+  await expect(page.getByTestId("step-why")).toContainText("waits for somebody to approve");
+  await panel.getByRole("button", { name: "Approve" }).click();
+  await page.getByRole("dialog").getByLabel("Note").fill("looks fine");
+  await page.getByRole("dialog").getByRole("button", { name: "Approve" }).click();
+  await expect(panel).toContainText("looks fine");
+  await expect(node(page, "deploy")).toHaveAccessibleName("deploy: Succeeded");
+  await untilRun(server, id, "succeeded");
+});
+
+test("a run waits for an event, is paused, goes on, and takes the event with its payload", async ({
+  page,
+  server,
+}) => {
+  await apply(server, {
+    name: "payment",
+    steps: [
+      { name: "paid", wait: { event: { name: "paid" } } },
+      { name: "ship", needs: ["paid"], job: runs("true") },
+    ],
+  });
+  const id = await start(server, "payment");
+  await page.goto(`/runs/${id}?step=ship`);
+  await expect(page.getByTestId("step-why")).toContainText("All have succeeded");
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByRole("dialog").getByLabel("Why, for others").fill("stock-taking");
+  await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+  await expect(page.getByText("stock-taking")).toBeVisible();
+  await page.getByRole("button", { name: "More actions" }).click();
+  await page.getByRole("menuitem", { name: "Send an event" }).click();
+  await expect(page.getByRole("dialog").getByLabel("Event")).toHaveValue("paid");
+  await page.getByRole("dialog").getByLabel("Payload").fill("{");
+  await expect(page.getByRole("dialog").getByRole("button", { name: "Send" })).toBeDisabled();
+  await page.getByRole("dialog").getByLabel("Payload").fill('{"amount": 3}');
+  await page.getByRole("dialog").getByRole("button", { name: "Send" }).click();
+  await expect(page.getByText("paid was taken by 1 step")).toBeVisible();
+  await page.getByRole("button", { name: "Resume" }).first().click();
+  await expect(node(page, "ship")).toHaveAccessibleName("ship: Succeeded");
+  await page.getByRole("tab", { name: "History" }).click();
+  await expect(page.getByTestId("history")).toContainText("Somebody paused it");
+  await expect(page.getByTestId("history").getByRole("listitem").last()).toContainText("Succeeded");
+});
+
+test("a failed run is told on the overview, and tried again from a step", async ({ page, server }) => {
+  await apply(server, {
+    name: "settlement",
+    steps: [
+      { name: "collect", job: runs("true") },
+      { name: "settle", needs: ["collect"], job: runs("echo 'no bank' >&2; exit 3") },
+      { name: "book", needs: ["settle"], job: runs("true") },
+    ],
+  });
+  const id = await start(server, "settlement");
+  await untilRun(server, id, "failed");
+  await page.goto("/");
+  await page.getByText("Workflow settlement: a run failed in 24 hours").click();
+  await expect(page).toHaveURL(/runs\?.*workflow=settlement/);
+  await page.getByTestId("run-rows").getByRole("row").click();
+  await expect(node(page, "book")).toHaveAccessibleName("book: Upstream failed");
+  await page.getByRole("tab", { name: "Steps" }).click();
+  await page.getByTestId("steps").getByRole("button", { name: "settle" }).click();
+  await expect(page.getByTestId("log")).toContainText("no bank");
+  await page.getByTestId("step-panel").getByRole("button", { name: "Retry from here" }).click();
+  await expect(page.getByRole("dialog").getByLabel("Begin at").first()).toHaveValue("settle");
+  await page.getByRole("dialog").getByRole("button", { name: "Retry" }).click();
+  await expect(page.getByRole("heading", { name: "settlement #2" })).toBeVisible();
+  await expect(node(page, "collect")).toHaveAccessibleName("collect: Succeeded");
+  await node(page, "collect").click();
+  await expect(page.getByTestId("step-panel")).toContainText("Taken over from an earlier run");
+  await page.goto("/workflows/settlement?tab=grid");
+  await expect(page.getByTestId("grid").getByRole("row")).toHaveCount(4);
+  await expect(page.getByTestId("grid").getByLabel("#1 settle: Failed", { exact: false })).toBeVisible();
+});
+
+test("a step is marked with a note, and a run is cancelled without its last section", async ({
+  page,
+  server,
+}) => {
+  await apply(server, {
+    name: "long",
+    steps: [
+      { name: "first", job: runs("sleep 600") },
+      { name: "second", needs: ["first"], job: runs("sleep 600") },
+    ],
+    finally: [{ name: "clean", job: runs("true") }],
+  });
+  const id = await start(server, "long");
+  await page.goto(`/runs/${id}?step=first`);
+  await page.getByRole("button", { name: "Mark as …" }).click();
+  await page.getByRole("menuitem", { name: "Succeeded" }).click();
+  await page.getByRole("dialog").getByLabel("Note").fill("done by hand");
+  await page.getByRole("dialog").getByRole("button", { name: "Mark as …" }).click();
+  await expect(node(page, "first")).toHaveAccessibleName("first: Succeeded");
+  await expect(node(page, "second")).toHaveAccessibleName("second: Running");
+  await expect(page.getByTestId("step-panel")).toContainText("done by hand");
+  await page.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("dialog").getByLabel("Leave out on_failure and finally").check();
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
+  await untilRun(server, id, "cancelled");
+  await expect(node(page, "second")).toHaveAccessibleName("second: Cancelled");
+  const { steps } = await server.get<Steps>(`/api/v1/runs/${id}/steps`);
+  expect(steps.find(({ name }) => name === "clean")?.status).not.toBe("succeeded");
+});
+
+test("a workflow is written with a live picture and the server's word, and nobody is overwritten unseen", async ({
+  page,
+  server,
+  complaints,
+}) => {
+  await page.goto("/workflows/new");
+  await expect(page.getByText("The server would take this workflow.")).toBeVisible();
+  await expect(node(page, "extract")).toBeVisible();
+  const file = page.getByLabel("Workflow file").last();
+  await file.focus();
+  await page.keyboard.press("Control+a");
+  const lines = [
+    ...["name: drawn", "steps:", "  - name: one", "    job: {run: {process: {command: [echo]}}}"],
+    ...["  - name: two", "    needs: [nobody]", "    wait: {for: 1s}"],
+  ];
+  await page.keyboard.insertText(`${lines.join("\n")}\n`);
+  await expect(page.locator("[data-bad]").first()).toContainText("nobody");
+  await expect(page.getByTestId("save")).toBeDisabled();
+  await expect(node(page, "two")).toBeVisible();
+  await paste(page, `${lines.join("\n").replace("nobody", "one")}\n`, "Control+a");
+  await expect(page.getByTestId("save")).toBeEnabled();
+  await page.getByTestId("save").click();
+  await expect(page.getByRole("heading", { name: "drawn" })).toBeVisible();
+  await node(page, "two").click();
+  await expect(page.getByTestId("step-definition")).toContainText("for: 1s");
+
+  await page.getByRole("link", { name: "Edit" }).click();
+  await expect(page.getByLabel("Workflow file").last()).toContainText("command:");
+  // What the server filled in stays out of the file.
+  await expect(page.getByLabel("Workflow file").last()).not.toContainText("priority");
+  await expect(page.getByTestId("save")).toBeEnabled();
+  await apply(server, { name: "drawn", steps: [{ name: "other", job: runs("true") }] });
+  await page.getByLabel("Workflow file").last().focus();
+  await paste(page, "description: mine\n", "Control+End");
+  await expect(page.getByText("The server would take this workflow.")).toBeVisible();
+  await page.getByTestId("save").click();
+  await expect(page.getByRole("alert").filter({ hasText: "version_mismatch" })).toBeVisible();
+
+  await page.goto("/workflows/drawn");
+  await page.getByRole("button", { name: "More actions" }).click();
+  await page.getByRole("menuitem", { name: "Delete" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+  await expect(page.getByText("drawn is deleted")).toBeVisible();
+  // Chromium styles a line by itself while text is pasted into it, and the policy holds that back.
+  const ours = complaints.filter((complaint) => !complaint.startsWith("Applying inline style"));
+  complaints.splice(0, complaints.length, ...ours);
+});
+
+test("keys, the palette and addresses lead to workflows and runs, in both languages", async ({
+  page,
+  server,
+}) => {
+  await apply(server, { ...ETL, name: "find-this-workflow" });
+  await page.goto("/");
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await page.keyboard.press("g");
+  await page.keyboard.press("f");
+  await expect(page.getByRole("heading", { name: "Workflows", level: 1 })).toBeVisible();
+  await page.keyboard.press("g");
+  await page.keyboard.press("r");
+  await expect(page.getByRole("heading", { name: "Runs", level: 1 })).toBeVisible();
+  await page.getByRole("button", { name: "Failed", exact: true }).last().click();
+  await expect(page).toHaveURL(/status=failed/);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("find-this-work");
+  await expect(page.getByRole("option").first()).toContainText("find-this-workflow");
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("heading", { name: "find-this-workflow" })).toBeVisible();
+
+  const picture = page.getByRole("group", { name: "Picture" });
+  await picture.focus();
+  await page.keyboard.press("ArrowRight");
+  await expect(page).toHaveURL(/step=extract/);
+  await page.keyboard.press("ArrowRight");
+  await expect(page).toHaveURL(/step=load/);
+  await page.keyboard.press("Escape");
+  await expect(page).not.toHaveURL(/step=/);
+  await page.goto("/settings");
+  await page.getByText("中文", { exact: true }).click();
+  await page.goto("/workflows/find-this-workflow?step=load");
+  await expect(page.getByRole("button", { name: "启动" })).toBeVisible();
+  await expect(page.getByTestId("dag")).toContainText("收尾步骤");
+});
+
+test("a workflow that is not there is said so", async ({ page }) => {
+  await page.goto("/workflows/nobody");
+  await expect(page.getByRole("alert")).toContainText("workflow_not_found");
+  await page.goto("/runs/run_00000000000000000000000000");
+  await expect(page.getByRole("alert")).toContainText("run_not_found");
+});
+
+/** A thousand steps in 40 ranks, each of which needs two of the rank before. */
+function thousand(): object[] {
+  const width = 25;
+  const name = (i: number) => `step-${String(i).padStart(4, "0")}`;
+  return Array.from({ length: 1_000 }, (_, i) => {
+    const before = (Math.floor(i / width) - 1) * width;
+    const needs = i < width ? [] : [before + ((i * 7) % width), before + ((i * 11 + 3) % width)];
+    return { name: name(i), needs: [...new Set(needs.map(name))], job: runs("true") };
+  });
+}
+
+test("a picture of a thousand steps is there at once, and moves and grows smoothly", async ({
+  page,
+  server,
+}) => {
+  const id = await apply(server, { name: "thousand", steps: thousand() });
+  await page.addInitScript(() => {
+    const long: number[] = [];
+    new PerformanceObserver((list) => long.push(...list.getEntries().map((entry) => entry.duration))).observe(
+      {
+        entryTypes: ["longtask"],
+      },
+    );
+    Object.assign(globalThis, { long });
+  });
+  await page.goto(`/workflows/${id}`);
+  const picture = page.getByTestId("dag-shown");
+  await expect(picture).toHaveAttribute("data-steps", "1000");
+  const first = await page.evaluate(() => performance.now());
+  await expect(picture).toHaveAttribute("data-busy", "false", { timeout: 45_000 });
+  const careful = await page.evaluate(() => performance.now());
+  // Seen as a whole it is some paths, not a thousand elements.
+  await expect(picture).toHaveAttribute("data-far", "true");
+  await expect(page.getByTestId("dag").locator("button")).toHaveCount(3);
+
+  const box = page.getByRole("group", { name: "Picture" });
+  await box.focus();
+  const { x, y, width, height } = (await box.boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 };
+  await page.mouse.move(x + width / 2, y + height / 2);
+  await page.evaluate(() => {
+    const frames: number[] = [];
+    let before = performance.now();
+    const tick = (now: number) => {
+      frames.push(now - before);
+      before = now;
+      requestAnimationFrame(tick);
+    };
+    requestAnimationFrame(tick);
+    const { long } = globalThis as unknown as { long: number[] };
+    long.length = 0;
+    Object.assign(globalThis, { frames });
+  });
+  for (let i = 0; i < 30; i += 1) await page.mouse.wheel(0, -60);
+  await page.mouse.down();
+  for (let i = 1; i <= 30; i += 1) await page.mouse.move(x + width / 2 - i * 8, y + height / 2 + i * 4);
+  await page.mouse.up();
+  await expect(picture).toHaveAttribute("data-far", "false");
+  const near = await page.getByTestId("dag").locator("button").count();
+  for (let i = 0; i < 30; i += 1) await page.mouse.wheel(0, 60);
+  const { frames, long } = await page.evaluate(() => {
+    const { frames, long } = globalThis as unknown as { frames: number[]; long: number[] };
+    return { frames, long };
+  });
+  const sorted = [...frames].sort((a, b) => a - b);
+  const at = (part: number) => (sorted[Math.floor((sorted.length - 1) * part)] ?? 0).toFixed(0);
+  // eslint-disable-next-line no-console -- a figure for whoever reads the test's output
+  console.log(
+    `a thousand steps: first picture after ${first.toFixed(0)} ms, careful one after ${careful.toFixed(0)} ms; ` +
+      `${frames.length} frames, p50 ${at(0.5)} ms, p99 ${at(0.99)} ms, longest ${at(1)} ms; ` +
+      `long tasks: ${long.map((ms) => ms.toFixed(0)).join(", ") || "none"}`,
+  );
+  // Only what is in sight is an element of the page.
+  expect(near).toBeLessThan(200);
+
+  await page.getByLabel("Find a step").fill("step-0777");
+  await page.getByLabel("Find a step").press("Enter");
+  await expect(node(page, "step-0777")).toBeInViewport();
+  await expect(page.getByTestId("step-definition")).toContainText("step-0777");
+});

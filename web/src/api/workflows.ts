@@ -1,0 +1,247 @@
+/** Workflows, their runs and the steps of these: how they are read and changed. */
+
+import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
+
+import { answer, api } from "./client";
+import type {
+  JobSpec,
+  RunPlan,
+  StartRun,
+  StepStatus,
+  Warning,
+  Workflow,
+  WorkflowRun,
+  WorkflowSpec,
+  paths,
+} from "./schema";
+import { PAGED_RUNS, queryClient } from "./queries";
+
+export interface WorkflowsFilter {
+  text?: string;
+  owner?: string;
+  namespace?: string;
+  label?: string[];
+}
+
+export interface RunsFilter {
+  /** Several, with commas. */
+  status?: string;
+  /** Its id or its name. */
+  workflow?: string;
+  namespace?: string;
+}
+
+const PAGE = 100;
+/** As many runs are drawn beside a workflow. */
+const RUNS_SHOWN = 20;
+
+export const workflowsQuery = (filter: WorkflowsFilter) =>
+  infiniteQueryOptions({
+    queryKey: ["workflows", filter],
+    queryFn: ({ pageParam: cursor }) =>
+      answer(
+        api.GET("/api/v1/workflows", {
+          params: { query: { ...filter, runs: RUNS_SHOWN, limit: PAGE, cursor } },
+        }),
+      ),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    placeholderData: keepPreviousData,
+  });
+
+/** A few workflows with a text in their name. */
+export const suggestedWorkflowsQuery = (text: string) =>
+  queryOptions({
+    queryKey: ["suggested-workflows", text],
+    queryFn: () =>
+      answer(api.GET("/api/v1/workflows", { params: { query: { text: text || undefined, limit: 20 } } })),
+    placeholderData: keepPreviousData,
+    staleTime: 10_000,
+  });
+
+/** By id, or by name and namespace; as it is now, or as it was in an earlier generation. */
+export const workflowQuery = (name: string, namespace?: string, generation?: number) =>
+  queryOptions({
+    queryKey: ["workflow", name, namespace ?? null, generation ?? null],
+    queryFn: () =>
+      answer(
+        api.GET("/api/v1/workflows/{name}", { params: { path: { name }, query: { namespace, generation } } }),
+      ),
+  });
+
+export const runsQuery = (filter: RunsFilter, limit: number) =>
+  queryOptions({
+    queryKey: ["runs", filter, limit],
+    queryFn: () => answer(api.GET("/api/v1/runs", { params: { query: { ...filter, limit } } })),
+    placeholderData: keepPreviousData,
+  });
+
+/** The newest first, page by page. */
+export const pagedRunsQuery = (filter: RunsFilter) =>
+  infiniteQueryOptions({
+    queryKey: [PAGED_RUNS, filter],
+    queryFn: ({ pageParam: cursor }) =>
+      answer(api.GET("/api/v1/runs", { params: { query: { ...filter, limit: PAGE, cursor } } })),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+    placeholderData: keepPreviousData,
+  });
+
+export const runQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["run", id],
+    queryFn: () => answer(api.GET("/api/v1/runs/{id}", { params: { path: { id } } })),
+  });
+
+/** All steps of a run. Those of an ended one (`isOver`) do not change any more. */
+export const stepsQuery = (id: string, isOver = false) =>
+  queryOptions({
+    queryKey: ["run", id, "steps"],
+    queryFn: () => answer(api.GET("/api/v1/runs/{id}/steps", { params: { path: { id } } })),
+    staleTime: isOver ? Infinity : undefined,
+  });
+
+export const stepWhyQuery = (id: string, step: string) =>
+  queryOptions({
+    queryKey: ["run", id, "why", step],
+    queryFn: () => answer(api.GET("/api/v1/runs/{id}/steps/{step}/why", { params: { path: { id, step } } })),
+    placeholderData: keepPreviousData,
+  });
+
+/** The elements of a step that have ended, page by page. */
+export const itemsQuery = (id: string, step: string) =>
+  infiniteQueryOptions({
+    queryKey: ["run", id, "items", step],
+    queryFn: ({ pageParam: cursor }) => {
+      const params = { path: { id, step }, query: { limit: 50, cursor } };
+      return answer(api.GET("/api/v1/runs/{id}/steps/{step}/items", { params }));
+    },
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+  });
+
+/** What the server would store for a spec; stores nothing. */
+async function filledWorkflow(spec: WorkflowSpec, signal?: AbortSignal): Promise<WorkflowSpec> {
+  const query = { dry_run: true, namespace: spec.namespace };
+  const params = { path: { name: named(spec.name) }, query };
+  // The description has one answer for both: a dry run is answered with the spec.
+  return (await answer(api.PUT("/api/v1/workflows/{name}", { params, body: spec, signal }))) as WorkflowSpec;
+}
+
+/** Asks the server what it would say to a spec; stores nothing. */
+export async function checkWorkflow(spec: WorkflowSpec, signal?: AbortSignal): Promise<Warning[]> {
+  await filledWorkflow(spec, signal);
+  const params = { query: { dry_run: true } };
+  const body = { workflows: [spec] };
+  const applied = await answer(api.POST("/api/v1/workflows/apply", { params, body, signal }));
+  return applied.workflows.flatMap(({ warnings }) => warnings ?? []);
+}
+
+/** Creates a workflow (`version` null), or gives the one of that version another spec. */
+export async function saveWorkflow(spec: WorkflowSpec, version: number | null): Promise<Workflow> {
+  const header = version === null ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
+  const params = { path: { name: named(spec.name) }, query: { namespace: spec.namespace }, header };
+  const saved = await answer(api.PUT("/api/v1/workflows/{name}", { params, body: spec }));
+  await touched(["workflows"], ["workflow"]);
+  return saved as Workflow;
+}
+
+/** The spec that the server makes of one that says nothing but what it must, for the same owner and queue. */
+export async function workflowDefaults(spec: WorkflowSpec): Promise<WorkflowSpec> {
+  const { namespace, owner, queue, priority } = spec;
+  const job = { run: { process: { command: ["true"] } } } as JobSpec;
+  const least = { name: "defaults", namespace, owner, queue, priority, steps: [{ name: "step", job }] };
+  // What was asked for is no default.
+  const asked = { namespace: "default", queue: "default", priority: 50, owner: null };
+  return { ...(await filledWorkflow(least)), ...asked };
+}
+
+/** A path needs a name, and the server says better than we do what is wrong with one. */
+function named(name: unknown): string {
+  return typeof name === "string" && name !== "" ? name : "-";
+}
+
+export async function deleteWorkflow(id: string): Promise<void> {
+  await answer(api.DELETE("/api/v1/workflows/{name}", { params: { path: { name: id } } }));
+  await touched(["workflows"], ["workflow"]);
+}
+
+export async function startRun(id: string, body: StartRun, key: string): Promise<WorkflowRun> {
+  const params = { path: { name: id }, header: { "Idempotency-Key": key } };
+  const run = await answer(api.POST("/api/v1/workflows/{name}/start", { params, body }));
+  await touched(["workflows"], ["workflow"], ["runs"], [PAGED_RUNS]);
+  return run;
+}
+
+/** What a run would do; starts nothing. */
+export async function planRun(id: string, body: StartRun, signal?: AbortSignal): Promise<RunPlan> {
+  const params = { path: { name: id } };
+  return answer(api.POST("/api/v1/workflows/{name}/plan", { params, body, signal }));
+}
+
+export async function cancelRun(id: string, reason: string, skipFinally: boolean): Promise<void> {
+  const body = { ...(reason && { reason }), ...(skipFinally && { skip_finally: true }) };
+  await answer(api.POST("/api/v1/runs/{id}/cancel", { params: { path: { id } }, body }));
+  await changed(id);
+}
+
+export async function pauseRun(id: string, note: string): Promise<void> {
+  const body = note ? { note } : {};
+  await answer(api.POST("/api/v1/runs/{id}/pause", { params: { path: { id } }, body }));
+  await changed(id);
+}
+
+export async function resumeRun(id: string): Promise<void> {
+  await answer(api.POST("/api/v1/runs/{id}/resume", { params: { path: { id } } }));
+  await changed(id);
+}
+
+/** Starts another run that takes over what ended well: from what failed, or from a step. */
+export async function retryRun(id: string, from: string | null, note: string): Promise<WorkflowRun> {
+  const params = { path: { id }, header: { "Idempotency-Key": crypto.randomUUID() } };
+  const body = { ...(from && { from }), ...(note && { note }) };
+  const run = await answer(api.POST("/api/v1/runs/{id}/retry", { params, body }));
+  await changed(id);
+  return run;
+}
+
+export type Mark = Extract<StepStatus, "succeeded" | "failed" | "skipped">;
+
+export async function markStep(id: string, step: string, status: Mark, note: string): Promise<void> {
+  const body = { status, ...(note && { note }) };
+  await answer(api.POST("/api/v1/runs/{id}/steps/{step}/mark", { params: { path: { id, step } }, body }));
+  await changed(id);
+}
+
+export async function approveStep(id: string, step: string, note: string): Promise<void> {
+  const body = note ? { note } : {};
+  await answer(api.POST("/api/v1/runs/{id}/steps/{step}/approve", { params: { path: { id, step } }, body }));
+  await changed(id);
+}
+
+export async function rejectStep(id: string, step: string, note: string): Promise<void> {
+  const body = note ? { note } : {};
+  await answer(api.POST("/api/v1/runs/{id}/steps/{step}/reject", { params: { path: { id, step } }, body }));
+  await changed(id);
+}
+
+/** Any JSON. */
+export type EventPayload = NonNullable<
+  paths["/api/v1/runs/{id}/events/{event}"]["post"]["requestBody"]
+>["content"]["application/json"];
+
+/** Tells a run that something happened; answers how many of its steps that was for. */
+export async function sendEvent(id: string, event: string, payload: EventPayload): Promise<number> {
+  const params = { path: { id, event } };
+  const taken = await answer(api.POST("/api/v1/runs/{id}/events/{event}", { params, body: payload }));
+  await changed(id);
+  return taken.steps;
+}
+
+async function changed(id: string): Promise<void> {
+  await touched(["run", id], ["runs"], [PAGED_RUNS], ["workflows"]);
+}
+
+async function touched(...keys: string[][]): Promise<void> {
+  await Promise.all(keys.map((queryKey) => queryClient.invalidateQueries({ queryKey })));
+}

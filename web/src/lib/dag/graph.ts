@@ -1,0 +1,95 @@
+/** What a picture of a workflow is drawn from: its steps and what each of them needs. */
+
+import type { RunStep, Section, StepKind, StepSpec, WorkflowSpec } from "../../api/schema";
+
+export const SECTIONS = ["steps", "on_failure", "finally"] as const satisfies readonly Section[];
+
+export interface DagNode {
+  name: string;
+  section: Section;
+  kind: StepKind;
+  /** Steps of its section; others are left out. */
+  needs: readonly string[];
+  /** It is done once for each element of a list. */
+  isMap: boolean;
+  /** It goes only if a condition holds. */
+  isConditional: boolean;
+}
+
+/** Of a spec that may be half written: whatever makes no sense is left out. */
+export function dagOfSpec(spec: Partial<WorkflowSpec> | null | undefined): DagNode[] {
+  return joined(
+    SECTIONS.flatMap((section) => {
+      const steps: unknown = spec?.[section];
+      if (!Array.isArray(steps)) return [];
+      return (steps as Array<Partial<StepSpec> | null>).flatMap((step) => {
+        if (typeof step?.name !== "string" || step.name === "") return [];
+        const needs = (Array.isArray(step.needs) ? step.needs : []).filter(
+          (need) => typeof need === "string",
+        );
+        const isMap = Boolean(step.for_each);
+        return [{ name: step.name, section, kind: kindOf(step), needs, isMap, isConditional: !!step.when }];
+      });
+    }),
+  );
+}
+
+export function dagOfSteps(steps: readonly RunStep[], spec?: WorkflowSpec | null): DagNode[] {
+  const conditional = new Set(
+    SECTIONS.flatMap((section) => spec?.[section] ?? []).flatMap((step) => (step.when ? [step.name] : [])),
+  );
+  return joined(
+    steps.map(({ name, section, kind, needs, for_each: isMap }) => ({
+      ...{ name, section, kind, needs: needs ?? [], isMap },
+      isConditional: conditional.has(name),
+    })),
+  );
+}
+
+export function kindOf(step: Partial<StepSpec>): StepKind {
+  if (step.workflow) return "workflow";
+  if (step.approval) return "approval";
+  return step.wait ? "wait" : "job";
+}
+
+/** Each name once, and no needs but steps of the same section. */
+function joined(nodes: DagNode[]): DagNode[] {
+  const sections = new Map<string, Section>();
+  const known = nodes.filter(({ name, section }) => {
+    if (sections.has(name)) return false;
+    sections.set(name, section);
+    return true;
+  });
+  return known.map((node) => {
+    const needs = new Set(node.needs.filter((need) => need !== node.name));
+    return { ...node, needs: [...needs].filter((need) => sections.get(need) === node.section) };
+  });
+}
+
+/** What decides where everything stands: two pictures with one shape need one layout. */
+export function shapeOf(nodes: readonly DagNode[]): string {
+  return JSON.stringify(nodes.map(({ name, section, needs }) => [name, section, needs]));
+}
+
+/** The steps that need one of these, at once or through others; and those that it needs. */
+export function relatives(nodes: readonly DagNode[], name: string): ReadonlySet<string> {
+  const needs = new Map(nodes.map((node) => [node.name, node.needs]));
+  const neededBy = new Map<string, string[]>();
+  for (const node of nodes) {
+    for (const need of node.needs) neededBy.set(need, [...(neededBy.get(need) ?? []), node.name]);
+  }
+  const found = new Set([name]);
+  for (const next of [needs, neededBy] as Array<Map<string, readonly string[]>>) {
+    const open = [name];
+    const seen = new Set(open);
+    for (let at = open.pop(); at !== undefined; at = open.pop()) {
+      for (const other of next.get(at) ?? []) {
+        if (seen.has(other)) continue;
+        seen.add(other);
+        open.push(other);
+      }
+    }
+    for (const each of seen) found.add(each);
+  }
+  return found;
+}

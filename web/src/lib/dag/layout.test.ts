@@ -1,0 +1,90 @@
+/** C1, H1. Pictures of workflows. */
+
+import { expect, test } from "vitest";
+
+import { type DagNode, dagOfSpec, relatives, shapeOf } from "./graph";
+import { curve, laidOut, NODE_HEIGHT, NODE_WIDTH } from "./layout";
+
+function nodes(edges: Record<string, string[]>, section: DagNode["section"] = "steps"): DagNode[] {
+  return Object.entries(edges).map(([name, needs]) => ({
+    ...{ name, needs, section, kind: "job" as const },
+    ...{ isMap: false, isConditional: false },
+  }));
+}
+
+const DIAMOND = { a: [], b: ["a"], c: ["a"], d: ["b", "c"] };
+
+test.each(["quick", "careful"] as const)(
+  "%s: what needs something stands right of it, and nothing stands upon another",
+  (how) => {
+    const { places, edges, width, height } = laidOut(nodes(DIAMOND), how);
+    const x = (name: string) => places.get(name)?.x ?? NaN;
+    expect(x("a") + NODE_WIDTH).toBeLessThan(x("b"));
+    expect(x("b")).toBe(x("c"));
+    expect(x("c") + NODE_WIDTH).toBeLessThan(x("d"));
+    const apart = Math.abs((places.get("b")?.y ?? 0) - (places.get("c")?.y ?? 0));
+    expect(apart).toBeGreaterThanOrEqual(NODE_HEIGHT);
+    expect(edges.map(({ from, to }) => `${from}${to}`).sort()).toEqual(["ab", "ac", "bd", "cd"]);
+    for (const { x, y } of places.values()) {
+      expect(x >= 0 && x + NODE_WIDTH <= width + 1 && y >= 0 && y + NODE_HEIGHT <= height + 1).toBe(true);
+    }
+  },
+);
+
+test.each(["quick", "careful"] as const)("%s: sections stand below each other, in their order", (how) => {
+  const all = [...nodes({ clean: [] }, "finally"), ...nodes(DIAMOND), ...nodes({ alert: [] }, "on_failure")];
+  const { bands, places } = laidOut(all, how);
+  expect(bands.map(({ section }) => section)).toEqual(["steps", "on_failure", "finally"]);
+  const y = (name: string) => places.get(name)?.y ?? NaN;
+  expect(y("d") < y("alert") && y("alert") < y("clean")).toBe(true);
+});
+
+test.each(["quick", "careful"] as const)("%s: a draft that goes in a circle has a picture too", (how) => {
+  const { places } = laidOut(nodes({ a: ["c"], b: ["a"], c: ["b"] }), how);
+  expect(places.size).toBe(3);
+});
+
+test("ten thousand steps are laid out quickly, each in a place of its own", () => {
+  const many = Object.fromEntries(
+    Array.from({ length: 10_000 }, (_, i) => [`s${i}`, i < 100 ? [] : [`s${i - 100}`, `s${i - 73}`]]),
+  );
+  const { places } = laidOut(nodes(many), "quick");
+  expect(new Set([...places.values()].map(({ x, y }) => `${x} ${y}`)).size).toBe(10_000);
+});
+
+test("a half written spec gives what makes sense of it", () => {
+  const spec = {
+    steps: [
+      { name: "a", approval: {} },
+      null,
+      { job: {} },
+      { name: "b", needs: ["a", "nobody", 3, "b"], for_each: { over: { shards: 3 } }, when: "true" },
+      { name: "b" },
+    ],
+    finally: [{ name: "c", needs: ["a"] }],
+    on_failure: "soon",
+  };
+  const found = dagOfSpec(spec as never);
+  expect(found.map(({ name, kind, needs }) => [name, kind, needs])).toEqual([
+    ["a", "approval", []],
+    ["b", "job", ["a"]],
+    ["c", "job", []],
+  ]);
+  expect(found[1]).toMatchObject({ isMap: true, isConditional: true });
+  expect(dagOfSpec(null)).toEqual([]);
+});
+
+test("where a step stands changes nothing about the shape", () => {
+  const [first, ...rest] = nodes(DIAMOND);
+  expect(first && shapeOf([{ ...first, isMap: true }, ...rest])).toBe(shapeOf(nodes(DIAMOND)));
+  expect(shapeOf(nodes({ ...DIAMOND, d: ["b"] }))).not.toBe(shapeOf(nodes(DIAMOND)));
+});
+
+test("relatives are what a step depends on and what depends on it, not its neighbours", () => {
+  expect([...relatives(nodes({ ...DIAMOND, e: ["c"] }), "b")].sort()).toEqual(["a", "b", "d"]);
+});
+
+test("a curve leaves and comes in level", () => {
+  expect(curve([0, 0, 10, 0])).toBe("M0 0H10");
+  expect(curve([0, 0, 10, 20])).toBe("M0 0C5 0 5 20 10 20");
+});

@@ -1,0 +1,194 @@
+/**
+ * Where the steps of a workflow stand in its picture.
+ *
+ * Each section is laid out by itself, from left to right, and stands in a band below the one before. There
+ * are two ways: `careful` has the fewest crossings and takes up to seconds for a thousand steps; `quick` takes
+ * milliseconds for ten thousand. Both run in a worker (`layout.worker.ts`).
+ */
+
+import { Graph, layout as dagre } from "@dagrejs/dagre";
+
+import type { Section } from "../../api/schema";
+import { type DagNode, SECTIONS } from "./graph";
+
+export const NODE_WIDTH = 176;
+export const NODE_HEIGHT = 46;
+const GAP_X = 38;
+const GAP_Y = 16;
+/** Above each band, for its name. */
+const HEAD = 34;
+/** Beyond so many steps the best ranks take too long to find. */
+const BEST_MAX = 120;
+/** Beyond so many the quick way it is. */
+export const CAREFUL_MAX = 2_000;
+
+export interface Place {
+  /** The left upper corner. */
+  x: number;
+  y: number;
+}
+
+export interface Edge {
+  from: string;
+  to: string;
+  /** x and y in turns, from the right side of `from` to the left side of `to`. */
+  points: readonly number[];
+}
+
+export interface Band {
+  section: Section;
+  y: number;
+  height: number;
+}
+
+export interface Layout {
+  width: number;
+  height: number;
+  places: ReadonlyMap<string, Place>;
+  edges: readonly Edge[];
+  bands: readonly Band[];
+}
+
+type Part = Pick<Layout, "width" | "height" | "edges"> & { places: Map<string, Place> };
+
+export const NOTHING: Layout = { width: 0, height: 0, places: new Map(), edges: [], bands: [] };
+
+export function laidOut(nodes: readonly DagNode[], how: "quick" | "careful"): Layout {
+  const places = new Map<string, Place>();
+  const edges: Edge[] = [];
+  const bands: Band[] = [];
+  let [width, y] = [0, 0];
+  const shown = SECTIONS.filter((section) => nodes.some((node) => node.section === section));
+  for (const section of shown) {
+    const own = nodes.filter((node) => node.section === section);
+    const part = how === "careful" ? careful(own) : quick(own);
+    const top = y + (shown.length > 1 ? HEAD : 0);
+    for (const [name, place] of part.places) places.set(name, { x: place.x, y: place.y + top });
+    for (const edge of part.edges) {
+      edges.push({ ...edge, points: edge.points.map((value, i) => (i % 2 === 1 ? value + top : value)) });
+    }
+    bands.push({ section, y, height: top - y + part.height });
+    width = Math.max(width, part.width);
+    y = top + part.height + GAP_Y * 2;
+  }
+  return { width, height: Math.max(0, y - GAP_Y * 2), places, edges, bands };
+}
+
+function careful(nodes: readonly DagNode[]): Part {
+  const ranker = nodes.length <= BEST_MAX ? "network-simplex" : "tight-tree";
+  const graph = new Graph();
+  graph.setGraph({ rankdir: "LR", nodesep: GAP_Y, edgesep: 10, ranksep: GAP_X, ranker });
+  for (const { name } of nodes) graph.setNode(name, { width: NODE_WIDTH, height: NODE_HEIGHT });
+  for (const { name, needs } of nodes) for (const need of needs) graph.setEdge(need, name, {});
+  dagre(graph);
+  const places = new Map<string, Place>();
+  for (const { name } of nodes) {
+    const { x = 0, y = 0 } = graph.node(name) as { x?: number; y?: number };
+    places.set(name, { x: x - NODE_WIDTH / 2, y: y - NODE_HEIGHT / 2 });
+  }
+  const edges = graph.edges().map(({ v, w }) => {
+    const { points } = graph.edge({ v, w }) as { points: Place[] };
+    return between(places, v, w, points.slice(1, -1));
+  });
+  const { width = 0, height = 0 } = graph.graph() as { width?: number; height?: number };
+  return { width, height, places, edges };
+}
+
+/** An edge from side to side, by these points. */
+function between(places: ReadonlyMap<string, Place>, from: string, to: string, by: readonly Place[]): Edge {
+  const [a, b] = [places.get(from), places.get(to)];
+  if (!a || !b) return { from, to, points: [] };
+  const start = [a.x + NODE_WIDTH, a.y + NODE_HEIGHT / 2];
+  const end = [b.x, b.y + NODE_HEIGHT / 2];
+  return { from, to, points: [...start, ...by.flatMap(({ x, y }) => [x, y]), ...end] };
+}
+
+/** How often the ranks are put in order by their neighbours. */
+const SWEEPS = 4;
+
+/** Ranks by the longest way to them, in them by the middle of their neighbours. */
+function quick(nodes: readonly DagNode[]): Part {
+  const ranks = ranked(nodes);
+  const columns: string[][] = [];
+  for (const { name } of nodes) (columns[ranks.get(name) ?? 0] ??= []).push(name);
+  const needs = new Map(nodes.map((node) => [node.name, node.needs]));
+  const neededBy = new Map<string, string[]>();
+  for (const { name, needs } of nodes) {
+    for (const need of needs) {
+      const of = neededBy.get(need);
+      if (of) of.push(name);
+      else neededBy.set(need, [name]);
+    }
+  }
+  const order = new Map<string, number>();
+  const note = (column: readonly string[]) =>
+    column.forEach((name, i) => order.set(name, (i + 0.5) / column.length));
+  for (const column of columns) note(column);
+  for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
+    const neighbours: ReadonlyMap<string, readonly string[]> = sweep % 2 === 0 ? needs : neededBy;
+    const middle = (name: string) => {
+      const of = neighbours.get(name) ?? [];
+      if (of.length === 0) return order.get(name) ?? 0;
+      return of.reduce((sum, each) => sum + (order.get(each) ?? 0), 0) / of.length;
+    };
+    for (const column of sweep % 2 === 0 ? columns : columns.toReversed()) {
+      const middles = new Map(column.map((name) => [name, middle(name)]));
+      column.sort((a, b) => (middles.get(a) ?? 0) - (middles.get(b) ?? 0));
+      note(column);
+    }
+  }
+  const step = NODE_HEIGHT + GAP_Y;
+  const tallest = Math.max(0, ...columns.map((column) => column.length));
+  const places = new Map<string, Place>();
+  columns.forEach((column, rank) => {
+    const top = ((tallest - column.length) * step) / 2;
+    column.forEach((name, i) => places.set(name, { x: rank * (NODE_WIDTH + GAP_X), y: top + i * step }));
+  });
+  return {
+    width: Math.max(0, columns.length * (NODE_WIDTH + GAP_X) - GAP_X),
+    height: Math.max(0, tallest * step - GAP_Y),
+    places,
+    edges: nodes.flatMap(({ name, needs }) => needs.map((need) => between(places, need, name, []))),
+  };
+}
+
+/** The length of the longest way to each. What lies on a circle, as a draft may have one, stands at its end. */
+function ranked(nodes: readonly DagNode[]): Map<string, number> {
+  const open = new Map(nodes.map((node) => [node.name, node.needs.length]));
+  const neededBy = new Map<string, string[]>();
+  for (const { name, needs } of nodes) {
+    for (const need of needs) neededBy.set(need, [...(neededBy.get(need) ?? []), name]);
+  }
+  const ranks = new Map<string, number>(nodes.map(({ name }) => [name, 0]));
+  const free = nodes.flatMap(({ name, needs }) => (needs.length === 0 ? [name] : []));
+  for (let at = 0; at < free.length; at += 1) {
+    const name = free[at] ?? "";
+    for (const next of neededBy.get(name) ?? []) {
+      ranks.set(next, Math.max(ranks.get(next) ?? 0, (ranks.get(name) ?? 0) + 1));
+      const left = (open.get(next) ?? 1) - 1;
+      open.set(next, left);
+      if (left === 0) free.push(next);
+    }
+  }
+  return ranks;
+}
+
+/** A curve that leaves and comes in level. */
+export function curve(points: readonly number[]): string {
+  let [x = 0, y = 0] = points;
+  let path = `M${round(x)} ${round(y)}`;
+  for (let i = 2; i + 1 < points.length; i += 2) {
+    const [nextX, nextY] = [points[i] ?? x, points[i + 1] ?? y];
+    const middle = (x + nextX) / 2;
+    path +=
+      y === nextY
+        ? `H${round(nextX)}`
+        : `C${round(middle)} ${round(y)} ${round(middle)} ${round(nextY)} ${round(nextX)} ${round(nextY)}`;
+    [x, y] = [nextX, nextY];
+  }
+  return path;
+}
+
+function round(value: number): number {
+  return Math.round(value * 10) / 10;
+}

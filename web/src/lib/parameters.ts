@@ -1,0 +1,99 @@
+/** The parameters of a workflow as fields of a form: what each is filled in with, and what that says. */
+
+import type { Parameter } from "../api/schema";
+
+/** What a field shows is a text; a switch's is `true` or `false`. */
+export type Filled = Readonly<Record<string, string>>;
+
+export interface Hints {
+  /** The only values that it takes. */
+  choices: readonly unknown[] | null;
+  minimum?: number;
+  maximum?: number;
+  maxLength?: number;
+  example?: string;
+}
+
+export function hintsOf({ schema }: Parameter): Hints {
+  const known = isMap(schema) ? schema : {};
+  const number = (key: string) => (typeof known[key] === "number" ? known[key] : undefined);
+  const [example] = Array.isArray(known.examples) ? (known.examples as unknown[]) : [];
+  return {
+    choices: Array.isArray(known.enum) ? (known.enum as unknown[]) : null,
+    minimum: number("minimum") ?? number("exclusiveMinimum"),
+    maximum: number("maximum") ?? number("exclusiveMaximum"),
+    maxLength: number("maxLength"),
+    example: example === undefined ? undefined : shown(example),
+  };
+}
+
+/** A value as a field shows it. */
+export function shown(value: unknown): string {
+  if (value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** The fields as they are before anybody changes them: with the defaults, or with these values. */
+export function filled(parameters: Record<string, Parameter>, values: Record<string, unknown> = {}): Filled {
+  return Object.fromEntries(
+    Object.entries(parameters).map(([name, parameter]) => [name, shown(values[name] ?? parameter.default)]),
+  );
+}
+
+export type Problem = "missing" | "noInteger" | "noNumber" | "noArray" | "noObject";
+
+/** What the fields say; what is as its default says is left out. */
+export function valuesOf(parameters: Record<string, Parameter>, fields: Filled) {
+  const values: Record<string, unknown> = {};
+  const problems: Record<string, Problem> = {};
+  for (const [name, parameter] of Object.entries(parameters)) {
+    const text = fields[name] ?? "";
+    const hasDefault = parameter.default !== undefined;
+    if (hasDefault && text === shown(parameter.default)) continue;
+    if (text === "" && parameter.type !== "string") {
+      if (!hasDefault) problems[name] = "missing";
+      continue;
+    }
+    if (text === "" && !hasDefault) {
+      problems[name] = "missing";
+      continue;
+    }
+    const [value, problem] = read(parameter, text);
+    if (problem) problems[name] = problem;
+    else values[name] = value;
+  }
+  return { values, problems };
+}
+
+function read({ type }: Parameter, text: string): [unknown, Problem | null] {
+  switch (type) {
+    case "string":
+      return [text, null];
+    case "boolean":
+      return [text === "true", null];
+    case "integer":
+      return /^\s*-?\d+\s*$/.test(text) ? [Number(text), null] : [null, "noInteger"];
+    case "number":
+      return text.trim() !== "" && Number.isFinite(Number(text)) ? [Number(text), null] : [null, "noNumber"];
+    case "array": {
+      const value = json(text);
+      return Array.isArray(value) ? [value, null] : [null, "noArray"];
+    }
+    case "object": {
+      const value = json(text);
+      return isMap(value) ? [value, null] : [null, "noObject"];
+    }
+  }
+}
+
+function json(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function isMap(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,77 @@
+/** Statuses of runs and of their steps, and how they look. */
+
+import type { JobStatus, RunStatus, RunStep, StepCounts, StepStatus } from "../api/schema";
+
+export const RUN_STATUSES = [
+  "waiting",
+  "running",
+  "paused",
+  "stopping",
+  "succeeded",
+  "failed",
+  "cancelled",
+] as const satisfies readonly RunStatus[];
+
+export const STEP_STATUSES = [
+  "succeeded",
+  "failed",
+  "upstream_failed",
+  "cancelled",
+  "skipped",
+  "running",
+  "waiting",
+  "pending",
+] as const satisfies readonly StepStatus[];
+
+export function isRunOver(status: RunStatus): boolean {
+  return status === "succeeded" || status === "failed" || status === "cancelled";
+}
+
+export function isStepOver(status: StepStatus): boolean {
+  return status !== "pending" && status !== "running" && status !== "waiting";
+}
+
+const RUN_TONES: Record<RunStatus, JobStatus> = {
+  waiting: "ready",
+  running: "running",
+  paused: "waiting",
+  stopping: "retrying",
+  succeeded: "succeeded",
+  failed: "failed",
+  cancelled: "cancelled",
+};
+
+const STEP_TONES: Record<StepStatus, JobStatus> = {
+  pending: "cancelled",
+  running: "running",
+  waiting: "waiting",
+  succeeded: "succeeded",
+  failed: "failed",
+  upstream_failed: "expired",
+  skipped: "cancelled",
+  cancelled: "cancelled",
+};
+
+/** The colour of a run's status, as the status of a job that means about the same. */
+export function runTone(status: RunStatus): JobStatus {
+  return RUN_TONES[status];
+}
+
+export function stepTone(status: StepStatus): JobStatus {
+  return STEP_TONES[status];
+}
+
+export function totalOf(counts: StepCounts): number {
+  return STEP_STATUSES.reduce((sum, status) => sum + (counts[status] ?? 0), 0);
+}
+
+/** How far it is: `3 / 10`. */
+export function progressOf(counts: StepCounts): { over: number; total: number } {
+  const over = STEP_STATUSES.filter(isStepOver).reduce((sum, status) => sum + (counts[status] ?? 0), 0);
+  return { over, total: totalOf(counts) };
+}
+
+/** Whether a step may be marked: until it ends. */
+export function isMarkable({ status }: Pick<RunStep, "status">): boolean {
+  return !isStepOver(status);
+}

@@ -1,0 +1,26 @@
+/** When the steps of a run went, on one axis of time. */
+
+import type { RunStep, WorkflowRun } from "../api/schema";
+import { isRunOver } from "./runs";
+
+export interface StepSpan {
+  step: RunStep;
+  from: number;
+  to: number;
+}
+
+/** Steps that have begun, the first first; and the span of time that they lie in. `now` counts while it goes on. */
+export function spansOf(run: WorkflowRun, steps: readonly RunStep[], now: number) {
+  const end = run.finished_at && isRunOver(run.status) ? Date.parse(run.finished_at) : now;
+  const begin = Date.parse(run.started_at ?? run.created_at);
+  const spans: StepSpan[] = steps.flatMap((step) => {
+    // What an earlier run did lies before this one.
+    if (!step.started_at || step.cause === "carried") return [];
+    const from = Math.max(begin, Date.parse(step.started_at));
+    const to = step.finished_at ? Date.parse(step.finished_at) : end;
+    return [{ step, from, to: Math.max(from, to) }];
+  });
+  spans.sort((a, b) => a.from - b.from || a.step.number - b.step.number);
+  const last = Math.max(end, ...spans.map((span) => span.to));
+  return { spans, from: begin, to: Math.max(last, begin + 10) };
+}

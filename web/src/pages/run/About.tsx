@@ -1,0 +1,154 @@
+/** What is known of a run at a glance. */
+
+import { Button } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import { CirclePause, OctagonX, Play } from "lucide-react";
+import { useTranslation } from "react-i18next";
+
+import type { WorkflowRun } from "../../api/schema";
+import { resumeRun } from "../../api/workflows";
+import { isRunOver } from "../../lib/runs";
+import { act } from "../../ui/act";
+import { Card, Copyable, Facts } from "../../ui/kit";
+import { Ago, At, Elapsed } from "../../ui/Time";
+import banner from "../schedule/schedule.module.css";
+import style from "./run.module.css";
+
+export function About({ run }: { run: WorkflowRun }) {
+  const { t } = useTranslation();
+  const { origin, caller } = run;
+  return (
+    <div className={style.side}>
+      <Card title={t("run.facts.title")}>
+        <Facts
+          rows={[
+            [t("run.facts.actor"), run.actor],
+            run.note ? [t("run.facts.note"), run.note] : null,
+            [t("run.facts.created"), <Ago key="" at={run.created_at} />],
+            run.started_at && run.started_at !== run.created_at
+              ? [t("run.facts.turn"), <Ago key="" at={run.started_at} />]
+              : null,
+            run.started_at
+              ? [
+                  t("job.facts.took"),
+                  <Elapsed
+                    key=""
+                    from={run.started_at}
+                    to={isRunOver(run.status) ? run.finished_at : null}
+                  />,
+                ]
+              : null,
+            run.finished_at ? [t("job.facts.finished"), <Ago key="" at={run.finished_at} />] : null,
+            !isRunOver(run.status) && [t("run.facts.section"), t(`section.${run.section}`)],
+            [t("job.facts.namespace"), run.namespace],
+            run.generation > 0 && [
+              t("schedule.generation"),
+              <span key="" className="num">
+                {run.generation}
+              </span>,
+            ],
+            run.priority != null
+              ? [
+                  t("job.facts.priority"),
+                  <span key="" className="num">
+                    {run.priority}
+                  </span>,
+                ]
+              : null,
+            caller
+              ? [
+                  t("run.facts.caller"),
+                  <Link key="" to="/runs/$id" params={{ id: caller.run }} className="mono">
+                    …{caller.run.slice(-8)}
+                  </Link>,
+                ]
+              : null,
+            run.retry_of
+              ? [
+                  t("job.facts.retryOf"),
+                  <Link key="" to="/runs/$id" params={{ id: run.retry_of }} className="mono">
+                    …{run.retry_of.slice(-8)}
+                  </Link>,
+                ]
+              : null,
+            [
+              t("nav.jobs"),
+              <Link key="" to="/jobs" search={{ run: run.id }}>
+                {t("job.origin.all")}
+              </Link>,
+            ],
+          ]}
+        />
+      </Card>
+      {origin && (
+        <Card title={t("job.origin.title")}>
+          <Facts
+            rows={[
+              [
+                t("job.origin.schedule"),
+                <Link key="" to="/schedules/$id" params={{ id: origin.schedule }}>
+                  {origin.name}
+                </Link>,
+              ],
+              [t("job.origin.nominal"), <At key="" at={origin.scheduled_for} />],
+              [t("job.origin.cause"), t(`firingCause.${origin.cause}`)],
+            ]}
+          />
+        </Card>
+      )}
+      <Values title={t("workflow.parameters")} value={run.parameters} />
+      <Values title={t("run.output")} value={run.output} />
+    </div>
+  );
+}
+
+/** Data as it was given, to be read and copied. */
+export function Values({ title, value }: { title: string; value: unknown }) {
+  const { t } = useTranslation();
+  const isEmpty = value === undefined || value === null || JSON.stringify(value) === "{}";
+  if (isEmpty) return null;
+  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  return (
+    <Card title={title} aside={<Copyable text={text} label={t("common.copy")} />}>
+      <pre className={style.values} tabIndex={0}>
+        {text}
+      </pre>
+    </Card>
+  );
+}
+
+/** That it was paused, or is being stopped. */
+export function Paused({ run }: { run: WorkflowRun }) {
+  const { t } = useTranslation();
+  const name = run.workflow;
+  if (run.status === "stopping" && run.stopping) {
+    return (
+      <div className={banner.banner} data-bad role="status">
+        <OctagonX size={16} aria-hidden />
+        <div>
+          <strong>{t("run.stopping")}</strong> {t(`runCause.${run.stopping}`)}
+        </div>
+      </div>
+    );
+  }
+  if (!run.pause || isRunOver(run.status)) return null;
+  return (
+    <div className={banner.banner} role="status">
+      <CirclePause size={16} aria-hidden />
+      <div>
+        <strong>{t("schedule.pausedBy", { name: run.pause.by })}</strong>{" "}
+        <span className="quiet">
+          <Ago at={run.pause.at} />
+        </span>
+        {run.pause.note && <q>{run.pause.note}</q>}
+      </div>
+      <Button
+        variant="default"
+        leftSection={<Play size={13} />}
+        onClick={() => void act(() => resumeRun(run.id), t("run.resumed", { name }))}
+      >
+        {t("schedule.resume")}
+      </Button>
+    </div>
+  );
+}

@@ -1,0 +1,170 @@
+/** What can be done with a run, and what is asked before. */
+
+import { ActionIcon, Button, Checkbox, Menu, Select } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { Ban, Ellipsis, Pause, Play, RadioTower, RotateCcw } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import type { RunStep, WorkflowRun } from "../../api/schema";
+import { cancelRun, pauseRun, resumeRun, retryRun, workflowQuery } from "../../api/workflows";
+import { isRunOver } from "../../lib/runs";
+import { act, say } from "../../ui/act";
+import { Ask } from "../../ui/Ask";
+import { StartDialog } from "../workflows/StartDialog";
+import { EventDialog } from "./EventDialog";
+
+type Dialog = "pause" | "cancel" | "retry" | "start" | "event";
+
+export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) {
+  const { t } = useTranslation();
+  const [open, setOpen] = useState<Dialog | null>(null);
+  const close = () => setOpen(null);
+  const { id, status, workflow: name, workflow_id: workflowId } = run;
+  const isOver = isRunOver(status);
+  return (
+    <>
+      {isOver ? (
+        <Button leftSection={<RotateCcw size={14} />} onClick={() => setOpen("retry")}>
+          {t("run.retry")}
+        </Button>
+      ) : (
+        <>
+          {status === "paused" ? (
+            <Button
+              variant="default"
+              leftSection={<Play size={14} />}
+              onClick={() => void act(() => resumeRun(id), t("run.resumed", { name }))}
+            >
+              {t("schedule.resume")}
+            </Button>
+          ) : (
+            <Button
+              variant="default"
+              leftSection={<Pause size={14} />}
+              disabled={status !== "running"}
+              onClick={() => setOpen("pause")}
+            >
+              {t("schedule.pause")}
+            </Button>
+          )}
+          <Button variant="default" leftSection={<Ban size={14} />} onClick={() => setOpen("cancel")}>
+            {t("job.cancel")}
+          </Button>
+        </>
+      )}
+      <Menu>
+        <Menu.Target>
+          <ActionIcon variant="default" aria-label={t("schedule.more")}>
+            <Ellipsis size={16} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Item leftSection={<Play size={14} />} onClick={() => setOpen("start")} disabled={!workflowId}>
+            {t("run.startLike")}
+          </Menu.Item>
+          <Menu.Item
+            leftSection={<RadioTower size={14} />}
+            onClick={() => setOpen("event")}
+            disabled={isOver}
+          >
+            {t("run.sendEvent")}
+          </Menu.Item>
+        </Menu.Dropdown>
+      </Menu>
+      {open === "pause" && (
+        <Ask
+          title={t("schedule.pauseTitle", { name })}
+          text={t("run.pauseText")}
+          field={{ label: t("queue.note") }}
+          confirm={t("schedule.pause")}
+          onConfirm={async (note) =>
+            void (await act(() => pauseRun(id, note), t("schedule.pausedDone", { name })))
+          }
+          onClose={close}
+        />
+      )}
+      {open === "cancel" && <CancelDialog run={run} onClose={close} />}
+      {open === "retry" && <RetryDialog run={run} steps={steps} onClose={close} />}
+      {open === "start" && workflowId && <StartLike run={run} workflow={workflowId} onClose={close} />}
+      {open === "event" && <EventDialog run={run} onClose={close} />}
+    </>
+  );
+}
+
+function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void }) {
+  const { t } = useTranslation();
+  const [skips, setSkips] = useState(false);
+  const { id, workflow: name } = run;
+  return (
+    <Ask
+      title={t("job.cancelTitle", { name })}
+      text={t("run.cancelText")}
+      field={{ label: t("job.reason") }}
+      confirm={t("job.cancel")}
+      red
+      onConfirm={async (reason) =>
+        void (await act(() => cancelRun(id, reason, skips), t("job.cancelled", { name })))
+      }
+      onClose={onClose}
+    >
+      <Checkbox
+        mt="md"
+        label={t("run.skipFinally")}
+        description={t("run.skipFinallyHint")}
+        checked={skips}
+        onChange={(event) => setSkips(event.currentTarget.checked)}
+      />
+    </Ask>
+  );
+}
+
+interface RetryProps {
+  run: WorkflowRun;
+  steps: readonly RunStep[];
+  /** The step to begin at; what failed where absent. */
+  from?: string;
+  onClose: () => void;
+}
+
+export function RetryDialog({ run, steps, from: first, onClose }: RetryProps) {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const [from, setFrom] = useState<string | null>(first ?? null);
+  const go = async (note: string) => {
+    const made = await act(() => retryRun(run.id, from, note));
+    if (!made) return;
+    say(t("run.retried", { name: made.workflow, number: made.number }));
+    void navigate({ to: "/runs/$id", params: { id: made.id } });
+  };
+  return (
+    <Ask
+      title={t("run.retryTitle", { name: run.workflow })}
+      text={t("run.retryText")}
+      field={{ label: t("workflow.note") }}
+      confirm={t("run.retry")}
+      onConfirm={go}
+      onClose={onClose}
+    >
+      <Select
+        mt="md"
+        label={t("run.from")}
+        placeholder={t("run.fromFailed")}
+        value={from}
+        onChange={setFrom}
+        data={steps.filter(({ section }) => section === "steps").map(({ name }) => name)}
+        limit={200}
+        searchable
+        clearable
+      />
+    </Ask>
+  );
+}
+
+/** Another run of the same workflow, as it is now, with the same parameters at first. */
+function StartLike({ run, workflow, onClose }: { run: WorkflowRun; workflow: string; onClose: () => void }) {
+  const { data } = useQuery(workflowQuery(workflow));
+  if (!data) return null;
+  return <StartDialog workflow={data} values={run.parameters} onClose={onClose} />;
+}

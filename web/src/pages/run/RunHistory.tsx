@@ -1,0 +1,36 @@
+/** Every transition of a run, with the time between. */
+
+import { useTranslation } from "react-i18next";
+
+import type { RunHistoryEntry } from "../../api/schema";
+import { formatDuration } from "../../lib/quantities";
+import { RunBadge } from "../../ui/Status";
+import { At } from "../../ui/Time";
+import style from "../job/job.module.css";
+
+export function RunHistory({ entries }: { entries: readonly RunHistoryEntry[] }) {
+  const { t } = useTranslation();
+  return (
+    <ol className={style.timeline} data-testid="history">
+      {entries.map((entry, i) => {
+        const before = entries[i - 1];
+        const gap = before ? Date.parse(entry.at) - Date.parse(before.at) : null;
+        return (
+          <li key={i}>
+            <span className={`${style.gap} num`}>{gap === null ? "" : `+${formatDuration(gap)}`}</span>
+            <span className={style.to}>
+              <RunBadge status={entry.to} plain />
+            </span>
+            <span>
+              {t(`runCause.${entry.cause}`)}
+              {entry.detail && <span className="quiet"> · {entry.detail}</span>}
+            </span>
+            <span className={style.when}>
+              <At at={entry.at} />
+            </span>
+          </li>
+        );
+      })}
+    </ol>
+  );
+}

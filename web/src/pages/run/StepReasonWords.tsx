@@ -1,0 +1,94 @@
+/** Why a step stands where it stands, in words. */
+
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+
+import type { StepReason } from "../../api/schema";
+import { StepBadge } from "../../ui/Status";
+import { WhyBox } from "../job/WhyBox";
+import { useUntil } from "../job/until";
+import style from "./run.module.css";
+
+export function StepReasonWords({ reason }: { reason: StepReason }): ReactNode {
+  const { t } = useTranslation();
+  const until = useUntil();
+  const limit = (at: string | null | undefined) => (at ? ` ${t("stepWhy.until", { until: until(at) })}` : "");
+  switch (reason.reason) {
+    case "run_waits":
+      return <p>{t("stepWhy.run_waits", reason)}</p>;
+    case "later_section":
+      return (
+        <p>
+          {t("stepWhy.later_section", {
+            section: t(`section.${reason.section}`),
+            now: t(`section.${reason.now}`),
+          })}
+        </p>
+      );
+    case "paused":
+      return <p>{t("stepWhy.paused", { by: reason.by, since: until(reason.since) })}</p>;
+    case "needs":
+      return (
+        <>
+          <p>{t("stepWhy.needs", { rule: t(`join.${reason.join}`) })}</p>
+          <ul className={style.needs}>
+            {reason.needs.slice(0, 8).map((need) => (
+              <li key={need.step}>
+                {need.step} <StepBadge status={need.status} plain />
+              </li>
+            ))}
+            {reason.needs.length + reason.more > 8 && (
+              <li className="quiet">{t("step.more", { count: reason.needs.length + reason.more - 8 })}</li>
+            )}
+          </ul>
+        </>
+      );
+    case "parallel_steps":
+      return <p>{t("stepWhy.parallel_steps", reason)}</p>;
+    case "next_batch":
+      return <p>{t("stepWhy.next_batch")}</p>;
+    case "job":
+      return (
+        <>
+          <p>{t("stepWhy.job")}</p>
+          <WhyBox id={reason.job} />
+        </>
+      );
+    case "called":
+      return (
+        <p>
+          {t("stepWhy.called")}{" "}
+          <Link to="/runs/$id" params={{ id: reason.run }} className="mono">
+            …{reason.run.slice(-8)}
+          </Link>
+        </p>
+      );
+    case "elements":
+      return <p>{t("stepWhy.elements", reason)}</p>;
+    case "approval":
+      return (
+        <p>
+          {reason.approvers.length > 0
+            ? t("stepWhy.approvalOf", { names: reason.approvers.join(t("common.listSeparator")) })
+            : t("stepWhy.approval")}
+          {limit(reason.until)}
+        </p>
+      );
+    case "event":
+      return (
+        <p>
+          {t("stepWhy.event", { event: reason.event })}
+          {limit(reason.until)}
+        </p>
+      );
+    case "time":
+      return (
+        <p>{reason.until ? t("stepWhy.time", { until: until(reason.until) }) : t("stepWhy.someTime")}</p>
+      );
+    case "stopping":
+      return <p>{t("stepWhy.stopping", { becomes: t(`stepStatus.${reason.becomes}`) })}</p>;
+    case "over":
+      return <p>{t(`stepCause.${reason.cause}`)}</p>;
+  }
+}

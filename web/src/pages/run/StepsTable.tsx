@@ -1,0 +1,149 @@
+/** The steps of a run as rows: found by name, filtered by where they stand. */
+
+import { TextInput } from "@mantine/core";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { Search } from "lucide-react";
+import { useMemo, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import type { RunStep, StepStatus } from "../../api/schema";
+import { isStepOver, STEP_STATUSES } from "../../lib/runs";
+import { KIND_ICONS } from "../../ui/dag/Node";
+import { StepBadge } from "../../ui/Status";
+import { Elapsed } from "../../ui/Time";
+import chips from "../runs/runs.module.css";
+import style from "./steps.module.css";
+
+const ROW = 38;
+
+interface Props {
+  steps: readonly RunStep[];
+  chosen: string | undefined;
+  onChoose: (step: string) => void;
+}
+
+export function StepsTable({ steps, chosen, onChoose }: Props) {
+  const { t } = useTranslation();
+  const [find, setFind] = useState("");
+  const [only, setOnly] = useState<ReadonlySet<StepStatus>>(new Set());
+  const scroller = useRef<HTMLDivElement>(null);
+  const counts = useMemo(() => {
+    const found = new Map<StepStatus, number>();
+    for (const { status } of steps) found.set(status, (found.get(status) ?? 0) + 1);
+    return found;
+  }, [steps]);
+  const rows = useMemo(() => {
+    const text = find.trim().toLowerCase();
+    return steps.filter(
+      ({ name, status }) => (only.size === 0 || only.has(status)) && name.toLowerCase().includes(text),
+    );
+  }, [steps, find, only]);
+  const virtual = useVirtualizer({
+    count: rows.length,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => ROW,
+    overscan: 12,
+  });
+  const turn = (status: StepStatus) => {
+    const next = new Set(only);
+    if (!next.delete(status)) next.add(status);
+    setOnly(next);
+  };
+
+  return (
+    <div>
+      <div className={style.bar}>
+        <TextInput
+          leftSection={<Search size={13} />}
+          placeholder={t("dag.find")}
+          aria-label={t("dag.find")}
+          value={find}
+          onChange={(event) => setFind(event.currentTarget.value)}
+        />
+        <div className={chips.chips} role="group" aria-label={t("run.status")}>
+          {STEP_STATUSES.filter((status) => counts.has(status) || only.has(status)).map((status) => (
+            <button key={status} type="button" aria-pressed={only.has(status)} onClick={() => turn(status)}>
+              {t(`stepStatus.${status}`)} <span className="num">{counts.get(status) ?? 0}</span>
+            </button>
+          ))}
+        </div>
+      </div>
+      <div
+        ref={scroller}
+        className={style.scroller}
+        role="table"
+        aria-label={t("run.tabs.steps")}
+        aria-rowcount={rows.length}
+        tabIndex={0}
+        data-testid="steps"
+      >
+        <div style={{ height: virtual.getTotalSize(), position: "relative" }} role="rowgroup">
+          {virtual.getVirtualItems().map((item) => {
+            const step = rows[item.index];
+            return (
+              step && (
+                <Row
+                  key={step.name}
+                  step={step}
+                  isChosen={step.name === chosen}
+                  onChoose={onChoose}
+                  style={{ height: ROW, transform: `translateY(${item.start}px)` }}
+                />
+              )
+            );
+          })}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+interface RowProps {
+  step: RunStep;
+  isChosen: boolean;
+  onChoose: (step: string) => void;
+  style: React.CSSProperties;
+}
+
+function Row({ step, isChosen, onChoose, style: place }: RowProps) {
+  const { t } = useTranslation();
+  const Kind = KIND_ICONS[step.kind];
+  const { succeeded = 0, failed = 0 } = step.tally ?? {};
+  return (
+    <div
+      className={style.row}
+      role="row"
+      style={place}
+      data-chosen={isChosen || undefined}
+      onClick={() => onChoose(step.name)}
+    >
+      <span role="cell">
+        <StepBadge status={step.status} plain />
+      </span>
+      <span role="cell" className={style.name}>
+        <Kind size={13} aria-label={t(`stepKind.${step.kind}`)} />
+        <button type="button" className="clip" onClick={() => onChoose(step.name)}>
+          {step.name}
+        </button>
+        {step.section !== "steps" && <span className={style.section}>{t(`section.${step.section}`)}</span>}
+        {step.total != null && (
+          <span className="quiet num">
+            {t("dag.tally", { over: succeeded + failed, total: step.total })}
+            {failed > 0 && ` · ${t("dag.failed", { count: failed })}`}
+          </span>
+        )}
+      </span>
+      <span role="cell" className={`${style.cause} quiet clip`}>
+        {step.message ?? (step.cause && t(`stepCause.${step.cause}`))}
+      </span>
+      <span role="cell" className={style.took}>
+        {step.started_at && (
+          <Elapsed
+            from={step.started_at}
+            to={isStepOver(step.status) ? (step.finished_at ?? step.started_at) : null}
+          />
+        )}
+      </span>
+    </div>
+  );
+}

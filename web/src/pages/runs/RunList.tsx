@@ -1,0 +1,109 @@
+/** Runs, the newest first: where each stands, how far it is, and who started it. */
+
+import { Button } from "@mantine/core";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+
+import { pagedRunsQuery, type RunsFilter } from "../../api/workflows";
+import type { StepCounts, WorkflowRun } from "../../api/schema";
+import { isRunOver, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
+import { Loading, ProblemBox } from "../../ui/kit";
+import { RunBadge } from "../../ui/Status";
+import { Ago, Elapsed } from "../../ui/Time";
+import style from "./runs.module.css";
+
+interface Props {
+  filter: RunsFilter;
+  /** What shows where there is none. */
+  none: ReactNode;
+  /** All are of one workflow. */
+  isOfOne?: boolean;
+}
+
+export function RunList({ filter, none, isOfOne }: Props) {
+  const { t } = useTranslation();
+  const list = useInfiniteQuery(pagedRunsQuery(filter));
+  const rows = list.data?.pages.flatMap((page) => page.items);
+  if (list.error && !rows) return <ProblemBox error={list.error} onRetry={() => void list.refetch()} />;
+  if (!rows) return <Loading rows={8} />;
+  if (rows.length === 0) return none;
+  return (
+    <div className={style.table} role="table" aria-label={t("nav.runs")} data-one={isOfOne || undefined}>
+      <div role="rowgroup" data-testid="run-rows">
+        {rows.map((run) => (
+          <Row key={run.id} run={run} isOfOne={isOfOne} />
+        ))}
+      </div>
+      {list.hasNextPage && (
+        <div className={style.more}>
+          <Button
+            variant="default"
+            loading={list.isFetchingNextPage}
+            onClick={() => void list.fetchNextPage()}
+          >
+            {t("common.more")}
+          </Button>
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Row({ run, isOfOne }: { run: WorkflowRun; isOfOne?: boolean }) {
+  const { t } = useTranslation();
+  const isOver = isRunOver(run.status);
+  return (
+    <Link to="/runs/$id" params={{ id: run.id }} className={style.row} role="row">
+      <span role="cell">
+        <RunBadge status={run.status} plain />
+      </span>
+      <span role="cell" className={style.name}>
+        <span className="clip">
+          {!isOfOne && <strong>{run.workflow} </strong>}
+          <span className="num">{run.number > 0 ? `#${run.number}` : t("run.called")}</span>
+          {run.namespace !== "default" && <span className="quiet"> · {run.namespace}</span>}
+        </span>
+        <span className="quiet clip">
+          {run.origin ? t("run.bySchedule", { name: run.origin.name }) : run.actor}
+          {run.note && ` · ${run.note}`}
+        </span>
+      </span>
+      <span role="cell" className={style.progress}>
+        <Progress counts={run.steps} />
+      </span>
+      <span role="cell" className={`${style.when} quiet`}>
+        <Ago at={run.created_at} light />
+      </span>
+      <span role="cell" className={style.took}>
+        {run.started_at ? <Elapsed from={run.started_at} to={isOver ? run.finished_at : null} /> : "–"}
+      </span>
+    </Link>
+  );
+}
+
+/** How many steps stand where, as a bar and in words. */
+export function Progress({ counts, isWide }: { counts: StepCounts; isWide?: boolean }) {
+  const { t } = useTranslation();
+  const { over, total } = progressOf(counts);
+  const known = STEP_STATUSES.filter((status) => (counts[status] ?? 0) > 0);
+  const words = known.map((status) => `${t(`stepStatus.${status}`)} ${counts[status] ?? 0}`).join(" · ");
+  return (
+    <span className={style.progressBox} data-wide={isWide || undefined} title={words}>
+      <span className={style.bar} role="img" aria-label={words}>
+        {known.map((status) => (
+          <i
+            key={status}
+            data-status={status}
+            data-tone={stepTone(status)}
+            style={{ flexGrow: counts[status] ?? 0 }}
+          />
+        ))}
+      </span>
+      <span className="num">
+        {over.toLocaleString()} / {total.toLocaleString()}
+      </span>
+    </span>
+  );
+}

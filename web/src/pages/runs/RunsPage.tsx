@@ -1,0 +1,151 @@
+/** All runs of workflows, by what they are filtered by. */
+
+import { Button, TextInput } from "@mantine/core";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { SearchX, Workflow, X } from "lucide-react";
+import { useEffect, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import type { RunStatus } from "../../api/schema";
+import type { RunsSearch } from "../../app/router";
+import { RUN_STATUSES } from "../../lib/runs";
+import { useSlash } from "../../lib/slash";
+import { usePageTitle } from "../../lib/title";
+import { Views } from "../../lib/views";
+import { Empty, Page } from "../../ui/kit";
+import { ViewBar } from "../../ui/ViewBar";
+import { Sections } from "../workflows/Sections";
+import { RunList } from "./RunList";
+import style from "./runs.module.css";
+
+const route = getRouteApi("/runs");
+const savedViews = new Views<RunsSearch>("belfry.run-views");
+const VIEWS = [
+  { key: "all", search: {} },
+  { key: "active", search: { status: "waiting,running,paused,stopping" } },
+  { key: "failed", search: { status: "failed" } },
+  { key: "succeeded", search: { status: "succeeded" } },
+] as const;
+
+export function RunsPage() {
+  const { t } = useTranslation();
+  usePageTitle(t("nav.runs"));
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const change = (next: RunsSearch) => void navigate({ search: next, replace: true });
+  const isFiltered = Object.values(search).some((value) => value !== undefined);
+  const none = isFiltered ? (
+    <Empty
+      icon={SearchX}
+      title={t("run.nothingMatches")}
+      action={
+        <Button variant="default" renderRoot={(props) => <Link to="/runs" {...props} />}>
+          {t("jobs.clearFilters")}
+        </Button>
+      }
+    />
+  ) : (
+    <Empty icon={Workflow} title={t("run.none")}>
+      {t("run.noneText")}
+    </Empty>
+  );
+  return (
+    <Page title={t("nav.runs")}>
+      <Sections />
+      <ViewBar
+        builtIn={VIEWS.map(({ key, search }) => ({ label: t(`jobs.view.${key}`), search }))}
+        views={savedViews}
+        search={search}
+        isSame={(a, b) => JSON.stringify(partsOf(a)) === JSON.stringify(partsOf(b))}
+        onChange={change}
+      />
+      <Filters search={search} onChange={change} />
+      <RunList filter={search} none={none} />
+    </Page>
+  );
+}
+
+function partsOf({ status, workflow, namespace }: RunsSearch) {
+  return [status, workflow, namespace];
+}
+
+function Filters({ search, onChange }: { search: RunsSearch; onChange: (search: RunsSearch) => void }) {
+  const { t } = useTranslation();
+  const chosen = RUN_STATUSES.filter((status) => search.status?.split(",").includes(status));
+  const turn = (status: RunStatus) => {
+    const next = chosen.includes(status)
+      ? chosen.filter((other) => other !== status)
+      : RUN_STATUSES.filter((each) => each === status || chosen.includes(each));
+    onChange({ ...search, status: next.join(",") || undefined });
+  };
+  return (
+    <div className={style.filters}>
+      <Field
+        label={t("run.workflow")}
+        value={search.workflow}
+        onChange={(workflow) => onChange({ ...search, workflow })}
+        isFirst
+      />
+      <Field
+        label={t("job.facts.namespace")}
+        value={search.namespace}
+        onChange={(namespace) => onChange({ ...search, namespace })}
+      />
+      <div className={style.chips} role="group" aria-label={t("run.status")}>
+        {RUN_STATUSES.map((status) => (
+          <button
+            key={status}
+            type="button"
+            aria-pressed={chosen.includes(status)}
+            onClick={() => turn(status)}
+          >
+            {t(`runStatus.${status}`)}
+          </button>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+interface FieldProps {
+  label: string;
+  value: string | undefined;
+  onChange: (value: string | undefined) => void;
+  isFirst?: boolean;
+}
+
+/** A filter by a whole name, which counts once it is written. */
+function Field({ label, value, onChange, isFirst }: FieldProps) {
+  const { t } = useTranslation();
+  const [text, setText] = useState(value ?? "");
+  const input = useRef<HTMLInputElement>(null);
+  const none = useRef<HTMLInputElement>(null);
+  useSlash(isFirst ? input : none);
+  useEffect(() => setText(value ?? ""), [value]);
+  const commit = () => text.trim() !== (value ?? "") && onChange(text.trim() || undefined);
+  return (
+    <TextInput
+      ref={input}
+      className={style.field}
+      aria-label={label}
+      placeholder={label}
+      value={text}
+      onChange={(event) => setText(event.currentTarget.value)}
+      onBlur={commit}
+      onKeyDown={(event) => event.key === "Enter" && commit()}
+      rightSectionPointerEvents="all"
+      rightSection={
+        value && (
+          <button
+            type="button"
+            className={style.clear}
+            aria-label={t("jobs.removeFilter", { filter: value })}
+            onClick={() => onChange(undefined)}
+          >
+            <X size={13} />
+          </button>
+        )
+      }
+    />
+  );
+}

@@ -1,0 +1,290 @@
+/** One workflow: its picture, how its newest runs went step by step, all its runs, its definition. */
+
+import { ActionIcon, Button, Menu, Tabs } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import {
+  Copy,
+  Ellipsis,
+  FileCode2,
+  FilePen,
+  Grid3x3,
+  ListChecks,
+  Play,
+  Trash2,
+  Workflow as WorkflowIcon,
+} from "lucide-react";
+import { useMemo, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { Refusal } from "../../api/problem";
+import type { StepSpec, Workflow } from "../../api/schema";
+import { deleteWorkflow, workflowQuery } from "../../api/workflows";
+import { dagOfSpec, SECTIONS } from "../../lib/dag/graph";
+import { shown } from "../../lib/parameters";
+import { toYaml } from "../../lib/spec";
+import { usePageTitle } from "../../lib/title";
+import { act } from "../../ui/act";
+import { Ask } from "../../ui/Ask";
+import { CodeHighlight } from "../../ui/Code";
+import { Dag } from "../../ui/dag/Dag";
+import { Card, Empty, Facts, Id, Labels, Loading, Page, ProblemBox } from "../../ui/kit";
+import { Ago } from "../../ui/Time";
+import { RunList } from "../runs/RunList";
+import { Crumbs } from "../workflows/EditPage";
+import { StartDialog } from "../workflows/StartDialog";
+import { RunsGrid } from "./RunsGrid";
+import style from "./workflow.module.css";
+
+const route = getRouteApi("/workflows/$id");
+const TABS = ["picture", "grid", "runs", "definition"] as const;
+type Tab = (typeof TABS)[number];
+const ICONS = { picture: WorkflowIcon, grid: Grid3x3, runs: ListChecks, definition: FileCode2 };
+
+export function WorkflowPage() {
+  const { id } = route.useParams();
+  const { namespace } = route.useSearch();
+  const { data, error, refetch } = useQuery(workflowQuery(id, namespace));
+  usePageTitle(data?.name ?? "");
+  if (error && (!data || Refusal.from(error).code === "workflow_not_found")) {
+    return (
+      <Page title={<Crumbs name={data?.name ?? id} />}>
+        <ProblemBox error={error} onRetry={() => void refetch()} />
+      </Page>
+    );
+  }
+  if (!data) {
+    return (
+      <Page title={<Crumbs name="…" />}>
+        <Loading rows={8} />
+      </Page>
+    );
+  }
+  return <Shown workflow={data} />;
+}
+
+function Shown({ workflow }: { workflow: Workflow }) {
+  const { t } = useTranslation();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const tab: Tab = TABS.find((each) => each === search.tab) ?? "picture";
+  const { spec } = workflow;
+  const nodes = useMemo(() => dagOfSpec(spec), [spec]);
+  const change = (part: typeof search) => void navigate({ search: { ...search, ...part }, replace: true });
+  const step = SECTIONS.flatMap((section) => spec?.[section] ?? []).find(({ name }) => name === search.step);
+
+  return (
+    <Page title={<Crumbs name={workflow.name} />} actions={<Actions workflow={workflow} />}>
+      {workflow.description && <p className={style.about}>{workflow.description}</p>}
+      <div className={style.columns}>
+        <Card flush className={style.tabs}>
+          <Tabs value={tab} onChange={(next) => change({ tab: next ?? undefined })} keepMounted={false}>
+            <Tabs.List>
+              {TABS.map((each) => {
+                const Icon = ICONS[each];
+                return (
+                  <Tabs.Tab key={each} value={each} leftSection={<Icon size={14} aria-hidden />}>
+                    {t(`workflow.tabs.${each}`)}
+                  </Tabs.Tab>
+                );
+              })}
+            </Tabs.List>
+            <Tabs.Panel value="picture" className={style.picture}>
+              <Dag
+                nodes={nodes}
+                chosen={search.step}
+                onChoose={(step) => change({ step })}
+                label={t("workflow.picture")}
+              />
+            </Tabs.Panel>
+            <Tabs.Panel value="grid">
+              <RunsGrid workflow={workflow} nodes={nodes} />
+            </Tabs.Panel>
+            <Tabs.Panel value="runs" className={style.runs}>
+              <RunList
+                filter={{ workflow: workflow.id }}
+                isOfOne
+                none={
+                  <Empty icon={WorkflowIcon} title={t("run.none")}>
+                    {t("run.noneOfOne")}
+                  </Empty>
+                }
+              />
+            </Tabs.Panel>
+            <Tabs.Panel value="definition">{spec && <CodeHighlight text={toYaml(spec)} />}</Tabs.Panel>
+          </Tabs>
+        </Card>
+        <aside className={style.side}>
+          {step && tab === "picture" && (
+            <Definition step={step} onClose={() => change({ step: undefined })} />
+          )}
+          <About workflow={workflow} />
+        </aside>
+      </div>
+    </Page>
+  );
+}
+
+/** What a step was asked to be. */
+function Definition({ step, onClose }: { step: StepSpec; onClose: () => void }) {
+  const { t } = useTranslation();
+  return (
+    <Card
+      title={step.name}
+      aside={
+        <Button variant="subtle" size="compact-xs" onClick={onClose}>
+          {t("common.close")}
+        </Button>
+      }
+      flush
+    >
+      {step.description && <p className={style.stepAbout}>{step.description}</p>}
+      <div className={style.code} data-testid="step-definition">
+        <CodeHighlight text={toYaml(step)} />
+      </div>
+    </Card>
+  );
+}
+
+function About({ workflow }: { workflow: Workflow }) {
+  const { t } = useTranslation();
+  const { spec } = workflow;
+  const parameters = Object.entries(workflow.parameters ?? {});
+  return (
+    <>
+      <Card title={t("schedule.about")}>
+        <Facts
+          rows={[
+            [
+              t("workflow.columns.steps"),
+              <span key="" className="num">
+                {workflow.steps.toLocaleString()}
+              </span>,
+            ],
+            [
+              t("workflow.columns.runs"),
+              <span key="" className="num">
+                {workflow.runs.toLocaleString()}
+              </span>,
+            ],
+            [t("job.facts.namespace"), workflow.namespace],
+            workflow.owner ? [t("job.facts.owner"), workflow.owner] : null,
+            Object.keys(workflow.labels ?? {}).length > 0 && [
+              t("job.facts.labels"),
+              <Labels key="" labels={workflow.labels} />,
+            ],
+            spec?.failure === "fail_fast" && [t("workflow.onFailure"), t("workflow.failFast")],
+            spec?.max_parallel_steps
+              ? [
+                  t("workflow.maxSteps"),
+                  <span key="" className="num">
+                    {spec.max_parallel_steps}
+                  </span>,
+                ]
+              : null,
+            spec?.max_parallel_runs
+              ? [
+                  t("workflow.maxRuns"),
+                  <span key="" className="num">
+                    {spec.max_parallel_runs}
+                  </span>,
+                ]
+              : null,
+            spec?.timeout ? [t("job.facts.timeout"), spec.timeout] : null,
+            [
+              t("schedule.generation"),
+              <span key="" className="num">
+                {workflow.generation}
+              </span>,
+            ],
+            [t("schedule.updated"), <Ago key="" at={workflow.updated_at} />],
+            [t("workflow.id"), <Id key="" id={workflow.id} />],
+          ]}
+        />
+      </Card>
+      {parameters.length > 0 && (
+        <Card title={t("workflow.parameters")}>
+          <Facts
+            rows={parameters.map(([name, parameter]) => [
+              name,
+              <span key={name}>
+                <code>{parameter.type}</code>{" "}
+                <span className="quiet">
+                  {parameter.default === undefined ? t("workflow.required") : shown(parameter.default)}
+                </span>
+                {parameter.description && <p className="quiet">{parameter.description}</p>}
+              </span>,
+            ])}
+          />
+        </Card>
+      )}
+    </>
+  );
+}
+
+function Actions({ workflow }: { workflow: Workflow }) {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const [open, setOpen] = useState<"start" | "delete" | null>(null);
+  const { id, name } = workflow;
+  const remove = async () => {
+    const done = await act(
+      async () => {
+        await deleteWorkflow(id);
+        return true;
+      },
+      t("schedule.deleted", { name }),
+    );
+    if (done) void navigate({ to: "/workflows" });
+  };
+  return (
+    <>
+      <Button leftSection={<Play size={14} />} onClick={() => setOpen("start")}>
+        {t("workflow.start")}
+      </Button>
+      <Button
+        renderRoot={(props) => <Link to="/workflows/$id/edit" params={{ id }} {...props} />}
+        variant="default"
+        leftSection={<FilePen size={14} />}
+      >
+        {t("schedule.edit")}
+      </Button>
+      <Menu>
+        <Menu.Target>
+          <ActionIcon variant="default" aria-label={t("schedule.more")}>
+            <Ellipsis size={16} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Item
+            leftSection={<ListChecks size={14} />}
+            renderRoot={(props) => <Link to="/runs" search={{ workflow: name }} {...props} />}
+          >
+            {t("schedule.allRuns")}
+          </Menu.Item>
+          <Menu.Item
+            leftSection={<Copy size={14} />}
+            renderRoot={(props) => <Link to="/workflows/new" search={{ from: id }} {...props} />}
+          >
+            {t("schedule.duplicate")}
+          </Menu.Item>
+          <Menu.Divider />
+          <Menu.Item leftSection={<Trash2 size={14} />} color="red" onClick={() => setOpen("delete")}>
+            {t("schedule.delete")}
+          </Menu.Item>
+        </Menu.Dropdown>
+      </Menu>
+      {open === "start" && <StartDialog workflow={workflow} onClose={() => setOpen(null)} />}
+      {open === "delete" && (
+        <Ask
+          title={t("schedule.deleteTitle", { name })}
+          text={t("workflow.deleteText")}
+          confirm={t("schedule.delete")}
+          red
+          onConfirm={remove}
+          onClose={() => setOpen(null)}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,191 @@
+/** A workflow is written: its file, what the server says to it, and its picture as it grows. */
+
+import { Button } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import { Check, ChevronRight } from "lucide-react";
+import { type ReactNode, useMemo, useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { Refusal } from "../../api/problem";
+import { checkWorkflow, saveWorkflow, workflowDefaults, workflowQuery } from "../../api/workflows";
+import type { Warning, Workflow, WorkflowSpec } from "../../api/schema";
+import { dagOfSpec } from "../../lib/dag/graph";
+import { wordsOf as warningOf } from "../../lib/notices";
+import { leanWorkflow, toYaml } from "../../lib/spec";
+import { usePageTitle } from "../../lib/title";
+import { say } from "../../ui/act";
+import { Dag } from "../../ui/dag/Dag";
+import editor from "../../ui/editor/editor.module.css";
+import { FileCard } from "../../ui/editor/FileCard";
+import { useDraft } from "../../ui/editor/useDraft";
+import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
+import crumbs from "../schedule/schedule.module.css";
+import style from "./workflows.module.css";
+
+const SAMPLE = `name: nightly-report
+description: Fetches the figures of each region and reports on them.
+parameters:
+  regions: {type: array, default: [eu, cn]}
+steps:
+  - name: extract
+    for_each: {over: {list: params.regions}, max_parallel: 4}
+    job:
+      run:
+        process: {command: [echo, "\${{ item }}"]}
+  - name: report
+    needs: [extract]
+    job:
+      run:
+        process: {command: [echo, "\${{ steps.extract.succeeded }} regions"]}
+finally:
+  - name: clean
+    job:
+      run:
+        process: {command: [echo, "\${{ run.status }}"]}
+`;
+
+const newRoute = getRouteApi("/workflows/new");
+const editRoute = getRouteApi("/workflows/$id/edit");
+
+/** A workflow, and its spec as somebody would write it: without what the server put in by itself. */
+function useSource(id: string | undefined) {
+  const { data, error } = useQuery({ ...workflowQuery(id ?? ""), enabled: id !== undefined });
+  const text = useQuery({
+    queryKey: ["workflow", data?.id, "text", data?.generation],
+    enabled: Boolean(data?.spec),
+    queryFn: async () => {
+      const spec = data?.spec as WorkflowSpec;
+      return toYaml(leanWorkflow(spec, await workflowDefaults(spec)));
+    },
+    staleTime: Infinity,
+  });
+  return { workflow: data, text: text.data, error: error ?? text.error };
+}
+
+export function NewWorkflowPage() {
+  const { t } = useTranslation();
+  const { from } = newRoute.useSearch();
+  const source = useSource(from);
+  usePageTitle(t("workflow.new"));
+  const title = <Crumbs name={t("workflow.new")} />;
+  if (from && source.error) return <Page title={title}>{<ProblemBox error={source.error} />}</Page>;
+  if (from && source.text === undefined) return <Page title={title}>{<Loading rows={8} />}</Page>;
+  const start = source.text?.replace(/^name: .*$/m, (line) => `${line}-copy`) ?? SAMPLE;
+  return <Composer key={from} start={start} workflow={null} title={title} />;
+}
+
+export function EditWorkflowPage() {
+  const { t } = useTranslation();
+  const { id } = editRoute.useParams();
+  const { workflow, text, error } = useSource(id);
+  // What is written here is based on what was there when it began.
+  const [first, setFirst] = useState<{ workflow: Workflow; text: string } | null>(null);
+  if (!first && workflow && text !== undefined) setFirst({ workflow, text });
+  const name = t("schedule.editOf", { name: workflow?.name ?? "…" });
+  usePageTitle(name);
+  const title = <Crumbs name={name} />;
+  if (error && !first) return <Page title={title}>{<ProblemBox error={error} />}</Page>;
+  if (!first) return <Page title={title}>{<Loading rows={8} />}</Page>;
+  return <Composer start={first.text} workflow={first.workflow} title={title} />;
+}
+
+export function Crumbs({ name, children }: { name: string; children?: ReactNode }) {
+  const { t } = useTranslation();
+  return (
+    <div className={crumbs.crumbs}>
+      <Link to="/workflows" className="quiet">
+        {t("nav.workflows")}
+      </Link>
+      <ChevronRight size={14} className="quiet" aria-hidden />
+      <h1 className="clip">{name}</h1>
+      {children}
+    </div>
+  );
+}
+
+interface ComposerProps {
+  start: string;
+  /** The workflow that gets the spec; a new one where null. */
+  workflow: Workflow | null;
+  title: ReactNode;
+}
+
+function Composer({ start, workflow, title }: ComposerProps) {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const [warnings, setWarnings] = useState<readonly Warning[]>([]);
+  const check = useRef(async (spec: WorkflowSpec, signal: AbortSignal) => {
+    setWarnings(await checkWorkflow(spec, signal));
+  }).current;
+  const draft = useDraft<WorkflowSpec>(start, check);
+  const [busy, setBusy] = useState(false);
+  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const { spec } = draft;
+  // While the text cannot be read, the picture stays what it was.
+  const last = useRef<WorkflowSpec | null>(null);
+  if (spec) last.current = spec;
+  const shown = last.current;
+  const nodes = useMemo(() => dagOfSpec(shown), [shown]);
+  const save = async () => {
+    if (!spec) return;
+    setBusy(true);
+    setRefusal(null);
+    try {
+      const saved = await saveWorkflow(spec, workflow?.version ?? null);
+      say(t("schedule.saved", { name: saved.name }));
+      void navigate({ to: "/workflows/$id", params: { id: saved.id } });
+    } catch (error) {
+      setRefusal(Refusal.from(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <Page
+      title={title}
+      actions={
+        <Button
+          leftSection={<Check size={14} />}
+          onClick={() => void save()}
+          loading={busy}
+          disabled={!draft.isFine}
+          data-testid="save"
+        >
+          {workflow ? t("common.save") : t("schedule.create")}
+        </Button>
+      }
+    >
+      {refusal && <ProblemBox error={refusal} />}
+      <div className={editor.columns}>
+        <div className={style.writing}>
+          <FileCard
+            title={t("workflow.file")}
+            schema="WorkflowSpec"
+            draft={draft}
+            fine={t("workflow.fine")}
+          />
+          {(draft.refusal?.fields.length ?? 0) > 1 || warnings.length > 0 ? (
+            <Card title={t("workflow.notices")}>
+              <ul className={style.notices} data-testid="notices">
+                {draft.refusal?.fields.map((field) => (
+                  <li key={field.path + field.detail} data-bad>
+                    <code>{field.path}</code> {field.detail}
+                  </li>
+                ))}
+                {!draft.refusal && warnings.map((warning, i) => <li key={i}>{warningOf(warning, t)}</li>)}
+              </ul>
+            </Card>
+          ) : null}
+        </div>
+        <Card
+          flush
+          title={t("workflow.picture")}
+          aside={t("workflow.stepCount", { count: nodes.length })}
+          className={`${editor.card} ${style.picture}`}
+        >
+          <Dag nodes={nodes} label={t("workflow.picture")} />
+        </Card>
+      </div>
+    </Page>
+  );
+}

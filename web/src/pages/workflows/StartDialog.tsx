@@ -1,0 +1,254 @@
+/** Starts a run: its parameters in a form, and what it would do. */
+
+import { Button, Group, Modal, NumberInput, Select, Switch, Textarea, TextInput } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { Play } from "lucide-react";
+import { useRef, useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import { Refusal } from "../../api/problem";
+import { planRun, startRun } from "../../api/workflows";
+import type { Parameter, RunPlan, Workflow } from "../../api/schema";
+import { filled, type Filled, hintsOf, shown, valuesOf } from "../../lib/parameters";
+import { say } from "../../ui/act";
+import { ProblemBox } from "../../ui/kit";
+import style from "./workflows.module.css";
+
+const PLANNED = 200;
+
+interface Props {
+  workflow: Pick<Workflow, "id" | "name" | "parameters">;
+  /** What the fields hold at first, instead of the defaults. */
+  values?: Record<string, unknown>;
+  onClose: () => void;
+}
+
+export function StartDialog({ workflow, values: start, onClose }: Props) {
+  const { t } = useTranslation();
+  const navigate = useNavigate();
+  const { id, name, parameters = {} } = workflow;
+  const [fields, setFields] = useState<Filled>(() => filled(parameters, start));
+  const [note, setNote] = useState("");
+  const [priority, setPriority] = useState<number | string>("");
+  const [isTold, setTold] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const key = useRef(crypto.randomUUID());
+  const { values, problems } = valuesOf(parameters, fields);
+  const isWrong = Object.keys(problems).length > 0;
+
+  const [asked] = useDebouncedValue(JSON.stringify({ parameters: values }), 300);
+  const plan = useQuery({
+    queryKey: ["plan", id, asked],
+    queryFn: ({ signal }) => planRun(id, JSON.parse(asked) as object, signal),
+    enabled: !isWrong,
+    retry: false,
+    staleTime: 10_000,
+  });
+  const fieldErrors = [
+    ...(plan.error && !isWrong ? Refusal.from(plan.error).fields : []),
+    ...(refusal?.fields ?? []),
+  ];
+  const saidOf = (parameter: string) => {
+    const problem = problems[parameter];
+    if (problem && (isTold || problem !== "missing")) return t(`workflow.problem.${problem}`);
+    const own = fieldErrors.filter(({ path }) =>
+      [parameter, `parameters.${parameter}`].some((at) => path === at || path.startsWith(`${at}.`)),
+    );
+    return own.length > 0 ? own.map(({ detail }) => detail).join("; ") : undefined;
+  };
+
+  const go = async () => {
+    setTold(true);
+    if (isWrong) return;
+    setBusy(true);
+    setRefusal(null);
+    try {
+      const more = { ...(note && { note }), ...(priority !== "" && { priority: Number(priority) }) };
+      const run = await startRun(id, { parameters: values, ...more }, key.current);
+      say(t("workflow.started", { name, number: run.number }));
+      onClose();
+      void navigate({ to: "/runs/$id", params: { id: run.id } });
+    } catch (error) {
+      setRefusal(Refusal.from(error));
+      key.current = crypto.randomUUID();
+      setBusy(false);
+    }
+  };
+
+  return (
+    <Modal opened onClose={onClose} title={t("workflow.startTitle", { name })} size={560}>
+      <form
+        noValidate
+        onSubmit={(event) => {
+          event.preventDefault();
+          void go();
+        }}
+      >
+        <div className={style.form} data-testid="parameters">
+          {Object.keys(parameters).length === 0 && <p className="quiet">{t("workflow.noParameters")}</p>}
+          {Object.entries(parameters).map(([each, parameter]) => (
+            <ParameterField
+              key={each}
+              name={each}
+              parameter={parameter}
+              value={fields[each] ?? ""}
+              error={saidOf(each)}
+              onChange={(value) => setFields((fields) => ({ ...fields, [each]: value }))}
+            />
+          ))}
+          <div className={style.pair}>
+            <TextInput
+              label={t("workflow.note")}
+              placeholder={t("common.optional")}
+              value={note}
+              onChange={(event) => setNote(event.currentTarget.value)}
+            />
+            <NumberInput
+              label={t("submit.priority")}
+              placeholder={t("workflow.priorityHint")}
+              value={priority}
+              onChange={setPriority}
+              min={0}
+              max={100}
+              allowDecimal={false}
+            />
+          </div>
+          <Plan plan={plan.data} />
+          {refusal && <ProblemBox error={refusal} />}
+          {!refusal && plan.error && !isWrong && fieldErrors.length === 0 && (
+            <ProblemBox error={plan.error} />
+          )}
+        </div>
+        <Group justify="flex-end" mt="md" gap="xs">
+          <Button variant="default" onClick={onClose}>
+            {t("common.back")}
+          </Button>
+          <Button type="submit" loading={busy} leftSection={<Play size={14} />}>
+            {t("workflow.start")}
+          </Button>
+        </Group>
+      </form>
+    </Modal>
+  );
+}
+
+interface FieldProps {
+  name: string;
+  parameter: Parameter;
+  value: string;
+  error: string | undefined;
+  onChange: (value: string) => void;
+}
+
+function ParameterField({ name, parameter, value, error, onChange }: FieldProps) {
+  const { t } = useTranslation();
+  const hints = hintsOf(parameter);
+  const bounds = [
+    hints.minimum !== undefined && `≥ ${hints.minimum}`,
+    hints.maximum !== undefined && `≤ ${hints.maximum}`,
+  ].filter(Boolean);
+  const common = {
+    label: name,
+    description: [parameter.description, ...bounds].filter(Boolean).join(" · ") || undefined,
+    error,
+    withAsterisk: parameter.default === undefined,
+    placeholder: hints.example,
+  };
+  if (hints.choices) {
+    return (
+      <Select
+        {...common}
+        value={value === "" ? null : value}
+        onChange={(next) => onChange(next ?? "")}
+        data={hints.choices.map((choice) => ({ value: shown(choice), label: shown(choice) }))}
+        clearable={parameter.default === undefined}
+        searchable={hints.choices.length > 8}
+      />
+    );
+  }
+  switch (parameter.type) {
+    case "boolean":
+      return parameter.default === undefined ? (
+        <Select
+          {...common}
+          value={value === "" ? null : value}
+          onChange={(next) => onChange(next ?? "")}
+          data={[
+            { value: "true", label: t("common.yes") },
+            { value: "false", label: t("common.no") },
+          ]}
+        />
+      ) : (
+        <Switch
+          label={name}
+          description={common.description}
+          error={error}
+          checked={value === "true"}
+          onChange={(event) => onChange(String(event.currentTarget.checked))}
+        />
+      );
+    case "integer":
+    case "number":
+      return (
+        <NumberInput
+          {...common}
+          value={value}
+          onChange={(next) => onChange(String(next))}
+          allowDecimal={parameter.type === "number"}
+        />
+      );
+    case "array":
+    case "object":
+      return (
+        <Textarea
+          {...common}
+          placeholder={hints.example ?? (parameter.type === "array" ? '["a", "b"]' : '{"key": "value"}')}
+          classNames={{ input: style.code }}
+          autosize
+          minRows={2}
+          maxRows={8}
+          value={value}
+          onChange={(event) => onChange(event.currentTarget.value)}
+        />
+      );
+    case "string": {
+      const change = (event: { currentTarget: { value: string } }) => onChange(event.currentTarget.value);
+      return (hints.maxLength ?? 0) > 200 || value.includes("\n") ? (
+        <Textarea {...common} autosize minRows={2} maxRows={8} value={value} onChange={change} />
+      ) : (
+        <TextInput {...common} value={value} onChange={change} />
+      );
+    }
+  }
+}
+
+/** What would run, in which order, with which values. */
+function Plan({ plan }: { plan: RunPlan | undefined }) {
+  const { t } = useTranslation();
+  if (!plan) return null;
+  return (
+    <details className={style.plan} data-testid="plan">
+      <summary>{t("workflow.plan", { count: plan.steps.length })}</summary>
+      <ol>
+        {plan.steps.slice(0, PLANNED).map((step) => (
+          <li key={step.name}>
+            <span className="num quiet">{step.section === "steps" ? step.level + 1 : ""}</span>
+            <span className="clip">
+              {step.name}
+              {step.total != null && <span className="quiet num"> ×{step.total.toLocaleString()}</span>}
+            </span>
+            <span className="quiet clip">
+              {step.command ? <code>{step.command.join(" ")}</code> : t(`stepKind.${step.kind}`)}
+            </span>
+          </li>
+        ))}
+      </ol>
+      {plan.steps.length > PLANNED && (
+        <p className="quiet">{t("workflow.planMore", { count: plan.steps.length - PLANNED })}</p>
+      )}
+    </details>
+  );
+}

@@ -1,0 +1,398 @@
+/**
+ * The picture of a workflow: its steps, what each needs, and where they stand.
+ *
+ * It is moved by dragging, made larger by the wheel (with Ctrl, or once it has the focus), by `+`, `-`, `0` and by
+ * its buttons; arrow keys go from step to step. Only steps in sight are elements of the page. Where they are
+ * too small to be read, they are a handful of paths, so that thousands cost as little as ten.
+ */
+
+import { ActionIcon, TextInput, Tooltip } from "@mantine/core";
+import { LoaderCircle, Maximize, Minus, Plus, Search } from "lucide-react";
+import {
+  type KeyboardEvent,
+  type PointerEvent,
+  useCallback,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+} from "react";
+import { useTranslation } from "react-i18next";
+
+import { type DagNode, relatives } from "../../lib/dag/graph";
+import { curve, type Layout, NODE_HEIGHT, NODE_WIDTH } from "../../lib/dag/layout";
+import { useLayout } from "../../lib/dag/useLayout";
+import { stepTone } from "../../lib/runs";
+import { Node, type NodeState } from "./Node";
+import style from "./dag.module.css";
+import {
+  begun,
+  centered,
+  crosses,
+  fitted,
+  isInside,
+  neighbour,
+  type Size,
+  stepAt,
+  type View,
+  windowOf,
+  zoomed,
+} from "./view";
+
+/** Smaller than this no name can be read. */
+const READABLE = 0.42;
+/** As many steps are elements of their own however small they are. */
+const FEW = 60;
+/** A pointer that moved less has clicked. */
+const CLICK_PX = 4;
+
+interface Props {
+  nodes: readonly DagNode[];
+  /** Where each step stands; none for a picture of a definition. */
+  states?: ReadonlyMap<string, NodeState>;
+  chosen?: string;
+  onChoose?: (name: string | undefined) => void;
+  label: string;
+}
+
+export function Dag({ nodes, states, chosen, onChoose, label }: Props) {
+  const { t } = useTranslation();
+  const { layout, shape, isBusy } = useLayout(nodes);
+  const box = useRef<HTMLDivElement>(null);
+  const size = useSize(box);
+  const [view, setView] = useView(layout, shape, size, chosen);
+  const [find, setFind] = useState("");
+  const drag = useRef<{ x: number; y: number; view: View; moved: boolean } | null>(null);
+
+  const hits = useMemo(() => {
+    const text = find.trim().toLowerCase();
+    if (text === "") return null;
+    return new Set(nodes.filter(({ name }) => name.toLowerCase().includes(text)).map(({ name }) => name));
+  }, [nodes, find]);
+  const kin = useMemo(() => (chosen ? relatives(nodes, chosen) : null), [nodes, chosen]);
+
+  const zoom = useCallback(
+    (factor: number, at?: { x: number; y: number }) =>
+      setView((view) => zoomed(view, factor, at ?? { x: size.width / 2, y: size.height / 2 })),
+    [size, setView],
+  );
+  const fit = () => setView(() => fitted(layout, size));
+  const show = (name: string | undefined) => {
+    const place = name === undefined ? undefined : layout.places.get(name);
+    if (place) setView((view) => centered(view, place, size));
+  };
+
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const onWheel = (event: WheelEvent) => {
+      // A page that is scrolled past the picture goes on scrolling.
+      if (!event.ctrlKey && !element.contains(document.activeElement)) return;
+      event.preventDefault();
+      const { left, top } = element.getBoundingClientRect();
+      const at = { x: event.clientX - left, y: event.clientY - top };
+      zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.008 : 0.0016)), at);
+    };
+    element.addEventListener("wheel", onWheel, { passive: false });
+    return () => element.removeEventListener("wheel", onWheel);
+  }, [zoom]);
+
+  const onPointerDown = (event: PointerEvent<HTMLDivElement>) => {
+    if (event.button !== 0) return;
+    drag.current = { x: event.clientX, y: event.clientY, view, moved: false };
+  };
+  const onPointerMove = (event: PointerEvent<HTMLDivElement>) => {
+    const from = drag.current;
+    if (!from) return;
+    const [dx, dy] = [event.clientX - from.x, event.clientY - from.y];
+    if (!from.moved && Math.hypot(dx, dy) < CLICK_PX) return;
+    if (!from.moved) event.currentTarget.setPointerCapture(event.pointerId);
+    from.moved = true;
+    setView(() => ({ ...from.view, x: from.view.x + dx, y: from.view.y + dy }));
+  };
+  const onPointerUp = (event: PointerEvent<HTMLDivElement>) => {
+    const from = drag.current;
+    drag.current = null;
+    // Steps that are elements hear of their clicks themselves.
+    if (!from || from.moved || !onChoose || (event.target as Element).closest("button")) return;
+    const { left, top } = event.currentTarget.getBoundingClientRect();
+    onChoose(stepAt(layout, view, { x: event.clientX - left, y: event.clientY - top }));
+  };
+  const onKey = (event: KeyboardEvent<HTMLDivElement>) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "+" || event.key === "=") zoom(1.25);
+    else if (event.key === "-") zoom(0.8);
+    else if (event.key === "0") fit();
+    else if (event.key === "Escape" && chosen) onChoose?.(undefined);
+    else if (event.key.startsWith("Arrow") && onChoose) {
+      const next = chosen ? neighbour(layout, chosen, event.key) : nodes[0]?.name;
+      if (next === undefined) return;
+      onChoose(next);
+    } else return;
+    event.preventDefault();
+  };
+
+  return (
+    <div className={style.frame} data-testid="dag">
+      <div className={style.tools}>
+        <TextInput
+          size="xs"
+          className={style.find}
+          leftSection={<Search size={12} />}
+          placeholder={t("dag.find")}
+          aria-label={t("dag.find")}
+          value={find}
+          onChange={(event) => setFind(event.currentTarget.value)}
+          onKeyDown={(event) => {
+            if (event.key === "Escape") setFind("");
+            if (event.key !== "Enter" || !hits) return;
+            const all = [...hits];
+            const next = all[(all.indexOf(chosen ?? "") + 1) % all.length];
+            show(next);
+            onChoose?.(next);
+          }}
+        />
+        {hits && (
+          <span className="quiet num" aria-live="polite">
+            {t("dag.found", { count: hits.size })}
+          </span>
+        )}
+        <span className={style.space} />
+        {isBusy && (
+          <span className={style.busy} role="status">
+            <LoaderCircle size={13} aria-hidden />
+            {t("dag.busy")}
+          </span>
+        )}
+        <Tool label={t("dag.smaller")} onClick={() => zoom(0.8)} icon={<Minus size={14} />} />
+        <Tool label={t("dag.larger")} onClick={() => zoom(1.25)} icon={<Plus size={14} />} />
+        <Tool label={t("dag.fit")} onClick={fit} icon={<Maximize size={13} />} />
+      </div>
+      <div
+        ref={box}
+        className={style.box}
+        role="group"
+        aria-label={label}
+        tabIndex={0}
+        onPointerDown={onPointerDown}
+        onPointerMove={onPointerMove}
+        onPointerUp={onPointerUp}
+        onPointerCancel={() => (drag.current = null)}
+        onKeyDown={onKey}
+      >
+        {shape !== "" && (
+          <Picture {...{ nodes, layout, states, chosen, onChoose, view, size, kin, hits }} isBusy={isBusy} />
+        )}
+      </div>
+    </div>
+  );
+}
+
+function Tool({ label, onClick, icon }: { label: string; onClick: () => void; icon: React.ReactNode }) {
+  return (
+    <Tooltip label={label}>
+      <ActionIcon variant="default" size={26} aria-label={label} onClick={onClick}>
+        {icon}
+      </ActionIcon>
+    </Tooltip>
+  );
+}
+
+interface PictureProps extends Omit<Props, "label"> {
+  layout: Layout;
+  view: View;
+  size: Size;
+  /** What stands out once a step is chosen: it, and what it depends on or what depends on it. */
+  kin: ReadonlySet<string> | null;
+  hits: ReadonlySet<string> | null;
+  isBusy: boolean;
+}
+
+function Picture({ nodes, layout, states, chosen, onChoose, view, size, kin, hits, isBusy }: PictureProps) {
+  const { t } = useTranslation();
+  const isFar = view.scale < READABLE && nodes.length > FEW;
+  const window = windowOf(view, size);
+  const isDim = (name: string) => (hits ? !hits.has(name) : kin ? !kin.has(name) : false);
+  const near = isFar ? [] : nodes.filter(({ name }) => isSeen(layout, name, window));
+  const edges = useMemo(
+    () => layout.edges.map((edge) => ({ ...edge, path: curve(edge.points) })),
+    [layout.edges],
+  );
+  const transform = `translate(${view.x} ${view.y}) scale(${view.scale})`;
+
+  return (
+    <div data-testid="dag-shown" data-steps={layout.places.size} data-far={isFar} data-busy={isBusy}>
+      <svg width={size.width} height={size.height} className={style.lines} aria-hidden>
+        <g transform={transform}>
+          {layout.bands.length > 1 &&
+            layout.bands
+              .slice(1)
+              .map(({ section, y }) => (
+                <line
+                  key={section}
+                  x1={-4_000}
+                  x2={layout.width + 4_000}
+                  y1={y}
+                  y2={y}
+                  className={style.rule}
+                />
+              ))}
+          {isFar ? (
+            <>
+              <path d={allOf(edges)} className={style.far} />
+              <Blocks nodes={nodes} layout={layout} states={states} isDim={isDim} />
+              {chosen && <Blocks nodes={nodes} layout={layout} only={chosen} isDim={() => false} />}
+            </>
+          ) : (
+            edges.map(
+              (edge) =>
+                crosses(edge, window) && (
+                  <path
+                    key={`${edge.from} ${edge.to}`}
+                    d={edge.path}
+                    className={style.edge}
+                    data-state={states?.get(edge.from)?.status}
+                    data-dim={isDim(edge.from) || isDim(edge.to) || undefined}
+                    data-kin={(kin?.has(edge.from) && kin.has(edge.to)) || undefined}
+                  />
+                ),
+            )
+          )}
+        </g>
+      </svg>
+      <div
+        className={style.world}
+        style={{ transform: `translate(${view.x}px, ${view.y}px) scale(${view.scale})` }}
+      >
+        {layout.bands.length > 1 &&
+          layout.bands.map(({ section, y }) => (
+            <span
+              key={section}
+              className={style.band}
+              style={{ transform: `translate(0, ${y + 6}px) scale(${Math.max(1, 0.6 / view.scale)})` }}
+            >
+              {t(`section.${section}`)}
+            </span>
+          ))}
+        {near.map((node) => {
+          const place = layout.places.get(node.name);
+          return (
+            place && (
+              <Node
+                key={node.name}
+                node={node}
+                x={place.x}
+                y={place.y}
+                state={states?.get(node.name)}
+                isChosen={node.name === chosen}
+                isDim={isDim(node.name)}
+                onChoose={onChoose}
+              />
+            )
+          );
+        })}
+      </div>
+    </div>
+  );
+}
+
+function isSeen(layout: Layout, name: string, window: ReturnType<typeof windowOf>): boolean {
+  const place = layout.places.get(name);
+  return place !== undefined && isInside(place, window);
+}
+
+const paths = new WeakMap<object, string>();
+
+/** All edges as one path, made once for a layout. */
+function allOf(edges: ReadonlyArray<{ path: string }>): string {
+  const known = paths.get(edges);
+  if (known !== undefined) return known;
+  const made = edges.map(({ path }) => path).join("");
+  paths.set(edges, made);
+  return made;
+}
+
+interface BlocksProps {
+  nodes: readonly DagNode[];
+  layout: Layout;
+  states?: ReadonlyMap<string, NodeState>;
+  only?: string;
+  isDim: (name: string) => boolean;
+}
+
+/** Steps from afar: one path for each colour. */
+function Blocks({ nodes, layout, states, only, isDim }: BlocksProps) {
+  const groups = new Map<string, string>();
+  for (const { name } of nodes) {
+    const place = layout.places.get(name);
+    if (!place || (only !== undefined && only !== name)) continue;
+    const status = states?.get(name)?.status;
+    const key = `${isDim(name) ? "dim" : ""} ${status ?? "none"}`;
+    const block = `M${place.x} ${place.y}h${NODE_WIDTH}v${NODE_HEIGHT}h${-NODE_WIDTH}z`;
+    groups.set(key, (groups.get(key) ?? "") + block);
+  }
+  return [...groups].map(([key, path]) => {
+    const [dim, status = "none"] = key.split(" ");
+    return (
+      <path
+        key={key}
+        d={path}
+        className={only === undefined ? style.block : style.chosenBlock}
+        data-tone={status === "none" ? undefined : stepTone(status as NodeState["status"])}
+        data-status={status}
+        data-dim={dim === "" ? undefined : true}
+      />
+    );
+  });
+}
+
+const NO_SIZE: Size = { width: 0, height: 0 };
+
+function useSize(element: React.RefObject<HTMLElement | null>): Size {
+  const [size, setSize] = useState(NO_SIZE);
+  useLayoutEffect(() => {
+    const target = element.current;
+    if (!target) return;
+    const observer = new ResizeObserver(() =>
+      setSize({ width: target.clientWidth, height: target.clientHeight }),
+    );
+    observer.observe(target);
+    return () => observer.disconnect();
+  }, [element]);
+  return size;
+}
+
+/** What shows: all of it at first, and whenever the picture has another shape; else as the user left it. */
+function useView(layout: Layout, shape: string, size: Size, chosen: string | undefined) {
+  const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
+  const touched = useRef(false);
+  const known = useRef({ shape: "", size: NO_SIZE });
+  useLayoutEffect(() => {
+    if (shape === "" || size.width === 0) return;
+    if (known.current.shape !== shape) touched.current = false;
+    known.current = { shape, size };
+    if (!touched.current) setView(begun(layout, size));
+  }, [layout, shape, size]);
+
+  // A step that is chosen elsewhere comes into sight.
+  const before = useRef<string | undefined>(undefined);
+  useEffect(() => {
+    if (shape === "" || size.width === 0 || before.current === chosen) return;
+    before.current = chosen;
+    const place = chosen === undefined ? undefined : layout.places.get(chosen);
+    if (!place) return;
+    setView((view) => {
+      const isFar = view.scale < READABLE && layout.places.size > FEW;
+      return !isFar && isInside(place, windowOf(view, size, -NODE_WIDTH / 4))
+        ? view
+        : centered(view, place, size);
+    });
+  }, [chosen, shape, size, layout]);
+
+  const change = useCallback((next: (view: View) => View) => {
+    touched.current = true;
+    setView(next);
+  }, []);
+  return [view, change] as const;
+}
