@@ -257,9 +257,10 @@ export async function saveSchedule(spec: ScheduleSpec, version: number | null): 
 
 /** What the server puts into a spec by itself. */
 export async function scheduleDefaults(spec: ScheduleSpec): Promise<object> {
-  const { name, namespace, owner, job } = spec;
-  const { job: filled, ...defaults } = await checkSchedule({ name, namespace, owner, job: { run: job.run } });
-  return { ...defaults, owner: undefined, job: { ...filled, run: undefined } };
+  const { name, namespace, owner, job, workflow } = spec;
+  const starts = job ? { job: { run: job.run } } : { workflow };
+  const { job: filled, ...defaults } = await checkSchedule({ name, namespace, owner, ...starts });
+  return { ...defaults, owner: undefined, workflow: undefined, job: filled && { ...filled, run: undefined } };
 }
 
 export async function pauseSchedule(id: string, note: string): Promise<void> {

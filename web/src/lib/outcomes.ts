@@ -15,6 +15,7 @@ export const OUTCOMES = [
   "skipped_policy",
   "skipped_replaced",
   "shed",
+  "not_started",
 ] as const satisfies readonly FiringOutcome[];
 
 export const CAUSES = [
@@ -45,6 +46,7 @@ export function toneOf(outcome: FiringOutcome): JobStatus {
       return "expired";
     case "skipped_deadline":
     case "shed":
+    case "not_started":
       return "failed";
   }
 }

@@ -15,7 +15,7 @@ import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
 import { exact } from "../../lib/time";
 import { Empty, Loading, ProblemBox } from "../../ui/kit";
-import { StatusBadge, ToneBadge } from "../../ui/Status";
+import { RunBadge, StatusBadge, ToneBadge } from "../../ui/Status";
 import style from "./ledger.module.css";
 
 /** A decision this long after its time is worth a word. */
@@ -174,6 +174,19 @@ function Entry({ entry }: { entry: LedgerEntry }) {
               <StatusBadge status={entry.job_status} plain />
             ) : (
               <code>…{entry.job_id.slice(-8)}</code>
+            )}
+          </Link>
+        )}
+        {entry.run_id && (
+          <Link
+            to="/runs/$id"
+            params={{ id: entry.run_id }}
+            aria-label={t("ledger.run", { id: entry.run_id })}
+          >
+            {entry.run_status ? (
+              <RunBadge status={entry.run_status} plain />
+            ) : (
+              <code>…{entry.run_id.slice(-8)}</code>
             )}
           </Link>
         )}

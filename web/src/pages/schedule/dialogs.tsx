@@ -35,15 +35,20 @@ export function TriggerDialog({ schedule: { id, name }, onClose }: DialogProps) 
   const trigger = async (reason: string) => {
     const done = await act(() => triggerSchedule(id, reason));
     if (!done) return;
-    const job = done.job_id;
+    const { job_id: job, run_id: run } = done;
     say(
       t(`outcome.${done.outcome}`),
-      !job
-        ? null
-        : {
+      job
+        ? {
             label: t("schedule.showRun"),
             run: () => void navigate({ to: "/jobs/$id", params: { id: job } }),
-          },
+          }
+        : run
+          ? {
+              label: t("schedule.showRun"),
+              run: () => void navigate({ to: "/runs/$id", params: { id: run } }),
+            }
+          : null,
     );
   };
   return (

@@ -15,10 +15,10 @@ import { ChevronDown } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
 import { calendarsQuery } from "../../api/schedules";
-import type { FieldError, JobSpec, MissedPolicy, OverlapPolicy, ScheduleSpec } from "../../api/schema";
+import type { FieldError, MissedPolicy, OverlapPolicy, ScheduleSpec } from "../../api/schema";
 import { wallOf } from "../../lib/time";
 import { calendarsOf, excluding, type Kind, KINDS, rulesOf, simpleOf, startOf } from "../../lib/timing";
-import { SpecForm } from "../submit/SpecForm";
+import { StartsFields } from "./StartsFields";
 import style from "./edit.module.css";
 
 const ZONES = ["UTC", ...Intl.supportedValuesOf("timeZone").filter((zone) => zone !== "UTC")];
@@ -79,14 +79,7 @@ export function ScheduleForm({ spec, set, fields, named }: Props) {
       <h3>{t("schedule.whenItFires")}</h3>
       <TimingFields spec={spec} set={set} fields={fields} />
       <h3>{t("schedule.whatRuns")}</h3>
-      <SpecForm
-        inSchedule
-        spec={spec.job ?? ({} as JobSpec)}
-        set={(path, value) => set(["job", ...path], value)}
-        fields={fields
-          .filter((field) => field.path.startsWith("job."))
-          .map((field) => ({ ...field, path: field.path.slice("job.".length) }))}
-      />
+      <StartsFields spec={spec} set={set} fields={fields} />
       <h3>{t("schedule.policies")}</h3>
       <Select
         label={t("policy.overlap")}

@@ -7,7 +7,7 @@ import { type CSSProperties, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { resumeSchedule } from "../../api/schedules";
-import type { Schedule } from "../../api/schema";
+import type { JobStatus, Schedule } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration, parseDuration } from "../../lib/quantities";
 import { act } from "../../ui/act";
@@ -24,6 +24,30 @@ interface Props {
   isSelected: boolean;
   onPick: (withRange: boolean) => void;
   style: CSSProperties;
+}
+
+/** When it last fired, with a link to what that started. */
+function Last({ firing, status }: { firing: Schedule["last"]; status: JobStatus | undefined }) {
+  if (!firing) return <span className="quiet">–</span>;
+  const when = (
+    <span className="quiet">
+      <Ago at={firing.scheduled_for} light />
+    </span>
+  );
+  if (firing.run_id) {
+    return (
+      <Link to="/runs/$id" params={{ id: firing.run_id }}>
+        {when}
+      </Link>
+    );
+  }
+  if (!firing.job_id) return when;
+  return (
+    <Link to="/jobs/$id" params={{ id: firing.job_id }}>
+      {status && <StatusBadge status={status} plain />}
+      {when}
+    </Link>
+  );
 }
 
 export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Props) {
@@ -60,16 +84,7 @@ export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Prop
         <Ago at={schedule.next_at} />
       </span>
       <span role="cell" className={style.last}>
-        {schedule.last ? (
-          <Link to="/jobs/$id" params={{ id: schedule.last.job_id }}>
-            {last && <StatusBadge status={last.status} plain />}
-            <span className="quiet">
-              <Ago at={schedule.last.scheduled_for} light />
-            </span>
-          </Link>
-        ) : (
-          <span className="quiet">–</span>
-        )}
+        <Last firing={schedule.last} status={last?.status} />
       </span>
       <span role="cell" className={style.strip}>
         {runs && runs.length > 0 && <Runs runs={runs} />}
