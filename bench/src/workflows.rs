@@ -147,9 +147,8 @@ pub(crate) async fn latency() -> anyhow::Result<Vec<Figure>> {
     });
     let mut delays: Vec<f64> = delays.collect::<Result<_, _>>()?;
     delays.sort_by(f64::total_cmp);
-    let figure = |what: &str, part, goal| {
-        Figure::new("workflow-latency", what, percentile(&delays, part), "ms", goal)
-    };
+    let figure =
+        |what: &str, part, goal| Figure::new("workflow-latency", what, percentile(&delays, part), "ms", goal);
     Ok(vec![
         figure("end of a step to start of the next, p50", 0.50, Goal::None),
         figure("the same, p99", 0.99, Goal::AtMost(20.0)),
