@@ -116,7 +116,7 @@ async fn a_trigger_that_waits_for_its_turn_says_so() {
     let coalesced = trigger(&[]).await.exits(0);
     assert_eq!(coalesced.stderr, "a firing that waits for the end of earlier runs stands for it\n");
     let waited = trigger(&["--wait"]).await.exits(1);
-    assert!(waited.stderr.contains("there is no job to wait for yet"), "{}", waited.stderr);
+    assert!(waited.stderr.contains("there is nothing to wait for yet"), "{}", waited.stderr);
     site.belfry(&["schedule", "delete", "slow"]).await.success();
     site.belfry(&["job", "cancel", job.trim()]).await.success();
 }

@@ -224,3 +224,21 @@ async fn what_is_wrong_with_a_workflow_or_its_parameters_is_told_at_once() {
         assert!(refused.stderr.contains(&format!("help: `{command}`")), "{line}: {}", refused.stderr);
     }
 }
+
+/// B1, C1. A schedule starts a workflow, with the instant in its parameters; who triggers it waits for the run.
+#[tokio::test]
+async fn a_schedule_starts_a_workflow_and_its_ledger_names_the_run() {
+    let site = with("etl.yaml").await;
+    let file = site.path("schedule.yaml");
+    let text = "version: 1\nkind: schedule\nname: daily-etl\nspec:\n  timing: { rules: [{ cron: \"0 2 * * *\" }] }\n  \
+                workflow: { name: etl, parameters: { day: \"day ${{ firing.cause }}\" } }\n";
+    std::fs::write(&file, text).unwrap();
+    site.belfry(&["apply", "-f", file.to_str().unwrap()]).await.success();
+    let shown = site.belfry(&["schedule", "trigger", "daily-etl", "--wait"]).await.success();
+    let run: RunId = shown.trim().parse().unwrap();
+    let ended = site.client().run(run).await.unwrap();
+    assert_eq!((ended.status, &ended.parameters["day"]), (RunStatus::Succeeded, &json!("day manual")));
+    assert_eq!(ended.origin.unwrap().name.as_ref(), "daily-etl");
+    let ledger = site.belfry(&["schedule", "ledger", "daily-etl", "-o", "json"]).await.success();
+    assert!(ledger.contains(&run.to_string()), "{ledger}");
+}

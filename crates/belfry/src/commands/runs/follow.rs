@@ -71,7 +71,7 @@ pub(super) async fn show(context: &Context, client: &Client, run: RunId) -> Resu
 }
 
 /// Waits until all have ended; fails if one of them did not succeed.
-pub(super) async fn for_runs(
+pub(in crate::commands) async fn for_runs(
     context: &Context,
     client: &Client,
     ids: &[RunId],

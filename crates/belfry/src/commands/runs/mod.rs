@@ -10,6 +10,7 @@ use client::{Client, RunFilter};
 use model::api::WorkflowRun;
 use model::{RunId, StepStatus};
 
+pub(super) use self::follow::for_runs;
 use super::{Context, each, note_more, take};
 use crate::args::workflow::{ItemsArgs, RunCommand, RunListArgs, StepArgs, StepsArgs, WaitingArgs};
 use crate::failure::Failure;

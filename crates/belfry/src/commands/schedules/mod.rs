@@ -11,7 +11,7 @@ use model::limits::PREVIEW_MAX;
 use server::preview::{Reading, preview};
 use timetable::{CalendarMap, Zones};
 
-use super::{Context, Namespace, apply, each, note_more, take, wait};
+use super::{Context, Namespace, apply, each, note_more, runs, take, wait};
 use crate::args::schedule::{
     BackfillArgs, BackfillCommand, LedgerArgs, NextArgs, ScheduleCommand, ScheduleListArgs, TriggerArgs,
     UpcomingArgs,
@@ -196,24 +196,24 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
         FiringOutcome::Coalesced => Some("a firing that waits for the end of earlier runs stands for it"),
         _ => None,
     };
-    match (triggered.job_id, waiting) {
-        (Some(job), _) if args.wait => wait::for_jobs(context, &client, &[job], args.wait_timeout).await,
-        (Some(_), _) => Ok(()),
-        (None, _) if triggered.run_id.is_some() => Ok(()),
-        (None, Some(waiting)) if args.wait => {
-            let told = format!("there is no job to wait for yet: {waiting}");
+    match (triggered.job_id, triggered.run_id, waiting) {
+        (Some(job), ..) if args.wait => wait::for_jobs(context, &client, &[job], args.wait_timeout).await,
+        (_, Some(run), _) if args.wait => runs::for_runs(context, &client, &[run], args.wait_timeout).await,
+        (Some(_), ..) | (_, Some(_), _) => Ok(()),
+        (None, None, Some(waiting)) if args.wait => {
+            let told = format!("there is nothing to wait for yet: {waiting}");
             Err(Failure::message(Exit::Failed, told).help("`--overlap allow_all` starts it at once"))
         }
-        (None, Some(waiting)) => {
+        (None, None, Some(waiting)) => {
             context.out.note(waiting);
             Ok(())
         }
-        (None, None) if triggered.outcome == FiringOutcome::NotStarted => {
+        (None, None, None) if triggered.outcome == FiringOutcome::NotStarted => {
             let told = "its workflow is not there, or does not take what the schedule gives it";
             Err(Failure::message(Exit::Failed, told).help("`belfry schedule ledger` says which of the two"))
         }
-        (None, None) => {
-            Err(Failure::message(Exit::Failed, format!("it created no job: {}", triggered.outcome))
+        (None, None, None) => {
+            Err(Failure::message(Exit::Failed, format!("it started nothing: {}", triggered.outcome))
                 .help("earlier runs are not over: `--overlap allow_all` starts it all the same"))
         }
     }
