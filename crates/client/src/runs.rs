@@ -189,8 +189,7 @@ impl Client {
         let request = post(id, &["events", event]);
         self.json(match payload {
             Some(payload) => request.json(payload),
-            // An empty body, too, has to say what it would be.
-            None => request.header("content-type", "application/json"),
+            None => request,
         })
         .await
     }

@@ -93,7 +93,7 @@ impl Warning {
 
     /// What is likely not what the author of a workflow meant, at this path of its spec.
     pub fn of_workflow(path: &str, message: &str) -> Self {
-        let whole = format!("{path} {message}");
+        let whole = format!("{} {message}", path.strip_suffix(".timeout").unwrap_or(path));
         match path.strip_prefix("parameters.") {
             Some(name) => Self::of(WarningCode::UnusedParameter, [("parameter", &name)], whole),
             None => Self::of(WarningCode::WaitsForever, [("path", &path)], whole),

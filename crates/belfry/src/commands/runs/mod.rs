@@ -33,7 +33,7 @@ pub(super) async fn run(context: &Context, command: RunCommand) -> Result<(), Fa
         }
         RunCommand::Wait(args) => {
             let (client, _) = context.connect()?;
-            follow::for_runs(context, &client, &args.ids, args.wait_timeout).await
+            for_runs(context, &client, &args.ids, args.wait_timeout).await
         }
         RunCommand::Cancel(args) => acts::cancel(context, args).await,
         RunCommand::Pause(args) => acts::pause(context, args).await,
@@ -67,7 +67,7 @@ pub(super) async fn begun(
     if !how.wait {
         return Ok(());
     }
-    follow::for_runs(context, client, &[run.id], how.wait_timeout).await
+    for_runs(context, client, &[run.id], how.wait_timeout).await
 }
 
 async fn list(context: &Context, args: RunListArgs) -> Result<(), Failure> {

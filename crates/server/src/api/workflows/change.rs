@@ -9,7 +9,7 @@ use engine::{Refusal, Reply, WorkflowRequest};
 use model::api::{CancelRun, EventTaken, MarkStep, Note, WorkflowRun};
 use model::limits::OUTPUT_BYTES_MAX;
 use model::{RunId, validate};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa_axum::routes;
 
 use super::super::Api;
@@ -21,8 +21,8 @@ use super::{ask, find_run, read, runs};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::RequestError;
 
-/// A payload as it was sent may have more blanks than as it is kept.
-const PAYLOAD_BODY_BYTES_MAX: usize = 2 * OUTPUT_BYTES_MAX;
+/// The largest mark.
+const MARK_BODY_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) fn routes(routes: &mut Routes) {
     use Code::{InvalidSpec, RunEnded, RunNotFound, StepEnded, StepNotFound, UnsupportedMediaType};
@@ -137,7 +137,7 @@ async fn mark_step(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
     Paths(id, step): Paths<RunId, String>,
-    body: RawBody<PAYLOAD_BODY_BYTES_MAX>,
+    body: RawBody<MARK_BODY_BYTES_MAX>,
 ) -> Result<Response, Trouble> {
     let MarkStep { status, note } = body.format.parse(&body.bytes)?;
     let note = noted("note", note)?;
@@ -191,17 +191,16 @@ async fn reject_step(
 /// until they begin. The body is its payload, the output of those steps.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/events/{event}", tag = "runs",
     params(("id" = RunId, Path), ("event" = String, Path, description = "Its name")),
-    request_body(content = Option<Object>, description = "Any JSON", example = json!({"paid": 1200})),
+    request_body(content = Option<Object>, description = "Its payload, an object; empty where it is left out", example = json!({"paid": 1200})),
     responses((status = 200, description = "How many steps it was for", body = EventTaken))
 )]
 async fn send_event(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
     Paths(id, event): Paths<RunId, String>,
-    body: RawBody<PAYLOAD_BODY_BYTES_MAX>,
+    MaybeBody(payload): MaybeBody<Map<String, Value>>,
 ) -> Result<Json<EventTaken>, Trouble> {
-    let payload: Value = if body.bytes.is_empty() { Value::Null } else { body.format.parse(&body.bytes)? };
-    let payload: Arc<str> = payload.to_string().into();
+    let payload: Arc<str> = Value::Object(payload).to_string().into();
     if payload.len() > OUTPUT_BYTES_MAX {
         let detail = format!(
             "the payload has {} bytes as JSON: expected at most {OUTPUT_BYTES_MAX}; put large data into an artifact",
