@@ -8,8 +8,9 @@
 //! - `edge`: what every request passes: its id, the bounds, the `Host`, the form of refusals.
 //! - `routes`: the table of routes. Each stands there with who may take it and with every code
 //!   that it may refuse with; the router, the OpenAPI document and the tests are made from it.
-//! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `calendars`,
+//! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
 //!   `servers`, `session` and `meta` have the handlers: parse, validate, ask, answer. They decide nothing.
+//! - `definitions`: what bodies that define schedules and workflows share.
 //! - `forward`: what another server answers, the one that decides.
 //! - `problem`: refusals as RFC 9457 documents; `extract`, `headers`, `page`: how requests
 //!   are read; `convert`: rows as what the API shows; `sse`: what streams share.
@@ -24,6 +25,7 @@
 mod artifacts;
 mod calendars;
 mod convert;
+mod definitions;
 mod docs;
 mod edge;
 mod events;

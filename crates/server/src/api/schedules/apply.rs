@@ -18,12 +18,12 @@ use model::api::{AppliedSchedule, AppliedSchedules, ApplyChange, ApplySchedules,
 use model::firing::ScheduleHead;
 use model::limits::{BATCH_BODY_BYTES_MAX, BATCH_SCHEDULES_MAX, BODY_BYTES_MAX, SPEC_BYTES_MAX};
 use model::{ScheduleSpec, Timestamp, validate};
-use serde::Deserialize;
 use store::query::ScheduleRow;
 use timetable::Timetable;
 use utoipa_axum::routes;
 
 use super::super::Api;
+use super::super::definitions::{Batch, DryRun, PutParams, change};
 use super::super::extract::{Params, Path, RawBody};
 use super::super::headers::{Precondition, etag};
 use super::super::jobs::unexpected;
@@ -48,16 +48,6 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Create, schedules, &create_refusals, routes!(create_schedule));
     let apply_refusals = [Code::InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Change, schedules, &apply_refusals, routes!(apply_schedules));
-}
-
-#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields, default)]
-#[into_params(parameter_in = Query)]
-struct PutParams {
-    /// The namespace of the name; that of the body where absent.
-    namespace: Option<String>,
-    /// Checks, answers with the spec as it would be stored, and stores nothing.
-    dry_run: bool,
 }
 
 /// Create a schedule, or give it a new spec
@@ -98,16 +88,7 @@ async fn put_schedule(
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Response, Trouble> {
     let mut spec: ScheduleSpec = body.format.parse(&body.bytes)?;
-    if spec.name != name {
-        return Err(Trouble::invalid_fields(vec![field_error("name", "is not the name in the address")]));
-    }
-    if let Some(namespace) = params.namespace {
-        if spec.namespace != namespace && spec.namespace != model::spec::DEFAULT {
-            let wrong = "is not the namespace in the address";
-            return Err(Trouble::invalid_fields(vec![field_error("namespace", wrong)]));
-        }
-        spec.namespace = namespace;
-    }
+    params.settle(&name, &spec.name, &mut spec.namespace)?;
     let head = Arc::new(one(&api, spec).await?);
     if params.dry_run {
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
@@ -149,14 +130,6 @@ enum PutScheduleAnswer {
 async fn version_of(api: &Api, spec: &ScheduleSpec) -> Result<u64, Trouble> {
     let found = api.node.store().schedule_named(&spec.namespace, &spec.name).await?;
     Ok(found.map_or(0, |row| row.state.version))
-}
-
-#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields, default)]
-#[into_params(parameter_in = Query)]
-struct DryRun {
-    /// Checks and answers as if it were done, and stores nothing.
-    dry_run: bool,
 }
 
 /// Create a schedule
@@ -226,7 +199,7 @@ async fn apply_schedules(
         Err(Trouble::invalid_fields(vec![field_error("schedules", &wrong)]))
     };
     let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))??;
-    let heads = checked.complete(&api, Batch::Several).await?;
+    let heads = checked.complete(&api, Batch::Several("schedules")).await?;
     if params.dry_run {
         return would_apply(&api, &heads).await.map(Json);
     }
@@ -235,7 +208,7 @@ async fn apply_schedules(
         Ok(applied) => applied,
         Err(error @ RequestError::Refused(Refusal::BadTiming { .. })) => {
             // The engine names the first one that is wrong; whoever sent a thousand wants all of them.
-            let wrong = timing_errors(&api, &heads, Batch::Several).await?;
+            let wrong = timing_errors(&api, &heads, Batch::Several("schedules")).await?;
             return Err(if wrong.is_empty() { error.into() } else { Trouble::invalid_fields(wrong) });
         }
         Err(error) => return Err(error.into()),
@@ -300,14 +273,6 @@ async fn would_apply(api: &Api, heads: &[Arc<ScheduleHead>]) -> Result<AppliedSc
     Ok(AppliedSchedules { schedules })
 }
 
-const fn change(done: Done) -> ApplyChange {
-    match done {
-        Done::Created => ApplyChange::Created,
-        Done::Changed => ApplyChange::Changed,
-        Done::Unchanged => ApplyChange::Unchanged,
-    }
-}
-
 async fn send(api: &Api, actor: &Actor, schedules: Vec<NewSchedule>) -> Result<Vec<Applied>, RequestError> {
     let (request, actor) = (Box::new(ScheduleRequest::Apply { schedules }), Arc::clone(&actor.name));
     match api.node.request(|ticket| Input::Schedule { ticket, request, actor }).await? {
@@ -356,22 +321,6 @@ async fn one(api: &Api, spec: ScheduleSpec) -> Result<ScheduleHead, Trouble> {
         .ok_or_else(|| Trouble::new(Code::Internal, "one schedule was sent, and not one was understood"))
 }
 
-/// Whether paths begin with the place in a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Batch {
-    One,
-    Several,
-}
-
-impl Batch {
-    fn path(self, index: usize) -> String {
-        match self {
-            Self::One => String::new(),
-            Self::Several => format!("schedules[{index}]."),
-        }
-    }
-}
-
 /// Specs as they would be stored, and what is wrong with them so far: by their places, as problems
 /// with paths within each.
 struct Checked {
@@ -413,13 +362,7 @@ impl Checked {
     /// # Errors
     /// `invalid_spec` with every wrong field, those of timings included.
     async fn complete(self, api: &Api, batch: Batch) -> Result<Vec<Arc<ScheduleHead>>, Trouble> {
-        let mut all: Vec<_> = self
-            .wrong
-            .iter()
-            .flat_map(|(&i, errors)| {
-                errors.iter().map(move |e| field_error(&join(&batch.path(i), &e.path), &e.detail))
-            })
-            .collect();
+        let mut all: Vec<_> = self.wrong.iter().flat_map(|(&i, errors)| batch.located(i, errors)).collect();
         if all.is_empty() && self.heads.len() > COMPILED_MAX {
             return Ok(self.heads);
         }
@@ -428,10 +371,6 @@ impl Checked {
         all.extend(timings.into_iter().filter(|error| !known.contains(&error.path)));
         if all.is_empty() { Ok(self.heads) } else { Err(Trouble::invalid_fields(all)) }
     }
-}
-
-fn join(at: &str, path: &str) -> String {
-    format!("{at}{path}").trim_end_matches('.').to_owned()
 }
 
 /// Everything that is wrong with the timings of these schedules.

@@ -19,10 +19,10 @@ use model::api::{
 use model::limits::{BATCH_BODY_BYTES_MAX, BATCH_SCHEDULES_MAX, WORKFLOW_BYTES_MAX};
 use model::run::WorkflowHead;
 use model::{Timestamp, WorkflowSpec, validate};
-use serde::Deserialize;
 use utoipa_axum::routes;
 
 use super::super::Api;
+use super::super::definitions::{Batch, DryRun, PutParams, change};
 use super::super::extract::{Params, Path, RawBody};
 use super::super::headers::Precondition;
 use super::super::jobs::unexpected;
@@ -48,16 +48,6 @@ pub(super) fn routes(routes: &mut Routes) {
     let delete_refusals =
         [Code::WorkflowNotFound, Code::VersionMismatch, Code::RunsWaiting, Code::InvalidHeader];
     routes.needs(Verb::Delete, workflows, &delete_refusals, routes!(delete_workflow));
-}
-
-#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields, default)]
-#[into_params(parameter_in = Query)]
-struct PutParams {
-    /// The namespace of the name; that of the body where absent.
-    namespace: Option<String>,
-    /// Checks, answers with the spec as it would be stored, and stores nothing.
-    dry_run: bool,
 }
 
 /// Create a workflow, or give it a new spec
@@ -98,24 +88,16 @@ async fn put_workflow(
     wanted: Precondition,
     body: RawBody<BATCH_BODY_BYTES_MAX>,
 ) -> Result<Response, Trouble> {
+    let dry_run = params.dry_run;
     let parse = move || {
         let mut spec: WorkflowSpec = body.format.parse(&body.bytes)?;
-        if spec.name != name {
-            return Err(Trouble::invalid_fields(vec![field_error("name", "is not the name in the address")]));
-        }
-        if let Some(namespace) = params.namespace {
-            if spec.namespace != namespace && spec.namespace != model::spec::DEFAULT {
-                let wrong = "is not the namespace in the address";
-                return Err(Trouble::invalid_fields(vec![field_error("namespace", wrong)]));
-            }
-            spec.namespace = namespace;
-        }
-        Ok(heads(vec![spec], SystemClock.now()))
+        params.settle(&name, &spec.name, &mut spec.namespace)?;
+        Ok::<_, Trouble>(heads(vec![spec], SystemClock.now()))
     };
     let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))??;
     let heads = checked.complete(&api, Batch::One).await?;
     let Some(head) = heads.first() else { return Err(unexpected(&Reply::AppliedWorkflows(Vec::new()))) };
-    if params.dry_run {
+    if dry_run {
         return Ok(Json(WorkflowSpec::clone(&head.spec)).into_response());
     }
     for _ in 0..TRIES {
@@ -172,14 +154,6 @@ async fn shown(api: &Api, applied: Option<&Applied>, head: &WorkflowHead) -> Res
     })
 }
 
-#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields, default)]
-#[into_params(parameter_in = Query)]
-struct DryRun {
-    /// Checks and answers as if it were done, and stores nothing.
-    dry_run: bool,
-}
-
 /// Create several workflows or give them new specs
 ///
 /// All or none. They may call each other. Nothing changes of those that have their spec already.
@@ -212,7 +186,7 @@ async fn apply_workflows(
         Err(Trouble::invalid_fields(vec![field_error("workflows", &wrong)]))
     };
     let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))??;
-    let heads = checked.complete(&api, Batch::Several).await?;
+    let heads = checked.complete(&api, Batch::Several("workflows")).await?;
     if params.dry_run {
         return would_apply(&api, &heads).await.map(Json);
     }
@@ -257,14 +231,6 @@ async fn would_apply(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<AppliedWo
     Ok(AppliedWorkflows { workflows })
 }
 
-const fn change(done: Done) -> ApplyChange {
-    match done {
-        Done::Created => ApplyChange::Created,
-        Done::Changed => ApplyChange::Changed,
-        Done::Unchanged => ApplyChange::Unchanged,
-    }
-}
-
 async fn send(api: &Api, actor: &Actor, workflows: Vec<NewWorkflow>) -> Result<Vec<Applied>, RequestError> {
     match ask(api, actor, WorkflowRequest::Apply { workflows }).await? {
         Reply::AppliedWorkflows(applied) => Ok(applied),
@@ -278,22 +244,6 @@ async fn send(api: &Api, actor: &Actor, workflows: Vec<NewWorkflow>) -> Result<V
 fn warnings(spec: &WorkflowSpec) -> Vec<Warning> {
     let found = validate::workflow_warnings(spec);
     found.into_iter().map(|problem| Warning::of_workflow(&problem.path, &problem.message)).collect()
-}
-
-/// Whether paths begin with the place in a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Batch {
-    One,
-    Several,
-}
-
-impl Batch {
-    fn path(self, index: usize) -> String {
-        match self {
-            Self::One => String::new(),
-            Self::Several => format!("workflows[{index}]."),
-        }
-    }
 }
 
 /// Specs as they would be stored, and what is wrong with them so far: by their places, with paths within each.
@@ -350,13 +300,7 @@ impl Checked {
         if self.wrong.is_empty() {
             return Ok(self.heads);
         }
-        let all = self.wrong.iter().flat_map(|(&i, errors)| {
-            let at = batch.path(i);
-            errors.iter().map(move |error| {
-                let path = format!("{at}{}", error.path);
-                field_error(path.strip_suffix('.').unwrap_or(&path), &error.detail)
-            })
-        });
+        let all = self.wrong.iter().flat_map(|(&i, errors)| batch.located(i, errors));
         Err(Trouble::invalid_fields(all.collect()))
     }
 }
