@@ -1,21 +1,18 @@
 //! The loop of the engine's thread while it owns the shards.
 //!
-//! Here is when it flushes, commits, releases and waits; `intake` has how inputs get to the engine, `pace` how
-//! soon one commit follows another.
+//! Here is when it flushes, commits, releases and waits; `intake` has how inputs get to the engine.
 //!
 //! # Always true
 //! - At most one commit is on its way; its effects are released when it is done, in order.
 //! - When the loop ends, everybody who waited has been answered.
 
 mod intake;
-mod pace;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::pace::Pace;
 use engine::{Effect, Engine, Input, Now, Output};
 use model::Timestamp;
 use model::record::{Batch, Lease};
@@ -95,7 +92,6 @@ pub(super) struct Reign<'a> {
     leases: Arc<[Lease]>,
     outboxes: Outboxes,
     flight: Option<Flight>,
-    pace: Pace,
     /// The number of the batch that inputs go into now.
     batch: u64,
     /// Inputs in it so far.
@@ -135,7 +131,6 @@ impl<'a> Reign<'a> {
             engine: owned.engine,
             leases: owned.leases,
             flight: None,
-            pace: Pace::new(now),
             batch: 1,
             taken: 0,
             committed: wall,
@@ -207,7 +202,7 @@ impl<'a> Reign<'a> {
         for grant in self.engine.take_grants() {
             self.outboxes.push(grant);
         }
-        if self.flight.is_none() && Instant::now() >= self.pace.next() {
+        if self.flight.is_none() {
             self.flush()?;
         }
         self.renew_view();
@@ -293,7 +288,7 @@ impl<'a> Reign<'a> {
     fn sleep_until(&mut self) -> Instant {
         let now = Instant::now();
         if self.flight.is_none() && !self.engine.is_idle() {
-            return self.pace.next().max(now);
+            return now;
         }
         let mut until = now + SLEEP_MAX;
         if self.flight.is_none()
@@ -367,7 +362,6 @@ impl<'a> Reign<'a> {
     /// A commit came back.
     fn landed(&mut self, result: Result<Committed, StoreError>) -> Result<(), End> {
         let Some(flight) = self.flight.take() else { return Ok(()) };
-        self.pace.landed(flight.since, Instant::now());
         match result {
             Ok(committed) => {
                 crashes::reach(Moment::AfterCommit, &flight.batch);
