@@ -103,6 +103,8 @@ test("every address can be opened directly, and a wrong one says so", async ({ p
 
 for (const theme of ["light", "dark"] as const) {
   test(`every view can be read by everybody, in the ${theme} theme`, async ({ page, server }) => {
+    // Each of some thirty views is looked through by axe.
+    test.setTimeout(240_000);
     await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
     const id = await server.submit(script("readable", "echo hello; exit 3"));
     await server.untilStatus(id, "failed");
