@@ -5,11 +5,12 @@
 //! reader that goes away ends it quietly.
 //!
 //! - [`table`]: rows and details; the objects implement [`table::Row`] and [`table::Detail`] in
-//!   [`objects`], [`schedules`], [`workflows`] and [`runs`].
+//!   [`objects`], [`machines`], [`schedules`], [`workflows`] and [`runs`].
 //! - [`why`] and [`step_why`]: reasons in words.
 //! - [`time`] and [`text`]: how instants and foreign text are shown.
 //! - [`progress`]: what is shown while waiting.
 
+pub(crate) mod machines;
 pub(crate) mod objects;
 pub(crate) mod progress;
 pub(crate) mod runs;

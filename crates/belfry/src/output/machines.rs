@@ -1,0 +1,212 @@
+//! Servers and workers as rows and details.
+
+use model::api::{Server, Worker};
+use model::worker::{Admission, WorkerStatus};
+
+use super::Look;
+use super::objects::{at, exactly, labels};
+use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
+use super::text::bytes;
+use super::time::{exact, when};
+
+fn worker_status(worker: &Worker) -> Cell {
+    match (worker.status, worker.admission) {
+        (WorkerStatus::Lost, _) => Cell::new("lost", Tone::Bad),
+        (WorkerStatus::Expected, _) => Cell::new("expected", Tone::Waiting),
+        (WorkerStatus::Ready, Admission::Cordoned) => Cell::new("cordoned", Tone::Waiting),
+        (WorkerStatus::Ready, Admission::Draining) => Cell::new("draining", Tone::Waiting),
+        (WorkerStatus::Ready, Admission::Open) if trouble(worker).is_some() => {
+            Cell::new("unhealthy", Tone::Bad)
+        }
+        (WorkerStatus::Ready, Admission::Open) => Cell::new("ready", Tone::Good),
+    }
+}
+
+fn server_status(server: &Server) -> Cell {
+    match (server.leads, server.draining) {
+        (true, true) => Cell::new("leaving", Tone::Waiting),
+        (true, false) => Cell::new("leading", Tone::Good),
+        (false, true) => Cell::new("drained", Tone::Waiting),
+        (false, false) => Cell::new("standby", Tone::Good),
+    }
+}
+
+impl Row for Server {
+    const COLUMNS: &'static [Column] = &[
+        column("ID", 30),
+        column("NAME", 12),
+        column("STATUS", 8),
+        column("SHARDS", 6),
+        column("URL", 28),
+        column("STARTED", 10),
+        wide("VERSION", 9),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            self.id.to_string().into(),
+            self.name.as_str().into(),
+            server_status(self),
+            self.shards.to_string().into(),
+            self.url.as_deref().unwrap_or("-").into(),
+            when(look, self.started_at).into(),
+            self.version.as_str().into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl Detail for Server {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        vec![
+            ("Server", self.id.to_string().into()),
+            ("Name", self.name.as_str().into()),
+            ("Status", server_status(self)),
+            ("Shards", self.shards.to_string().into()),
+            ("Address", self.url.as_deref().unwrap_or("-").into()),
+            ("Version", self.version.as_str().into()),
+            ("Started", exact(look, self.started_at).into()),
+        ]
+    }
+}
+
+fn trouble(worker: &Worker) -> Option<&str> {
+    worker.health.as_ref().and_then(|h| h.trouble.as_deref())
+}
+
+impl Row for Worker {
+    const COLUMNS: &'static [Column] = &[
+        column("ID", 30),
+        column("NAME", 16),
+        column("STATUS", 9),
+        column("RUNNING", 7),
+        column("CPU", 12),
+        column("MEMORY", 20),
+        column("HEARD", 10),
+        wide("VERSION", 9),
+        wide("LABELS", 12),
+        wide("CREATED", 30),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        vec![
+            self.id.to_string().into(),
+            self.name.as_str().into(),
+            worker_status(self),
+            format!("{}/{}", self.reserved.executions, self.capacity.slots).into(),
+            format!("{}/{}", self.reserved.cpu, self.capacity.cpu).into(),
+            format!("{}/{}", bytes(self.reserved.memory.0), bytes(self.capacity.memory.0)).into(),
+            at(look, self.heard_at),
+            self.version.as_str().into(),
+            labels(&self.labels),
+            when(look, self.created_at).into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+impl Detail for Worker {
+    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+        let mut lines = vec![
+            ("Worker", self.id.to_string().into()),
+            ("Name", self.name.as_str().into()),
+            ("Status", worker_status(self)),
+            ("Version", self.version.as_str().into()),
+            ("Labels", labels(&self.labels)),
+            ("Executions", format!("{} of {}", self.reserved.executions, self.capacity.slots).into()),
+            ("CPU", format!("{} of {} set aside", self.reserved.cpu, self.capacity.cpu).into()),
+            (
+                "Memory",
+                format!("{} of {} set aside", bytes(self.reserved.memory.0), bytes(self.capacity.memory.0))
+                    .into(),
+            ),
+            ("Runtimes", self.capabilities.runtimes.join(", ").into()),
+            ("Enforces", enforces(self).into()),
+            ("Heard", exactly(look, self.heard_at)),
+            ("Created", exact(look, self.created_at).into()),
+            ("Updated", exact(look, self.updated_at).into()),
+        ];
+        for (name, capacity) in &self.capacity.custom {
+            let reserved = self.reserved.custom.get(name).copied().unwrap_or(0);
+            lines.push(("Resource", format!("{name}: {reserved} of {capacity} set aside").into()));
+        }
+        if let Some(health) = &self.health {
+            lines.push(("CPU in use", health.cpu_used.to_string().into()));
+            lines.push(("Memory free", bytes(health.memory_available.0).into()));
+            lines.push(("Disk free", bytes(health.disk_available.0).into()));
+        }
+        for kept in &self.reservations {
+            let text = format!(
+                "{} and {} for schedule {} at {}",
+                kept.cpu,
+                bytes(kept.memory.0),
+                kept.schedule,
+                exact(look, kept.scheduled_for)
+            );
+            lines.push(("Kept", text.into()));
+        }
+        lines.extend(trouble(self).map(|trouble| ("Trouble", Cell::new(trouble, Tone::Bad))));
+        lines
+    }
+}
+
+fn enforces(worker: &Worker) -> String {
+    let capabilities = &worker.capabilities;
+    let all = [
+        (capabilities.memory_limit, "memory limits"),
+        (capabilities.cpu_limit, "CPU limits"),
+        (capabilities.pids_limit, "limits on processes"),
+        (capabilities.own_user, "a user for tasks"),
+    ];
+    let can: Vec<_> = all.iter().filter(|(can, _)| *can).map(|(_, what)| *what).collect();
+    if can.is_empty() { "nothing".into() } else { can.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::output::{Format, list, one};
+
+    fn look(format: Format) -> Look {
+        Look { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+    }
+
+    fn worker(changes: serde_json::Value) -> Worker {
+        let mut worker = json!({
+            "id": "wkr_01k9zq3m6c0000000000000000", "name": "w1", "version": "0.1.0", "labels": {"zone": "a"}, "status": "ready",
+            "admission": "open",
+            "capacity": {"cpu": "4", "memory": "8GiB", "slots": 64, "custom": {"gpu": 2}},
+            "capabilities": {"runtimes": ["process"], "memory_limit": true, "cpu_limit": true, "pids_limit": false, "own_user": true},
+            "reserved": {"executions": 3, "cpu": "300m", "memory": "192MiB", "custom": {"gpu": 1}},
+            "health": {"cpu_used": "1500m", "memory_available": 4294967296u64, "disk_available": 107374182400u64, "running": 3},
+            "heard_at": "2026-11-21T08:09:58Z", "created_at": "2026-11-20T08:00:00Z", "updated_at": "2026-11-20T08:00:00Z",
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            worker[key] = value.clone();
+        }
+        serde_json::from_value(worker).unwrap()
+    }
+
+    #[test]
+    fn workers_as_a_table() {
+        let workers = [
+            worker(json!({})),
+            worker(json!({"status": "lost"})),
+            worker(json!({"admission": "draining"})),
+            worker(
+                json!({"health": {"cpu_used": "0", "memory_available": 0, "disk_available": 0, "running": 0, "trouble": "disk almost full"}}),
+            ),
+        ];
+        insta::assert_snapshot!("workers_table", list(&look(Format::Table), &workers).unwrap());
+        insta::assert_snapshot!("workers_wide", list(&look(Format::Wide), &workers[..1]).unwrap());
+        insta::assert_snapshot!("worker_detail", one(&look(Format::Table), &workers[3]).unwrap());
+    }
+}
