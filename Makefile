@@ -113,9 +113,9 @@ fix: cargo-there ## Format, take what clippy can mend, write generated pages and
 	BELFRY_UPDATE=1 $(CARGO) test --quiet -p belfry-tests --test it -- pages::
 
 .PHONY: bench
-bench: cargo-there ## Measure: make bench BENCH=noop (default: all of them)
+bench: cargo-there ## Measure: make bench BENCH=noop ROUNDS=5 (default: all of them)
 	$(CARGO) build --locked --release -p belfry -p belfry-bench
-	$(TARGET)/release/belfry-bench $(BENCH)
+	$(TARGET)/release/belfry-bench $(BENCH) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(RESULTS),--results $(RESULTS))
 
 .PHONY: bench-peers
 bench-peers: cargo-there ## Measure beside other schedulers: make bench-peers ROUNDS=5, or PEERS=belfry,bullmq
@@ -124,7 +124,8 @@ bench-peers: cargo-there ## Measure beside other schedulers: make bench-peers RO
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESULTS),--json $(RESULTS))
 
 # What a run says of itself where its results are kept (`RESULTS=docs/results/simulator.json` of
-# `make sim`, `RESULTS=docs/results` of `make chaos`); `make proof-page` shows them.
+# `make sim`, `RESULTS=docs/results` of `make chaos`); `make proof-page` shows them. `make bench
+# RESULTS=docs/benchmarks` keeps figures, and `make bench-page` shows them.
 KEPT = BELFRY_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) BELFRY_DATE=$$(date -u +%F)
 
 .PHONY: chaos

@@ -179,14 +179,13 @@ def measured(command, **more):
 
 def belfry(name):
     binary = TARGET / "release" / "belfry-bench"
-    with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        run([str(binary), name, "--seconds", "4", "--json", out.name], cwd=ROOT)
-        return json.loads(pathlib.Path(out.name).read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        run([str(binary), name, "--seconds", "4", "--rounds", "1", "--results", folder], cwd=ROOT)
+        return json.loads((pathlib.Path(folder) / f"{name}.json").read_text())["rows"]
 
 
-def figure_of(figures, word):
-    found = [figure for figure in figures if word in figure["what"]]
-    return found[0]["value"]
+def figure_of(rows, word):
+    return next(row["rounds"][0] for row in rows if word in row["what"])
 
 
 def belfry_noop(_jobs):

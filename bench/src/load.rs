@@ -29,12 +29,24 @@ impl Load {
         Self::new(&server.url(), server.token().context("a server that started has a token")?)
     }
 
-    /// One request; fails unless it was accepted.
+    /// One request, under a key that makes repeating it safe; fails unless it was accepted.
     pub(crate) async fn submit(&self, body: String, key: u64) -> anyhow::Result<()> {
+        self.send(body, Some(key)).await
+    }
+
+    /// The same without a key: what peers do that know none.
+    pub(crate) async fn submit_once(&self, body: String) -> anyhow::Result<()> {
+        self.send(body, None).await
+    }
+
+    async fn send(&self, body: String, key: Option<u64>) -> anyhow::Result<()> {
         let url = format!("{}/jobs", self.url);
-        let request =
+        let mut request =
             self.http.post(&url).bearer_auth(&self.token).header("content-type", "application/json");
-        let answer = request.header("idempotency-key", format!("\"bench-{key}\"")).body(body).send().await?;
+        if let Some(key) = key {
+            request = request.header("idempotency-key", format!("\"bench-{key}\""));
+        }
+        let answer = request.body(body).send().await?;
         let status = answer.status();
         let text = answer.text().await?;
         anyhow::ensure!(status == 201, "a submission was answered {status}: {text}");
@@ -52,12 +64,17 @@ impl Load {
 
     /// What another path answers.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<serde_json::Value> {
+        Ok(serde_json::from_str(&self.text(path).await?)?)
+    }
+
+    /// The same as it came.
+    pub(crate) async fn text(&self, path: &str) -> anyhow::Result<String> {
         let request = self.http.get(format!("{}/{path}", self.url)).bearer_auth(&self.token);
         let answer = request.send().await?;
         let status = answer.status();
         let text = answer.text().await?;
         anyhow::ensure!(status.is_success(), "{path} was answered {status}: {text}");
-        Ok(serde_json::from_str(&text)?)
+        Ok(text)
     }
 
     /// How many jobs the store has.

@@ -5,15 +5,23 @@
 //! cargo run --release -p belfry-bench -- all
 //! ```
 //!
-//! Each benchmark is a module that gives [`Figure`](report::Figure)s; a table of them goes to stdout, and
-//! with `--json FILE` the same to a file. Data lies on the disk of the repository's `target` folder,
-//! or of `BELFRY_BENCH_DIR`: a temporary folder may be in memory, where a sync costs nothing.
+//! Each benchmark is a module that gives [`Figure`](report::Figure)s, round by round. A table of their
+//! medians goes to stdout, and with `--results FOLDER` everything to a [file](kept) for each, of which
+//! `make bench-page` makes the book's page. Data lies on the disk of the repository's `target`
+//! folder, or of `BELFRY_BENCH_DIR`: a temporary folder may be in memory, where a sync costs nothing.
 
+mod core;
+mod costs;
+mod growth;
+mod history;
+mod kept;
 mod latency;
 mod load;
+mod logs;
 mod memory;
 mod noop;
 mod place;
+mod reads;
 mod report;
 mod schedules;
 mod spawn;
@@ -24,6 +32,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use crate::kept::Kept;
 use crate::report::Figure;
 
 /// Measures Belfry on this machine.
@@ -42,9 +51,15 @@ struct Arguments {
     /// How many schedules there are for `schedules-idle`.
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
     schedules: usize,
-    /// Writes the figures as JSON as well.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    /// How many ended jobs there are for `reads`, and at most for `growth`.
+    #[arg(long, default_value_t = 10_000_000, value_name = "COUNT")]
+    history: usize,
+    /// How often each is measured [default: 5, and 1 for those that take minutes].
+    #[arg(long, value_name = "COUNT")]
+    rounds: Option<usize>,
+    /// Keeps the figures as NAME.json in this folder.
+    #[arg(long, value_name = "FOLDER")]
+    results: Option<PathBuf>,
     /// The file to which `stamp` appends.
     #[arg(hide = true)]
     file: Option<PathBuf>,
@@ -62,7 +77,7 @@ enum Name {
     Noop,
     /// `/bin/true` through a real worker, against this machine's bare spawn rate.
     Spawn,
-    /// From submission to the start of the process, at 50 submissions a second.
+    /// From submission to the start of the task, at 10 to 5,000 submissions a second.
     Latency,
     /// Memory for a waiting job, and the cold start with many of them.
     Memory,
@@ -80,13 +95,21 @@ enum Name {
     WorkflowMap,
     /// The check of a definition of 10,000 steps.
     WorkflowCheck,
+    /// The engine with nothing around it.
+    Engine,
+    /// What a dashboard asks over a long history, while jobs go through.
+    Reads,
+    /// The cost of a job by how many there were before it, and by how many workers there are.
+    Growth,
+    /// What tasks write, until it can be read.
+    Logs,
     /// The task of `latency`: writes down when it started.
     #[value(hide = true)]
     Stamp,
 }
 
 impl Name {
-    const MEASURED: [Self; 13] = [
+    const MEASURED: [Self; 17] = [
         Self::SubmitBatch,
         Self::SubmitSingle,
         Self::Noop,
@@ -100,7 +123,19 @@ impl Name {
         Self::WorkflowLatency,
         Self::WorkflowMap,
         Self::WorkflowCheck,
+        Self::Engine,
+        Self::Logs,
+        Self::Reads,
+        Self::Growth,
     ];
+
+    /// How often it is measured where nobody says.
+    fn rounds(self) -> usize {
+        match self {
+            Self::Memory | Self::SchedulesIdle | Self::Reads | Self::Growth => 1,
+            _ => 5,
+        }
+    }
 }
 
 async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure>> {
@@ -119,6 +154,10 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::WorkflowLatency => workflows::latency().await,
         Name::WorkflowMap => workflows::map().await,
         Name::WorkflowCheck => workflows::check(),
+        Name::Engine => core::run(time).await,
+        Name::Logs => logs::run().await,
+        Name::Reads => reads::run(arguments.history).await,
+        Name::Growth => growth::run(arguments.history).await,
         Name::All | Name::Stamp => unreachable!("not measured by itself"),
     }
 }
@@ -134,14 +173,18 @@ fn main() -> anyhow::Result<()> {
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     client::install_crypto();
     let names = if arguments.name == Name::All { Name::MEASURED.to_vec() } else { vec![arguments.name] };
-    let mut figures = Vec::new();
     for name in names {
-        let measured = measure(name, arguments).await?;
-        report::print(&measured);
-        figures.extend(measured);
-    }
-    if let Some(path) = &arguments.json {
-        std::fs::write(path, report::json(&figures))?;
+        let rounds = arguments.rounds.unwrap_or(name.rounds());
+        let mut rows = Vec::new();
+        for _ in 0..rounds {
+            report::add(&mut rows, measure(name, arguments).await?);
+        }
+        let title = name.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        report::print(&title, &rows);
+        if let Some(folder) = &arguments.results {
+            let again = format!("make bench BENCH={title} ROUNDS={rounds}");
+            Kept::new(title, again, rows)?.write(folder)?;
+        }
     }
     Ok(())
 }

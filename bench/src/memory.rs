@@ -32,13 +32,12 @@ pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
     let each = |bytes: u64| bytes.saturating_sub(empty) as f64 / jobs as f64;
     Ok(vec![
         Figure::new(
-            "memory",
             format!("a waiting job, of {jobs}, as submitted"),
             each(submitted),
             "bytes",
             Goal::AtMost(1_024.0),
         ),
-        Figure::new("memory", "the same after a restart", each(loaded), "bytes", Goal::AtMost(1_024.0)),
-        Figure::new("memory", "cold start with them", start, "s", Goal::AtMost(10.0)),
+        Figure::new("the same after a restart", each(loaded), "bytes", Goal::AtMost(1_024.0)),
+        Figure::new("cold start with them", start, "s", Goal::AtMost(10.0)),
     ])
 }

@@ -1,14 +1,18 @@
 //! Jobs a second through the whole path with a worker that does nothing: submitted over HTTP, stored,
 //! placed, assigned, started, ended, acknowledged, in the history; every commit durable.
 //!
-//! The worker speaks gRPC as a real one does; load, worker and server share the machine.
+//! The worker speaks gRPC as a real one does; load, worker and server share the machine. Beside the rate
+//! stands what the time of one job is made of.
 
 use std::time::{Duration, Instant};
 
-use harness::until;
+use harness::{Pid, Server, until};
 use model::{Bytes, JobSpec, Millicores};
 use server::testing::{FakeOptions, FakeWorker};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
 
+use crate::costs::Costs;
 use crate::load::{Load, batch};
 use crate::place;
 use crate::report::{Figure, Goal};
@@ -17,8 +21,41 @@ use crate::spawn::until_all_ended;
 const GOAL: f64 = 15_000.0;
 /// Jobs of one request.
 const BATCH: u64 = 100;
-/// Requests at a time.
-const CONNECTIONS: u64 = 4;
+/// Requests at a time: 1,600 jobs are on their way in, as a producer that is not the bottleneck has them.
+const CONNECTIONS: u64 = 16;
+/// The threads of the fake workers, so that their share is told apart.
+const WORKER_THREAD: &str = "fake-worker";
+
+/// A server, workers that do nothing, and clients.
+pub(crate) struct Path {
+    pub(crate) server: Server,
+    pub(crate) load: Load,
+    pub(crate) workers: Vec<FakeWorker>,
+    threads: Option<Runtime>,
+    _folder: TempDir,
+}
+
+/// What some jobs took.
+pub(crate) struct Passed {
+    pub(crate) jobs: u64,
+    pub(crate) submitted: Duration,
+    pub(crate) ended: Duration,
+    /// Processor time by thread, of the server and of this process.
+    pub(crate) costs: Vec<(String, Duration)>,
+}
+
+impl Passed {
+    /// Jobs a second through the whole path.
+    pub(crate) fn rate(&self) -> f64 {
+        self.jobs as f64 / self.ended.as_secs_f64()
+    }
+
+    /// Processor time of one job in microseconds, by whose threads took it.
+    pub(crate) fn micros_a_job(&self, whose: impl Fn(&str) -> bool) -> f64 {
+        let times = self.costs.iter().filter(|(name, _)| whose(name)).map(|(_, time)| *time);
+        times.sum::<Duration>().as_secs_f64() * 1e6 / self.jobs as f64
+    }
+}
 
 fn job() -> JobSpec {
     let mut spec = JobSpec::command(["true"]);
@@ -27,48 +64,100 @@ fn job() -> JobSpec {
     spec
 }
 
-pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
-    let folder = place::folder()?;
-    let server = place::server(folder.path()).await?;
-    let token = std::fs::read_to_string(server.data().join("worker-token"))?;
-    let worker = FakeWorker::start(FakeOptions::new(server.url(), token.trim()));
-    worker.sessions(1).await;
+impl Path {
+    /// Over a fresh store, with so many workers.
+    pub(crate) async fn new(workers: usize) -> anyhow::Result<Self> {
+        Self::over(place::folder()?, workers).await
+    }
 
+    /// Over the store that is in the folder.
+    pub(crate) async fn over(folder: TempDir, workers: usize) -> anyhow::Result<Self> {
+        let server = place::server(folder.path()).await?;
+        let token = std::fs::read_to_string(server.data().join("worker-token"))?;
+        let threads = Builder::new_multi_thread().thread_name(WORKER_THREAD).enable_all().build()?;
+        let workers: Vec<_> = {
+            let _theirs = threads.enter();
+            (0..workers).map(|_| FakeWorker::start(FakeOptions::new(server.url(), token.trim()))).collect()
+        };
+        for worker in &workers {
+            worker.sessions(1).await;
+        }
+        let load = Load::of(&server)?;
+        Ok(Self { server, load, workers, threads: Some(threads), _folder: folder })
+    }
+
+    /// Submits about so many and waits until all have ended.
+    pub(crate) async fn pass(&mut self, jobs: u64) -> anyhow::Result<Passed> {
+        let requests = (jobs / BATCH / CONNECTIONS).max(1);
+        let jobs = requests * CONNECTIONS * BATCH;
+        let started = || self.workers.iter().map(FakeWorker::starts).sum::<u64>();
+        let before = started();
+        let costs = self.costs()?;
+        let body = batch(&job(), usize::try_from(BATCH)?);
+        let begun = Instant::now();
+        let mut submitting = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let (load, body) = (self.load.clone(), body.clone());
+            submitting.push(tokio::spawn(async move {
+                for _ in 0..requests {
+                    load.submit_once(body.clone()).await?;
+                }
+                anyhow::Ok(())
+            }));
+        }
+        for connection in submitting {
+            connection.await??;
+        }
+        let submitted = begun.elapsed();
+        until("every job has started", Duration::from_secs(600), async || {
+            (started() >= before + jobs).then_some(())
+        })
+        .await;
+        until_all_ended(&self.server.client()).await;
+        let ended = begun.elapsed();
+        Ok(Passed { jobs, submitted, ended, costs: self.costs()?.since(&costs) })
+    }
+
+    fn costs(&self) -> anyhow::Result<Costs> {
+        let this = Pid(std::process::id().cast_signed());
+        Ok(Costs::of(self.server.pid())?.prefixed("server: ").and(Costs::of(this)?))
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        if let Some(threads) = self.threads.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
+/// What threads are called in the table, and how their names begin.
+///
+/// The first that fits counts.
+const PARTS: &[(&str, &str)] = &[
+    ("server, store: rows, log, sync", "server: store-writer"),
+    ("server, engine: decisions, batches", "server: belfry-engine"),
+    ("server, HTTP and gRPC", "server: tokio-rt-worker"),
+    ("server, everything else", "server: "),
+    ("worker that does nothing", WORKER_THREAD),
+    ("clients", ""),
+];
+
+pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
-    let requests = (GOAL * time.as_secs_f64()) as u64 / BATCH / CONNECTIONS;
-    let jobs = requests * CONNECTIONS * BATCH;
-    let load = Load::of(&server)?;
-    let body = batch(&job(), usize::try_from(BATCH)?);
-    let begun = Instant::now();
-    let mut submitting = Vec::new();
-    for connection in 0..CONNECTIONS {
-        let (load, body) = (load.clone(), body.clone());
-        submitting.push(tokio::spawn(async move {
-            for request in 0..requests {
-                load.submit(body.clone(), connection * requests + request).await?;
-            }
-            anyhow::Ok(())
-        }));
+    let jobs = (GOAL * time.as_secs_f64()) as u64;
+    let passed = Path::new(1).await?.pass(jobs).await?;
+    let submitted = passed.jobs as f64 / passed.submitted.as_secs_f64();
+    let mut figures = vec![
+        Figure::new("jobs through the whole path", passed.rate(), "jobs/s", Goal::AtLeast(GOAL)),
+        Figure::new("submitted meanwhile", submitted, "jobs/s", Goal::None),
+        Figure::new("processor time of a job", passed.micros_a_job(|_| true), "µs", Goal::None),
+    ];
+    for (place, (part, _)) in PARTS.iter().enumerate() {
+        let first_of = |name: &str| PARTS.iter().position(|(_, begin)| name.starts_with(begin));
+        let micros = passed.micros_a_job(|name| first_of(name) == Some(place));
+        figures.push(Figure::new(format!("of it: {part}"), micros, "µs", Goal::None));
     }
-    for connection in submitting {
-        connection.await??;
-    }
-    let submitted = begun.elapsed();
-    until("every job has started", Duration::from_secs(600), async || {
-        (worker.starts() >= jobs).then_some(())
-    })
-    .await;
-    until_all_ended(&server.client()).await;
-    let ended = begun.elapsed();
-    let rate = |elapsed: Duration| jobs as f64 / elapsed.as_secs_f64();
-    Ok(vec![
-        Figure::new(
-            "noop",
-            format!("{jobs} jobs submitted meanwhile"),
-            rate(submitted),
-            "jobs/s",
-            Goal::None,
-        ),
-        Figure::new("noop", "the same through the whole path", rate(ended), "jobs/s", Goal::AtLeast(GOAL)),
-    ])
+    Ok(figures)
 }

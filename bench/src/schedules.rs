@@ -69,7 +69,7 @@ pub(crate) async fn idle(count: usize) -> anyhow::Result<Vec<Figure>> {
     let loaded_memory =
         server.pid().memory().context("the server runs")?.saturating_sub(empty) as f64 / count as f64;
     let busy = busy_while(server.pid(), WATCHED).await?;
-    let figure = |what: String, value, unit, goal| Figure::new("schedules-idle", what, value, unit, goal);
+    let figure = |what: String, value, unit, goal| Figure::new(what, value, unit, goal);
     Ok(vec![
         figure(format!("{count} schedules applied"), applied.as_secs_f64(), "s", Goal::AtMost(60.0)),
         figure("memory of a schedule, as applied".into(), applied_memory, "bytes", Goal::AtMost(600.0)),
@@ -108,7 +108,6 @@ pub(crate) async fn burst() -> anyhow::Result<Vec<Figure>> {
     .await;
     let took = (now() - due).as_secs_f64();
     Ok(vec![Figure::new(
-        "schedules-burst",
         format!("{DUE} due in one second: all of them jobs, durable"),
         took,
         "s",
@@ -134,7 +133,7 @@ pub(crate) async fn minute() -> anyhow::Result<Vec<Figure>> {
     anyhow::ensure!(late.len() == DUE, "{} jobs of {DUE} are there", late.len());
     let figure = |what: &str, share, goal| {
         let what = format!("{DUE} due within a minute: from its time to its start, {what}");
-        Figure::new("schedules-minute", what, percentile(&late, share), "ms", goal)
+        Figure::new(what, percentile(&late, share), "ms", goal)
     };
     Ok(vec![figure("p50", 0.50, Goal::None), figure("p99", 0.99, Goal::AtMost(250.0))])
 }

@@ -12,7 +12,6 @@ pub(crate) async fn batches(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let server = place::server(folder.path()).await?;
     let requests = Load::of(&server)?.rate(&batch(&usual_job(), 100), 4, time).await?;
     Ok(vec![Figure::new(
-        "submit-batch",
         "submissions in batches of 100",
         requests * 100.0,
         "jobs/s",
@@ -26,11 +25,5 @@ pub(crate) async fn singles(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let server = place::server(folder.path()).await?;
     let body = serde_json::to_string(&usual_job())?;
     let rate = Load::of(&server)?.rate(&body, 64, time).await?;
-    Ok(vec![Figure::new(
-        "submit-single",
-        "submissions one by one, 64 connections",
-        rate,
-        "jobs/s",
-        Goal::AtLeast(3_000.0),
-    )])
+    Ok(vec![Figure::new("submissions one by one, 64 connections", rate, "jobs/s", Goal::AtLeast(3_000.0))])
 }

@@ -114,13 +114,7 @@ pub(crate) async fn steps(time: Duration) -> anyhow::Result<Vec<Figure>> {
     place.until_over().await;
     let steps = runs / 8 * 8 * 4 * DIAMONDS;
     let rate = steps as f64 / begun.elapsed().as_secs_f64();
-    Ok(vec![Figure::new(
-        "workflow-steps",
-        format!("{steps} steps through diamonds, durable"),
-        rate,
-        "steps/s",
-        Goal::AtLeast(GOAL),
-    )])
+    Ok(vec![Figure::new("steps through diamonds, durable", rate, "steps/s", Goal::AtLeast(GOAL))])
 }
 
 /// From the decision that a step ended to the report that the next one's task has started, on an idle server.
@@ -147,8 +141,7 @@ pub(crate) async fn latency() -> anyhow::Result<Vec<Figure>> {
     });
     let mut delays: Vec<f64> = delays.collect::<Result<_, _>>()?;
     delays.sort_by(f64::total_cmp);
-    let figure =
-        |what: &str, part, goal| Figure::new("workflow-latency", what, percentile(&delays, part), "ms", goal);
+    let figure = |what: &str, part, goal| Figure::new(what, percentile(&delays, part), "ms", goal);
     Ok(vec![
         figure("end of a step to start of the next, p50", 0.50, Goal::None),
         figure("the same, p99", 0.99, Goal::AtMost(20.0)),
@@ -179,7 +172,7 @@ pub(crate) async fn map() -> anyhow::Result<Vec<Figure>> {
     // A second list tells what elements take; with the first one, caches of a fixed size fill.
     place.start("map").await?;
     let memory = durable(2 * ELEMENTS).await?.saturating_sub(filled);
-    let figure = |what: &str, value, unit, goal| Figure::new("workflow-map", what, value, unit, goal);
+    let figure = |what: &str, value, unit, goal| Figure::new(what, value, unit, goal);
     Ok(vec![
         figure("first of 100,000 elements started", first.as_secs_f64() * 1e3, "ms", Goal::AtMost(200.0)),
         figure("every element durable", whole.as_secs_f64(), "s", Goal::AtMost(10.0)),
@@ -199,11 +192,5 @@ pub(crate) fn check() -> anyhow::Result<Vec<Figure>> {
     }
     times.sort_by(f64::total_cmp);
     let median = percentile(&times, 0.5);
-    Ok(vec![Figure::new(
-        "workflow-check",
-        format!("check of {LARGE} steps"),
-        median,
-        "ms",
-        Goal::AtMost(200.0),
-    )])
+    Ok(vec![Figure::new(format!("check of {LARGE} steps"), median, "ms", Goal::AtMost(200.0))])
 }

@@ -1,0 +1,79 @@
+//! What the time of one job is made of: processor time of the threads that worked on it.
+//!
+//! Linux tells for each thread how long it was on a processor, in nanoseconds
+//! (`/proc/PID/task/TID/schedstat`). Unlike a rate, that hardly changes when others use the machine too.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use harness::Pid;
+
+/// The processor time of a process by the names of its threads; threads of one name are added up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Costs(BTreeMap<String, Duration>);
+
+impl Costs {
+    /// What the threads that live now have taken since they began.
+    pub(crate) fn of(process: Pid) -> anyhow::Result<Self> {
+        let mut costs = BTreeMap::new();
+        for thread in fs::read_dir(format!("/proc/{}/task", process.0))? {
+            let thread = thread?.path();
+            // A thread may end while it is looked at.
+            let (Ok(name), Ok(times)) =
+                (fs::read_to_string(thread.join("comm")), fs::read_to_string(thread.join("schedstat")))
+            else {
+                continue;
+            };
+            let nanos = times.split(' ').next().context("a time on the processor comes first")?.parse()?;
+            *costs.entry(name.trim().to_owned()).or_default() += Duration::from_nanos(nanos);
+        }
+        Ok(Self(costs))
+    }
+
+    /// The same with something before each name.
+    pub(crate) fn prefixed(self, prefix: &str) -> Self {
+        Self(self.0.into_iter().map(|(name, time)| (format!("{prefix}{name}"), time)).collect())
+    }
+
+    /// These and those of another process, whose names are others.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    /// What was taken since `earlier`, dearest first.
+    pub(crate) fn since(&self, earlier: &Self) -> Vec<(String, Duration)> {
+        let before = |name: &str| earlier.0.get(name).copied().unwrap_or_default();
+        let mut costs: Vec<_> =
+            self.0.iter().map(|(name, &time)| (name.clone(), time.saturating_sub(before(name)))).collect();
+        costs.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        costs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_of_a_thread_is_told_under_its_name() {
+        let this = Pid(std::process::id().cast_signed());
+        let before = Costs::of(this).unwrap();
+        let (done, wait) = std::sync::mpsc::channel();
+        let (told, end) = std::sync::mpsc::channel::<()>();
+        let worker = std::thread::Builder::new().name("works".into());
+        let worker = worker.spawn(move || {
+            let numbers = (0..5_000_000_u64).fold(0, |sum, n| std::hint::black_box(sum + n));
+            done.send(numbers).unwrap();
+            end.recv().unwrap_err();
+        });
+        wait.recv().unwrap();
+        let costs = Costs::of(this).unwrap().since(&before);
+        drop(told);
+        worker.unwrap().join().unwrap();
+        let (_, time) = costs.iter().find(|(name, _)| name == "works").unwrap();
+        assert!(*time > Duration::from_micros(100), "{costs:?}");
+    }
+}

@@ -1,0 +1,78 @@
+//! What a benchmark came to, as a file that is kept beside the book: `docs/benchmarks/NAME.json`.
+//!
+//! A figure means little without the machine, the commit and the rounds behind it, so they stand in the
+//! same file. The book's page is made of these files; nobody types a figure.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+use crate::report::Row;
+
+/// Where figures were measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) cores: usize,
+    pub(crate) processor: String,
+    /// Memory, in GiB.
+    pub(crate) memory: u64,
+    /// The kernel.
+    pub(crate) system: String,
+}
+
+impl Machine {
+    pub(crate) fn this() -> anyhow::Result<Self> {
+        let line = |file: &str, key: &str| -> anyhow::Result<String> {
+            let text = fs::read_to_string(file).with_context(|| format!("cannot read {file}"))?;
+            let found = text.lines().find(|line| line.starts_with(key)).and_then(|l| l.split(':').nth(1));
+            Ok(found.unwrap_or("unknown").trim().to_owned())
+        };
+        let memory = line("/proc/meminfo", "MemTotal")?;
+        let kib: u64 = memory.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        let system = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Ok(Self {
+            cores: std::thread::available_parallelism()?.get(),
+            processor: line("/proc/cpuinfo", "model name")?,
+            memory: (kib + (1 << 19)) >> 20,
+            system: format!("Linux {}", system.trim()),
+        })
+    }
+}
+
+/// The figures of one benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    pub(crate) name: String,
+    pub(crate) commit: String,
+    pub(crate) date: String,
+    pub(crate) machine: Machine,
+    /// The command that measures it again.
+    pub(crate) again: String,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Kept {
+    pub(crate) fn new(name: String, again: String, rows: Vec<Row>) -> anyhow::Result<Self> {
+        let (commit, date) = (told("git", &["rev-parse", "--short", "HEAD"]), told("date", &["-u", "+%F"]));
+        Ok(Self { name, commit, date, machine: Machine::this()?, again, rows })
+    }
+
+    pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        fs::create_dir_all(folder)?;
+        let path = folder.join(format!("{}.json", self.name));
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// The first line that a program says; `unknown` where it cannot.
+fn told(program: &str, arguments: &[&str]) -> String {
+    let done = Command::new(program).args(arguments).current_dir(harness::repository()).output();
+    let said = done.ok().filter(|done| done.status.success());
+    said.and_then(|done| String::from_utf8(done.stdout).ok())
+        .and_then(|text| text.lines().next().map(str::to_owned))
+        .unwrap_or_else(|| "unknown".into())
+}
