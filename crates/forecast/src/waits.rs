@@ -190,6 +190,8 @@ impl Line {
     /// goes on with it.
     fn begin(&mut self, windows: &mut Vec<Window>, since: Timestamp, now: Timestamp) -> usize {
         if let Some(open) = self.open {
+            // Who waits longest need not be the first to go.
+            windows[open].from = windows[open].from.min(since);
             return open;
         }
         let place = match self.last.filter(|&last| windows[last].until >= since) {
