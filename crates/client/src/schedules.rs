@@ -63,6 +63,8 @@ pub struct ScheduleFilter {
     pub labels: Vec<(String, String)>,
     /// Whose next firing is before this time.
     pub due_before: Option<Timestamp>,
+    /// Whether each is told with its spec.
+    pub specs: bool,
 }
 
 impl ScheduleFilter {
@@ -73,6 +75,7 @@ impl ScheduleFilter {
             .query_opt("namespace", self.namespace.as_ref())
             .query_opt("text", self.text.as_ref())
             .query_opt("due_before", self.due_before)
+            .query_opt("specs", self.specs.then_some(true))
             .page(page);
         self.labels.iter().fold(request, |r, (key, value)| r.query("label", format!("{key}={value}")))
     }
@@ -165,7 +168,7 @@ impl Client {
         self.json(schedule.get(&[])).await
     }
 
-    /// One page of schedules, newest first, without their specs.
+    /// One page of schedules, newest first, with their specs only where the filter wants them.
     ///
     /// # Errors
     /// As every request.

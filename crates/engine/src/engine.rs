@@ -244,10 +244,16 @@ impl Engine {
     /// When [`flush`](Self::flush) is to be called at the latest, if nothing comes before: a wall
     /// time, as long as nobody sets the wall clock.
     pub fn wakeup(&self) -> Option<Timestamp> {
-        let chore = self.chores.next().map(|at| self.now + at.since(self.steady));
         let pulse = (!self.workers.is_empty()).then(|| self.now + PULSE);
+        self.next_due().into_iter().chain(pulse).min()
+    }
+
+    /// When something is next to be done, if nothing comes before. For drivers on virtual time, whose
+    /// silence nobody needs to tell from that of workers; all others go by [`wakeup`](Self::wakeup).
+    pub fn next_due(&self) -> Option<Timestamp> {
+        let chore = self.chores.next().map(|at| self.now + at.since(self.steady));
         let at_once = (!self.schedules.is_idle() || !self.workflows.is_idle()).then_some(self.now);
-        self.agenda.next().into_iter().chain(chore).chain(pulse).chain(at_once).min()
+        self.agenda.next().into_iter().chain(chore).chain(at_once).min()
     }
 
     /// The wall time of an instant of the steady clock, for people.

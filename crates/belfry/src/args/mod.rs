@@ -1,5 +1,6 @@
 //! The command line as types. Help texts begin with examples; each says what a command is for.
 
+pub(crate) mod forecast;
 pub(crate) mod job;
 pub(crate) mod more;
 pub(crate) mod schedule;
@@ -27,6 +28,7 @@ const EXAMPLES: &str = examples! {
     "belfry submit -f job.yaml --wait              run what a file says, exit as it does"
     "belfry schedule create beat --every 15m -- true   run it again and again"
     "belfry workflow start nightly --follow        start a run of a workflow, see its steps"
+    "belfry forecast                               what the next day brings"
     "belfry job list --status failed               what failed"
     "belfry why JOB                                why it does not start"
 };
@@ -114,6 +116,8 @@ pub(crate) enum Command {
     Apply(schedule::ApplyArgs),
     /// Show what applying files would change; exits with 1 if anything
     Diff(schedule::DiffArgs),
+    /// Foretell what schedules, workers and limits come to, by the server's own engine on virtual time
+    Forecast(Box<forecast::ForecastArgs>),
     /// Run a worker on this machine, or look after workers
     #[command(visible_alias = "workers")]
     Worker(Box<serve::WorkerArgs>),

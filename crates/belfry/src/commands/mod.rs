@@ -5,6 +5,7 @@ mod artifacts;
 mod calendars;
 mod config;
 mod events;
+mod forecast;
 mod jobs;
 mod logs;
 mod queues;
@@ -65,11 +66,13 @@ impl Context {
     /// A client, and the namespace that is meant.
     pub(crate) fn connect(&self) -> Result<(Client, Namespace), Failure> {
         let settings = self.settings()?;
+        Ok((crate::connect::connect(&settings, self.out)?, self.namespace(&settings)))
+    }
+
+    /// The namespace that is meant.
+    fn namespace(&self, settings: &Settings) -> Namespace {
         let name = settings.text("client.namespace").unwrap_or_else(|| model::spec::DEFAULT.to_owned());
-        Ok((
-            crate::connect::connect(&settings, self.out)?,
-            Namespace { name, by_flag: self.global.namespace.is_some() },
-        ))
+        Namespace { name, by_flag: self.global.namespace.is_some() }
     }
 }
 
@@ -113,6 +116,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
             Some(command) => block_on(servers::run(&context, command)),
             None => serve::server(&context, &args.run),
         },
+        Command::Forecast(args) => block_on(forecast::run(&context, *args)),
         Command::Worker(args) => match args.command {
             // Not said to clap, which would refuse the global options before a subcommand, too.
             Some(_) if args.run != WorkerRunArgs::default() => {

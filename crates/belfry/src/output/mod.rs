@@ -6,10 +6,12 @@
 //!
 //! - [`table`]: rows and details; the objects implement [`table::Row`] and [`table::Detail`] in
 //!   [`objects`], [`machines`], [`schedules`], [`workflows`] and [`runs`].
+//! - [`forecast`]: what is to come, in tables.
 //! - [`why`] and [`step_why`]: reasons in words.
 //! - [`time`] and [`text`]: how instants and foreign text are shown.
 //! - [`progress`]: what is shown while waiting.
 
+pub(crate) mod forecast;
 pub(crate) mod machines;
 pub(crate) mod objects;
 pub(crate) mod progress;
@@ -151,6 +153,11 @@ impl Out {
     /// Shows why a job stands where it stands.
     pub(crate) fn why(&self, told: &client::Why) -> Result<(), Failure> {
         self.data(why::why(&self.now(), told)?)
+    }
+
+    /// Shows what is to come.
+    pub(crate) fn forecast(&self, told: &forecast::Told, zone: &jiff::tz::TimeZone) -> Result<(), Failure> {
+        self.data(forecast::forecast(&self.look, told, zone)?)
     }
 
     /// Shows one item of a stream; `first` brings the heads of the columns along.

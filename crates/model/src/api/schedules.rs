@@ -71,7 +71,7 @@ pub struct Schedule {
     /// Its newest runs, the newest first; only in lists with `runs=N`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<Vec<ScheduleRun>>,
-    /// What it was asked to be; left out of lists.
+    /// What it was asked to be; in lists only with `specs=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<ScheduleSpec>>,
     /// What whoever created or changed it should know, such as that it never fires; only in the answer
@@ -131,12 +131,21 @@ pub struct ScheduleTrack {
     pub success_rate: Option<f64>,
     /// Runs in a row that ended like the last one: above zero well, below zero badly.
     pub streak: i32,
-    /// How long half of the last successful runs took at most.
+    /// How long one in ten of the last successful runs took at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_p10: Option<Duration>,
+    /// How long half of them took at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_p50: Option<Duration>,
+    /// How long nine of ten took at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_p90: Option<Duration>,
     /// How long nineteen of twenty took at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_p95: Option<Duration>,
+    /// How long 99 of 100 took at most: the longest of the last ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_p99: Option<Duration>,
 }
 
 /// What is late or stuck of a schedule at this moment.

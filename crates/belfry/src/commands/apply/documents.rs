@@ -26,22 +26,22 @@ use crate::failure::Failure;
 
 /// One object, and where it was read.
 #[derive(Debug)]
-pub(super) struct Document {
+pub(in crate::commands) struct Document {
     /// The file, and which of its documents if it has several.
     source: String,
-    pub(super) object: Object,
+    pub(in crate::commands) object: Object,
 }
 
 impl Document {
     /// A field of it, for messages.
-    pub(super) fn place(&self, path: &str) -> String {
+    pub(in crate::commands) fn place(&self, path: &str) -> String {
         if path.is_empty() { self.source.clone() } else { format!("{}: {path}", self.source) }
     }
 }
 
 /// What a document defines.
 #[derive(Debug)]
-pub(super) enum Object {
+pub(in crate::commands) enum Object {
     Schedule(Box<ScheduleSpec>),
     Workflow(Box<WorkflowSpec>),
     Calendar(CalendarSpec),
@@ -81,7 +81,7 @@ struct Metadata {
 ///
 /// # Errors
 /// Everything that is wrong with any of them.
-pub(super) fn read(
+pub(in crate::commands) fn read(
     files: &[PathBuf],
     namespace: &Namespace,
     kind: Option<&'static str>,

@@ -8,7 +8,7 @@
 //! refusal stays done, and applying again goes on from there.
 
 mod diff;
-mod documents;
+pub(super) mod documents;
 
 use std::collections::BTreeSet;
 
@@ -220,7 +220,7 @@ impl Work {
 }
 
 /// What there is, or none.
-fn found<T>(result: Result<T, client::Error>) -> Result<Option<T>, client::Error> {
+pub(super) fn found<T>(result: Result<T, client::Error>) -> Result<Option<T>, client::Error> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.status() == Some(404) => Ok(None),

@@ -114,6 +114,7 @@ async fn list(context: &Context, args: ScheduleListArgs) -> Result<(), Failure> 
         text: args.text,
         labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
         due_before: args.due_before,
+        specs: false,
     };
     let (found, more) = take(client.schedules(filter), &args.many).await?;
     context.out.list(&found, "schedules")?;

@@ -61,6 +61,8 @@ struct ListSchedulesParams {
     order: Order,
     /// Tells of each what is late or stuck.
     health: bool,
+    /// Tells of each what it was asked to be.
+    specs: bool,
     /// Tells the newest runs of each, so many at most.
     #[param(minimum = 0, maximum = 50)]
     runs: usize,
@@ -102,8 +104,8 @@ impl std::str::FromStr for NextPlace {
 
 /// List schedules, newest first
 ///
-/// Specs are left out. Health and runs cost a look at the jobs of each schedule of the page, so they come
-/// only where they are asked for.
+/// Specs are left out where they are not asked for, for they make most of a page. Health and runs cost a
+/// look at the jobs of each schedule of the page, so they come only where they are asked for.
 #[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules", params(ListSchedulesParams), responses(
     (status = 200, description = "One page", body = List<Schedule>, headers(
         ("X-Total-Count" = Option<u64>, description = "With `count=true`: how many there are on all pages"),
@@ -118,7 +120,7 @@ async fn list_schedules(
         let wrong = format!("`{}` is out of range: expected 0 to {RUNS_MAX}", params.runs);
         return Err(Trouble::parameter("runs", wrong));
     }
-    let look = Look { health: params.health, runs: params.runs };
+    let look = Look { health: params.health, runs: params.runs, specs: params.specs };
     let filter = ScheduleFilter {
         namespace: namespace(params.namespace),
         owner: params.owner,
@@ -191,6 +193,7 @@ async fn named(api: &Api, ids: &[ScheduleId], alone: bool) -> Result<Vec<Schedul
 struct Look {
     health: bool,
     runs: usize,
+    specs: bool,
 }
 
 /// A schedule of a list. Costs a short list of jobs for its health, and another for its runs.
@@ -204,7 +207,8 @@ async fn looked_at(api: &Api, row: ScheduleRow, look: Look) -> Result<Schedule, 
         0 => None,
         limit => Some(runs(api, row.id, limit).await?),
     };
-    Ok(Schedule { health, runs, ..shown(row.id, &spec, &row.state) })
+    let schedule = shown(row.id, &spec, &row.state);
+    Ok(Schedule { health, runs, spec: look.specs.then(|| Box::new(spec)), ..schedule })
 }
 
 async fn runs(api: &Api, schedule: ScheduleId, limit: usize) -> Result<Vec<ScheduleRun>, Trouble> {
@@ -308,8 +312,11 @@ fn track(track: &Track) -> ScheduleTrack {
         failed: track.failed,
         success_rate: (runs > 0).then(|| track.succeeded as f64 / runs as f64),
         streak: track.streak,
+        duration_p10: track.percentile(10),
         duration_p50: track.percentile(50),
+        duration_p90: track.percentile(90),
         duration_p95: track.percentile(95),
+        duration_p99: track.percentile(99),
     }
 }
 

@@ -31,6 +31,28 @@ async fn firings_to_come_are_had_of_any_span_and_so_many_of_each_schedule() {
     assert_eq!(world.get("/api/v1/schedules/upcoming?each=0").await.code(), "400 invalid_parameter");
 }
 
+/// H1. Whoever looks at all schedules gets their specs by the page, and how long their runs took.
+#[tokio::test]
+async fn a_list_tells_specs_where_they_are_asked_for_and_how_long_runs_took() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    put(&world, json!({})).await;
+    let ran = world.post(&format!("{ONE}/trigger"), json!({})).await.json();
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    world.until(ran["job_id"].as_str().unwrap(), "succeeded").await;
+
+    let bare = world.get("/api/v1/schedules").await.json();
+    assert_eq!(bare["items"][0].get("spec"), None);
+    let told = world.get("/api/v1/schedules?specs=true").await.json();
+    let alone = world.get(ONE).await.json();
+    assert_eq!(told["items"][0]["spec"], alone["spec"]);
+    assert!(told["items"][0]["spec"]["timing"].is_object(), "{told:#}");
+    for part in ["duration_p10", "duration_p50", "duration_p90", "duration_p95", "duration_p99"] {
+        assert!(told["items"][0]["track"][part].is_string(), "{part}: {told:#}");
+    }
+}
+
 /// H1. A page of schedules is one request: with what is late or stuck, and with the newest runs of each.
 #[tokio::test]
 async fn a_list_tells_health_and_runs_where_they_are_asked_for() {

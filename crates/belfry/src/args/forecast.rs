@@ -1,0 +1,161 @@
+//! `belfry forecast`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use forecast::Worker;
+use jiff::tz::TimeZone;
+use model::worker::Capacity;
+use model::{Bytes, Duration, Millicores, Timestamp};
+
+use super::examples;
+use super::spec::instant;
+
+/// `belfry forecast`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry forecast                                what the next 24 hours bring"
+    "belfry forecast --for 7d --svg week.svg        a week, and its picture"
+    "belfry forecast -f new-schedules/              as if these files were applied"
+    "belfry forecast --without-worker build-3       as if a worker were away"
+    "belfry forecast --workers 20 --slower 1.5      more workers, longer runs"
+    "belfry forecast --offline -f plan.yaml --add-worker cpu=8,memory=32GiB"
+})]
+pub(crate) struct ForecastArgs {
+    /// From this time on [default: now]
+    #[arg(long, value_name = "TIME", value_parser = instant, help_heading = "The range")]
+    pub(crate) from: Option<Timestamp>,
+    /// Until this time
+    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "length", help_heading = "The range")]
+    pub(crate) to: Option<Timestamp>,
+    /// So long [default: 24h]
+    #[arg(id = "length", long = "for", value_name = "DURATION", help_heading = "The range")]
+    pub(crate) length: Option<Duration>,
+    /// The zone that times are shown in [default: this machine's]
+    #[arg(long, value_name = "ZONE", value_parser = zone, help_heading = "The range")]
+    pub(crate) time_zone: Option<TimeZone>,
+
+    /// As if these files, or folders of them, were applied; `-` for stdin
+    #[arg(short, long = "file", value_name = "FILE", help_heading = "What if")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Only what the files define: no server is asked
+    #[arg(long, requires = "files", help_heading = "What if")]
+    pub(crate) offline: bool,
+    /// With so many workers: the first of those that there are, or more like them
+    #[arg(long, value_name = "N", help_heading = "What if")]
+    pub(crate) workers: Option<usize>,
+    /// With one more worker, such as `cpu=8,memory=32GiB,slots=50,gpu=2,name=big,zone:eu`: what it has, what it is called, and its labels; repeatable
+    #[arg(long, value_name = "WORKER", value_parser = worker, help_heading = "What if")]
+    pub(crate) add_worker: Vec<Worker>,
+    /// With so many times as much of everything on a worker, `NAME=2x`; repeatable
+    #[arg(long, value_name = "NAME=FACTOR", value_parser = scale, help_heading = "What if")]
+    pub(crate) scale_worker: Vec<Scale>,
+    /// Without this worker; repeatable
+    #[arg(long, value_name = "NAME", help_heading = "What if")]
+    pub(crate) without_worker: Vec<String>,
+    /// With runs that take so many times as long
+    #[arg(long, value_name = "FACTOR", value_parser = factor, help_heading = "What if")]
+    pub(crate) slower: Option<f64>,
+
+    /// Later than this after its time a run is late [default: what its schedule expects, else 1m]
+    #[arg(long, value_name = "DURATION", help_heading = "How it is told")]
+    pub(crate) late: Option<Duration>,
+    /// A queue in which a job waits longer than this is overloaded
+    #[arg(long, value_name = "DURATION", default_value = "1m", help_heading = "How it is told")]
+    pub(crate) patience: Duration,
+    /// How long those runs take of which nothing is known
+    #[arg(long, value_name = "DURATION", default_value = "1m", help_heading = "How it is told")]
+    pub(crate) run_time: Duration,
+    /// Decides what is drawn; the same gives the same
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "How it is told")]
+    pub(crate) seed: u64,
+    /// Ends the forecast after so many runs
+    #[arg(long, value_name = "N", default_value_t = 5_000_000, help_heading = "How it is told")]
+    pub(crate) max_runs: u64,
+    /// Writes a picture there; `-` for stdout, instead of all else
+    #[arg(long, value_name = "FILE", help_heading = "How it is told")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+/// A worker that is larger or smaller.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Scale {
+    pub(crate) name: String,
+    pub(crate) factor: f64,
+}
+
+fn zone(text: &str) -> Result<TimeZone, String> {
+    TimeZone::get(text).map_err(|_| "expected an IANA name such as Asia/Shanghai or UTC".to_owned())
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix(['x', '×']).unwrap_or(text).parse::<f64>();
+    let number = number.ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected a number above 0, such as 2 or 1.5x".to_owned())
+}
+
+fn scale(text: &str) -> Result<Scale, String> {
+    // A name may hold a `=`.
+    let (name, by) = text.rsplit_once('=').ok_or("expected NAME=FACTOR, such as build-1=2x")?;
+    Ok(Scale { name: name.to_owned(), factor: factor(by)? })
+}
+
+/// `cpu=8,memory=32GiB,slots=50,gpu=2,name=big,zone:eu`.
+fn worker(text: &str) -> Result<Worker, String> {
+    let capacity = Capacity { slots: 100, ..Capacity::default() };
+    let mut worker = Worker::new("new", capacity);
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        if let Some((label, value)) = part.split_once(':') {
+            worker.labels.insert(label.to_owned(), value.to_owned());
+            continue;
+        }
+        let (key, value) = part.split_once('=').ok_or_else(|| {
+            format!("`{part}`: expected KEY=VALUE (cpu, memory, slots, name, or a resource) or LABEL:VALUE")
+        })?;
+        let wrong = |detail: String| format!("{key}: {detail}");
+        let number = || value.parse::<u64>().map_err(|error| wrong(error.to_string()));
+        match key {
+            "cpu" => worker.capacity.cpu = value.parse::<Millicores>().map_err(|e| wrong(e.to_string()))?,
+            "memory" => worker.capacity.memory = value.parse::<Bytes>().map_err(|e| wrong(e.to_string()))?,
+            "slots" => {
+                worker.capacity.slots = number()?.try_into().map_err(|_| wrong("is too large".into()))?;
+            }
+            "name" => value.clone_into(&mut worker.name),
+            _ => {
+                worker.capacity.custom.insert(key.to_owned(), number()?);
+            }
+        }
+    }
+    if worker.capacity.cpu == Millicores(0) || worker.capacity.memory == Bytes(0) {
+        return Err("`cpu` and `memory` are missing: expected both, such as cpu=8,memory=32GiB".to_owned());
+    }
+    Ok(worker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_told_by_what_it_has() {
+        let read = worker("cpu=1500m,memory=2GiB,gpu=2,name=big,zone:eu").unwrap();
+        assert_eq!(
+            (read.name.as_str(), read.capacity.cpu, read.capacity.slots),
+            ("big", Millicores(1_500), 100)
+        );
+        assert_eq!((read.capacity.custom["gpu"], read.labels["zone"].as_str()), (2, "eu"));
+        for wrong in ["", "cpu=8", "cpu=8,memory=lots", "cpu=8,memory=1GiB,fast", "cpu=1,memory=1GiB,slots=x"]
+        {
+            assert!(worker(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_factor_may_have_its_sign_behind_it() {
+        assert_eq!(scale("a=b=2x"), Ok(Scale { name: "a=b".into(), factor: 2.0 }));
+        assert_eq!(factor("1.5"), Ok(1.5));
+        for wrong in ["0", "-1", "x", "inf", ""] {
+            assert!(factor(wrong).is_err(), "{wrong}");
+        }
+    }
+}

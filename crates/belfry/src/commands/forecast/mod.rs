@@ -1,0 +1,150 @@
+//! `belfry forecast`: what schedules, workers and limits come to.
+//!
+//! - `gather`: what the server has becomes a plan.
+//! - `overlay`: what files define goes on top of it.
+//!
+//! Where something is tried, the range is run through twice: as it is, and as it would be.
+
+mod gather;
+mod overlay;
+
+use std::path::Path;
+
+use forecast::{Answer, Past, Plan, PlanError, Progress, WhatIf, WhatIfError, picture};
+use jiff::tz::TimeZone;
+use model::{Duration, Timestamp};
+use tokio::sync::mpsc;
+
+use super::Context;
+use crate::args::forecast::ForecastArgs;
+use crate::failure::{Exit, Failure};
+use crate::output::forecast::Told;
+use crate::output::progress;
+use gather::Source;
+
+pub(super) async fn run(context: &Context, args: ForecastArgs) -> Result<(), Failure> {
+    let from = args.from.unwrap_or(context.out.look.now);
+    let length = args.length.unwrap_or(Duration::from_hours(24));
+    let until = args.to.unwrap_or(from + length);
+    if until <= from {
+        return Err(Failure::usage(format!("the range ends at {until}, not after its beginning at {from}")));
+    }
+    let (now, tried) = plans(context, &args, from, until).await?;
+    let before = match &tried {
+        Some(_) => Some(foretell(context, now.clone(), "as it is").await?),
+        None => None,
+    };
+    let answer = match tried {
+        Some(tried) => foretell(context, tried, "what if").await?,
+        None => foretell(context, now, "").await?,
+    };
+    let zone = args.time_zone.unwrap_or_else(TimeZone::system);
+    for note in &answer.notes {
+        context.out.note(format!("note: {}", crate::output::text::clean(&note.to_string())));
+    }
+    if let Some(path) = &args.svg {
+        let drawn = picture(&answer, &zone);
+        if path == Path::new("-") {
+            return context.out.data(drawn);
+        }
+        std::fs::write(path, drawn).map_err(|error| {
+            Failure::message(Exit::Failed, format!("cannot write `{}`: {error}", path.display()))
+        })?;
+        context.out.note(format!("wrote {}", path.display()));
+    }
+    context.out.forecast(&Told::new(answer, before.map(|answer| answer.summary)), &zone)
+}
+
+/// The plan as it is, and the one that is tried, if any is.
+async fn plans(
+    context: &Context,
+    args: &ForecastArgs,
+    from: Timestamp,
+    until: Timestamp,
+) -> Result<(Plan, Option<Plan>), Failure> {
+    let mut plan = Plan::new(from, until);
+    plan.options.seed = args.seed;
+    plan.options.late_after = args.late;
+    plan.options.patience = args.patience;
+    plan.options.runs_max = args.max_runs;
+    plan.history.otherwise = Past::steady(args.run_time);
+    let (mut source, namespace) = match args.offline {
+        true => (Source::Nowhere, context.namespace(&context.settings()?)),
+        false => {
+            let (client, namespace) = context.connect()?;
+            (Source::Server(client), namespace)
+        }
+    };
+    let only = namespace.filter().filter(|_| namespace.by_flag());
+    source.fill(&mut plan, only.as_deref()).await?;
+    source.complete(&mut plan).await?;
+    let changes = changes(args);
+    if args.files.is_empty() && changes.is_empty() {
+        return Ok((plan, None));
+    }
+    let mut tried = plan.clone();
+    if !args.files.is_empty() {
+        overlay::apply(&mut tried, &args.files, &namespace)?;
+        source.complete(&mut tried).await?;
+    }
+    for change in &changes {
+        tried.change(change).map_err(refused)?;
+    }
+    if args.offline {
+        return Ok((tried, None));
+    }
+    Ok((plan, Some(tried)))
+}
+
+/// Workers come first, so that the others may speak of them.
+fn changes(args: &ForecastArgs) -> Vec<WhatIf> {
+    let added = args.add_worker.iter().map(|worker| WhatIf::AddWorker(Box::new(worker.clone())));
+    let scaled = args
+        .scale_worker
+        .iter()
+        .map(|scale| WhatIf::ScaleWorker { name: scale.name.clone(), factor: scale.factor });
+    let without = args.without_worker.iter().cloned().map(WhatIf::WithoutWorker);
+    let workers = args.workers.map(WhatIf::Workers);
+    let slower = args.slower.map(WhatIf::Slower);
+    added.chain(scaled).chain(without).chain(workers).chain(slower).collect()
+}
+
+fn refused(error: WhatIfError) -> Failure {
+    let help = match &error {
+        WhatIfError::NoWorker { .. } => "`belfry worker list` shows the workers",
+        WhatIfError::NothingToCopy { .. } => "`--add-worker cpu=8,memory=32GiB` adds one",
+        _ => return Failure::usage(error.to_string()),
+    };
+    Failure::usage(error.to_string()).help(help)
+}
+
+/// Runs a plan on a thread of its own, so that the wait for it can be shown and ended.
+async fn foretell(context: &Context, plan: Plan, which: &str) -> Result<Answer, Failure> {
+    let (tell, mut told) = mpsc::unbounded_channel::<Progress>();
+    let thread = std::thread::Builder::new().name("forecast".into());
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    thread.spawn(move || {
+        // Whoever does not listen any more has ended.
+        let _ = answer.send(forecast::forecast(&plan, &mut |progress| {
+            let _ = tell.send(progress);
+        }));
+    })?;
+    let line = progress::Progress::new(context.out);
+    while let Some(progress) = told.recv().await {
+        if line.moves() {
+            line.say(sentence(progress, which));
+        }
+    }
+    line.clear();
+    let answer = answered.await.map_err(|_| Failure::message(Exit::Failed, "the forecast broke off"))?;
+    answer.map_err(|error: PlanError| Failure::usage(error.to_string()))
+}
+
+fn sentence(Progress { now, part, firings }: Progress, which: &str) -> String {
+    const WIDTH: usize = 24;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part from 0 to 1")]
+    let full = ((part.clamp(0.0, 1.0) * WIDTH as f64) as usize).min(WIDTH);
+    let bar = "█".repeat(full) + &"░".repeat(WIDTH - full);
+    let which = if which.is_empty() { String::new() } else { format!("{which}: ") };
+    format!("{which}{bar} {:>3.0} %  {now}  {firings} firings", part * 100.0)
+}

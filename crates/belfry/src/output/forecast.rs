@@ -1,0 +1,377 @@
+//! What is to come: a page of sums, overloads, workers and schedules.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use ::forecast::{Answer, ScheduleLine, Shares, Summary, Window, WorkerUse};
+use jiff::tz::TimeZone;
+use model::firing::FiringOutcome;
+use model::{Duration, Timestamp};
+use serde::Serialize;
+
+use super::table::{Cell, Column, Row, Tone, column, rows, wide};
+use super::text::{clean, count};
+use super::time::coarse;
+use super::{Format, Look};
+use crate::failure::Failure;
+
+/// Lines of each table where not all are wanted.
+const LINES: usize = 12;
+/// Signs of a worker's use over time.
+const SIGNS: usize = 48;
+
+/// What is to come, and the sums without what was tried.
+#[derive(Debug, Serialize)]
+pub(crate) struct Told {
+    #[serde(flatten)]
+    answer: Answer,
+    /// What comes if nothing is changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    as_it_is: Option<Summary>,
+}
+
+impl Told {
+    pub(crate) fn new(answer: Answer, as_it_is: Option<Summary>) -> Self {
+        Self { answer, as_it_is }
+    }
+}
+
+/// A forecast as text in the format that is wanted.
+pub(crate) fn forecast(look: &Look, told: &Told, zone: &TimeZone) -> Result<String, Failure> {
+    Ok(match look.format {
+        Format::Json => super::json(told)?,
+        Format::Yaml => super::yaml(told)?,
+        Format::Name => {
+            let late = told.answer.schedules.iter().filter(|line| is_trouble(line));
+            late.map(|line| format!("{}/{}\n", clean(&line.namespace), clean(&line.name))).collect()
+        }
+        Format::Table | Format::Wide => page(look, told, zone),
+    })
+}
+
+fn page(look: &Look, told: &Told, zone: &TimeZone) -> String {
+    let Told { answer, as_it_is } = told;
+    let clock = Clock { zone, is_long: answer.until.since(answer.from) > Duration::from_hours(24) };
+    let name = zone.iana_name().unwrap_or("here");
+    let mut text =
+        format!("Forecast from {} to {} ({name})\n\n", clock.whole(answer.from), clock.whole(answer.until));
+    text.push_str(&sums(answer, as_it_is.as_ref(), &clock));
+    let windows: Vec<_> = answer.overloads.iter().map(|window| WindowRow::new(window, &clock)).collect();
+    section(&mut text, look, "Overloads", &windows, "overloads");
+    let mut workers: Vec<_> = answer.workers.iter().collect();
+    workers.sort_by(|a, b| b.average.highest().total_cmp(&a.average.highest()));
+    let workers: Vec<_> = workers.into_iter().map(WorkerRow).collect();
+    section(&mut text, look, "Workers", &workers, "workers");
+    let mut schedules: Vec<_> =
+        answer.schedules.iter().filter(|line| look.wide() || is_trouble(line)).collect();
+    schedules.sort_by_key(|line| std::cmp::Reverse((line.expired, line.latest)));
+    let schedules: Vec<_> = schedules.into_iter().map(LineRow).collect();
+    section(&mut text, look, "Schedules in trouble", &schedules, "schedules in trouble");
+    text
+}
+
+fn section<T: Row>(text: &mut String, look: &Look, title: &str, items: &[T], what: &str) {
+    if items.is_empty() {
+        let _ = writeln!(text, "\nNo {what}.");
+        return;
+    }
+    let title = if look.wide() { title.split(' ').next().unwrap_or(title) } else { title };
+    let shown = if look.wide() { items.len() } else { LINES.min(items.len()) };
+    let _ = writeln!(text, "\n{title}:");
+    text.push_str(&rows(look, &items[..shown]));
+    if shown < items.len() {
+        let _ = writeln!(text, "… and {} more: `-o wide` shows all", items.len() - shown);
+    }
+}
+
+/// Whether something of a schedule goes otherwise than it should.
+fn is_trouble(line: &ScheduleLine) -> bool {
+    line.late > 0 || line.expired > 0 || line.paused_at.is_some() || lost(&line.skipped) > 0
+}
+
+/// Instants that created nothing, without those that the rules hold.
+fn lost(skipped: &BTreeMap<FiringOutcome, u64>) -> u64 {
+    let held = [FiringOutcome::SkippedCalendar, FiringOutcome::SkippedWindow, FiringOutcome::SkippedPause];
+    skipped.iter().filter(|(outcome, _)| !held.contains(outcome)).map(|(_, count)| count).sum()
+}
+
+fn sums(answer: &Answer, as_it_is: Option<&Summary>, clock: &Clock<'_>) -> String {
+    let told: Vec<Vec<(&str, String)>> =
+        as_it_is.into_iter().chain([&answer.summary]).map(|summary| lines(summary, clock)).collect();
+    let mut text = String::new();
+    let width = told[0].iter().map(|(_, value)| value.chars().count()).max().unwrap_or(0).max(8);
+    if as_it_is.is_some() {
+        let _ = writeln!(text, "{:14}{:width$}  WHAT IF", "", "AS IT IS");
+    }
+    for place in 0..told[0].len() {
+        let values = told.iter().map(|column| format!("{:width$}", column[place].1));
+        let values = values.collect::<Vec<_>>().join("  ");
+        let line = format!("{:14}{values}", format!("{}:", told[0][place].0));
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn lines(summary: &Summary, clock: &Clock<'_>) -> Vec<(&'static str, String)> {
+    let Summary { used, .. } = summary;
+    let late = match &summary.latest {
+        None => "0".to_owned(),
+        Some(latest) => format!(
+            "{}, by up to {} ({} of {})",
+            summary.late,
+            coarse(latest.by),
+            clean(&latest.name),
+            clock.short(latest.due)
+        ),
+    };
+    let skipped = summary.skipped.iter().map(|(outcome, count)| format!("{outcome} {count}"));
+    let skipped = skipped.collect::<Vec<_>>().join(", ");
+    let skipped = if skipped.is_empty() { "0".to_owned() } else { skipped };
+    vec![
+        ("Firings", format!("{} of {}", summary.firings, count(summary.schedules, "schedule"))),
+        ("Late", late),
+        ("Skipped", skipped),
+        ("Expired", summary.expired.to_string()),
+        ("Failed", format!("{} of {}", summary.failed, summary.failed + summary.succeeded)),
+        ("Waiting", format!("at most {}, {} at the end", summary.waiting_most, summary.waiting_at_end)),
+        (
+            "Overloaded",
+            if summary.overloaded == Duration::ZERO { "never".into() } else { coarse(summary.overloaded) },
+        ),
+        (
+            "Workers",
+            format!(
+                "CPU {}, memory {}, slots {}",
+                percent(used.cpu),
+                percent(used.memory),
+                percent(used.slots)
+            ),
+        ),
+    ]
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// Shows times of a range in a zone.
+struct Clock<'a> {
+    zone: &'a TimeZone,
+    is_long: bool,
+}
+
+impl Clock<'_> {
+    fn whole(&self, at: Timestamp) -> String {
+        self.shown(at, "%a %Y-%m-%d %H:%M")
+    }
+
+    /// Without the day where the range has but one.
+    fn short(&self, at: Timestamp) -> String {
+        self.shown(at, if self.is_long { "%a %d %H:%M" } else { "%H:%M" })
+    }
+
+    fn shown(&self, at: Timestamp, form: &str) -> String {
+        jiff::Timestamp::from(at).to_zoned(self.zone.clone()).strftime(form).to_string()
+    }
+}
+
+/// An overload as a row.
+#[derive(Serialize)]
+struct WindowRow<'a> {
+    window: &'a Window,
+    from: String,
+    until: String,
+}
+
+impl<'a> WindowRow<'a> {
+    fn new(window: &'a Window, clock: &Clock<'_>) -> Self {
+        let end = if window.goes_on { "on" } else { "" };
+        let until = if window.goes_on { end.to_owned() } else { clock.short(window.until) };
+        Self { window, from: clock.short(window.from), until }
+    }
+}
+
+impl Row for WindowRow<'_> {
+    const COLUMNS: &'static [Column] = &[
+        column("FROM", 10),
+        column("UNTIL", 10),
+        column("QUEUE", 12),
+        column("LATE JOBS", 9),
+        column("WAITING", 7),
+        column("LONGEST", 8),
+        column("OF", 16),
+        column("WHY", 30),
+    ];
+
+    fn cells(&self, _: &Look) -> Vec<Cell> {
+        let Window { group, jobs, waiting_most, longest, why, .. } = self.window;
+        let why = why.iter().take(3).map(|holds| holds.cause.to_string()).collect::<Vec<_>>().join(", ");
+        vec![
+            self.from.as_str().into(),
+            self.until.as_str().into(),
+            group.to_string().into(),
+            Cell::new(jobs.to_string(), Tone::Bad),
+            waiting_most.to_string().into(),
+            coarse(longest.by).into(),
+            longest.name.as_str().into(),
+            why.into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.window.group.to_string()
+    }
+}
+
+/// A worker as a row.
+#[derive(Serialize)]
+struct WorkerRow<'a>(&'a WorkerUse);
+
+impl Row for WorkerRow<'_> {
+    const COLUMNS: &'static [Column] = &[
+        column("NAME", 16),
+        column("RUNS", 8),
+        column("CPU", 5),
+        column("MEMORY", 6),
+        column("SLOTS", 5),
+        wide("MOST", 5),
+        column("OVER TIME", SIGNS),
+    ];
+
+    fn cells(&self, _: &Look) -> Vec<Cell> {
+        let WorkerUse { average, most, .. } = self.0;
+        vec![
+            self.0.name.as_str().into(),
+            self.0.executions.to_string().into(),
+            percent(average.cpu).into(),
+            percent(average.memory).into(),
+            percent(average.slots).into(),
+            percent(most.highest()).into(),
+            over_time(&self.0.used).into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.0.name.clone()
+    }
+}
+
+/// A sign for each part of the range: the taller, the more of what is scarcest is set aside.
+fn over_time(used: &[Shares]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let part = used.len().div_ceil(SIGNS).max(1);
+    let sign = |shares: &[Shares]| {
+        let most = shares.iter().map(Shares::highest).fold(0.0, f64::max);
+        let step = (1_u8..8).filter(|step| most > f64::from(*step) / 8.0).count();
+        if most == 0.0 { ' ' } else { BARS[step] }
+    };
+    used.chunks(part).map(sign).collect()
+}
+
+/// A schedule as a row.
+#[derive(Serialize)]
+struct LineRow<'a>(&'a ScheduleLine);
+
+impl Row for LineRow<'_> {
+    const COLUMNS: &'static [Column] = &[
+        column("NAME", 20),
+        column("FIRINGS", 7),
+        column("LATE", 5),
+        column("LATEST", 7),
+        column("SKIPPED", 7),
+        column("EXPIRED", 7),
+        column("FAILED", 6),
+        wide("BUSY", 7),
+        column("NOTE", 20),
+    ];
+
+    fn cells(&self, _: &Look) -> Vec<Cell> {
+        let line = self.0;
+        let bad = |count: u64| Cell::new(count.to_string(), if count > 0 { Tone::Bad } else { Tone::Plain });
+        let mut notes = Vec::new();
+        if line.paused_at.is_some() {
+            notes.push("pauses itself");
+        }
+        if line.assumed {
+            notes.push("run time assumed");
+        }
+        vec![
+            format!("{}/{}", line.namespace, line.name).into(),
+            line.firings.to_string().into(),
+            bad(line.late),
+            coarse(line.latest).into(),
+            bad(lost(&line.skipped)),
+            bad(line.expired),
+            line.failed.to_string().into(),
+            coarse(line.busy).into(),
+            notes.join(", ").into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        self.0.name.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::forecast::{Name, Past, Plan, Schedule, WhatIf, Worker};
+    use model::timing::{Cron, Dialect, Rule, Timing};
+    use model::worker::Capacity;
+    use model::{Bytes, JobSpec, Millicores, ScheduleSpec};
+
+    use super::*;
+
+    fn plan() -> Plan {
+        let from: Timestamp = "2026-11-21T00:00:00Z".parse().unwrap();
+        let mut plan = Plan::new(from, from + Duration::from_hours(24));
+        for (name, minutes) in [("etl", 40), ("report", 20), ("tidy\u{1b}[2J", 5)] {
+            let cron = Cron { expression: "0 2,14 * * *".into(), dialect: Dialect::default() };
+            let timing = Timing { rules: vec![Rule::Cron(cron)], ..Timing::default() };
+            let mut job = JobSpec::command(["true"]);
+            job.resources.cpu = Some(Millicores(2_000));
+            plan.schedules.push(Schedule::from(ScheduleSpec::new(name, timing, job)));
+            let past = Past::steady(Duration::from_secs(minutes * 60));
+            plan.history.schedules.insert(Name::new("default", name), past);
+        }
+        let capacity =
+            Capacity { cpu: Millicores(2_000), memory: Bytes(8 << 30), slots: 10, ..Capacity::default() };
+        plan.workers.push(Worker::new("build-1", capacity));
+        plan
+    }
+
+    fn shown(format: Format, what_if: Option<WhatIf>) -> String {
+        let look = Look { format, color: false, now: Timestamp::default() };
+        let mut plan = plan();
+        let answer = |plan: &Plan| ::forecast::forecast(plan, &mut |_| {}).unwrap();
+        let before = what_if.as_ref().map(|_| answer(&plan).summary);
+        if let Some(what_if) = what_if {
+            plan.change(&what_if).unwrap();
+        }
+        let told = Told::new(answer(&plan), before);
+        forecast(&look, &told, &TimeZone::get("Europe/Berlin").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_forecast_is_a_page_for_people() {
+        insta::assert_snapshot!(shown(Format::Table, None));
+    }
+
+    #[test]
+    fn what_is_tried_stands_beside_what_is() {
+        insta::assert_snapshot!(shown(Format::Table, Some(WhatIf::Workers(2))));
+    }
+
+    #[test]
+    fn programs_get_all_of_it() {
+        let told: serde_json::Value =
+            serde_json::from_str(&shown(Format::Json, Some(WhatIf::Slower(2.0)))).unwrap();
+        assert_eq!(told["summary"]["firings"], 6);
+        assert_eq!(told["overloads"][0]["why"][0]["cause"], "cpu");
+        assert_eq!(told["overloads"][0]["why"][0]["reason"]["reason"], "no_worker_fits");
+        assert_eq!(told["as_it_is"]["late"], 4);
+        assert_eq!(told["workers"][0]["use"].as_array().unwrap().len(), 144);
+        assert_eq!(shown(Format::Name, None), "default/report\ndefault/tidy\\x1b[2J\n");
+    }
+}

@@ -1,0 +1,206 @@
+//! A plan becomes an engine: every thing of it as the row that a store would hand back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use engine::{Config, Engine, Input, Join, Session};
+use model::calendar::CalendarRecord;
+use model::firing::{Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track};
+use model::id::{Epoch, IdSource};
+use model::record::{Lease, LiveRow, QueueRecord, WorkerRecord};
+use model::run::{WorkflowHead, WorkflowState};
+use model::timing::Rule;
+use model::worker::WorkerStatus;
+use model::{Duration, ScheduleId, ShardId, Timestamp, WorkerId, WorkflowId};
+
+use crate::plan::{Plan, PlanError, Schedule};
+
+const SHARD: ShardId = ShardId(0);
+/// Longer than any range: virtual workers need not beat.
+const LEASE: Duration = Duration::from_hours(24 * 366 * 100);
+
+/// An engine with all of a plan in it, and which of the plan's things its ids mean.
+pub(crate) struct Setup {
+    pub(crate) engine: Engine,
+    pub(crate) schedules: BTreeMap<ScheduleId, usize>,
+    pub(crate) workers: BTreeMap<WorkerId, usize>,
+}
+
+/// The session of a worker: there is one each.
+pub(crate) fn session(worker: usize) -> Session {
+    Session(worker as u64 + 1)
+}
+
+/// An engine that stands at the beginning of the range.
+///
+/// # Errors
+/// [`PlanError`] for a plan that no server could hold.
+pub(crate) fn setup(plan: &Plan) -> Result<Setup, PlanError> {
+    check(plan)?;
+    let config = Config {
+        seed: plan.options.seed,
+        heartbeat_interval: LEASE,
+        lease: LEASE,
+        zones: plan.options.zones.clone(),
+        ..Config::default()
+    };
+    let lease = Lease { shard: SHARD, epoch: Epoch(1) };
+    let mut setup = Setup {
+        engine: Engine::new(config, &[lease], 1, plan.from),
+        schedules: BTreeMap::new(),
+        workers: BTreeMap::new(),
+    };
+    let mut rows = Rows { at: plan.from, ids: IdSource::default() };
+    for row in rows.registry(plan) {
+        setup.restore(row);
+    }
+    for (place, schedule) in plan.schedules.iter().enumerate() {
+        let id = ScheduleId::from_bits(rows.next());
+        setup.schedules.insert(id, place);
+        setup.restore(rows.schedule(id, schedule));
+    }
+    for (place, worker) in plan.workers.iter().enumerate() {
+        let id = WorkerId::from_bits(rows.next());
+        setup.workers.insert(id, place);
+        setup.restore(LiveRow::Worker(WorkerRecord {
+            id,
+            name: worker.name.clone(),
+            version: String::new(),
+            labels: worker.labels.clone(),
+            capacity: worker.capacity.clone(),
+            capabilities: worker.capabilities.clone(),
+            status: WorkerStatus::Ready,
+            admission: worker.admission,
+            created_at: plan.from,
+            updated_at: plan.from,
+        }));
+    }
+    setup.engine.start(plan.from);
+    setup.open_sessions(plan);
+    Ok(setup)
+}
+
+impl Setup {
+    fn restore(&mut self, row: LiveRow) {
+        // Only jobs, runs and backfills can contradict each other, and there are none.
+        let restored = self.engine.restore(row);
+        debug_assert!(restored.is_ok(), "{restored:?}");
+    }
+
+    fn open_sessions(&mut self, plan: &Plan) {
+        for (&worker, &place) in &self.workers {
+            let Some(like) = plan.workers.get(place) else { continue };
+            let join = Join {
+                worker,
+                session: session(place),
+                name: like.name.clone(),
+                version: String::new(),
+                labels: like.labels.clone(),
+                capacity: like.capacity.clone(),
+                capabilities: like.capabilities.clone(),
+                held: Vec::new(),
+            };
+            self.engine.handle(plan.from, Input::Join(Box::new(join)));
+        }
+    }
+}
+
+fn check(plan: &Plan) -> Result<(), PlanError> {
+    if plan.until <= plan.from {
+        return Err(PlanError::EmptyRange { from: plan.from, until: plan.until });
+    }
+    let slower = plan.options.slower;
+    if !slower.is_finite() || slower <= 0.0 {
+        return Err(PlanError::Slower { slower });
+    }
+    once("schedule", plan.schedules.iter().map(|s| (s.spec.namespace.as_str(), s.spec.name.as_str())))?;
+    once("calendar", plan.calendars.iter().map(|c| (c.namespace.as_str(), c.name.as_str())))?;
+    once("workflow", plan.workflows.iter().map(|w| (w.namespace.as_str(), w.name.as_str())))
+}
+
+fn once<'a>(kind: &'static str, names: impl Iterator<Item = (&'a str, &'a str)>) -> Result<(), PlanError> {
+    let mut seen = BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(PlanError::Twice { kind, name: format!("{}/{}", name.0, name.1) });
+        }
+    }
+    Ok(())
+}
+
+/// Makes rows as they stand at one instant.
+struct Rows {
+    at: Timestamp,
+    ids: IdSource,
+}
+
+impl Rows {
+    fn next(&mut self) -> u128 {
+        self.ids.next(self.at, SHARD, 0)
+    }
+
+    fn registry(&mut self, plan: &Plan) -> Vec<LiveRow> {
+        let at = self.at;
+        let calendars = plan.calendars.iter().map(|spec| {
+            LiveRow::Calendar(CalendarRecord {
+                spec: spec.clone(),
+                version: 1,
+                created_at: at,
+                updated_at: at,
+            })
+        });
+        let queues = plan.queues.iter().map(|(name, settings)| {
+            let (name, settings) = (name.clone(), settings.clone());
+            LiveRow::Queue(QueueRecord { name, settings, version: 1, updated_at: at })
+        });
+        let mut rows: Vec<_> = calendars.chain(queues).collect();
+        for spec in &plan.workflows {
+            let mut spec = spec.clone();
+            spec.fill();
+            let body = serde_json::to_string(&spec).unwrap_or_default().into();
+            rows.push(LiveRow::Workflow {
+                id: WorkflowId::from_bits(self.next()),
+                head: WorkflowHead { spec: Arc::new(spec), body },
+                state: WorkflowState { generation: 1, version: 1, created_at: at, updated_at: at, runs: 0 },
+            });
+        }
+        rows
+    }
+
+    /// A schedule that is paused has been so since before the range.
+    fn pause(&self, schedule: &Schedule) -> Option<Box<Pause>> {
+        let known = schedule.pause.clone().filter(|_| schedule.status == ScheduleStatus::Paused);
+        let unknown = || Pause { at: self.at, by: "somebody".into(), note: None };
+        let pause = known.or_else(|| (schedule.status == ScheduleStatus::Paused).then(unknown))?;
+        Some(Box::new(Pause { at: pause.at.min(self.at), ..pause }))
+    }
+
+    fn schedule(&self, id: ScheduleId, schedule: &Schedule) -> LiveRow {
+        let mut spec = schedule.spec.clone();
+        spec.fill();
+        let is_delayed = spec.timing.rules.iter().any(|rule| matches!(rule, Rule::After(_)));
+        let body = serde_json::to_string(&spec).unwrap_or_default().into();
+        let state = ScheduleState {
+            generation: 1,
+            version: 1,
+            created_at: self.at,
+            updated_at: self.at,
+            status: schedule.status,
+            pause: self.pause(schedule),
+            // An instant at the very beginning of the range belongs to it.
+            cursor: Timestamp::from_micros(self.at.as_micros() - 1),
+            owed: Default::default(),
+            previous: None,
+            delay_from: is_delayed.then_some(self.at),
+            next_at: None,
+            fired: schedule.fired,
+            skipped: 0,
+            last: None,
+            last_manual: None,
+            buffer: Default::default(),
+            open_record: None,
+            track: Some(Box::new(Track { streak: schedule.streak, ..Track::default() })),
+        };
+        LiveRow::Schedule { id, head: ScheduleHead { spec: Arc::new(spec), body }, state: Box::new(state) }
+    }
+}

@@ -1,0 +1,275 @@
+//! Who waits, for how long, and when that is too long.
+//!
+//! Waiting jobs stand in groups: those of one queue with one set of constraints wait for the same. A group
+//! is overloaded from the moment at which its oldest job has waited longer than patience allows until no
+//! job of it has; the engine is asked then, and now and again while it lasts, what holds the oldest back.
+//!
+//! # Cost
+//! Logarithmic in the jobs that wait, for each that comes or goes; a question in a while for each group
+//! that is overloaded.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::why::{Misfit, Misfits, Reason};
+use model::{Duration, JobId, Timestamp};
+
+use crate::answer::{Cause, Group, Holds, Window, WorstRun};
+
+/// Jobs that wait, by group.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    patience: Duration,
+    /// How long a group is left in peace once it was asked about.
+    ask_every: Duration,
+    names: BTreeMap<Group, usize>,
+    groups: Vec<Line>,
+    /// When a group is to be looked at.
+    looks: BTreeSet<(Timestamp, usize)>,
+    waiting: u64,
+    windows: Vec<Window>,
+}
+
+/// The jobs of one group that wait.
+#[derive(Debug)]
+struct Line {
+    group: Group,
+    waiting: BTreeSet<(Timestamp, JobId)>,
+    look_at: Option<Timestamp>,
+    asked_at: Option<Timestamp>,
+    /// The place of its window, while it is overloaded.
+    open: Option<usize>,
+    /// The place of its last window.
+    last: Option<usize>,
+}
+
+/// A job that is to be asked about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question {
+    pub(crate) group: usize,
+    pub(crate) job: JobId,
+}
+
+impl Waits {
+    pub(crate) fn new(patience: Duration, ask_every: Duration) -> Self {
+        Self {
+            patience,
+            ask_every,
+            names: BTreeMap::new(),
+            groups: Vec::new(),
+            looks: BTreeSet::new(),
+            waiting: 0,
+            windows: Vec::new(),
+        }
+    }
+
+    /// The number of a group.
+    pub(crate) fn group(&mut self, group: Group) -> usize {
+        if let Some(&known) = self.names.get(&group) {
+            return known;
+        }
+        let place = self.groups.len();
+        self.names.insert(group.clone(), place);
+        self.groups.push(Line {
+            group,
+            waiting: BTreeSet::new(),
+            look_at: None,
+            asked_at: None,
+            open: None,
+            last: None,
+        });
+        place
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.waiting
+    }
+
+    pub(crate) fn enter(&mut self, now: Timestamp, group: usize, job: JobId) {
+        let Some(line) = self.groups.get_mut(group) else { return };
+        line.waiting.insert((now, job));
+        self.waiting += 1;
+        if let Some(window) = line.open.and_then(|open| self.windows.get_mut(open)) {
+            window.waiting_most = window.waiting_most.max(line.waiting.len() as u64);
+        }
+        self.look_when_due(group);
+    }
+
+    /// A job waits no more. `who` tells what it is called, where it waited too long.
+    pub(crate) fn leave(
+        &mut self,
+        now: Timestamp,
+        group: usize,
+        (since, job): (Timestamp, JobId),
+        who: impl FnOnce() -> (String, String),
+    ) {
+        let patience = self.patience;
+        let Some(line) = self.groups.get_mut(group).filter(|l| l.waiting.contains(&(since, job))) else {
+            return;
+        };
+        if now.since(since) > patience {
+            let place = line.begin(&mut self.windows, since, now);
+            note_wait(&mut self.windows[place], since, now, who);
+        }
+        line.waiting.remove(&(since, job));
+        self.waiting -= 1;
+        line.end_if_over(&mut self.windows, now, patience);
+        self.look_when_due(group);
+    }
+
+    /// When a group is to be looked at next.
+    pub(crate) fn next_look(&self) -> Option<Timestamp> {
+        self.looks.first().map(|&(at, _)| at)
+    }
+
+    /// The job to ask about, of a group that is overloaded and was not asked about lately.
+    pub(crate) fn look(&mut self, now: Timestamp) -> Option<Question> {
+        let &(_, group) = self.looks.first().filter(|&&(at, _)| at <= now)?;
+        self.looks.pop_first();
+        let line = self.groups.get_mut(group)?;
+        line.look_at = None;
+        line.asked_at = Some(now);
+        let question = line.waiting.first().map(|&(since, job)| (since, Question { group, job }));
+        if let Some((since, _)) = question {
+            line.begin(&mut self.windows, since, now);
+        }
+        self.look_when_due(group);
+        question.map(|(_, question)| question)
+    }
+
+    /// What the engine said to a question.
+    pub(crate) fn told(&mut self, group: usize, reasons: &[Reason]) {
+        let window = self.groups.get(group).and_then(|line| line.open);
+        let Some(window) = window.and_then(|open| self.windows.get_mut(open)) else { return };
+        for (cause, reason) in reasons.iter().flat_map(causes) {
+            match window.why.iter_mut().find(|holds| holds.cause == cause) {
+                Some(known) => known.times += 1,
+                None => window.why.push(Holds { cause, times: 1, reason: reason.clone() }),
+            }
+        }
+    }
+
+    /// Every window, once the range is over; `who` tells what a job that still waits is called.
+    pub(crate) fn finish(
+        mut self,
+        until: Timestamp,
+        mut who: impl FnMut(JobId) -> (String, String),
+    ) -> Vec<Window> {
+        for line in &mut self.groups {
+            for &(since, job) in &line.waiting.clone() {
+                if until.since(since) > self.patience {
+                    let place = line.begin(&mut self.windows, since, until);
+                    self.windows[place].goes_on = true;
+                    note_wait(&mut self.windows[place], since, until, || who(job));
+                }
+            }
+        }
+        for window in &mut self.windows {
+            window.why.sort_by_key(|holds| std::cmp::Reverse(holds.times));
+        }
+        self.windows.sort_by(|a, b| (a.from, &a.group).cmp(&(b.from, &b.group)));
+        self.windows
+    }
+
+    fn look_when_due(&mut self, group: usize) {
+        let Some(line) = self.groups.get_mut(group) else { return };
+        let wanted = line.waiting.first().map(|&(since, _)| {
+            // A wait that is exactly as long as patience allows is none too long.
+            let overdue = since + self.patience + Duration::from_millis(1);
+            line.asked_at.map_or(overdue, |asked| overdue.max(asked + self.ask_every))
+        });
+        if line.look_at != wanted {
+            line.look_at.map(|before| self.looks.remove(&(before, group)));
+            wanted.map(|at| self.looks.insert((at, group)));
+            line.look_at = wanted;
+        }
+    }
+}
+
+impl Line {
+    /// The window of an overload that began when its first job began to wait; one that overlaps the last
+    /// goes on with it.
+    fn begin(&mut self, windows: &mut Vec<Window>, since: Timestamp, now: Timestamp) -> usize {
+        if let Some(open) = self.open {
+            // Who waits longest need not be the first to go.
+            windows[open].from = windows[open].from.min(since);
+            return open;
+        }
+        let place = match self.last.filter(|&last| windows[last].until >= since) {
+            Some(last) => last,
+            None => {
+                windows.push(Window {
+                    from: since,
+                    until: now,
+                    goes_on: false,
+                    group: self.group.clone(),
+                    jobs: 0,
+                    waiting_most: 0,
+                    longest: WorstRun {
+                        namespace: String::new(),
+                        name: String::new(),
+                        due: since,
+                        by: Duration::ZERO,
+                    },
+                    why: Vec::new(),
+                });
+                windows.len() - 1
+            }
+        };
+        windows[place].waiting_most = windows[place].waiting_most.max(self.waiting.len() as u64);
+        (self.open, self.last) = (Some(place), Some(place));
+        place
+    }
+
+    fn end_if_over(&mut self, windows: &mut [Window], now: Timestamp, patience: Duration) {
+        let Some(open) = self.open else { return };
+        windows[open].until = now;
+        if self.waiting.first().is_none_or(|&(since, _)| now.since(since) <= patience) {
+            self.open = None;
+        }
+    }
+}
+
+fn note_wait(window: &mut Window, since: Timestamp, now: Timestamp, who: impl FnOnce() -> (String, String)) {
+    window.jobs += 1;
+    window.until = window.until.max(now);
+    let by = now.since(since);
+    if by > window.longest.by {
+        let (namespace, name) = who();
+        window.longest = WorstRun { namespace, name, due: since, by };
+    }
+}
+
+/// What holds a job back, each in a word, with what was told.
+fn causes(reason: &Reason) -> Vec<(Cause, &Reason)> {
+    let causes = match reason {
+        Reason::QueuePaused { .. } => vec![Cause::QueuePaused],
+        Reason::QueueConcurrency { .. } => vec![Cause::QueueConcurrency],
+        Reason::QueueRate { .. } => vec![Cause::QueueRate],
+        Reason::ConcurrencyKey { .. } => vec![Cause::ConcurrencyKey],
+        Reason::NoWorkers => vec![Cause::NoWorker],
+        Reason::NoWorkerFits { workers, .. } => scarce(workers).into_iter().collect(),
+        Reason::Behind { .. } => vec![Cause::Other],
+        _ => Vec::new(),
+    };
+    causes.into_iter().map(|cause| (cause, reason)).collect()
+}
+
+/// What is lacking on the workers that could ever take the job.
+fn scarce(workers: &[Misfits]) -> BTreeSet<Cause> {
+    let passing = |misfit: &Misfit| match misfit {
+        Misfit::Cpu { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Cpu),
+        Misfit::Memory { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Memory),
+        Misfit::Custom { resource, needed, capacity, .. } => {
+            (needed <= capacity).then(|| Cause::Resource(resource.clone()))
+        }
+        Misfit::Slots { slots } => (*slots > 0).then_some(Cause::Slots),
+        Misfit::Reserved { .. } => Some(Cause::Reserved),
+        Misfit::Declined => Some(Cause::Other),
+        _ => None,
+    };
+    let candidates = workers
+        .iter()
+        .filter_map(|worker| worker.misfits.iter().map(passing).collect::<Option<BTreeSet<Cause>>>());
+    let lacking: BTreeSet<Cause> = candidates.flatten().collect();
+    if lacking.is_empty() { BTreeSet::from([Cause::NoWorker]) } else { lacking }
+}

@@ -1,0 +1,278 @@
+//! The world around the engine: a clock that jumps, and workers whose tasks take as long as drawn.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use engine::input::How;
+use engine::output::Assignment;
+use engine::{Effect, Engine, Input, Reply, Report, Session, Ticket, WorkflowRequest};
+use model::record::{JobHead, Outcome, Usage};
+use model::{Duration, ExecutionId, Fence, Timestamp, WorkerId};
+
+use crate::answer::Answer;
+use crate::luck::Luck;
+use crate::past::Past;
+use crate::plan::{Name, Plan, PlanError};
+use crate::setup::{Setup, setup};
+use crate::waits::Question;
+use crate::watch::{Asked, AskedFor, Watch};
+
+/// How many parts of a range are told of while it is run through.
+const PARTS_TOLD: i64 = 200;
+
+/// How far a forecast is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// To which instant it has come.
+    pub now: Timestamp,
+    /// What part of the range lies behind it, from 0 to 1.
+    pub part: f64,
+    /// Instants that have created a job or started a run.
+    pub firings: u64,
+}
+
+/// Runs a plan through its range. `told` hears now and again how far it is.
+///
+/// # Errors
+/// [`PlanError`] for a plan that no server could hold.
+pub fn forecast(plan: &Plan, told: &mut dyn FnMut(Progress)) -> Result<Answer, PlanError> {
+    let Setup { engine, schedules, workers } = setup(plan)?;
+    let world = World {
+        plan,
+        engine,
+        now: plan.from,
+        watch: Watch::new(plan, schedules, workers),
+        tasks: BTreeMap::new(),
+        ends: BinaryHeap::new(),
+        questions: BTreeMap::new(),
+        tickets: 0,
+    };
+    Ok(world.run(told))
+}
+
+/// A task that goes on.
+struct Task {
+    worker: WorkerId,
+    session: Session,
+    fence: Fence,
+    started_at: Timestamp,
+    how: How,
+}
+
+struct World<'a> {
+    plan: &'a Plan,
+    engine: Engine,
+    now: Timestamp,
+    watch: Watch<'a>,
+    tasks: BTreeMap<ExecutionId, Task>,
+    /// When tasks end; those that were stopped before are here still.
+    ends: BinaryHeap<Reverse<(Timestamp, ExecutionId)>>,
+    /// What is asked of the engine, and of which group.
+    questions: BTreeMap<Ticket, usize>,
+    tickets: u64,
+}
+
+impl World<'_> {
+    fn run(mut self, told: &mut dyn FnMut(Progress)) -> Answer {
+        let (from, until) = (self.plan.from, self.plan.until);
+        let step = ((until.as_micros() - from.as_micros()) / PARTS_TOLD).max(1);
+        let mut tell_at = from;
+        let cut = loop {
+            self.end_tasks();
+            self.settle();
+            self.ask();
+            self.watch.settled(self.now);
+            if self.now >= tell_at {
+                told(self.progress());
+                tell_at = Timestamp::from_micros(self.now.as_micros() + step);
+            }
+            let next = self.next().filter(|&next| next < until);
+            let cut = self.watch.firings() >= self.plan.options.runs_max;
+            let Some(next) = next.filter(|_| !cut) else { break cut };
+            self.watch.pass(self.now, next);
+            self.now = next;
+        };
+        let end = if cut { self.now } else { until };
+        self.watch.pass(self.now, end);
+        self.watch.finish(end, cut)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a part that is shown to people")]
+    fn progress(&self) -> Progress {
+        let micros = |at: Timestamp| (at.as_micros() - self.plan.from.as_micros()) as f64;
+        let part = micros(self.now) / micros(self.plan.until);
+        Progress { now: self.now, part, firings: self.watch.firings() }
+    }
+
+    /// When something happens next; always later than now.
+    fn next(&self) -> Option<Timestamp> {
+        let ends = self.ends.peek().map(|Reverse((at, _))| *at);
+        let next =
+            [self.engine.next_due(), ends, self.watch.waits.next_look()].into_iter().flatten().min()?;
+        Some(next.max(self.now + Duration::from_millis(1)))
+    }
+
+    fn end_tasks(&mut self) {
+        while let Some(&Reverse((at, execution))) = self.ends.peek() {
+            if at > self.now {
+                break;
+            }
+            self.ends.pop();
+            if let Some(task) = self.tasks.remove(&execution) {
+                self.report_end(execution, &task, task.how);
+            }
+        }
+    }
+
+    fn report_end(&mut self, execution: ExecutionId, task: &Task, how: How) {
+        let (exit_code, error) = match how {
+            How::Succeeded => (Some(0), None),
+            How::Failed => (Some(1), Some("exit_code".into())),
+            How::TimedOut => (None, Some("timeout".into())),
+            How::Stopped | How::Interrupted => (None, None),
+        };
+        let outcome = Outcome { exit_code, error, ..Outcome::default() };
+        let usage = Usage { run_time: self.now.since(task.started_at), ..Usage::default() };
+        let report = Report::Finished { how, outcome, usage };
+        self.report(execution, task.worker, task.session, task.fence, report);
+    }
+
+    fn report(
+        &mut self,
+        execution: ExecutionId,
+        worker: WorkerId,
+        session: Session,
+        fence: Fence,
+        report: Report,
+    ) {
+        self.engine.handle(self.now, Input::Report { worker, session, execution, fence, report });
+    }
+
+    /// Lets the engine act until nothing more happens at this instant.
+    fn settle(&mut self) {
+        loop {
+            let output = self.engine.flush(self.now);
+            let asked = self.watch.take(output.batch);
+            for effect in output.effects {
+                self.release(effect);
+            }
+            for asked in asked {
+                self.answer(asked);
+            }
+            if self.engine.is_idle() {
+                break;
+            }
+        }
+    }
+
+    fn release(&mut self, effect: Effect) {
+        match effect {
+            Effect::Assign { worker, session, assignment } => self.begin(worker, session, &assignment),
+            Effect::Stop { execution, .. } => {
+                if let Some(task) = self.tasks.remove(&execution) {
+                    self.report_end(execution, &task, How::Stopped);
+                }
+            }
+            Effect::Reply { ticket, reply } => {
+                if let (Some(group), Ok(Reply::Why(why))) = (self.questions.remove(&ticket), reply) {
+                    self.watch.waits.told(group, &why.reasons);
+                }
+            }
+            Effect::Welcome { .. } | Effect::Grant { .. } | Effect::Ack { .. } => {}
+        }
+    }
+
+    /// A worker starts what it is given.
+    fn begin(&mut self, worker: WorkerId, session: Session, assignment: &Assignment) {
+        let Assignment { execution, fence, number, .. } = *assignment;
+        if self.tasks.contains_key(&execution) {
+            return;
+        }
+        let Some(head) = self.watch.job(assignment.job).map(Arc::clone) else { return };
+        let (run_time, how) = self.fate(&head, number);
+        let started_at = self.now;
+        self.tasks.insert(execution, Task { worker, session, fence, started_at, how });
+        self.ends.push(Reverse((started_at + run_time, execution)));
+        self.report(execution, worker, session, fence, Report::Started);
+    }
+
+    /// How long a try takes, and how it ends.
+    fn fate(&mut self, head: &JobHead, number: u32) -> (Duration, How) {
+        let history = &self.plan.history;
+        let known = match (&head.step, &head.origin) {
+            (None, Some(origin)) => self.watch.schedule(origin).and_then(|schedule| {
+                let spec = &schedule.spec;
+                history.schedules.get(&Name::new(spec.namespace.as_str(), spec.name.as_str()))
+            }),
+            _ => history.jobs.get(&Name::new(head.spec.namespace.as_str(), head.spec.name.as_str())),
+        };
+        if known.is_none() {
+            self.watch.assumes(head);
+        }
+        let past: &Past = known.unwrap_or(&history.otherwise);
+        let luck = self.luck(head).number(u64::from(number));
+        let millis = past.run_times.at(luck.number(0).fraction()) * self.plan.options.slower;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a finite length of time"
+        )]
+        let run_time = Duration::from_millis((millis.round() as u64).max(1));
+        match head.spec.timeout.filter(|&timeout| timeout <= run_time) {
+            Some(timeout) => (timeout, How::TimedOut),
+            None if luck.number(1).fraction() < past.try_fails(head.spec.retry.max_retries) => {
+                (run_time, How::Failed)
+            }
+            None => (run_time, How::Succeeded),
+        }
+    }
+
+    /// What is drawn for a job, whenever and wherever it runs.
+    fn luck(&self, head: &JobHead) -> Luck {
+        let mut luck = Luck::new(self.plan.options.seed).text(&head.spec.namespace);
+        if let Some(origin) = self.watch.origin(head) {
+            luck = luck.text(&origin.name).number(origin.scheduled_for.as_micros().unsigned_abs());
+        }
+        if let Some(step) = &head.step {
+            luck = luck.text(&step.workflow).text(&step.name);
+            luck = luck.number(step.item.as_ref().map_or(u64::MAX, |item| u64::from(item.index)));
+        }
+        luck
+    }
+
+    /// Somebody approves, or something happens.
+    fn answer(&mut self, asked: Asked) {
+        let Asked { run, step, what } = asked;
+        let (request, actor) = match what {
+            AskedFor::Approval { by } => {
+                (WorkflowRequest::Decide { run, step: (*step).into(), approve: true, note: None }, by)
+            }
+            AskedFor::Event { name } => (
+                WorkflowRequest::Event { run, event: name.into(), payload: "null".into() },
+                "forecast".into(),
+            ),
+        };
+        let ticket = self.ticket();
+        self.engine.handle(self.now, Input::Workflow { ticket, request: Box::new(request), actor });
+    }
+
+    /// Asks the engine what holds back the oldest job of each group that is overloaded.
+    fn ask(&mut self) {
+        let mut asked = false;
+        while let Some(Question { group, job }) = self.watch.waits.look(self.now) {
+            let ticket = self.ticket();
+            self.questions.insert(ticket, group);
+            self.engine.handle(self.now, Input::Why { ticket, job });
+            asked = true;
+        }
+        if asked {
+            self.settle();
+        }
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+}

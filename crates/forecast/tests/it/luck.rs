@@ -1,0 +1,70 @@
+//! What is drawn, and that it repeats.
+
+use forecast::{Past, Plan, RunTimes};
+use model::schedule::OverlapPolicy;
+
+use crate::scenario::{Build as _, hours, schedule, secs};
+
+/// Runs of ten to a hundred seconds, of which some fail.
+fn unsteady() -> Plan {
+    let mut plan = hours(24).worker("w1", 2);
+    for name in ["a", "b", "c"] {
+        let mut spec = schedule(name, "* * * * *");
+        spec.overlap.policy = OverlapPolicy::AllowAll;
+        plan = plan.with(spec, secs(1));
+    }
+    let run_times = RunTimes::of_percentiles(&[(0, secs(10)), (90, secs(40)), (100, secs(100))]).unwrap();
+    plan.history.schedules.values_mut().for_each(|past| {
+        *past = Past { run_times: run_times.clone(), failed: 0.1 };
+    });
+    plan
+}
+
+#[test]
+fn the_same_plan_gives_the_same_answer_and_another_seed_another() {
+    let plan = unsteady();
+    let answer = plan.answer();
+    assert_eq!(answer, plan.answer());
+    let mut other = plan;
+    other.options.seed = 1;
+    let other = other.answer();
+    assert_eq!(other.summary.firings, answer.summary.firings, "when it fires is not drawn");
+    assert_ne!(other.schedules[0].busy, answer.schedules[0].busy);
+}
+
+/// Two plans differ in one thing: every run takes as long as it did.
+#[test]
+fn a_what_if_meets_the_same_luck() {
+    let (few, many) = (unsteady(), unsteady().worker("w2", 8));
+    let (few, many) = (few.answer(), many.answer());
+    assert!(few.summary.waiting_most > many.summary.waiting_most);
+    for (before, after) in few.schedules.iter().zip(&many.schedules) {
+        // But for those that the end of the range cut off.
+        assert!(after.succeeded.abs_diff(before.succeeded) <= 5, "{before:?}, {after:?}");
+    }
+}
+
+/// The past knows runs: with retries, a try fails oftener than a run.
+#[test]
+fn as_many_runs_fail_as_the_past_says() {
+    let share = |retries| {
+        let mut plan = unsteady().worker("w2", 8);
+        for schedule in &mut plan.schedules {
+            schedule.spec.job_mut().unwrap().retry.max_retries = retries;
+        }
+        let summary = plan.answer().summary;
+        (summary.failed as f64 / (summary.failed + summary.succeeded) as f64, summary.executions)
+    };
+    let ((alone, tries), (retried, more_tries)) = (share(0), share(2));
+    assert!((0.08..0.12).contains(&alone), "{alone}");
+    assert!((0.08..0.12).contains(&retried), "{retried}");
+    assert!(more_tries > tries + tries / 3, "{tries}, {more_tries}");
+}
+
+#[test]
+fn a_timeout_ends_what_takes_too_long() {
+    let mut spec = schedule("a", "0 * * * *");
+    spec.job_mut().unwrap().timeout = Some(secs(30));
+    let answer = hours(2).worker("w1", 1).with(spec, secs(90)).answer();
+    assert_eq!((answer.summary.failed, answer.schedules[0].busy), (2, secs(60)));
+}
