@@ -56,7 +56,7 @@ pub use runs::RunFilter;
 pub use schedules::{LedgerFilter, ScheduleFilter, ScheduleRef};
 pub use server::{Me, ServerVersion};
 pub use watch::RunView;
-pub use why::{Misfit, Misfits, NeedView, Reason, StepReason, StepWhy, Why};
+pub use why::{Misfit, Misfits, NeedView, Reason, RunWhy, StepReason, StepWhy, Why};
 pub use workflows::{WorkflowFilter, WorkflowRef};
 
 /// Makes ring the TLS provider of this process; without one, [`Client::new`] panics.

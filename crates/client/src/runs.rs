@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 use crate::http::{Client, Request};
 use crate::page::{self, Items, Page};
-use crate::why::StepWhy;
+use crate::why::{RunWhy, StepWhy};
 
 /// Which runs; the default is all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -104,6 +104,14 @@ impl Client {
             let (client, step) = (client.clone(), step.clone());
             async move { client.run_items_page(id, &step, &page).await }
         })
+    }
+
+    /// Why the steps of a run that have not ended stand where they stand; of `limit` steps at most.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn run_why(&self, id: RunId, limit: usize) -> Result<RunWhy, Error> {
+        self.json(get(id, &["why"]).query("limit", limit)).await
     }
 
     /// Why a step stands where it stands.

@@ -289,6 +289,13 @@ pub enum WorkflowRequest {
         /// Its name.
         step: Box<str>,
     },
+    /// Asks why the steps of a run that have not ended stand where they stand. Changes nothing.
+    WhyRun {
+        /// Which run.
+        run: RunId,
+        /// The most steps that are told of.
+        most: usize,
+    },
 }
 
 /// A workflow to create or to change.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::input::{Session, Ticket};
-use crate::why::{StepWhy, Why};
+use crate::why::{RunWhy, StepWhy, Why};
 
 /// What came of a number of inputs.
 #[derive(Debug, Default)]
@@ -199,6 +199,8 @@ pub enum Reply {
     },
     /// Why a step stands where it stands.
     StepWhy(Box<StepWhy>),
+    /// Why the steps of a run stand where they stand.
+    RunWhy(Box<RunWhy>),
 }
 
 /// What came of applying a schedule.

@@ -223,6 +223,17 @@ pub struct StepWhy {
     pub reasons: Vec<StepReason>,
 }
 
+/// Why the steps of a run that have not ended stand where they stand.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RunWhy {
+    /// Which run.
+    pub run: RunId,
+    /// Those that go on or wait, then those that have not begun; each in the order of the workflow.
+    pub steps: Vec<StepWhy>,
+    /// How many more there are.
+    pub left_out: usize,
+}
+
 /// A step that another one needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NeedView {

@@ -13,7 +13,7 @@ use crate::lifecycle::Cause;
 use crate::quantity::{Bytes, Millicores};
 use crate::queue::QueueSettings;
 use crate::record::{Outcome, Usage};
-use crate::run::StepOrigin;
+use crate::run::{StepOrigin, TriggerRefusal};
 use crate::spec::JobSpec;
 use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::Timestamp;
@@ -95,6 +95,9 @@ pub struct Job {
     /// What came of its newest ended execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<JobResult>,
+    /// The runs that its end started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub started_runs: Vec<RunId>,
     /// What it was asked to be; left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<JobSpec>>,
@@ -388,8 +391,8 @@ pub struct FeedEvent {
     pub at: Timestamp,
     /// `job.waiting`, `job.running`, …, `execution.started`, `worker.ready`, `worker.lost`,
     /// `queue.updated`, `schedule.created`, `schedule.paused`, `schedule.skipped`,
-    /// `backfill.completed`, `calendar.updated`, `workflow.changed`, `run.running`, `run.failed`,
-    /// `step.succeeded`, ….
+    /// `backfill.completed`, `calendar.updated`, `workflow.changed`, `workflow.not_triggered`, `run.running`,
+    /// `run.failed`, `step.succeeded`, `step.late_worker`, ….
     #[serde(rename = "type")]
     pub kind: String,
     /// The tenant; absent for workers and queues.
@@ -452,6 +455,19 @@ pub struct FeedEvent {
     /// The calendar that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calendar: Option<String>,
+    /// Which trigger of the workflow started nothing, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_triggered: Option<FeedRefusal>,
+}
+
+/// Why a trigger of a workflow started nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FeedRefusal {
+    /// Which trigger, from 0.
+    pub trigger: u32,
+    /// What ended, and why it started nothing.
+    #[serde(flatten)]
+    pub refusal: TriggerRefusal,
 }
 
 /// Why a request was refused: an RFC 9457 problem document.

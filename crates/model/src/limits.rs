@@ -128,5 +128,17 @@ pub const ITEM_BYTES_MAX: usize = 1024;
 pub const COLLECTED_BYTES_MAX: usize = 192 * 1024;
 /// The most runs of one workflow that wait for their turn.
 pub const WAITING_RUNS_MAX: usize = 10_000;
+/// The most triggers of one workflow.
+pub const TRIGGERS_MAX: usize = 32;
+/// The most sources that one trigger joins.
+pub const TRIGGER_SOURCES_MAX: usize = 8;
+/// The most ends in a row that start runs of each other.
+pub const TRIGGER_CHAIN_MAX: usize = 32;
+/// The most runs that one end starts.
+pub const TRIGGERED_RUNS_MAX: usize = 1_000;
+/// The largest output that a trigger keeps of an end while it waits for the others.
+pub const KEPT_OUTPUT_BYTES_MAX: usize = 8 * 1024;
+/// The most workers that come late which a step over workers names.
+pub const LATE_WORKERS_NAMED_MAX: usize = 100;
 /// The most who may approve a step.
 pub const APPROVERS_MAX: usize = 100;

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use thin_vec::ThinVec;
 use utoipa::ToSchema;
 
 use crate::calendar::CalendarRecord;
@@ -20,8 +21,8 @@ use crate::id::{
 use crate::lifecycle::Cause;
 use crate::queue::QueueSettings;
 use crate::run::{
-    RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus, WorkflowHead,
-    WorkflowState,
+    RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus, TriggerRefusal,
+    WorkflowHead, WorkflowState,
 };
 use crate::spec::JobSpec;
 use crate::status::{ExecutionStatus, JobStatus};
@@ -138,6 +139,8 @@ pub struct JobState {
     pub history: Vec<HistoryEntry>,
     /// From when on retention may delete it; set when it ended.
     pub expires_at: Option<Timestamp>,
+    /// The runs that its end started.
+    pub started: ThinVec<RunId>,
 }
 
 /// One try of a job on one worker.
@@ -329,6 +332,28 @@ pub enum EventKind {
         name: Arc<str>,
         /// What happened to it.
         what: WorkflowEvent,
+    },
+    /// Something ended that a workflow listens to, and no run was started.
+    NotTriggered {
+        /// Which workflow.
+        workflow: WorkflowId,
+        /// Its name.
+        name: Arc<str>,
+        /// Which of its triggers, from 0.
+        trigger: u32,
+        /// What ended, and why it started nothing.
+        refusal: Box<TriggerRefusal>,
+    },
+    /// A worker came while a step over workers went on.
+    LateWorker {
+        /// Of which run.
+        run: RunId,
+        /// The name of the step.
+        step: Arc<str>,
+        /// Which worker.
+        worker: WorkerId,
+        /// Whether the step is done on it too.
+        included: bool,
     },
     /// A run changed its status.
     Run {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use compact::Summary;
+pub use compact::{Summary, name_in};
 
 use crate::quantity::{Bytes, Millicores};
 use crate::time::{Duration, Timestamp};
@@ -102,8 +102,11 @@ pub struct JobSpec {
     pub retention: Option<Duration>,
 }
 
+/// The name of a job that was given none.
+const JOB: &str = "job";
+
 pub(crate) fn default_job_name() -> String {
-    "job".to_owned()
+    JOB.to_owned()
 }
 
 impl JobSpec {

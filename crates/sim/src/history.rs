@@ -15,7 +15,7 @@ use model::firing::{BackfillStatus, Gap, LedgerRecord, Origin, ScheduleStatus};
 use model::id::Epoch;
 use model::queue::QueueSettings;
 use model::record::HistoryEntry;
-use model::run::{Caller, RunHistoryEntry, StepCause, StepOrigin};
+use model::run::{Caller, RunHistoryEntry, RunTrigger, StepCause, StepOrigin};
 use model::worker::{Capacity, WorkerStatus};
 use model::{
     BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, RunId, RunStatus,
@@ -409,6 +409,12 @@ pub struct RunRow {
     pub origin: Option<Arc<Origin>>,
     /// The step that called it; with the spec.
     pub caller: Option<Caller>,
+    /// The trigger that started it; with the spec.
+    #[serde(default)]
+    pub trigger: Option<Arc<RunTrigger>>,
+    /// The runs that its end started.
+    #[serde(default)]
+    pub started: Vec<RunId>,
     /// Where it stands.
     pub status: RunStatus,
     /// Which version of it.

@@ -9,6 +9,7 @@ use model::spec::Run;
 use model::{ExecutionStatus, JobStatus, RunId, Timestamp};
 
 use super::Look;
+use super::runs::started_runs;
 use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
 use super::text::{bytes, clean, count, short};
 use super::time::{coarse, exact, when};
@@ -145,6 +146,7 @@ impl Detail for Job {
             ("Step", Cell::from(text))
         }));
         lines.extend(self.retry_of.map(|job| ("Retry of", job.to_string().into())));
+        lines.extend(started_runs(&self.started_runs));
         lines.extend(self.spec.as_ref().map(|spec| ("Runs", what_runs(&spec.run).into())));
         lines
     }
@@ -297,7 +299,7 @@ impl Row for FeedEvent {
             self.at.to_string().into(),
             self.to.map_or_else(|| self.kind.as_str().into(), |to| toned(&self.kind, &job_status(to))),
             subject.into(),
-            self.cause.map(|cause| cause.as_str()).or(self.outcome.map(|outcome| outcome.as_str())).into(),
+            cause_of(self).into(),
             self.namespace.as_deref().into(),
             self.execution_id.map(|id| id.to_string()).into(),
             self.worker_id.map(|id| id.to_string()).into(),
@@ -307,6 +309,11 @@ impl Row for FeedEvent {
     fn name(&self) -> String {
         self.seq.to_string()
     }
+}
+
+fn cause_of(event: &FeedEvent) -> Option<&'static str> {
+    let cause = event.cause.map(|cause| cause.as_str()).or(event.outcome.map(|outcome| outcome.as_str()));
+    cause.or(event.not_triggered.as_ref().map(|told| told.refusal.reason.as_str()))
 }
 
 /// A run, or a step of it.

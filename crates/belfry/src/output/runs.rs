@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use model::api::{EventTaken, RunItem, RunStep, RunStepState, StepCounts, WorkflowRun};
-use model::run::{Caller, RunHistoryEntry, StepCause};
-use model::{RunStatus, StepStatus, Timestamp};
+use model::run::{Caller, Ended, LateWorkers, RunHistoryEntry, StepCause};
+use model::{JobStatus, RunId, RunStatus, StepStatus, Timestamp};
 use serde::Serialize;
 
 use super::Look;
@@ -154,7 +154,11 @@ impl Detail for RunPage {
             ("Schedule", format!("{} for {at} ({})", origin.name, origin.cause).into())
         }));
         lines.extend(run.caller.map(|caller| ("Called by", called_by(caller).into())));
+        for ended in run.trigger.iter().flat_map(|trigger| &trigger.ended) {
+            lines.push(("Started by", end(look, ended).into()));
+        }
         lines.extend(run.retry_of.map(|id| ("Retry of", id.to_string().into())));
+        lines.extend(started_runs(&run.started_runs));
         lines.extend(run.output.as_ref().map(|output| ("Output", output.to_string().into())));
         lines
     }
@@ -172,6 +176,28 @@ impl Detail for RunPage {
         }
         text
     }
+}
+
+/// `workflow extract run_… succeeded at …`.
+pub(super) fn end(look: &Look, ended: &Ended) -> String {
+    let id = ended.job_id.map(|id| id.to_string()).or(ended.run_id.map(|id| id.to_string()));
+    let id = id.unwrap_or_default();
+    format!("{ended} ({id}), which {} at {}", how(ended.status), exact(look, ended.at))
+}
+
+const fn how(status: JobStatus) -> &'static str {
+    match status {
+        JobStatus::Succeeded => "succeeded",
+        JobStatus::Cancelled => "was cancelled",
+        JobStatus::Expired => "expired",
+        _ => "failed",
+    }
+}
+
+/// The runs that an end started, where there are any.
+pub(super) fn started_runs(runs: &[RunId]) -> Option<(&'static str, Cell)> {
+    let named: Vec<_> = runs.iter().map(RunId::to_string).collect();
+    (!named.is_empty()).then(|| ("Its end started", joined(&named)))
 }
 
 fn called_by(caller: Caller) -> String {
@@ -305,7 +331,18 @@ pub(crate) fn story(look: &Look, state: &RunStepState) -> Option<String> {
     if state.status == StepStatus::Waiting {
         return state.wake_at.map(|at| format!("until {}", exact(look, at)));
     }
-    state.message.clone().or_else(|| cause.map(|cause| cause.sentence().to_owned()))
+    let told = state.message.clone().or_else(|| cause.map(|cause| cause.sentence().to_owned()));
+    let late = state.late_workers.as_ref().map(came_late);
+    told.into_iter().chain(late).reduce(|told, late| format!("{told}; {late}"))
+}
+
+/// `came late: w5, w6`.
+fn came_late(late: &LateWorkers) -> String {
+    let names = short(&late.names.join(", "), SHOWN);
+    match late.count as usize - late.names.len().min(late.count as usize) {
+        0 => format!("came late: {names}"),
+        more => format!("came late: {names} and {more} more"),
+    }
 }
 
 impl Row for RunItem {
@@ -423,7 +460,8 @@ mod tests {
                 4,
                 "check",
                 &json!({"status": "failed", "cause": "job_failed", "job_id": JOB, "started_at": began,
-                "finished_at": ended, "message": "exited with 3\u{1b}"}),
+                "finished_at": ended, "message": "exited with 3\u{1b}",
+                "late_workers": {"count": 3, "names": ["w5", "w6"]}}),
             ),
             step(5, "publish", &json!({"status": "upstream_failed", "cause": "rule", "finished_at": ended})),
             step(6, "by-hand", &json!({"status": "skipped", "cause": "marked", "said": said("not today")})),
@@ -464,6 +502,9 @@ mod tests {
     fn the_page_of_a_run_has_its_steps_and_programs_get_the_run() {
         let whole = run(&json!({
             "status": "paused", "note": "again", "priority": 90, "retry_of": RUN, "output": {"rows": 7},
+            "trigger": {"number": 0, "chain": ["extract"], "ended": [{"run_id": RUN, "name": "extract",
+                "status": "succeeded", "at": "2026-11-21T07:59:59Z"}]},
+            "started_runs": [RUN],
             "pause": {"at": "2026-11-21T08:04:00Z", "by": "ann", "note": "wait"},
             "history": [
                 {"at": "2026-11-21T08:00:00Z", "to": "running", "cause": "started", "detail": "ann"},

@@ -2,12 +2,14 @@
 
 use std::fmt::Write as _;
 
-use model::api::{AppliedWorkflow, PlannedStep, RunPlan, StepKind, Workflow};
-use model::workflow::{Action, ForEach, Over, Parameter, Section, StepSpec, Wait};
+use model::api::{AppliedWorkflow, PlannedStep, RunPlan, StepKind, TriggerStatus, Workflow};
+use model::workflow::{
+    Action, ForEach, Listens, Over, Parameter, Section, Source, StepSpec, TriggerSpec, Wait,
+};
 use serde::Serialize;
 
 use super::objects::{labels, what_runs};
-use super::runs::{plain, run_status};
+use super::runs::{end, plain, run_status};
 use super::schedules::AppliedObject;
 use super::table::{self, Cell, Column, Detail, Row, column, wide};
 use super::text::{clean, count, short};
@@ -101,6 +103,19 @@ impl Detail for Workflow {
             let outputs: Vec<_> = spec.outputs.keys().cloned().collect();
             lines.push(("Outputs", joined(&outputs)));
         }
+        let triggers = self.spec.iter().flat_map(|spec| &spec.triggers);
+        for (number, trigger) in triggers.enumerate() {
+            lines.push(("Trigger", trigger_line(trigger, self.triggers.get(number)).into()));
+            let state = self.triggers.get(number);
+            lines.extend(
+                state.iter().flat_map(|state| &state.kept).map(|ended| ("  came", end(look, ended).into())),
+            );
+            lines.extend(state.and_then(|state| state.last_refusal.as_ref()).map(|refusal| {
+                let detail = refusal.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+                let (ended, why) = (end(look, &refusal.ended), refusal.reason.sentence());
+                ("  not started", format!("{ended}: {why}{detail}").into())
+            }));
+        }
         lines.extend([
             ("Steps", self.steps.to_string().into()),
             ("Runs", self.runs.to_string().into()),
@@ -129,6 +144,31 @@ fn parameter_line(name: &str, parameter: &Parameter) -> String {
     };
     let what = parameter.description.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
     format!("{name} ({kind}{default}){what}")
+}
+
+/// `success of workflow extract, failure of job rates (2 runs)`.
+fn trigger_line(trigger: &TriggerSpec, state: Option<&TriggerStatus>) -> String {
+    let source = |source: &Source| {
+        let within = source.within.map(|within| format!(" within {within}")).unwrap_or_default();
+        let labels = source.labels.iter().map(|(key, value)| format!(" {key}={value}")).collect::<String>();
+        format!("{} of {} {}{labels}{within}", word(&source.on), source.kind.as_str(), source.name)
+    };
+    let mut text = trigger.listens.sources().iter().map(source).collect::<Vec<_>>().join(", ");
+    if let Listens::All { window, .. } = &trigger.listens {
+        let _ = write!(text, ", all within {window}");
+    }
+    if trigger.paused {
+        text.push_str(", paused");
+    }
+    if let Some(state) = state {
+        let _ = write!(text, " ({}", count(state.runs, "run"));
+        let _ = if state.refused > 0 {
+            write!(text, ", {} not started)", state.refused)
+        } else {
+            write!(text, ")")
+        };
+    }
+    text
 }
 
 pub(super) fn left_out(text: &mut String, count_left: usize, help: &str) {
@@ -278,6 +318,10 @@ mod tests {
                 "day": {"type": "string", "description": "which\u{1b} day"},
                 "regions": {"type": "array", "default": ["eu", "cn"]},
             },
+            "triggers": [
+                {"workflow": "import", "on": "any", "labels": {"team": "pay"}, "within": "2h"},
+                {"all": [{"job": "rates"}, {"workflow": "ledger", "on": "failure"}], "window": "6h", "paused": true},
+            ],
             "steps": [
                 {"name": "extract", "job": {"run": {"process": {"script": "one\ntwo\n"}}}},
                 {"name": "load", "needs": ["extract"], "job": job,
@@ -319,7 +363,14 @@ mod tests {
         ];
         insta::assert_snapshot!("workflows_table", list(&look(Format::Table), &all).unwrap());
         insta::assert_snapshot!("workflows_wide", list(&look(Format::Wide), &all[..1]).unwrap());
-        let whole = workflow(json!({"spec": spec()}));
+        let whole = workflow(json!({"spec": spec(), "triggers": [
+            {"runs": 3, "last_run": "run_01k9zq3m6c0000000000000000", "refused": 1, "last_refusal": {
+                "at": "2026-11-21T08:00:00Z", "reason": "late", "detail": "after 3h: expected 2h at most",
+                "ended": {"run_id": "run_01k9zq3m6c0000000000000000", "name": "import", "status": "failed",
+                    "at": "2026-11-21T08:00:00Z"}}},
+            {"runs": 1, "refused": 0, "kept": [{"job_id": "job_01k9zq3m6c0000000000000000", "name": "rates",
+                "status": "succeeded", "at": "2026-11-21T08:00:00Z"}]},
+        ]}));
         insta::assert_snapshot!("workflow_detail", one(&look(Format::Table), &whole).unwrap());
         let json = one(&look(Format::Json), &whole).unwrap();
         assert_eq!(serde_json::from_str::<Workflow>(&json).unwrap(), whole);

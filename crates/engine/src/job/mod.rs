@@ -211,6 +211,7 @@ impl Engine {
             self.on_run_over(id.into(), &origin, RunEnd { status: to, started_at });
         }
         self.tell_step(id, to);
+        self.tell_listeners_of_job(id, to);
     }
 
     /// Tells the step that a job belongs to, if there is one, how it ended.

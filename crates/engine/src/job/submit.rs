@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::record::{Change, JobHead, JobState, KeyRecord};
 use model::{Cause, Fence, JobId, JobStatus, ShardId, Timestamp};
 use rand::Rng;
+use thin_vec::ThinVec;
 
 use super::{About, Job};
 use crate::engine::{Engine, KnownKey};
@@ -155,5 +156,6 @@ fn fresh_state(now: Timestamp, due_at: Timestamp) -> JobState {
         // Nearly every job that waits has exactly one entry.
         history: Vec::with_capacity(1),
         expires_at: None,
+        started: ThinVec::new(),
     }
 }

@@ -56,6 +56,7 @@ impl Engine {
         if fresh || *worker.record != record {
             worker.record = Arc::new(WorkerRecord { updated_at: now, ..record });
             self.pending.worker(now, &worker.record);
+            self.tell_broadcasts(id);
         }
     }
 

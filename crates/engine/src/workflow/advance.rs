@@ -24,7 +24,8 @@ impl Engine {
             let mut turn = BEGUN_A_TURN.min(*left);
             let before = turn;
             self.advance_run(id, &mut turn);
-            *left -= before - turn;
+            // One whose steps are all skipped counts too: its end may start others.
+            *left -= (before - turn).max(1);
             if turn == 0 {
                 self.stir(id);
             }

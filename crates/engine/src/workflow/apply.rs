@@ -10,13 +10,15 @@ use model::run::{WorkflowHead, WorkflowState};
 use rand::Rng;
 
 use super::Workflow;
+use super::trigger::states_of;
 use crate::engine::Engine;
 use crate::input::{Expected, NewWorkflow};
 use crate::output::{AppliedWorkflow, ApplyChange, Refusal, Reply};
 use crate::schedule::{name_hash, shard_of};
 
 impl Workflow {
-    pub(super) fn new(head: &WorkflowHead, state: WorkflowState) -> Self {
+    pub(super) fn new(head: &WorkflowHead, mut state: WorkflowState) -> Self {
+        state.triggers.resize_with(head.spec.triggers.len(), Default::default);
         Self {
             namespace: head.spec.namespace.as_str().into(),
             name: head.spec.name.as_str().into(),
@@ -81,11 +83,19 @@ impl Engine {
         let hash = name_hash(&head.spec.namespace, &head.spec.name);
         let shard = shard_of(hash, self.shards);
         let id = WorkflowId::from_bits(self.ids.next(now, shard, self.rng.next_u64()));
-        let state = WorkflowState { generation: 1, version: 1, created_at: now, updated_at: now, runs: 0 };
+        let state = WorkflowState {
+            generation: 1,
+            version: 1,
+            created_at: now,
+            updated_at: now,
+            runs: 0,
+            triggers: Vec::new(),
+        };
         let mut workflow = Workflow::new(head, state);
         workflow.head = Some(Arc::clone(head));
         workflow.new = true;
         self.workflows.names.insert(hash, id);
+        self.workflows.listeners.add(id, &head.spec);
         self.workflows.all.insert(id, workflow);
         self.workflows.resolved.clear();
         self.touch_workflow(id);
@@ -101,6 +111,9 @@ impl Engine {
             return ApplyChange::Unchanged;
         }
         workflow.body_hash = body_hash;
+        workflow.state.triggers = states_of(&head.spec, Some((&workflow.spec, &workflow.state.triggers)));
+        self.workflows.listeners.remove(id, &workflow.spec);
+        self.workflows.listeners.add(id, &head.spec);
         workflow.spec = Arc::clone(&head.spec);
         workflow.max_parallel_runs = max_parallel_runs(head);
         workflow.head = Some(Arc::clone(head));
@@ -131,6 +144,7 @@ impl Engine {
         self.tell_workflow(id, WorkflowEvent::Deleted);
         if let Some(workflow) = self.workflows.all.swap_remove(&id) {
             self.workflows.names.swap_remove(&name_hash(&workflow.namespace, &workflow.name));
+            self.workflows.listeners.remove(id, &workflow.spec);
             self.workflows.resolved.clear();
             if !workflow.new {
                 self.pending.others.push(Change::RemoveWorkflow(id));

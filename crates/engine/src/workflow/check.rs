@@ -16,9 +16,20 @@ use crate::timer::Timer;
 impl Engine {
     /// Checks everything that this folder's page says always holds, for each run.
     pub(crate) fn check_workflows(&self) -> Result<(), String> {
+        self.workflows.check_listeners()?;
         let mut work = BTreeSet::new();
         for (&id, run) in &self.workflows.runs {
             self.check_run(id, run, &mut work)?;
+        }
+        let broadcast = |(id, run): (&RunId, &Run), step| {
+            let goes_on = run.step(step).status() == StepStatus::Running;
+            (goes_on && run.is_broadcast(step)).then_some((*id, step))
+        };
+        let count = |run: &Run| u32::try_from(run.steps.len()).unwrap_or(u32::MAX);
+        let runs = self.workflows.runs.iter();
+        let found = runs.flat_map(|(id, run)| (0..count(run)).filter_map(move |s| broadcast((id, run), s)));
+        if found.collect::<BTreeSet<_>>() != self.workflows.broadcasts {
+            return Err("other steps over workers go on than it knows".into());
         }
         for (&id, job) in &self.jobs {
             if job.step.is_some() && !work.contains(&Work::Job(id)) {

@@ -52,9 +52,8 @@ impl Engine {
     }
 
     fn leave_out_finally(&mut self, id: RunId) {
-        let Some(run) = self.workflows.runs.get_mut(&id).filter(|run| !run.state.skip_finally) else {
-            return;
-        };
+        let goes_on = |run: &&mut Run| !run.state.skip_finally && !run.state.status.is_final();
+        let Some(run) = self.workflows.runs.get_mut(&id).filter(goes_on) else { return };
         run.state.skip_finally = true;
         self.touch_run(id);
         self.stop_section(id);
@@ -64,7 +63,7 @@ impl Engine {
     pub(super) fn begin_stopping(&mut self, id: RunId, cause: RunCause, detail: Option<&str>) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         match run.state.status {
-            RunStatus::Waiting => self.close_run(id, RunStatus::Cancelled, cause, detail),
+            RunStatus::Waiting => self.close_waiting(id, RunStatus::Cancelled, cause, detail),
             RunStatus::Running | RunStatus::Paused => {
                 run.state.stopping = Some(cause);
                 run.state.pause = None;

@@ -74,6 +74,27 @@ impl Elements {
         self.total
     }
 
+    /// Whether the list has this.
+    pub(super) fn has(&self, value: &Value) -> bool {
+        self.list.as_ref().is_some_and(|list| list.contains(value))
+    }
+
+    /// Makes the list one longer. False if it is as long as it may be.
+    pub(super) fn push(&mut self, value: Value) -> bool {
+        let Some(list) = self.list.as_ref().filter(|list| list.len() < limits::ITEMS_MAX) else {
+            return false;
+        };
+        self.list = Some(list.iter().cloned().chain([value]).collect());
+        self.total += 1;
+        self.ended.push(None);
+        true
+    }
+
+    /// The list, as it is kept where it follows from nothing else.
+    pub(super) fn as_json(&self) -> Option<Arc<str>> {
+        self.list.as_ref().map(|list| Value::Array(list.to_vec()).to_string().into())
+    }
+
     /// Counts an element that ended; one that is not in the list, or ended before, is not counted.
     pub(super) fn note(&mut self, item: u32, status: StepStatus, output: Option<Arc<str>>) -> bool {
         let Some(place @ None) = self.ended.get_mut(count_of(item)) else { return false };
@@ -139,7 +160,7 @@ impl Engine {
         };
         let total = u32::try_from(list.len()).unwrap_or(u32::MAX);
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
-        let is_decided_now = matches!(run.plan.node(step).each, Some(Each { list: List::Workers(_), .. }));
+        let is_decided_now = run.is_broadcast(step);
         let known = run.step_mut(step);
         // Elements that an earlier run did are here already.
         let carried = known.elements.take().filter(|elements| elements.total == total);
@@ -156,6 +177,9 @@ impl Engine {
             return self.end_step(id, step, StepStatus::Succeeded, StepCause::ItemsOver, also);
         }
         self.goes_on(id, step, StepStatus::Running, None);
+        if is_decided_now {
+            self.workflows.broadcasts.insert((id, step));
+        }
         if let Some(run) = self.workflows.runs.get_mut(&id) {
             run.filling.insert(step);
         }
@@ -260,7 +284,7 @@ impl Engine {
     }
 
     /// After a restart the list is evaluated again when it is needed for the first time.
-    fn ensure_list(&mut self, id: RunId, step: u32) {
+    pub(super) fn ensure_list(&mut self, id: RunId, step: u32) {
         let run = self.workflows.runs.get(&id);
         let elements = run.and_then(|run| run.step(step).elements.as_deref());
         if elements.is_none_or(|elements| elements.list.is_some()) {

@@ -8,7 +8,7 @@ use super::Run;
 use super::plan::Act;
 use crate::engine::Engine;
 use crate::output::{Refusal, Reply};
-use crate::why::{NeedView, StepReason, StepWhy};
+use crate::why::{NeedView, RunWhy, StepReason, StepWhy};
 
 /// Needs that an explanation names one by one.
 const NEEDS_SHOWN: usize = 100;
@@ -17,6 +17,22 @@ impl Engine {
     pub(super) fn explain_step(&self, id: RunId, name: &str) -> Result<Reply, Refusal> {
         let run = self.live_run(id)?;
         let step = run.plan.place(name).ok_or_else(|| Refusal::NoStep { run: id, step: name.into() })?;
+        Ok(Reply::StepWhy(Box::new(self.step_why(id, run, step))))
+    }
+
+    pub(super) fn explain_run(&self, id: RunId, most: usize) -> Result<Reply, Refusal> {
+        let run = self.live_run(id)?;
+        let with = |wanted: fn(StepStatus) -> bool| {
+            let steps = (0..).zip(&run.steps).filter(move |(_, step)| wanted(step.status()));
+            steps.map(|(number, _)| number)
+        };
+        let open = with(StepStatus::is_live).chain(with(|status| status == StepStatus::Pending));
+        let left_out = open.clone().count().saturating_sub(most);
+        let steps = open.take(most).map(|step| self.step_why(id, run, step)).collect();
+        Ok(Reply::RunWhy(Box::new(RunWhy { run: id, steps, left_out })))
+    }
+
+    fn step_why(&self, id: RunId, run: &Run, step: u32) -> StepWhy {
         let status = run.step(step).status();
         let reasons = match status {
             StepStatus::Pending => self.pending_reasons(id, run, step),
@@ -31,7 +47,7 @@ impl Engine {
                 over.into_iter().collect()
             }
         };
-        Ok(Reply::StepWhy(Box::new(StepWhy { run: id, step: name.into(), status, reasons })))
+        StepWhy { run: id, step: run.plan.node(step).name.as_ref().into(), status, reasons }
     }
 
     fn pending_reasons(&self, id: RunId, run: &Run, step: u32) -> Vec<StepReason> {

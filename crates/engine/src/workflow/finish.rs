@@ -46,6 +46,9 @@ impl Engine {
         run.ready.remove(&step);
         run.filling.remove(&step);
         run.open[node.section as usize] -= 1;
+        if node.each.is_some() {
+            self.workflows.broadcasts.remove(&(id, step));
+        }
         self.tell_dependents(id, step);
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let stops = plan.fails_fast()
@@ -173,6 +176,23 @@ impl Engine {
         })
     }
 
+    /// Ends a run that never had its turn. None of its steps ever begins, those of `finally` neither: there is
+    /// nothing to clean up.
+    pub(super) fn close_waiting(
+        &mut self,
+        id: RunId,
+        status: RunStatus,
+        cause: RunCause,
+        detail: Option<&str>,
+    ) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let count = u32::try_from(run.steps.len()).unwrap_or(u32::MAX);
+        for step in 0..count {
+            self.stop_step(id, step, (StepStatus::Cancelled, StepCause::Stopped));
+        }
+        self.close_run(id, status, cause, detail);
+    }
+
     /// Ends a run for good: its workflow's next run has its turn, and the step that called it ends.
     pub(super) fn close_run(&mut self, id: RunId, status: RunStatus, cause: RunCause, detail: Option<&str>) {
         let now = self.now;
@@ -191,8 +211,9 @@ impl Engine {
             self.give_turns(workflow);
         }
         self.tell_schedule_of(id, cause);
-        if let Some(caller) = head.caller {
-            self.on_called_over(id, caller, detail);
+        match head.caller {
+            Some(caller) => self.on_called_over(id, caller, detail),
+            None => self.tell_listeners_of_run(id, cause),
         }
     }
 

@@ -11,7 +11,8 @@
 //! [`apply`] takes workflows, [`start`] starts runs; [`advance`] decides what is next in a run and is called
 //! by every flush for each run that something happened to; [`begin`] and [`elements`] begin steps, [`job`]
 //! makes their jobs and hears of their ends; [`finish`] ends steps and runs; [`control`] is what somebody
-//! asks of a run, [`wait`] what time and events bring; [`scheduled`] starts runs of schedules; [`scope`] holds the values that expressions speak of;
+//! asks of a run, [`wait`] what time and events bring, [`late`] what workers bring that come late; [`scheduled`] starts runs of schedules and [`trigger`]
+//! those that the end of something else starts; [`scope`] holds the values that expressions speak of;
 //! [`explain`] says why a step stands where it stands, [`restore`] rebuilds all of it from rows.
 //!
 //! # Always true
@@ -36,11 +37,13 @@ mod elements;
 mod explain;
 mod finish;
 mod job;
+mod late;
 mod plan;
 mod restore;
 mod scheduled;
 mod scope;
 mod start;
+mod trigger;
 mod wait;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -62,6 +65,7 @@ use elements::Elements;
 pub(crate) use job::JobEnd;
 use plan::{Plan, Plans, index};
 use scheduled::Resolved;
+use trigger::Listeners;
 
 /// A workflow, and its runs that have not ended.
 #[derive(Debug)]
@@ -153,6 +157,10 @@ pub(crate) struct Workflows {
     /// By [`crate::schedule::name_hash`].
     names: IndexMap<u128, WorkflowId, FixedState>,
     runs: IndexMap<RunId, Run, FixedState>,
+    /// Steps over workers that go on.
+    broadcasts: BTreeSet<(RunId, u32)>,
+    /// Who listens to the ends of jobs and runs.
+    listeners: Listeners,
     plans: Plans,
     /// Workflows with those that they call, as far as somebody asked since one of them changed.
     resolved: BTreeMap<WorkflowId, Result<Resolved, String>>,
@@ -221,6 +229,7 @@ impl Engine {
             }
             WorkflowRequest::Event { run, event, payload } => self.take_event(run, &event, &payload, actor),
             WorkflowRequest::Why { run, step } => self.explain_step(run, &step),
+            WorkflowRequest::WhyRun { run, most } => self.explain_run(run, most),
         };
         self.reply(ticket, reply);
     }

@@ -11,8 +11,8 @@ use model::expression::Expression;
 use model::spec::Constraint;
 use model::workflow::template::Template;
 use model::workflow::{
-    Action, Approval, Call, Definition, FailurePolicy, ForEach, JobTemplate, JoinRule, OnTimeout, Over,
-    Section, StepSpec, Wait,
+    Action, Approval, Call, Definition, FailurePolicy, ForEach, JobTemplate, JoinRule, LatePolicy, OnTimeout,
+    Over, Section, StepSpec, Wait,
 };
 use model::{Duration, Timestamp};
 
@@ -57,6 +57,7 @@ pub(super) struct Each {
     pub(super) max_parallel: u32,
     pub(super) max_failed: u32,
     pub(super) enough: Option<u32>,
+    pub(super) late: LatePolicy,
 }
 
 #[derive(Debug)]
@@ -230,7 +231,7 @@ impl Each {
             Over::Workers(constraints) => List::Workers(constraints.clone()),
         };
         let max_parallel = spec.max_parallel.unwrap_or(u32::MAX);
-        Ok(Self { list, max_parallel, max_failed: spec.max_failed, enough: spec.enough })
+        Ok(Self { list, max_parallel, max_failed: spec.max_failed, enough: spec.enough, late: spec.late })
     }
 }
 

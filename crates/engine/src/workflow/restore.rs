@@ -23,6 +23,7 @@ impl Engine {
     pub(crate) fn restore_workflow(&mut self, id: WorkflowId, head: &WorkflowHead, state: WorkflowState) {
         self.now = self.now.max(state.updated_at);
         self.workflows.names.insert(name_hash(&head.spec.namespace, &head.spec.name), id);
+        self.workflows.listeners.add(id, &head.spec);
         self.workflows.all.insert(id, Workflow::new(head, state));
     }
 
@@ -107,7 +108,7 @@ impl Engine {
     fn recount(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let plan = Arc::clone(&run.plan);
-        let mut ended = Vec::new();
+        let (mut ended, mut broadcasts) = (Vec::new(), Vec::new());
         for (place, node) in plan.nodes.iter().enumerate() {
             let Ok(step) = u32::try_from(place) else { break };
             let known = run.step_mut(step);
@@ -120,10 +121,12 @@ impl Engine {
             } else if status == StepStatus::Running && node.each.is_some() {
                 run.live += u32::try_from(live).unwrap_or(u32::MAX);
                 run.filling.insert(step);
+                broadcasts.extend(run.is_broadcast(step).then_some((id, step)));
             } else if status == StepStatus::Running {
                 run.live += 1;
             }
         }
+        self.workflows.broadcasts.extend(broadcasts);
         for step in ended {
             self.tell_dependents(id, step);
         }

@@ -4,7 +4,7 @@
 //! until it ends, and tells the schedule how it did. Runs that it calls belong to the same firing, and are
 //! no runs of the schedule.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::expression::{EvaluationError, Scope};
@@ -23,8 +23,8 @@ use crate::schedule::{NotStarted, RunEnd};
 /// A workflow with those that it calls.
 #[derive(Debug, Clone)]
 pub(super) struct Resolved {
-    definition: Arc<Definition>,
-    body: Arc<str>,
+    pub(super) definition: Arc<Definition>,
+    pub(super) body: Arc<str>,
 }
 
 impl Run {
@@ -53,7 +53,7 @@ impl Workflows {
     ///
     /// # Cost
     /// Computed once until the next change of any workflow.
-    fn resolved(&mut self, id: WorkflowId) -> Result<Resolved, String> {
+    pub(super) fn resolved(&mut self, id: WorkflowId) -> Result<Resolved, String> {
         if let Some(known) = self.resolved.get(&id) {
             return known.clone();
         }
@@ -109,7 +109,8 @@ impl Engine {
             });
         }
         let Resolved { definition, body } = self.workflows.resolved(id).map_err(refused)?;
-        let parameters = parameters_of(wanted, &definition, &origin).map_err(refused)?;
+        let given = &wanted.workflow.parameters;
+        let parameters = parameters_of(given, &definition, &FiringScope(&origin)).map_err(refused)?;
         let plans = &mut self.workflows.plans;
         let plan = plans.of(&definition, &body, wanted.priority, &mut self.profiles).map_err(refused)?;
         let head = RunHead {
@@ -125,6 +126,7 @@ impl Engine {
             retry_of: None,
             priority: wanted.priority,
             origin: Some(Arc::new(origin)),
+            trigger: None,
         };
         Ok(self.enter_run(id, head, plan, &[]))
     }
@@ -133,12 +135,7 @@ impl Engine {
     pub(super) fn tell_schedule_of(&mut self, id: RunId, cause: RunCause) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let Some(origin) = run.firing().map(Arc::clone) else { return };
-        let status = match run.state.status {
-            _ if cause == RunCause::Expired => JobStatus::Expired,
-            RunStatus::Succeeded => JobStatus::Succeeded,
-            RunStatus::Cancelled => JobStatus::Cancelled,
-            _ => JobStatus::Failed,
-        };
+        let status = end_of(run.state.status, cause);
         let started_at = run.state.started_at;
         self.on_run_over(Work::Run(id), &origin, RunEnd { status, started_at });
     }
@@ -172,17 +169,29 @@ impl Engine {
     }
 }
 
-/// What a run of a firing is started with, complete. A reference without a value, such as the begin of the
-/// first interval, leaves its parameter out.
-fn parameters_of(
-    wanted: &ScheduledRun,
+/// How a run ended, in the words of jobs.
+pub(super) fn end_of(status: RunStatus, cause: RunCause) -> JobStatus {
+    match status {
+        _ if cause == RunCause::Expired => JobStatus::Expired,
+        RunStatus::Succeeded => JobStatus::Succeeded,
+        RunStatus::Cancelled => JobStatus::Cancelled,
+        _ => JobStatus::Failed,
+    }
+}
+
+/// What a run is started with by whatever is no person, complete. A reference without a value, such as the
+/// begin of the first interval, leaves its parameter out.
+///
+/// # Errors
+/// What has no value, or what the workflow does not take.
+pub(super) fn parameters_of(
+    wanted: &BTreeMap<String, Value>,
     definition: &Definition,
-    origin: &Origin,
+    scope: &dyn Scope,
 ) -> Result<Map<String, Value>, String> {
     let mut given = Map::new();
-    for (name, value) in &wanted.workflow.parameters {
-        let value =
-            fill(value, &FiringScope(origin)).map_err(|error| format!("parameters.{name}: {error}"))?;
+    for (name, value) in wanted {
+        let value = fill(value, scope).map_err(|error| format!("parameters.{name}: {error}"))?;
         if !value.is_null() {
             given.insert(name.clone(), value);
         }

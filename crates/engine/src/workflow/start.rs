@@ -11,6 +11,7 @@ use model::workflow::{Definition, Section};
 use model::{RunId, Timestamp, WorkflowId, limits};
 use rand::Rng;
 use serde_json::{Map, Value};
+use thin_vec::ThinVec;
 
 use super::plan::{deadline, index};
 use super::{Plan, Run, Step};
@@ -64,6 +65,7 @@ fn fresh_state(now: Timestamp, steps: usize) -> RunState {
         output: None,
         history: Vec::new(),
         expires_at: None,
+        started: ThinVec::new(),
     }
 }
 
@@ -103,6 +105,7 @@ impl Engine {
             retry_of: new.retry_of,
             priority: new.priority,
             origin: new.origin,
+            trigger: None,
         };
         let firing = head.origin.clone();
         let run = self.enter_run(id, head, plan, &new.carried);
@@ -183,6 +186,7 @@ impl Engine {
             retry_of: None,
             priority: head.priority,
             origin: head.origin.clone(),
+            trigger: None,
         };
         let id = RunId::from_bits(self.ids.next(self.now, caller.run.shard(), self.rng.next_u64()));
         self.insert_run(id, head, plan);

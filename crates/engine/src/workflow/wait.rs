@@ -17,7 +17,7 @@ impl Engine {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let passed = deadline(run).is_some_and(|deadline| deadline <= self.now);
         if passed && run.state.status == RunStatus::Waiting {
-            return self.close_run(id, RunStatus::Failed, RunCause::Expired, None);
+            return self.close_waiting(id, RunStatus::Failed, RunCause::Expired, None);
         }
         let goes_on = matches!(run.state.status, RunStatus::Running | RunStatus::Paused);
         if passed && goes_on && run.state.section == Section::Steps {

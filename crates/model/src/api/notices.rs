@@ -52,8 +52,10 @@ pub enum WarningCode {
     UnusedParameter,
     /// A step waits for an event, maybe forever; `path`.
     WaitsForever,
-    /// There is no such workflow as it is to start; `workflow` is its name.
+    /// There is no such workflow as it is to start, or as it listens to; `workflow` is its name.
     NoWorkflow,
+    /// A workflow starts itself again, directly or through others; `path`.
+    StartsItself,
 }
 
 impl Warning {
@@ -94,6 +96,9 @@ impl Warning {
     /// What is likely not what the author of a workflow meant, at this path of its spec.
     pub fn of_workflow(path: &str, message: &str) -> Self {
         let whole = format!("{} {message}", path.strip_suffix(".timeout").unwrap_or(path));
+        if path.starts_with("triggers[") {
+            return Self::of(WarningCode::StartsItself, [("path", &path)], whole);
+        }
         match path.strip_prefix("parameters.") {
             Some(name) => Self::of(WarningCode::UnusedParameter, [("parameter", &name)], whole),
             None => Self::of(WarningCode::WaitsForever, [("path", &path)], whole),
@@ -138,6 +143,20 @@ impl Warning {
     pub fn no_workflow(name: &str) -> Self {
         let message = format!("there is no workflow `{name}`: until there is, its firings start nothing");
         Self::of(WarningCode::NoWorkflow, [("workflow", &name)], message)
+    }
+
+    /// There is no such workflow as a trigger listens to.
+    pub fn nobody_to_listen_to(path: &str, name: &str) -> Self {
+        let message =
+            format!("{path}: there is no workflow `{name}` yet: until there is, nothing of it ends");
+        Self::of(WarningCode::NoWorkflow, [("workflow", &name)], message)
+    }
+
+    /// Workflows start each other in a circle; `chain` is that of their names.
+    pub fn starts_itself(path: &str, chain: &[String]) -> Self {
+        let (told, most) = (chain.join("`, which starts `"), crate::limits::TRIGGER_CHAIN_MAX);
+        let message = format!("{path} is a circle: `{told}`; it ends after {most} runs in a row");
+        Self::of(WarningCode::StartsItself, [("path", &path)], message)
     }
 
     fn of<const N: usize>(

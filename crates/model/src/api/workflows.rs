@@ -9,7 +9,10 @@ use utoipa::ToSchema;
 use super::{ApplyChange, Warning};
 use crate::firing::{Origin, Pause};
 use crate::id::{JobId, RunId, WorkflowId};
-use crate::run::{Caller, RunCause, RunHistoryEntry, RunStatus, Said, StepCause, StepStatus, Tally};
+use crate::run::{
+    Caller, Ended, LateWorkers, RunCause, RunHistoryEntry, RunStatus, RunTrigger, Said, StepCause,
+    StepStatus, Tally, TriggerRefusal,
+};
 use crate::time::Timestamp;
 use crate::workflow::{JoinRule, Parameter, Section, WorkflowSpec};
 
@@ -46,6 +49,9 @@ pub struct Workflow {
     pub parameters: BTreeMap<String, Parameter>,
     /// How many runs it has had; the number of the newest.
     pub runs: u64,
+    /// What each of its triggers has done, in the order of its spec; left out of lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<TriggerStatus>,
     /// Its newest runs, the newest first; only in lists with `runs=N`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recent: Option<Vec<RecentRun>>,
@@ -55,6 +61,24 @@ pub struct Workflow {
     /// What whoever created or changed it should know; only in the answer to that request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
+}
+
+/// What a trigger of a workflow has done so far.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TriggerStatus {
+    /// How many runs it started.
+    pub runs: u64,
+    /// The newest of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<RunId>,
+    /// How many ends it was told of without starting a run.
+    pub refused: u64,
+    /// The newest of these, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_refusal: Option<TriggerRefusal>,
+    /// The ends that wait for the others that they are joined with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Ended>,
 }
 
 /// A run in a list of workflows.
@@ -224,6 +248,12 @@ pub struct WorkflowRun {
     /// The firing that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The trigger that started it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trigger: Option<RunTrigger>,
+    /// The runs that its end started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub started_runs: Vec<RunId>,
     /// Who paused it, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
@@ -338,6 +368,9 @@ pub struct RunStepState {
     /// Who approved, rejected or marked it, or whose event it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<Said>,
+    /// Of a step over workers: those that came while it went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_workers: Option<LateWorkers>,
 }
 
 /// How a run is cancelled. May be left out.

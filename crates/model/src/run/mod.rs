@@ -6,15 +6,18 @@
 
 mod carry;
 pub mod lifecycle;
+mod trigger;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use thin_vec::ThinVec;
 use utoipa::ToSchema;
 
 pub use carry::{RetryFrom, carried};
 pub use lifecycle::{RunCause, StepCause};
+pub use trigger::{Ended, KeptEnd, NotTriggered, RunTrigger, TriggerRefusal, TriggerState};
 
 use crate::firing::{Origin, Pause};
 use crate::id::{JobId, RunId, WorkflowId};
@@ -105,6 +108,9 @@ pub struct WorkflowState {
     pub updated_at: Timestamp,
     /// How many runs it has had; the number of the newest.
     pub runs: u64,
+    /// What each of its triggers has done, in their order; empty where it has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<TriggerState>,
 }
 
 /// Which step of which run called a run.
@@ -146,6 +152,8 @@ pub struct RunHead {
     pub priority: Option<u8>,
     /// The firing that it belongs to.
     pub origin: Option<Arc<Origin>>,
+    /// The trigger that started it.
+    pub trigger: Option<Arc<RunTrigger>>,
 }
 
 /// One recorded transition of a run.
@@ -203,6 +211,9 @@ pub struct RunState {
     /// From when on retention may delete it; set when it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+    /// The runs that its end started.
+    #[serde(default, skip_serializing_if = "ThinVec::is_empty")]
+    pub started: ThinVec<RunId>,
 }
 
 /// Names a step of a run, or one element of it.
@@ -291,6 +302,18 @@ pub struct StepState {
     /// What it ends as, once what goes on of it has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<(StepStatus, StepCause)>,
+    /// For a step over workers: those that came while it went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_workers: Option<Box<LateWorkers>>,
+}
+
+/// Workers that came, or came back, while a step over workers went on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct LateWorkers {
+    /// How many.
+    pub count: u32,
+    /// The names of the first hundred.
+    pub names: Vec<String>,
 }
 
 impl StepState {
@@ -311,6 +334,7 @@ impl StepState {
             message: None,
             said: None,
             ending: None,
+            late_workers: None,
         }
     }
 }

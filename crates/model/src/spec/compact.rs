@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::{JobSpec, default_job_name, default_name, default_priority};
+use super::{JOB, JobSpec, default_job_name, default_name, default_priority};
 
 static DEFAULTS: LazyLock<JobSpec> = LazyLock::new(|| JobSpec::command([""]));
 
@@ -83,6 +83,16 @@ pub struct Summary {
     pub labels: BTreeMap<String, String>,
 }
 
+/// The name in a spec that is kept as JSON; nothing else of it is read.
+pub fn name_in(body: &str) -> &str {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        // A name has no character that JSON would escape.
+        name: Option<&'a str>,
+    }
+    serde_json::from_str::<Named<'_>>(body).ok().and_then(|named| named.name).unwrap_or(JOB)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +108,14 @@ mod tests {
         spec.timeout = Some(crate::Duration::from_secs(60));
         let read: JobSpec = serde_json::from_str(&spec.compact_json()).unwrap();
         assert_eq!(read, spec);
+    }
+
+    #[test]
+    fn the_name_of_a_kept_spec_is_read_without_the_rest() {
+        let mut spec = JobSpec::command(["x"]);
+        assert_eq!(name_in(&spec.compact_json()), spec.name);
+        spec.name = "import".into();
+        assert_eq!(name_in(&spec.compact_json()), "import");
     }
 
     #[test]

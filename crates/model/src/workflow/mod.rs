@@ -1,7 +1,8 @@
 //! Workflows: named DAGs of steps, as a user writes them.
 //!
 //! ```text
-//! WorkflowSpec ─ steps ──┬─ needs, join, when     which steps exist, and when
+//! WorkflowSpec ─ triggers                         whose end starts a run
+//!              ─ steps ──┬─ needs, join, when     which steps exist, and when
 //!                        ├─ for_each              once for each item, shard or worker
 //!                        └─ action                a job, a workflow, an approval, a wait
 //! Definition = a spec and the specs of every workflow that it calls: what a run is pinned to
@@ -17,6 +18,7 @@ mod parameter;
 mod render;
 mod step;
 pub mod template;
+mod trigger;
 
 use std::collections::BTreeMap;
 
@@ -27,7 +29,8 @@ pub use definition::{Definition, Section};
 pub use join::{JoinRule, NeedCounts, Verdict};
 pub use parameter::{Parameter, ParameterType, complete, schema_problems};
 pub use render::{JobTemplate, RenderError};
-pub use step::{Action, Approval, Call, EventWait, ForEach, OnTimeout, Over, StepSpec, Wait};
+pub use step::{Action, Approval, Call, EventWait, ForEach, LatePolicy, OnTimeout, Over, StepSpec, Wait};
+pub use trigger::{EndsIn, Listens, Source, SourceKind, TriggerSpec};
 
 use crate::spec::{DEFAULT, default_priority};
 use crate::time::Duration;
@@ -59,6 +62,9 @@ pub struct WorkflowSpec {
     /// What a run is started with.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, Parameter>,
+    /// What starts runs of it: the end of jobs and of runs of other workflows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<TriggerSpec>,
     /// The steps. Their order decides nothing but what is shown, and who is first where a limit lets
     /// only some of them start.
     pub steps: Vec<StepSpec>,
@@ -105,6 +111,7 @@ impl WorkflowSpec {
             labels: BTreeMap::new(),
             description: None,
             parameters: BTreeMap::new(),
+            triggers: Vec::new(),
             steps,
             on_failure: Vec::new(),
             finally: Vec::new(),

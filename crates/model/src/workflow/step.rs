@@ -208,12 +208,28 @@ pub struct ForEach {
     /// absent, less those that may fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enough: Option<u32>,
+    /// Over `workers`: what becomes of workers that come while the step goes on.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub late: LatePolicy,
+}
+
+/// What becomes of a worker that comes, or comes back, while a step over workers goes on.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum LatePolicy {
+    /// The step names it.
+    #[default]
+    Name,
+    /// The step names it, and is done on it too.
+    Include,
 }
 
 impl ForEach {
     /// Over a list, with every default.
     pub fn new(over: Over) -> Self {
-        Self { over, max_parallel: None, max_failed: 0, enough: None }
+        Self { over, max_parallel: None, max_failed: 0, enough: None, late: LatePolicy::Name }
     }
 }
 

@@ -3,7 +3,8 @@
 use engine::output::{QueueView, ReservationView, WorkerView};
 use model::JobSpec;
 use model::api::{
-    Artifact, Execution, FeedEvent, Job, JobEvent, JobResult, Queue, Reservation, Reserved, Worker,
+    Artifact, Execution, FeedEvent, FeedRefusal, Job, JobEvent, JobResult, Queue, Reservation, Reserved,
+    Worker,
 };
 use model::firing::BackfillStatus;
 use model::record::{
@@ -47,6 +48,7 @@ pub(super) fn job(row: &JobRow) -> Result<Job, Trouble> {
         execution_id: state.execution,
         worker_id: state.worker,
         result: state.outcome.as_deref().map(JobResult::from),
+        started_runs: state.started.to_vec(),
         spec: None,
     })
 }
@@ -184,6 +186,8 @@ pub(super) fn event_type(event: &Event) -> String {
                 WorkflowEvent::Deleted => "deleted",
             }
         ),
+        EventKind::LateWorker { .. } => "step.late_worker".to_owned(),
+        EventKind::NotTriggered { .. } => "workflow.not_triggered".to_owned(),
         EventKind::Run { to, .. } => format!("run.{to}"),
         EventKind::Step { to, .. } => format!("step.{to}"),
         _ => "other".to_owned(),
@@ -226,6 +230,7 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
         run_id: None,
         step: None,
         calendar: None,
+        not_triggered: None,
     };
     match &event.kind {
         EventKind::Job { job, from, to, cause, execution, worker, schedule } => {
@@ -256,6 +261,14 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
         EventKind::Calendar { calendar } => shown.calendar = Some(calendar.to_string()),
         EventKind::Workflow { workflow, name, .. } => {
             (shown.workflow_id, shown.workflow) = (Some(*workflow), Some(name.to_string()));
+        }
+        EventKind::LateWorker { run, step, worker, .. } => {
+            (shown.run_id, shown.step, shown.worker_id) = (Some(*run), Some(step.to_string()), Some(*worker));
+        }
+        EventKind::NotTriggered { workflow, name, trigger, refusal } => {
+            (shown.workflow_id, shown.workflow) = (Some(*workflow), Some(name.to_string()));
+            let refusal = (**refusal).clone();
+            shown.not_triggered = Some(FeedRefusal { trigger: *trigger, refusal });
         }
         EventKind::Run { run, workflow, .. } => {
             (shown.run_id, shown.workflow) = (Some(*run), Some(workflow.to_string()));

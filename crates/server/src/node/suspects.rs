@@ -88,7 +88,8 @@ impl Suspect {
             | WorkflowRequest::Mark { run, .. }
             | WorkflowRequest::Decide { run, .. }
             | WorkflowRequest::Event { run, .. }
-            | WorkflowRequest::Why { run, .. } => Self::Run(*run),
+            | WorkflowRequest::Why { run, .. }
+            | WorkflowRequest::WhyRun { run, .. } => Self::Run(*run),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, Work};
 use model::id::Epoch;
 use model::record::HistoryEntry;
-use model::run::StepOrigin;
+use model::run::{RunTrigger, StepOrigin};
 use model::worker::Capacity;
 use model::{
     BackfillId, Cause, ExecutionId, JobId, JobSpec, RunId, ScheduleId, StepStatus, Timestamp, WorkerId,
@@ -77,6 +77,7 @@ pub(super) struct RunFacts<'a> {
     /// The firing that it belongs to; none for one that another run called.
     pub(super) origin: Option<&'a Origin>,
     pub(super) is_called: bool,
+    pub(super) trigger: Option<&'a RunTrigger>,
     /// By number, and element.
     pub(super) steps: BTreeMap<(u32, Option<u32>), Vec<At<&'a StepRow>>>,
     /// The jobs and the called runs of its steps.
@@ -264,6 +265,7 @@ impl<'a> Facts<'a> {
         if !row.new {
             return;
         }
+        run.trigger = row.trigger.as_deref();
         if let Some(caller) = row.caller {
             run.is_called = true;
             let calling = self.workflow_runs.entry(caller.run).or_default();

@@ -6,7 +6,7 @@ use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleSt
 use model::id::Epoch;
 use model::queue::QueueSettings;
 use model::record::HistoryEntry;
-use model::run::{RunCause, RunHistoryEntry, StepCause, StepOrigin};
+use model::run::{Ended, RunCause, RunHistoryEntry, RunTrigger, StepCause, StepOrigin};
 use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::spec::{Concurrency, Delivery};
 use model::timing::{Every, Rule, Timing};
@@ -629,6 +629,8 @@ fn run_row(new: bool, version: u64, to: RunStatus, cause: RunCause) -> Row {
         spec: new.then(|| Arc::new(spec)),
         origin: None,
         caller: None,
+        trigger: None,
+        started: Vec::new(),
         status: to,
         version,
         steps: vec![entry],
@@ -710,6 +712,37 @@ fn a_step_that_begins_against_its_rule_is_seen() {
     let left_out = || step_row(1, StepStatus::UpstreamFailed, StepCause::Rule);
     told(vec![vec![started(), failed(), left_out()]]).holds();
     told(vec![vec![started(), ends(0), left_out()]]).breaks(Invariant::I19);
+}
+
+/// The end of the run, with the runs that it started.
+fn succeeded_and_started(runs: &[RunId]) -> Vec<Row> {
+    let Row::Run(mut row) = succeeded() else { panic!("the row of a run") };
+    row.started = runs.to_vec();
+    vec![ends(0), ends(1), Row::Run(row)]
+}
+
+/// A run that the end of [`RUN`] started.
+fn triggered(id: RunId) -> Row {
+    let Row::Run(mut row) = started() else { panic!("the row of a run") };
+    let ended = vec![Ended::new(RUN.into(), "w".into(), JobStatus::Succeeded, second(1))];
+    row.run = id;
+    row.trigger = Some(Arc::new(RunTrigger { number: 0, ended, chain: vec!["w".into()] }));
+    Row::Run(row)
+}
+
+/// I19.
+#[test]
+fn an_end_starts_a_run_once_and_in_its_own_commit() {
+    let [one, two] = [6, 7].map(|id| RunId::from_bits(id << 64));
+    let with = |mut rows: Vec<Row>, more: Vec<Row>| {
+        rows.extend(more);
+        rows
+    };
+    let end = || succeeded_and_started(&[one]);
+    told(vec![vec![started()], with(end(), vec![triggered(one)])]).holds();
+    told(vec![vec![started()], end()]).breaks(Invariant::I19);
+    told(vec![vec![started()], end(), vec![triggered(one)]]).breaks(Invariant::I19);
+    told(vec![vec![started()], with(end(), vec![triggered(one), triggered(two)])]).breaks(Invariant::I19);
 }
 
 /// I19.

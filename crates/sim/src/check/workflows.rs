@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::run::{RunCause, StepCause, lifecycle};
+use model::firing::Work;
+use model::limits;
+use model::run::{Ended, RunCause, StepCause, lifecycle};
 use model::workflow::{JoinRule, Section, StepSpec};
 use model::{RunId, RunStatus, StepStatus};
 
@@ -12,6 +14,7 @@ use super::facts::{Facts, RunFacts};
 use super::{Findings, Invariant};
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
+    triggered(facts, findings);
     for (&id, run) in &facts.workflow_runs {
         chain(id, run, findings);
         once(facts, id, run, findings);
@@ -80,6 +83,38 @@ fn once(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Finding
             && places().any(|begun| begun > end)
         {
             findings.add(Invariant::I19, id, format!("step {step} began after the run ended"), places());
+        }
+    }
+}
+
+/// I19: an end starts a run once, in its own commit; the two know each other.
+fn triggered(facts: &Facts<'_>, findings: &mut Findings) {
+    let mut seen = BTreeSet::new();
+    for (&id, run) in &facts.workflow_runs {
+        if let Some((end, row)) = run.end() {
+            for started in &row.started {
+                let known = facts.workflow_runs.get(started).and_then(|started| started.trigger);
+                if !known.is_some_and(|trigger| trigger.ended.iter().any(|ended| ended.run_id == Some(id))) {
+                    let message = format!("its end started {started}, which does not know it");
+                    findings.add(Invariant::I19, id, message, [end]);
+                }
+            }
+        }
+        let (Some(trigger), Some(&(begun, _))) = (run.trigger, run.rows.first()) else { continue };
+        let work = |ended: &Ended| ended.job_id.map(Work::Job).or(ended.run_id.map(Work::Run));
+        let ends: Vec<_> = trigger.ended.iter().filter_map(work).collect();
+        let name = run.spec.map(|spec| spec.name.as_str());
+        if !seen.insert((name, trigger.number, ends.clone())) {
+            findings.add(Invariant::I19, id, format!("{ends:?} started two runs of {name:?}"), [begun]);
+        }
+        let last = ends.iter().filter_map(|work| facts.end_of(*work)).max();
+        if facts.exact() && last != Some(begun) {
+            let message = "it was not started in the commit of the end that started it";
+            findings.add(Invariant::I19, id, message, last.into_iter().chain([begun]));
+        }
+        if trigger.chain.len() > limits::TRIGGER_CHAIN_MAX {
+            let message = format!("{} ends led to it", trigger.chain.len());
+            findings.add(Invariant::I19, id, message, [begun]);
         }
     }
 }

@@ -9,8 +9,8 @@ use engine::input::Key;
 use engine::{Expected, NewRun, NewWorkflow, WorkflowRequest};
 use model::run::WorkflowHead;
 use model::workflow::{
-    Action, Approval, Call, Definition, EventWait, FailurePolicy, ForEach, JoinRule, OnTimeout, Over,
-    StepSpec, Wait,
+    Action, Approval, Call, Definition, EndsIn, EventWait, FailurePolicy, ForEach, JoinRule, Listens,
+    OnTimeout, Over, Source, SourceKind, StepSpec, TriggerSpec, Wait,
 };
 use model::{Duration, JobSpec, RunId, StepStatus, WorkflowSpec};
 
@@ -132,6 +132,7 @@ impl World {
 
 /// The first one is a chain that the others call.
 fn some_workflow(dice: &mut Dice, index: u32, mut job: JobSpec) -> WorkflowSpec {
+    let job_name = job.name.clone();
     "default".clone_into(&mut job.queue);
     "default".clone_into(&mut job.namespace);
     job.concurrency = None;
@@ -181,8 +182,32 @@ fn some_workflow(dice: &mut Dice, index: u32, mut job: JobSpec) -> WorkflowSpec 
     }
     spec.max_parallel_steps = dice.chance(0.3).then(|| 1 + u32::try_from(dice.below(3)).unwrap_or(0));
     spec.max_parallel_runs = dice.chance(0.3).then(|| 1 + u32::try_from(dice.below(2)).unwrap_or(0));
+    if let Some(trigger) = (index > 0 && dice.chance(0.5)).then(|| some_trigger(dice, index, &job_name)) {
+        spec.triggers.push(trigger);
+    }
     spec.fill();
     spec
+}
+
+/// A workflow listens to jobs, and to those before it, so that none starts itself.
+fn some_trigger(dice: &mut Dice, index: u32, job: &str) -> TriggerSpec {
+    let mut source = |kind, name: String| Source {
+        kind,
+        name,
+        on: *dice.pick(&[EndsIn::Success, EndsIn::Failure, EndsIn::Any]),
+        labels: Default::default(),
+        within: dice.chance(0.2).then(|| Duration::from_secs(dice.between(10, 100))),
+    };
+    let run = source(SourceKind::Workflow, format!("w{}", index - 1));
+    let other = source(SourceKind::Job, job.to_owned());
+    // Most jobs end well, and there are many.
+    let other = Source { on: EndsIn::Failure, ..other };
+    let listens = match dice.below(5) {
+        0 => Listens::To(other),
+        1 => Listens::All { sources: vec![run, other], window: Duration::from_secs(dice.between(5, 200)) },
+        _ => Listens::To(run),
+    };
+    TriggerSpec { listens, parameters: Default::default(), paused: dice.chance(0.1) }
 }
 
 fn some_action(dice: &mut Dice, index: u32, job: &JobSpec) -> Action {

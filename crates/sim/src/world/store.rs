@@ -399,6 +399,8 @@ impl Rows {
             spec: head.map(|head| Arc::clone(&head.definition.workflow)),
             origin: head.and_then(|head| head.origin.clone()),
             caller: head.and_then(|head| head.caller),
+            trigger: head.and_then(|head| head.trigger.clone()),
+            started: state.started.to_vec(),
             status: state.status,
             version: state.version,
             steps,

@@ -12,8 +12,8 @@ use model::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    CRC_LEN, Context, Damage, FORMAT, NONE, OutcomeRow, cause, firing_cause, firing_cause_code, instant,
-    job_status, micros, open, open_bytes, seal, seal_bytes,
+    CRC_LEN, Context, Damage, FORMAT, NONE, OutcomeRow, cause, firing_cause, firing_cause_code, id_bytes,
+    ids_from, instant, job_status, micros, open, open_bytes, open_with, seal, seal_bytes, seal_with,
 };
 
 /// In the first byte of a head: the job that it repeats follows.
@@ -238,12 +238,12 @@ pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) ->
         cancel_requested_at: micros(state.cancel_requested_at),
         outcome: state.outcome.as_deref().map(OutcomeRow::from),
     };
-    seal(columns.context(id), &row)
+    seal_with(columns.context(id), &row, id_bytes(&state.started).as_ref())
 }
 
 /// A job's state; its history is left empty.
 pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Result<JobState, Damage> {
-    let row: StateRow<'_> = open(columns.context(id), "state", sealed)?;
+    let (row, started): (StateRow<'_>, _) = open_with(columns.context(id), "state", sealed)?;
     Ok(JobState {
         status: job_status("status", columns.status)?,
         version: row.version,
@@ -262,6 +262,7 @@ pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Re
         outcome: row.outcome.map(|outcome| Box::new(Outcome::from(outcome))),
         history: Vec::new(),
         expires_at: instant(columns.expires_at),
+        started: ids_from(started),
     })
 }
 

@@ -15,13 +15,14 @@ mod job;
 mod ledger;
 mod run;
 mod schedule;
+mod trigger;
 
 use std::borrow::Cow;
 
 use crc32fast::Hasher;
 use model::firing::FiringCause;
 use model::record::Outcome;
-use model::{Cause, JobStatus, Timestamp};
+use model::{Cause, JobStatus, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::query::TokenKind;
@@ -147,6 +148,44 @@ fn open<'a, T: Deserialize<'a>>(
         Ok((_, rest)) => Err(Damage::decode(column, format!("{} bytes too many", rest.len()))),
         Err(error) => Err(Damage::decode(column, error)),
     }
+}
+
+/// As [`seal`], with more behind it where there is more: rows without it are what they were before that
+/// was known.
+fn seal_with<T: Serialize, M: Serialize>(context: Context, value: &T, more: Option<&M>) -> Vec<u8> {
+    let Some(more) = more else { return seal(context, value) };
+    let bytes = postcard::to_extend(value, vec![FORMAT]).expect("the row structs are plain data");
+    let bytes = postcard::to_extend(more, bytes).expect("the row structs are plain data");
+    seal_bytes(context, bytes)
+}
+
+/// What [`seal_with`] sealed.
+fn open_with<'a, T: Deserialize<'a>, M: Deserialize<'a>>(
+    context: Context,
+    column: &'static str,
+    sealed: &'a [u8],
+) -> Result<(T, Option<M>), Damage> {
+    let bytes = open_bytes(context, column, sealed)?;
+    let (value, rest) = postcard::take_from_bytes(bytes).map_err(|error| Damage::decode(column, error))?;
+    if rest.is_empty() {
+        return Ok((value, None));
+    }
+    match postcard::take_from_bytes(rest) {
+        Ok((more, [])) => Ok((value, Some(more))),
+        Ok((_, rest)) => Err(Damage::decode(column, format!("{} bytes too many", rest.len()))),
+        Err(error) => Err(Damage::decode(column, error)),
+    }
+}
+
+/// Ids as they stand behind a row.
+fn id_bytes(ids: &[RunId]) -> Option<Vec<[u8; 16]>> {
+    let bytes = ids.iter().map(|id| id.to_bits().to_be_bytes());
+    (!ids.is_empty()).then(|| bytes.collect())
+}
+
+/// What [`id_bytes`] made.
+fn ids_from<C: FromIterator<RunId>>(bytes: Option<Vec<[u8; 16]>>) -> C {
+    bytes.into_iter().flatten().map(|id| RunId::from_bits(u128::from_be_bytes(id))).collect()
 }
 
 /// Text (a record as JSON) under its key.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use model::firing::{Origin, Pause};
 use model::run::{
-    Caller, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, Said, StepCause, StepKey, StepState,
-    StepStatus, Tally, WorkflowHead, WorkflowState,
+    Caller, LateWorkers, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, RunTrigger, Said,
+    StepCause, StepKey, StepState, StepStatus, Tally, TriggerState, WorkflowHead, WorkflowState,
 };
 use model::workflow::{Definition, Section};
 use model::{JobId, RunId, Timestamp, WorkflowId, WorkflowSpec};
@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::job::OriginRow;
-use super::{Context, Damage, NONE, instant, micros, open, open_text, seal, seal_text};
+use super::trigger::{RunTriggerRow, TriggerStateRow};
+use super::{
+    Context, Damage, NONE, id_bytes, ids_from, instant, micros, open_text, open_with, seal_text, seal_with,
+};
 
 const STATE: &str = "state";
 const HEAD: &str = "head";
@@ -112,18 +115,22 @@ pub(crate) fn seal_workflow(id: WorkflowId, state: &WorkflowState) -> Vec<u8> {
         updated_at: state.updated_at.as_micros(),
         runs: state.runs,
     };
-    seal(workflow_context(id, state.generation), &row)
+    let triggers: Vec<_> = state.triggers.iter().map(TriggerStateRow::from).collect();
+    seal_with(workflow_context(id, state.generation), &row, Some(&triggers).filter(|rows| !rows.is_empty()))
 }
 
 /// What [`seal_workflow`] sealed.
 pub(crate) fn open_workflow(id: WorkflowId, generation: u64, sealed: &[u8]) -> Result<WorkflowState, Damage> {
-    let row: WorkflowRow = open(workflow_context(id, generation), STATE, sealed)?;
+    let context = workflow_context(id, generation);
+    let (row, triggers): (WorkflowRow, Option<Vec<TriggerStateRow<'_>>>) = open_with(context, STATE, sealed)?;
+    let triggers = triggers.unwrap_or_default().into_iter().map(TriggerState::try_from);
     Ok(WorkflowState {
         generation,
         version: row.version,
         created_at: Timestamp::from_micros(row.created_at),
         updated_at: Timestamp::from_micros(row.updated_at),
         runs: row.runs,
+        triggers: triggers.collect::<Result<_, _>>()?,
     })
 }
 
@@ -200,7 +207,8 @@ pub(crate) fn seal_run_head(id: RunId, definition: u128, head: &RunHead) -> Vec<
         priority: head.priority,
         origin: head.origin.as_deref().map(OriginRow::from),
     };
-    seal(head_context(id, definition), &row)
+    let trigger = head.trigger.as_deref().map(RunTriggerRow::from);
+    seal_with(head_context(id, definition), &row, trigger.as_ref())
 }
 
 /// What [`seal_run_head`] sealed, together with the definition.
@@ -210,7 +218,9 @@ pub(crate) fn open_run_head(
     sealed: &[u8],
     (definition, body): (Arc<Definition>, Arc<str>),
 ) -> Result<RunHead, Damage> {
-    let row: HeadRow<'_> = open(head_context(id, hash), HEAD, sealed)?;
+    let (row, trigger): (HeadRow<'_>, Option<RunTriggerRow<'_>>) =
+        open_with(head_context(id, hash), HEAD, sealed)?;
+    let trigger = trigger.map(RunTrigger::try_from).transpose()?;
     let origin = row.origin.map(Origin::try_from).transpose()?;
     Ok(RunHead {
         workflow: row.workflow.map(|id| WorkflowId::from_bits(u128::from_be_bytes(id))),
@@ -225,6 +235,7 @@ pub(crate) fn open_run_head(
         retry_of: row.retry_of.map(run_id),
         priority: row.priority,
         origin: origin.map(Arc::new),
+        trigger: trigger.map(Arc::new),
     })
 }
 
@@ -319,12 +330,12 @@ pub(crate) fn seal_run(id: RunId, columns: &RunColumns, state: &RunState) -> Vec
         output: state.output.as_deref().map(Cow::Borrowed),
         history: state.history.iter().map(HistoryRow::from).collect(),
     };
-    seal(columns.context(id), &row)
+    seal_with(columns.context(id), &row, id_bytes(&state.started).as_ref())
 }
 
 /// What [`seal_run`] sealed.
 pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result<RunState, Damage> {
-    let row: RunRow<'_> = open(columns.context(id), STATE, sealed)?;
+    let (row, started): (RunRow<'_>, _) = open_with(columns.context(id), STATE, sealed)?;
     Ok(RunState {
         status: run_status("status", columns.status)?,
         section: section(row.section)?,
@@ -340,6 +351,7 @@ pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result
         output: row.output.map(Into::into),
         history: row.history.into_iter().map(RunHistoryEntry::try_from).collect::<Result<_, _>>()?,
         expires_at: instant(columns.expires_at),
+        started: ids_from(started),
     })
 }
 
@@ -391,6 +403,29 @@ struct StepRow<'a> {
     tally: Option<(u32, u32)>,
 }
 
+/// Workers that came late; behind the row of a step where there are any.
+#[derive(Serialize, Deserialize)]
+struct LateRow<'a> {
+    count: u32,
+    #[serde(borrow)]
+    names: Vec<Cow<'a, str>>,
+}
+
+impl<'a> From<&'a LateWorkers> for LateRow<'a> {
+    fn from(late: &'a LateWorkers) -> Self {
+        Self {
+            count: late.count,
+            names: late.names.iter().map(|name| Cow::Borrowed(name.as_str())).collect(),
+        }
+    }
+}
+
+impl From<LateRow<'_>> for LateWorkers {
+    fn from(row: LateRow<'_>) -> Self {
+        Self { count: row.count, names: row.names.into_iter().map(Cow::into_owned).collect() }
+    }
+}
+
 /// Where a step, or one element of it, stands.
 pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
     let row = StepRow {
@@ -408,12 +443,14 @@ pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
         ending: state.ending.map(|(status, cause)| (status.code(), cause.code())),
         tally: state.tally.map(|tally| (tally.succeeded, tally.failed)),
     };
-    seal(step_context(key, state.status.code()), &row)
+    let late = state.late_workers.as_deref().map(LateRow::from);
+    seal_with(step_context(key, state.status.code()), &row, late.as_ref())
 }
 
 /// What [`seal_step`] sealed.
 pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepState, Damage> {
-    let row: StepRow<'_> = open(step_context(key, status), STATE, sealed)?;
+    let context = step_context(key, status);
+    let (row, late): (StepRow<'_>, Option<LateRow<'_>>) = open_with(context, STATE, sealed)?;
     let ending = row.ending.map(|(status, cause)| Ok((step_status(STATE, status)?, step_cause(cause)?)));
     Ok(StepState {
         status: step_status("status", status)?,
@@ -430,5 +467,6 @@ pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepS
         said: row.said.map(|said| Box::new(said.into_said())),
         ending: ending.transpose()?,
         tally: row.tally.map(|(succeeded, failed)| Tally { succeeded, failed }),
+        late_workers: late.map(|late| Box::new(late.into())),
     })
 }

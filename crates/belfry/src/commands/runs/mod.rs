@@ -7,14 +7,15 @@ mod acts;
 mod follow;
 
 use client::{Client, RunFilter};
+use model::RunId;
 use model::api::WorkflowRun;
-use model::{RunId, StepStatus};
 
 pub(super) use self::follow::for_runs;
 use super::{Context, each, note_more, take};
 use crate::args::workflow::{ItemsArgs, RunCommand, RunListArgs, StepArgs, StepsArgs, WaitingArgs};
 use crate::failure::Failure;
 use crate::output::runs::RunPage;
+use crate::output::text::count;
 use crate::output::{Format, step_why};
 
 /// Steps that are explained where none is named.
@@ -115,28 +116,21 @@ async fn items(context: &Context, args: ItemsArgs) -> Result<(), Failure> {
 
 async fn why(context: &Context, args: StepArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let steps = match args.step {
-        Some(step) => vec![step],
-        None => telling(&client, args.id).await?,
+    let (all, left_out) = match args.step {
+        Some(step) => (vec![client.step_why(args.id, &step).await?], 0),
+        None => {
+            let told = client.run_why(args.id, EXPLAINED_MAX).await?;
+            (told.steps, told.left_out)
+        }
     };
-    if steps.is_empty() {
+    if all.is_empty() {
         context.out.note(format!("every step has ended; `belfry run get {}` says how", args.id));
         return Ok(());
     }
-    let mut all = Vec::new();
-    for step in steps {
-        all.push(client.step_why(args.id, &step).await?);
+    context.out.data(step_why::whys(&context.out.look, &all)?)?;
+    if left_out > 0 {
+        let help = format!("`belfry run steps {}` lists all", args.id);
+        context.out.note(format!("… and {}: {help}", count(left_out as u64, "more step")));
     }
-    context.out.data(step_why::whys(&context.out.look, &all)?)
-}
-
-/// The steps that say what a run is at: those that go on or wait, else those that have not begun.
-async fn telling(client: &Client, id: RunId) -> Result<Vec<String>, Failure> {
-    let steps = client.run_steps(id).await?.steps;
-    let with = |wanted: fn(StepStatus) -> bool| {
-        let found = steps.iter().filter(move |step| wanted(step.state.status));
-        found.take(EXPLAINED_MAX).map(|step| step.name.clone()).collect::<Vec<_>>()
-    };
-    let live = with(StepStatus::is_live);
-    Ok(if live.is_empty() { with(|status| status == StepStatus::Pending) } else { live })
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! What somebody asks of runs: cancel, pause, mark, try again.
 
 use engine::why::StepReason;
-use engine::{Refusal, WorkflowRequest};
+use engine::{Refusal, Reply, WorkflowRequest};
 use model::run::{RetryFrom, carried};
 use model::workflow::{Action, StepSpec, Wait};
 use model::{Duration, JobStatus, RunId, RunStatus, StepStatus, WorkflowSpec};
@@ -192,19 +192,19 @@ fn a_start_that_is_repeated_is_the_first_again() {
         WorkflowRequest::Start(Box::new(engine::NewRun { key, ..t.new_run(workflow, &[], &json!({})) }))
     };
     let first = t.ask_for(start(&t, 1)).unwrap();
-    let engine::Reply::RunStarted { run, new: true } = first else { panic!("{first:?}") };
-    assert_eq!(t.ask_for(start(&t, 1)), Ok(engine::Reply::RunStarted { run, new: false }));
+    let Reply::RunStarted { run, new: true } = first else { panic!("{first:?}") };
+    assert_eq!(t.ask_for(start(&t, 1)), Ok(Reply::RunStarted { run, new: false }));
     t.check_rebuilt();
     t.restart();
     t.rejoin_all();
     t.succeed_step(run, "a");
-    assert_eq!(t.ask_for(start(&t, 1)), Ok(engine::Reply::RunStarted { run, new: false }));
+    assert_eq!(t.ask_for(start(&t, 1)), Ok(Reply::RunStarted { run, new: false }));
     assert_eq!(t.ask_for(start(&t, 2)), Err(Refusal::RunKeyReused { run }));
     assert_eq!(t.rows.runs.len(), 1);
     t.now = t.now + model::limits::IDEMPOTENCY_KEPT + Duration::from_secs(1);
     t.flush_at(t.now.into());
     assert!(t.rows.run_keys.is_empty());
-    assert!(matches!(t.ask_for(start(&t, 2)), Ok(engine::Reply::RunStarted { new: true, .. })));
+    assert!(matches!(t.ask_for(start(&t, 2)), Ok(Reply::RunStarted { new: true, .. })));
 }
 
 /// Workflows are named resources: applied, changed and deleted with the usual expectations.
@@ -235,4 +235,43 @@ fn a_step_hears_of_no_job_but_its_own() {
     let other = t.job().submit();
     t.succeed(other);
     assert_eq!(t.step(run, "a"), StepStatus::Running);
+}
+
+/// C2. A run that never had its turn leaves no step behind that would still be pending.
+#[test]
+fn a_run_that_is_cancelled_before_its_turn_ends_with_all_of_its_steps() {
+    for skip_finally in [false, true] {
+        let mut t = Scenario::with_room();
+        let mut spec = WorkflowSpec::new("w", vec![job("a", &[]), job("b", &["a"])]);
+        spec.finally.push(job("clean", &[]));
+        spec.max_parallel_runs = Some(1);
+        let first = t.run(&spec);
+        let second = t.run(&spec);
+        assert_eq!(t.status_of_run(second), RunStatus::Waiting);
+        t.ask_for(cancel(second, skip_finally)).unwrap();
+        assert_eq!(t.status_of_run(second), RunStatus::Cancelled);
+        assert_eq!(
+            t.steps(second),
+            "a cancelled (stopped), b cancelled (stopped), clean cancelled (stopped)"
+        );
+        assert_eq!(t.run_state(second).counts, [0, 0, 0, 0, 0, 0, 0, 3]);
+        t.check_rebuilt();
+        assert_eq!(t.status_of_run(first), RunStatus::Running);
+    }
+}
+
+/// I2, C2. One answer says of every step that has not ended what holds it: what goes on first.
+#[test]
+fn a_run_says_what_all_of_its_steps_wait_for() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&chain());
+    let mut why = |most| match t.ask_for(WorkflowRequest::WhyRun { run, most }) {
+        Ok(Reply::RunWhy(why)) => *why,
+        other => panic!("{other:?}"),
+    };
+    let told = why(2);
+    let named: Vec<_> = told.steps.iter().map(|why| (why.step.as_str(), why.status)).collect();
+    assert_eq!(named, [("a", StepStatus::Running), ("b", StepStatus::Pending)]);
+    assert!(matches!(told.steps[1].reasons[..], [StepReason::Needs { .. }]), "{told:?}");
+    assert_eq!((told.left_out, why(9).steps.len()), (2, 4));
 }

@@ -2,8 +2,9 @@
 
 use engine::WorkflowRequest;
 use engine::why::StepReason;
+use model::record::EventKind;
 use model::run::{RetryFrom, StepCause, StepKey, carried};
-use model::workflow::{Action, Call, ForEach, Over, Parameter, ParameterType, StepSpec};
+use model::workflow::{Action, Call, ForEach, LatePolicy, Over, Parameter, ParameterType, StepSpec};
 use model::{JobStatus, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;
 
@@ -177,11 +178,46 @@ fn a_broadcast_runs_once_on_every_worker_with_the_labels() {
     wanted.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, wanted);
-    // One that joins later is not part of it, also for an engine that is rebuilt.
+    // One that joins later is named, and not part of it, also for an engine that is rebuilt.
     t.worker().label("zone", "a").join();
+    t.worker().label("zone", "b").join();
+    t.restart();
+    t.rejoin_all();
+    let state = t.row(run, "patch").unwrap();
+    let late = state.late_workers.as_deref().unwrap();
+    assert_eq!((late.count, late.names.join(" ").as_str(), state.total), (1, "w4", Some(2)));
     t.check_rebuilt();
     jobs.into_iter().for_each(|job| t.succeed(job));
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+}
+
+/// C4. A worker that comes late is taken in where the step says so, as long as it goes on.
+#[test]
+fn a_broadcast_takes_in_workers_that_come_late() {
+    let mut t = Scenario::new();
+    let first = t.worker().join();
+    let mut patch = each("patch", &[], Over::Workers(Vec::new()));
+    if let Some(each) = &mut patch.for_each {
+        each.late = LatePolicy::Include;
+    }
+    let run = t.run(&WorkflowSpec::new("w", vec![patch]));
+    let second = t.worker().join();
+    let told = t.rows.events.iter().filter_map(|event| match event.kind {
+        EventKind::LateWorker { worker, included, .. } => Some((worker, included)),
+        _ => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [(second, true)]);
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    let jobs: Vec<_> = (0..2).map(|i| t.job_of_element(run, "patch", i).unwrap()).collect();
+    assert_eq!([t.execution(jobs[0]).worker, t.execution(jobs[1]).worker], [first, second]);
+    jobs.into_iter().for_each(|job| t.succeed(job));
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+    let state = t.row(run, "patch").unwrap();
+    assert_eq!((state.total, state.tally.unwrap().succeeded), (Some(2), 2));
+    t.worker().join();
+    assert_eq!(t.row(run, "patch").unwrap().late_workers.as_ref().unwrap().count, 1);
 }
 
 /// C2. A workflow calls another one; its outcome and its outputs are those of the step.

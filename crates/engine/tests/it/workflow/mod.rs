@@ -6,6 +6,7 @@ mod liveness;
 mod properties;
 mod rules;
 mod scheduled;
+mod triggers;
 mod waits;
 
 use std::sync::Arc;

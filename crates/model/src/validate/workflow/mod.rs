@@ -1,6 +1,7 @@
 //! What workflows must hold beyond their types.
 //!
-//! [`graph`] looks at the edges, [`steps`] at each step, [`names`] at what its expressions may speak of. A
+//! [`graph`] looks at the edges, [`steps`] at each step, [`names`] at what its expressions may speak of,
+//! [`triggers`] at what starts runs. A
 //! workflow of 10,000 steps is checked in well under 200 ms: sets of earlier steps are bits, and every
 //! edge is looked at a fixed number of times.
 
@@ -8,6 +9,7 @@ mod definition;
 mod graph;
 mod names;
 mod steps;
+mod triggers;
 
 use serde_json::Value;
 
@@ -34,6 +36,7 @@ pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
     check.labels("labels", &spec.labels);
     super::schedule::text(&mut check, "description", spec.description.as_deref());
     parameters(&mut check, spec);
+    triggers::triggers(&mut check, spec);
     let count = spec.all_steps().count();
     check.ensure(!spec.steps.is_empty(), "steps", || "is empty: expected at least one step".into());
     if count > limits::STEPS_MAX {
@@ -63,6 +66,7 @@ pub fn workflow_warnings(spec: &WorkflowSpec) -> Vec<Problem> {
     for (place, name) in names::endless_waits(spec) {
         check.fail(place, format!("waits for event `{name}` without a timeout: it may wait forever"));
     }
+    check.problems.extend(triggers::of_itself(spec));
     check.problems
 }
 

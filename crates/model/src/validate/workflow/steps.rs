@@ -12,7 +12,8 @@ use crate::spec::{JobSpec, Run};
 use crate::time::{Duration, Timestamp};
 use crate::workflow::template::has_reference;
 use crate::workflow::{
-    Action, Approval, Call, ForEach, JobTemplate, JoinRule, Over, Section, StepSpec, Wait, WorkflowSpec,
+    Action, Approval, Call, ForEach, JobTemplate, JoinRule, LatePolicy, Over, Section, StepSpec, Wait,
+    WorkflowSpec,
 };
 
 /// Programs that read their argument after `-c` as a text of commands.
@@ -100,6 +101,8 @@ fn each(
             }
         }
     }
+    let late = each.late == LatePolicy::default() || matches!(each.over, Over::Workers(_));
+    check.ensure(late, &format!("{at}.late"), || "is about workers: expected `over.workers`".into());
     let most = known.and_then(|known| u32::try_from(known).ok());
     check.ensure(each.enough != Some(0), &format!("{at}.enough"), || "is zero: expected at least 1".into());
     for (field, value) in [("enough", each.enough), ("max_failed", Some(each.max_failed))] {

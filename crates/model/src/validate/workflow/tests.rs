@@ -157,3 +157,26 @@ fn calls_are_checked_together() {
     let told: String = problems.iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect();
     insta::assert_snapshot!(told);
 }
+
+fn triggered(text: &str) -> String {
+    let mut spec = WorkflowSpec::new("w", vec![StepSpec::job("a", JobSpec::command(["true"]))]);
+    spec.parameters.insert("n".into(), Parameter::new(ParameterType::Integer, Some(json!(1))));
+    spec.triggers = serde_json::from_str(text).unwrap();
+    match workflow(&spec, Timestamp::from_millis(0)) {
+        Ok(()) => workflow_warnings(&spec).iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect(),
+        Err(invalid) => invalid.problems.iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect(),
+    }
+}
+
+/// C1. What a trigger listens to, and what it gives, is checked before anything ends.
+#[test]
+fn triggers_are_checked_when_a_workflow_is_submitted() {
+    let right = r#"[{"workflow": "w", "on": "failure", "parameters": {"n": "${{ trigger.output.rows }}"}},
+        {"all": [{"job": "a"}, {"job": "b"}], "parameters": {"n": "${{ size(trigger.all) }}"}}]"#;
+    insta::assert_snapshot!(triggered(right), @"");
+    let wrong = r#"[{"workflow": "w", "on": "any"}, {"job": "a b", "within": "0s"}, {"job": "x"}, {"job": "x"},
+        {"all": [{"job": "a"}, {"job": "a", "on": "any"}], "window": "0s"}, {"all": [{"workflow": "w"}]},
+        {"job": "y", "parameters": {"n": "text", "m": 1}},
+        {"job": "z", "parameters": {"n": "${{ trigger.all }} ${{ trigger.why }} ${{ params.n }}"}}]"#;
+    insta::assert_snapshot!(triggered(wrong), @"");
+}

@@ -189,6 +189,59 @@ async fn a_run_goes_from_step_to_step_and_ends() {
     assert_eq!((&recent[0]["id"], &recent[0]["status"]), (&json!(id), &json!("succeeded")));
     let over = world.get(&format!("/api/v1/runs/{id}/steps/load/why")).await.json();
     assert_eq!((&over["status"], &over["reasons"]), (&json!("succeeded"), &json!([])));
+    let all = world.get(&format!("/api/v1/runs/{id}/why")).await.json();
+    assert_eq!(all, json!({"run": id, "steps": [], "left_out": 0}));
+}
+
+/// C1. Workflow `then` is told of each end of `nightly`; both say so, and why nothing was started.
+#[tokio::test]
+async fn the_end_of_a_run_starts_another_one() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let then = workflow(json!({"name": "then", "triggers": [{"workflow": "nightly"}]}));
+    let created = world.json(Method::PUT, "/api/v1/workflows/then", then, &[]).await;
+    assert_eq!(created.json()["warnings"][0]["code"], "no_workflow", "{}", created.text());
+    let circle = put(&world, json!({"triggers": [{"workflow": "then", "on": "failure"}]})).await;
+    let warning = &circle.json()["warnings"][0];
+    assert_eq!(warning["code"], "starts_itself");
+    assert_eq!(
+        warning["message"],
+        "triggers[0] is a circle: `nightly`, which starts `then`, which starts `nightly`; it ends after 32 runs in a row"
+    );
+    let one_step = json!({"steps": [{"name": "extract", "job": job()}]});
+    put(&world, one_step).await;
+    let id = start(&world, json!({})).await;
+    let why = world.get(&format!("/api/v1/runs/{id}/why?limit=1")).await.json();
+    assert_eq!((&why["steps"][0]["step"], &why["left_out"]), (&json!("extract"), &json!(0)));
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    let ended = until_over(&world, &id).await;
+    let started = ended["started_runs"][0].as_str().unwrap().to_owned();
+    let run = run(&world, &started).await;
+    assert_eq!((&run["workflow"], &run["actor"]), (&json!("then"), &json!("workflow nightly")));
+    assert_eq!(
+        (&run["trigger"]["ended"][0]["run_id"], &run["trigger"]["chain"]),
+        (&json!(id), &json!(["nightly"]))
+    );
+    let then = world.get("/api/v1/workflows/then").await.json();
+    assert_eq!(
+        (&then["triggers"][0]["runs"], &then["triggers"][0]["last_run"]),
+        (&json!(1), &json!(started))
+    );
+    let paused = workflow(json!({"name": "then", "triggers": [{"workflow": "nightly", "paused": true}]}));
+    world.json(Method::PUT, "/api/v1/workflows/then", paused, &[]).await;
+    let cancelled = world.post(&format!("/api/v1/runs/{started}/cancel"), json!({})).await;
+    assert_eq!(cancelled.status, StatusCode::OK, "{}", cancelled.text());
+    let second = start(&world, json!({})).await;
+    world.post(&format!("/api/v1/runs/{second}/cancel"), json!({})).await;
+    let then = world.get("/api/v1/workflows/then").await.json();
+    assert_eq!(then["triggers"][0]["refused"], 0, "a cancel is no success");
+    let third = start(&world, json!({})).await;
+    world.post(&format!("/api/v1/runs/{third}/steps/extract/mark"), json!({"status": "succeeded"})).await;
+    assert_eq!(until_over(&world, &third).await["status"], "succeeded");
+    let then = world.get("/api/v1/workflows/then").await.json();
+    let refusal = &then["triggers"][0]["last_refusal"];
+    assert_eq!((&refusal["reason"], &refusal["ended"]["run_id"]), (&json!("paused"), &json!(third)));
 }
 
 #[tokio::test]

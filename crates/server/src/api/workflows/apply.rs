@@ -29,6 +29,7 @@ use super::super::jobs::unexpected;
 use super::super::problem::{Code, Trouble, field_error, fields_at};
 use super::super::routes::Routes;
 use super::pin::{self, Known};
+use super::warn::warnings;
 use super::{Scope, ask, convert, find};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::{Clock, RequestError, SystemClock};
@@ -137,13 +138,14 @@ enum PutWorkflowAnswer {
     Spec(Box<WorkflowSpec>),
 }
 
-async fn shown(api: &Api, applied: Option<&Applied>, head: &WorkflowHead) -> Result<Response, Trouble> {
+async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<WorkflowHead>) -> Result<Response, Trouble> {
     let applied = applied.ok_or_else(|| unexpected(&Reply::AppliedWorkflows(Vec::new())))?;
     let row = find(api, &applied.workflow.to_string(), None).await?;
     let spec = Some(Box::new(WorkflowSpec::clone(&row.head.spec)));
     let mut workflow = Workflow { spec, ..convert::workflow(&row) };
     if applied.change != Done::Unchanged {
-        workflow.warnings = warnings(&head.spec);
+        let found = warnings(api, std::slice::from_ref(head)).await?;
+        workflow.warnings = found.into_iter().flatten().collect();
     }
     let tag = [(axum::http::header::ETAG, super::super::headers::etag(workflow.version))];
     Ok(if applied.change == Done::Created {
@@ -192,10 +194,11 @@ async fn apply_workflows(
     }
     let new = heads.iter().map(|head| NewWorkflow { head: Arc::clone(head), expected: Expected::Any });
     let applied = send(&api, &actor, new.collect()).await?;
-    let workflows = heads.iter().zip(&applied).map(|(head, applied)| {
+    let warnings = warnings(&api, &heads).await?;
+    let workflows = heads.iter().zip(&applied).zip(warnings).map(|((head, applied), warnings)| {
         let change = change(applied.change);
         let (generation, version) = (applied.generation, applied.version);
-        told(head, Some(applied.workflow), change, generation, version)
+        told(head, Some(applied.workflow), change, (generation, version), warnings)
     });
     Ok(Json(AppliedWorkflows { workflows: workflows.collect() }))
 }
@@ -204,27 +207,28 @@ fn told(
     head: &WorkflowHead,
     id: Option<model::WorkflowId>,
     change: ApplyChange,
-    generation: u64,
-    version: u64,
+    (generation, version): (u64, u64),
+    warnings: Vec<Warning>,
 ) -> AppliedWorkflow {
     let spec = &head.spec;
-    let warnings = if change == ApplyChange::Unchanged { Vec::new() } else { warnings(spec) };
+    let warnings = if change == ApplyChange::Unchanged { Vec::new() } else { warnings };
     let (name, namespace) = (spec.name.clone(), spec.namespace.clone());
     AppliedWorkflow { id, name, namespace, change, generation, version, warnings }
 }
 
 async fn would_apply(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<AppliedWorkflows, Trouble> {
     let mut workflows = Vec::with_capacity(heads.len());
-    for head in heads {
+    for (head, warnings) in heads.iter().zip(warnings(api, heads).await?) {
         let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
         workflows.push(match &found {
-            None => told(head, None, ApplyChange::Created, 1, 1),
+            None => told(head, None, ApplyChange::Created, (1, 1), warnings),
             Some(row) => {
                 let (change, by) = match row.head.body == head.body {
                     true => (ApplyChange::Unchanged, 0),
                     false => (ApplyChange::Changed, 1),
                 };
-                told(head, Some(row.id), change, row.state.generation + by, row.state.version + by)
+                let (generation, version) = (row.state.generation + by, row.state.version + by);
+                told(head, Some(row.id), change, (generation, version), warnings)
             }
         });
     }
@@ -239,11 +243,6 @@ async fn send(api: &Api, actor: &Actor, workflows: Vec<NewWorkflow>) -> Result<V
             Err(RequestError::OutcomeUnknown)
         }
     }
-}
-
-fn warnings(spec: &WorkflowSpec) -> Vec<Warning> {
-    let found = validate::workflow_warnings(spec);
-    found.into_iter().map(|problem| Warning::of_workflow(&problem.path, &problem.message)).collect()
 }
 
 /// Specs as they would be stored, and what is wrong with them so far: by their places, with paths within each.

@@ -1,7 +1,9 @@
 //! Rows of workflows and runs as what the API shows.
 
-use model::api::{RecentRun, RunStep, RunStepState, StepCounts, StepKind, Workflow, WorkflowRun};
-use model::run::{StepRecord, StepState, StepStatus};
+use model::api::{
+    RecentRun, RunStep, RunStepState, StepCounts, StepKind, TriggerStatus, Workflow, WorkflowRun,
+};
+use model::run::{StepRecord, StepState, StepStatus, TriggerState, WorkflowState};
 use model::workflow::{Action, StepSpec};
 use serde_json::Value;
 use store::query::{RunRow, WorkflowRow};
@@ -23,10 +25,23 @@ pub(super) fn workflow(row: &WorkflowRow) -> Workflow {
         steps: u32::try_from(spec.all_steps().count()).unwrap_or(u32::MAX),
         parameters: spec.parameters.clone(),
         runs: state.runs,
+        triggers: Vec::new(),
         recent: None,
         spec: None,
         warnings: Vec::new(),
     }
+}
+
+/// What the triggers of a workflow have done.
+pub(super) fn triggers(state: &WorkflowState) -> Vec<TriggerStatus> {
+    let shown = |state: &TriggerState| TriggerStatus {
+        runs: state.runs,
+        last_run: state.last_run,
+        refused: state.refused,
+        last_refusal: state.last_refusal.as_deref().cloned(),
+        kept: state.kept.iter().map(|kept| kept.ended.clone()).collect(),
+    };
+    state.triggers.iter().map(shown).collect()
 }
 
 /// A run in a list of workflows.
@@ -67,6 +82,8 @@ pub(super) fn run(row: RunRow) -> WorkflowRun {
         retry_of: head.retry_of,
         priority: head.priority,
         origin: head.origin.as_deref().cloned(),
+        trigger: head.trigger.as_deref().cloned(),
+        started_runs: state.started.to_vec(),
         pause: state.pause.map(|pause| *pause),
         stopping: state.stopping,
         steps: counts(&state.counts),
@@ -139,6 +156,7 @@ const fn pending() -> RunStepState {
         output: None,
         message: None,
         said: None,
+        late_workers: None,
     }
 }
 
@@ -157,5 +175,6 @@ pub(super) fn step_state(state: StepState) -> RunStepState {
         output: state.output.as_deref().map(json),
         message: state.message.map(String::from),
         said: state.said.map(|said| *said),
+        late_workers: state.late_workers.map(|late| *late),
     }
 }

@@ -14,6 +14,7 @@ mod plan;
 mod read;
 mod runs;
 mod start;
+mod warn;
 
 use std::sync::Arc;
 

@@ -132,7 +132,8 @@ async fn get_workflow(
 /// A workflow with its spec, as an answer.
 pub(super) fn with_spec(row: &WorkflowRow) -> impl IntoResponse + use<> {
     let spec = Some(Box::new(model::WorkflowSpec::clone(&row.head.spec)));
-    let workflow = Workflow { spec, ..convert::workflow(row) };
+    let triggers = convert::triggers(&row.state);
+    let workflow = Workflow { spec, triggers, ..convert::workflow(row) };
     ([(ETAG, etag(workflow.version))], Json(workflow))
 }
 

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use engine::why::StepWhy;
+use engine::why::{RunWhy, StepWhy};
 use engine::{Refusal, Reply, WorkflowRequest};
 use model::api::{List, RunItem, RunSteps, WorkflowRun};
 use model::run::RunStatus;
@@ -29,6 +29,8 @@ pub(super) fn routes(routes: &mut Routes) {
     let item_refusals = [Code::RunNotFound, Code::StepNotFound, Code::InvalidCursor];
     routes.needs(Verb::Read, runs, &item_refusals, routes!(list_items));
     routes.needs(Verb::Read, runs, &[Code::RunNotFound, Code::StepNotFound], routes!(explain_step));
+    routes.of_leader();
+    routes.needs(Verb::Read, runs, &[Code::RunNotFound], routes!(explain_run));
     routes.of_leader();
 }
 
@@ -184,6 +186,41 @@ async fn explain_step(
             let records = api.node.store().run_steps(id).await?;
             let status = convert::steps(&row, records)[number as usize].state.status;
             Ok(Json(StepWhy { run: id, step, status, reasons: Vec::new() }))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+struct ExplainRunParams {
+    /// How many steps, at most.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+}
+
+/// Explain why the steps of a run stand where they stand
+///
+/// Those that go on or wait come first, then those that have not begun; the reasons are as for a single
+/// step. A run that has ended has none.
+#[utoipa::path(get, path = "/api/v1/runs/{id}/why", tag = "runs",
+    params(("id" = RunId, Path), ExplainRunParams),
+    responses((status = 200, description = "Why", body = RunWhy))
+)]
+async fn explain_run(
+    State(api): State<Api>,
+    axum::Extension(actor): axum::Extension<Actor>,
+    Path(id): Path<RunId>,
+    Params(params): Params<ExplainRunParams>,
+) -> Result<Json<RunWhy>, Trouble> {
+    let most = page::limit(params.limit)?;
+    match ask(&api, &actor, WorkflowRequest::WhyRun { run: id, most }).await {
+        Ok(Reply::RunWhy(why)) => Ok(Json(*why)),
+        Ok(other) => Err(unexpected(&other)),
+        Err(RequestError::Refused(Refusal::NoRun { .. })) => {
+            find_run(&api, id).await?;
+            Ok(Json(RunWhy { run: id, steps: Vec::new(), left_out: 0 }))
         }
         Err(error) => Err(error.into()),
     }

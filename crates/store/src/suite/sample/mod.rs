@@ -192,6 +192,7 @@ impl Sampler {
             outcome: self.maybe(Self::outcome).map(Box::new),
             history: self.history(),
             expires_at: status.is_final().then(|| self.any_time()),
+            started: (0..self.pick(&[0, 0, 2])).map(|_| self.run_id(ShardId(1))).collect(),
         }
     }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use model::firing::Pause;
 use model::run::{
-    Caller, ItemOrigin, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, Said, StepCause, StepKey,
-    StepOrigin, StepState, StepStatus, Tally, WorkflowHead, WorkflowState,
+    Caller, Ended, ItemOrigin, KeptEnd, LateWorkers, NotTriggered, RunCause, RunHead, RunHistoryEntry,
+    RunState, RunStatus, RunTrigger, Said, StepCause, StepKey, StepOrigin, StepState, StepStatus, Tally,
+    TriggerRefusal, TriggerState, WorkflowHead, WorkflowState,
 };
 use model::workflow::{Action, Call, Definition, Section, StepSpec};
 use model::{JobSpec, RunId, ShardId, WorkflowId, WorkflowSpec};
@@ -82,7 +83,44 @@ impl Sampler {
             created_at: self.any_time(),
             updated_at: self.any_time(),
             runs: self.below(1 << 40),
+            triggers: self.maybe(|s| vec![TriggerState::default(), s.trigger_state()]).unwrap_or_default(),
         }
+    }
+
+    fn ended(&mut self) -> Ended {
+        let work = if self.coin() { self.job_id(ShardId(1)).into() } else { self.run_id(ShardId(1)).into() };
+        let (name, status, at) = (self.text().into(), self.final_status(), self.any_time());
+        Ended::new(work, name, status, at)
+    }
+
+    fn trigger_state(&mut self) -> TriggerState {
+        let chain = |s: &mut Self| (0..s.below(3)).map(|_| s.text().into()).collect();
+        TriggerState {
+            runs: self.number(),
+            last_run: self.maybe(|s| s.run_id(ShardId(1))),
+            refused: self.number(),
+            last_refusal: self.maybe(|s| {
+                let (at, ended, reason) = (s.any_time(), s.ended(), s.pick(NotTriggered::ALL));
+                Box::new(TriggerRefusal { at, ended, reason, detail: s.maybe(|s| s.text().into()) })
+            }),
+            kept: [0, 1, 2][..self.pick(&[0, 1, 3])]
+                .iter()
+                .map(|&source| KeptEnd {
+                    source,
+                    ended: self.ended(),
+                    created_at: self.any_time(),
+                    scheduled_for: self.maybe(Self::any_time),
+                    interval_start: self.maybe(Self::any_time),
+                    output: self.maybe(|s| s.text().into()),
+                    chain: chain(self),
+                })
+                .collect(),
+        }
+    }
+
+    fn run_trigger(&mut self) -> RunTrigger {
+        let ended = (0..=self.below(2)).map(|_| self.ended()).collect();
+        RunTrigger { number: self.pick(&[0, 31]), ended, chain: vec![self.text().into(), self.text().into()] }
     }
 
     /// What a run was asked to be; some share their definition, and few workflows and callers have many.
@@ -114,6 +152,7 @@ impl Sampler {
             retry_of: self.maybe(|s| s.run_id(ShardId(1))),
             priority: self.maybe(|s| s.pick(&[0, 100])),
             origin: self.maybe(|s| Arc::new(s.origin())),
+            trigger: self.maybe(|s| Arc::new(s.run_trigger())),
         }
     }
 
@@ -144,6 +183,7 @@ impl Sampler {
                 })
                 .collect(),
             expires_at: self.maybe(Self::any_time),
+            started: (0..self.below(3)).map(|_| self.run_id(ShardId(1))).collect(),
         }
     }
 
@@ -166,6 +206,7 @@ impl Sampler {
                 Box::new(Said { at: s.any_time(), by: s.text().into(), note: s.maybe(|s| s.text().into()) })
             }),
             ending: self.maybe(|s| (s.pick(StepStatus::ALL), s.pick(StepCause::ALL))),
+            late_workers: self.maybe(|s| Box::new(LateWorkers { count: 7, names: vec![s.text(), s.text()] })),
         }
     }
 

@@ -1,0 +1,422 @@
+//! Runs that the end of something starts: of a job, or of a run of another workflow.
+//!
+//! Whoever ends tells the triggers that listen to its name. A run is created in the batch of that end, so
+//! there is exactly one for each, and a join keeps the ends that came first in the row of its workflow. Why an
+//! end that somebody listens to started nothing is kept there too, and told as an event.
+//!
+//! # Cost
+//! Where nothing listens, an end costs a look at an empty map.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
+use model::expression::{EvaluationError, Scope};
+use model::firing::{Origin, Work};
+use model::record::{Event, EventKind};
+use model::run::{Ended, KeptEnd, NotTriggered, RunCause, RunHead, RunTrigger, TriggerRefusal, TriggerState};
+use model::spec::{Summary, name_in};
+use model::workflow::{Listens, SourceKind, TriggerSpec};
+use model::{Duration, JobId, JobStatus, RunId, WorkflowId, WorkflowSpec, limits};
+use serde_json::{Value, json};
+
+use super::scheduled::{Resolved, end_of, parameters_of};
+use super::{Workflow, Workflows, index};
+use crate::engine::Engine;
+use crate::schedule::name_hash;
+
+/// Which source of which trigger of which workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Listener {
+    workflow: WorkflowId,
+    trigger: u32,
+    source: u32,
+}
+
+type ByName = IndexMap<u128, Vec<Listener>, FixedState>;
+
+/// Who listens to whom, by the hash of namespace and name.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Listeners {
+    jobs: ByName,
+    runs: ByName,
+}
+
+impl Listeners {
+    fn of(&self, kind: SourceKind) -> &ByName {
+        match kind {
+            SourceKind::Job => &self.jobs,
+            SourceKind::Workflow => &self.runs,
+        }
+    }
+
+    fn of_mut(&mut self, kind: SourceKind) -> &mut ByName {
+        match kind {
+            SourceKind::Job => &mut self.jobs,
+            SourceKind::Workflow => &mut self.runs,
+        }
+    }
+
+    pub(super) fn add(&mut self, id: WorkflowId, spec: &WorkflowSpec) {
+        for (key, kind, listener) in all_of(id, spec) {
+            let listening = self.of_mut(kind).entry(key).or_default();
+            // In one order, however the engine came to know of them.
+            let place = listening.partition_point(|known| *known < listener);
+            listening.insert(place, listener);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: WorkflowId, spec: &WorkflowSpec) {
+        for (key, kind, _) in all_of(id, spec) {
+            let Some(listening) = self.of_mut(kind).get_mut(&key) else { continue };
+            listening.retain(|known| known.workflow != id);
+            if listening.is_empty() {
+                self.of_mut(kind).swap_remove(&key);
+            }
+        }
+    }
+}
+
+fn all_of(
+    workflow: WorkflowId,
+    spec: &WorkflowSpec,
+) -> impl Iterator<Item = (u128, SourceKind, Listener)> + use<'_> {
+    (0..).zip(&spec.triggers).flat_map(move |(trigger, listens)| {
+        (0..).zip(listens.listens.sources()).map(move |(source, to)| {
+            (name_hash(&spec.namespace, &to.name), to.kind, Listener { workflow, trigger, source })
+        })
+    })
+}
+
+/// What the triggers of a new spec have done: those that listen to the same as one before go on as that.
+pub(super) fn states_of(
+    spec: &WorkflowSpec,
+    before: Option<(&WorkflowSpec, &[TriggerState])>,
+) -> Vec<TriggerState> {
+    let known = |trigger: &TriggerSpec| {
+        let (spec, states) = before?;
+        let place = spec.triggers.iter().position(|before| before.listens == trigger.listens)?;
+        states.get(place).cloned()
+    };
+    spec.triggers.iter().map(|trigger| known(trigger).unwrap_or_default()).collect()
+}
+
+impl Workflows {
+    /// Whether exactly those listen whose specs say so.
+    pub(super) fn check_listeners(&self) -> Result<(), String> {
+        let mut found = Listeners::default();
+        for (&id, Workflow { spec, state, .. }) in &self.all {
+            found.add(id, spec);
+            if state.triggers.len() != spec.triggers.len() {
+                return Err(format!("{id} knows {} of its triggers", state.triggers.len()));
+            }
+            for (trigger, state) in spec.triggers.iter().zip(&state.triggers) {
+                let fits = state.kept.is_empty() || state.kept.len() < trigger.listens.sources().len();
+                if !fits || !state.kept.is_sorted_by(|a, b| a.source < b.source) {
+                    return Err(format!("a trigger of {id} keeps {:?}", state.kept));
+                }
+            }
+        }
+        if found != self.listeners { Err("others listen than workflows say".into()) } else { Ok(()) }
+    }
+}
+
+/// Why a trigger starts nothing, and what is known beyond that.
+type Refused = (NotTriggered, Option<String>);
+
+impl Engine {
+    /// A job reached a final status. It is still there.
+    pub(crate) fn tell_listeners_of_job(&mut self, id: JobId, status: JobStatus) {
+        if self.workflows.listeners.jobs.is_empty() {
+            return;
+        }
+        let Some(job) = self.jobs.get(&id).filter(|job| job.step.is_none()) else { return };
+        let (namespace, name) = (Arc::clone(&job.profile.namespace), name_in(&job.body));
+        if !self.workflows.listeners.jobs.contains_key(&name_hash(&namespace, name)) {
+            return;
+        }
+        let name: Arc<str> = name.into();
+        let output = job.state.outcome.as_deref().and_then(|outcome| outcome.output.clone());
+        let origin = job.origin.as_deref();
+        let end = KeptEnd {
+            created_at: id.created_at(),
+            output: output.filter(|_| status == JobStatus::Succeeded),
+            chain: vec![Arc::clone(&name)],
+            ..bare_end(Ended::new(id.into(), name, status, self.now), origin)
+        };
+        self.tell_listeners(&namespace, &end);
+    }
+
+    /// A run of a workflow, which no other run called, reached a final status. It is still there.
+    pub(super) fn tell_listeners_of_run(&mut self, id: RunId, cause: RunCause) {
+        if self.workflows.listeners.runs.is_empty() {
+            return;
+        }
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let (namespace, name) = (Arc::clone(&run.plan.namespace), Arc::clone(&run.plan.name));
+        let status = end_of(run.state.status, cause);
+        let mut chain = run.head.trigger.as_deref().map(|trigger| trigger.chain.clone()).unwrap_or_default();
+        chain.push(Arc::clone(&name));
+        let end = KeptEnd {
+            created_at: run.state.created_at,
+            output: run.state.output.clone().filter(|_| status == JobStatus::Succeeded),
+            chain,
+            ..bare_end(Ended::new(id.into(), name, status, self.now), run.head.origin.as_deref())
+        };
+        self.tell_listeners(&namespace, &end);
+    }
+
+    fn tell_listeners(&mut self, namespace: &str, end: &KeptEnd) {
+        let ended = &end.ended;
+        let listening = self.workflows.listeners.of(ended.kind()).get(&name_hash(namespace, &ended.name));
+        for listener in listening.cloned().unwrap_or_default() {
+            let Some(workflow) = self.workflows.all.get(&listener.workflow) else { continue };
+            let spec = Arc::clone(&workflow.spec);
+            let Some(trigger) = spec.triggers.get(index(listener.trigger)) else { continue };
+            let Some(source) = trigger.listens.sources().get(index(listener.source)) else { continue };
+            let meant = spec.namespace == namespace
+                && *source.name == *ended.name
+                && source.on.includes(ended.status)
+                && self.has_labels(ended, &source.labels);
+            if !meant {
+                continue;
+            }
+            match self.pull(listener, trigger, source.within, end) {
+                Ok(Some(run)) => self.note_triggered(listener, ended, run),
+                Ok(None) => {}
+                Err((reason, detail)) => self.refuse_trigger(listener, ended.clone(), reason, detail),
+            }
+        }
+    }
+
+    fn has_labels(&self, ended: &Ended, wanted: &BTreeMap<String, String>) -> bool {
+        let all_in = |labels: &BTreeMap<String, String>| wanted.iter().all(|(k, v)| labels.get(k) == Some(v));
+        if wanted.is_empty() {
+            return true;
+        }
+        if let Some(run) = ended.run_id.and_then(|run| self.workflows.runs.get(&run)) {
+            return all_in(&run.plan.definition.workflow.labels);
+        }
+        let job = ended.job_id.and_then(|job| self.jobs.get(&job));
+        let summary = job.and_then(|job| serde_json::from_str::<Summary>(&job.body).ok());
+        summary.is_some_and(|summary| all_in(&summary.labels))
+    }
+
+    /// Starts the run of an end, or keeps the end until those that it is joined with have come.
+    fn pull(
+        &mut self,
+        listener: Listener,
+        trigger: &TriggerSpec,
+        within: Option<Duration>,
+        end: &KeptEnd,
+    ) -> Result<Option<RunId>, Refused> {
+        if trigger.paused {
+            return Err((NotTriggered::Paused, None));
+        }
+        let took = end.ended.at.since(end.scheduled_for.unwrap_or(end.created_at));
+        if let Some(within) = within.filter(|&within| took > within) {
+            return Err((NotTriggered::Late, Some(format!("after {took}: expected {within} at most"))));
+        }
+        let ends = match &trigger.listens {
+            Listens::To(_) => vec![end.clone()],
+            Listens::All { sources, window } => {
+                self.keep_end(listener, *window, end);
+                let Some(state) = self.trigger_state(listener) else { return Ok(None) };
+                if state.kept.len() < sources.len() {
+                    return Ok(None);
+                }
+                std::mem::take(&mut state.kept)
+            }
+        };
+        self.start_triggered(listener, trigger, end, &ends).map(Some)
+    }
+
+    fn trigger_state(&mut self, listener: Listener) -> Option<&mut TriggerState> {
+        self.workflows.all.get_mut(&listener.workflow)?.state.triggers.get_mut(index(listener.trigger))
+    }
+
+    /// Of each source the newest end counts. Ends that are too old to be joined with this one are let go.
+    fn keep_end(&mut self, listener: Listener, window: Duration, end: &KeptEnd) {
+        let Some(state) = self.trigger_state(listener) else { return };
+        state.kept.retain(|kept| kept.source != listener.source);
+        let is_old = |kept: &mut KeptEnd| end.ended.at.since(kept.ended.at) > window;
+        let old: Vec<_> = state.kept.extract_if(.., is_old).map(|kept| kept.ended).collect();
+        let output = end.output.clone().filter(|text| text.len() <= limits::KEPT_OUTPUT_BYTES_MAX);
+        let place = state.kept.partition_point(|kept| kept.source < listener.source);
+        state.kept.insert(place, KeptEnd { source: listener.source, output, ..end.clone() });
+        self.touch_workflow(listener.workflow);
+        for ended in old {
+            let detail = format!("{} ended more than {window} later", end.ended);
+            self.refuse_trigger(listener, ended, NotTriggered::OutsideWindow, Some(detail));
+        }
+    }
+
+    /// # Errors
+    /// Why no run can be started.
+    fn start_triggered(
+        &mut self,
+        listener: Listener,
+        trigger: &TriggerSpec,
+        last: &KeptEnd,
+        ends: &[KeptEnd],
+    ) -> Result<RunId, Refused> {
+        let id = listener.workflow;
+        let told = |reason| move |detail: String| (reason, Some(detail));
+        let chains = ends.iter().map(|end| &end.chain);
+        let chain = chains.max_by_key(|chain| chain.len()).cloned().unwrap_or_default();
+        if chain.len() > limits::TRIGGER_CHAIN_MAX {
+            return Err((NotTriggered::ChainTooLong, Some(chain.join(" → "))));
+        }
+        let full = |count: usize, most: usize, what: &str| {
+            (NotTriggered::TooManyRuns, Some(format!("{count} runs {what}: expected at most {most}")))
+        };
+        let started = self.started_by(&last.ended);
+        if started >= limits::TRIGGERED_RUNS_MAX {
+            return Err(full(started, limits::TRIGGERED_RUNS_MAX, "were started by one end"));
+        }
+        let Some(workflow) = self.workflows.all.get(&id) else {
+            return Err((NotTriggered::BadWorkflow, None));
+        };
+        let (waiting, generation) = (workflow.waiting.len(), workflow.state.generation);
+        if waiting >= limits::WAITING_RUNS_MAX {
+            return Err(full(waiting, limits::WAITING_RUNS_MAX, "wait for their turn"));
+        }
+        let Resolved { definition, body } =
+            self.workflows.resolved(id).map_err(told(NotTriggered::BadWorkflow))?;
+        let scope = TriggerScope { last, ends, joins: trigger.listens.joins() };
+        let parameters = parameters_of(&trigger.parameters, &definition, &scope)
+            .map_err(told(NotTriggered::BadParameters))?;
+        let plans = &mut self.workflows.plans;
+        let plan = plans
+            .of(&definition, &body, None, &mut self.profiles)
+            .map_err(told(NotTriggered::BadWorkflow))?;
+        let actors: Vec<_> = ends.iter().map(|end| end.ended.to_string()).collect();
+        let head = RunHead {
+            workflow: Some(id),
+            generation,
+            number: 0,
+            definition: Arc::clone(&plan.definition),
+            body: Arc::clone(&plan.body),
+            parameters: Arc::new(parameters),
+            actor: actors.join(", ").into(),
+            note: None,
+            caller: None,
+            retry_of: None,
+            priority: None,
+            origin: None,
+            trigger: Some(Arc::new(RunTrigger {
+                number: listener.trigger,
+                ended: ends.iter().map(|end| end.ended.clone()).collect(),
+                chain,
+            })),
+        };
+        Ok(self.enter_run(id, head, plan, &[]))
+    }
+
+    /// How many runs an end started so far.
+    fn started_by(&self, ended: &Ended) -> usize {
+        let of_job = ended.job_id.and_then(|job| self.jobs.get(&job)).map(|job| job.state.started.len());
+        let run = ended.run_id.and_then(|run| self.workflows.runs.get(&run));
+        of_job.or(run.map(|run| run.state.started.len())).unwrap_or(0)
+    }
+
+    /// What ended names the run that it started, and the trigger counts it.
+    fn note_triggered(&mut self, listener: Listener, ended: &Ended, run: RunId) {
+        if let Some(job) = ended.job_id.and_then(|job| self.jobs.get_mut(&job)) {
+            job.state.started.push(run);
+        } else if let Some(source) = ended.run_id.and_then(|run| self.workflows.runs.get_mut(&run)) {
+            source.state.started.push(run);
+        }
+        if let Some(state) = self.trigger_state(listener) {
+            state.runs += 1;
+            state.last_run = Some(run);
+        }
+        self.touch_workflow(listener.workflow);
+    }
+
+    /// Nothing is silent: why there is no run is kept and told.
+    fn refuse_trigger(
+        &mut self,
+        listener: Listener,
+        ended: Ended,
+        reason: NotTriggered,
+        detail: Option<String>,
+    ) {
+        let at = self.now;
+        let detail = detail.map(|detail| shortened(&detail));
+        let refusal = Box::new(TriggerRefusal { at, ended, reason, detail });
+        if let Some(state) = self.trigger_state(listener) {
+            state.refused += 1;
+            state.last_refusal = Some(refusal.clone());
+        }
+        self.touch_workflow(listener.workflow);
+        let Some(workflow) = self.workflows.all.get(&listener.workflow) else { return };
+        let name = Arc::clone(&workflow.name);
+        let (workflow, namespace) = (listener.workflow, Some(Arc::clone(&workflow.namespace)));
+        let kind = EventKind::NotTriggered { workflow, name, trigger: listener.trigger, refusal };
+        self.pending.events.push(Event { at, namespace, kind });
+    }
+}
+
+/// An end as far as it is alike for jobs and runs.
+fn bare_end(ended: Ended, origin: Option<&Origin>) -> KeptEnd {
+    KeptEnd {
+        source: 0,
+        created_at: ended.at,
+        ended,
+        scheduled_for: origin.map(|origin| origin.scheduled_for),
+        interval_start: origin.and_then(|origin| origin.interval_start),
+        output: None,
+        chain: Vec::new(),
+    }
+}
+
+/// The end of a text counts most: of a chain it is what repeats itself.
+fn shortened(text: &str) -> Box<str> {
+    let count = text.chars().count();
+    match count.checked_sub(limits::NOTE_LEN_MAX / 4) {
+        None | Some(0) => text.into(),
+        Some(more) => text.chars().skip(more).collect::<String>().into(),
+    }
+}
+
+/// What the parameters of a trigger may refer to.
+struct TriggerScope<'a> {
+    last: &'a KeptEnd,
+    ends: &'a [KeptEnd],
+    joins: bool,
+}
+
+fn shown(end: &KeptEnd) -> Value {
+    let ended = &end.ended;
+    let output = end.output.as_deref();
+    // A text that is no JSON is what somebody wrote instead of it.
+    let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    json!({
+        "id": ended.job_id.map(Work::Job).or(ended.run_id.map(Work::Run)),
+        "kind": ended.kind(),
+        "name": &*ended.name,
+        "status": ended.status,
+        "ended_at": ended.at,
+        "created_at": end.created_at,
+        "scheduled_for": end.scheduled_for,
+        "interval_start": end.interval_start,
+        "output": output.map(read),
+    })
+}
+
+impl Scope for TriggerScope<'_> {
+    fn value(&self, path: &[String]) -> Result<(Value, usize), EvaluationError> {
+        match path.first().map(String::as_str) {
+            Some("trigger") => {
+                let mut value = shown(self.last);
+                if let (true, Some(fields)) = (self.joins, value.as_object_mut()) {
+                    fields.insert("all".into(), self.ends.iter().map(shown).collect());
+                }
+                Ok((value, 1))
+            }
+            other => Err(EvaluationError(format!("there is no `{}`", other.unwrap_or_default()).into())),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What somebody should know about a workflow that they applied, as far as others decide it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use model::api::Warning;
+use model::run::WorkflowHead;
+use model::validate;
+use model::workflow::{Listens, SourceKind, WorkflowSpec};
+
+use super::super::Api;
+use super::super::problem::Trouble;
+use super::pin::Known;
+
+/// How many workflows are looked at to find a circle of triggers.
+const LOOKUPS_MAX: usize = 100;
+
+/// What is likely not what the author of each workflow meant. They are taken as they will be.
+pub(super) async fn warnings(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<Vec<Vec<Warning>>, Trouble> {
+    let mut all = Vec::with_capacity(heads.len());
+    for head in heads {
+        let found = validate::workflow_warnings(&head.spec).into_iter();
+        let mut found: Vec<_> = found.map(|p| Warning::of_workflow(&p.path, &p.message)).collect();
+        if !head.spec.triggers.is_empty() {
+            let alike = heads.iter().filter(|other| other.spec.namespace == head.spec.namespace);
+            let known: Known<'_> = alike.map(|other| (other.spec.name.as_str(), &other.spec)).collect();
+            found.extend(of_triggers(api, &head.spec, &known).await?);
+        }
+        all.push(found);
+    }
+    Ok(all)
+}
+
+/// The workflows that a trigger listens to.
+fn sources(listens: &Listens) -> impl Iterator<Item = &str> {
+    let runs = listens.sources().iter().filter(|source| source.kind == SourceKind::Workflow);
+    runs.map(|source| source.name.as_str())
+}
+
+async fn of_triggers(api: &Api, spec: &WorkflowSpec, known: &Known<'_>) -> Result<Vec<Warning>, Trouble> {
+    let mut found = Vec::new();
+    let mut looked_at = BTreeSet::from([spec.name.clone()]);
+    for (i, trigger) in spec.triggers.iter().enumerate() {
+        let path = format!("triggers[{i}]");
+        // What starts what, the one that was applied last.
+        let first = sources(&trigger.listens).map(|name| vec![name.to_owned(), spec.name.clone()]);
+        let mut open: Vec<Vec<String>> = first.filter(|chain| chain[0] != spec.name).collect();
+        while let Some(chain) = open.pop() {
+            if looked_at.len() > LOOKUPS_MAX || !looked_at.insert(chain[0].clone()) {
+                continue;
+            }
+            let Some(source) = find(api, spec, known, &chain[0]).await? else {
+                if chain.len() == 2 {
+                    found.push(Warning::nobody_to_listen_to(&path, &chain[0]));
+                }
+                continue;
+            };
+            for name in source.triggers.iter().flat_map(|trigger| sources(&trigger.listens)) {
+                let longer: Vec<_> = std::iter::once(name.to_owned()).chain(chain.iter().cloned()).collect();
+                if name == spec.name {
+                    found.push(Warning::starts_itself(&path, &longer));
+                } else {
+                    open.push(longer);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn find(
+    api: &Api,
+    spec: &WorkflowSpec,
+    known: &Known<'_>,
+    name: &str,
+) -> Result<Option<Arc<WorkflowSpec>>, Trouble> {
+    if let Some(&found) = known.get(name) {
+        return Ok(Some(Arc::clone(found)));
+    }
+    let row = api.node.store().workflow_named(&spec.namespace, name).await?;
+    Ok(row.map(|row| row.head.spec))
+}
