@@ -460,8 +460,7 @@ mod tests {
                 4,
                 "check",
                 &json!({"status": "failed", "cause": "job_failed", "job_id": JOB, "started_at": began,
-                "finished_at": ended, "message": "exited with 3\u{1b}",
-                "late_workers": {"count": 3, "names": ["w5", "w6"]}}),
+                "finished_at": ended, "message": "exited with 3\u{1b}"}),
             ),
             step(5, "publish", &json!({"status": "upstream_failed", "cause": "rule", "finished_at": ended})),
             step(6, "by-hand", &json!({"status": "skipped", "cause": "marked", "said": said("not today")})),
@@ -502,9 +501,6 @@ mod tests {
     fn the_page_of_a_run_has_its_steps_and_programs_get_the_run() {
         let whole = run(&json!({
             "status": "paused", "note": "again", "priority": 90, "retry_of": RUN, "output": {"rows": 7},
-            "trigger": {"number": 0, "chain": ["extract"], "ended": [{"run_id": RUN, "name": "extract",
-                "status": "succeeded", "at": "2026-11-21T07:59:59Z"}]},
-            "started_runs": [RUN],
             "pause": {"at": "2026-11-21T08:04:00Z", "by": "ann", "note": "wait"},
             "history": [
                 {"at": "2026-11-21T08:00:00Z", "to": "running", "cause": "started", "detail": "ann"},
