@@ -108,7 +108,7 @@ fn waiting(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, y: f64) -> f64
 
 fn all_workers(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, y: f64) -> f64 {
     let keys = [("cpu", "CPU"), ("memory", "memory"), ("slots", "slots")];
-    panel_title(canvas, y, "All workers", &keys);
+    panel_title(canvas, y, "Workers", &keys);
     scale(canvas, y, "100 %");
     for (class, _) in keys.into_iter().rev() {
         let share = |shares: &Shares| match class {
