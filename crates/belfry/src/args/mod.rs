@@ -1,6 +1,7 @@
 //! The command line as types. Help texts begin with examples; each says what a command is for.
 
 pub(crate) mod job;
+pub(crate) mod many;
 pub(crate) mod more;
 pub(crate) mod schedule;
 pub(crate) mod serve;

@@ -7,6 +7,7 @@ mod config;
 mod events;
 mod jobs;
 mod logs;
+mod many;
 mod queues;
 mod runs;
 mod schedules;

@@ -10,6 +10,7 @@
 //! - [`time`] and [`text`]: how instants and foreign text are shown.
 //! - [`progress`]: what is shown while waiting.
 
+pub(crate) mod live;
 pub(crate) mod machines;
 pub(crate) mod objects;
 pub(crate) mod progress;
