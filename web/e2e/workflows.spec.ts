@@ -241,6 +241,7 @@ test("a workflow is written with a live picture and the server's word, and nobod
   complaints,
 }) => {
   await page.goto("/workflows/new");
+  await page.getByTestId("way").getByText("File", { exact: true }).click();
   await expect(page.getByText("The server would take this workflow.")).toBeVisible();
   await expect(node(page, "extract")).toBeVisible();
   const file = page.getByLabel("Workflow file").last();
@@ -281,6 +282,76 @@ test("a workflow is written with a live picture and the server's word, and nobod
   // Chromium styles a line by itself while text is pasted into it, and the policy holds that back.
   const ours = complaints.filter((complaint) => !complaint.startsWith("Applying inline style"));
   complaints.splice(0, complaints.length, ...ours);
+});
+
+test("a form writes the same definition as the file, step by step, with the live picture", async ({
+  page,
+  server,
+}) => {
+  await page.goto("/workflows/new");
+  const form = page.getByTestId("workflow-form");
+  await form.getByTestId("name").first().fill("by-form");
+  await form.getByTestId("add-steps").click();
+  await expect(node(page, "step-4")).toBeVisible();
+  const added = form.getByTestId("step-name").last();
+  await added.fill("publish");
+  await expect(node(page, "publish")).toBeVisible();
+  await form.getByText("Approval", { exact: true }).last().click();
+  await form.getByLabel("What is asked").fill("publish it?");
+  await page.getByTestId("way").getByText("File", { exact: true }).click();
+  await expect(page.getByLabel("Workflow file").last()).toContainText("publish it?");
+  await page.getByTestId("way").getByText("Form", { exact: true }).click();
+  await expect(page.getByTestId("save")).toBeEnabled();
+  await page.getByTestId("save").click();
+  await expect(page.getByRole("heading", { name: "by-form" })).toBeVisible();
+  const saved = await server.get<{ spec: { steps: Array<{ name: string; needs?: string[] }> } }>(
+    "/api/v1/workflows/by-form",
+  );
+  expect(saved.spec.steps.map(({ name }) => name)).toEqual(["extract", "report", "publish"]);
+  expect(saved.spec.steps[2]?.needs).toEqual(["report"]);
+});
+
+test("a schedule of a workflow shows its runs, and a run the elements of a step that go on", async ({
+  page,
+  server,
+}) => {
+  const each = { over: { items: ["Beijing", "Shanghai"] } };
+  await apply(server, {
+    name: "slow",
+    parameters: { city: { type: "string" }, limit: { type: "integer", default: 5 } },
+    steps: [{ name: "load", for_each: each, job: runs("sleep 60") }],
+  });
+  await page.goto("/schedules/new");
+  await page.getByTestId("name").fill("starts-slow");
+  await page.getByText("Workflow", { exact: true }).click();
+  await page.getByTestId("workflow").fill("slow");
+  const parameters = page.getByTestId("schedule-parameters");
+  await parameters.getByLabel("city").fill("${{ firing.schedule }}");
+  await parameters.getByLabel("limit").fill("7");
+  await expect(page.getByText("The server would take this schedule.")).toBeVisible();
+  await page.getByTestId("save").click();
+  await expect(page.getByRole("heading", { name: "starts-slow" })).toBeVisible();
+  const { run_id: id } = await server.call<{ run_id: string }>(
+    "POST",
+    "/api/v1/schedules/starts-slow/trigger",
+  );
+  const started = await server.get<Run>(`/api/v1/runs/${id}`);
+  expect(started.parameters).toEqual({ city: "starts-slow", limit: 7 });
+
+  const bars = page.getByRole("navigation", { name: "Recent runs" });
+  await expect(bars.getByRole("link")).toHaveCount(1);
+  await bars.getByRole("link").click();
+  await expect(page).toHaveURL(new RegExp(`/runs/${id}`));
+  await node(page, "load").click();
+  const live = page.getByTestId("live-items").getByRole("listitem");
+  await expect(live).toHaveCount(2);
+  await expect(live.first()).toContainText("Beijing");
+  await expect(live.first().getByRole("link")).toHaveAttribute("href", /workers/);
+  await server.call("POST", `/api/v1/runs/${id}/cancel`);
+  await untilRun(server, id, "cancelled");
+  await page.goto("/schedules");
+  const row = page.getByTestId("schedule-rows").getByRole("row", { name: /starts-slow/ });
+  await expect(row).toContainText("Cancelled");
 });
 
 test("keys, the palette and addresses lead to workflows and runs, in both languages", async ({

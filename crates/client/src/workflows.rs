@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use model::api::{AppliedWorkflows, ApplyWorkflows, List, RunPlan, StartRun, Workflow, WorkflowRun};
+use model::api::{
+    AppliedWorkflows, ApplyWorkflows, List, RunPlan, StartDefinition, StartRun, Workflow, WorkflowRun,
+};
 use model::{WorkflowId, WorkflowSpec};
 
 use crate::error::Error;
@@ -163,6 +165,29 @@ impl Client {
     ) -> Result<WorkflowRun, Error> {
         let request = workflow.post("start").json(how).header("idempotency-key", &format!("\"{key}\""));
         self.json(request.repeatable()).await
+    }
+
+    /// Starts a run of a definition that is kept with the run alone. However often it has to be tried, it
+    /// starts one; with a `key` of the caller's own, a second start answers with the first one's run.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn start_definition(
+        &self,
+        how: &StartDefinition,
+        key: Option<&str>,
+    ) -> Result<WorkflowRun, Error> {
+        let key = key.map_or_else(random_key, str::to_owned);
+        let request = Request::post(["runs"]).json(how).header("idempotency-key", &format!("\"{key}\""));
+        self.json(request.repeatable()).await
+    }
+
+    /// What would be started: the definition with every default.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn start_definition_dry_run(&self, how: &StartDefinition) -> Result<WorkflowSpec, Error> {
+        self.json(Request::post(["runs"]).query("dry_run", true).json(how).repeatable()).await
     }
 
     /// What a run would do; nothing is stored.

@@ -310,9 +310,9 @@ pub struct NewWorkflow {
 /// A run to start.
 #[derive(Debug, Clone)]
 pub struct NewRun {
-    /// Of which workflow.
-    pub workflow: WorkflowId,
-    /// Which generation of it.
+    /// Of which workflow; of none where its definition was given with the request, and is kept nowhere else.
+    pub workflow: Option<WorkflowId>,
+    /// Which generation of it; zero where there is none.
     pub generation: u64,
     /// What it does: the spec of that generation, with those that it calls. Validated by the caller.
     pub definition: Arc<Definition>,

@@ -161,7 +161,14 @@ impl Rows {
             rows.push(LiveRow::Workflow {
                 id: WorkflowId::from_bits(self.next()),
                 head: WorkflowHead { spec: Arc::new(spec), body },
-                state: WorkflowState { generation: 1, version: 1, created_at: at, updated_at: at, runs: 0 },
+                state: WorkflowState {
+                    generation: 1,
+                    version: 1,
+                    created_at: at,
+                    updated_at: at,
+                    runs: 0,
+                    triggers: Vec::new(),
+                },
             });
         }
         rows

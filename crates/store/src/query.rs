@@ -302,9 +302,9 @@ pub struct RunFilter {
     pub statuses: Vec<RunStatus>,
     /// Called by this run.
     pub caller: Option<RunId>,
-    /// Of this schedule.
+    /// Of this schedule: those that its firings started, not what these called.
     pub schedule: Option<ScheduleId>,
-    /// Of this backfill.
+    /// Of this backfill, likewise.
     pub backfill: Option<BackfillId>,
 }
 

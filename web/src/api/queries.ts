@@ -186,8 +186,9 @@ export function keepFresh(): () => void {
         ask(["schedules"], [PAGED_SCHEDULES], ["schedule"], ["upcoming"]);
       } else if (event.type.startsWith("calendar.")) ask(["calendars"], ["upcoming"], ["schedule"]);
       else if (event.type.startsWith("workflow.")) ask(["workflows"], ["workflow"]);
-      else if (event.type.startsWith("run.")) ask(["workflows"], ["workflow"], ["runs"], [PAGED_RUNS]);
-      else if (event.type.startsWith("step.")) ask(["runs"], [PAGED_RUNS]);
+      else if (event.type.startsWith("run.")) {
+        ask(["workflows"], ["workflow"], ["runs"], [PAGED_RUNS], SHOWN_SCHEDULES, ["schedule"]);
+      } else if (event.type.startsWith("step.")) ask(["runs"], [PAGED_RUNS]);
       else if (event.type.startsWith("worker.")) ask(["workers"]);
       else if (event.type.startsWith("queue.")) ask(["queues"]);
     }

@@ -32,6 +32,8 @@ export interface SchedulesFilter {
 export const SCHEDULES_MAX = 1_000;
 /** As many of more than those. */
 const PAGE = 200;
+/** As many of its runs are told at once. */
+const RUNS_MAX = 50;
 /** As many runs are drawn beside a schedule. */
 export const RUNS_SHOWN = 20;
 
@@ -80,11 +82,15 @@ export const scheduleQuery = (name: string, namespace?: string) =>
       answer(api.GET("/api/v1/schedules/{name}", { params: { path: { name }, query: { namespace } } })),
   });
 
-/** Its newest runs. `track` changes when one ends, so nothing is read again until then. */
-export const runsQuery = (schedule: Schedule, limit = RUNS_SHOWN) =>
+/** The newest runs of one: as many as a list tells. `track` changes when one ends, so nothing is read again until then. */
+export const newestRunsQuery = (schedule: Schedule) =>
   queryOptions({
-    queryKey: ["schedule-runs", schedule.id, limit, schedule.fired, ended(schedule)],
-    queryFn: () => answer(api.GET("/api/v1/jobs", { params: { query: { schedule: schedule.id, limit } } })),
+    queryKey: ["schedule-runs", schedule.id, schedule.fired, ended(schedule)],
+    queryFn: async () => {
+      const query = { id: schedule.id, runs: RUNS_MAX };
+      const { items } = await answer(api.GET("/api/v1/schedules", { params: { query } }));
+      return items[0]?.runs ?? [];
+    },
     placeholderData: keepPreviousData,
     staleTime: 60_000,
   });

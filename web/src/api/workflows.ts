@@ -4,6 +4,7 @@ import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/
 
 import { answer, api } from "./client";
 import type {
+  Job,
   JobSpec,
   RunPlan,
   StartRun,
@@ -29,6 +30,8 @@ export interface RunsFilter {
   /** Its id or its name. */
   workflow?: string;
   namespace?: string;
+  /** The id of a schedule. */
+  schedule?: string;
 }
 
 const PAGE = 100;
@@ -100,6 +103,61 @@ export const stepsQuery = (id: string, isOver = false) =>
     queryFn: () => answer(api.GET("/api/v1/runs/{id}/steps", { params: { path: { id } } })),
     staleTime: isOver ? Infinity : undefined,
   });
+
+/** An element that goes on, or the one job of a step: its job, or the run that it called. */
+export interface LiveItem {
+  index: number | undefined;
+  item: string | undefined;
+  job?: Job;
+  run?: WorkflowRun;
+}
+
+/** As much as goes on of a run is looked through. */
+const LIVE_LOOKED_AT = 500;
+/** As many elements are shown, those that run first. */
+const LIVE_SHOWN = 50;
+
+/** What goes on of a step, by the numbers of its elements. */
+export const liveItemsQuery = (id: string, step: string, number: number) =>
+  queryOptions({
+    queryKey: ["run", id, "live", step],
+    queryFn: async () => {
+      const limit = LIVE_LOOKED_AT;
+      const jobsOf = (status: string) =>
+        answer(api.GET("/api/v1/jobs", { params: { query: { run: id, status, limit } } }));
+      const calls = { caller: id, status: "waiting,running,paused,stopping", limit };
+      const [running, others, called] = await Promise.all([
+        jobsOf("running"),
+        jobsOf("ready,waiting,retrying"),
+        answer(api.GET("/api/v1/runs", { params: { query: calls } })),
+      ]);
+      const ofJobs = (jobs: readonly Job[]): LiveItem[] =>
+        jobs
+          .filter((job) => job.step?.name === step)
+          .map((job) => ({ index: job.step?.item?.index, item: job.step?.item?.value, job }));
+      const runs: LiveItem[] = called.items
+        .filter(({ caller }) => caller?.step === number)
+        .map((run) => ({ index: run.caller?.item ?? undefined, item: undefined, run }));
+      const byIndex = (a: LiveItem, b: LiveItem) => (a.index ?? 0) - (b.index ?? 0);
+      const found = [
+        ...[...ofJobs(running.items), ...runs].sort(byIndex),
+        ...ofJobs(others.items).sort(byIndex),
+      ];
+      const cut = [running, others, called].some((page) => page.next_cursor);
+      return { items: found.slice(0, LIVE_SHOWN), more: cut || found.length > LIVE_SHOWN };
+    },
+    refetchInterval: 2_000,
+    placeholderData: keepPreviousData,
+  });
+
+/** Runs that may wait for approval, with the steps that do. */
+export const approvalsQuery = queryOptions({
+  queryKey: ["runs", "approvals"],
+  queryFn: () => {
+    const query = { status: "running,paused", approvals: true, limit: 1_000 };
+    return answer(api.GET("/api/v1/runs", { params: { query } }));
+  },
+});
 
 export const stepWhyQuery = (id: string, step: string) =>
   queryOptions({

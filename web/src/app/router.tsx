@@ -203,6 +203,8 @@ export interface RunsSearch {
   /** Its id or its name. */
   workflow?: string;
   namespace?: string;
+  /** The id of a schedule. */
+  schedule?: string;
 }
 
 const runs = createRoute({
@@ -212,6 +214,7 @@ const runs = createRoute({
     status: text(search.status),
     workflow: text(search.workflow),
     namespace: text(search.namespace),
+    schedule: text(search.schedule),
   }),
   component: lazyRouteComponent(() => import("../pages/runs/RunsPage"), "RunsPage"),
 });

@@ -65,6 +65,23 @@ export function valuesOf(parameters: Record<string, Parameter>, fields: Filled) 
   return { values, problems };
 }
 
+/** Whether a text refers to the firing: its value takes its place, whatever the type. */
+export function isReference(text: string): boolean {
+  return text.includes("${{");
+}
+
+/** As `valuesOf`, of a call whose texts may refer to something; what is missing may be given later. */
+export function callOf(parameters: Record<string, Parameter>, fields: Filled) {
+  const references = Object.entries(fields).filter(([, text]) => isReference(text));
+  const plain = { ...fields, ...Object.fromEntries(references.map(([name]) => [name, ""])) };
+  const { values, problems } = valuesOf(parameters, plain);
+  for (const [name, text] of references) {
+    values[name] = text;
+    delete problems[name];
+  }
+  return { values, problems };
+}
+
 function read({ type }: Parameter, text: string): [unknown, Problem | null] {
   switch (type) {
     case "string":

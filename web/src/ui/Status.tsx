@@ -20,7 +20,14 @@ import {
 } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
-import type { ExecutionStatus, JobStatus, RunStatus, StepStatus, WorkerStatus } from "../api/schema";
+import type {
+  ExecutionStatus,
+  JobStatus,
+  RunStatus,
+  ScheduleRun,
+  StepStatus,
+  WorkerStatus,
+} from "../api/schema";
 import { runTone, stepTone } from "../lib/runs";
 import style from "./Status.module.css";
 
@@ -126,6 +133,16 @@ export function RunBadge({ status, plain }: { status: RunStatus; plain?: boolean
       plain={plain}
       spin={status === "running"}
     />
+  );
+}
+
+/** Of a run of a schedule: of its job, or of its run of a workflow. */
+export function WorkBadge({ run, plain }: { run: ScheduleRun; plain?: boolean }) {
+  const { run_id, status } = run;
+  return run_id ? (
+    <RunBadge status={status as RunStatus} plain={plain} />
+  ) : (
+    <StatusBadge status={status as JobStatus} plain={plain} />
   );
 }
 

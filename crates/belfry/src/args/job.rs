@@ -8,6 +8,7 @@ use model::{
 };
 
 use super::examples;
+use super::many::ManyArgs;
 use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, instant};
 
 /// `belfry submit`
@@ -17,6 +18,8 @@ use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, instant};
     "belfry submit --follow --name count -- sh -c 'for i in 1 2 3; do echo $i; done'"
     "belfry submit -f job.yaml --priority 80 --wait"
     "belfry submit --script clean.sh --in 2h --retries 3"
+    "belfry submit --shards 8 --max-failed 1 --wait -- ./import"
+    "belfry submit --on-all-workers --constraint zone=a -- ./clean-up"
     "belfry submit --input data=in.csv --store out.csv=result -- ./convert in.csv out.csv"
 })]
 #[command(
@@ -43,6 +46,8 @@ pub(crate) struct SubmitArgs {
     pub(crate) wait_timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
+    #[command(flatten)]
+    pub(crate) many: ManyArgs,
     #[command(flatten)]
     pub(crate) due: DueArgs,
     #[command(flatten)]

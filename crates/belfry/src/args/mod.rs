@@ -2,6 +2,7 @@
 
 pub(crate) mod forecast;
 pub(crate) mod job;
+pub(crate) mod many;
 pub(crate) mod more;
 pub(crate) mod schedule;
 pub(crate) mod serve;

@@ -153,9 +153,11 @@ fn day(text: &str) -> Result<Date, String> {
     "belfry schedule create beat --every 15m --overlap skip -- ./beat"
     "belfry schedule create report --cron '0 9 * * mon-fri' --except belfry.cn-holidays --script report.sh"
     "belfry schedule create deploy -- ./deploy            fires when it is triggered"
+    "belfry schedule create etl --cron '0 2 * * *' --workflow etl -p day='${{ firing.scheduled_for }}'"
     "belfry schedule create backup --every 1d --dry-run -- ./backup > backup.yaml"
 })]
-#[command(override_usage = "belfry schedule create [OPTIONS] NAME -- COMMAND [ARGS]...")]
+#[command(override_usage = "belfry schedule create [OPTIONS] NAME -- COMMAND [ARGS]...\n       \
+    belfry schedule create [OPTIONS] NAME --workflow NAME [-p NAME=VALUE]...")]
 pub(crate) struct CreateArgs {
     /// What it is called; unique in its namespace
     #[arg(value_name = "NAME")]
@@ -183,6 +185,12 @@ pub(crate) struct CreateArgs {
     /// Show what would be created, with all defaults, and create nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Start a run of this workflow at each firing, instead of a job
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "script"], help_heading = "What it starts")]
+    pub(crate) workflow: Option<String>,
+    /// A parameter of its runs, which may refer to the firing: day='${{ firing.scheduled_for }}'; repeatable
+    #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = parse_pair, requires = "workflow", help_heading = "What it starts")]
+    pub(crate) parameters: Vec<Pair>,
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
     #[command(flatten)]

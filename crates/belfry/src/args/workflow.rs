@@ -145,8 +145,8 @@ pub(crate) enum RunCommand {
     /// List runs, the newest first
     #[command(visible_alias = "ls")]
     List(RunListArgs),
-    /// Show runs in detail, with their steps
-    Get(RunsArgs),
+    /// Show runs in detail, with their steps; or what goes on of a step
+    Get(RunGetArgs),
     /// List the steps of a run
     Steps(StepsArgs),
     /// List the elements of a step that have ended
@@ -181,6 +181,21 @@ pub(crate) struct RunsArgs {
     /// The runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
+}
+
+/// `belfry run get`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry run get RUN"
+    "belfry run get RUN --step load      its elements that go on: on which worker, and for how long"
+})]
+pub(crate) struct RunGetArgs {
+    /// The runs
+    #[arg(value_name = "RUN", required = true)]
+    pub(crate) ids: Vec<RunId>,
+    /// List the elements of this step that go on; `run items` has those that ended
+    #[arg(long, value_name = "STEP")]
+    pub(crate) step: Option<String>,
 }
 
 /// `belfry run list`

@@ -8,6 +8,7 @@ mod events;
 mod forecast;
 mod jobs;
 mod logs;
+mod many;
 mod queues;
 mod runs;
 mod schedules;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Context, Namespace, logs, wait};
+use super::{Context, Namespace, logs, many, wait};
 use crate::args::job::SubmitArgs;
 use crate::args::spec::{Patch, merge, read_text};
 use crate::failure::Failure;
@@ -21,7 +21,12 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
             .help("name a command behind `--`, or a file with `-f`: `belfry submit -- echo hello`"));
     }
     let (client, namespace) = context.connect()?;
-    let specs = specs(&args, &namespace, jiff::Timestamp::now().into())?;
+    let mut specs = specs(&args, &namespace, jiff::Timestamp::now().into())?;
+    let mut nowhere = Vec::new();
+    let constraints = specs.first_mut().map_or(&mut nowhere, |spec| &mut spec.constraints);
+    if let Some(each) = args.many.for_each(constraints)? {
+        return many::submit(context, &client, &args, specs, each).await;
+    }
     if args.dry_run {
         return dry_run(context, &client, &specs).await;
     }

@@ -12,6 +12,7 @@
 //! - [`progress`]: what is shown while waiting.
 
 pub(crate) mod forecast;
+pub(crate) mod live;
 pub(crate) mod machines;
 pub(crate) mod objects;
 pub(crate) mod progress;

@@ -88,12 +88,12 @@ impl Row for WorkflowRun {
     }
 }
 
-/// Whether nobody called it; only such a run has a number and a generation.
+/// Whether it is of a workflow that is kept; only such a run has a number and a generation.
 fn is_own(run: &WorkflowRun) -> bool {
     run.workflow_id.is_some()
 }
 
-/// `nightly #3`; the name alone of a run that another one called.
+/// `nightly #3`; the name alone of a run without a workflow of its own.
 pub(crate) fn title(run: &WorkflowRun) -> String {
     match run.number {
         0 => clean(&run.workflow),

@@ -115,7 +115,11 @@ impl Detail for Schedule {
             let created = last.job_id.map(|id| id.to_string()).or(last.run_id.map(|id| id.to_string()));
             ("Last", format!("{at}: {}", created.unwrap_or_default()).into())
         }));
-        let instants = format!("{} created a job, {} did not", self.fired, self.skipped);
+        let what = match self.spec.as_ref().map(|spec| &spec.action) {
+            Some(Action::Workflow(_)) => "started a run",
+            _ => "created a job",
+        };
+        let instants = format!("{} {what}, {} did not", self.fired, self.skipped);
         lines.push(("Instants", instants.into()));
         if !self.buffered.is_empty() {
             let waiting = count(self.buffered.len() as u64, "firing");
@@ -139,7 +143,9 @@ impl Detail for Schedule {
             .flat_map(|health| [("Late now", &health.late_now), ("Stuck now", &health.stuck_now)])
         {
             lines.extend(runs.iter().map(|run| {
-                let text = format!("{}: expected by {}", run.job_id, exact(look, run.expected_by));
+                let id = run.job_id.map(|id| id.to_string()).or(run.run_id.map(|id| id.to_string()));
+                let text =
+                    format!("{}: expected by {}", id.unwrap_or_default(), exact(look, run.expected_by));
                 (what, Cell::new(text, Tone::Bad))
             }));
         }
@@ -602,12 +608,30 @@ mod tests {
         }))
     }
 
+    fn of_a_workflow() -> Schedule {
+        const RUN: &str = "run_01k9zq3m6c0000000000000000";
+        from(json!({
+            "id": SCHEDULE, "name": "load", "namespace": "default", "status": "active", "when": "every 15m", "zone": "UTC",
+            "generation": 1, "version": 1, "created_at": "2026-11-21T08:00:00Z", "updated_at": "2026-11-21T08:00:00Z",
+            "next_at": "2026-11-21T08:15:00Z", "fired": 1, "skipped": 0, "track": {"succeeded": 0, "failed": 0, "streak": 0},
+            "last": {"scheduled_for": "2026-11-21T08:00:00Z", "run_id": RUN},
+            "health": {"open_runs": 1, "late_now": [], "stuck_now": [
+                {"run_id": RUN, "scheduled_for": "2026-11-21T08:00:00Z", "expected_by": "2026-11-21T08:05:00Z"},
+            ]},
+            "spec": {"name": "load", "workflow": {"name": "load"}},
+        }))
+    }
+
     #[test]
     fn schedules_as_a_table() {
         let schedules = [troubled(), fresh()];
         insta::assert_snapshot!("schedules_table", list(&look(Format::Table), &schedules).unwrap());
         insta::assert_snapshot!("schedules_wide", list(&look(Format::Wide), &schedules).unwrap());
         insta::assert_snapshot!("schedule_detail", one(&look(Format::Table), &troubled()).unwrap());
+        insta::assert_snapshot!(
+            "schedule_of_a_workflow",
+            one(&look(Format::Table), &of_a_workflow()).unwrap()
+        );
         let json = list(&look(Format::Json), &[troubled()]).unwrap();
         assert_eq!(serde_json::from_str::<Vec<Schedule>>(&json).unwrap(), [troubled()]);
     }

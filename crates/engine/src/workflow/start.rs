@@ -18,6 +18,7 @@ use super::{Plan, Run, Step};
 use crate::engine::Engine;
 use crate::input::{Key, NewRun};
 use crate::output::{Refusal, Reply};
+use crate::schedule::shard_of;
 use crate::timer::Timer;
 
 impl Run {
@@ -71,17 +72,18 @@ fn fresh_state(now: Timestamp, steps: usize) -> RunState {
 
 impl Engine {
     pub(super) fn start_run(&mut self, new: NewRun, actor: &Arc<str>) -> Result<Reply, Refusal> {
-        let id = new.workflow;
         if let Some(known) = new.key.and_then(|key| self.workflows.keys.get(&key.key)) {
             return match new.key.is_some_and(|key| key.body == known.body) {
                 true => Ok(Reply::RunStarted { run: known.run, new: false }),
                 false => Err(Refusal::RunKeyReused { run: known.run }),
             };
         }
-        let workflow = self.workflows.all.get(&id).ok_or(Refusal::NoWorkflow { workflow: id })?;
-        if workflow.waiting.len() >= limits::WAITING_RUNS_MAX {
-            let name = Arc::clone(&workflow.name);
-            return Err(Refusal::TooManyRuns { name, most: limits::WAITING_RUNS_MAX });
+        if let Some(id) = new.workflow {
+            let workflow = self.workflows.all.get(&id).ok_or(Refusal::NoWorkflow { workflow: id })?;
+            if workflow.waiting.len() >= limits::WAITING_RUNS_MAX {
+                let name = Arc::clone(&workflow.name);
+                return Err(Refusal::TooManyRuns { name, most: limits::WAITING_RUNS_MAX });
+            }
         }
         let plan = self
             .workflows
@@ -93,7 +95,7 @@ impl Engine {
             room.map_err(|(name, runs)| Refusal::RunsNotOver { name, runs })?;
         }
         let head = RunHead {
-            workflow: Some(id),
+            workflow: new.workflow,
             generation: new.generation,
             number: 0,
             definition: Arc::clone(&plan.definition),
@@ -108,7 +110,10 @@ impl Engine {
             trigger: None,
         };
         let firing = head.origin.clone();
-        let run = self.enter_run(id, head, plan, &new.carried);
+        let run = match new.workflow {
+            Some(id) => self.enter_run(id, head, plan, &new.carried),
+            None => self.enter_alone(head, plan, &new.carried),
+        };
         if let Some(origin) = firing {
             self.adopt_run(origin.schedule, run.into());
         }
@@ -140,6 +145,19 @@ impl Engine {
             self.step_run(run, RunStatus::Waiting, RunCause::Queued, Some(&actor));
             self.arm_deadline_of(run);
         }
+        run
+    }
+
+    /// Creates a run of no workflow: no other run has to do with it, so it goes on at once.
+    fn enter_alone(&mut self, head: RunHead, plan: Arc<Plan>, carried: &[StepRecord]) -> RunId {
+        let actor = Arc::clone(&head.actor);
+        let entropy = self.rng.next_u64();
+        let shard = shard_of(u128::from(entropy), self.shards);
+        let run = RunId::from_bits(self.ids.next(self.now, shard, entropy));
+        self.insert_run(run, head, plan);
+        self.carry(run, carried);
+        self.step_run(run, RunStatus::Running, RunCause::Started, Some(&actor));
+        self.begin_run(run);
         run
     }
 

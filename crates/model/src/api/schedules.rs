@@ -97,17 +97,67 @@ pub struct LastFiring {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleRun {
     /// The job.
-    pub job_id: JobId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    /// Instead of a job: the run of a workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
     /// The nominal instant that it is for.
     pub scheduled_for: Timestamp,
     /// Where it stands.
-    pub status: JobStatus,
-    /// When an execution started first.
+    pub status: WorkStatus,
+    /// When an execution started first, or the turn of a run of a workflow came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it reached a final status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
+}
+
+/// Where a run of a schedule stands: the word of its job, or of its run of a workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the statuses of jobs and of runs say it")]
+pub enum WorkStatus {
+    Ready,
+    Waiting,
+    Running,
+    Paused,
+    Retrying,
+    Stopping,
+    Succeeded,
+    Failed,
+    Cancelled,
+    Expired,
+}
+
+impl From<JobStatus> for WorkStatus {
+    fn from(status: JobStatus) -> Self {
+        match status {
+            JobStatus::Ready => Self::Ready,
+            JobStatus::Waiting => Self::Waiting,
+            JobStatus::Running => Self::Running,
+            JobStatus::Retrying => Self::Retrying,
+            JobStatus::Succeeded => Self::Succeeded,
+            JobStatus::Failed => Self::Failed,
+            JobStatus::Cancelled => Self::Cancelled,
+            JobStatus::Expired => Self::Expired,
+        }
+    }
+}
+
+impl From<RunStatus> for WorkStatus {
+    fn from(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Waiting => Self::Waiting,
+            RunStatus::Running => Self::Running,
+            RunStatus::Paused => Self::Paused,
+            RunStatus::Stopping => Self::Stopping,
+            RunStatus::Succeeded => Self::Succeeded,
+            RunStatus::Failed => Self::Failed,
+            RunStatus::Cancelled => Self::Cancelled,
+        }
+    }
 }
 
 /// A firing that waits for its turn.
@@ -162,8 +212,12 @@ pub struct ScheduleHealth {
 /// A run that is late or stuck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TroubledRun {
-    /// Which.
-    pub job_id: JobId,
+    /// The job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    /// Instead of a job: the run of a workflow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
     /// Its nominal instant.
     pub scheduled_for: Timestamp,
     /// When it should have started, or ended.

@@ -153,6 +153,25 @@ pub struct StartRun {
     pub note: Option<String>,
 }
 
+/// A run of a definition that is kept with the run alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StartDefinition {
+    /// What it does. Its name need not be unique: it is what the run is called.
+    pub definition: WorkflowSpec,
+    /// Its parameters; those without a default must be there.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = BTreeMap<String, Value>)]
+    pub parameters: Map<String, Value>,
+    /// The priority of its jobs, instead of what their specs say: 0 (last) to 100 (first).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 100)]
+    pub priority: Option<u8>,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
 /// What a run would do, without starting it: its steps in an order in which they may begin.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunPlan {
@@ -201,16 +220,16 @@ pub enum StepKind {
 pub struct WorkflowRun {
     /// Its id.
     pub id: RunId,
-    /// The workflow; none for a run that another one called.
+    /// The workflow; none for a run that another one called, or whose definition was given with its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<WorkflowId>,
     /// The name of its workflow.
     pub workflow: String,
     /// The tenant that it belongs to.
     pub namespace: String,
-    /// Which generation of the workflow it is pinned to; zero for a called one.
+    /// Which generation of the workflow it is pinned to; zero where it has none.
     pub generation: u64,
-    /// The how manieth run of its workflow; zero for a called one.
+    /// The how manieth run of its workflow; zero where it has none.
     pub number: u64,
     /// Where it stands.
     pub status: RunStatus,
@@ -262,6 +281,9 @@ pub struct WorkflowRun {
     pub stopping: Option<RunCause>,
     /// How many of its steps there are of each status.
     pub steps: StepCounts,
+    /// Its steps that wait for approval; only in lists with `approvals=true`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approvals: Option<Vec<WaitingApproval>>,
     /// What it gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
@@ -271,6 +293,18 @@ pub struct WorkflowRun {
     /// What it is pinned to: the spec of its workflow; left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<WorkflowSpec>>,
+}
+
+/// A step that waits for somebody's approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WaitingApproval {
+    /// Its name.
+    pub step: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Who may approve or reject; whoever may change the run, where nobody is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<String>,
 }
 
 /// How many steps there are of each status. Elements of a list do not count.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use engine::NewJob;
 use engine::input::Key;
-use model::api::{FieldError, RetryRun, StartRun, SubmitJobs, TriggerSchedule};
+use model::api::{FieldError, RetryRun, StartDefinition, StartRun, SubmitJobs, TriggerSchedule};
 use model::limits::{BATCH_JOBS_MAX, BODY_BYTES_MAX, SPEC_BYTES_MAX};
 use model::record::JobHead;
 use model::{JobId, JobSpec, RunId, ScheduleId, Timestamp, WorkflowId, validate};
@@ -175,6 +175,11 @@ pub(super) fn trigger_key(schedule: ScheduleId, key: &str, asked: &TriggerSchedu
 /// The key of a start: what it must be the same in is all that was asked.
 pub(super) fn start_key(workflow: WorkflowId, key: &str, asked: &StartRun) -> Key {
     key_of("start", &workflow.to_string(), key, asked)
+}
+
+/// The key of a start of a definition that comes with it.
+pub(super) fn definition_key(key: &str, asked: &StartDefinition) -> Key {
+    key_of("start", &asked.definition.namespace, key, asked)
 }
 
 /// The key of another try of a run.

@@ -81,7 +81,10 @@ impl Suspect {
                 Self::Named(hash(&bodies))
             }
             WorkflowRequest::Delete { workflow, .. } => Self::Workflow(*workflow),
-            WorkflowRequest::Start(new) => Self::Workflow(new.workflow),
+            WorkflowRequest::Start(new) => match new.workflow {
+                Some(workflow) => Self::Workflow(workflow),
+                None => Self::Named(hash(&new.body)),
+            },
             WorkflowRequest::Cancel { run, .. }
             | WorkflowRequest::Pause { run, .. }
             | WorkflowRequest::Resume { run }

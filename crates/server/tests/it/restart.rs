@@ -167,7 +167,7 @@ async fn an_expired_run_is_deleted_with_its_steps() {
     let workflows = vec![NewWorkflow { head, expected: Expected::Absent }];
     let Reply::AppliedWorkflows(applied) = ask(WorkflowRequest::Apply { workflows }).await else { panic!() };
     let start = NewRun {
-        workflow: applied[0].workflow,
+        workflow: Some(applied[0].workflow),
         generation: 1,
         body: definition.to_json().into(),
         definition: Arc::new(definition),

@@ -69,7 +69,7 @@ impl World {
         let key = Key { key: number.into(), body: number.into() };
         let key = self.clients.run_dice.chance(0.6).then_some(key);
         let op = Op::Workflow(WorkflowRequest::Start(Box::new(NewRun {
-            workflow,
+            workflow: Some(workflow),
             generation,
             body: definition.to_json().into(),
             definition: Arc::new(definition),

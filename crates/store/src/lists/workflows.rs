@@ -55,6 +55,10 @@ pub(crate) fn runs(filter: &RunFilter, page: Page<RunId>) -> List {
     conditions.add_optional("t.caller = ?", filter.caller.map(|id| Value::Id(id.to_bits())));
     conditions.add_optional("t.schedule = ?", filter.schedule.map(|id| Value::Id(id.to_bits())));
     conditions.add_optional("t.backfill = ?", filter.backfill.map(|id| Value::Id(id.to_bits())));
+    if filter.schedule.is_some() || filter.backfill.is_some() {
+        // Called runs belong to the same firing, and are no runs of the schedule.
+        conditions.add_all("t.caller IS NULL", []);
+    }
     List::new(run_legs(filter), RUN_COLUMNS, conditions, page.limit)
 }
 
@@ -71,10 +75,10 @@ fn run_legs(filter: &RunFilter) -> Vec<Leg> {
     statuses.sort_unstable();
     statuses.dedup();
     let (index, partial) = run_index(filter);
+    let first_ended = RunStatus::Succeeded.code();
     // Live runs are few, and so are those that did not succeed: each have an index of their own.
     let rare = !statuses.is_empty() && !statuses.contains(&RunStatus::Succeeded.code());
     if rare && matches!(index, None | Some("runs_namespace")) {
-        let first_ended = RunStatus::Succeeded.code();
         let (live, ended): (Vec<u8>, Vec<u8>) = statuses.iter().partition(|status| **status < first_ended);
         let live = (!live.is_empty()).then(|| Leg {
             index: Some("runs_live"),
@@ -88,7 +92,15 @@ fn run_legs(filter: &RunFilter) -> Vec<Leg> {
         });
         return live.into_iter().chain(ended).collect();
     }
-    let own = [partial.map(str::to_owned), (!statuses.is_empty()).then(|| one_of(&statuses))];
+    let live = !statuses.is_empty() && statuses.iter().all(|status| *status < first_ended);
+    let (index, live) = match index {
+        // A schedule that fires often has had many runs, and few of them go on.
+        Some("runs_schedule") if live => {
+            (Some("runs_schedule_live"), Some(format!("t.status < {first_ended}")))
+        }
+        index => (index, None),
+    };
+    let own = [partial.map(str::to_owned), live, (!statuses.is_empty()).then(|| one_of(&statuses))];
     let own: Vec<_> = own.into_iter().flatten().collect();
     let condition = (!own.is_empty()).then(|| own.join(" AND "));
     vec![Leg { index, condition, ..leg }]
@@ -169,6 +181,11 @@ mod tests {
             ),
             (RunFilter { caller: run, ..status(&[RunStatus::Failed]) }, "runs_caller (caller=? AND id<?)"),
             (RunFilter { schedule, ..of() }, "runs_schedule (schedule=? AND id<?)"),
+            (
+                RunFilter { schedule, ..status(&[RunStatus::Waiting, RunStatus::Running]) },
+                "runs_schedule_live (schedule=? AND id<?)",
+            ),
+            (RunFilter { schedule, ..status(&[RunStatus::Failed]) }, "runs_schedule (schedule=? AND id<?)"),
             (
                 RunFilter { backfill: Some(BackfillId::from_bits(1)), schedule, ..of() },
                 "runs_backfill (backfill=? AND id<?)",

@@ -349,6 +349,7 @@ CREATE INDEX runs_status ON runs (status, id, namespace) WHERE status > 4;
 CREATE INDEX runs_workflow ON runs (workflow, id) WHERE workflow IS NOT NULL;
 CREATE INDEX runs_caller ON runs (caller, id) WHERE caller IS NOT NULL;
 CREATE INDEX runs_schedule ON runs (schedule, id) WHERE schedule IS NOT NULL;
+CREATE INDEX runs_schedule_live ON runs (schedule, id) WHERE schedule IS NOT NULL AND status < 4;
 CREATE INDEX runs_backfill ON runs (backfill, id) WHERE backfill IS NOT NULL;
 CREATE INDEX runs_namespace ON runs (namespace, id);
 CREATE INDEX runs_name ON runs (name, id);

@@ -178,7 +178,9 @@ pub async fn a_run_is_read_with_its_history_whether_it_goes_on_or_not<S: Subject
 
 /// C1. What a filter means, said once more and plainly.
 fn matches(filter: &RunFilter, run: &Run) -> bool {
-    let (head, origin) = (&run.head, run.head.origin.as_ref());
+    let head = &run.head;
+    // What a run of a firing called is no run of the schedule.
+    let origin = head.origin.as_ref().filter(|_| head.caller.is_none());
     let spec = &head.definition.workflow;
     (filter.statuses.is_empty() || filter.statuses.contains(&run.state.status))
         && filter.namespace.as_ref().is_none_or(|wanted| *wanted == spec.namespace)
@@ -196,7 +198,8 @@ pub async fn every_filter_of_runs_finds_what_it_names<S: Subject>() {
     let of = RunFilter::default;
     let workflow = runs.iter().find_map(|run| run.head.workflow);
     let caller = runs.iter().find_map(|run| run.head.caller).map(|caller| caller.run);
-    let origin = runs.iter().filter_map(|run| run.head.origin.as_ref()).find(|o| o.backfill.is_some());
+    let origin = runs.iter().filter(|run| run.head.caller.is_none());
+    let origin = origin.filter_map(|run| run.head.origin.as_ref()).find(|o| o.backfill.is_some());
     let (schedule, backfill) = (origin.map(|o| o.schedule), origin.and_then(|o| o.backfill));
     let mut filters = vec![
         of(),
@@ -212,6 +215,7 @@ pub async fn every_filter_of_runs_finds_what_it_names<S: Subject>() {
     ];
     for statuses in [
         vec![RunStatus::Running],
+        vec![RunStatus::Waiting, RunStatus::Running, RunStatus::Paused, RunStatus::Stopping],
         vec![RunStatus::Failed],
         vec![RunStatus::Failed, RunStatus::Cancelled, RunStatus::Failed],
         vec![RunStatus::Waiting, RunStatus::Failed, RunStatus::Stopping],

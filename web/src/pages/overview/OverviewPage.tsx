@@ -10,7 +10,7 @@ import { useTranslation } from "react-i18next";
 import { countsQuery, queuesQuery, readyQuery, recentQuery, workersQuery } from "../../api/queries";
 import { scheduleQuery, schedulesQuery, upcomingQuery } from "../../api/schedules";
 import type { Job, JobStatus, Schedule } from "../../api/schema";
-import { runsQuery, stepsQuery } from "../../api/workflows";
+import { approvalsQuery, runsQuery } from "../../api/workflows";
 import { useNow } from "../../lib/now";
 import { slots } from "../../lib/series";
 import { isLive, STATUSES } from "../../lib/statuses";
@@ -196,18 +196,9 @@ function useWatchedSchedules(): Schedule[] {
   return [...watched, ...paused.filter(({ id }) => !ids.includes(id))];
 }
 
-/** As many runs that wait for something are asked for what. */
-const ASKED = 12;
-
 function usePendingApprovals(): PendingApproval[] {
-  const live = useQuery(runsQuery({ status: "running,paused" }, 200)).data?.items ?? [];
-  const runs = live.filter(({ steps }) => (steps.waiting ?? 0) > 0).slice(0, ASKED);
-  const read = useQueries({ queries: runs.map((run) => stepsQuery(run.id)) });
-  return runs.flatMap((run, i) =>
-    (read[i]?.data?.steps ?? [])
-      .filter(({ kind, status }) => kind === "approval" && status === "waiting")
-      .map(({ name, started_at: since }) => ({ run, step: name, since: since ?? run.updated_at })),
-  );
+  const live = useQuery(approvalsQuery).data?.items ?? [];
+  return live.flatMap((run) => (run.approvals ?? []).map(({ step, since }) => ({ run, step, since })));
 }
 
 const DAY_MS = 86_400_000;

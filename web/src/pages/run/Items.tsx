@@ -1,14 +1,16 @@
-/** The elements of a step over a list that have ended, page by page. */
+/** The elements of a step over a list: those that go on, and those that have ended, page by page. */
 
 import { Button } from "@mantine/core";
-import { useInfiniteQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 
 import type { RunItem, RunStep, WorkflowRun } from "../../api/schema";
-import { itemsQuery } from "../../api/workflows";
+import { workersQuery } from "../../api/queries";
+import { itemsQuery, liveItemsQuery } from "../../api/workflows";
+import { isStepOver } from "../../lib/runs";
 import { Card, Loading, ProblemBox } from "../../ui/kit";
-import { StepBadge } from "../../ui/Status";
+import { RunBadge, StatusBadge, StepBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
 import style from "./run.module.css";
 
@@ -41,6 +43,7 @@ export function Items({ run, step, job, onJob }: Props) {
           <Loading rows={3} />
         </div>
       )}
+      {!isStepOver(step.status) && <LiveItems run={run} step={step} job={job} onJob={onJob} />}
       {items?.length === 0 && <p className={style.nothing}>{t("step.noElements")}</p>}
       <ol className={style.items} data-testid="items">
         {items?.map((item) => (
@@ -64,6 +67,61 @@ export function Items({ run, step, job, onJob }: Props) {
         </div>
       )}
     </Card>
+  );
+}
+
+/** What goes on now: on which worker, and in which try. */
+function LiveItems({ run, step, job, onJob }: Props) {
+  const { t } = useTranslation();
+  const { data } = useQuery(liveItemsQuery(run.id, step.name, step.number));
+  const workers = useQuery(workersQuery).data?.items ?? [];
+  const nameOf = (id: string) => workers.find((worker) => worker.id === id)?.name ?? `…${id.slice(-8)}`;
+  if (!data || data.items.length === 0) return null;
+  return (
+    <ol className={style.items} data-testid="live-items" aria-label={t("step.liveElements")}>
+      {data.items.map(({ index, item, job: live, run: called }) => (
+        <li key={live?.id ?? called?.id} data-chosen={(live && live.id === job) || undefined}>
+          <span className="num quiet">{index ?? ""}</span>
+          {live ? (
+            <StatusBadge status={live.status} plain />
+          ) : (
+            called && <RunBadge status={called.status} plain />
+          )}
+          <span className="clip quiet" title={item}>
+            {item}
+            {live?.worker_id && (
+              <>
+                {" · "}
+                <Link to="/workers/$id" params={{ id: live.worker_id }}>
+                  {nameOf(live.worker_id)}
+                </Link>
+              </>
+            )}
+            {live && live.executions > 1 && ` · ${t("step.try", { count: live.executions })}`}
+          </span>
+          <span className="num quiet">
+            {live?.started_at && <Elapsed from={live.started_at} to={null} />}
+          </span>
+          {live ? (
+            <button
+              type="button"
+              className={style.linkish}
+              aria-pressed={live.id === job}
+              onClick={() => onJob(live.id)}
+            >
+              {t("job.tabs.log")}
+            </button>
+          ) : called ? (
+            <Link to="/runs/$id" params={{ id: called.id }}>
+              {t("run.one")}
+            </Link>
+          ) : (
+            <span />
+          )}
+        </li>
+      ))}
+      {data.more && <li className="quiet">{t("step.moreLive")}</li>}
+    </ol>
   );
 }
 

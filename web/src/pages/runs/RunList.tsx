@@ -62,7 +62,9 @@ function Row({ run, isOfOne }: { run: WorkflowRun; isOfOne?: boolean }) {
       <span role="cell" className={style.name}>
         <span className="clip">
           {!isOfOne && <strong>{run.workflow} </strong>}
-          <span className="num">{run.number > 0 ? `#${run.number}` : t("run.called")}</span>
+          <span className="num">
+            {run.number > 0 ? `#${run.number}` : run.caller ? t("run.called") : t("run.alone")}
+          </span>
           {run.namespace !== "default" && <span className="quiet"> · {run.namespace}</span>}
         </span>
         <span className="quiet clip">

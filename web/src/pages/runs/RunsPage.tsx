@@ -65,8 +65,8 @@ export function RunsPage() {
   );
 }
 
-function partsOf({ status, workflow, namespace }: RunsSearch) {
-  return [status, workflow, namespace];
+function partsOf({ status, workflow, namespace, schedule }: RunsSearch) {
+  return [status, workflow, namespace, schedule];
 }
 
 function Filters({ search, onChange }: { search: RunsSearch; onChange: (search: RunsSearch) => void }) {
@@ -91,6 +91,13 @@ function Filters({ search, onChange }: { search: RunsSearch; onChange: (search: 
         value={search.namespace}
         onChange={(namespace) => onChange({ ...search, namespace })}
       />
+      {search.schedule && (
+        <Field
+          label={t("run.schedule")}
+          value={search.schedule}
+          onChange={(schedule) => onChange({ ...search, schedule })}
+        />
+      )}
       <div className={style.chips} role="group" aria-label={t("run.status")}>
         {RUN_STATUSES.map((status) => (
           <button

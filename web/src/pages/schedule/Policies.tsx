@@ -8,6 +8,7 @@ import type { Schedule, ScheduleSpec } from "../../api/schema";
 import { formatDuration, parseDuration } from "../../lib/quantities";
 import { Card, Facts, Id, Labels } from "../../ui/kit";
 import { Ago } from "../../ui/Time";
+import { AllRuns } from "../schedules/Runs";
 import { Success } from "../schedules/ScheduleRow";
 import style from "./schedule.module.css";
 
@@ -33,20 +34,15 @@ export function Figures({ schedule }: { schedule: Schedule }) {
     ],
     [
       t("schedule.figures.runs"),
-      <Link key="" to="/jobs" search={{ schedule: schedule.id }} className="num">
+      <AllRuns key="" schedule={schedule} className="num">
         {(track.succeeded + track.failed).toLocaleString()}
-      </Link>,
+      </AllRuns>,
     ],
     [
       t("schedule.figures.open"),
-      <Link
-        key=""
-        to="/jobs"
-        search={{ schedule: schedule.id, status: "ready,waiting,running,retrying" }}
-        className="num"
-      >
+      <AllRuns key="" schedule={schedule} isOpen className="num">
         {health?.open_runs ?? 0}
-      </Link>,
+      </AllRuns>,
     ],
     [
       t("schedule.figures.skipped"),

@@ -23,7 +23,7 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { Refusal } from "../../api/problem";
-import { nextQuery, resumeSchedule, runsQuery, scheduleQuery } from "../../api/schedules";
+import { newestRunsQuery, nextQuery, resumeSchedule, scheduleQuery } from "../../api/schedules";
 import type { Schedule, TroubledRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { toYaml } from "../../lib/spec";
@@ -32,7 +32,7 @@ import { act } from "../../ui/act";
 import { CodeHighlight } from "../../ui/Code";
 import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
 import { Ago } from "../../ui/Time";
-import { runOf, Runs } from "../schedules/Runs";
+import { AllRuns, Runs } from "../schedules/Runs";
 import { HealthBadges, ScheduleBadge } from "../schedules/ScheduleBadge";
 import { Backfills } from "./Backfills";
 import { BackfillDialog } from "./BackfillDialog";
@@ -47,7 +47,6 @@ const TABS = ["ledger", "backfills", "spec"] as const;
 type Tab = (typeof TABS)[number];
 const ICONS = { ledger: BookOpenText, backfills: History, spec: FileCode2 };
 const NEXT = 15;
-const RUNS = 60;
 
 export function SchedulePage() {
   const { id } = route.useParams();
@@ -92,7 +91,7 @@ function Shown({ schedule }: { schedule: Schedule }) {
   const navigate = route.useNavigate();
   const tab: Tab = TABS.find((each) => each === search.tab) ?? "ledger";
   const next = useQuery(nextQuery(schedule.id, NEXT));
-  const runs = useQuery(runsQuery(schedule, RUNS)).data?.items ?? [];
+  const runs = useQuery(newestRunsQuery(schedule)).data ?? [];
   const words = next.data?.words[language];
 
   return (
@@ -118,13 +117,9 @@ function Shown({ schedule }: { schedule: Schedule }) {
           {runs.length > 0 && (
             <Card
               title={t("schedule.recentRuns")}
-              aside={
-                <Link to="/jobs" search={{ schedule: schedule.id }}>
-                  {t("schedule.allRuns")}
-                </Link>
-              }
+              aside={<AllRuns schedule={schedule}>{t("schedule.allRuns")}</AllRuns>}
             >
-              <Runs runs={runs.map(runOf)} linked />
+              <Runs runs={runs} linked />
             </Card>
           )}
           <Card flush className={style.tabs}>
@@ -208,10 +203,8 @@ function Troubled({ kind, runs }: { kind: "late" | "stuck"; runs: readonly Troub
         <strong>{t(`schedule.${kind}Now`, { count: runs.length })}</strong>
         <ul>
           {runs.slice(0, 5).map((run) => (
-            <li key={run.job_id}>
-              <Link to="/jobs/$id" params={{ id: run.job_id }} className="mono">
-                …{run.job_id.slice(-8)}
-              </Link>
+            <li key={run.job_id ?? run.run_id}>
+              <TroubledLink run={run} />
               <span>
                 {t(`schedule.${kind}By`)} <Ago at={run.expected_by} />
               </span>
@@ -220,6 +213,15 @@ function Troubled({ kind, runs }: { kind: "late" | "stuck"; runs: readonly Troub
         </ul>
       </div>
     </div>
+  );
+}
+
+function TroubledLink({ run: { job_id, run_id } }: { run: TroubledRun }) {
+  const id = run_id ?? job_id ?? "";
+  return (
+    <Link to={run_id ? "/runs/$id" : "/jobs/$id"} params={{ id }} className="mono">
+      …{id.slice(-8)}
+    </Link>
   );
 }
 
@@ -278,7 +280,7 @@ function Actions({ schedule }: { schedule: Schedule }) {
           </Menu.Item>
           <Menu.Item
             leftSection={<ListChecks size={14} />}
-            renderRoot={(props) => <Link to="/jobs" search={{ schedule: id }} {...props} />}
+            renderRoot={(props) => <AllRuns schedule={schedule} {...props} />}
           >
             {t("schedule.allRuns")}
           </Menu.Item>

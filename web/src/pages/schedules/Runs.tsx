@@ -1,18 +1,14 @@
 /** Runs as bars, the newest last: the height is how long they took, colour and shape how they ended. */
 
 import { Link } from "@tanstack/react-router";
+import type { ComponentProps } from "react";
 import { useTranslation } from "react-i18next";
 
-import type { Job, ScheduleRun } from "../../api/schema";
+import type { JobStatus, RunStatus, Schedule, ScheduleRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
 import { exact } from "../../lib/time";
 import style from "./schedules.module.css";
-
-/** A run from its job. */
-export function runOf({ id, origin, created_at, status, started_at, finished_at }: Job): ScheduleRun {
-  return { job_id: id, scheduled_for: origin?.scheduled_for ?? created_at, status, started_at, finished_at };
-}
 
 /** `runs` has the newest first. */
 export function Runs({ runs, linked }: { runs: readonly ScheduleRun[]; linked?: boolean }) {
@@ -22,18 +18,19 @@ export function Runs({ runs, linked }: { runs: readonly ScheduleRun[]; linked?: 
   const words = (run: ScheduleRun) =>
     [
       exact(run.scheduled_for, language, zone),
-      t(`status.${run.status}`),
+      run.run_id ? t(`runStatus.${run.status as RunStatus}`) : t(`status.${run.status as JobStatus}`),
       run.started_at && run.finished_at ? formatDuration(length(run)) : null,
     ]
       .filter(Boolean)
       .join(" · ");
   const bars = [...runs].reverse().map((run) => {
     const bar = <i style={{ height: `${16 + 84 * Math.sqrt(length(run) / longest)}%` }} />;
+    const id = run.run_id ?? run.job_id ?? "";
     return linked ? (
       <Link
-        key={run.job_id}
-        to="/jobs/$id"
-        params={{ id: run.job_id }}
+        key={id}
+        to={run.run_id ? "/runs/$id" : "/jobs/$id"}
+        params={{ id }}
         data-result={run.status}
         title={words(run)}
         aria-label={words(run)}
@@ -41,7 +38,7 @@ export function Runs({ runs, linked }: { runs: readonly ScheduleRun[]; linked?: 
         {bar}
       </Link>
     ) : (
-      <span key={run.job_id} data-result={run.status} title={words(run)}>
+      <span key={id} data-result={run.status} title={words(run)}>
         {bar}
       </span>
     );
@@ -60,6 +57,22 @@ export function Runs({ runs, linked }: { runs: readonly ScheduleRun[]; linked?: 
       {bars}
     </span>
   );
+}
+
+interface AllRunsProps extends Omit<ComponentProps<typeof Link>, "to" | "search" | "params"> {
+  schedule: Schedule;
+  /** Only those that are not over. */
+  isOpen?: boolean;
+}
+
+/** Leads to the list of its runs: of jobs, or of runs of its workflow. */
+export function AllRuns({ schedule: { id, spec }, isOpen, ...rest }: AllRunsProps) {
+  if (spec?.workflow) {
+    const status = isOpen ? "waiting,running,paused,stopping" : undefined;
+    return <Link {...rest} to="/runs" search={{ schedule: id, status }} />;
+  }
+  const status = isOpen ? "ready,waiting,running,retrying" : undefined;
+  return <Link {...rest} to="/jobs" search={{ schedule: id, status }} />;
 }
 
 /** How long it took, or has taken so far. */

@@ -7,12 +7,12 @@ import { type CSSProperties, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { resumeSchedule } from "../../api/schedules";
-import type { JobStatus, Schedule } from "../../api/schema";
+import type { Schedule, ScheduleRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration, parseDuration } from "../../lib/quantities";
 import { act } from "../../ui/act";
 import { RowCheck } from "../../ui/RowCheck";
-import { StatusBadge } from "../../ui/Status";
+import { WorkBadge } from "../../ui/Status";
 import { Ago } from "../../ui/Time";
 import { PauseDialog, TriggerDialog } from "../schedule/dialogs";
 import { Runs } from "./Runs";
@@ -27,24 +27,18 @@ interface Props {
 }
 
 /** When it last fired, with a link to what that started. */
-function Last({ firing, status }: { firing: Schedule["last"]; status: JobStatus | undefined }) {
+function Last({ firing, run }: { firing: Schedule["last"]; run: ScheduleRun | undefined }) {
   if (!firing) return <span className="quiet">–</span>;
   const when = (
     <span className="quiet">
       <Ago at={firing.scheduled_for} light />
     </span>
   );
-  if (firing.run_id) {
-    return (
-      <Link to="/runs/$id" params={{ id: firing.run_id }}>
-        {when}
-      </Link>
-    );
-  }
-  if (!firing.job_id) return when;
+  const id = firing.run_id ?? firing.job_id;
+  if (!id) return when;
   return (
-    <Link to="/jobs/$id" params={{ id: firing.job_id }}>
-      {status && <StatusBadge status={status} plain />}
+    <Link to={firing.run_id ? "/runs/$id" : "/jobs/$id"} params={{ id }}>
+      {run && <WorkBadge run={run} plain />}
       {when}
     </Link>
   );
@@ -53,7 +47,8 @@ function Last({ firing, status }: { firing: Schedule["last"]; status: JobStatus 
 export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Props) {
   const { t } = useTranslation();
   const { runs, health } = schedule;
-  const last = runs?.find((run) => run.job_id === schedule.last?.job_id);
+  const { job_id, run_id } = schedule.last ?? {};
+  const last = runs?.find((run) => (run_id ? run.run_id === run_id : run.job_id === job_id));
   return (
     <div
       className={style.row}
@@ -84,7 +79,7 @@ export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Prop
         <Ago at={schedule.next_at} />
       </span>
       <span role="cell" className={style.last}>
-        <Last firing={schedule.last} status={last?.status} />
+        <Last firing={schedule.last} run={last} />
       </span>
       <span role="cell" className={style.strip}>
         {runs && runs.length > 0 && <Runs runs={runs} />}

@@ -1,12 +1,17 @@
 /** What a schedule starts: a job, or a workflow. */
 
 import { Autocomplete, SegmentedControl } from "@mantine/core";
+import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { FieldError, JobSpec, ScheduleSpec } from "../../api/schema";
-import { suggestedWorkflowsQuery } from "../../api/workflows";
+import { suggestedWorkflowsQuery, workflowQuery } from "../../api/workflows";
+import { callOf, type Filled, filled } from "../../lib/parameters";
 import { SpecForm } from "../submit/SpecForm";
+import { ParameterField } from "../workflows/ParameterField";
+import style from "./edit.module.css";
 
 interface Props {
   spec: ScheduleSpec;
@@ -32,11 +37,20 @@ export function StartsFields({ spec, set, fields }: Props) {
         ]}
       />
       {spec.workflow ? (
-        <WorkflowField
-          name={spec.workflow.name}
-          onName={(name) => set(["workflow", "name"], name)}
-          error={fields.find((field) => field.path === "workflow.name")?.detail}
-        />
+        <>
+          <WorkflowField
+            name={spec.workflow.name}
+            onName={(name) => set(["workflow", "name"], name)}
+            error={fields.find((field) => field.path === "workflow.name")?.detail}
+          />
+          <Parameters
+            key={`${spec.namespace}/${spec.workflow.name}`}
+            namespace={spec.namespace}
+            call={spec.workflow}
+            set={(values) => set(["workflow", "parameters"], values)}
+            fields={fields}
+          />
+        </>
       ) : (
         <SpecForm
           inSchedule
@@ -48,6 +62,57 @@ export function StartsFields({ spec, set, fields }: Props) {
         />
       )}
     </>
+  );
+}
+
+interface ParametersProps {
+  namespace: string | undefined;
+  call: NonNullable<ScheduleSpec["workflow"]>;
+  set: (values: Record<string, unknown> | undefined) => void;
+  fields: readonly FieldError[];
+}
+
+/** What each firing gives to the chosen workflow: its parameters, as the start of a run has them. */
+function Parameters({ namespace, call, set, fields }: ParametersProps) {
+  const { t } = useTranslation();
+  const [name] = useDebouncedValue(call.name, 300);
+  const found = useQuery({ ...workflowQuery(name, namespace), enabled: name !== "", retry: false });
+  const declared = name === call.name ? (found.data?.parameters ?? {}) : {};
+  const [touched, setTouched] = useState<Filled>({});
+  const shownFields = { ...filled(declared, call.parameters), ...touched };
+  const { problems } = callOf(declared, shownFields);
+  if (Object.keys(declared).length === 0) return null;
+  const change = (parameter: string, value: string) => {
+    const next = { ...touched, [parameter]: value };
+    setTouched(next);
+    const { values } = callOf(declared, { ...filled(declared, call.parameters), ...next });
+    // What the workflow does not know stays: the server says what is wrong with it.
+    const unknown = Object.entries(call.parameters ?? {}).filter(([each]) => !(each in declared));
+    const all = { ...Object.fromEntries(unknown), ...values };
+    set(Object.keys(all).length > 0 ? all : undefined);
+  };
+  const saidOf = (parameter: string) => {
+    const problem = problems[parameter];
+    if (problem && problem !== "missing") return t(`workflow.problem.${problem}`);
+    const at = `workflow.parameters.${parameter}`;
+    return fields.find(({ path }) => path === at || path.startsWith(`${at}.`))?.detail;
+  };
+  return (
+    <fieldset className={style.parameters} data-testid="schedule-parameters">
+      <legend>{t("schedule.parameters")}</legend>
+      <p className="quiet">{t("schedule.parametersHint", { example: "${{ firing.scheduled_for }}" })}</p>
+      {Object.entries(declared).map(([each, parameter]) => (
+        <ParameterField
+          key={each}
+          name={each}
+          parameter={parameter}
+          value={shownFields[each] ?? ""}
+          error={saidOf(each)}
+          onChange={(value) => change(each, value)}
+          takesReferences
+        />
+      ))}
+    </fieldset>
   );
 }
 

@@ -1,6 +1,6 @@
 /** A workflow is written: its file, what the server says to it, and its picture as it grows. */
 
-import { Button } from "@mantine/core";
+import { Button, SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { Check, ChevronRight } from "lucide-react";
@@ -21,6 +21,7 @@ import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
 import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
 import crumbs from "../schedule/schedule.module.css";
+import { WorkflowForm } from "./WorkflowForm";
 import style from "./workflows.module.css";
 
 const SAMPLE = `name: nightly-report
@@ -104,6 +105,10 @@ export function Crumbs({ name, children }: { name: string; children?: ReactNode 
   );
 }
 
+/** Both write the same definition. */
+const WAYS = ["form", "file"] as const;
+type Way = (typeof WAYS)[number];
+
 interface ComposerProps {
   start: string;
   /** The workflow that gets the spec; a new one where null. */
@@ -119,6 +124,7 @@ function Composer({ start, workflow, title }: ComposerProps) {
     setWarnings(await checkWorkflow(spec, signal));
   }).current;
   const draft = useDraft<WorkflowSpec>(start, check);
+  const [way, setWay] = useState<Way>(workflow ? "file" : "form");
   const [busy, setBusy] = useState(false);
   const [refusal, setRefusal] = useState<Refusal | null>(null);
   const { spec } = draft;
@@ -144,26 +150,55 @@ function Composer({ start, workflow, title }: ComposerProps) {
     <Page
       title={title}
       actions={
-        <Button
-          leftSection={<Check size={14} />}
-          onClick={() => void save()}
-          loading={busy}
-          disabled={!draft.isFine}
-          data-testid="save"
-        >
-          {workflow ? t("common.save") : t("schedule.create")}
-        </Button>
+        <>
+          <SegmentedControl
+            aria-label={t("workflow.form.way")}
+            value={way}
+            onChange={(value) => setWay(value)}
+            data={WAYS.map((value) => ({ value, label: t(`workflow.form.ways.${value}`) }))}
+            size="xs"
+            data-testid="way"
+          />
+          <Button
+            leftSection={<Check size={14} />}
+            onClick={() => void save()}
+            loading={busy}
+            disabled={!draft.isFine}
+            data-testid="save"
+          >
+            {workflow ? t("common.save") : t("schedule.create")}
+          </Button>
+        </>
       }
     >
       {refusal && <ProblemBox error={refusal} />}
       <div className={editor.columns}>
         <div className={style.writing}>
-          <FileCard
-            title={t("workflow.file")}
-            schema="WorkflowSpec"
-            draft={draft}
-            fine={t("workflow.fine")}
-          />
+          {way === "file" ? (
+            <FileCard
+              title={t("workflow.file")}
+              schema="WorkflowSpec"
+              draft={draft}
+              fine={t("workflow.fine")}
+            />
+          ) : (
+            <Card
+              title={t("workflow.form.title")}
+              aside={draft.isFine ? t("workflow.fine") : undefined}
+              className={style.formCard}
+            >
+              {spec ? (
+                <WorkflowForm
+                  spec={spec}
+                  set={draft.set}
+                  fields={draft.refusal?.fields ?? []}
+                  named={workflow !== null}
+                />
+              ) : (
+                <p className="quiet">{t("submit.brokenText")}</p>
+              )}
+            </Card>
+          )}
           {(draft.refusal?.fields.length ?? 0) > 1 || warnings.length > 0 ? (
             <Card title={t("workflow.notices")}>
               <ul className={style.notices} data-testid="notices">

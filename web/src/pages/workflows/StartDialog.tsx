@@ -1,6 +1,6 @@
 /** Starts a run: its parameters in a form, and what it would do. */
 
-import { Button, Group, Modal, NumberInput, Select, Switch, Textarea, TextInput } from "@mantine/core";
+import { Button, Group, Modal, NumberInput, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
@@ -10,10 +10,11 @@ import { useTranslation } from "react-i18next";
 
 import { Refusal } from "../../api/problem";
 import { planRun, startRun } from "../../api/workflows";
-import type { Parameter, RunPlan, Workflow } from "../../api/schema";
-import { filled, type Filled, hintsOf, shown, valuesOf } from "../../lib/parameters";
+import type { RunPlan, Workflow } from "../../api/schema";
+import { filled, type Filled, valuesOf } from "../../lib/parameters";
 import { say } from "../../ui/act";
 import { ProblemBox } from "../../ui/kit";
+import { ParameterField } from "./ParameterField";
 import style from "./workflows.module.css";
 
 const PLANNED = 200;
@@ -133,96 +134,6 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
       </form>
     </Modal>
   );
-}
-
-interface FieldProps {
-  name: string;
-  parameter: Parameter;
-  value: string;
-  error: string | undefined;
-  onChange: (value: string) => void;
-}
-
-function ParameterField({ name, parameter, value, error, onChange }: FieldProps) {
-  const { t } = useTranslation();
-  const hints = hintsOf(parameter);
-  const bounds = [
-    hints.minimum !== undefined && `≥ ${hints.minimum}`,
-    hints.maximum !== undefined && `≤ ${hints.maximum}`,
-  ].filter(Boolean);
-  const common = {
-    label: name,
-    description: [parameter.description, ...bounds].filter(Boolean).join(" · ") || undefined,
-    error,
-    withAsterisk: parameter.default === undefined,
-    placeholder: hints.example,
-  };
-  if (hints.choices) {
-    return (
-      <Select
-        {...common}
-        value={value === "" ? null : value}
-        onChange={(next) => onChange(next ?? "")}
-        data={hints.choices.map((choice) => ({ value: shown(choice), label: shown(choice) }))}
-        clearable={parameter.default === undefined}
-        searchable={hints.choices.length > 8}
-      />
-    );
-  }
-  switch (parameter.type) {
-    case "boolean":
-      return parameter.default === undefined ? (
-        <Select
-          {...common}
-          value={value === "" ? null : value}
-          onChange={(next) => onChange(next ?? "")}
-          data={[
-            { value: "true", label: t("common.yes") },
-            { value: "false", label: t("common.no") },
-          ]}
-        />
-      ) : (
-        <Switch
-          label={name}
-          description={common.description}
-          error={error}
-          checked={value === "true"}
-          onChange={(event) => onChange(String(event.currentTarget.checked))}
-        />
-      );
-    case "integer":
-    case "number":
-      return (
-        <NumberInput
-          {...common}
-          value={value}
-          onChange={(next) => onChange(String(next))}
-          allowDecimal={parameter.type === "number"}
-        />
-      );
-    case "array":
-    case "object":
-      return (
-        <Textarea
-          {...common}
-          placeholder={hints.example ?? (parameter.type === "array" ? '["a", "b"]' : '{"key": "value"}')}
-          classNames={{ input: style.code }}
-          autosize
-          minRows={2}
-          maxRows={8}
-          value={value}
-          onChange={(event) => onChange(event.currentTarget.value)}
-        />
-      );
-    case "string": {
-      const change = (event: { currentTarget: { value: string } }) => onChange(event.currentTarget.value);
-      return (hints.maxLength ?? 0) > 200 || value.includes("\n") ? (
-        <Textarea {...common} autosize minRows={2} maxRows={8} value={value} onChange={change} />
-      ) : (
-        <TextInput {...common} value={value} onChange={change} />
-      );
-    }
-  }
 }
 
 /** What would run, in which order, with which values. */

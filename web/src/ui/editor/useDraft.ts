@@ -39,7 +39,8 @@ export function useDraft<T extends object>(
       return { from, to, severity: "error", message: `${field.path}: ${field.detail}` };
     });
   }, [error, refusal, text]);
-  const set = (path: string[], value: unknown) => setText(edited(text, path, value));
+  // From what the text is by then: one act may set several members.
+  const set = (path: string[], value: unknown) => setText((before) => edited(before, path, value));
   const isFine = spec !== null && verdict === "fine";
   return { text, spec, error, verdict, refusal, diagnostics, isFine, change: setText, set };
 }

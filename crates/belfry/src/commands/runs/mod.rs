@@ -6,16 +6,23 @@
 mod acts;
 mod follow;
 
-use client::{Client, RunFilter};
-use model::RunId;
-use model::api::WorkflowRun;
+use std::collections::BTreeMap;
+use std::future::ready;
+
+use client::{Client, JobFilter, RunFilter};
+use futures::TryStreamExt as _;
+use model::api::{Job, WorkflowRun};
+use model::{JobStatus, RunId, RunStatus, StepStatus};
 
 pub(super) use self::follow::for_runs;
 use super::{Context, each, note_more, take};
-use crate::args::workflow::{ItemsArgs, RunCommand, RunListArgs, StepArgs, StepsArgs, WaitingArgs};
+use crate::args::workflow::{
+    ItemsArgs, RunCommand, RunGetArgs, RunListArgs, StepArgs, StepsArgs, WaitingArgs,
+};
 use crate::failure::Failure;
+use crate::output::live::LiveItem;
 use crate::output::runs::RunPage;
-use crate::output::text::count;
+use crate::output::text::{clean, count};
 use crate::output::{Format, step_why};
 
 /// Steps that are explained where none is named.
@@ -24,7 +31,7 @@ const EXPLAINED_MAX: usize = 10;
 pub(super) async fn run(context: &Context, command: RunCommand) -> Result<(), Failure> {
     match command {
         RunCommand::List(args) => list(context, args).await,
-        RunCommand::Get(args) => get(context, args.ids).await,
+        RunCommand::Get(args) => get(context, args).await,
         RunCommand::Steps(args) => steps(context, args).await,
         RunCommand::Items(args) => items(context, args).await,
         RunCommand::Why(args) => why(context, args).await,
@@ -87,8 +94,15 @@ async fn list(context: &Context, args: RunListArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn get(context: &Context, ids: Vec<RunId>) -> Result<(), Failure> {
+async fn get(context: &Context, args: RunGetArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
+    let ids = args.ids;
+    if let Some(step) = &args.step {
+        let [id] = ids.as_slice() else {
+            return Err(Failure::usage("`--step` is for one run"));
+        };
+        return context.out.list(&live_items(&client, *id, step).await?, "elements that go on");
+    }
     if let [id] = ids.as_slice() {
         let run = client.run(*id).await?;
         let people = matches!(context.out.look.format, Format::Table | Format::Wide);
@@ -97,6 +111,30 @@ async fn get(context: &Context, ids: Vec<RunId>) -> Result<(), Failure> {
     }
     let (runs, result) = each(context.out, ids, async |id| Ok(client.run(id).await?)).await;
     context.out.list(&runs, "runs").and(result)
+}
+
+/// What goes on of a step, by the numbers of its elements. Costs a look at all that goes on of the run.
+async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<LiveItem>, Failure> {
+    let steps = client.run_steps(id).await?.steps;
+    let number =
+        steps.iter().find(|known| known.name == step).map(|known| known.number).ok_or_else(|| {
+            Failure::usage(format!("{id} has no step `{}`", clean(step)))
+                .help(format!("`belfry run steps {id}` lists them"))
+        })?;
+    let live = JobStatus::ALL.iter().copied().filter(|status| !status.is_final()).collect();
+    let jobs = client.jobs(JobFilter { run: Some(id), status: live, ..JobFilter::default() });
+    let live = RunStatus::ALL.iter().copied().filter(|status| !status.is_final()).collect();
+    let runs = client.runs(RunFilter { caller: Some(id), status: live, ..RunFilter::default() });
+    let of_step = |job: &Job| job.step.as_ref().is_some_and(|origin| origin.step == number);
+    let jobs: Vec<Job> = jobs.try_filter(|job| ready(of_step(job))).try_collect().await?;
+    let names = client.workers().map_ok(|worker| (worker.id, worker.name));
+    let names = if jobs.is_empty() { BTreeMap::new() } else { names.try_collect().await? };
+    let mut live: Vec<_> = jobs.into_iter().map(|job| LiveItem::of_job(job, &names)).collect();
+    let called = |run: &WorkflowRun| run.caller.is_some_and(|caller| caller.step == number);
+    let runs: Vec<_> = runs.try_filter(|run| ready(called(run))).try_collect().await?;
+    live.extend(runs.iter().map(LiveItem::of_run));
+    live.sort_by_key(|item| item.index);
+    Ok(live)
 }
 
 async fn steps(context: &Context, args: StepsArgs) -> Result<(), Failure> {

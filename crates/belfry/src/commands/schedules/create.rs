@@ -1,9 +1,13 @@
 //! `belfry schedule create`: from flags to a schedule.
 
-use model::schedule::Jitter;
+use client::WorkflowRef;
+use model::schedule::{Action, Jitter};
+use model::workflow::Call;
 use model::{JobSpec, ScheduleSpec};
+use serde_json::Value;
 
 use super::super::submit::patched;
+use super::super::workflows::parameters::of_firing;
 use super::super::{Context, Namespace};
 use super::{expression, warn, with_carets};
 use crate::args::schedule::CreateArgs;
@@ -12,14 +16,18 @@ use crate::failure::Failure;
 use crate::output::document;
 
 pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<(), Failure> {
-    if !args.process.is_some() {
+    if !args.process.is_some() && args.workflow.is_none() {
         return Err(Failure::usage("there is nothing to run").help(format!(
-            "name a command behind `--`: `belfry schedule create {} --every 15m -- echo hello`",
+            "name a command behind `--`, or a `--workflow`: `belfry schedule create {} --every 15m -- echo hello`",
             args.schedule
         )));
     }
     let (client, namespace) = context.connect()?;
-    let spec = spec(&args, &namespace)?;
+    let mut spec = spec(&args, &namespace)?;
+    if let Action::Workflow(call) = &mut spec.action {
+        let workflow = WorkflowRef { name: call.name.clone(), namespace: Some(spec.namespace.clone()) };
+        call.parameters = of_firing(&client, &workflow, &args.parameters).await?;
+    }
     let pointing = |error: client::Error| with_carets(error.into(), |path| expression(&spec.timing, path));
     if args.dry_run {
         let checked = client.put_schedule_dry_run(&spec).await.map_err(pointing)?;
@@ -41,13 +49,21 @@ fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failur
     let mut patch = Patch::default();
     args.spec.patch(&mut patch)?;
     args.process.patch(&mut patch)?;
-    let mut job = patched(&JobSpec::command(Vec::<String>::new()), patch.into_value())?;
+    let patch = patch.into_value();
+    if args.workflow.is_some() {
+        refuse_flags_of_jobs(&patch)?;
+    }
+    let mut job = patched(&JobSpec::command(Vec::<String>::new()), patch)?;
     // What a job calls its deadline is one of each firing, and the schedule decides it.
     let start_deadline = job.start_deadline.take();
     let of_namespace = namespace.one()?;
     of_namespace.clone_into(&mut job.namespace);
     let (owner, labels) = (job.owner.clone(), job.labels.clone());
-    let mut spec = ScheduleSpec::new(&args.schedule, args.when.timing(), job);
+    let action = match &args.workflow {
+        Some(name) => Action::Workflow(Call { name: name.clone(), parameters: Default::default() }),
+        None => Action::Job(Box::new(job)),
+    };
+    let mut spec = ScheduleSpec::starting(&args.schedule, args.when.timing(), action);
     of_namespace.clone_into(&mut spec.namespace);
     (spec.owner, spec.labels) = (owner, labels);
     spec.description.clone_from(&args.description);
@@ -58,6 +74,19 @@ fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failur
     spec.overlap.policy = args.overlap.unwrap_or_default();
     spec.missed.policy = args.missed.unwrap_or_default();
     Ok(spec)
+}
+
+/// A schedule of a workflow has an owner, labels and a deadline; all else of a job stands in its steps.
+fn refuse_flags_of_jobs(patch: &Value) -> Result<(), Failure> {
+    let of_schedules = ["owner", "labels", "start_deadline"];
+    let mut of_jobs = patch.as_object().into_iter().flat_map(|patch| patch.keys());
+    match of_jobs.find(|key| !of_schedules.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => {
+            Err(Failure::usage(format!("`--workflow` goes with no flags of jobs, such as that for `{key}`"))
+                .help("the steps of the workflow say what their jobs are"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -114,6 +143,23 @@ mod tests {
             "--all",
         ]);
         insta::assert_snapshot!("every_flag", crate::output::yaml(&spec.unwrap()).unwrap());
+    }
+
+    /// B1, C1.
+    #[test]
+    fn a_schedule_can_start_a_workflow() {
+        let spec =
+            build(&["nightly", "--every", "1d", "--workflow", "etl", "--owner", "ann", "--deadline", "1h"]);
+        let spec = spec.unwrap();
+        assert_eq!(spec.workflow().map(|call| call.name.as_str()), Some("etl"));
+        assert_eq!((spec.owner.as_deref(), spec.start_deadline.is_some()), (Some("ann"), true));
+        for wrong in [
+            &["x", "--workflow", "etl", "--", "true"][..],
+            &["x", "--workflow", "etl", "--retries", "3"],
+            &["x", "-p", "a=1", "--", "true"],
+        ] {
+            assert!(build(wrong).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

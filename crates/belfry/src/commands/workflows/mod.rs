@@ -2,7 +2,7 @@
 //!
 //! - `parameters`: from flags and a file to the parameters of a run.
 
-mod parameters;
+pub(super) mod parameters;
 
 use client::{WorkflowFilter, WorkflowRef};
 use model::WorkflowId;

@@ -29,6 +29,26 @@ pub(super) async fn read(
     Ok(given)
 }
 
+/// What each firing of a schedule gives to its workflow. A text with a reference stays one, whatever the type:
+/// its value takes its place when the schedule fires. So does all of a workflow that is not there yet.
+pub(in crate::commands) async fn of_firing(
+    client: &Client,
+    workflow: &WorkflowRef,
+    flags: &[Pair],
+) -> Result<BTreeMap<String, Value>, Failure> {
+    let (references, plain): (Vec<Pair>, Vec<Pair>) =
+        flags.iter().cloned().partition(|Pair(_, text)| text.contains("${{"));
+    let declared = match client.workflow(workflow, None).await {
+        _ if plain.is_empty() => BTreeMap::new(),
+        Ok(found) => found.parameters,
+        Err(error) if error.code() == Some("workflow_not_found") => BTreeMap::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let mut given: BTreeMap<_, _> = from_flags(&declared, &plain)?.into_iter().collect();
+    given.extend(references.into_iter().map(|Pair(name, text)| (name, Value::String(text))));
+    Ok(given)
+}
+
 fn from_file(path: &Path) -> Result<Map<String, Value>, Failure> {
     let text = read_text(path)?;
     let name = if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };

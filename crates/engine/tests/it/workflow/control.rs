@@ -207,6 +207,29 @@ fn a_start_that_is_repeated_is_the_first_again() {
     assert!(matches!(t.ask_for(start(&t, 2)), Ok(Reply::RunStarted { new: true, .. })));
 }
 
+/// C3. A definition that was given with the start goes on at once, is tried again like any other, and no workflow is
+/// made of it.
+#[test]
+fn a_run_needs_no_workflow_that_is_kept() {
+    let mut t = Scenario::with_room();
+    let kept = t.apply(&WorkflowSpec::new("w", vec![job("a", &[])]));
+    let alone =
+        |t: &Scenario| engine::NewRun { workflow: None, generation: 0, ..t.new_run(kept, &[], &json!({})) };
+    let first = alone(&t);
+    let run = t.start_with(first);
+    assert_eq!((t.rows.runs[&run].0.workflow, t.rows.runs[&run].0.number), (None, 0));
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    t.succeed_step(run, "a");
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+    let again = engine::NewRun { retry_of: Some(run), ..alone(&t) };
+    let again = t.start_with(again);
+    t.succeed_step(again, "a");
+    assert_eq!(t.status_of_run(again), RunStatus::Succeeded);
+    assert_eq!((t.rows.workflows.len(), t.rows.workflows[&kept].1.runs), (1, 0));
+}
+
 /// Workflows are named resources: applied, changed and deleted with the usual expectations.
 #[test]
 fn a_workflow_is_a_named_resource() {

@@ -91,7 +91,7 @@ impl Scenario {
         let given = given.as_object().unwrap_or(&empty);
         let parameters = model::workflow::complete(&head.spec.parameters, given).unwrap();
         NewRun {
-            workflow,
+            workflow: Some(workflow),
             generation: state.generation,
             body: definition.to_json().into(),
             definition: Arc::new(definition),

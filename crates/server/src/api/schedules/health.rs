@@ -1,15 +1,18 @@
 //! What of a schedule is late or stuck at this moment, by its runs that are not over.
 
+use std::sync::Arc;
+
 use model::api::{ScheduleHealth, TroubledRun};
-use model::firing::FiringCause;
+use model::firing::{FiringCause, Origin, Work};
+use model::run::RunStatus;
 use model::{Duration, JobStatus, ScheduleSpec, Timestamp};
-use store::query::{JobFilter, JobRow, Page, ScheduleRow};
+use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow, ScheduleRow};
 
 use super::super::Api;
 use super::super::problem::Trouble;
 use crate::node::{Clock, SystemClock};
 
-/// As many runs are looked at; a schedule rarely has more than one.
+/// As many runs of either kind are looked at; a schedule rarely has more than one.
 const RUNS_MAX: usize = 200;
 /// A run is never stuck earlier, where nothing says how long it may take.
 const STUCK_MIN: Duration = Duration::from_secs(60);
@@ -18,20 +21,63 @@ const STUCK_FACTOR: u64 = 3;
 
 pub(super) async fn of(api: &Api, row: &ScheduleRow, spec: &ScheduleSpec) -> Result<ScheduleHealth, Trouble> {
     let live = JobStatus::ALL.iter().copied().filter(|status| !status.is_final()).collect();
-    let filter = JobFilter { schedule: Some(row.id), statuses: live, ..JobFilter::default() };
-    let page = Page { after: None, limit: RUNS_MAX };
-    let runs = api.node.store().jobs(&filter, page).await?.items;
+    let jobs = JobFilter { schedule: Some(row.id), statuses: live, ..JobFilter::default() };
+    let live = RunStatus::ALL.iter().copied().filter(|status| !status.is_final()).collect();
+    let runs = RunFilter { schedule: Some(row.id), statuses: live, ..RunFilter::default() };
+    let store = api.node.store();
+    // Of both kinds: what a schedule started before its spec was changed may go on.
+    let (jobs, runs) = futures::try_join!(
+        store.jobs(&jobs, Page { after: None, limit: RUNS_MAX }),
+        store.runs(&runs, Page { after: None, limit: RUNS_MAX }),
+    )?;
+    let jobs = jobs.items.into_iter().filter_map(OpenRun::of_job);
+    let open: Vec<_> = jobs.chain(runs.items.into_iter().filter_map(OpenRun::of_run)).collect();
     let p95 = row.state.track.as_deref().and_then(|track| track.percentile(95));
-    Ok(judge(&runs, spec, p95, SystemClock.now()))
+    Ok(judge(&open, spec, p95, SystemClock.now()))
 }
 
-fn judge(runs: &[JobRow], spec: &ScheduleSpec, p95: Option<Duration>, now: Timestamp) -> ScheduleHealth {
+/// A run that is not over, whatever it is.
+struct OpenRun {
+    work: Work,
+    origin: Arc<Origin>,
+    due_at: Timestamp,
+    started_at: Option<Timestamp>,
+    /// Whether it takes its time now, and nobody holds it.
+    goes_on: bool,
+}
+
+impl OpenRun {
+    fn of_job(row: JobRow) -> Option<Self> {
+        Some(Self {
+            work: Work::Job(row.id),
+            origin: row.origin?,
+            due_at: row.state.due_at,
+            started_at: row.state.started_at,
+            goes_on: row.state.status == JobStatus::Running,
+        })
+    }
+
+    fn of_run(row: RunRow) -> Option<Self> {
+        Some(Self {
+            work: Work::Run(row.id),
+            origin: Arc::clone(row.head.origin.as_ref()?),
+            due_at: row.state.created_at,
+            started_at: row.state.started_at,
+            goes_on: matches!(row.state.status, RunStatus::Running | RunStatus::Stopping),
+        })
+    }
+}
+
+fn judge(runs: &[OpenRun], spec: &ScheduleSpec, p95: Option<Duration>, now: Timestamp) -> ScheduleHealth {
     let mut health = ScheduleHealth { open_runs: runs.len() as u64, ..ScheduleHealth::default() };
     for run in runs {
-        let Some(origin) = &run.origin else { continue };
-        let troubled =
-            |expected_by| TroubledRun { job_id: run.id, scheduled_for: origin.scheduled_for, expected_by };
-        if let Some(by) = start_by(run, spec).filter(|&by| by < now && run.state.started_at.is_none()) {
+        let troubled = |expected_by| TroubledRun {
+            job_id: run.work.job(),
+            run_id: run.work.run(),
+            scheduled_for: run.origin.scheduled_for,
+            expected_by,
+        };
+        if let Some(by) = start_by(run, spec).filter(|&by| by < now && run.started_at.is_none()) {
             health.late_now.push(troubled(by));
         }
         if let Some(by) = end_by(run, spec, p95).filter(|&by| by < now) {
@@ -42,36 +88,31 @@ fn judge(runs: &[JobRow], spec: &ScheduleSpec, p95: Option<Duration>, now: Times
 }
 
 /// When a run should have started: soon after its time, or after it was asked for, if that was later.
-fn start_by(run: &JobRow, spec: &ScheduleSpec) -> Option<Timestamp> {
-    let origin = run.origin.as_deref()?;
-    let asked_for = run.id.created_at();
+fn start_by(run: &OpenRun, spec: &ScheduleSpec) -> Option<Timestamp> {
+    let asked_for = run.work.created_at();
     let jitter = spec.jitter.map_or(Duration::ZERO, |jitter| jitter.max);
-    let from = match origin.cause {
-        FiringCause::Timer => asked_for.max(origin.scheduled_for + jitter),
+    let from = match run.origin.cause {
+        FiringCause::Timer => asked_for.max(run.origin.scheduled_for + jitter),
         // A backfill's runs wait for their turn by design.
         FiringCause::Backfill => return None,
-        FiringCause::CatchUp | FiringCause::Manual | FiringCause::Retry => asked_for.max(run.state.due_at),
+        FiringCause::CatchUp | FiringCause::Manual | FiringCause::Retry => asked_for.max(run.due_at),
     };
     Some(from + spec.expect.start_within)
 }
 
 /// When a run that goes on should have ended.
-fn end_by(run: &JobRow, spec: &ScheduleSpec, p95: Option<Duration>) -> Option<Timestamp> {
-    if run.state.status != JobStatus::Running {
+fn end_by(run: &OpenRun, spec: &ScheduleSpec, p95: Option<Duration>) -> Option<Timestamp> {
+    if !run.goes_on {
         return None;
     }
     let usual = || p95.map(|p95| Duration::from_millis(p95.as_millis() * STUCK_FACTOR).max(STUCK_MIN));
-    Some(run.state.started_at? + spec.expect.run_within.or_else(usual)?)
+    Some(run.started_at? + spec.expect.run_within.or_else(usual)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use model::firing::Origin;
-    use model::record::JobState;
     use model::timing::Timing;
-    use model::{JobId, JobSpec, ScheduleId};
+    use model::{JobId, JobSpec, RunId, ScheduleId};
 
     use super::*;
 
@@ -80,7 +121,7 @@ mod tests {
     }
 
     /// A run for second 1,000 that was created then, and started at `started`.
-    fn run(cause: FiringCause, started: Option<u64>) -> JobRow {
+    fn run(cause: FiringCause, started: Option<u64>) -> OpenRun {
         let origin = Origin {
             schedule: ScheduleId::from_bits(1),
             name: "nightly".into(),
@@ -92,34 +133,13 @@ mod tests {
             backfill: None,
             start_by: None,
         };
-        let status = if started.is_some() { JobStatus::Running } else { JobStatus::Waiting };
         let id = model::id::IdSource::default().next(at(1_000), model::ShardId(0), 0);
-        JobRow {
-            id: JobId::from_bits(id),
-            body: "{}".into(),
-            retry_of: None,
-            origin: Some(Arc::new(origin)),
-            step: None,
-            state: JobState {
-                status,
-                version: 1,
-                updated_at: at(1_000),
-                due_at: at(1_000),
-                queued_at: Some(at(1_000)),
-                started_at: started.map(at),
-                finished_at: None,
-                executions: 1,
-                run_failures: 0,
-                start_failures: 0,
-                fence: model::Fence(1),
-                execution: None,
-                worker: None,
-                cancel_requested_at: None,
-                outcome: None,
-                history: Vec::new(),
-                expires_at: None,
-                started: Default::default(),
-            },
+        OpenRun {
+            work: Work::Job(JobId::from_bits(id)),
+            origin: Arc::new(origin),
+            due_at: at(1_000),
+            started_at: started.map(at),
+            goes_on: started.is_some(),
         }
     }
 
@@ -127,7 +147,7 @@ mod tests {
         ScheduleSpec::new("nightly", Timing::default(), JobSpec::command(["true"]))
     }
 
-    fn trouble(run: JobRow, spec: &ScheduleSpec, p95: Option<u64>, now: u64) -> (usize, usize) {
+    fn trouble(run: OpenRun, spec: &ScheduleSpec, p95: Option<u64>, now: u64) -> (usize, usize) {
         let health = judge(&[run], spec, p95.map(Duration::from_secs), at(now));
         (health.late_now.len(), health.stuck_now.len())
     }
@@ -148,6 +168,22 @@ mod tests {
             0,
             "it has started"
         );
+    }
+
+    /// B6, C1. As a job, it may not have had its turn; who paused it holds it.
+    #[test]
+    fn a_run_of_a_workflow_is_late_and_stuck_likewise() {
+        let of_workflow = |started| {
+            let run = run(FiringCause::Timer, started);
+            OpenRun { work: Work::Run(RunId::from_bits(run.work.to_bits())), ..run }
+        };
+        let late = judge(&[of_workflow(None)], &spec(), None, at(1_061));
+        assert_eq!((late.open_runs, late.late_now[0].job_id), (1, None));
+        assert!(late.late_now[0].run_id.is_some());
+        let p95 = Some(Duration::from_secs(100));
+        assert_eq!(judge(&[of_workflow(Some(1_000))], &spec(), p95, at(1_301)).stuck_now.len(), 1);
+        let paused = OpenRun { goes_on: false, ..of_workflow(Some(1_000)) };
+        assert_eq!(judge(&[paused], &spec(), p95, at(1_301)).stuck_now, []);
     }
 
     /// B6.

@@ -1,5 +1,7 @@
 //! Lists and details of schedules.
 
+use std::cmp::Reverse;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::ETAG;
@@ -10,7 +12,7 @@ use model::firing::{ScheduleState, ScheduleStatus, Track};
 use model::timing::{CalendarUnit, Rule, Timing};
 use model::{ScheduleId, ScheduleSpec, Timestamp};
 use serde::Deserialize;
-use store::query::{JobFilter, JobRow, Page, ScheduleFilter, ScheduleRow};
+use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow, ScheduleFilter, ScheduleRow};
 use utoipa_axum::routes;
 
 use super::super::extract::{Labels, Many, Params, Path};
@@ -104,8 +106,8 @@ impl std::str::FromStr for NextPlace {
 
 /// List schedules, newest first
 ///
-/// Specs are left out where they are not asked for, for they make most of a page. Health and runs cost a
-/// look at the jobs of each schedule of the page, so they come only where they are asked for.
+/// Specs are left out where they are not asked for, for they make most of a page. Health and runs cost a look at the
+/// jobs and runs of each schedule of the page, so they come only where they are asked for.
 #[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules", params(ListSchedulesParams), responses(
     (status = 200, description = "One page", body = List<Schedule>, headers(
         ("X-Total-Count" = Option<u64>, description = "With `count=true`: how many there are on all pages"),
@@ -196,7 +198,7 @@ struct Look {
     specs: bool,
 }
 
-/// A schedule of a list. Costs a short list of jobs for its health, and another for its runs.
+/// A schedule of a list. Costs a short list of jobs and one of runs for its health, and two more for its runs.
 async fn looked_at(api: &Api, row: ScheduleRow, look: Look) -> Result<Schedule, Trouble> {
     let spec = spec(&row)?;
     let health = match look.health {
@@ -211,17 +213,44 @@ async fn looked_at(api: &Api, row: ScheduleRow, look: Look) -> Result<Schedule, 
     Ok(Schedule { health, runs, spec: look.specs.then(|| Box::new(spec)), ..schedule })
 }
 
+/// The newest runs, be they jobs or runs of a workflow: a changed schedule may have had both.
 async fn runs(api: &Api, schedule: ScheduleId, limit: usize) -> Result<Vec<ScheduleRun>, Trouble> {
-    let filter = JobFilter { schedule: Some(schedule), ..JobFilter::default() };
-    let found = api.node.store().jobs(&filter, Page { after: None, limit }).await?;
-    let run = |row: JobRow| ScheduleRun {
-        job_id: row.id,
+    let jobs = JobFilter { schedule: Some(schedule), ..JobFilter::default() };
+    let runs = RunFilter { schedule: Some(schedule), ..RunFilter::default() };
+    let store = api.node.store();
+    let (jobs, runs) = futures::try_join!(
+        store.jobs(&jobs, Page { after: None, limit }),
+        store.runs(&runs, Page { after: None, limit }),
+    )?;
+    let jobs = jobs.items.into_iter().map(|row| (row.id.created_at(), run_of_job(row)));
+    let runs = runs.items.into_iter().map(|row| (row.id.created_at(), run_of_workflow(row)));
+    let mut newest: Vec<_> = jobs.chain(runs).collect();
+    // Stable: each list comes with its newest first.
+    newest.sort_by_key(|(created_at, _)| Reverse(*created_at));
+    Ok(newest.into_iter().take(limit).map(|(_, run)| run).collect())
+}
+
+fn run_of_job(row: JobRow) -> ScheduleRun {
+    ScheduleRun {
+        job_id: Some(row.id),
+        run_id: None,
         scheduled_for: row.origin.map_or(row.id.created_at(), |origin| origin.scheduled_for),
-        status: row.state.status,
+        status: row.state.status.into(),
         started_at: row.state.started_at,
         finished_at: row.state.finished_at,
-    };
-    Ok(found.items.into_iter().map(run).collect())
+    }
+}
+
+fn run_of_workflow(row: RunRow) -> ScheduleRun {
+    let origin = row.head.origin.as_ref();
+    ScheduleRun {
+        job_id: None,
+        run_id: Some(row.id),
+        scheduled_for: origin.map_or(row.id.created_at(), |origin| origin.scheduled_for),
+        status: row.state.status.into(),
+        started_at: row.state.started_at,
+        finished_at: row.state.finished_at,
+    }
 }
 
 async fn total(api: &Api, filter: &ScheduleFilter) -> Result<String, Trouble> {

@@ -45,3 +45,47 @@ async fn what_a_schedule_starts_is_one_thing() {
         assert!(told.contains("exactly one of `job` and `workflow`"), "{told}");
     }
 }
+
+/// B6, C1. Also beside the jobs that the schedule started before its spec was changed; what its runs called is
+/// none of them.
+#[tokio::test]
+async fn a_list_tells_health_and_runs_of_a_schedule_that_starts_runs() {
+    let world = World::new().await;
+    let inner = json!({"name": "inner", "steps": [{"name": "ask", "approval": {}}]});
+    let outer = json!({"name": "outer", "steps": [{"name": "call", "workflow": {"name": "inner"}}]});
+    let workflows = world.post("/api/v1/workflows/apply", json!({"workflows": [inner, outer]})).await;
+    assert_eq!(workflows.status, StatusCode::OK, "{}", workflows.text());
+    let spec = |what: serde_json::Value| {
+        let mut spec = json!({"name": "nightly", "overlap": {"policy": "allow_all"}});
+        spec.as_object_mut().unwrap().extend(what.as_object().unwrap().clone());
+        spec
+    };
+    let job = json!({"job": {"run": {"process": {"command": ["true"]}}}});
+    world.json(Method::PUT, ONE, spec(job), &[]).await;
+    let triggered = world.post_nothing(&format!("{ONE}/trigger")).await.json();
+    let job = triggered["job_id"].as_str().unwrap().to_owned();
+    world.json(Method::PUT, ONE, spec(json!({"workflow": {"name": "outer"}})), &[]).await;
+    let mut runs = Vec::new();
+    for _ in 0..2 {
+        let triggered = world.post_nothing(&format!("{ONE}/trigger")).await.json();
+        runs.push(triggered["run_id"].as_str().unwrap().to_owned());
+    }
+    let cancelled = world.post_nothing(&format!("/api/v1/runs/{}/cancel", runs[0])).await;
+    assert_eq!(cancelled.status.as_u16() / 100, 2, "{}", cancelled.text());
+
+    let list = world.get("/api/v1/schedules?health=true&runs=3").await.json();
+    let shown = &list["items"][0];
+    assert_eq!(shown["health"]["open_runs"], 2, "the job and the second run: {list}");
+    let told: Vec<_> = shown["runs"].as_array().unwrap().iter().map(|run| &run["status"]).collect();
+    assert_eq!(told, ["running", "cancelled", "waiting"]);
+    let ids = |field: &str| -> Vec<_> {
+        let runs = shown["runs"].as_array().unwrap().iter();
+        runs.filter_map(|run| run.get(field).and_then(|id| id.as_str())).map(str::to_owned).collect()
+    };
+    assert_eq!((ids("run_id"), ids("job_id")), (vec![runs[1].clone(), runs[0].clone()], vec![job]));
+    let shown = world.get(ONE).await.json();
+    assert_eq!(shown["health"]["open_runs"], 2);
+    let id = shown["id"].as_str().unwrap();
+    let listed = world.get(&format!("/api/v1/runs?schedule={id}")).await;
+    assert_eq!(listed.column("id"), [runs[1].clone(), runs[0].clone()]);
+}

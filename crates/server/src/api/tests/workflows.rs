@@ -424,3 +424,59 @@ async fn the_elements_of_a_step_are_listed_in_pages() {
         (&json!(3), &json!(3), &json!(true))
     );
 }
+
+/// C3. What runs once needs no workflow: it is listed under its name, and tried again like any other.
+#[tokio::test]
+async fn a_definition_can_come_with_the_start() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let each = json!({"over": {"items": ["Beijing", "Shanghai"]}, "max_parallel": 1, "max_failed": 1});
+    let definition = json!({"name": "intake", "steps": [{"name": "task", "for_each": each, "job": job()}]});
+    let asked = json!({"definition": definition, "note": "by hand"});
+    let checked = world.post("/api/v1/runs?dry_run=true", asked.clone()).await;
+    assert_eq!(checked.status, StatusCode::OK, "{}", checked.text());
+    assert_eq!(checked.json()["steps"][0]["job"]["name"], "intake.task");
+    let key = [("idempotency-key", "\"once\"")];
+    let begun = world.json(Method::POST, "/api/v1/runs", asked.clone(), &key).await;
+    assert_eq!(begun.status, StatusCode::CREATED, "{}", begun.text());
+    let shown = begun.json();
+    let id = shown["id"].as_str().unwrap();
+    assert_eq!(
+        (&shown["workflow"], shown.get("workflow_id"), &shown["number"]),
+        (&json!("intake"), None, &json!(0))
+    );
+    let again = world.json(Method::POST, "/api/v1/runs", asked.clone(), &key).await;
+    assert_eq!((again.status, &again.json()["id"]), (StatusCode::OK, &shown["id"]));
+    assert_eq!(world.get("/api/v1/runs?workflow=intake").await.column("id"), [id]);
+    assert_eq!(world.get("/api/v1/workflows").await.column("name"), Vec::<String>::new());
+
+    for code in [1, 0] {
+        let task = hands.start().await;
+        hands.finish(&task, code).await;
+    }
+    assert_eq!(until_over(&world, id).await["status"], "succeeded", "one may fail");
+    let retried = world.post_nothing(&format!("/api/v1/runs/{id}/retry")).await;
+    assert_eq!(retried.status, StatusCode::CREATED, "{}", retried.text());
+
+    let many = json!({"definition": {"name": "intake", "max_parallel_runs": 1, "steps": []}});
+    let refused = world.post("/api/v1/runs", many).await;
+    assert_eq!(refused.code(), "422 invalid_spec");
+    assert!(paths(&refused).contains(&"definition.max_parallel_runs".to_owned()), "{}", refused.text());
+    assert!(paths(&refused).contains(&"definition.steps".to_owned()), "{}", refused.text());
+}
+
+/// H1. What waits for somebody is one request, whatever the number of runs.
+#[tokio::test]
+async fn a_list_of_runs_tells_which_steps_wait_for_approval() {
+    let world = World::new().await;
+    let ask = json!({"name": "ask", "approval": {"approvers": ["ann"]}});
+    let wait = json!({"name": "wait", "wait": {"event": {"name": "go"}}});
+    put(&world, json!({"steps": [ask, wait]})).await;
+    start(&world, json!({})).await;
+    let plain = world.get("/api/v1/runs").await.json();
+    assert_eq!(plain["items"][0].get("approvals"), None);
+    let told = world.get("/api/v1/runs?approvals=true").await.json();
+    let approvals = told["items"][0]["approvals"].as_array().unwrap();
+    assert_eq!((approvals.len(), &approvals[0]["step"]), (1, &json!("ask")), "{told}");
+    assert_eq!(approvals[0]["approvers"], json!(["ann"]));
+}

@@ -1,7 +1,8 @@
 //! Rows of workflows and runs as what the API shows.
 
 use model::api::{
-    RecentRun, RunStep, RunStepState, StepCounts, StepKind, TriggerStatus, Workflow, WorkflowRun,
+    RecentRun, RunStep, RunStepState, StepCounts, StepKind, TriggerStatus, WaitingApproval, Workflow,
+    WorkflowRun,
 };
 use model::run::{StepRecord, StepState, StepStatus, TriggerState, WorkflowState};
 use model::workflow::{Action, StepSpec};
@@ -87,6 +88,7 @@ pub(super) fn run(row: RunRow) -> WorkflowRun {
         pause: state.pause.map(|pause| *pause),
         stopping: state.stopping,
         steps: counts(&state.counts),
+        approvals: None,
         output: state.output.as_deref().map(json),
         history: state.history,
         spec: None,
@@ -110,6 +112,22 @@ fn counts(counts: &[u32; 8]) -> StepCounts {
 /// What was written as JSON, read again; a text where it cannot be.
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// The steps of a run that wait for approval. `records` are its rows.
+pub(super) fn approvals(row: &RunRow, records: &[StepRecord]) -> Vec<WaitingApproval> {
+    let all: Vec<_> = row.head.definition.workflow.all_steps().collect();
+    let waiting = |record: &StepRecord| {
+        let (_, spec) = all.get(record.key.step as usize)?;
+        let Action::Approval(approval) = &spec.action else { return None };
+        let waits = record.key.item.is_none() && record.state.status == StepStatus::Waiting;
+        waits.then(|| WaitingApproval {
+            step: spec.name.clone(),
+            since: record.state.started_at.unwrap_or(row.state.updated_at),
+            approvers: approval.approvers.clone(),
+        })
+    };
+    records.iter().filter_map(waiting).collect()
 }
 
 /// All steps of a run, those that are pending included. `records` are its rows, by their numbers.

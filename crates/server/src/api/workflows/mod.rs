@@ -2,13 +2,14 @@
 //!
 //! - `apply`: from bodies to what the engine takes; all that is wrong is named at once. `read`: lists and details.
 //! - `pin`: a workflow with all that it calls, as a run is pinned to it. `start`: runs begin, or begin again;
-//!   `plan` says what one would do.
+//!   `inline`: of a definition that comes with the request; `plan` says what one would do.
 //! - `runs`: lists of runs, their steps and elements. `change`: what is asked of a run that goes on.
 //! - `convert`: rows as what the API shows.
 
 mod apply;
 mod change;
 mod convert;
+mod inline;
 mod pin;
 mod plan;
 mod read;
@@ -33,6 +34,7 @@ pub(super) fn routes(routes: &mut Routes) {
     read::routes(routes);
     apply::routes(routes);
     start::routes(routes);
+    inline::routes(routes);
     plan::routes(routes);
     runs::routes(routes);
     change::routes(routes);

@@ -42,7 +42,7 @@ async fn plan_run(
     MaybeBody(body): MaybeBody<StartRun>,
 ) -> Result<Json<RunPlan>, Trouble> {
     let row = find(&api, &name, scope.namespace.as_deref()).await?;
-    let parameters = parameters(&row, &body)?;
+    let parameters = parameters(&row.head.spec, &body)?;
     pinned(&api, &row).await?;
     let steps = planned(&row.head.spec, &parameters);
     Ok(Json(RunPlan { parameters, steps }))

@@ -5,8 +5,9 @@ use axum::extract::State;
 use axum::response::Response;
 use engine::why::{RunWhy, StepWhy};
 use engine::{Refusal, Reply, WorkflowRequest};
+use futures::{StreamExt, TryStreamExt};
 use model::api::{List, RunItem, RunSteps, WorkflowRun};
-use model::run::RunStatus;
+use model::run::{RunStatus, StepStatus};
 use model::{BackfillId, RunId, ScheduleId, WorkflowId};
 use serde::Deserialize;
 use store::query::{Page, RunFilter, RunRow};
@@ -20,6 +21,9 @@ use super::super::{Api, page};
 use super::{ask, convert, find_run, read};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::RequestError;
+
+/// How many runs of a page are looked at a time.
+const LOOKUPS: usize = 16;
 
 pub(super) fn routes(routes: &mut Routes) {
     let runs = Resource::Runs;
@@ -47,10 +51,12 @@ struct ListRunsParams {
     workflow: Option<String>,
     /// Only runs that this run called.
     caller: Option<RunId>,
-    /// Only runs of this schedule.
+    /// Only runs that this schedule started, without those that these called.
     schedule: Option<ScheduleId>,
-    /// Only runs of this backfill.
+    /// Only runs that this backfill started, likewise.
     backfill: Option<BackfillId>,
+    /// Tells of each which steps wait for approval.
+    approvals: bool,
     /// How many of them, at most.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -60,7 +66,8 @@ struct ListRunsParams {
 
 /// List runs of workflows, newest first
 ///
-/// What they are pinned to and their history are left out.
+/// What they are pinned to and their history are left out. Approvals cost a look at the steps of each run of
+/// the page of which steps wait, so they come only where they are asked for.
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(ListRunsParams), responses(
     (status = 200, description = "One page", body = List<WorkflowRun>),
 ))]
@@ -83,7 +90,23 @@ async fn list_runs(
     let page = api.node.store().runs(&filter, Page { after, limit }).await?;
     let last = page.items.last().filter(|_| page.more);
     let next_cursor = last.map(|row| api.shared.cursors.make("runs", &filter, &row.id.to_string()));
-    Ok(Json(List { items: page.items.into_iter().map(convert::run).collect(), next_cursor }))
+    let items = page.items.into_iter().map(|row| looked_at(&api, row, params.approvals));
+    let items = futures::stream::iter(items).buffered(LOOKUPS).try_collect().await?;
+    Ok(Json(List { items, next_cursor }))
+}
+
+/// A run of a list, with its steps that wait for approval if they are asked for.
+async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRun, Trouble> {
+    if !approvals {
+        return Ok(convert::run(row));
+    }
+    let waiting = row.state.counts[usize::from(StepStatus::Waiting.code())];
+    let records = match waiting {
+        0 => Vec::new(),
+        _ => api.node.store().run_steps(row.id).await?,
+    };
+    let approvals = Some(convert::approvals(&row, &records));
+    Ok(WorkflowRun { approvals, ..convert::run(row) })
 }
 
 /// Show a run with what it is pinned to and what it went through

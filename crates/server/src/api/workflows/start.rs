@@ -13,7 +13,7 @@ use model::firing::{FiringCause, Origin};
 use model::limits::{ITEMS_MAX, PRIORITY_MAX, RUN_PARAMETERS_BYTES_MAX};
 use model::run::{RetryFrom, StepRecord, StepStatus, carried};
 use model::workflow::{Action, Definition, complete};
-use model::{RunId, validate};
+use model::{RunId, WorkflowSpec, validate};
 use serde_json::{Map, Value};
 use store::query::{RunRow, WorkflowRow};
 use utoipa_axum::routes;
@@ -81,10 +81,10 @@ async fn start_run(
 ) -> Result<Response, Trouble> {
     let row = find(&api, &name, scope.namespace.as_deref()).await?;
     let key = key.map(|key| submit::start_key(row.id, &key, &body));
-    let parameters = parameters(&row, &body)?;
+    let parameters = parameters(&row.head.spec, &body)?;
     let definition = pinned(&api, &row).await?;
     let new = NewRun {
-        workflow: row.id,
+        workflow: Some(row.id),
         generation: row.state.generation,
         body: definition.to_json().into(),
         definition: Arc::new(definition),
@@ -103,7 +103,7 @@ async fn start_run(
 ///
 /// # Errors
 /// `invalid_spec` with everything that is wrong with a request.
-pub(super) fn parameters(row: &WorkflowRow, asked: &StartRun) -> Result<Map<String, Value>, Trouble> {
+pub(super) fn parameters(spec: &WorkflowSpec, asked: &StartRun) -> Result<Map<String, Value>, Trouble> {
     let mut wrong = Vec::new();
     if let Err(invalid) = validate::note("note", asked.note.as_deref()) {
         wrong.extend(fields_at("", &invalid.problems));
@@ -112,7 +112,7 @@ pub(super) fn parameters(row: &WorkflowRow, asked: &StartRun) -> Result<Map<Stri
         let detail = format!("`{priority}` is out of range: expected 0 to {PRIORITY_MAX}");
         wrong.push(field_error("priority", &detail));
     }
-    let complete = complete(&row.head.spec.parameters, &asked.parameters).unwrap_or_else(|problems| {
+    let complete = complete(&spec.parameters, &asked.parameters).unwrap_or_else(|problems| {
         let at = |(name, problem): &(String, String)| field_error(&format!("parameters.{name}"), problem);
         wrong.extend(problems.iter().map(at));
         Map::new()
@@ -137,7 +137,7 @@ pub(super) async fn pinned(api: &Api, row: &WorkflowRow) -> Result<Definition, T
     Ok(definition)
 }
 
-async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Response, Trouble> {
+pub(super) async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Response, Trouble> {
     match ask(api, actor, WorkflowRequest::Start(Box::new(new))).await? {
         Reply::RunStarted { run, new } => {
             let row = find_run(api, run).await?;
@@ -177,10 +177,10 @@ async fn retry_run(
 ) -> Result<Response, Trouble> {
     validate::note("note", body.note.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
     let row = find_run(&api, id).await?;
-    let Some(workflow) = row.head.workflow else {
+    if row.head.caller.is_some() {
         let detail = format!("{id} was called by another run: try that one again");
         return Err(Trouble::new(Code::WorkflowNotFound, detail));
-    };
+    }
     if !row.state.status.is_final() {
         let detail = format!("{id} has not ended: it is {}", row.state.status);
         return Err(Trouble::new(Code::RunNotEnded, detail));
@@ -199,7 +199,7 @@ async fn retry_run(
     let key = key.map(|key| submit::retry_key(id, &key, &body));
     let records = records(&api, &row).await?;
     let new = NewRun {
-        workflow,
+        workflow: row.head.workflow,
         generation: row.head.generation,
         definition: Arc::clone(&row.head.definition),
         body: Arc::clone(&row.head.body),

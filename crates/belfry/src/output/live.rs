@@ -1,0 +1,154 @@
+//! Elements of a step that go on, as rows.
+
+use std::collections::BTreeMap;
+
+use model::api::{Job, WorkflowRun};
+use model::{JobId, RunId, Timestamp, WorkerId};
+use serde::Serialize;
+
+use super::Look;
+use super::objects::{job_status, run_time};
+use super::runs::run_status;
+use super::table::{Cell, Column, Row, column, wide};
+use super::text::short;
+use super::workflows::SHOWN;
+
+/// An element that goes on, or the one job of a step without a list: its job, or the run that it called.
+#[derive(Debug, Serialize)]
+pub(crate) struct LiveItem {
+    /// Which element, from 0; none where the step is done once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) index: Option<u32>,
+    /// The element: a text as it is, all else as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    item: Option<String>,
+    #[serde(flatten)]
+    work: Work,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Work {
+    Job {
+        job_id: JobId,
+        status: model::JobStatus,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        worker_id: Option<WorkerId>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        worker: Option<String>,
+        /// How often it was tried.
+        executions: u32,
+    },
+    Run {
+        run_id: RunId,
+        status: model::RunStatus,
+    },
+}
+
+impl LiveItem {
+    /// The element of a job; `workers` have their names.
+    pub(crate) fn of_job(job: Job, workers: &BTreeMap<WorkerId, String>) -> Self {
+        let item = job.step.and_then(|step| step.item);
+        Self {
+            index: item.as_ref().map(|item| item.index),
+            item: item.map(|item| item.value.to_string()),
+            work: Work::Job {
+                job_id: job.id,
+                status: job.status,
+                worker_id: job.worker_id,
+                worker: job.worker_id.and_then(|id| workers.get(&id).cloned()),
+                executions: job.executions,
+            },
+            started_at: job.started_at,
+        }
+    }
+
+    /// The element of a called run.
+    pub(crate) fn of_run(run: &WorkflowRun) -> Self {
+        Self {
+            index: run.caller.and_then(|caller| caller.item),
+            item: None,
+            work: Work::Run { run_id: run.id, status: run.status },
+            started_at: run.started_at,
+        }
+    }
+}
+
+impl Row for LiveItem {
+    const COLUMNS: &'static [Column] = &[
+        column("INDEX", 6),
+        column("ITEM", 24),
+        column("STATUS", 9),
+        column("WORKER", 16),
+        column("TRIES", 5),
+        column("TOOK", 7),
+        column("JOB", 30),
+        wide("STARTED", 27),
+    ];
+
+    fn cells(&self, look: &Look) -> Vec<Cell> {
+        let (status, worker, tries, id) = match &self.work {
+            Work::Job { job_id, status, worker_id, worker, executions } => (
+                job_status(*status),
+                worker.clone().or_else(|| worker_id.map(|id| id.to_string())).into(),
+                executions.to_string().into(),
+                job_id.to_string(),
+            ),
+            Work::Run { run_id, status } => {
+                (run_status(*status), Cell::none(), Cell::none(), run_id.to_string())
+            }
+        };
+        vec![
+            self.index.map(|index| index.to_string()).into(),
+            self.item.as_deref().map(|item| short(item, SHOWN)).into(),
+            status,
+            worker,
+            tries,
+            run_time(look, self.started_at, None),
+            id.into(),
+            self.started_at.map(|at| at.to_string()).into(),
+        ]
+    }
+
+    fn name(&self) -> String {
+        match &self.work {
+            Work::Job { job_id, .. } => job_id.to_string(),
+            Work::Run { run_id, .. } => run_id.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::output::{Format, list};
+
+    /// C4.
+    #[test]
+    fn elements_that_go_on_as_a_table() {
+        const RUN: &str = "run_01k9zq3m6c0000000000000000";
+        const WORKER: &str = "wkr_01k9zq3m6c0000000000000000";
+        let job = |index: u32, changes: serde_json::Value| {
+            let mut job = json!({
+                "id": "job_01k9zq3m6c0000000000000000", "name": "load", "namespace": "default", "queue": "default",
+                "priority": 50, "labels": {}, "status": "waiting", "version": 1,
+                "step": {"run": RUN, "workflow": "etl", "name": "load", "step": 1,
+                         "item": {"index": index, "total": 9, "value": "Shang\u{1b}hai"}},
+                "created_at": "2026-11-21T08:00:00Z", "due_at": "2026-11-21T08:00:00Z",
+                "updated_at": "2026-11-21T08:00:00Z", "executions": 0, "run_failures": 0, "start_failures": 0,
+            });
+            job.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            serde_json::from_value::<Job>(job).unwrap()
+        };
+        let workers = BTreeMap::from([(WORKER.parse().unwrap(), "edge-1".to_owned())]);
+        let running = json!({"status": "running", "worker_id": WORKER, "executions": 2, "started_at": "2026-11-21T08:09:00Z"});
+        let rows =
+            [LiveItem::of_job(job(3, running), &workers), LiveItem::of_job(job(4, json!({})), &workers)];
+        let look = Look { format: Format::Table, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() };
+        insta::assert_snapshot!("live_items", list(&look, &rows).unwrap());
+    }
+}

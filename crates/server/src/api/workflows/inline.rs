@@ -1,0 +1,140 @@
+//! Runs of definitions that come with the request: sharded jobs, broadcasts, workflows that run once.
+//!
+//! No workflow is made of them. The run is listed under the name of its definition, has no number, waits
+//! for no other run, and is forgotten with all that it was pinned to when its retention is over.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use engine::NewRun;
+use model::api::{StartDefinition, StartRun, WorkflowRun};
+use model::limits::{BATCH_BODY_BYTES_MAX, WORKFLOW_BYTES_MAX};
+use model::workflow::Definition;
+use model::{WorkflowSpec, validate};
+use utoipa_axum::routes;
+
+use super::super::definitions::DryRun;
+use super::super::extract::{Params, RawBody};
+use super::super::headers::IdempotencyKey;
+use super::super::problem::{Code, Trouble, field_error, fields_at};
+use super::super::routes::Routes;
+use super::super::{Api, submit};
+use super::pin::{self, Known};
+use super::start::{parameters, started};
+use crate::auth::{Actor, Resource, Verb};
+use crate::node::{Clock, SystemClock};
+
+/// Where the definition stands in the request.
+const AT: &str = "definition.";
+
+pub(super) fn routes(routes: &mut Routes) {
+    let refusals =
+        [Code::IdempotencyKeyReused, Code::InvalidHeader, Code::InvalidSpec, Code::UnsupportedMediaType];
+    routes.needs(Verb::Create, Resource::Runs, &refusals, routes!(start_definition));
+}
+
+/// Start a run of a definition that is given here
+///
+/// For what runs once, such as a job in shards or on every worker: no workflow is made of it. Workflows that it
+/// calls must be there. The run is listed under the name of the definition, and kept as long as that says; trying
+/// it again needs its id alone. Send an `Idempotency-Key`, and the request may be repeated until it is answered.
+#[utoipa::path(post, path = "/api/v1/runs", tag = "runs",
+    params(
+        DryRun,
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days."),
+    ),
+    request_body(content(
+        (StartDefinition = "application/json", example = json!({"definition": {
+            "name": "intake",
+            "steps": [{
+                "name": "task",
+                "for_each": {"over": {"shards": 8}, "max_failed": 1},
+                "job": {"run": {"process": {"command": ["./import", "--part", "${{ index }}/${{ total }}"]}}},
+            }],
+        }})),
+        (StartDefinition = "application/yaml"),
+    )),
+    responses(
+        (status = 201, description = "The new run", body = WorkflowRun, headers(
+            ("Location" = String, description = "The new run"),
+            ("ETag" = String, description = "Its version"),
+        )),
+        (status = 200, description = "Its key had started it before; in a dry run the definition", body = StartDefinitionAnswer),
+    )
+)]
+async fn start_definition(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Params(params): Params<DryRun>,
+    IdempotencyKey(key): IdempotencyKey,
+    body: RawBody<BATCH_BODY_BYTES_MAX>,
+) -> Result<Response, Trouble> {
+    let parse = move || {
+        let asked: StartDefinition = body.format.parse(&body.bytes)?;
+        let key = key.map(|key| submit::definition_key(&key, &asked));
+        let StartDefinition { mut definition, parameters, priority, note } = asked;
+        definition.owner.get_or_insert_with(|| actor.name.to_string());
+        definition.fill();
+        check(&definition)?;
+        Ok::<_, Trouble>((actor, key, Arc::new(definition), StartRun { parameters, priority, note }))
+    };
+    let parsed = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))?;
+    let (actor, key, spec, how) = parsed?;
+    let parameters = parameters(&spec, &how)?;
+    let definition = pinned(&api, &spec).await?;
+    if params.dry_run {
+        return Ok(Json(WorkflowSpec::clone(&spec)).into_response());
+    }
+    let new = NewRun {
+        workflow: None,
+        generation: 0,
+        body: definition.to_json().into(),
+        definition: Arc::new(definition),
+        parameters: Arc::new(parameters),
+        priority: how.priority,
+        note: how.note.map(String::into_boxed_str),
+        retry_of: None,
+        carried: Vec::new(),
+        origin: None,
+        key,
+    };
+    started(&api, &actor, new).await
+}
+
+/// A run, or in a dry run its definition with every default.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the document's view of what is answered")]
+enum StartDefinitionAnswer {
+    Run(Box<WorkflowRun>),
+    Definition(Box<WorkflowSpec>),
+}
+
+/// What can be said of a filled definition without the workflows that it calls.
+fn check(definition: &WorkflowSpec) -> Result<(), Trouble> {
+    let mut wrong = match validate::workflow(definition, SystemClock.now()) {
+        Ok(()) => Vec::new(),
+        Err(invalid) => fields_at(AT, &invalid.problems),
+    };
+    if definition.max_parallel_runs.is_some() {
+        let detail = "is for workflows that are kept: a run of its own waits for no other";
+        wrong.push(field_error("definition.max_parallel_runs", detail));
+    }
+    let bytes = serde_json::to_vec(definition).map_or(0, |json| json.len());
+    if bytes > WORKFLOW_BYTES_MAX {
+        let detail = format!(
+            "has {bytes} bytes as JSON: expected at most {WORKFLOW_BYTES_MAX}; put large data into an artifact"
+        );
+        wrong.push(field_error("definition", &detail));
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(Trouble::invalid_fields(wrong)) }
+}
+
+async fn pinned(api: &Api, spec: &Arc<WorkflowSpec>) -> Result<Definition, Trouble> {
+    let definition = pin::definition(api, spec, &Known::new()).await?;
+    validate::definition(&definition)
+        .map_err(|invalid| Trouble::invalid_fields(fields_at(AT, &invalid.problems)))?;
+    Ok(definition)
+}

@@ -1,0 +1,64 @@
+/** C1, H1. What a form changes in the definition of a workflow. */
+
+import { expect, test } from "vitest";
+import { parse } from "yaml";
+
+import type { WorkflowSpec } from "../api/schema";
+import { edited } from "./spec";
+import { added, type Change, freeName, listOf, overOf, removed, renamed, turned } from "./steps";
+
+const TEXT = `name: nightly
+steps:
+  # the figures
+  - name: extract
+    job: {run: {process: {command: [echo]}}}
+  - name: load
+    needs: [extract]
+    job: {run: {process: {command: [echo]}}}
+  - name: report
+    needs: [load]
+    approval: {}
+`;
+
+const read = (text: string) => parse(text) as WorkflowSpec;
+const after = (changes: Change[], text = TEXT) =>
+  changes.reduce((before, { path, value }) => edited(before, path, value), text);
+
+test("a new step comes after the last one, under a name that is free", () => {
+  const spec = read(after(added(read(TEXT), "steps")));
+  expect(spec.steps[3]).toMatchObject({ name: "step-4", needs: ["report"] });
+  expect(freeName(spec)).toBe("step-5");
+  const cleaning = read(after(added(read(TEXT), "finally")));
+  expect(cleaning.finally?.map(({ name, needs }) => [name, needs])).toEqual([["step-4", undefined]]);
+});
+
+test("what needed a step that is gone needs what that one needed", () => {
+  const text = after(removed(read(TEXT), "steps", 1));
+  expect(read(text).steps.map(({ name, needs }) => [name, needs])).toEqual([
+    ["extract", undefined],
+    ["report", ["extract"]],
+  ]);
+  expect(text).toContain("# the figures");
+  const first = read(after(removed(read(TEXT), "steps", 0))).steps;
+  expect(first[0]?.needs).toBeUndefined();
+});
+
+test("a new name is known to the steps that need it", () => {
+  const { steps } = read(after(renamed(read(TEXT), "steps", 0, "fetch")));
+  expect([steps[0]?.name, steps[1]?.needs]).toEqual(["fetch", ["fetch"]]);
+});
+
+test("a step does one thing at a time", () => {
+  const { steps } = read(after(turned("steps", 0, "wait")));
+  expect(steps[0]).toEqual({ name: "extract", wait: { for: "10m" } });
+  expect(read(after(turned("steps", 2, "approval"))).steps[2]?.approval).toEqual({});
+});
+
+test("a list is read from its field, and shown in it", () => {
+  for (const over of [{ items: ["eu", "cn"] }, { list: "params.regions" }, { shards: 8 }]) {
+    const { kind, text } = listOf({ over });
+    expect(overOf(kind, text)).toEqual(over);
+  }
+  expect(listOf(undefined).kind).toBe("none");
+  expect(listOf({ over: { workers: [] } }).kind).toBe("workers");
+});

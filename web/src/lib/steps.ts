@@ -1,0 +1,125 @@
+/** A workflow while it is put together by a form: what changes where when somebody changes one thing. */
+
+import type { ForEach, Section, StepKind, StepSpec, WorkflowSpec } from "../api/schema";
+import { SECTIONS } from "./dag/graph";
+
+/** Sets one member of the definition, or takes it out. */
+export interface Change {
+  path: string[];
+  value: unknown;
+}
+
+/** The steps of a section as far as they are written. */
+export function stepsOf(spec: Partial<WorkflowSpec>, section: Section): StepSpec[] {
+  const steps: unknown = spec[section];
+  return Array.isArray(steps)
+    ? (steps as Array<StepSpec | null>).map((step) => step ?? ({} as StepSpec))
+    : [];
+}
+
+/** A name that no step has. */
+export function freeName(spec: Partial<WorkflowSpec>, begin = "step"): string {
+  const taken = new Set(SECTIONS.flatMap((section) => stepsOf(spec, section).map(({ name }) => name)));
+  let number = taken.size + 1;
+  while (taken.has(`${begin}-${number}`)) number += 1;
+  return `${begin}-${number}`;
+}
+
+/** A step at the end of its section, after the one that is the last now. */
+export function added(spec: Partial<WorkflowSpec>, section: Section): Change[] {
+  const steps = stepsOf(spec, section);
+  const last = steps.at(-1)?.name;
+  const step = { name: freeName(spec), ...(last && { needs: [last] }), job: action("job").job };
+  if (steps.length === 0) return [{ path: [section], value: [step] }];
+  return [{ path: [section, String(steps.length)], value: step }];
+}
+
+/** Without a step; those that needed it need what it needed. */
+export function removed(spec: Partial<WorkflowSpec>, section: Section, index: number): Change[] {
+  const steps = stepsOf(spec, section);
+  const gone = steps[index];
+  if (!gone) return [];
+  const changes = steps.flatMap((step, i): Change[] => {
+    if (i === index || !step.needs?.includes(gone.name)) return [];
+    const needs = step.needs.flatMap((need) => (need === gone.name ? (gone.needs ?? []) : [need]));
+    return [
+      { path: [section, String(i), "needs"], value: needs.length > 0 ? [...new Set(needs)] : undefined },
+    ];
+  });
+  return [...changes, { path: [section, String(index)], value: undefined }];
+}
+
+/** With another name, also where other steps need it. Expressions are left to whoever wrote them. */
+export function renamed(
+  spec: Partial<WorkflowSpec>,
+  section: Section,
+  index: number,
+  name: string,
+): Change[] {
+  const steps = stepsOf(spec, section);
+  const before = steps[index]?.name;
+  const changes = steps.flatMap((step, i): Change[] => {
+    if (before === undefined || !step.needs?.includes(before)) return [];
+    const needs = step.needs.map((need) => (need === before ? name : need));
+    return [{ path: [section, String(i), "needs"], value: needs }];
+  });
+  return [{ path: [section, String(index), "name"], value: name }, ...changes];
+}
+
+/** What a step of each kind does at first. */
+function action(kind: StepKind): Partial<StepSpec> & { job?: unknown } {
+  switch (kind) {
+    case "job":
+      return { job: { run: { process: { command: ["echo", "hello"] } } } };
+    case "workflow":
+      return { workflow: { name: "" } };
+    case "approval":
+      return { approval: {} };
+    case "wait":
+      return { wait: { for: "10m" } };
+  }
+}
+
+/** The same step, doing something else. */
+export function turned(section: Section, index: number, kind: StepKind): Change[] {
+  const at = [section, String(index)];
+  const others = (["job", "workflow", "approval", "wait"] as const).filter((each) => each !== kind);
+  return [
+    // First what it does now: a step without anything left would be taken out.
+    { path: [...at, kind], value: action(kind)[kind] },
+    ...others.map((other) => ({ path: [...at, other], value: undefined })),
+    ...(kind === "approval" || kind === "wait" ? [{ path: [...at, "for_each"], value: undefined }] : []),
+  ];
+}
+
+export const LISTS = ["none", "items", "list", "shards", "workers"] as const;
+export type ListKind = (typeof LISTS)[number];
+
+/** Over what a step goes, and the text of that in a field. */
+export function listOf(each: ForEach | null | undefined): { kind: ListKind; text: string } {
+  const over = each?.over as Record<string, unknown> | undefined;
+  if (!over) return { kind: "none", text: "" };
+  if (Array.isArray(over.items)) {
+    const shown = over.items.map((item) => (typeof item === "string" ? item : JSON.stringify(item)));
+    return { kind: "items", text: shown.join("\n") };
+  }
+  if ("list" in over) return { kind: "list", text: String(over.list) };
+  if ("shards" in over) return { kind: "shards", text: String(over.shards) };
+  return { kind: "workers", text: "" };
+}
+
+/** What goes into `over` for such a list; a line that is no text in JSON is what it says. */
+export function overOf(kind: ListKind, text: string): ForEach["over"] | undefined {
+  switch (kind) {
+    case "none":
+      return undefined;
+    case "items":
+      return { items: text.split("\n").filter((line) => line !== "") };
+    case "list":
+      return { list: text };
+    case "shards":
+      return { shards: Number(text) || 1 };
+    case "workers":
+      return { workers: [] };
+  }
+}

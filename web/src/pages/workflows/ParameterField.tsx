@@ -1,0 +1,110 @@
+/** A parameter of a workflow in a form. */
+
+import { NumberInput, Select, Switch, Textarea, TextInput } from "@mantine/core";
+import { useTranslation } from "react-i18next";
+
+import type { Parameter } from "../../api/schema";
+import { type Hints, hintsOf, isReference, shown } from "../../lib/parameters";
+import style from "./workflows.module.css";
+
+interface FieldProps {
+  name: string;
+  parameter: Parameter;
+  value: string;
+  error: string | undefined;
+  onChange: (value: string) => void;
+  /** A text with a reference may stand for a value of any type. */
+  takesReferences?: boolean;
+}
+
+/** The field of a parameter, as its type and its schema let it be. */
+export function ParameterField({ name, parameter, value, error, onChange, takesReferences }: FieldProps) {
+  const { t } = useTranslation();
+  const hints = hintsOf(parameter);
+  const bounds = [
+    hints.minimum !== undefined && `≥ ${hints.minimum}`,
+    hints.maximum !== undefined && `≤ ${hints.maximum}`,
+  ].filter(Boolean);
+  const common = {
+    label: name,
+    description: [parameter.description, ...bounds].filter(Boolean).join(" · ") || undefined,
+    error,
+    withAsterisk: parameter.default === undefined,
+    placeholder: hints.example,
+  };
+  if (takesReferences && (isReference(value) || !hasOwnField(parameter, hints))) {
+    const change = (event: { currentTarget: { value: string } }) => onChange(event.currentTarget.value);
+    return <TextInput {...common} value={value} onChange={change} />;
+  }
+  if (hints.choices) {
+    return (
+      <Select
+        {...common}
+        value={value === "" ? null : value}
+        onChange={(next) => onChange(next ?? "")}
+        data={hints.choices.map((choice) => ({ value: shown(choice), label: shown(choice) }))}
+        clearable={parameter.default === undefined}
+        searchable={hints.choices.length > 8}
+      />
+    );
+  }
+  switch (parameter.type) {
+    case "boolean":
+      return parameter.default === undefined ? (
+        <Select
+          {...common}
+          value={value === "" ? null : value}
+          onChange={(next) => onChange(next ?? "")}
+          data={[
+            { value: "true", label: t("common.yes") },
+            { value: "false", label: t("common.no") },
+          ]}
+        />
+      ) : (
+        <Switch
+          label={name}
+          description={common.description}
+          error={error}
+          checked={value === "true"}
+          onChange={(event) => onChange(String(event.currentTarget.checked))}
+        />
+      );
+    case "integer":
+    case "number":
+      return (
+        <NumberInput
+          {...common}
+          value={value}
+          onChange={(next) => onChange(String(next))}
+          allowDecimal={parameter.type === "number"}
+        />
+      );
+    case "array":
+    case "object":
+      return (
+        <Textarea
+          {...common}
+          placeholder={hints.example ?? (parameter.type === "array" ? '["a", "b"]' : '{"key": "value"}')}
+          classNames={{ input: style.code }}
+          autosize
+          minRows={2}
+          maxRows={8}
+          value={value}
+          onChange={(event) => onChange(event.currentTarget.value)}
+        />
+      );
+    case "string": {
+      const change = (event: { currentTarget: { value: string } }) => onChange(event.currentTarget.value);
+      return (hints.maxLength ?? 0) > 200 || value.includes("\n") ? (
+        <Textarea {...common} autosize minRows={2} maxRows={8} value={value} onChange={change} />
+      ) : (
+        <TextInput {...common} value={value} onChange={change} />
+      );
+    }
+  }
+}
+
+/** Whether more than a line of text can be said in it: what numbers and texts are filled in with may refer. */
+function hasOwnField({ type }: Parameter, { choices }: Hints): boolean {
+  return choices !== null || type === "boolean" || type === "array" || type === "object";
+}

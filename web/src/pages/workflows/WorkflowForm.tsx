@@ -1,0 +1,83 @@
+/** A workflow step by step: what most of them say, as fields. What it does not show, the file keeps. */
+
+import { Accordion, Button, TextInput } from "@mantine/core";
+import { Plus } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import type { FieldError, Section, WorkflowSpec } from "../../api/schema";
+import { kindOf, SECTIONS } from "../../lib/dag/graph";
+import { added, type Change, stepsOf } from "../../lib/steps";
+import { StepFields } from "./StepFields";
+import style from "./form.module.css";
+
+interface Props {
+  spec: WorkflowSpec;
+  set: (path: string[], value: unknown) => void;
+  fields: readonly FieldError[];
+  /** It exists: its name is not changed any more. */
+  named: boolean;
+}
+
+export function WorkflowForm({ spec, set, fields, named }: Props) {
+  const { t } = useTranslation();
+  const [open, setOpen] = useState<string[]>([]);
+  const error = (path: string) => fields.find((field) => field.path === path)?.detail;
+  const word = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
+  const apply = (changes: readonly Change[]) => changes.forEach(({ path, value }) => set(path, value));
+  const add = (section: Section) => {
+    setOpen((open) => [...open, `${section}.${stepsOf(spec, section).length}`]);
+    apply(added(spec, section));
+  };
+  return (
+    <div className={style.fields} data-testid="workflow-form">
+      <TextInput
+        label={t("submit.name")}
+        value={spec.name ?? ""}
+        onChange={(event) => word(["name"], event.currentTarget.value)}
+        error={error("name")}
+        readOnly={named}
+        data-testid="name"
+      />
+      <TextInput
+        label={t("schedule.description")}
+        placeholder={t("common.optional")}
+        value={spec.description ?? ""}
+        onChange={(event) => word(["description"], event.currentTarget.value)}
+      />
+      {SECTIONS.map((section) => (
+        <section key={section} aria-label={t(`section.${section}`)}>
+          <h3>{t(`section.${section}`)}</h3>
+          <Accordion multiple value={open} onChange={setOpen} classNames={{ root: style.steps }}>
+            {stepsOf(spec, section).map((step, index) => {
+              const at = `${section}[${index}]`;
+              const isWrong = fields.some(({ path }) => path === at || path.startsWith(`${at}.`));
+              return (
+                <Accordion.Item key={index} value={`${section}.${index}`}>
+                  <Accordion.Control data-bad={isWrong || undefined}>
+                    <span className={style.title}>
+                      <span className="clip">{step.name}</span>
+                      <span className="quiet">{t(`stepKind.${kindOf(step)}`)}</span>
+                    </span>
+                  </Accordion.Control>
+                  <Accordion.Panel>
+                    <StepFields {...{ spec, section, index, step, set, apply, fields }} />
+                  </Accordion.Panel>
+                </Accordion.Item>
+              );
+            })}
+          </Accordion>
+          <Button
+            variant="default"
+            size="compact-sm"
+            leftSection={<Plus size={13} />}
+            onClick={() => add(section)}
+            data-testid={`add-${section}`}
+          >
+            {t("workflow.form.add")}
+          </Button>
+        </section>
+      ))}
+    </div>
+  );
+}
