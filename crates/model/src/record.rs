@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::calendar::CalendarRecord;
+use crate::checkpoint::{Checkpoint, CheckpointRecord};
 use crate::firing::{
     BackfillHead, BackfillState, BackfillStatus, FiringOutcome, LedgerRecord, Origin, ScheduleHead,
     ScheduleState,
@@ -138,6 +139,8 @@ pub struct JobState {
     pub history: Vec<HistoryEntry>,
     /// From when on retention may delete it; set when it ended.
     pub expires_at: Option<Timestamp>,
+    /// Its last checkpoint.
+    pub checkpoint: Option<Box<Checkpoint>>,
 }
 
 /// One try of a job on one worker.
@@ -405,6 +408,8 @@ pub enum Change {
         /// The whole row.
         record: Box<ExecutionRecord>,
     },
+    /// The last checkpoint of a job, with its bytes; replaces the one before. It goes with its job.
+    Checkpoint(Box<CheckpointRecord>),
     /// An idempotency key was used.
     Key(KeyRecord),
     /// Keys of jobs and of runs that expired before this time may go; of these shards only.

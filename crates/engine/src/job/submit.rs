@@ -155,5 +155,6 @@ fn fresh_state(now: Timestamp, due_at: Timestamp) -> JobState {
         // Nearly every job that waits has exactly one entry.
         history: Vec::with_capacity(1),
         expires_at: None,
+        checkpoint: None,
     }
 }

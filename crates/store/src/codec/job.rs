@@ -11,6 +11,7 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::checkpoint::KnownRow;
 use super::{
     CRC_LEN, Context, Damage, FORMAT, NONE, OutcomeRow, cause, firing_cause, firing_cause_code, instant,
     job_status, micros, open, open_bytes, seal, seal_bytes,
@@ -221,7 +222,8 @@ impl StateColumns {
     }
 }
 
-/// A job's state without its history.
+/// A job's state without its history. What is known of its checkpoint stands behind the rest, where there is
+/// one: a job without one has no byte of it, as before there were checkpoints.
 pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) -> Vec<u8> {
     let row = StateRow {
         version: state.version,
@@ -238,12 +240,30 @@ pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) ->
         cancel_requested_at: micros(state.cancel_requested_at),
         outcome: state.outcome.as_deref().map(OutcomeRow::from),
     };
-    seal(columns.context(id), &row)
+    let mut bytes = Vec::with_capacity(160);
+    bytes.push(FORMAT);
+    let mut bytes = postcard::to_extend(&row, bytes).expect("the row structs are plain data");
+    if let Some(known) = state.checkpoint.as_deref() {
+        bytes = postcard::to_extend(&KnownRow::from(known), bytes).expect("a checkpoint is plain data");
+    }
+    seal_bytes(columns.context(id), bytes)
 }
 
 /// A job's state; its history is left empty.
 pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Result<JobState, Damage> {
-    let row: StateRow<'_> = open(columns.context(id), "state", sealed)?;
+    const COLUMN: &str = "state";
+    let bytes = open_bytes(columns.context(id), COLUMN, sealed)?;
+    let damage = |error| Damage::decode(COLUMN, error);
+    let (row, rest) = postcard::take_from_bytes::<StateRow<'_>>(bytes).map_err(damage)?;
+    let (known, rest) = match rest {
+        [] => (None, rest),
+        _ => postcard::take_from_bytes::<KnownRow<'_>>(rest)
+            .map(|(row, rest)| (Some(row), rest))
+            .map_err(damage)?,
+    };
+    if !rest.is_empty() {
+        return Err(Damage::decode(COLUMN, format!("{} bytes too many", rest.len())));
+    }
     Ok(JobState {
         status: job_status("status", columns.status)?,
         version: row.version,
@@ -262,6 +282,7 @@ pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Re
         outcome: row.outcome.map(|outcome| Box::new(Outcome::from(outcome))),
         history: Vec::new(),
         expires_at: instant(columns.expires_at),
+        checkpoint: known.map(|known| Box::new(known.into())),
     })
 }
 

@@ -175,6 +175,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
             entry(Some(JobStatus::Waiting), JobStatus::Expired, Cause::DeadlinePassed),
         ],
         expires_at: Some(at(7)),
+        checkpoint: None,
     };
     let head = JobHead {
         spec: model::JobSpec::command(["true"]).into(),
