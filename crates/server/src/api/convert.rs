@@ -47,6 +47,7 @@ pub(super) fn job(row: &JobRow) -> Result<Job, Trouble> {
         execution_id: state.execution,
         worker_id: state.worker,
         result: state.outcome.as_deref().map(JobResult::from),
+        checkpoint: state.checkpoint.as_deref().cloned(),
         spec: None,
     })
 }

@@ -118,6 +118,7 @@ mod tests {
                 outcome: None,
                 history: Vec::new(),
                 expires_at: None,
+                checkpoint: None,
             },
         }
     }
