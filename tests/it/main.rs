@@ -4,7 +4,7 @@
 //! - [`walkthrough`]: what a user does, from end to end. [`examples`]: every example, and the commands
 //!   of the README and the book as they are written. [`definitions`]: what is told to whoever creates
 //!   schedules and calendars, by hand or from files. [`workflows`]: what those of the examples do.
-//! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`timekeeping`]: schedules through
+//! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`checkpoints`]: what goes on where it stopped. [`timekeeping`]: schedules through
 //!   kills, outages and a moved clock. [`failover`]: servers that share a database.
 
 #![expect(clippy::unwrap_used, reason = "all of this crate is tests, their helpers too")]
@@ -12,6 +12,7 @@
 
 mod arrows;
 mod chaos;
+mod checkpoints;
 mod definitions;
 mod disk;
 mod examples;
