@@ -4,15 +4,16 @@
 //! - [`walkthrough`]: what a user does, from end to end. [`examples`]: every example, and the commands
 //!   of the README and the book as they are written. [`definitions`]: what is told to whoever creates
 //!   schedules and calendars, by hand or from files. [`workflows`]: what those of the examples do.
-//! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`timekeeping`]: schedules through
-//!   kills, outages and a moved clock. [`failover`]: servers that share a database. [`forecast`]: what is to
-//!   come, of a server that is only read.
+//! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`checkpoints`]: what goes on where it
+//!   stopped. [`timekeeping`]: schedules through kills, outages and a moved clock. [`failover`]: servers that
+//!   share a database. [`forecast`]: what is to come, of a server that is only read.
 
 #![expect(clippy::unwrap_used, reason = "all of this crate is tests, their helpers too")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it skipped or counted")]
 
 mod arrows;
 mod chaos;
+mod checkpoints;
 mod definitions;
 mod disk;
 mod examples;

@@ -179,7 +179,9 @@ impl From<client::Error> for Failure {
             | client::Error::Interrupted { .. }
             | client::Error::Timeout { .. }
             | client::Error::Protocol { .. } => (Exit::Unreachable, Vec::new(), None),
-            client::Error::Address { .. } | client::Error::Token => (Exit::Usage, Vec::new(), None),
+            client::Error::Address { .. } | client::Error::Token | client::Error::NoTask => {
+                (Exit::Usage, Vec::new(), None)
+            }
             _ => (Exit::Failed, Vec::new(), None),
         };
         let error = match error {
@@ -204,6 +206,7 @@ fn help_of(code: &str) -> Option<&'static str> {
     Some(match code {
         "worker_not_found" => "`belfry worker list` has all of them",
         "queue_not_found" => "a queue is made by `belfry queue set`, or by submitting a job to it",
+        "checkpoint_not_found" => "its tasks save one with `belfry task checkpoint set`",
         "artifact_not_found" => "`belfry artifact list` has all of them; check the namespace (`-n`)",
         "schedule_not_found" => "`belfry schedule list` has all of them; check the namespace (`-n`)",
         "calendar_not_found" => "`belfry calendar list` has all of them; check the namespace (`-n`)",

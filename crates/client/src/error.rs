@@ -54,6 +54,9 @@ pub enum Error {
     /// The token has characters that no token has.
     #[error("the token has characters that no token has")]
     Token,
+    /// This process is no task, or one of a worker that is too old.
+    #[error("this is no task of Belfry: `BELFRY_SOCKET` is not set")]
+    NoTask,
     /// A local file could not be read.
     #[error("cannot read `{path}`")]
     File {
@@ -98,6 +101,7 @@ impl Error {
             }
             Self::Address { .. } => Some("use `http://HOST:PORT` or `https://HOST`".into()),
             Self::Token => Some("a token is one line that begins with `bf_`".into()),
+            Self::NoTask => Some("run it as a job: `belfry submit -- COMMAND`".into()),
             Self::File { .. } => None,
         }
     }

@@ -1,5 +1,6 @@
 //! Jobs and executions: submit, find, change, end.
 
+use bytes::Bytes;
 use model::api::{CancelJob, CancelledJob, Execution, Job, JobEvent, List, SubmittedJob, SubmittedJobs};
 use model::{
     BackfillId, ExecutionId, ExecutionStatus, JobId, JobSpec, JobStatus, RunId, ScheduleId, Timestamp,
@@ -197,6 +198,19 @@ impl Client {
     /// As every request.
     pub async fn retry_job(&self, id: JobId) -> Result<SubmittedJob, Error> {
         self.json(Request::post(["jobs".to_owned(), id.to_string(), "retry".to_owned()])).await
+    }
+
+    /// The last checkpoint of a job, as its task saved it. The job itself tells of what kind it is.
+    ///
+    /// # Errors
+    /// As every request; `checkpoint_not_found` if it has saved none.
+    pub async fn job_checkpoint(&self, id: JobId) -> Result<Bytes, Error> {
+        let request = Request::get(["jobs", &id.to_string(), "checkpoint"]).header("accept", "*/*");
+        let interrupted = |source: reqwest::Error| Error::Interrupted {
+            url: self.url().to_owned(),
+            source: source.without_url(),
+        };
+        self.open(&request).await?.bytes().await.map_err(interrupted)
     }
 
     /// Why a job stands where it stands.

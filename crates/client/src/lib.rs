@@ -7,6 +7,7 @@
 //! - [`Client`]: requests, tried again where that is safe ([`Patience`] says how long).
 //! - [`logs`] and [`events`]: streams that resume where they broke off.
 //! - [`watch`]: the changes of a job, or of a run, until it ends.
+//! - [`Task`]: what a running task asks of its own socket.
 //! - [`Error`]: why a request came to nothing, and what to do about it.
 //!
 //! # Always true
@@ -39,6 +40,7 @@ pub mod schedules;
 pub mod server;
 mod servers;
 mod sse;
+pub mod task;
 pub mod watch;
 pub mod why;
 pub mod workers;
@@ -55,6 +57,7 @@ pub use retry::Patience;
 pub use runs::RunFilter;
 pub use schedules::{LedgerFilter, ScheduleFilter, ScheduleRef};
 pub use server::{Me, ServerVersion};
+pub use task::{SavedCheckpoint, Task};
 pub use watch::RunView;
 pub use why::{Misfit, Misfits, NeedView, Reason, RunWhy, StepReason, StepWhy, Why};
 pub use workflows::{WorkflowFilter, WorkflowRef};

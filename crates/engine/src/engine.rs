@@ -157,6 +157,9 @@ impl Engine {
             Input::Report { worker, session, execution, fence, report } => {
                 self.report(worker, session, execution, fence, report);
             }
+            Input::Task { ticket, execution, fence, request } => {
+                self.on_task_request(ticket, execution, fence, *request);
+            }
             Input::SetAdmission { ticket, worker, admission } => {
                 self.set_admission(ticket, worker, admission)
             }

@@ -95,6 +95,17 @@ pub enum Input {
         /// What.
         report: Report,
     },
+    /// A running task asks for something, for its job.
+    Task {
+        /// Who waits; nobody where a report brought it.
+        ticket: Option<Ticket>,
+        /// Which execution.
+        execution: ExecutionId,
+        /// Under which fence.
+        fence: Fence,
+        /// What.
+        request: Box<TaskRequest>,
+    },
     /// Lets work be placed on a worker, or not.
     SetAdmission {
         /// Who waits.
@@ -142,6 +153,22 @@ pub enum Input {
     },
     /// Nothing but the passing of time.
     Tick,
+}
+
+/// What a running task asks for. Only the current execution of a job is heard.
+#[derive(Debug, Clone)]
+pub enum TaskRequest {
+    /// Keeps this for the next execution of the job, instead of what was kept before.
+    SaveCheckpoint {
+        /// What the bytes are. Validated by the caller.
+        content_type: Box<str>,
+        /// The bytes. Their number is validated by the caller.
+        data: Arc<[u8]>,
+        /// Of both; what was saved last is not saved again.
+        hash: u128,
+        /// Refused if the last checkpoint has another version; 0 means that there is none.
+        expected_version: Option<u64>,
+    },
 }
 
 /// What is asked of schedules, backfills and calendars.

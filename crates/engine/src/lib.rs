@@ -58,7 +58,7 @@ pub use digest::Difference;
 pub use engine::Engine;
 pub use input::{
     Expected, Input, Join, NewBackfill, NewJob, NewRun, NewSchedule, NewWorkflow, Report, ScheduleRequest,
-    Session, Ticket, WorkflowRequest,
+    Session, TaskRequest, Ticket, WorkflowRequest,
 };
 pub use output::{Effect, Output, Refusal, Reply, View};
 pub use reconcile::Stray;

@@ -115,6 +115,8 @@ pub struct Assignment {
     pub origin: Option<Arc<Origin>>,
     /// The run and step that the job belongs to.
     pub step: Option<Arc<StepOrigin>>,
+    /// The version of the checkpoint that it goes on from.
+    pub checkpoint: Option<u64>,
 }
 
 /// A request that was granted.
@@ -132,6 +134,11 @@ pub enum Reply {
         /// Where it stands now: `cancelled`, or `running` while it is being stopped.
         status: JobStatus,
         /// The new version.
+        version: u64,
+    },
+    /// The checkpoint is saved.
+    CheckpointSaved {
+        /// Its version: that of the last one where it is the same.
         version: u64,
     },
     /// Why a job stands where it stands.
@@ -259,6 +266,12 @@ pub enum Refusal {
     NotLive {
         /// Which.
         job: JobId,
+    },
+    /// Another execution speaks for the job by now, or none.
+    #[error("{execution} is not the current execution of its job: it ended or was replaced, or never was")]
+    NotCurrent {
+        /// Which.
+        execution: ExecutionId,
     },
     /// It has an execution, so its spec stays.
     #[error("{job} has started: only a job that has not started can be changed")]

@@ -1,7 +1,9 @@
 //! What was decided and not yet handed to the driver.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::checkpoint::CheckpointRecord;
 use model::record::{Change, Event, EventKind, ExecutionRecord, WorkerRecord};
 use model::{JobId, Timestamp};
 
@@ -14,6 +16,8 @@ pub(crate) struct Pending {
     pub(crate) jobs: Vec<JobId>,
     /// Executions that ended: they are no longer to be found at their jobs.
     pub(crate) ended: Vec<ExecutionRecord>,
+    /// The last checkpoints of jobs that saved one.
+    pub(crate) checkpoints: BTreeMap<JobId, Box<CheckpointRecord>>,
     /// Rows of other kinds, in order; a later one of the same key replaces an earlier one on writing.
     pub(crate) others: Vec<Change>,
     /// What watchers will hear.
@@ -28,6 +32,7 @@ impl Pending {
     pub(crate) fn is_empty(&self) -> bool {
         self.jobs.is_empty()
             && self.ended.is_empty()
+            && self.checkpoints.is_empty()
             && self.others.is_empty()
             && self.events.is_empty()
             && self.grants.is_empty()

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::checkpoint::Checkpoint;
 use crate::firing::{FiringOutcome, Origin};
 use crate::id::{BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, ServerId, WorkerId, WorkflowId};
 use crate::lifecycle::Cause;
@@ -98,6 +99,9 @@ pub struct Job {
     /// The runs that its end started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started_runs: Vec<RunId>,
+    /// Its last checkpoint, which its next execution goes on from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
     /// What it was asked to be; left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<JobSpec>>,

@@ -11,6 +11,7 @@
 //! - [`schedule`], [`timing`], [`calendar`]: what recurs, when, and on which days; [`firing`]: what
 //!   became of each of its instants.
 //! - [`workflow`]: DAGs of steps, with their [`expression`]s and templates; [`run`]: how far their runs are.
+//! - [`checkpoint`]: what an execution saves for the next one of its job.
 //! - [`worker`], [`queue`]: where work runs and where it waits.
 //! - [`record`]: rows as the engine changes them and stores keep them.
 //! - [`api`]: what the REST API answers.
@@ -18,6 +19,7 @@
 
 pub mod api;
 pub mod calendar;
+pub mod checkpoint;
 pub mod expression;
 pub mod firing;
 pub mod id;

@@ -52,6 +52,10 @@ pub const RETENTION_MAX: Duration = Duration::from_hours(24 * 366 * 10);
 pub const IDEMPOTENCY_KEPT: Duration = Duration::from_hours(24 * 7);
 /// The largest output value (`$BELFRY_OUTPUT`).
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// The largest checkpoint (`$BELFRY_CHECKPOINT`).
+pub const CHECKPOINT_BYTES_MAX: usize = 64 * 1024;
+/// The longest content type of a checkpoint.
+pub const CONTENT_TYPE_LEN_MAX: usize = 127;
 /// The most transitions of one job that are kept: the first quarter, and the newest.
 pub const HISTORY_MAX: usize = 400;
 /// The most exit codes in each list of a retry policy.

@@ -11,6 +11,7 @@ use thin_vec::ThinVec;
 use utoipa::ToSchema;
 
 use crate::calendar::CalendarRecord;
+use crate::checkpoint::{Checkpoint, CheckpointRecord};
 use crate::firing::{
     BackfillHead, BackfillState, BackfillStatus, FiringOutcome, LedgerRecord, Origin, ScheduleHead,
     ScheduleState,
@@ -141,6 +142,8 @@ pub struct JobState {
     pub expires_at: Option<Timestamp>,
     /// The runs that its end started.
     pub started: ThinVec<RunId>,
+    /// Its last checkpoint.
+    pub checkpoint: Option<Box<Checkpoint>>,
 }
 
 /// One try of a job on one worker.
@@ -430,6 +433,8 @@ pub enum Change {
         /// The whole row.
         record: Box<ExecutionRecord>,
     },
+    /// The last checkpoint of a job, with its bytes; replaces the one before. It goes with its job.
+    Checkpoint(Box<CheckpointRecord>),
     /// An idempotency key was used.
     Key(KeyRecord),
     /// Keys of jobs and of runs that expired before this time may go; of these shards only.

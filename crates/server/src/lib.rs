@@ -23,6 +23,7 @@ pub mod api;
 pub mod auth;
 pub mod config;
 pub mod grpc;
+mod hash;
 pub mod housekeeping;
 mod listener;
 pub mod members;

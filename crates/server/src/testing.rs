@@ -387,7 +387,7 @@ fn answer(shared: &Shared, body: server_message::Body) -> Vec<v1::Report> {
 }
 
 fn assign(shared: &Shared, assignment: v1::Assignment, reports: &mut Vec<v1::Report>) {
-    let v1::Assignment { execution_id: execution, job_id: job, fence, number, spec, origin, step } =
+    let v1::Assignment { execution_id: execution, job_id: job, fence, number, spec, origin, step, .. } =
         assignment;
     let task = Task { execution, job, fence, number, spec, origin, step };
     let mut journal = shared.journal();

@@ -40,6 +40,7 @@ pub(crate) fn foreign_shard(leases: &[Lease], batch: &Batch) -> Option<ShardId> 
     let shards = batch.changes.iter().filter_map(|change| match change {
         Change::Job { id, .. } => Some(id.shard()),
         Change::Execution { record, .. } => Some(record.job.shard()),
+        Change::Checkpoint(record) => Some(record.job.shard()),
         Change::Key(key) => Some(key.job.shard()),
         Change::ForgetKeys { shard, .. } => Some(*shard),
         Change::Schedule { id, .. } | Change::RemoveSchedule(id) => Some(id.shard()),

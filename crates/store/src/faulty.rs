@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
+use model::checkpoint::CheckpointRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
 use model::run::{StepRecord, WorkflowHead};
@@ -44,6 +45,7 @@ pub enum Operation {
     Load,
     Commit,
     Job,
+    Checkpoint,
     Jobs,
     Counts,
     Schedule,
@@ -259,6 +261,10 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
         self.call(Operation::Job, self.inner.job(id)).await
+    }
+
+    async fn checkpoint(&self, job: JobId) -> Result<Option<CheckpointRecord>, StoreError> {
+        self.call(Operation::Checkpoint, self.inner.checkpoint(job)).await
     }
 
     async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError> {

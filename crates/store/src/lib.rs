@@ -38,6 +38,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cluster::{Cluster, ServerRecord};
 use model::calendar::CalendarRecord;
+use model::checkpoint::CheckpointRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow};
 use model::run::{StepRecord, WorkflowHead};
@@ -225,6 +226,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// One job with its history, live or ended.
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError>;
+
+    /// The last checkpoint of a job, live or ended, if it saved one.
+    async fn checkpoint(&self, job: JobId) -> Result<Option<CheckpointRecord>, StoreError>;
 
     /// Jobs, newest first, without their histories.
     async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError>;

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::calendar::CalendarRecord;
+use model::checkpoint::CheckpointRecord;
 use model::firing::{LedgerRecord, ScheduleHead};
 use model::record::{JobHead, KeyRecord, LiveRow, RunKeyRecord};
 use model::run::{StepRecord, WorkflowHead};
@@ -18,11 +19,11 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Worker
 use serde::de::DeserializeOwned;
 
 use crate::codec::{
-    BackfillColumns, Context, Damage, ExecutionColumns, LedgerColumns, OpenHead, RunColumns, ScheduleColumns,
-    StateColumns, calendar_context, open_backfill, open_backfill_head, open_definition, open_execution,
-    open_head, open_history, open_ledger, open_run, open_run_head, open_schedule, open_schedule_head,
-    open_state, open_step, open_text, open_workflow, open_workflow_head, parse_schedule_spec, parse_spec,
-    step_key, token_kind,
+    BackfillColumns, CheckpointColumns, Context, Damage, ExecutionColumns, LedgerColumns, OpenHead,
+    RunColumns, ScheduleColumns, StateColumns, calendar_context, open_backfill, open_backfill_head,
+    open_checkpoint, open_definition, open_execution, open_head, open_history, open_ledger, open_run,
+    open_run_head, open_schedule, open_schedule_head, open_state, open_step, open_text, open_workflow,
+    open_workflow_head, parse_schedule_spec, parse_spec, step_key, token_kind,
 };
 use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPlace, RunRow, ScheduleRow, Token, WorkflowRow};
 
@@ -47,6 +48,7 @@ pub(crate) enum Table {
     Runs,
     Steps,
     RunKeys,
+    Checkpoints,
 }
 
 impl Table {
@@ -70,6 +72,7 @@ impl Table {
             Self::Runs => "runs",
             Self::Steps => "steps",
             Self::RunKeys => "run_keys",
+            Self::Checkpoints => "checkpoints",
         }
     }
 
@@ -83,6 +86,7 @@ impl Table {
             Self::Calendars => &["namespace", "name"],
             Self::WorkflowHeads => &["id", "generation"],
             Self::Steps => &["run", "list", "number"],
+            Self::Checkpoints => &["job"],
             _ => &["id"],
         }
     }
@@ -164,6 +168,9 @@ pub(crate) const RUN_REST: &str = "LEFT JOIN run_heads h ON h.id = t.id";
 /// The columns that [`step`] reads, in its order.
 pub(crate) const STEP_COLUMNS: &str = "t.run, t.list, t.number, t.status, t.state";
 
+/// The columns that [`checkpoint`] reads, in its order.
+pub(crate) const CHECKPOINT_COLUMNS: &str = "t.job, t.version, t.content_type, t.saved_at, t.data";
+
 /// The columns by which states are searched, from those of [`JOB_COLUMNS`].
 pub(crate) fn state_columns(row: &impl Fields) -> Result<StateColumns, Damage> {
     let worker = row.optional_bits(2, "worker")?.map(u128::to_be_bytes);
@@ -184,6 +191,18 @@ pub(crate) fn job_with_history(row: &impl Fields) -> Result<JobRow, Damage> {
     let mut job = job(row)?;
     job.state.history = open_history(job.id, row.bytes(6, "history")?)?;
     Ok(job)
+}
+
+/// The last checkpoint of a job.
+pub(crate) fn checkpoint(row: &impl Fields) -> Result<CheckpointRecord, Damage> {
+    let content_type = row.text(2, "content_type")?;
+    let columns = CheckpointColumns {
+        job: JobId::from_bits(row.bits(0, "job")?),
+        version: row.number(1, "version")?,
+        content_type: &content_type,
+        saved_at: Timestamp::from_micros(row.number(3, "saved_at")?),
+    };
+    open_checkpoint(columns, row.bytes(4, "data")?)
 }
 
 /// An execution.

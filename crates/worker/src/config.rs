@@ -206,6 +206,9 @@ pub(crate) fn meminfo(text: &str, key: &str) -> u64 {
         .map_or(0, |kib| kib * 1024)
 }
 
+/// What a task saves to for its next execution, in its folder.
+pub(crate) const CHECKPOINT_FILE: &str = ".belfry-checkpoint";
+
 /// Where things are in a worker's folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
@@ -230,6 +233,11 @@ impl Layout {
     /// Where the supervisor listens for its agent.
     pub(crate) fn socket(&self) -> PathBuf {
         self.dir.join("supervisor.sock")
+    }
+
+    /// Where the agent takes the connections of tasks from the supervisor.
+    pub(crate) fn calls(&self) -> PathBuf {
+        self.dir.join("calls.sock")
     }
 
     /// What the supervisor says about itself.

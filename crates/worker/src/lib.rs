@@ -19,6 +19,14 @@
 //! - An outcome is durable before it is reported, and is kept until the server acknowledged it.
 //! - Without a valid lease nothing starts, and what may run elsewhere meanwhile does not run here.
 //!
+//! # What tasks ask for
+//! Each task has a socket in its folder, over which it speaks HTTP to the agent. The supervisor listens there
+//! and hands the open connections on. The supervisor, because it outlives agents: a task that calls while
+//! none is there waits instead of failing, and one whose agent is killed under its request asks once more. The agent
+//! serves, because it has the connection to the server, may be upgraded at any time, and can be slow or
+//! wrong without anything else of the worker being so. What a task saves to its checkpoint file is read by the supervisor,
+//! which alone knows the folder and sees the end of the task.
+//!
 //! # What is not promised
 //! - Log bytes that a supervisor still held in memory (at most 64 KiB an execution) are lost if it
 //!   is killed; the outcome then is `INTERRUPTED` anyhow.

@@ -9,6 +9,7 @@
 //! belongs to an older session and is dropped. The agent sends a [`LeaseUntil`] only for beats that
 //! were sent after it had passed on all stops of the session's `Welcome`.
 
+use bytes::Bytes;
 use proto::v1;
 
 /// The version of this protocol; grows when an old side could not go on.
@@ -28,7 +29,7 @@ pub(crate) const LOG_PART_MAX: usize = 256 << 10;
 /// A message from the agent.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ToSupervisor {
-    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     pub(crate) body: Option<Request>,
 }
 
@@ -52,6 +53,8 @@ pub(crate) enum Request {
     LogAcks(LogAcks),
     #[prost(message, tag = "9")]
     Stored(Stored),
+    #[prost(message, tag = "10")]
+    Saved(Saved),
 }
 
 /// The first message of an agent.
@@ -125,7 +128,7 @@ pub(crate) struct Stored {
 /// A message from the supervisor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ToAgent {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6")]
     pub(crate) body: Option<Answer>,
 }
 
@@ -141,6 +144,8 @@ pub(crate) enum Answer {
     LogPart(LogPart),
     #[prost(message, tag = "5")]
     Store(Store),
+    #[prost(message, tag = "6")]
+    Save(Save),
 }
 
 /// The first message of a supervisor.
@@ -202,6 +207,38 @@ pub(crate) struct LogPart {
 pub(crate) struct Store {
     #[prost(message, optional, tag = "1")]
     pub(crate) assignment: Option<v1::Assignment>,
+}
+
+/// Asks the agent to save what a running task wrote to its checkpoint file.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Save {
+    #[prost(string, tag = "1")]
+    pub(crate) execution_id: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) fence: u64,
+    /// Counts what was asked of this execution.
+    #[prost(uint64, tag = "3")]
+    pub(crate) number: u64,
+    #[prost(bytes = "bytes", tag = "4")]
+    pub(crate) data: Bytes,
+}
+
+/// It is saved, or never will be.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Saved {
+    #[prost(string, tag = "1")]
+    pub(crate) execution_id: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) number: u64,
+}
+
+/// Whose connection it is that is handed on; goes to the agent's socket for calls, beside the connection.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Call {
+    #[prost(string, tag = "1")]
+    pub(crate) execution_id: String,
+    #[prost(uint64, tag = "2")]
+    pub(crate) fence: u64,
 }
 
 impl From<Request> for ToSupervisor {

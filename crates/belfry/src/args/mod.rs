@@ -8,6 +8,7 @@ pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod spec;
 pub(crate) mod store;
+pub(crate) mod task;
 pub(crate) mod workflow;
 
 use std::path::PathBuf;
@@ -128,6 +129,9 @@ pub(crate) enum Command {
     /// Store and fetch files that jobs take and leave
     #[command(subcommand, visible_alias = "artifacts")]
     Artifact(more::ArtifactCommand),
+    /// Ask for things as the task that runs this
+    #[command(subcommand)]
+    Task(task::TaskCommand),
     /// Watch what happens, as it happens
     Events(more::EventsArgs),
     /// Run a server, or look after servers

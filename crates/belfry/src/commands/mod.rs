@@ -16,6 +16,7 @@ pub(crate) mod serve;
 mod servers;
 mod store;
 mod submit;
+mod task;
 mod wait;
 mod workers;
 mod workflows;
@@ -143,6 +144,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Diff(args) => block_on(apply::diff(&context, args)),
         Command::Queue(command) => block_on(queues::run(&context, command)),
         Command::Artifact(command) => block_on(artifacts::run(&context, command)),
+        Command::Task(command) => block_on(task::run(&context, command)),
         Command::Events(args) => block_on(events::run(&context, args)),
         Command::Store(command) => block_on(store::run(&context, command)),
         Command::Config(command) => config::run(&context, command),

@@ -133,6 +133,10 @@ impl Detail for Job {
         lines.extend(message.map(|message| ("Message", Cell::from(message))));
         let output = self.result.as_ref().and_then(|r| r.output.as_ref());
         lines.extend(output.map(|output| ("Output", Cell::from(output.to_string()))));
+        lines.extend(self.checkpoint.as_ref().map(|known| {
+            let (size, at) = (bytes(known.size_bytes), exact(look, known.saved_at));
+            ("Checkpoint", Cell::from(format!("version {}, {size}, {at}", known.version)))
+        }));
         lines.extend(self.cancel_requested_at.map(|at| ("Cancelled", exact(look, at).into())));
         lines.extend(self.origin.as_ref().map(|origin| {
             let text =

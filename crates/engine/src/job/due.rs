@@ -76,6 +76,7 @@ impl Engine {
                 body: std::sync::Arc::clone(&job.body),
                 origin: job.origin.clone(),
                 step: job.step.clone(),
+                checkpoint: job.state.checkpoint.as_ref().map(|checkpoint| checkpoint.version),
             };
             self.pending.effects.push(Effect::Assign { worker, session, assignment });
         }

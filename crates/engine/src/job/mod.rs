@@ -1,10 +1,12 @@
 //! The life of a job, one file a transition.
 //!
 //! [`submit`], [`update`] and [`cancel`] are what users ask for; [`due`] is what time brings;
-//! [`start`] and [`finish`] are what workers report; [`end`] leaves a try behind. All of them change
+//! [`start`] and [`finish`] are what workers report, [`checkpoint`] what a running task saves;
+//! [`end`] leaves a try behind. All of them change
 //! a job through [`Engine::step`], which knows the table of legal transitions.
 
 mod cancel;
+mod checkpoint;
 mod due;
 mod explain;
 mod finish;
@@ -253,6 +255,8 @@ impl Engine {
             };
             changes.extend(state.map(|state| Change::Job { id, new, head, state: Box::new(state) }));
         }
+        let checkpoints = std::mem::take(&mut self.pending.checkpoints);
+        changes.extend(checkpoints.into_values().map(Change::Checkpoint));
         let ended = std::mem::take(&mut self.pending.ended);
         changes.extend(ended.into_iter().map(|r| Change::Execution { new: false, record: Box::new(r) }));
         changes.append(&mut executions);

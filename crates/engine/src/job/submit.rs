@@ -157,5 +157,6 @@ fn fresh_state(now: Timestamp, due_at: Timestamp) -> JobState {
         history: Vec::with_capacity(1),
         expires_at: None,
         started: ThinVec::new(),
+        checkpoint: None,
     }
 }

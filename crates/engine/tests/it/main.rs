@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "the vocabulary of tests fails as tests do")]
 
 mod catching_up;
+mod checkpoints;
 mod delivery;
 mod ledgers;
 mod life;

@@ -10,9 +10,11 @@ use engine::input::{Held, How, Key};
 use engine::output::{Assignment, Submitted};
 use engine::why::Why;
 use engine::{
-    Config, Effect, Engine, Input, Join, NewJob, Now, Output, Refusal, Reply, Report, Session, Ticket,
+    Config, Effect, Engine, Input, Join, NewJob, Now, Output, Refusal, Reply, Report, Session, TaskRequest,
+    Ticket,
 };
 use model::calendar::CalendarRecord;
+use model::checkpoint::CheckpointRecord;
 use model::firing::{
     BackfillHead, BackfillState, BackfillStatus, FiringCause, LedgerRecord, ScheduleHead, ScheduleState,
 };
@@ -48,6 +50,7 @@ pub(crate) struct Rows {
     pub(crate) runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
     pub(crate) steps: BTreeMap<StepKey, StepState>,
     pub(crate) run_keys: BTreeMap<u128, RunKeyRecord>,
+    pub(crate) checkpoints: BTreeMap<JobId, CheckpointRecord>,
     pub(crate) events: Vec<Event>,
 }
 
@@ -401,6 +404,23 @@ impl Scenario {
         self.ask(|ticket| Input::Cancel { ticket, job, actor: "alice".into(), reason: None })
     }
 
+    /// An execution saves a checkpoint.
+    pub(crate) fn save(
+        &mut self,
+        (execution, fence): (ExecutionId, Fence),
+        data: &str,
+        expected_version: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        let hash = data.bytes().fold(7, |hash: u128, byte| hash.wrapping_mul(31) ^ u128::from(byte));
+        let request = Box::new(TaskRequest::SaveCheckpoint {
+            content_type: "text/plain".into(),
+            data: data.as_bytes().into(),
+            hash,
+            expected_version,
+        });
+        self.ask(|ticket| Input::Task { ticket: Some(ticket), execution, fence, request })
+    }
+
     pub(crate) fn queue(&mut self, name: &str, settings: QueueSettings) {
         let name = name.to_owned();
         self.ask(|ticket| Input::SetQueue { ticket, name, settings, expected_version: None }).unwrap();
@@ -521,6 +541,11 @@ impl Rows {
                 assert_eq!(known.is_none(), new, "{id}");
                 let head = head.map(|head| (*head).clone()).or(known.map(|(head, _)| head));
                 self.workflows.insert(id, (head.expect("a new workflow has a head"), state));
+            }
+            Change::Checkpoint(record) => {
+                let (job, version) = (record.job, record.version);
+                let before = self.checkpoints.insert(job, *record);
+                assert!(before.is_none_or(|before| before.version < version), "{job} saves {version} twice");
             }
             Change::RunKey(key) => {
                 self.run_keys.insert(key.key, key);

@@ -59,7 +59,7 @@ fn small_company() -> Plan {
             spec.overlap.policy = OverlapPolicy::BufferOne;
             let job = spec.job_mut().unwrap();
             job.resources.cpu = Some(Millicores(cpus * 1_000));
-            job.resources.memory = Some(Bytes(u64::from(cpus) * 700 << 20));
+            job.resources.memory = Some(Bytes((u64::from(cpus) * 700) << 20));
             job.retry.max_retries = 1;
             let run_times = RunTimes::of_percentiles(&[(50, usual), (90, long), (99, long + usual)]).unwrap();
             plan.history.schedules.insert(Name::new("default", name), Past { run_times, failed });

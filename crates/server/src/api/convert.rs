@@ -49,6 +49,7 @@ pub(super) fn job(row: &JobRow) -> Result<Job, Trouble> {
         worker_id: state.worker,
         result: state.outcome.as_deref().map(JobResult::from),
         started_runs: state.started.to_vec(),
+        checkpoint: state.checkpoint.as_deref().cloned(),
         spec: None,
     })
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::{ETAG, LOCATION};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, LOCATION};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::why::Why;
@@ -60,6 +60,8 @@ pub(super) fn routes(routes: &mut Routes) {
         [JobNotFound, JobNotEnded, Code::RunsNotOver, IdempotencyKeyReused, InvalidHeader, InvalidSpec];
     routes.needs(Verb::Create, jobs, &retry_refusals, routes!(retry_job));
     routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job_events));
+    let no_checkpoint = [JobNotFound, Code::CheckpointNotFound];
+    routes.needs(Verb::Read, jobs, &no_checkpoint, routes!(get_checkpoint));
     routes.needs(Verb::Read, jobs, &[JobNotFound, Code::Loading, Code::Stopping], routes!(explain_job));
     routes.of_leader();
 }
@@ -478,6 +480,28 @@ struct JobEvents {
 async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<JobEvents>, Trouble> {
     let row = row(&api, id).await?;
     Ok(Json(JobEvents { items: row.state.history.iter().map(convert::job_event).collect() }))
+}
+
+/// Fetch the last checkpoint of a job
+///
+/// The bytes as a task saved them; the next execution of the job goes on from them. The job itself tells
+/// version, size, content type and time in `checkpoint`.
+#[utoipa::path(get, path = "/api/v1/jobs/{id}/checkpoint", tag = "jobs", params(("id" = JobId, Path)),
+    responses((status = 200, description = "Its bytes", body = Vec<u8>, content_type = "application/octet-stream",
+        headers(("ETag" = String, description = "The version of the checkpoint"))))
+)]
+async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, Trouble> {
+    let Some(record) = api.node.store().checkpoint(id).await? else {
+        row(&api, id).await?;
+        return Err(Trouble::new(Code::CheckpointNotFound, format!("{id} has saved no checkpoint")));
+    };
+    let headers = [
+        // Never a type that a browser would show: a task wrote it, and the page would be ours.
+        (CONTENT_TYPE, HeaderValue::from_static(model::checkpoint::BYTES)),
+        (CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"checkpoint\"")),
+        (ETAG, etag(record.version)),
+    ];
+    Ok((headers, record.data.to_vec()).into_response())
 }
 
 /// Explain why a job stands where it stands

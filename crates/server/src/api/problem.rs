@@ -68,6 +68,7 @@ codes! {
     HostRefused = 403, "host_refused", "The server does not go by that name.", "use localhost or an address, or add the name to the server's `host_names`";
     NotFound = 404, "not_found", "There is nothing at this address.", "see /docs for all routes";
     JobNotFound = 404, "job_not_found", "There is no such job.", "it never was, or its retention is over";
+    CheckpointNotFound = 404, "checkpoint_not_found", "The job has saved no checkpoint.", "a task saves one through its socket or by $BELFRY_CHECKPOINT; see /docs";
     ExecutionNotFound = 404, "execution_not_found", "There is no such execution.", "it never was, or the retention of its job is over";
     WorkerNotFound = 404, "worker_not_found", "There is no such worker.", "GET /api/v1/workers has all of them";
     ServerNotFound = 404, "server_not_found", "There is no such server.", "GET /api/v1/servers has all that are there; a server has another id after each start";
@@ -344,6 +345,7 @@ fn refused(refusal: &Refusal) -> Trouble {
     let code = match refusal {
         Refusal::NotLive { .. } => Code::JobEnded,
         Refusal::Started { .. } => Code::JobStarted,
+        Refusal::NotCurrent { .. } => Code::JobEnded,
         Refusal::VersionMismatch { .. } => Code::VersionMismatch,
         Refusal::KeyReused { .. } => Code::IdempotencyKeyReused,
         Refusal::NoWorker { .. } => Code::WorkerNotFound,

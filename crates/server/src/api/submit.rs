@@ -13,11 +13,11 @@ use model::record::JobHead;
 use model::{JobId, JobSpec, RunId, ScheduleId, Timestamp, WorkflowId, validate};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use sha2::{Digest, Sha256};
 
 use super::extract::Format;
 use super::problem::{Code, Trouble, field_error};
 use crate::auth::Actor;
+use crate::hash::short_hash;
 
 /// What was submitted.
 #[derive(Debug)]
@@ -204,19 +204,6 @@ fn body_hash(head: &JobHead) -> u128 {
     let body = serde_json::to_vec(&spec).unwrap_or_default();
     let repeated = head.retry_of.map(JobId::to_bits).unwrap_or_default().to_be_bytes();
     short_hash(&[&body, &repeated])
-}
-
-/// The first half of a SHA-256; no part runs into the next.
-fn short_hash(parts: &[&[u8]]) -> u128 {
-    let mut hash = Sha256::new();
-    for (i, part) in parts.iter().enumerate() {
-        if i > 0 {
-            hash.update([0]);
-        }
-        hash.update(part);
-    }
-    let whole: [u8; 32] = hash.finalize().into();
-    whole.first_chunk().map(|half| u128::from_be_bytes(*half)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 
 use engine::input::{Held, How};
 use engine::output::Assignment;
-use engine::{Input, Join, Report, Session};
+use engine::{Input, Join, Report, Session, TaskRequest};
 use model::record::{Outcome, Usage};
 use model::run::StepOrigin;
 use model::worker::{Capabilities, Capacity, Health};
 use model::{Bytes, Duration, ExecutionId, Fence, Millicores, WorkerId, limits};
 use proto::v1;
+
+use crate::hash::short_hash;
 
 /// The most executions of one journal.
 const HELD_MAX: usize = 1_000_000;
@@ -92,6 +94,41 @@ fn capacity(capacity: v1::Capacity) -> Result<Capacity, Malformed> {
 fn held(held: &v1::Held) -> Result<Held, Malformed> {
     let execution = execution_id(&held.execution_id, "hello")?;
     Ok(Held { execution, fence: Fence(held.fence), running: held.running })
+}
+
+/// The checkpoint that the report of an end brings along; it comes before the end.
+pub(crate) fn last_checkpoint(report: &v1::Report) -> Result<Option<Input>, Malformed> {
+    let Some(v1::report::Body::Finished(finished)) = &report.body else { return Ok(None) };
+    let Some(data) = &finished.checkpoint else { return Ok(None) };
+    let execution = execution_id(&report.execution_id, "report")?;
+    let request = checkpoint("report", data, String::new(), None)?;
+    Ok(Some(Input::Task { ticket: None, execution, fence: Fence(report.fence), request: Box::new(request) }))
+}
+
+/// A checkpoint to save, for the engine.
+pub(crate) fn checkpoint(
+    message: &'static str,
+    data: &[u8],
+    content_type: String,
+    expected_version: Option<u64>,
+) -> Result<TaskRequest, Malformed> {
+    bounded(message, "the checkpoint", data.len(), limits::CHECKPOINT_BYTES_MAX)?;
+    bounded(message, "its content type", content_type.len(), limits::CONTENT_TYPE_LEN_MAX)?;
+    let content_type = match content_type.as_str() {
+        "" => model::checkpoint::BYTES.to_owned(),
+        told if told.bytes().all(|b| (0x20..0x7f).contains(&b)) => content_type,
+        told => {
+            let what = format!("its content type is {told:?}: expected visible ASCII");
+            return Err(Malformed::new(message, what));
+        }
+    };
+    let hash = short_hash(&[content_type.as_bytes(), data]);
+    Ok(TaskRequest::SaveCheckpoint {
+        content_type: content_type.into(),
+        data: data.into(),
+        hash,
+        expected_version,
+    })
 }
 
 /// A report, for the engine.
@@ -212,6 +249,7 @@ pub(crate) fn assignment(assignment: &Assignment) -> v1::Assignment {
             cause: origin.cause.to_string(),
         }),
         step: assignment.step.as_deref().map(|step| Box::new(step_origin(step))),
+        checkpoint_version: assignment.checkpoint.unwrap_or(0),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A worker opens every stream. `convert` turns its messages into inputs of the engine and effects
 //! into messages; `session` carries assignments and reports, `beat` heartbeats and leases, `logs` what
-//! executions wrote, `artifacts` their files. Each call carries a worker's token.
+//! executions wrote, `artifacts` their files, `tasks` what running tasks ask for. Each call carries a worker's token.
 //!
 //! # Always true
 //! - A malformed message closes its stream with a status that says what was wrong, and is counted.
@@ -13,13 +13,15 @@ mod beat;
 pub(crate) mod convert;
 mod logs;
 mod session;
+mod tasks;
 
 use axum::Router;
 use model::WorkerId;
 use proto::v1::worker_server::{Worker, WorkerServer};
 use proto::v1::{
-    ArtifactChunk, GetArtifactRequest, Heartbeat, LeaseGrant, LogAck, LogChunk, PutArtifactRequest,
-    PutArtifactResponse, ServerMessage, WorkerMessage,
+    ArtifactChunk, Checkpoint, GetArtifactRequest, GetCheckpointRequest, Heartbeat, LeaseGrant, LogAck,
+    LogChunk, PutArtifactRequest, PutArtifactResponse, SaveCheckpointRequest, SaveCheckpointResponse,
+    ServerMessage, WorkerMessage,
 };
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
@@ -113,6 +115,22 @@ impl Worker for Lanes {
         self.admit(request.metadata(), Resource::Artifacts)?;
         let stored = Box::pin(artifacts::put(&self.services, request.into_inner())).await?;
         Ok(Response::new(stored))
+    }
+
+    async fn save_checkpoint(
+        &self,
+        request: Request<SaveCheckpointRequest>,
+    ) -> Result<Response<SaveCheckpointResponse>, Status> {
+        self.admit(request.metadata(), Resource::Workers)?;
+        tasks::save_checkpoint(&self.services, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_checkpoint(
+        &self,
+        request: Request<GetCheckpointRequest>,
+    ) -> Result<Response<Checkpoint>, Status> {
+        self.admit(request.metadata(), Resource::Workers)?;
+        tasks::get_checkpoint(&self.services, request.into_inner()).await.map(Response::new)
     }
 }
 

@@ -148,8 +148,7 @@ async fn reports(
             Ok(None) => return Status::ok("the worker closed it"),
             Err(status) => return refused(services, worker, status),
         };
-        let inputs = batch.reports.into_iter().map(|report: Report| convert::report(worker, session, report));
-        match inputs.collect::<Result<Vec<_>, _>>() {
+        match inputs(worker, session, batch.reports) {
             Ok(inputs) => {
                 if services.node.report(inputs).await.is_err() {
                     return ended();
@@ -158,6 +157,16 @@ async fn reports(
             Err(error) => return malformed(services, Some(worker), &error),
         }
     }
+}
+
+/// What the reports of a batch say, in order; what an execution saved comes before its end.
+fn inputs(worker: WorkerId, session: Session, reports: Vec<Report>) -> Result<Vec<Input>, Malformed> {
+    let mut inputs = Vec::with_capacity(reports.len());
+    for report in reports {
+        inputs.extend(convert::last_checkpoint(&report)?);
+        inputs.push(convert::report(worker, session, report)?);
+    }
+    Ok(inputs)
 }
 
 /// A stream that broke: because the connection did, or because its bytes are no messages.

@@ -128,6 +128,7 @@ impl RequestError {
 fn refusal_help(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::NotLive { .. } => "see `belfry job get`",
+        Refusal::NotCurrent { .. } => "end the task: another execution goes on with its job, or none",
         Refusal::Started { .. } => "cancel it and submit a new one",
         Refusal::VersionMismatch { .. } => "read it again and repeat the change",
         Refusal::KeyReused { .. } => "use another key, or repeat exactly what was submitted first",
@@ -364,7 +365,7 @@ pub(crate) struct Closed;
 /// Whether an input would make the store grow.
 fn is_new_work(input: &Input) -> bool {
     match input {
-        Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. } => true,
+        Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. } | Input::Task { .. } => true,
         Input::Schedule { request, .. } => matches!(
             **request,
             ScheduleRequest::Apply { .. }

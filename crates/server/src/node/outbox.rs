@@ -218,6 +218,7 @@ mod tests {
                 body: "x".repeat(bytes).into(),
                 origin: None,
                 step: None,
+                checkpoint: None,
             },
         }
     }

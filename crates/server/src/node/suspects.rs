@@ -44,7 +44,7 @@ impl Suspect {
                 Self::Submit { key, jobs: jobs.len() }
             }
             Input::Update { job, .. } | Input::Cancel { job, .. } | Input::Why { job, .. } => Self::Job(*job),
-            Input::Report { execution, .. } => Self::Execution(*execution),
+            Input::Report { execution, .. } | Input::Task { execution, .. } => Self::Execution(*execution),
             Input::Join(join) => Self::Worker(join.worker),
             Input::Beat { worker, .. }
             | Input::Disconnect { worker, .. }

@@ -328,6 +328,8 @@ impl Rows {
                 }
                 None
             }
+            // Its bytes decide nothing, and what is known of it stands with the job.
+            Change::Checkpoint(_) => None,
             Change::RunKey(key) => {
                 self.run_keys.insert(key.key, *key);
                 None

@@ -11,6 +11,7 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::checkpoint::KnownRow;
 use super::{
     CRC_LEN, Context, Damage, FORMAT, NONE, OutcomeRow, cause, firing_cause, firing_cause_code, id_bytes,
     ids_from, instant, job_status, micros, open, open_bytes, open_with, seal, seal_bytes, seal_with,
@@ -221,6 +222,14 @@ impl StateColumns {
     }
 }
 
+/// What few jobs have, behind the state of those.
+#[derive(Default, Serialize, Deserialize)]
+struct Behind<'a> {
+    started: Option<Vec<[u8; 16]>>,
+    #[serde(borrow)]
+    checkpoint: Option<KnownRow<'a>>,
+}
+
 /// A job's state without its history.
 pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) -> Vec<u8> {
     let row = StateRow {
@@ -238,12 +247,17 @@ pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) ->
         cancel_requested_at: micros(state.cancel_requested_at),
         outcome: state.outcome.as_deref().map(OutcomeRow::from),
     };
-    seal_with(columns.context(id), &row, id_bytes(&state.started).as_ref())
+    let behind = (!state.started.is_empty() || state.checkpoint.is_some()).then(|| Behind {
+        started: id_bytes(&state.started),
+        checkpoint: state.checkpoint.as_deref().map(KnownRow::from),
+    });
+    seal_with(columns.context(id), &row, behind.as_ref())
 }
 
 /// A job's state; its history is left empty.
 pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Result<JobState, Damage> {
-    let (row, started): (StateRow<'_>, _) = open_with(columns.context(id), "state", sealed)?;
+    let (row, behind): (StateRow<'_>, Option<Behind<'_>>) = open_with(columns.context(id), "state", sealed)?;
+    let Behind { started, checkpoint } = behind.unwrap_or_default();
     Ok(JobState {
         status: job_status("status", columns.status)?,
         version: row.version,
@@ -263,6 +277,7 @@ pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Re
         history: Vec::new(),
         expires_at: instant(columns.expires_at),
         started: ids_from(started),
+        checkpoint: checkpoint.map(|known| Box::new(known.into())),
     })
 }
 

@@ -9,6 +9,7 @@
 //! Statuses and causes are kept by their codes, which never change their meaning.
 
 mod backfill;
+mod checkpoint;
 mod event;
 mod execution;
 mod job;
@@ -30,6 +31,7 @@ use crate::query::TokenKind;
 pub(crate) use backfill::{
     BackfillColumns, open_backfill, open_backfill_head, seal_backfill, seal_backfill_head,
 };
+pub(crate) use checkpoint::{CheckpointColumns, open_checkpoint, seal_checkpoint};
 pub(crate) use event::{open_events, seal_events};
 pub(crate) use execution::{ExecutionColumns, open_execution, seal_execution};
 pub(crate) use job::{

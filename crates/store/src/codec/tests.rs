@@ -176,6 +176,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
         ],
         expires_at: Some(at(7)),
         started: Default::default(),
+        checkpoint: None,
     };
     let head = JobHead {
         spec: model::JobSpec::command(["true"]).into(),

@@ -119,7 +119,7 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All that is copied, in this order. The shards come last: until they are there, nobody can own one.
-pub(crate) static TABLES: [Table; 32] = [
+pub(crate) static TABLES: [Table; 33] = [
     table("meta", 1, &[small("id"), small("shards"), big("next_event"), big("checked_at")]),
     table("jobs", 1, JOBS),
     // Its rows belong to no shard any more.
@@ -133,6 +133,7 @@ pub(crate) static TABLES: [Table; 32] = [
         fixed: &[("part", "-1")],
         ..table("job_counts", 2, &[text("namespace"), small("status"), big("count")])
     },
+    table("checkpoints", 1, CHECKPOINTS),
     table("workers", 1, &[id("id"), bytes("record")]),
     table("queues", 1, &[text("name"), bytes("record")]),
     table("events", 1, &[big("first"), big("count"), big("at"), column("payload", Kind::Events)]),
@@ -189,6 +190,9 @@ const EXECUTIONS: &[Column] = &[
     bytes("rest"),
     shard_of("job"),
 ];
+
+const CHECKPOINTS: &[Column] =
+    &[id("job"), big("version"), text("content_type"), big("saved_at"), bytes("data")];
 
 const ARTIFACTS: &[Column] = &[
     text("namespace"),

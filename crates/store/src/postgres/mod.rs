@@ -53,6 +53,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
+use model::checkpoint::CheckpointRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
 use model::run::{StepRecord, WorkflowHead};
@@ -369,6 +370,11 @@ impl Store for PostgresStore {
 
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
         Ok(self.ask_all(&views::job_queries(id), views::job).await?.into_iter().next())
+    }
+
+    async fn checkpoint(&self, job: JobId) -> Result<Option<CheckpointRecord>, StoreError> {
+        let read = |answers: &[Vec<Row>]| views::checkpoint(&answers[0]);
+        Ok(self.ask_all(&[views::checkpoint_query(job)], read).await?.into_iter().next())
     }
 
     async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError> {

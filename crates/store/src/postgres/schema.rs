@@ -16,7 +16,7 @@ use super::param;
 use crate::StoreError;
 
 /// One step from a version to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -392,6 +392,17 @@ CREATE TABLE run_keys (
     shard       INTEGER NOT NULL
 );
 CREATE INDEX run_keys_expiry ON run_keys (shard, expires_at);
+";
+
+/// What tasks say while they run: as in the embedded store.
+const VERSION_4: &str = "
+CREATE TABLE checkpoints (
+    job          UUID PRIMARY KEY,
+    version      BIGINT NOT NULL,
+    content_type {text} NOT NULL,
+    saved_at     BIGINT NOT NULL,
+    data         BYTEA NOT NULL
+) {hot};
 ";
 
 /// How often a start tries again when another server makes the first tables at the same time.

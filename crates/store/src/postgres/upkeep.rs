@@ -70,6 +70,11 @@ pub(super) fn delete_jobs(jobs: &[JobId]) -> Vec<Query> {
             all(),
         ),
         Query::new(
+            "DELETE FROM checkpoints
+             WHERE job = ANY($1) AND job IN (SELECT id FROM jobs_ended WHERE id = ANY($1))",
+            all(),
+        ),
+        Query::new(
             "WITH gone AS (DELETE FROM jobs_ended WHERE id = ANY($1) RETURNING namespace, status)
              INSERT INTO job_counts (part, namespace, status, count)
              SELECT -1, namespace, status, -count(*) FROM gone

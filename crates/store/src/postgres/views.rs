@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use model::calendar::CalendarRecord;
+use model::checkpoint::CheckpointRecord;
 use model::firing::ScheduleStatus;
 use model::run::{StepRecord, WorkflowHead};
 use model::{ExecutionId, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkflowId};
@@ -23,9 +24,9 @@ use crate::query::{
     RunRow, ScheduleCounts, ScheduleRow, Token, WorkflowRow,
 };
 use crate::rows::{
-    self, BACKFILL_COLUMNS, BACKFILL_REST, Definitions, EXECUTION_COLUMNS, Fields, JOB_COLUMNS, RUN_COLUMNS,
-    RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS,
-    WORKFLOW_REST,
+    self, BACKFILL_COLUMNS, BACKFILL_REST, CHECKPOINT_COLUMNS, Definitions, EXECUTION_COLUMNS, Fields,
+    JOB_COLUMNS, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, Table,
+    WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
 /// The legs of a list.
@@ -177,6 +178,21 @@ fn pinned_runs<'a>(
     for leg in legs {
         sorted.take(Table::Runs, leg, |row| rows::run(row, &mut pinned).map(&finish))?;
     }
+    Ok(sorted)
+}
+
+/// The last checkpoint of a job, if it saved one.
+pub(super) fn checkpoint_query(job: JobId) -> Query {
+    Query::new(
+        format!("SELECT {CHECKPOINT_COLUMNS} FROM checkpoints t WHERE t.job = $1"),
+        vec![param::id(job.to_bits())],
+    )
+}
+
+/// The answer to [`checkpoint_query`].
+pub(super) fn checkpoint(answer: &[Row]) -> Result<Sorted<CheckpointRecord>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::Checkpoints, answer, rows::checkpoint)?;
     Ok(sorted)
 }
 

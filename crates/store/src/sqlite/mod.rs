@@ -59,6 +59,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
+use model::checkpoint::CheckpointRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
 use model::run::{StepRecord, WorkflowHead};
@@ -315,6 +316,10 @@ impl Store for SqliteStore {
 
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
         Ok(self.ask_all(move |connection| views::job(connection, id)).await?.pop())
+    }
+
+    async fn checkpoint(&self, job: JobId) -> Result<Option<CheckpointRecord>, StoreError> {
+        Ok(self.ask_all(move |connection| views::checkpoint(connection, job)).await?.pop())
     }
 
     async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError> {

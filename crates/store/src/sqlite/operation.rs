@@ -210,6 +210,7 @@ fn delete_jobs(statements: &mut Statements<'_>, jobs: &[JobId]) -> Result<(), Fa
         let Some((status, namespace, head)) = found else { continue };
         delete_labels(statements, job, &head)?;
         statements.executions_delete_ended.execute([key])?;
+        statements.checkpoint_delete.execute([key])?;
         statements.job_delete_ended.execute([key])?;
         counters.add(&namespace, status, -1);
     }

@@ -21,7 +21,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// One step from a version to the next; the first makes an empty file version 1.
 ///
 /// A released step is never changed: files that went through it exist.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -381,6 +381,19 @@ CREATE TABLE run_keys (
     PRIMARY KEY (shard, expires_at, key)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX run_keys_key ON run_keys (key);
+";
+
+/// What tasks say while they run.
+const VERSION_4: &str = "
+-- The last checkpoint of each job that saved one, live or ended. Its bytes are written for themselves, and
+-- go with their job.
+CREATE TABLE checkpoints (
+    job          BLOB PRIMARY KEY,
+    version      INTEGER NOT NULL,
+    content_type TEXT NOT NULL,
+    saved_at     INTEGER NOT NULL,
+    data         BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 ";
 
 /// Which version the file has; zero for a new one.

@@ -56,6 +56,9 @@ statements! {
     count: "INSERT INTO job_counts VALUES (?1, ?2, ?3)
         ON CONFLICT (namespace, status) DO UPDATE SET count = count + excluded.count";
 
+    checkpoint_put: "INSERT OR REPLACE INTO checkpoints VALUES (?1, ?2, ?3, ?4, ?5)";
+    checkpoint_delete: "DELETE FROM checkpoints WHERE job = ?1";
+
     label_insert: "INSERT OR IGNORE INTO labels VALUES (?1, ?2, ?3)";
     label_delete: "DELETE FROM labels WHERE key = ?1 AND value = ?2 AND job = ?3";
 

@@ -2,6 +2,7 @@
 //! run, counts, events, tokens, artifacts, retention.
 
 use model::calendar::CalendarRecord;
+use model::checkpoint::CheckpointRecord;
 use model::id::Epoch;
 use model::run::{StepRecord, WorkflowHead};
 use model::{
@@ -19,9 +20,9 @@ use crate::query::{
     ScheduleRow, Token, WorkflowRow,
 };
 use crate::rows::{
-    self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, Definitions, EXECUTION_COLUMNS, JOB_COLUMNS,
-    Pinned, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, TOKEN_COLUMNS, Table,
-    WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
+    self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS, Definitions,
+    EXECUTION_COLUMNS, JOB_COLUMNS, Pinned, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST,
+    STEP_COLUMNS, TOKEN_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
 /// A live row by its id, else the one in the history.
@@ -165,6 +166,14 @@ impl<'c> Pins<'c> {
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         self.failure.take().map_or(Ok(()), Err)
     }
+}
+
+/// The last checkpoint of a job, if it saved one.
+pub(super) fn checkpoint(connection: &Connection, job: JobId) -> Result<Sorted<CheckpointRecord>, Failure> {
+    let values = params![job.to_bits().to_be_bytes()];
+    all(connection, Table::Checkpoints, CHECKPOINT_COLUMNS, "checkpoints t WHERE t.job = ?1", values, |row| {
+        rows::checkpoint(row)
+    })
 }
 
 /// The steps of a run, without elements of lists.

@@ -15,6 +15,7 @@
 // A rule is a test: it says what is wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
+pub mod checkpoints;
 #[cfg(feature = "postgres")]
 pub mod cluster;
 pub mod feed;
@@ -204,6 +205,9 @@ macro_rules! store_suite {
             rows: engine_time_never_runs_back,
             rows: commits_at_the_same_time_are_each_answered_for_themselves,
             rows: what_was_committed_is_there_after_a_reopening,
+            checkpoints: the_last_checkpoint_of_a_job_is_kept_with_every_field,
+            checkpoints: a_checkpoint_goes_with_its_job,
+            checkpoints: a_checkpoint_of_a_shard_without_a_lease_is_refused,
             lists: every_filter_finds_what_it_names,
             lists: times_of_creation_bound_a_list,
             lists: pages_have_no_gaps_or_doubles_while_jobs_end,

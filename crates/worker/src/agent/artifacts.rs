@@ -17,14 +17,14 @@ use std::time::SystemTime;
 
 use model::JobSpec;
 use model::spec::InputFile;
-use proto::v1::{Assignment, GetArtifactRequest, Held, StartFailed};
+use proto::v1::{Assignment, GetArtifactRequest, GetCheckpointRequest, Held, StartFailed};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tonic::{Code, Status};
 
 use super::Shared;
 use super::connect::{Backoff, Client};
-use crate::config::Layout;
+use crate::config::{CHECKPOINT_FILE, Layout};
 use crate::link::Owner;
 
 /// How many artifacts are fetched at a time.
@@ -68,8 +68,11 @@ impl Artifacts {
         }
     }
 
-    /// Whether an execution has inputs.
+    /// Whether an execution has inputs, or a checkpoint to go on from.
     pub(super) fn are_needed(&self, assignment: &Assignment) -> bool {
+        if assignment.checkpoint_version > 0 {
+            return true;
+        }
         // Parsing every spec here as well would cost every execution some microseconds.
         let word = br#""inputs""#;
         assignment.spec.windows(word.len()).any(|bytes| bytes == word) && !inputs(assignment).0.is_empty()
@@ -84,6 +87,12 @@ impl Artifacts {
             detail: format!("input `{what}`: {error}"),
         };
         make_stage(&dir).map_err(|error| failed(".", &error.into()))?;
+        if assignment.checkpoint_version > 0 {
+            self.stage_checkpoint(assignment, &dir).await.map_err(|error| StartFailed {
+                code: "checkpoint_failed".to_owned(),
+                detail: format!("the checkpoint: {error}"),
+            })?;
+        }
         for input in inputs {
             let placed = async {
                 let cached = self.fetch(&namespace, &input.artifact).await?;
@@ -95,6 +104,31 @@ impl Artifacts {
             placed.await.map_err(|error| failed(&input.artifact, &error))?;
         }
         Ok(())
+    }
+
+    /// Brings the last checkpoint of the job. One that the store has lost does not keep the job from running.
+    async fn stage_checkpoint(&self, assignment: &Assignment, dir: &Path) -> Result<(), FetchError> {
+        let mut backoff = Backoff::default();
+        let mut tries = 1;
+        let found = loop {
+            let Assignment { execution_id, fence, .. } = assignment;
+            let request = GetCheckpointRequest { execution_id: execution_id.clone(), fence: *fence };
+            match self.client.clone().get_checkpoint(request).await {
+                Ok(found) => break found.into_inner(),
+                Err(status) if status.code() == Code::NotFound => return Ok(()),
+                Err(status) if may_pass(&status) && tries < TRIES => {
+                    tries += 1;
+                    backoff.wait().await;
+                }
+                Err(status) => return Err(status.into()),
+            }
+        };
+        let path = dir.join(CHECKPOINT_FILE);
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
+        if let Some(owner) = self.owner {
+            fchown(&file, Some(owner.uid), Some(owner.gid))?;
+        }
+        Ok(file.write_all(&found.data)?)
     }
 
     /// The file in the cache that holds an artifact.

@@ -9,6 +9,7 @@
 //! - [`beat`]: heartbeats and leases; [`health`]: what the heartbeats say.
 //! - [`logs`]: logs up, acknowledgements down.
 //! - [`artifacts`]: inputs before a start; [`outputs`]: outputs after a success.
+//! - [`tasks`]: what running tasks ask for through their sockets, and what they save to their files.
 //! - [`connect`]: connections, tokens, and how long to wait before the next try.
 //!
 //! Each lane has a connection of its own, so a flood of logs delays no report and no heartbeat.
@@ -26,6 +27,7 @@ mod logs;
 mod outputs;
 mod session;
 mod supervisor;
+mod tasks;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -39,6 +41,7 @@ use connect::{Backoff, Server, Servers};
 use outputs::Uploads;
 use session::Event;
 use supervisor::{Inbound, Link};
+use tasks::{Saves, Upstream};
 
 /// Messages to the supervisor that may wait.
 const TO_SUPERVISOR: usize = 256;
@@ -129,8 +132,11 @@ async fn serve(config: &Arc<AgentConfig>, servers: &Arc<Servers>, link: Link) {
     };
     tracing::info!(worker_id = %shared.worker_id, "connected to the supervisor");
     let uploads = Uploads::new(shared.clone());
+    let upstream = Upstream::new(shared.clone());
+    let saves = Saves::new(upstream.clone());
     tokio::select! {
-        () = hear(inbound, &shared, events, log_parts, uploads) => {}
+        () = hear(inbound, &shared, events, log_parts, uploads, saves) => {}
+        () = tasks::serve(shared.layout.clone(), upstream) => {}
         () = outbound.run(to_write) => {}
         () = Box::pin(session::run(shared.clone(), greeting, session_events)) => {}
         () = Box::pin(logs::run(shared.clone(), lane_parts)) => {}
@@ -144,6 +150,7 @@ async fn hear(
     events: mpsc::Sender<Event>,
     log_parts: mpsc::UnboundedSender<LogPart>,
     mut uploads: Uploads,
+    mut saves: Saves,
 ) {
     loop {
         let answer = match inbound.next().await {
@@ -167,6 +174,7 @@ async fn hear(
             }
             Answer::LogPart(part) => drop(log_parts.send(part)),
             Answer::Store(store) => uploads.begin(store),
+            Answer::Save(save) => saves.begin(save),
         }
     }
 }

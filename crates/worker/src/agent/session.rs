@@ -10,6 +10,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crashpoint::Point;
+use prost::Message as _;
 use proto::v1::server_message::Body as Said;
 use proto::v1::worker_message::Body as Say;
 use proto::v1::{self, ServerMessage, WorkerMessage};
@@ -26,8 +27,9 @@ use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
 
 /// A server that takes longer to answer is tried again, or another.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// The most reports in one message.
+/// The most reports in one message, and about the most bytes: a server reads no message beyond 4 MiB.
 const REPORTS_A_MESSAGE: usize = 4_096;
+const MESSAGE_BYTES: usize = 2 << 20;
 /// Where the server is that decides, in a refusal of one that does not.
 const LEADER: &str = "belfry-leader";
 /// How often in a row the worker goes at once where it is sent, before it waits as after any failure.
@@ -229,7 +231,7 @@ async fn report(
     loop {
         while !reports.is_empty() {
             crashpoint::reach(Point::AgentHasReports);
-            let rest = reports.split_off(reports.len().min(REPORTS_A_MESSAGE));
+            let rest = reports.split_off(fitting(&reports));
             send(to_server, Say::Reports(v1::ReportBatch { reports })).await?;
             reports = rest;
         }
@@ -243,6 +245,16 @@ async fn report(
             }
         }
     }
+}
+
+/// How many of these go into one message; at least one does.
+fn fitting(reports: &[v1::Report]) -> usize {
+    let mut bytes = 0;
+    let fits = |report: &&v1::Report| {
+        bytes += report.encoded_len();
+        bytes <= MESSAGE_BYTES
+    };
+    reports.iter().take(REPORTS_A_MESSAGE).take_while(fits).count().max(1).min(reports.len())
 }
 
 /// Inputs that are being fetched. They are given up with the session: the server assigns again what the

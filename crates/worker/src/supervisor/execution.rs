@@ -12,6 +12,7 @@ use model::{ExecutionId, Fence};
 use proto::v1::finished::How;
 use proto::v1::{self, report};
 
+use super::checkpoint::Followed;
 use super::folders::Folder;
 use super::poller::Token;
 use crate::clock::{BootMillis, unix_millis};
@@ -74,6 +75,10 @@ pub(super) struct Task {
     pub(super) pid: i32,
     /// Its folder, until it has ended.
     pub(super) folder: Option<Folder>,
+    /// By what its door is watched.
+    pub(super) door: Option<Token>,
+    /// How far the file that it writes checkpoints to was followed.
+    pub(super) checkpoint: Followed,
     pub(super) started: BootMillis,
     pub(super) started_unix_millis: i64,
     /// Its standard output and standard error, until they are closed.

@@ -126,6 +126,7 @@ impl Supervisor {
     fn finish(&mut self, id: ExecutionId) {
         self.tell_fuse(Message::Release { execution: id });
         self.drain_pipes(id);
+        self.close_door(id);
         let Some(execution) = self.executions.get_mut(&id) else { return };
         let Phase::Running(task) = &mut execution.phase else { return };
         let Some(exit) = task.exit else { return };
@@ -136,6 +137,7 @@ impl Supervisor {
         let assignment = std::mem::take(&mut task.order.assignment);
         let has_outputs = !task.order.spec.outputs.is_empty();
         let folder = task.folder.take();
+        finished.checkpoint = folder.as_ref().and_then(|folder| task.checkpoint.last(id, &folder.path));
         finished.log_bytes = self.finish_log(id);
         if let Some(folder) = &folder {
             take_output(&folder.path, &mut finished);

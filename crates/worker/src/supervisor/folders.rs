@@ -13,21 +13,33 @@ use std::path::{Path, PathBuf};
 
 use model::ExecutionId;
 
+use super::door::Door;
 use super::janitor::Janitor;
-use crate::config::Layout;
+use crate::config::{CHECKPOINT_FILE, Layout};
 
 /// Names in an execution's folder that are ours.
 pub(super) const SCRIPT_FILE: &str = ".belfry-script";
 pub(super) const OUTPUT_FILE: &str = ".belfry-output";
-/// How many empty folders are kept.
-const SPARE_MAX: usize = 1_024;
+pub(super) const SOCKET_FILE: &str = ".belfry.sock";
+/// How many empty folders are kept, each with an open file for its door.
+const SPARE_MAX: usize = 256;
 const MODE: u32 = 0o700;
 
 /// The folder of one execution.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
+    /// Where its task calls; none if no socket could be made there.
+    pub(super) door: Option<Door>,
     lent: bool,
+}
+
+#[cfg(test)]
+impl Folder {
+    /// One that is only spoken of.
+    pub(super) fn of_test(path: &str) -> Self {
+        Self { path: path.into(), door: None, lent: false }
+    }
 }
 
 /// Lends folders, and takes them back.
@@ -36,7 +48,7 @@ pub(super) struct Folders {
     layout: Layout,
     /// Whose they are, if not ours.
     owner: Option<(u32, u32)>,
-    spare: Vec<PathBuf>,
+    spare: Vec<(PathBuf, Option<Door>)>,
     /// The number of the next new one.
     next: u64,
     janitor: Janitor,
@@ -49,28 +61,38 @@ impl Folders {
 
     /// An empty folder.
     pub(super) fn lend(&mut self) -> io::Result<Folder> {
-        let path = match self.spare.pop() {
-            Some(path) => path,
+        let (path, door) = match self.spare.pop() {
+            Some(spare) => spare,
             None => self.make_spare()?,
         };
-        Ok(Folder { path, lent: true })
+        Ok(Folder { path, door, lent: true })
     }
 
-    fn make_spare(&mut self) -> io::Result<PathBuf> {
+    fn make_spare(&mut self) -> io::Result<(PathBuf, Option<Door>)> {
         loop {
             let path = self.layout.executions().join(self.next.to_string());
             self.next += 1;
             match self.make(&path) {
                 // Of an earlier supervisor, and not removed yet.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                result => return result.map(|()| path),
+                result => return result.map(|door| (path, door)),
             }
         }
     }
 
-    fn make(&self, path: &Path) -> io::Result<()> {
+    fn make(&self, path: &Path) -> io::Result<Option<Door>> {
         DirBuilder::new().mode(MODE).create(path)?;
-        self.own(path)
+        self.furnish(path)
+    }
+
+    /// Gives a folder that is ours its door, and then to its owner.
+    fn furnish(&self, path: &Path) -> io::Result<Option<Door>> {
+        let door = Door::open(path, self.owner).inspect_err(|error| {
+            // Above all where the path is too long for a socket. The task does without.
+            tracing::warn!(folder = %path.display(), %error, "a task has no socket");
+        });
+        self.own(path)?;
+        Ok(door.ok())
     }
 
     fn own(&self, path: &Path) -> io::Result<()> {
@@ -80,13 +102,13 @@ impl Folders {
     /// A folder of the execution's own name: new, or what the agent has staged for it.
     pub(super) fn named(&self, id: ExecutionId, staged: bool) -> io::Result<Folder> {
         let path = self.path_of(id);
-        if staged {
+        let door = if staged {
             fs::rename(self.layout.stage().join(id.to_string()), &path)?;
-            self.own(&path)?;
+            self.furnish(&path)?
         } else {
-            self.make(&path)?;
-        }
-        Ok(Folder { path, lent: false })
+            self.make(&path)?
+        };
+        Ok(Folder { path, door, lent: false })
     }
 
     /// Where [`Self::named`] puts it.
@@ -96,8 +118,8 @@ impl Folders {
 
     /// Takes a folder back whose processes have all ended.
     pub(super) fn take_back(&mut self, folder: Folder) {
-        if folder.lent && self.spare.len() < SPARE_MAX && self.is_as_new(&folder.path).unwrap_or(false) {
-            self.spare.push(folder.path);
+        if folder.lent && self.spare.len() < SPARE_MAX && self.is_as_new(&folder).unwrap_or(false) {
+            self.spare.push((folder.path, folder.door));
         } else {
             self.janitor.remove(folder.path);
         }
@@ -109,7 +131,8 @@ impl Folders {
     }
 
     /// Whether a folder can be lent again, once our own files are gone.
-    fn is_as_new(&self, path: &Path) -> io::Result<bool> {
+    fn is_as_new(&self, folder: &Folder) -> io::Result<bool> {
+        let path = folder.path.as_path();
         let metadata = path.symlink_metadata()?;
         let owner = self.owner.unwrap_or_else(|| (rustix::process::geteuid().as_raw(), metadata.gid()));
         let unchanged = metadata.is_dir()
@@ -120,10 +143,16 @@ impl Folders {
         if !unchanged {
             return Ok(false);
         }
+        if folder.door.as_ref().is_some_and(|door| !door.is_at(&path.join(SOCKET_FILE))) {
+            return Ok(false);
+        }
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             let name = entry.file_name();
-            if name != SCRIPT_FILE && name != OUTPUT_FILE {
+            if name == SOCKET_FILE && folder.door.is_some() {
+                continue;
+            }
+            if ![SCRIPT_FILE, OUTPUT_FILE, CHECKPOINT_FILE].iter().any(|ours| name == *ours) {
                 return Ok(false);
             }
             // Fails for a folder of that name, and then this one is not empty.
@@ -147,6 +176,7 @@ impl Folders {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
 
     use super::*;
 
@@ -164,21 +194,29 @@ mod tests {
         let path = first.path.clone();
         fs::write(path.join(SCRIPT_FILE), "x").unwrap();
         fs::write(path.join(OUTPUT_FILE), "x").unwrap();
+        fs::write(path.join(CHECKPOINT_FILE), "x").unwrap();
         folders.take_back(first);
         let second = folders.lend().unwrap();
         assert_eq!(second.path, path);
-        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+        let left: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [SOCKET_FILE]);
+        assert!(std::os::unix::net::UnixStream::connect(path.join(SOCKET_FILE)).is_ok());
     }
 
     #[test]
     fn a_folder_that_is_not_as_it_was_is_never_lent_again() {
         let dir = tempfile::tempdir().unwrap();
         let mut folders = folders(&dir);
-        let changes: [fn(&Path); 4] = [
+        let changes: [fn(&Path); 6] = [
             |path| fs::write(path.join("file"), "x").unwrap(),
             |path| fs::create_dir(path.join(OUTPUT_FILE)).unwrap(),
             |path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap(),
-            |path| fs::remove_dir(path).unwrap(),
+            |path| fs::remove_dir_all(path).unwrap(),
+            |path| fs::remove_file(path.join(SOCKET_FILE)).unwrap(),
+            |path| {
+                fs::rename(path.join(SOCKET_FILE), path.join(OUTPUT_FILE)).unwrap();
+                std::mem::forget(UnixListener::bind(path.join(SOCKET_FILE)).unwrap());
+            },
         ];
         for change in changes {
             let folder = folders.lend().unwrap();

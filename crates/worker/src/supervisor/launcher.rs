@@ -21,8 +21,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Rlimit;
 
 use super::execution::{Order, start_failed};
-use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE};
+use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE, SOCKET_FILE};
 use crate::clock::{BootMillis, boot_millis, unix_millis};
+use crate::config::CHECKPOINT_FILE;
 use crate::process::cgroup::Group;
 use crate::process::spawn::{Program, SpawnError, Spawner, Step, dev_null};
 use crate::process::tree::EXECUTION_VARIABLE;
@@ -157,7 +158,7 @@ impl Thread {
         let directory = process.working_directory.as_deref().map_or(folder, Path::new);
         let program = Program {
             argv: c_strings(&argv)?,
-            env: c_strings(&environment(*id, order, process, folder))?,
+            env: c_strings(&environment(*id, order, process, &prepared.folder))?,
             search: process.env.get("PATH").map_or(PATH, String::as_str),
             directory: c_strings(&[directory.display().to_string()])?.pop().unwrap_or_default(),
             stdin: streams.stdin.as_ref().unwrap_or(&self.dev_null).as_fd(),
@@ -188,8 +189,9 @@ fn arguments(process: &ProcessRun, folder: &Path) -> Vec<String> {
 }
 
 /// All that a task finds in its environment: a clean one, what the job adds, and what we tell it.
-fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Path) -> Vec<String> {
-    let folder = folder.display();
+fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Folder) -> Vec<String> {
+    let has_door = folder.door.is_some();
+    let folder = folder.path.display();
     let defaults = [
         ("PATH", PATH.to_owned()),
         ("HOME", folder.to_string()),
@@ -211,7 +213,9 @@ fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Pa
         format!("BELFRY_ATTEMPT={}", assignment.number),
         format!("BELFRY_FENCE={}", assignment.fence),
         format!("BELFRY_OUTPUT={folder}/{OUTPUT_FILE}"),
+        format!("BELFRY_CHECKPOINT={folder}/{CHECKPOINT_FILE}"),
     ]);
+    env.extend(has_door.then(|| format!("BELFRY_SOCKET={folder}/{SOCKET_FILE}")));
     env.extend(assignment.origin.iter().flat_map(of_schedule));
     env.extend(assignment.step.as_deref().into_iter().flat_map(of_step));
     env
@@ -331,7 +335,7 @@ mod tests {
         process.env.insert("A".into(), "b=c".into());
         let process = process.clone();
         let order = Order { assignment: v1::Assignment::default(), spec, staged: false };
-        let env = environment(ExecutionId::from_bits(1), &order, &process, Path::new("/x"));
+        let env = environment(ExecutionId::from_bits(1), &order, &process, &Folder::of_test("/x"));
         let mut names: Vec<_> = env.iter().filter_map(|var| var.split('=').next()).collect();
         assert!(env.contains(&"PATH=/opt/bin".to_owned()) && env.contains(&"A=b=c".to_owned()));
         names.sort_unstable();

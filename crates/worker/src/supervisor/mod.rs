@@ -10,6 +10,7 @@
 //! - [`start`]: from an assignment over the journal to a running process.
 //! - [`stop`]: stops, timeouts, and what the lease asks for: freezing and thawing.
 //! - [`finish`]: from the end of a process to an outcome in the journal.
+//! - [`door`]: how a task's calls get to the agent; [`checkpoint`]: the file that it saves progress to.
 //! - [`execution`]: the states; [`folders`], [`journal`], [`logs`], [`fuse_link`], [`agent_link`], [`poller`]: the parts.
 //!
 //! # The lease
@@ -19,6 +20,8 @@
 //! the stops of the new session, so what the server no longer wants is gone before the rest thaws.
 
 mod agent_link;
+mod checkpoint;
+mod door;
 mod execution;
 mod finish;
 mod folders;
@@ -51,6 +54,7 @@ use crate::process::tree;
 use crate::process::user::{TaskUser, UserError};
 
 use agent_link::AgentLink;
+use door::Calls;
 use execution::{Ending, Execution, Phase, Task};
 use folders::Folders;
 use fuse_link::FuseLink;
@@ -139,6 +143,9 @@ struct Supervisor {
     strays: HashMap<i32, Option<ExecutionId>>,
     pipes: HashMap<Token, (ExecutionId, Stream)>,
     next_token: Token,
+    calls: Calls,
+    /// Whether there is to be a look at the checkpoints of tasks.
+    follows_checkpoints: bool,
     /// Executions whose report is to be sent.
     dirty: VecDeque<ExecutionId>,
     /// Executions whose outputs the agent is to be asked for.
@@ -201,6 +208,7 @@ impl Supervisor {
             token::AGENT => self.hear_agent(),
             token::FUSE => self.hear_fuse(),
             token::LAUNCHER => self.take_launched(),
+            other if self.answer_door(other) => {}
             pipe => self.read_pipe(pipe),
         }
     }
@@ -212,6 +220,8 @@ impl Supervisor {
             Alarm::Remains(id) => self.check_remains(id),
             Alarm::Orphan(id) => self.check_orphan(id),
             Alarm::Fuse => self.start_fuse(),
+            Alarm::Calls => self.retry_calls(),
+            Alarm::Checkpoints => self.check_checkpoints(),
             Alarm::Idle => {}
             Alarm::Shutdown => self.deadline_passed = true,
         }

@@ -48,6 +48,10 @@ pub(super) enum Alarm {
     Orphan(ExecutionId),
     /// The fuse is to be started again.
     Fuse,
+    /// The agent may take calls of tasks again.
+    Calls,
+    /// Tasks may have written checkpoints.
+    Checkpoints,
     /// Nothing may have happened for long enough to end.
     Idle,
     /// Ending takes too long.

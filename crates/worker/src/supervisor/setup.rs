@@ -19,6 +19,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::door::Calls;
 use super::execution::{Execution, Phase, interrupted, report_of};
 use super::folders::Folders;
 use super::fuse_link::FuseLink;
@@ -75,6 +76,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     watched.into_iter().collect::<io::Result<()>>().map_err(failed("watch its files"))?;
 
     let janitor = Janitor::start().map_err(failed("start its janitor"))?;
+    let calls = Calls::new(&layout).map_err(failed("prepare for the calls of its tasks"))?;
     let owner = user.as_ref().map(|user| (user.uid, user.gid));
     let mut supervisor = Supervisor {
         worker: state.worker,
@@ -102,6 +104,8 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         strays: HashMap::new(),
         pipes: HashMap::new(),
         next_token: token::FIRST_PIPE,
+        calls,
+        follows_checkpoints: false,
         dirty: VecDeque::new(),
         to_store: VecDeque::new(),
         stray_reports: Vec::new(),
@@ -133,7 +137,7 @@ fn block_signals() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
 
-/// Lets us have as many files open as the system allows: each task takes three. Returns the limit that was
+/// Lets us have as many files open as the system allows: each task takes some. Returns the limit that was
 /// meant for programs, which tasks get again.
 fn raise_file_limit() -> Rlimit {
     let before = getrlimit(Resource::Nofile);

@@ -20,6 +20,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::Effect;
 use super::Supervisor;
+use super::checkpoint::Followed;
 use super::execution::{
     Ending, Execution, Order, Phase, Task, interrupted, refused, report_of, start_failed,
 };
@@ -237,10 +238,13 @@ impl Supervisor {
         if let Some(at) = timeout_at {
             self.poller.alarm(at, Alarm::Task(id));
         }
+        let given = order.staged && order.assignment.checkpoint_version > 0;
         let task = Task {
+            checkpoint: Followed::from_start(&folder.path, given),
             order,
             pid,
             folder: Some(folder),
+            door: None,
             started,
             started_unix_millis,
             pipes,
@@ -255,6 +259,8 @@ impl Supervisor {
         let Some(execution) = self.executions.get_mut(&id) else { return };
         let before = std::mem::replace(&mut execution.phase, Phase::Running(Box::new(task)));
         self.announce(id);
+        self.open_door(id);
+        self.follow_checkpoints();
         let stop = if let Phase::Launching { stop, .. } = before { stop } else { None };
         self.catch_up(id, pid, stop);
     }

@@ -77,6 +77,7 @@ impl Supervisor {
             }
             Request::LogAcks(acks) => acks.acks.iter().for_each(|ack| self.take_log_ack(ack)),
             Request::Stored(stored) => self.stored(stored),
+            Request::Saved(saved) => self.saved(&saved),
         }
     }
 
@@ -121,7 +122,7 @@ impl Supervisor {
 
     // Telling.
 
-    fn say(&mut self, answer: Answer) {
+    pub(super) fn say(&mut self, answer: Answer) {
         if let Some(agent) = &mut self.agent {
             agent.say(answer);
         }
@@ -145,6 +146,7 @@ impl Supervisor {
         // A new agent knows nothing of what the one before was storing.
         let storing = self.executions.iter().filter(|(_, e)| matches!(e.phase, Phase::Storing { .. }));
         self.to_store = storing.map(|(id, _)| *id).collect();
+        self.save_again();
     }
 
     /// Repeats everything that is not acknowledged.

@@ -17,6 +17,7 @@ mod run;
 mod server;
 mod session;
 mod stop;
+mod tasks;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -88,6 +89,20 @@ fn trials() -> Vec<Trial> {
             outputs_are_stored_before_success_is_reported,
             a_missing_output_fails_a_task_that_ended_well,
             outputs_are_stored_by_the_next_supervisor_if_this_one_dies,
+        }
+        tasks {
+            a_task_saves_and_reads_its_checkpoint_through_its_socket,
+            a_request_that_cannot_be_granted_says_why,
+            a_task_that_calls_while_no_agent_is_there_waits_for_one,
+            an_agent_that_is_killed_under_a_request_costs_the_task_one_more_try,
+            a_task_that_is_slow_to_ask_holds_up_no_other,
+            a_call_for_an_execution_that_is_over_never_speaks_for_the_next_one,
+            what_a_task_writes_to_its_file_is_saved_while_it_runs,
+            the_last_checkpoint_comes_with_the_end_of_its_task,
+            a_stopped_task_saves_within_its_grace,
+            an_execution_finds_the_checkpoint_of_the_one_before,
+            a_checkpoint_that_the_store_lost_does_not_keep_a_task_from_running,
+            a_file_that_no_agent_has_saved_comes_with_the_end,
         }
     }
 }

@@ -66,12 +66,15 @@ impl Rig {
         path
     }
 
-    /// How many files all folders of executions have in them.
+    /// How many files all folders of executions have in them, beside their sockets.
     pub(crate) fn files_of_tasks(&self) -> usize {
         let entries = |dir: &Path| {
             fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).collect::<Vec<_>>()
         };
-        entries(&self.config.dir.join("exec")).iter().map(|folder| entries(folder).len()).sum()
+        entries(&self.config.dir.join("exec"))
+            .iter()
+            .map(|folder| entries(folder).len() - usize::from(folder.join(".belfry.sock").exists()))
+            .sum()
     }
 
     pub(crate) fn supervisor(&self) -> i32 {
@@ -170,6 +173,7 @@ pub(crate) fn assignment(spec: &JobSpec) -> Assignment {
         spec: serde_json::to_vec(spec).unwrap().into(),
         origin: None,
         step: None,
+        checkpoint_version: 0,
     }
 }
 

@@ -124,12 +124,14 @@ pub(crate) async fn a_task_finds_a_clean_environment_and_a_folder_of_its_own() {
         env.keys().copied().filter(|name| !matches!(*name, "PWD" | "OLDPWD" | "SHLVL" | "_")).collect();
     let expected = [
         "BELFRY_ATTEMPT",
+        "BELFRY_CHECKPOINT",
         "BELFRY_EXECUTION_ID",
         "BELFRY_FENCE",
         "BELFRY_JOB_ID",
         "BELFRY_JOB_NAME",
         "BELFRY_NAMESPACE",
         "BELFRY_OUTPUT",
+        "BELFRY_SOCKET",
         "HOME",
         "LANG",
         "MINE",

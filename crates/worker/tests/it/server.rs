@@ -37,6 +37,14 @@ pub(crate) struct State {
     pub(crate) log_offsets: Vec<u64>,
     pub(crate) artifacts: HashMap<String, (String, Vec<u8>)>,
     pub(crate) stored: HashMap<String, Vec<u8>>,
+    /// Checkpoints that were saved, and the last one.
+    pub(crate) saved: Vec<SaveCheckpointRequest>,
+    pub(crate) checkpoint: Option<Checkpoint>,
+    /// Why the next checkpoint is not saved.
+    pub(crate) refusal: Option<Status>,
+    /// Leave requests of tasks unanswered, and how many were left so.
+    pub(crate) stalled: bool,
+    pub(crate) stalls: u32,
     /// Acknowledge ends.
     pub(crate) acknowledge: bool,
     /// Answer beats with this lease; not at all if `None`.
@@ -64,6 +72,11 @@ impl Default for State {
             log_offsets: Vec::new(),
             artifacts: HashMap::new(),
             stored: HashMap::new(),
+            saved: Vec::new(),
+            checkpoint: None,
+            refusal: None,
+            stalled: false,
+            stalls: 0,
             acknowledge: true,
             lease_ms: Some(60_000),
             log_acks: true,
@@ -382,5 +395,34 @@ impl Worker for FakeServer {
             PutArtifactResponse { name: name.clone(), sha256: String::new(), size_bytes: bytes.len() as u64 };
         self.change(|state| state.stored.insert(name, bytes));
         Ok(Response::new(response))
+    }
+    async fn save_checkpoint(
+        &self,
+        request: Request<SaveCheckpointRequest>,
+    ) -> Result<Response<SaveCheckpointResponse>, Status> {
+        let request = request.into_inner();
+        let answer = self.change(|state| {
+            if state.stalled {
+                state.stalls += 1;
+                return None;
+            }
+            if let Some(refusal) = state.refusal.take() {
+                return Some(Err(refusal));
+            }
+            let version = state.checkpoint.as_ref().map_or(0, |last| last.version) + 1;
+            let (data, content_type) = (request.data.clone(), request.content_type.clone());
+            state.checkpoint = Some(Checkpoint { version, data, content_type });
+            state.saved.push(request);
+            Some(Ok(Response::new(SaveCheckpointResponse { version })))
+        });
+        match answer {
+            Some(answer) => answer,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn get_checkpoint(&self, _: Request<GetCheckpointRequest>) -> Result<Response<Checkpoint>, Status> {
+        let last = self.state().checkpoint.clone();
+        last.map(Response::new).ok_or_else(|| Status::not_found("there is none"))
     }
 }

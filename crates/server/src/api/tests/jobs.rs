@@ -269,3 +269,35 @@ async fn the_executions_of_a_job_are_listed_newest_first() {
     let unknown = world.get("/api/v1/jobs/job_01k9zq3m6c0000000000000000/executions").await;
     assert_eq!(unknown.code(), "404 job_not_found");
 }
+
+/// C4, D4. What a task saved is there for whoever asks: as bytes, and never as a page of ours.
+#[tokio::test]
+async fn the_last_checkpoint_of_a_job_is_fetched_as_bytes() {
+    use crate::grpc::convert;
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.post("/api/v1/jobs", job(json!({}))).await.json()["id"].as_str().unwrap().to_owned();
+    let task = hands.start().await;
+    let path = format!("/api/v1/jobs/{id}/checkpoint");
+    assert_eq!(world.get(&path).await.code(), "404 checkpoint_not_found");
+    assert_eq!(world.get(&format!("/api/v1/jobs/{id}")).await.json().get("checkpoint"), None);
+    let save = convert::checkpoint("checkpoint", b"<script>", "text/html".into(), None).unwrap();
+    let (execution, fence, request) = (task.execution, task.fence, Box::new(save));
+    let saved = world.services.node.request(|ticket| engine::Input::Task {
+        ticket: Some(ticket),
+        execution,
+        fence,
+        request,
+    });
+    assert_eq!(saved.await, Ok(engine::Reply::CheckpointSaved { version: 1 }));
+    let fetched = world.get(&path).await;
+    assert_eq!((fetched.status, &*fetched.body), (StatusCode::OK, b"<script>".as_slice()));
+    assert_eq!(fetched.header("content-type"), "application/octet-stream");
+    assert!(fetched.header("content-disposition").starts_with("attachment"));
+    assert_eq!(fetched.header("etag"), "\"1\"");
+    let known = world.get(&format!("/api/v1/jobs/{id}")).await.json()["checkpoint"].clone();
+    assert_eq!((&known["version"], &known["size_bytes"]), (&json!(1), &json!(8)));
+    assert_eq!((&known["content_type"], &known["execution"]), (&json!("text/html"), &json!(1)));
+    let nobody = world.get("/api/v1/jobs/job_01k9zq3m6c0000000000000000/checkpoint").await;
+    assert_eq!(nobody.code(), "404 job_not_found");
+}

@@ -63,6 +63,7 @@ impl Answers {
             let jobs = store.jobs(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
             for job in &jobs.items {
                 self.add("job", store.job(job.id).await);
+                self.add("checkpoint", store.checkpoint(job.id).await);
             }
             self.add("jobs", jobs);
             let filter = ExecutionFilter { namespace: of, ..ExecutionFilter::default() };

@@ -156,6 +156,9 @@ impl Filling {
                 let record = self.sampler.execution(id, u32::try_from(number).unwrap(), status);
                 changes.push(Change::Execution { new: true, record: Box::new(record) });
             }
+            if n % 5 == 0 {
+                changes.push(Change::Checkpoint(Box::new(self.sampler.checkpoint_of(id).1)));
+            }
             if n % 4 == 0 {
                 changes.push(Change::Key(self.sampler.key(id)));
             }

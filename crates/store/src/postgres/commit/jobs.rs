@@ -6,9 +6,9 @@ use model::record::{Change, JobHead, JobState};
 use model::{JobId, ShardId};
 use uuid::Uuid;
 
-use super::{Steps, count, uuid};
+use super::{Steps, count, signed, uuid};
 use crate::batch::Counters;
-use crate::codec::{StateColumns, seal_head, seal_history, seal_state};
+use crate::codec::{StateColumns, seal_checkpoint, seal_head, seal_history, seal_state};
 use crate::postgres::error::Failure;
 use crate::postgres::param::{
     bigs, blobs, escape, ids, int, ints, optional_bigs, optional_ids, optional_texts, texts,
@@ -348,6 +348,30 @@ impl Steps {
                 vec![texts(labels.keys), texts(labels.values), ids(labels.jobs)],
             );
         }
+    }
+
+    /// Writes the last checkpoints of jobs. A batch has one of a job at most.
+    pub(super) fn checkpoints(&mut self, changes: &[Change]) -> Result<(), Failure> {
+        let (mut jobs, mut versions, mut types) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut times, mut data) = (Vec::new(), Vec::new());
+        for change in changes {
+            let Change::Checkpoint(record) = change else { continue };
+            jobs.push(uuid(record.job.to_bits()));
+            versions.push(signed(record.version)?);
+            types.push(escape(&record.content_type));
+            times.push(record.saved_at.as_micros());
+            data.push(seal_checkpoint(record));
+        }
+        if !jobs.is_empty() {
+            self.add(
+                "INSERT INTO checkpoints SELECT * FROM unnest($1, $2, $3, $4, $5)
+                 ON CONFLICT (job) DO UPDATE SET version = excluded.version,
+                    content_type = excluded.content_type, saved_at = excluded.saved_at,
+                    data = excluded.data",
+                vec![ids(jobs), bigs(versions), texts(types), bigs(times), blobs(data)],
+            );
+        }
+        Ok(())
     }
 
     /// Adds what is counted here to the numbers of jobs that are kept.

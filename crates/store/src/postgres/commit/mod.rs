@@ -146,6 +146,7 @@ fn steps(past: Past, leases: &[Lease], batch: &Batch) -> Result<Vec<Step>, Failu
     let mut counters = Counters::default();
     steps.jobs(&batch.changes, &mut counters)?;
     steps.counts(&counters);
+    steps.checkpoints(&batch.changes)?;
     steps.keys(&batch.changes);
     steps.registry(&batch.changes);
     steps.events(batch);
@@ -204,6 +205,7 @@ fn shard_of(change: &Change) -> Option<ShardId> {
     match change {
         Change::Job { id, .. } => Some(id.shard()),
         Change::Execution { record, .. } => Some(record.job.shard()),
+        Change::Checkpoint(record) => Some(record.job.shard()),
         Change::Key(key) => Some(key.job.shard()),
         Change::ForgetKeys { shard, .. } => Some(*shard),
         Change::Schedule { id, .. } | Change::RemoveSchedule(id) => Some(id.shard()),

@@ -11,6 +11,7 @@ mod workflows;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use model::checkpoint::CheckpointRecord;
 use model::record::{Batch, Change, ExecutionRecord, JobHead, JobState, KeyRecord, Lease};
 use model::{ExecutionId, JobId, Timestamp, WorkerId};
 use rusqlite::{OptionalExtension, params};
@@ -19,8 +20,8 @@ use super::error::Failure;
 use super::statements::Statements;
 use crate::batch::{Counters, EVENTS_A_ROW, foreign_shard, heads_for_executions, to_json};
 use crate::codec::{
-    Context, StateColumns, calendar_context, open_head, parse_spec, seal_events, seal_execution, seal_head,
-    seal_history, seal_state, seal_text,
+    Context, StateColumns, calendar_context, open_head, parse_spec, seal_checkpoint, seal_events,
+    seal_execution, seal_head, seal_history, seal_state, seal_text,
 };
 use crate::{Committed, EventSeq};
 
@@ -108,6 +109,7 @@ impl Apply<'_, '_> {
                     return Err(Failure::Broken(format!("the new job {id} came without its head")));
                 }
                 Change::Job { id, new: false, head, state } => self.job(*id, head.as_ref(), state)?,
+                Change::Checkpoint(record) => self.checkpoint(record)?,
                 Change::Key(key) => self.key(key)?,
                 Change::Worker(record) => self.put_worker(record.id, &to_json(&**record))?,
                 Change::RemoveWorker(id) => {
@@ -182,6 +184,17 @@ impl Apply<'_, '_> {
                 Ok(())
             }
         }
+    }
+
+    fn checkpoint(&mut self, record: &CheckpointRecord) -> Result<(), Failure> {
+        self.statements.checkpoint_put.execute(params![
+            record.job.to_bits().to_be_bytes(),
+            record.version,
+            record.content_type,
+            record.saved_at.as_micros(),
+            seal_checkpoint(record),
+        ])?;
+        Ok(())
     }
 
     fn update_state(&mut self, id: JobId, state: &JobState) -> Result<(), Failure> {

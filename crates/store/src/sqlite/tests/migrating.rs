@@ -1,6 +1,6 @@
 //! Files of earlier versions, as they lie on the disks of users.
 
-use model::record::{Batch, Change, JobHead, LiveRow};
+use model::record::{Batch, Change, JobHead, JobState, LiveRow};
 use model::run::{RunStatus, StepOrigin};
 use model::{ExecutionStatus, JobStatus, ShardId};
 use rusqlite::Connection;
@@ -123,6 +123,37 @@ async fn a_file_of_version_2_is_brought_to_this_version_with_all_that_is_in_it()
         1
     );
     store.check().await.unwrap();
+}
+
+/// D4, D5. A job that was there before there were checkpoints saves one.
+#[tokio::test]
+async fn a_file_of_version_3_is_brought_to_this_version_with_all_that_is_in_it() {
+    let mut subject = OnDisk::new();
+    let mut sampler = Sampler::new(3);
+    let id = sampler.job_id(ShardId(1));
+    let head = sampler.head();
+    let batch = |now, changes| Arc::new(Batch { now, changes, events: Vec::new() });
+    let leases = subject.store().acquire(&[ShardId(1)], "a", Duration::from_secs(1)).await.unwrap();
+    let before = JobState { checkpoint: None, ..sampler.state(JobStatus::Running) };
+    let new = Change::Job { id, new: true, head: Some(head), state: Box::new(before.clone()) };
+    subject.store().commit(&leases, batch(sampler.now(), vec![new])).await.unwrap();
+    subject.store().release(&leases).await.unwrap();
+    subject.close();
+    let connection = Connection::open(subject.path()).unwrap();
+    connection.execute_batch("DROP TABLE checkpoints; PRAGMA user_version = 3").unwrap();
+    drop(connection);
+
+    subject.open();
+    let store = subject.store();
+    assert_eq!(store.job(id).await.unwrap().unwrap().state, before);
+    let leases = store.acquire(&[ShardId(1)], "b", Duration::from_hours(1)).await.unwrap();
+    let (known, record) = sampler.checkpoint_of(id);
+    let after = JobState { checkpoint: Some(Box::new(known)), ..before };
+    let change = Change::Job { id, new: false, head: None, state: Box::new(after.clone()) };
+    let changes = vec![change, Change::Checkpoint(Box::new(record.clone()))];
+    store.commit(&leases, batch(sampler.now(), changes)).await.unwrap();
+    assert_eq!(store.job(id).await.unwrap().unwrap().state, after);
+    assert_eq!(store.checkpoint(id).await.unwrap(), Some(record));
 }
 
 /// Every table and index, as SQLite keeps their text.

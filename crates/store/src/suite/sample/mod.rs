@@ -9,6 +9,7 @@ mod workflows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::checkpoint::{Checkpoint, CheckpointRecord};
 use model::id::IdSource;
 use model::queue::QueueSettings;
 use model::record::{
@@ -193,7 +194,30 @@ impl Sampler {
             history: self.history(),
             expires_at: status.is_final().then(|| self.any_time()),
             started: (0..self.pick(&[0, 0, 2])).map(|_| self.run_id(ShardId(1))).collect(),
+            checkpoint: self.maybe(Self::checkpoint).map(Box::new),
         }
+    }
+
+    /// What is known of a checkpoint.
+    pub fn checkpoint(&mut self) -> Checkpoint {
+        Checkpoint {
+            version: self.number(),
+            size_bytes: self.number(),
+            content_type: self.text().into(),
+            saved_at: self.any_time(),
+            execution: self.pick(&[1, 2, u32::MAX]),
+            hash: self.pick(&[0, 1, u128::MAX]),
+        }
+    }
+
+    /// The last checkpoint of a job, as its state and as its row.
+    pub fn checkpoint_of(&mut self, job: JobId) -> (Checkpoint, CheckpointRecord) {
+        let data: Arc<[u8]> =
+            if self.coin() { vec![0xff; 65_536].into() } else { self.text().into_bytes().into() };
+        let known =
+            Checkpoint { version: self.number() >> 1, size_bytes: data.len() as u64, ..self.checkpoint() };
+        let Checkpoint { version, content_type, saved_at, .. } = known.clone();
+        (known, CheckpointRecord { job, version, content_type, saved_at, data })
     }
 
     /// A status that is not final.

@@ -1,0 +1,69 @@
+//! What a running task saves for the next execution of its job.
+//!
+//! Only the current execution is heard: one that was replaced would put back the progress of the one that
+//! replaced it. The same bytes again are the same checkpoint, so a task, its agent and the report of its
+//! end may each say it without counting it twice. The bytes go to the store and are not kept here.
+
+use std::sync::Arc;
+
+use model::checkpoint::{Checkpoint, CheckpointRecord};
+use model::{ExecutionId, Fence, JobId};
+
+use crate::engine::Engine;
+use crate::input::{TaskRequest, Ticket};
+use crate::output::{Refusal, Reply};
+
+impl Engine {
+    /// Takes what a running task asks for; answers if somebody waits.
+    pub(crate) fn on_task_request(
+        &mut self,
+        ticket: Option<Ticket>,
+        execution: ExecutionId,
+        fence: Fence,
+        request: TaskRequest,
+    ) {
+        let current = self.live_execution(execution).filter(|(_, known, _)| *known == fence);
+        let reply = match (current, request) {
+            (None, _) => Err(Refusal::NotCurrent { execution }),
+            (Some((job, ..)), TaskRequest::SaveCheckpoint { content_type, data, hash, expected_version }) => {
+                self.save_checkpoint(job, content_type, data, hash, expected_version)
+            }
+        };
+        if let Some(ticket) = ticket {
+            self.reply(ticket, reply);
+        }
+    }
+
+    fn save_checkpoint(
+        &mut self,
+        id: JobId,
+        content_type: Box<str>,
+        data: Arc<[u8]>,
+        hash: u128,
+        expected_version: Option<u64>,
+    ) -> Result<Reply, Refusal> {
+        let saved_at = self.now;
+        let job = self.jobs.get_mut(&id).ok_or(Refusal::NotLive { job: id })?;
+        let last = job.state.checkpoint.as_deref();
+        if let Some(last) = last.filter(|last| last.hash == hash) {
+            return Ok(Reply::CheckpointSaved { version: last.version });
+        }
+        let found = last.map_or(0, |last| last.version);
+        if let Some(expected) = expected_version.filter(|&expected| expected != found) {
+            return Err(Refusal::VersionMismatch { expected, found });
+        }
+        let version = found + 1;
+        job.state.checkpoint = Some(Box::new(Checkpoint {
+            version,
+            size_bytes: data.len() as u64,
+            content_type: content_type.clone(),
+            saved_at,
+            execution: job.state.executions,
+            hash,
+        }));
+        let record = CheckpointRecord { job: id, version, content_type, saved_at, data };
+        self.pending.checkpoints.insert(id, Box::new(record));
+        self.touch(id);
+        Ok(Reply::CheckpointSaved { version })
+    }
+}

@@ -1,0 +1,88 @@
+//! What running tasks ask for, through their agents.
+//!
+//! A call changes something only for the current execution of a job: the engine decides by its fence, as
+//! with reports, and is the only one to. It is answered after the commit; whoever is told that the outcome is
+//! unknown may ask again, for nothing is done twice.
+
+use engine::{Input, Refusal, Reply};
+use model::{ExecutionId, Fence};
+use proto::v1::{Checkpoint, GetCheckpointRequest, SaveCheckpointRequest, SaveCheckpointResponse};
+use tonic::Status;
+
+use super::{convert, malformed};
+use crate::Services;
+use crate::node::RequestError;
+use store::StoreError;
+use store::query::ExecutionRow;
+
+/// Saves what the next execution is to go on from.
+pub(super) async fn save_checkpoint(
+    services: &Services,
+    request: SaveCheckpointRequest,
+) -> Result<SaveCheckpointResponse, Status> {
+    const WHAT: &str = "checkpoint";
+    let execution = execution_id(services, &request.execution_id, WHAT)?;
+    let fence = Fence(request.fence);
+    let SaveCheckpointRequest { data, content_type, expected_version, .. } = request;
+    let task = convert::checkpoint(WHAT, &data, content_type, expected_version)
+        .map_err(|error| malformed(services, None, &error))?;
+    let task = Box::new(task);
+    let asked =
+        services.node.request(|ticket| Input::Task { ticket: Some(ticket), execution, fence, request: task });
+    match asked.await {
+        Ok(Reply::CheckpointSaved { version }) => Ok(SaveCheckpointResponse { version }),
+        Ok(other) => Err(unexpected(&other)),
+        Err(error) => Err(status(&error)),
+    }
+}
+
+/// The last checkpoint of the job of an execution that goes on.
+pub(super) async fn get_checkpoint(
+    services: &Services,
+    request: GetCheckpointRequest,
+) -> Result<Checkpoint, Status> {
+    let execution = execution_id(services, &request.execution_id, "checkpoint")?;
+    let row = current(services, execution, Fence(request.fence)).await?;
+    let found = services.node.store().checkpoint(row.record.job).await;
+    let found = found.map_err(|error| unreadable(execution, &error))?;
+    let record = found.ok_or_else(|| Status::not_found("the job has saved no checkpoint"))?;
+    Ok(Checkpoint {
+        version: record.version,
+        data: bytes::Bytes::copy_from_slice(&record.data),
+        content_type: record.content_type.into(),
+    })
+}
+
+/// The row of an execution that goes on under this fence.
+async fn current(services: &Services, execution: ExecutionId, fence: Fence) -> Result<ExecutionRow, Status> {
+    let row = services.node.store().execution(execution).await;
+    let row = row.map_err(|error| unreadable(execution, &error))?;
+    row.filter(|row| row.record.fence == fence && !row.record.status.is_final())
+        .ok_or_else(|| Status::failed_precondition(Refusal::NotCurrent { execution }.to_string()))
+}
+
+fn unreadable(execution: ExecutionId, error: &StoreError) -> Status {
+    tracing::warn!(execution_id = %execution, error = %error, "cannot read for a task");
+    Status::unavailable("the store does not answer: try again later")
+}
+
+fn execution_id(services: &Services, text: &str, what: &'static str) -> Result<ExecutionId, Status> {
+    convert::execution_id(text, what).map_err(|error| malformed(services, None, &error))
+}
+
+/// As a worker acts on it: what is `UNAVAILABLE` may be asked again, all else is for good.
+fn status(error: &RequestError) -> Status {
+    let text = error.to_string();
+    match error {
+        RequestError::Refused(Refusal::NotCurrent { .. }) => Status::failed_precondition(text),
+        RequestError::Refused(Refusal::VersionMismatch { .. }) => Status::aborted(text),
+        RequestError::Refused(_) => Status::invalid_argument(text),
+        RequestError::Poisoned => Status::internal(text),
+        _ => Status::unavailable(text),
+    }
+}
+
+fn unexpected(reply: &Reply) -> Status {
+    tracing::error!(?reply, "the engine answered something else than was asked");
+    Status::internal("the server answered something else than was asked")
+}

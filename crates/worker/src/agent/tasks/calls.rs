@@ -1,0 +1,149 @@
+//! Connections of tasks, as the supervisor hands them on.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prost::Message as _;
+use rustix::cmsg_space;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+use tokio::task::JoinSet;
+
+use super::{Caller, Upstream, http};
+use crate::config::Layout;
+use crate::link::Call;
+
+/// Connections at a time, of all executions together.
+const CONNECTIONS_MAX: usize = 256;
+/// And of one.
+const CONNECTIONS_OF_ONE_MAX: usize = 8;
+/// The longest call: an id and a number.
+const CALL_BYTES: usize = 256;
+
+/// Serves the tasks of the folder, until it is dropped.
+pub(in super::super) async fn serve(layout: Layout, upstream: Upstream) {
+    let socket = match listen(&layout) {
+        Ok(socket) => socket,
+        Err(error) => {
+            tracing::error!(%error, "tasks cannot call this agent");
+            return std::future::pending().await;
+        }
+    };
+    let mut connections = JoinSet::new();
+    let open = Open::default();
+    loop {
+        // Those who come beyond the bound wait at their doors.
+        while connections.len() >= CONNECTIONS_MAX {
+            connections.join_next().await;
+        }
+        while connections.try_join_next().is_some() {}
+        match next(&socket).await {
+            Ok(Some((call, connection))) => {
+                let upstream = upstream.clone();
+                let caller = Caller { execution_id: call.execution_id.into(), fence: call.fence };
+                let place = open.take(&caller.execution_id);
+                connections.spawn(async move {
+                    http::serve(connection, caller, upstream, place.is_some()).await;
+                    drop(place);
+                });
+            }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::error!(%error, "a task's call cannot be received");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// The socket for calls, which is ours alone.
+fn listen(layout: &Layout) -> io::Result<UnixDatagram> {
+    let path = layout.calls();
+    let absent = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
+    // Of an earlier agent. Whoever was on the way to it calls again.
+    fs::remove_file(&path).or_else(absent)?;
+    let socket = UnixDatagram::bind(&path)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+    Ok(socket)
+}
+
+/// The next call; nothing where it was none.
+async fn next(socket: &UnixDatagram) -> io::Result<Option<(Call, UnixStream)>> {
+    let (bytes, connection) = socket.async_io(Interest::READABLE, || receive(socket)).await?;
+    let call = Call::decode(bytes.as_slice()).ok();
+    Ok(call.zip(connection).map(|(call, connection)| (call, UnixStream::from(connection))))
+}
+
+fn receive(socket: &UnixDatagram) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = vec![0; CALL_BYTES];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags)?;
+    bytes.truncate(received.bytes);
+    let mut files = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    Ok((bytes, files.next().and_then(|mut files| files.next())))
+}
+
+/// How many connections each execution has.
+#[derive(Debug, Clone, Default)]
+struct Open(Arc<Mutex<HashMap<Arc<str>, usize>>>);
+
+/// A connection that counts.
+struct Place {
+    open: Open,
+    execution_id: Arc<str>,
+}
+
+impl Open {
+    /// A place for one more, if the execution may have it.
+    fn take(&self, execution_id: &Arc<str>) -> Option<Place> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(Arc::clone(execution_id)).or_default();
+        if *count >= CONNECTIONS_OF_ONE_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Place { open: self.clone(), execution_id: Arc::clone(execution_id) })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.open.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.execution_id) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.execution_id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_execution_has_a_bounded_number_of_places_and_gets_them_back() {
+        let open = Open::default();
+        let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
+        let mut places: Vec<_> = (0..CONNECTIONS_OF_ONE_MAX).map(|_| open.take(&one).unwrap()).collect();
+        assert!(open.take(&one).is_none());
+        assert!(open.take(&other).is_some());
+        places.pop();
+        assert!(open.take(&one).is_some());
+        drop(places);
+        assert!(open.0.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,280 @@
+//! What a task says over its socket, in HTTP/1.1.
+//!
+//! ```text
+//! PUT /checkpoint   the bytes     ─> 200 {"version":3}
+//! GET /checkpoint                 ─> 200 the bytes · 404
+//! ```
+//!
+//! A refusal is a problem document with `code`, `detail` and `hint`, as those of the REST API are.
+
+use std::convert::Infallible;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{
+    CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH, RETRY_AFTER,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use model::api::Problem;
+use model::limits::CHECKPOINT_BYTES_MAX;
+use proto::v1::SaveCheckpointRequest;
+use serde_json::json;
+use tonic::{Code, Status};
+
+use super::{ANSWER_MAX, Caller, Upstream};
+
+/// How long a request may take to arrive: first its head, then its body.
+const ARRIVAL_MAX: Duration = Duration::from_secs(10);
+/// How much of a request's head is read.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Why a request is not answered as the task wanted.
+#[derive(Debug, PartialEq, Eq)]
+struct Refusal {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    hint: &'static str,
+}
+
+type Answer = Result<Response<Full<Bytes>>, Refusal>;
+
+/// Serves one connection: one request.
+pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upstream, has_place: bool) {
+    let stream = connection.set_nonblocking(true).and_then(|()| tokio::net::UnixStream::from_std(connection));
+    let stream = match stream {
+        Ok(stream) => stream,
+        Err(error) => return tracing::warn!(%error, "a task's call cannot be answered"),
+    };
+    let service = service_fn(|request| {
+        let (caller, upstream) = (caller.clone(), upstream.clone());
+        async move {
+            let answer = if has_place { route(request, &caller, &upstream).await } else { Err(busy()) };
+            Ok::<_, Infallible>(answer.unwrap_or_else(Refusal::into_response))
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.keep_alive(false)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .timer(TokioTimer::new())
+        .header_read_timeout(ARRIVAL_MAX);
+    let serving = http.serve_connection(TokioIo::new(stream), service);
+    // Whoever reads its answer too slowly is cut off, too.
+    match tokio::time::timeout(ARRIVAL_MAX * 3 + ANSWER_MAX, serving).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(execution_id = &*caller.execution_id, %error, "a call broke off"),
+        Err(_) => tracing::debug!(execution_id = &*caller.execution_id, "a call took too long"),
+    }
+}
+
+async fn route(request: Request<Incoming>, caller: &Caller, upstream: &Upstream) -> Answer {
+    match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/checkpoint") => get_checkpoint(caller, upstream).await,
+        (&Method::PUT, "/checkpoint") => put_checkpoint(request, caller, upstream).await,
+        (method, "/checkpoint") => Err(Refusal::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            format!("/checkpoint does not take {method}"),
+            "GET reads the last checkpoint, PUT saves one",
+        )),
+        (_, path) => Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            format!("there is nothing at {path}"),
+            "a task may ask for /checkpoint",
+        )),
+    }
+}
+
+async fn get_checkpoint(caller: &Caller, upstream: &Upstream) -> Answer {
+    let found = upstream.last(caller).await.map_err(|status| refused(&status))?;
+    let Some(found) = found else {
+        return Err(Refusal::new(
+            StatusCode::NOT_FOUND,
+            "checkpoint_not_found",
+            "the job has saved no checkpoint".into(),
+            "begin at the beginning",
+        ));
+    };
+    let mut response = Response::new(Full::new(found.data));
+    let headers = response.headers_mut();
+    let content_type = HeaderValue::try_from(found.content_type);
+    headers.insert(CONTENT_TYPE, content_type.unwrap_or(HeaderValue::from_static(model::checkpoint::BYTES)));
+    headers.extend(HeaderValue::try_from(format!("\"{}\"", found.version)).map(|tag| (ETAG, tag)));
+    Ok(response)
+}
+
+async fn put_checkpoint(request: Request<Incoming>, caller: &Caller, upstream: &Upstream) -> Answer {
+    let expected_version = expected_version(request.headers())?;
+    let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::to_str).transpose();
+    let content_type = content_type.map_err(|_| header(&CONTENT_TYPE, "a media type"))?.unwrap_or_default();
+    let content_type = content_type.to_owned();
+    let data = body(request.into_body()).await?;
+    let request = SaveCheckpointRequest {
+        execution_id: caller.execution_id.to_string(),
+        fence: caller.fence,
+        data,
+        content_type,
+        expected_version,
+    };
+    let version = upstream.save(request).await.map_err(|status| refused(&status))?;
+    Ok(json_response(StatusCode::OK, &json!({ "version": version })))
+}
+
+/// The whole body, if it is not too large and comes in time.
+async fn body(body: Incoming) -> Result<Bytes, Refusal> {
+    let collected = Limited::new(body, CHECKPOINT_BYTES_MAX).collect();
+    match tokio::time::timeout(ARRIVAL_MAX, collected).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "body_too_large",
+            format!("the checkpoint is larger than {CHECKPOINT_BYTES_MAX} bytes"),
+            "store what is large as an artifact, and save its name",
+        )),
+        Ok(Err(error)) => Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "malformed_body",
+            format!("the body cannot be read: {error}"),
+            "send it again",
+        )),
+        Err(_) => Err(Refusal::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "slow_request",
+            "the body came in too slowly".into(),
+            "send it without pauses",
+        )),
+    }
+}
+
+/// The version that is to be replaced: `If-Match: "3"`, or `If-None-Match: *` for none.
+fn expected_version(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
+    if let Some(value) = headers.get(IF_NONE_MATCH) {
+        return match value.as_bytes() {
+            b"*" => Ok(Some(0)),
+            _ => Err(header(&IF_NONE_MATCH, "`*`")),
+        };
+    }
+    let Some(value) = headers.get(IF_MATCH) else { return Ok(None) };
+    let version =
+        value.to_str().ok().map(|text| text.trim().trim_matches('"')).and_then(|text| text.parse().ok());
+    version.map(Some).ok_or_else(|| header(&IF_MATCH, "a version such as `\"3\"`"))
+}
+
+fn header(name: &HeaderName, expected: &str) -> Refusal {
+    Refusal::new(
+        StatusCode::BAD_REQUEST,
+        "invalid_header",
+        format!("the header `{name}` is not valid: expected {expected}"),
+        "correct it, or leave it out",
+    )
+}
+
+fn busy() -> Refusal {
+    Refusal::new(
+        StatusCode::TOO_MANY_REQUESTS,
+        "busy",
+        "the task has too many requests under way".into(),
+        "wait for the answers to some of them",
+    )
+}
+
+/// What the server said, or that it said nothing.
+fn refused(status: &Status) -> Refusal {
+    let detail = status.message().to_owned();
+    match status.code() {
+        Code::FailedPrecondition => Refusal::new(
+            StatusCode::CONFLICT,
+            "not_current",
+            detail,
+            "end: another execution goes on with the job, or none",
+        ),
+        Code::Aborted => Refusal::new(
+            StatusCode::PRECONDITION_FAILED,
+            "version_mismatch",
+            detail,
+            "read the last checkpoint, and save again on top of it",
+        ),
+        Code::InvalidArgument => {
+            Refusal::new(StatusCode::BAD_REQUEST, "invalid_request", detail, "correct the request")
+        }
+        _ => Refusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "outcome_unknown",
+            format!("it is not known whether the request took effect: {detail}"),
+            "safe to repeat: nothing is done twice",
+        ),
+    }
+}
+
+impl Refusal {
+    fn new(status: StatusCode, code: &'static str, detail: String, hint: &'static str) -> Self {
+        Self { status, code, detail, hint }
+    }
+
+    fn into_response(self) -> Response<Full<Bytes>> {
+        let may_pass = matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS);
+        let problem = Problem {
+            kind: "about:blank".into(),
+            title: self.status.canonical_reason().unwrap_or_default().into(),
+            status: self.status.as_u16(),
+            detail: self.detail,
+            code: self.code.into(),
+            hint: Some(self.hint.into()),
+            errors: Vec::new(),
+            instance: None,
+            retry_after: may_pass.then_some(1),
+        };
+        let mut response = json_response(self.status, &json!(problem));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if may_pass {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+fn json_response(status: StatusCode, body: &serde_json::Value) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(format!("{body}\n")));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_precondition_names_a_version_or_none() {
+        let expected = |name: HeaderName, value: &str| {
+            let headers = HeaderMap::from_iter([(name, HeaderValue::try_from(value).unwrap())]);
+            expected_version(&headers).map_err(|refusal| refusal.detail)
+        };
+        assert_eq!(expected_version(&HeaderMap::new()), Ok(None));
+        assert_eq!(expected(IF_MATCH, "\"3\""), Ok(Some(3)));
+        assert_eq!(expected(IF_NONE_MATCH, "*"), Ok(Some(0)));
+        let refused = "the header `if-match` is not valid: expected a version such as `\"3\"`";
+        assert_eq!(expected(IF_MATCH, "\"x\""), Err(refused.to_owned()));
+        assert!(expected(IF_NONE_MATCH, "\"3\"").is_err());
+    }
+
+    #[test]
+    fn what_is_not_known_is_told_apart_from_what_was_refused() {
+        let told = |status: Status| (refused(&status).status.as_u16(), refused(&status).code);
+        assert_eq!(told(Status::failed_precondition("")), (409, "not_current"));
+        assert_eq!(told(Status::aborted("")), (412, "version_mismatch"));
+        for status in [Status::unavailable(""), Status::internal(""), Status::unknown("")] {
+            assert_eq!(told(status), (503, "outcome_unknown"));
+        }
+        let response = refused(&Status::unavailable("")).into_response();
+        assert_eq!(response.headers()[RETRY_AFTER], "1");
+    }
+}

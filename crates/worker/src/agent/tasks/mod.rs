@@ -1,0 +1,93 @@
+//! What running tasks ask for: over their sockets, and by their checkpoint files.
+//!
+//! The supervisor listens at the sockets and hands each connection on to us ([`calls`]); [`http`] serves
+//! it, and [`checkpoints`] passes on what is to be saved or read. Nothing is kept here: a request is answered once the server
+//! has committed what follows from it, or with `503`, and is safe to repeat then. So an agent that is killed
+//! costs a task that waited for an answer one more try.
+//!
+//! # Bounds
+//! A connection brings one request, of bounded size and within bounded time; an execution has a few at a
+//! time, and all together some hundreds. Each is a task of its own: a slow one holds up nobody.
+
+mod calls;
+mod checkpoints;
+mod http;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use proto::v1::{GetCheckpointRequest, SaveCheckpointRequest};
+use tonic::{Code, Status};
+
+use super::Shared;
+use super::connect::{Client, Server};
+
+pub(super) use calls::serve;
+pub(super) use checkpoints::Saves;
+
+/// How long the server may take to answer, the wait for a session included.
+const ANSWER_MAX: Duration = Duration::from_secs(35);
+
+/// The execution that a connection comes from.
+#[derive(Debug, Clone)]
+struct Caller {
+    execution_id: Arc<str>,
+    fence: u64,
+}
+
+/// A connection, and the address that it is to.
+type Connected = Option<(Arc<str>, Client)>;
+
+/// Asks the server of the session on behalf of tasks; clones share one connection.
+#[derive(Debug, Clone)]
+pub(super) struct Upstream {
+    shared: Shared,
+    connected: Arc<Mutex<Connected>>,
+}
+
+impl Upstream {
+    pub(super) fn new(shared: Shared) -> Self {
+        Self { shared, connected: Arc::default() }
+    }
+
+    /// A client for the server of the session, once there is one.
+    async fn client(&self) -> Result<Client, Status> {
+        let gone = || Status::unavailable("this worker has no session with a server");
+        let mut session = self.shared.session.subscribe();
+        let server = session.wait_for(Option::is_some).await.map_err(|_| gone())?.clone();
+        server.as_ref().map(|server| self.connected_to(server)).ok_or_else(gone)
+    }
+
+    fn connected_to(&self, server: &Server) -> Client {
+        let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*connected {
+            Some((url, client)) if *url == server.url => client.clone(),
+            _ => {
+                let client = server.connect_lazily();
+                *connected = Some((Arc::clone(&server.url), client.clone()));
+                client
+            }
+        }
+    }
+
+    async fn save(&self, request: SaveCheckpointRequest) -> Result<u64, Status> {
+        let answer = async { self.client().await?.save_checkpoint(request).await };
+        Ok(in_time(answer).await?.into_inner().version)
+    }
+
+    /// The last checkpoint of the caller's job, if it has one.
+    async fn last(&self, caller: &Caller) -> Result<Option<proto::v1::Checkpoint>, Status> {
+        let execution_id = caller.execution_id.to_string();
+        let request = GetCheckpointRequest { execution_id, fence: caller.fence };
+        match in_time(async { self.client().await?.get_checkpoint(request).await }).await {
+            Ok(found) => Ok(Some(found.into_inner())),
+            Err(status) if status.code() == Code::NotFound => Ok(None),
+            Err(status) => Err(status),
+        }
+    }
+}
+
+async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    let late = |_| Err(Status::unavailable("no server has answered in time"));
+    tokio::time::timeout(ANSWER_MAX, answer).await.unwrap_or_else(late)
+}

@@ -1,0 +1,242 @@
+//! What running tasks ask for through their sockets, and what they save to their files.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use proto::v1::{Assignment, Checkpoint};
+use tonic::Status;
+
+use crate::rig::{Rig, process_state, sh};
+
+/// Runs a task that tells where its socket is and goes on until `go` is written to.
+async fn waiting_task(rig: &Rig) -> (Assignment, PathBuf, PathBuf) {
+    let (told, go) = (rig.shared("socket"), rig.shared("go"));
+    let order = sh(&format!(
+        "echo $BELFRY_SOCKET > {}; while ! [ -s {} ]; do sleep 0.01; done",
+        told.display(),
+        go.display()
+    ));
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.started(&order.execution_id).await;
+    let read = || std::fs::read_to_string(&told).ok().filter(|text| text.ends_with('\n'));
+    let socket = rig.server.until("the path of its socket", |_| read()).await;
+    (order, socket.trim().into(), go)
+}
+
+/// Sends a request; what comes back is read to its end by [`answer`].
+fn ask(socket: &Path, request: &str) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+/// The status and the whole text of an answer.
+async fn answer(mut stream: UnixStream) -> (u16, String) {
+    let read = tokio::task::spawn_blocking(move || {
+        let mut bytes = Vec::new();
+        // An end that is a reset comes behind the answer to a request that was not read to its end.
+        stream.read_to_end(&mut bytes).ok();
+        String::from_utf8(bytes).unwrap()
+    });
+    let text = read.await.unwrap();
+    (text.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default(), text)
+}
+
+async fn call(socket: &Path, request: &str) -> (u16, String) {
+    answer(ask(socket, request)).await
+}
+
+fn put(body: &str, headers: &str) -> String {
+    format!("PUT /checkpoint HTTP/1.1\r\nHost: task\r\nContent-Length: {}\r\n{headers}\r\n{body}", body.len())
+}
+
+const GET: &str = "GET /checkpoint HTTP/1.1\r\nHost: task\r\n\r\n";
+
+pub(crate) async fn a_task_saves_and_reads_its_checkpoint_through_its_socket() {
+    let rig = Rig::new().await;
+    let (order, socket, _) = waiting_task(&rig).await;
+    let (status, text) = call(&socket, GET).await;
+    assert_eq!(status, 404, "{text}");
+    let (status, text) =
+        call(&socket, &put("page 7", "Content-Type: text/plain\r\nIf-Match: \"0\"\r\n")).await;
+    assert_eq!(status, 200, "{text}");
+    assert!(text.ends_with("{\"version\":1}\n"), "{text}");
+    let saved = rig.server.state().saved[0].clone();
+    assert_eq!((saved.execution_id, saved.fence), (order.execution_id, order.fence));
+    assert_eq!((&*saved.data, saved.content_type.as_str()), (b"page 7".as_slice(), "text/plain"));
+    assert_eq!(saved.expected_version, Some(0));
+    let (status, text) = call(&socket, GET).await;
+    assert_eq!(status, 200);
+    assert!(text.ends_with("\r\n\r\npage 7") && text.contains("etag: \"1\""), "{text}");
+}
+
+pub(crate) async fn a_request_that_cannot_be_granted_says_why() {
+    let rig = Rig::new().await;
+    let (_, socket, _) = waiting_task(&rig).await;
+    let (status, text) = call(&socket, "GET /what HTTP/1.1\r\nHost: task\r\n\r\n").await;
+    assert!(status == 404 && text.contains("\"not_found\""), "{text}");
+    let (status, text) = call(&socket, "POST /checkpoint HTTP/1.1\r\nHost: task\r\n\r\n").await;
+    assert!(status == 405 && text.contains("does not take POST"), "{text}");
+    let (status, text) = call(&socket, &put(&"x".repeat(65_537), "")).await;
+    assert!(status == 413 && text.contains("65536"), "{text}");
+    let refusals = [
+        (Status::failed_precondition("x"), 409, "not_current"),
+        (Status::aborted("x"), 412, "version_mismatch"),
+        (Status::unavailable("x"), 503, "outcome_unknown"),
+    ];
+    for (refusal, expected, code) in refusals {
+        rig.server.state().refusal = Some(refusal);
+        let (status, text) = call(&socket, &put("x", "")).await;
+        assert!(status == expected && text.contains(code), "{text}");
+    }
+    assert!(rig.server.state().saved.is_empty());
+}
+
+pub(crate) async fn a_task_that_calls_while_no_agent_is_there_waits_for_one() {
+    let mut rig = Rig::new().await;
+    let (order, socket, _) = waiting_task(&rig).await;
+    rig.kill_agent().await;
+    let waiting = ask(&socket, &put("a", ""));
+    rig.start_agent();
+    let (status, text) = answer(waiting).await;
+    assert_eq!(status, 200, "{text}");
+    assert_eq!(rig.server.state().saved[0].execution_id, order.execution_id);
+}
+
+pub(crate) async fn an_agent_that_is_killed_under_a_request_costs_the_task_one_more_try() {
+    let mut rig = Rig::new().await;
+    let (_, socket, _) = waiting_task(&rig).await;
+    rig.server.state().stalled = true;
+    let first = ask(&socket, &put("a", ""));
+    rig.server.until("the request", |state| (state.stalls > 0).then_some(())).await;
+    rig.kill_agent().await;
+    assert_eq!(answer(first).await, (0, String::new()));
+    rig.server.state().stalled = false;
+    rig.start_agent();
+    assert_eq!(call(&socket, &put("a", "")).await.0, 200);
+}
+
+pub(crate) async fn a_task_that_is_slow_to_ask_holds_up_no_other() {
+    let rig = Rig::new().await;
+    let (_, socket, _) = waiting_task(&rig).await;
+    let slow: Vec<_> = (0..8).map(|_| ask(&socket, "PUT /checkpoint HTTP/1.1\r\n")).collect();
+    let (status, text) = call(&socket, &put("a", "")).await;
+    assert!(status == 429 && text.contains("\"busy\""), "{text}");
+    let (id, finished) = rig.run("true").await;
+    assert_eq!(finished.exit_code, Some(0), "{id}");
+    drop(slow);
+    let mut answer = call(&socket, &put("a", "")).await;
+    for _ in 0..10_000 {
+        if answer.0 != 429 {
+            break;
+        }
+        answer = call(&socket, &put("a", "")).await;
+    }
+    assert_eq!(answer.0, 200, "{}", answer.1);
+}
+
+pub(crate) async fn a_call_for_an_execution_that_is_over_never_speaks_for_the_next_one() {
+    let mut rig = Rig::new().await;
+    let (first, socket, go) = waiting_task(&rig).await;
+    let pid = rig.server.started(&first.execution_id).await;
+    rig.kill_agent().await;
+    let late = ask(&socket, &put("of the first", ""));
+    std::fs::write(&go, "1").unwrap();
+    rig.server.until("its end", |_| process_state(pid).is_none().then_some(())).await;
+    // The supervisor may have handed it on, to nobody yet; then the agent says for whom it is.
+    rig.start_agent();
+    rig.server.finished(&first.execution_id).await;
+    let (second, again, _) = waiting_task(&rig).await;
+    assert_eq!(again, socket, "the same folder was lent");
+    let mut late = late;
+    let mut text = String::new();
+    late.read_to_string(&mut text).ok();
+    assert!(rig.server.state().saved.iter().all(|saved| saved.execution_id != second.execution_id), "{text}");
+}
+
+pub(crate) async fn what_a_task_writes_to_its_file_is_saved_while_it_runs() {
+    let rig = Rig::new().await;
+    let go = rig.shared("go");
+    let order = sh(&format!(
+        "echo 1 > tmp; mv tmp $BELFRY_CHECKPOINT; while ! [ -s {} ]; do sleep 0.01; done",
+        go.display()
+    ));
+    rig.server.assign(vec![order.clone()]).await;
+    let saved = rig.server.until("the checkpoint", |state| state.saved.first().cloned()).await;
+    assert_eq!((saved.execution_id.as_str(), &*saved.data), (order.execution_id.as_str(), b"1\n".as_slice()));
+    std::fs::write(&go, "1").unwrap();
+    let finished = rig.server.finished(&order.execution_id).await;
+    // Unless its end came before the supervisor had heard that it is saved.
+    assert!(finished.checkpoint.is_none_or(|data| &*data == b"1\n"));
+}
+
+pub(crate) async fn the_last_checkpoint_comes_with_the_end_of_its_task() {
+    let rig = Rig::new().await;
+    let (_, finished) = rig.run("echo 9 > tmp; mv tmp $BELFRY_CHECKPOINT; exit 3").await;
+    assert_eq!(finished.checkpoint.as_deref(), Some(b"9\n".as_slice()));
+    let (_, finished) = rig.run("exit 3").await;
+    assert_eq!(finished.checkpoint, None, "a folder that was lent before has nothing of the one before");
+    let (_, finished) = rig.run("ln -s /etc/passwd $BELFRY_CHECKPOINT").await;
+    assert_eq!(finished.checkpoint, None);
+    let (_, finished) = rig.run("head -c 65537 /dev/zero > $BELFRY_CHECKPOINT").await;
+    assert_eq!(finished.checkpoint, None);
+    assert_eq!(finished.exit_code, Some(0));
+}
+
+pub(crate) async fn a_stopped_task_saves_within_its_grace() {
+    let rig = Rig::new().await;
+    let ready = rig.shared("ready");
+    let order = sh(&format!(
+        "trap 'echo stopped > tmp; mv tmp $BELFRY_CHECKPOINT; exit 0' TERM; echo 1 > {}; while :; do sleep 0.01; done",
+        ready.display()
+    ));
+    rig.server.assign(vec![order.clone()]).await;
+    let is_ready = || std::fs::metadata(&ready).is_ok_and(|file| file.len() > 0).then_some(());
+    rig.server.until("the trap", |_| is_ready()).await;
+    let Assignment { execution_id, fence, .. } = order.clone();
+    rig.server.stop(proto::v1::Stop { execution_id, fence, grace_ms: 20_000, discard: false }).await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!(finished.checkpoint.as_deref(), Some(b"stopped\n".as_slice()));
+}
+
+pub(crate) async fn an_execution_finds_the_checkpoint_of_the_one_before() {
+    let rig = Rig::new().await;
+    let checkpoint = Checkpoint { version: 4, data: "page 7".into(), content_type: "text/plain".into() };
+    rig.server.state().checkpoint = Some(checkpoint);
+    let out = rig.shared("out");
+    let order = Assignment {
+        checkpoint_version: 4,
+        ..sh(&format!("cat $BELFRY_CHECKPOINT > {}; [ -O $BELFRY_CHECKPOINT ]", out.display()))
+    };
+    rig.server.assign(vec![order.clone()]).await;
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "page 7");
+    assert_eq!((finished.exit_code, finished.checkpoint), (Some(0), None));
+}
+
+pub(crate) async fn a_checkpoint_that_the_store_lost_does_not_keep_a_task_from_running() {
+    let rig = Rig::new().await;
+    let order = Assignment { checkpoint_version: 4, ..sh("! [ -e $BELFRY_CHECKPOINT ]") };
+    rig.server.assign(vec![order.clone()]).await;
+    assert_eq!(rig.server.finished(&order.execution_id).await.exit_code, Some(0));
+}
+
+pub(crate) async fn a_file_that_no_agent_has_saved_comes_with_the_end() {
+    let mut rig = Rig::new().await;
+    let go = rig.shared("go");
+    let order = sh(&format!(
+        "while ! [ -s {} ]; do sleep 0.01; done; echo last > tmp; mv tmp $BELFRY_CHECKPOINT",
+        go.display()
+    ));
+    rig.server.assign(vec![order.clone()]).await;
+    let pid = rig.server.started(&order.execution_id).await;
+    rig.kill_agent().await;
+    std::fs::write(&go, "1").unwrap();
+    rig.server.until("its end", |_| process_state(pid).is_none().then_some(())).await;
+    rig.start_agent();
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!(finished.checkpoint.as_deref(), Some(b"last\n".as_slice()));
+}
