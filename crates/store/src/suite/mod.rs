@@ -21,6 +21,8 @@ pub mod feed;
 pub mod leases;
 pub mod ledger;
 pub mod lists;
+#[cfg(feature = "postgres")]
+pub mod pair;
 pub mod registry;
 pub mod rows;
 pub mod runs;
