@@ -38,7 +38,7 @@ use tokio_postgres::NoTls;
 /// How long a server may take to come up.
 const START_MAX: Duration = Duration::from_secs(60);
 /// The superuser that `initdb` makes.
-const USER: &str = "belfry";
+pub(super) const USER: &str = "belfry";
 
 /// No statement of a test's helper takes so long, unless it waits for what never comes.
 const LIMIT: &str = "options=-c%20statement_timeout%3D30s";
@@ -108,6 +108,14 @@ impl Cluster {
     /// As [`shared`](Self::shared).
     pub fn start(settings: &Settings) -> Self {
         Self::start_in(new_folder(), settings, 0)
+    }
+
+    /// A cluster of one's own in this folder, which is made, on whatever disk it lies.
+    ///
+    /// # Panics
+    /// As [`shared`](Self::shared).
+    pub fn start_at(folder: &Path, settings: &Settings) -> Self {
+        Self::start_in(folder.to_owned(), settings, 0)
     }
 
     /// A standby that follows `primary`, on a port of its own.
@@ -286,6 +294,19 @@ impl Cluster {
         Database { cluster: Arc::clone(self), name }
     }
 
+    /// An empty database of one's own, its tables and indexes in a folder of its own.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    pub fn database_in(self: &Arc<Self>, folder: &Path) -> Database {
+        let made = fs::create_dir_all(folder).and_then(|()| Account::for_server().own(folder));
+        made.unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
+        let name = "belfry_apart".to_owned();
+        self.execute("postgres", &format!("CREATE TABLESPACE {name} LOCATION '{}'", folder.display()));
+        self.execute("postgres", &format!("CREATE DATABASE {name} TABLESPACE {name}"));
+        Database { cluster: Arc::clone(self), name }
+    }
+
     /// Runs statements as the superuser.
     ///
     /// # Panics
@@ -343,7 +364,7 @@ impl Database {
     }
 
     /// Where it is.
-    pub fn cluster(&self) -> &Cluster {
+    pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
@@ -380,7 +401,7 @@ fn reap(folder: &Path, grace_secs: u32) {
     std::thread::spawn(move || reaper.wait());
 }
 
-fn new_folder() -> PathBuf {
+pub(super) fn new_folder() -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("belfry-postgres-{}-{n}", std::process::id()))
@@ -398,7 +419,7 @@ fn children(parent: i32) -> Vec<i32> {
     numbers.filter(is_child).collect()
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback interface has free ports");
     listener.local_addr().expect("a bound socket has an address").port()
@@ -420,11 +441,11 @@ fn programs() -> PathBuf {
 
 /// Whom the server runs as.
 #[derive(Debug, Clone, Copy)]
-struct Account(Option<(u32, u32)>);
+pub(super) struct Account(Option<(u32, u32)>);
 
 impl Account {
     /// Ourselves, unless that is root: PostgreSQL refuses to run as root.
-    fn for_server() -> Self {
+    pub(super) fn for_server() -> Self {
         if !rustix::process::geteuid().is_root() {
             return Self(None);
         }
@@ -447,7 +468,7 @@ impl Account {
         }
     }
 
-    fn apply(self, command: &mut Command) {
+    pub(super) fn apply(self, command: &mut Command) {
         if let Some((user, group)) = self.0 {
             command.uid(user).gid(group);
         }

@@ -23,6 +23,8 @@ pub mod ledger;
 pub mod lists;
 #[cfg(feature = "postgres")]
 pub mod pair;
+#[cfg(feature = "postgres")]
+pub mod pooler;
 pub mod registry;
 pub mod rows;
 pub mod runs;
