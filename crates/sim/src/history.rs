@@ -8,7 +8,6 @@
 //! A history is a file of JSON lines: a [`Setup`], then one [`Event`] a line in the order in which the
 //! harness saw them, on the clock of the harness. Simulated and real clusters write the same.
 
-use std::collections::BTreeSet;
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
 
@@ -123,9 +122,6 @@ pub enum What {
     TailLost {
         /// How many.
         commits: u32,
-        /// What they were about, where that is known.
-        #[serde(default)]
-        lost: Option<Lost>,
     },
     /// Worker: an assignment arrived.
     Heard {
@@ -176,15 +172,6 @@ pub enum What {
         /// Reports that workers still keep, for nobody acknowledged them.
         unacknowledged: Vec<ExecutionId>,
     },
-}
-
-/// What commits were about that a store has lost.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Lost {
-    /// Jobs that were made, changed or cancelled by them.
-    pub jobs: BTreeSet<JobId>,
-    /// Executions that were made or changed by them.
-    pub executions: BTreeSet<ExecutionId>,
 }
 
 /// What a client wants.

@@ -13,7 +13,7 @@ use model::{
 };
 
 use crate::history::{
-    Answer, Ask, Commit, ExecutionRow, History, JobRow, Lost, Row, RunRow, ScheduleRow, StepRow, StoreView,
+    Answer, Ask, Commit, ExecutionRow, History, JobRow, Row, RunRow, ScheduleRow, StepRow, StoreView,
     TaskStep, What,
 };
 
@@ -158,10 +158,7 @@ pub(super) struct Facts<'a> {
     pub(super) calm: Option<At<Timestamp>>,
     /// Where the history ends, and what workers still keep then.
     pub(super) end: Option<At<&'a [ExecutionId]>>,
-    /// Commits were lost, and nobody knows which.
     pub(super) lost_tail: bool,
-    /// What commits that were lost were about.
-    pub(super) lost: Lost,
 }
 
 impl<'a> Facts<'a> {
@@ -181,7 +178,6 @@ impl<'a> Facts<'a> {
             calm: None,
             end: None,
             lost_tail: false,
-            lost: Lost::default(),
         };
         for (index, event) in history.events.iter().enumerate() {
             facts.take(index, event.at, &event.what);
@@ -203,11 +199,7 @@ impl<'a> Facts<'a> {
                 commit.rows.iter().for_each(|row| self.take_row(index, commit, row));
             }
             What::Owned { server, epoch, until } => self.owned.push((index, *server, *epoch, *until)),
-            What::TailLost { lost: None, .. } => self.lost_tail = true,
-            What::TailLost { lost: Some(lost), .. } => {
-                self.lost.jobs.extend(&lost.jobs);
-                self.lost.executions.extend(&lost.executions);
-            }
+            What::TailLost { .. } => self.lost_tail = true,
             What::Heard { execution, .. } => {
                 self.executions.entry(*execution).or_default().heard.push(index);
             }

@@ -22,7 +22,7 @@ mod schedules;
 mod tests;
 mod workflows;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::history::{History, StoreView};
@@ -218,12 +218,7 @@ pub const SHOWN: usize = 5;
 
 /// Gathers what is found.
 #[derive(Debug, Default)]
-struct Findings {
-    report: Report,
-    /// Jobs and executions that lost commits were about: nothing is promised of them but that no two
-    /// executions run at the same time.
-    lost: BTreeSet<String>,
-}
+struct Findings(Report);
 
 impl Findings {
     fn add(
@@ -233,16 +228,12 @@ impl Findings {
         message: impl Into<String>,
         excerpt: impl IntoIterator<Item = usize>,
     ) {
-        let subject = subject.to_string();
-        if invariant != Invariant::I8 && self.lost.contains(&subject) {
-            return;
-        }
-        let count = self.report.counts.entry(invariant).or_default();
+        let count = self.0.counts.entry(invariant).or_default();
         *count += 1;
         if *count <= SHOWN as u64 {
-            let message = message.into();
+            let (subject, message) = (subject.to_string(), message.into());
             let excerpt = excerpt.into_iter().collect();
-            self.report.violations.push(Violation { invariant, subject, message, excerpt });
+            self.0.violations.push(Violation { invariant, subject, message, excerpt });
         }
     }
 }
@@ -252,13 +243,10 @@ impl Findings {
 /// Of what the history cannot show it says that it was [not judged](Report::not_judged).
 ///
 /// Where a store lost commits (I1 cannot hold then) only those are judged that must hold all the
-/// same: I7 and I8. Where the history says which commits, all are judged, but of the jobs in these
-/// commits I8 alone.
+/// same: I7 and I8.
 pub fn check(history: &History) -> Report {
     let facts = Facts::of(history);
-    let jobs = facts.lost.jobs.iter().map(ToString::to_string);
-    let executions = facts.lost.executions.iter().map(ToString::to_string);
-    let mut findings = Findings { lost: jobs.chain(executions).collect(), ..Findings::default() };
+    let mut findings = Findings::default();
     runs::starts(&facts, &mut findings);
     runs::overlaps(&facts, &mut findings);
     cluster::rebuilds(&facts, &mut findings);
@@ -270,7 +258,7 @@ pub fn check(history: &History) -> Report {
         workflows::check(&facts, &mut findings);
         cluster::check(&facts, &mut findings);
     }
-    let mut report = findings.report;
+    let mut report = findings.0;
     report.violations.sort_by_key(|violation| violation.invariant);
     if history.setup.store == StoreView::Feed {
         report.not_judged = NOT_IN_A_FEED;

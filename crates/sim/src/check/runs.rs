@@ -1,6 +1,6 @@
 //! What ran: how often, at the same time as what, for how long, and with which result.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use model::spec::{Backoff, Delivery, JobSpec};
 use model::{Cause, Duration, ExecutionId, ExecutionStatus, JobId, JobStatus, Timestamp, WorkerId};
@@ -102,28 +102,11 @@ fn stretches(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>)
     found
 }
 
-/// Executions that ran and that no row tells of, by their job: the store has lost them.
-fn forgotten(facts: &Facts<'_>) -> BTreeMap<JobId, Vec<ExecutionId>> {
-    let mut found: BTreeMap<JobId, Vec<ExecutionId>> = BTreeMap::new();
-    for (id, execution) in facts.executions.iter().filter(|(_, known)| known.rows.is_empty()) {
-        if let Some((.., TaskStep::Started { job, .. })) = execution.steps.first() {
-            found.entry(*job).or_default().push(*id);
-        }
-    }
-    found
-}
-
 /// I8.
 pub(super) fn overlaps(facts: &Facts<'_>, findings: &mut Findings) {
     let slack = facts.history.setup.wake_slack;
-    let forgotten = forgotten(facts);
-    for (id, job) in &facts.jobs {
-        let unknown = forgotten.get(id).map(Vec::as_slice).unwrap_or_default();
-        if job.executions.len() + unknown.len() < 2 {
-            continue;
-        }
-        let known = job.executions.iter().chain(unknown);
-        let executions = known.filter_map(|id| Some((*id, facts.executions.get(id)?)));
+    for (id, job) in facts.jobs.iter().filter(|(_, job)| job.executions.len() > 1) {
+        let executions = job.executions.iter().filter_map(|id| Some((*id, facts.executions.get(id)?)));
         let mut all: Vec<_> = executions.flat_map(|(id, known)| stretches(facts, id, known)).collect();
         all.sort_by_key(|stretch| stretch.from);
         let mut running: Option<Stretch> = None;

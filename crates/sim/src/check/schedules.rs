@@ -17,7 +17,7 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
         one_job_each(facts, id, schedule, findings);
         never_early(facts, id, schedule, findings);
         if account(facts, id, schedule, findings).is_none() {
-            findings.report.schedules_not_judged += 1;
+            findings.0.schedules_not_judged += 1;
         }
         caught_up(facts, id, schedule, findings);
     }

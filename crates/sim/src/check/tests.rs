@@ -19,8 +19,8 @@ use model::{
 
 use super::{Invariant, check};
 use crate::history::{
-    Answer, Ask, Commit, Event, ExecutionRow, History, JobRow, Lost, Row, RunRow, ScheduleRow, StepRow,
-    StoreView, TaskStep, What,
+    Answer, Ask, Commit, Event, ExecutionRow, History, JobRow, Row, RunRow, ScheduleRow, StepRow, StoreView,
+    TaskStep, What,
 };
 
 const JOB: JobId = JobId::from_bits(1 << 64);
@@ -208,22 +208,6 @@ fn a_plain_life_breaks_nothing() {
 fn an_accepted_job_that_is_not_there_is_lost() {
     Story::new().asked().answered().breaks(Invariant::I1);
     Story::new().submitted().answered().event(What::Read { job: JOB, found: false }).breaks(Invariant::I1);
-}
-
-/// I1, I6, I8. Nothing is promised of the jobs in them but that no two executions run at once.
-#[test]
-fn where_it_is_known_which_commits_were_lost_all_else_is_judged() {
-    let about = |jobs: &[JobId]| {
-        let jobs = jobs.iter().copied().collect();
-        What::TailLost { commits: 1, lost: Some(Lost { jobs, executions: [execution(7)].into() }) }
-    };
-    Story::new().asked().answered().event(about(&[JOB])).holds();
-    Story::new().asked().answered().event(about(&[])).breaks(Invariant::I1);
-    // No row tells of the seventh.
-    let mut story = Story::new();
-    story.submitted().starts(7).event(about(&[JOB])).placed().starts(1).breaks(Invariant::I8);
-    let mut story = Story::new();
-    story.submitted().starts(7).event(about(&[JOB])).task(7, TaskStep::Killed).placed().starts(1).holds();
 }
 
 /// I2.
