@@ -144,6 +144,12 @@ impl Cluster {
         self.boot(settings);
     }
 
+    /// The same data on another port; only one of the two may run.
+    pub(crate) fn elsewhere(&self) -> Self {
+        let lease = self._lease.try_clone().expect("a descriptor is free");
+        Self { folder: self.folder.clone(), port: free_port(), _lease: lease }
+    }
+
     /// Kills the server and every process of it (SIGKILL), and waits until all of them are gone.
     /// [`boot`](Self::boot) starts it again.
     pub fn kill(&self) {

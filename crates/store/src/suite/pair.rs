@@ -122,11 +122,15 @@ impl Pair {
         });
     }
 
-    /// Starts the killed one by itself, so that what it knew can be read; [`mend`](Self::mend) ends that.
+    /// Starts the killed one on a port that nobody else knows, so that what it knew can be read, and
+    /// answers with its address; [`mend`](Self::mend) ends that.
+    ///
+    /// # Panics
+    /// If it does not start.
     pub fn recall(&self) -> String {
-        let killed = self.standby();
-        killed.boot(&self.settings);
-        killed.url(DATABASE)
+        let recalled = self.standby().elsewhere();
+        recalled.boot(&self.settings);
+        recalled.url(DATABASE)
     }
 
     fn wait_for_the_standby(&self) {
