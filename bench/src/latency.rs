@@ -21,7 +21,7 @@ use crate::report::{Figure, Goal, percentile};
 
 const PER_SECOND: u64 = 50;
 
-fn now_micros() -> u128 {
+pub(crate) fn now_micros() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_micros())
 }
 
