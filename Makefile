@@ -73,6 +73,7 @@ run-cluster: build ## Start three servers on one PostgreSQL and two workers, sta
 .PHONY: test
 test: lint ## Everything that must pass: lint, then all tests
 	@scripts/postgresql.sh
+	@scripts/pgbouncer.sh
 	$(CARGO) build --locked --workspace --all-targets
 	@if $(call has,cargo-nextest); then \
 	  $(CARGO) nextest run --locked --workspace --no-fail-fast; \
@@ -130,7 +131,9 @@ KEPT = BELFRY_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) 
 
 .PHONY: chaos
 chaos: build ## Storms of faults over real processes: make chaos MINUTES=10, or SECONDS=45 SEED=4711
-	CHAOS_KEEP=1 CHAOS_SECONDS=$(or $(SECONDS),$(shell expr $(or $(MINUTES),10) '*' 60)) \
+	@scripts/postgresql.sh
+	@scripts/pgbouncer.sh
+	CHAOS_KEEP=1 CHAOS_PROMOTIONS=$(or $(PROMOTIONS),50) CHAOS_SECONDS=$(or $(SECONDS),$(shell expr $(or $(MINUTES),10) '*' 60)) \
 	  $(if $(SEED),CHAOS_SEED=$(SEED)) $(if $(RESULTS),CHAOS_RESULTS=$(abspath $(RESULTS)) $(KEPT)) \
 	  $(CARGO) test --locked -p belfry-tests --test it -- --nocapture --test-threads=1 chaos::
 

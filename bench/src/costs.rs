@@ -37,9 +37,11 @@ impl Costs {
         Self(self.0.into_iter().map(|(name, time)| (format!("{prefix}{name}"), time)).collect())
     }
 
-    /// These and those of another process, whose names are others.
+    /// These and those of another process.
     pub(crate) fn and(mut self, other: Self) -> Self {
-        self.0.extend(other.0);
+        for (name, time) in other.0 {
+            *self.0.entry(name).or_default() += time;
+        }
         self
     }
 

@@ -38,7 +38,7 @@ const PROCESSES_MAX: u64 = 500;
 /// When something happened, by the name of its job, in microseconds of the wall clock.
 type Times = HashMap<String, u64>;
 
-fn now_micros() -> u64 {
+pub(crate) fn now_micros() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
 }

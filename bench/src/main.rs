@@ -19,6 +19,7 @@ mod latency;
 mod load;
 mod logs;
 mod memory;
+mod moves;
 mod noop;
 mod place;
 mod reads;
@@ -75,6 +76,12 @@ enum Name {
     SubmitSingle,
     /// Jobs a second through the whole path, with a worker that does nothing.
     Noop,
+    /// The same on PostgreSQL, with one server and with three.
+    NoopPostgres,
+    /// The leader of two servers is killed: until work is accepted, and started, again.
+    Failover,
+    /// The leader of two servers is drained: how long nothing starts.
+    Handover,
     /// `/bin/true` through a real worker, against this machine's bare spawn rate.
     Spawn,
     /// From submission to the start of the task, at 10 to 5,000 submissions a second.
@@ -109,10 +116,13 @@ enum Name {
 }
 
 impl Name {
-    const MEASURED: [Self; 17] = [
+    const MEASURED: [Self; 20] = [
         Self::SubmitBatch,
         Self::SubmitSingle,
         Self::Noop,
+        Self::NoopPostgres,
+        Self::Failover,
+        Self::Handover,
         Self::Spawn,
         Self::Latency,
         Self::Memory,
@@ -144,6 +154,9 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::SubmitBatch => submit::batches(time).await,
         Name::SubmitSingle => submit::singles(time).await,
         Name::Noop => noop::run(time).await,
+        Name::NoopPostgres => noop::on_postgres(time).await,
+        Name::Failover => moves::failover(time).await,
+        Name::Handover => moves::handover(time).await,
         Name::Spawn => spawn::run(time).await,
         Name::Latency => latency::run(time).await,
         Name::Memory => memory::run(arguments.jobs).await,

@@ -6,7 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use harness::{Pid, Server, until};
+use anyhow::Context as _;
+use harness::{Pid, until};
 use model::{Bytes, JobSpec, Millicores};
 use server::testing::{FakeOptions, FakeWorker};
 use tempfile::TempDir;
@@ -14,11 +15,12 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::costs::Costs;
 use crate::load::{Load, batch};
-use crate::place;
+use crate::place::{self, Shared};
 use crate::report::{Figure, Goal};
 use crate::spawn::until_all_ended;
 
 const GOAL: f64 = 15_000.0;
+const GOAL_POSTGRES: f64 = 12_000.0;
 /// Jobs of one request.
 const BATCH: u64 = 100;
 /// Requests at a time: 1,600 jobs are on their way in, as a producer that is not the bottleneck has them.
@@ -26,11 +28,12 @@ const CONNECTIONS: u64 = 16;
 /// The threads of the fake workers, so that their share is told apart.
 const WORKER_THREAD: &str = "fake-worker";
 
-/// A server, workers that do nothing, and clients.
+/// Servers of which the first leads, workers that do nothing, and clients.
 pub(crate) struct Path {
-    pub(crate) server: Server,
+    shared: Shared,
+    /// To the first server.
     pub(crate) load: Load,
-    pub(crate) workers: Vec<FakeWorker>,
+    workers: Vec<FakeWorker>,
     threads: Option<Runtime>,
     _folder: TempDir,
 }
@@ -73,6 +76,17 @@ impl Path {
     /// Over the store that is in the folder.
     pub(crate) async fn over(folder: TempDir, workers: usize) -> anyhow::Result<Self> {
         let server = place::server(folder.path()).await?;
+        Self::with(server.into(), folder, workers).await
+    }
+
+    /// On PostgreSQL on the same machine, with so many servers.
+    async fn on_postgres(servers: usize) -> anyhow::Result<Self> {
+        let folder = place::folder()?;
+        Self::with(place::servers(folder.path(), servers).await?, folder, 1).await
+    }
+
+    async fn with(shared: Shared, folder: TempDir, workers: usize) -> anyhow::Result<Self> {
+        let server = &shared.servers[0];
         let token = std::fs::read_to_string(server.data().join("worker-token"))?;
         let threads = Builder::new_multi_thread().thread_name(WORKER_THREAD).enable_all().build()?;
         let workers: Vec<_> = {
@@ -82,8 +96,8 @@ impl Path {
         for worker in &workers {
             worker.sessions(1).await;
         }
-        let load = Load::of(&server)?;
-        Ok(Self { server, load, workers, threads: Some(threads), _folder: folder })
+        let load = Load::of(server)?;
+        Ok(Self { shared, load, workers, threads: Some(threads), _folder: folder })
     }
 
     /// Submits about so many and waits until all have ended.
@@ -96,8 +110,9 @@ impl Path {
         let body = batch(&job(), usize::try_from(BATCH)?);
         let begun = Instant::now();
         let mut submitting = Vec::new();
-        for _ in 0..CONNECTIONS {
-            let (load, body) = (self.load.clone(), body.clone());
+        let token = self.shared.servers[0].token().context("a server that started has a token")?;
+        for (_, server) in (0..CONNECTIONS).zip(self.shared.servers.iter().cycle()) {
+            let (load, body) = (Load::new(&server.url(), token.clone())?, body.clone());
             submitting.push(tokio::spawn(async move {
                 for _ in 0..requests {
                     load.submit_once(body.clone()).await?;
@@ -113,14 +128,16 @@ impl Path {
             (started() >= before + jobs).then_some(())
         })
         .await;
-        until_all_ended(&self.server.client()).await;
+        until_all_ended(&self.shared.servers[0].client()).await;
         let ended = begun.elapsed();
         Ok(Passed { jobs, submitted, ended, costs: self.costs()?.since(&costs) })
     }
 
     fn costs(&self) -> anyhow::Result<Costs> {
         let this = Pid(std::process::id().cast_signed());
-        Ok(Costs::of(self.server.pid())?.prefixed("server: ").and(Costs::of(this)?))
+        self.shared.servers.iter().try_fold(Costs::of(this)?, |costs, server| {
+            Ok(costs.and(Costs::of(server.pid())?.prefixed("server: ")))
+        })
     }
 }
 
@@ -160,4 +177,24 @@ pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
         figures.push(Figure::new(format!("of it: {part}"), micros, "µs", Goal::None));
     }
     Ok(figures)
+}
+
+/// The same on PostgreSQL on the same machine, with one server and with three.
+pub(crate) async fn on_postgres(time: Duration) -> anyhow::Result<Vec<Figure>> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
+    let jobs = (GOAL_POSTGRES * time.as_secs_f64()) as u64;
+    let one = Path::on_postgres(1).await?.pass(jobs).await?;
+    let three = Path::on_postgres(3).await?.pass(jobs).await?;
+    let goal = Goal::AtLeast(GOAL_POSTGRES);
+    Ok(vec![
+        Figure::new("jobs through the whole path, one server", one.rate(), "jobs/s", goal),
+        Figure::new(
+            "of a job: processor time without PostgreSQL",
+            one.micros_a_job(|_| true),
+            "µs",
+            Goal::None,
+        ),
+        Figure::new("jobs through the whole path, three servers", three.rate(), "jobs/s", Goal::None),
+        Figure::new("three servers against one", three.rate() / one.rate(), "", Goal::AtLeast(0.85)),
+    ])
 }

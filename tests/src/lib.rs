@@ -26,10 +26,13 @@ mod program;
 pub mod proxy;
 mod recorder;
 mod server;
+mod sessions;
 mod site;
 pub mod story;
 pub mod witness;
 mod worker;
+
+pub use store::suite::{cluster, pair, pooler};
 
 pub use cli::Ran;
 pub use clock::MovedClock;
@@ -40,6 +43,7 @@ pub use process::Pid;
 pub use program::{belfry, repository};
 pub use recorder::Recorder;
 pub use server::Server;
+pub use sessions::SessionKiller;
 pub use site::Site;
 pub use witness::Witness;
-pub use worker::{Role, Worker};
+pub use worker::{Road, Role, Worker};

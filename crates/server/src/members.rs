@@ -70,7 +70,7 @@ pub enum Leader {
     Other {
         /// Which.
         server: ServerRecord,
-        /// It renewed its leases a short while ago.
+        /// It renewed its leases a short while ago, and is not about to give them away.
         is_fresh: bool,
     },
     /// Nobody that is known.
@@ -279,7 +279,7 @@ impl Inner {
             Some(member) if left > Duration::ZERO => Leader::Other {
                 server: member.server.clone(),
                 // It renews them when a third is over.
-                is_fresh: left > self.shard_lease.to_std() / 2,
+                is_fresh: left > self.shard_lease.to_std() / 2 && !member.draining,
             },
             _ => Leader::Nobody,
         }
@@ -374,6 +374,15 @@ mod tests {
         assert_eq!(leader(Length::ZERO), Leader::Nobody);
         let mine = seen(&all, &all[0], LEFT, Instant::now());
         assert_eq!(members.inner.leader_in(&mine), Leader::Me);
+    }
+
+    /// D8. Who is sent on to a server that gives the work away would only be sent on once more.
+    #[tokio::test]
+    async fn nobody_is_sent_to_a_leader_that_is_drained() {
+        let (_dir, members) = members();
+        let all = [me(&members, false), other(1, true)];
+        let found = members.inner.leader_in(&seen(&all, &all[1], LEFT, Instant::now()));
+        assert_eq!(found, Leader::Other { server: all[1].server.clone(), is_fresh: false });
     }
 
     /// G5.

@@ -1,5 +1,6 @@
 //! Storms of faults over a crowd of jobs and a dozen schedules, and a checker that judges what happened.
 //!
+//! - [`database`]: what may become of the database under several servers.
 //! - [`load`]: clients that submit, cancel, schedule, pause, trigger and make up, and ask again where
 //!   an outcome is unknown.
 //! - [`nemesis`]: what a seed breaks, and when: processes, roads, packets, clocks, disks, over one another.
@@ -14,6 +15,7 @@
 //! `CHAOS_SECONDS` makes the random storms longer, `CHAOS_SEED` repeats its choices, and `CHAOS_KEEP`
 //! keeps histories without a violation (`make chaos` sets all of them).
 
+mod database;
 mod load;
 mod nemesis;
 mod points;
@@ -414,6 +416,7 @@ fn a_seed_always_plans_the_same_faults() {
         disk: true,
         worker_disk: Some(0),
         store_roads: 2,
+        sessions: true,
     };
     let shown = |seed| format!("{:?}", plan(seed, Duration::from_secs(120), able));
     assert_eq!(shown(7), shown(7));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crashpoint::Point;
 use harness::network::Cut;
 use harness::proxy::{Proxy, Weather};
-use harness::{MovedClock, Pid, Recorder, Role, Site, SmallDisk};
+use harness::{MovedClock, Pid, Recorder, Role, SessionKiller, Site, SmallDisk};
 use model::{Timestamp, WorkerId};
 use sim::dice::Dice;
 
@@ -68,6 +68,8 @@ pub(super) enum Fault {
     WorkerClocks(i64),
     /// What is done to the road between a server, by its number, and the store.
     StoreRoad(Road, usize),
+    /// Sessions with the store end, one after the other, whatever they are about.
+    Sessions,
 }
 
 impl Fault {
@@ -85,6 +87,7 @@ impl Fault {
             Self::FullWorkerDisk(_) => "full disk of a worker".into(),
             Self::WorkerClocks(_) => "clocks of workers".into(),
             Self::StoreRoad(road, _) => format!("road to the store {road:?}"),
+            Self::Sessions => "sessions with the store".into(),
         }
     }
 
@@ -132,6 +135,8 @@ pub(super) struct Abilities {
     pub(super) worker_disk: Option<usize>,
     /// How many servers reach their store over a road that can be broken.
     pub(super) store_roads: usize,
+    /// Whether their sessions with the store can be ended.
+    pub(super) sessions: bool,
 }
 
 /// The faults of a seed, in their order.
@@ -163,7 +168,7 @@ fn draw(dice: &mut Dice, able: Abilities) -> Fault {
     // Of a server it is the number of that.
     let number = |victim| if victim == Server { worker % able.servers } else { worker };
     loop {
-        return match dice.below(24) {
+        return match dice.below(26) {
             0..8 => {
                 let victim = *dice.pick(&[Server, Agent, Supervisor, Fuse, Task]);
                 Fault::Kill(victim, number(victim))
@@ -195,6 +200,7 @@ fn draw(dice: &mut Dice, able: Abilities) -> Fault {
                 *dice.pick(&[Road::Cut, UpCut, DownCut, Slow, Broken]),
                 worker % able.store_roads,
             ),
+            24..26 if able.sessions => Fault::Sessions,
             _ => continue,
         };
     }
@@ -212,6 +218,8 @@ pub(super) struct Tools {
     pub(super) worker_disk: Option<SmallDisk>,
     /// Between each server and the store.
     pub(super) store_roads: Vec<Proxy>,
+    /// For the sessions with the store.
+    pub(super) sessions: Option<SessionKiller>,
 }
 
 /// What is left to do at the end of a fault.
@@ -227,7 +235,7 @@ struct Raging {
 /// Does it.
 pub(super) struct Nemesis {
     recorder: Recorder,
-    tools: Tools,
+    pub(super) tools: Tools,
     workers: Vec<WorkerId>,
     /// How far the clock is ahead.
     ahead: i64,
@@ -320,6 +328,10 @@ impl Nemesis {
                 }
             }
             Fault::StoreRoad(road, server) => strike_road(&self.tools.store_roads[server], road),
+            Fault::Sessions => match &self.tools.sessions {
+                Some(killer) => killer.rage(true),
+                None => return false,
+            },
             Fault::Packets(cut, worker) => match &site.workers[worker].road().branch {
                 Some(branch) => branch.cut(cut),
                 None => return false,
@@ -403,6 +415,10 @@ impl Nemesis {
                 if let Some(branch) = &site.workers[worker].road().branch {
                     branch.mend(cut);
                 }
+            }
+            Fault::Sessions => {
+                let rages = self.raging.iter().any(|raging| raging.fault == Fault::Sessions);
+                self.tools.sessions.iter().for_each(|killer| killer.rage(rages));
             }
             Fault::Back(_) => self.tools.clock.set(self.ahead),
             Fault::WorkerClocks(_) => self.tools.worker_clock.set(0),

@@ -1,14 +1,16 @@
 //! What a storm rages over: servers on a store, workers, and everything that breaks them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use harness::cluster::{self, Cluster, Database};
 use harness::network::Branch;
+use harness::pair::{Pair, Replication};
 use harness::proxy::Proxy;
-use harness::{CrashOrders, MovedClock, Site, SmallDisk};
+use harness::{CrashOrders, MovedClock, SessionKiller, Site, SmallDisk};
 use store::Store;
 use store::postgres::PostgresStore;
 use store::sqlite::SqliteStore;
-use store::suite::cluster::{Cluster, Database};
 use tempfile::TempDir;
 
 use super::nemesis::{Abilities, Tools};
@@ -23,16 +25,54 @@ const SERVER_DISK: &str = "768m";
 /// Where the rows are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// In a file, by one server.
+    /// In a file, by one server; in what follows there are two.
     InFile,
-    /// In PostgreSQL, by two servers.
+    /// In PostgreSQL.
     InPostgres,
+    /// In one whose commits take long enough to be broken off.
+    InSlowPostgres,
+    /// In a primary and its standby.
+    WithStandby(Replication),
 }
 
 /// The same, while a storm lasts.
-enum Rows {
+pub(super) enum Rows {
     File(PathBuf),
-    Database { database: Database, _objects: TempDir },
+    Database(Database),
+    Pair(Arc<Pair>),
+}
+
+impl Rows {
+    fn prepare(kept: Kept) -> Self {
+        let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        match kept {
+            Kept::InFile => Self::File(PathBuf::new()),
+            Kept::InPostgres => Self::Database(Cluster::shared().database()),
+            Kept::InSlowPostgres => {
+                let server = vec![setting("commit_delay", "20000"), setting("commit_siblings", "0")];
+                let settings = cluster::Settings { durable: true, server, ..Default::default() };
+                Self::Database(Arc::new(Cluster::start(&settings)).database())
+            }
+            Kept::WithStandby(replication) => Self::Pair(Arc::new(Pair::start(replication))),
+        }
+    }
+
+    /// Where servers find them.
+    fn url(&self) -> String {
+        match self {
+            Self::File(_) => String::new(),
+            Self::Database(database) => database.url(),
+            Self::Pair(pair) => pair.url(),
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::File(_) => "SQLite",
+            Self::Database(_) => "PostgreSQL",
+            Self::Pair(_) => "PostgreSQL with a standby",
+        }
+    }
 }
 
 /// Servers and workers under threat.
@@ -40,7 +80,8 @@ pub(super) struct Scene {
     pub(super) site: Site,
     pub(super) able: Abilities,
     pub(super) crash: CrashOrders,
-    rows: Rows,
+    pub(super) rows: Rows,
+    _objects: TempDir,
 }
 
 /// What there is where the rights for it are; says on stderr where they are missing.
@@ -52,17 +93,27 @@ impl Scene {
     /// One with everything that can be broken here, and what breaks it.
     pub(super) async fn set(kept: Kept) -> (Self, Tools) {
         let (clock, crash) = (MovedClock::new(), CrashOrders::new());
+        let mut rows = Rows::prepare(kept);
+        let objects = tempfile::tempdir().expect("a temporary folder can be made");
         let mut tools = Tools {
             clock,
             worker_clock: MovedClock::new(),
             disk: None,
             worker_disk: if_allowed(SmallDisk::mount(WORKER_DISK)),
             store_roads: Vec::new(),
+            sessions: None,
         };
-        let (mut site, rows) = match kept {
-            Kept::InFile => one_server(&mut tools, &crash).await,
-            Kept::InPostgres => two_servers(&mut tools, &crash).await,
+        let mut site = match &mut rows {
+            Rows::File(file) => {
+                let site = one_server(&mut tools, &crash).await;
+                *file = site.server.data().join("belfry.db");
+                site
+            }
+            rows => two_servers(&mut tools, &crash, &*rows, objects.path()).await,
         };
+        if let Rows::Database(database) = &rows {
+            tools.sessions = Some(SessionKiller::new(Arc::clone(database.cluster()), database.name()));
+        }
         let settings = [tools.worker_clock.setting(), crash.setting()];
         site.worker_settings = settings.iter().map(|&(k, v)| (k.into(), v.into())).collect();
         match &tools.worker_disk {
@@ -80,17 +131,15 @@ impl Scene {
             disk: tools.disk.is_some(),
             worker_disk: tools.worker_disk.as_ref().map(|_| 0),
             store_roads: tools.store_roads.len(),
+            sessions: tools.sessions.is_some(),
         };
-        (Self { site, able, crash, rows }, tools)
+        (Self { site, able, crash, rows, _objects: objects }, tools)
     }
 
     /// What it is, in a few words.
     pub(super) fn setting(&self) -> String {
         let (servers, workers) = (self.able.servers, self.able.workers);
-        let store = match self.rows {
-            Rows::File(_) => "SQLite",
-            Rows::Database { .. } => "PostgreSQL",
-        };
+        let store = self.rows.name();
         let build = if cfg!(debug_assertions) { "debug" } else { "release" };
         format!("real processes ({build} build): servers {servers}, workers {workers}, {store}")
     }
@@ -104,39 +153,42 @@ impl Scene {
                     SqliteStore::open(file, options).expect("the file of a server that ended can be opened"),
                 )
             }
-            Rows::Database { database, .. } => {
-                let options = store::postgres::Options { allow_unsafe: true, ..Default::default() };
-                let store = PostgresStore::open(&database.url(), options).await;
-                Box::new(store.expect("the database of the storm can be opened"))
-            }
+            Rows::Database(database) => open_database(&database.url()).await,
+            Rows::Pair(pair) => open_database(&pair.url()).await,
         }
     }
 }
 
-async fn one_server(tools: &mut Tools, crash: &CrashOrders) -> (Site, Rows) {
-    tools.disk = if_allowed(SmallDisk::mount(SERVER_DISK));
-    let settings = [tools.clock.setting(), crash.setting()];
-    let site = match &tools.disk {
-        Some(disk) => Site::over(&disk.path().join("data"), &settings).await,
-        None => Site::server_only(&settings).await,
-    };
-    let file = site.server.data().join("belfry.db");
-    (site, Rows::File(file))
+/// The rows in a database.
+async fn open_database(url: &str) -> Box<dyn Store> {
+    let options = store::postgres::Options { allow_unsafe: true, ..Default::default() };
+    Box::new(PostgresStore::open(url, options).await.expect("the database of the storm can be opened"))
 }
 
-/// Each reaches the database on a road of its own.
-async fn two_servers(tools: &mut Tools, crash: &CrashOrders) -> (Site, Rows) {
-    let database = Cluster::shared().database();
-    let objects = tempfile::tempdir().expect("a temporary folder can be made");
-    let url = database.url();
-    let address = url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).expect("it has a host").0;
-    let mut urls = Vec::new();
-    for _ in 0..2 {
-        let road = Proxy::start("127.0.0.1", address.parse().expect("the tests' host is an address")).await;
-        urls.push(url.replace(address, &road.address().to_string()));
-        tools.store_roads.push(road);
+async fn one_server(tools: &mut Tools, crash: &CrashOrders) -> Site {
+    tools.disk = if_allowed(SmallDisk::mount(SERVER_DISK));
+    let settings = [tools.clock.setting(), crash.setting()];
+    match &tools.disk {
+        Some(disk) => Site::over(&disk.path().join("data"), &settings).await,
+        None => Site::server_only(&settings).await,
     }
-    let objects_dir = objects.path().display().to_string();
+}
+
+/// Each reaches the database on a road of its own, where it has one address.
+async fn two_servers(tools: &mut Tools, crash: &CrashOrders, rows: &Rows, objects: &Path) -> Site {
+    let url = rows.url();
+    let mut urls = vec![url.clone(), url.clone()];
+    if !matches!(rows, Rows::Pair(_)) {
+        let address =
+            url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).expect("it has a host").0;
+        for url in &mut urls {
+            let target = address.parse().expect("the tests' host is an address");
+            let road = Proxy::start("127.0.0.1", target).await;
+            *url = url.replace(address, &road.address().to_string());
+            tools.store_roads.push(road);
+        }
+    }
+    let objects_dir = objects.display().to_string();
     let settings = |url| {
         [
             tools.clock.setting(),
@@ -150,5 +202,5 @@ async fn two_servers(tools: &mut Tools, crash: &CrashOrders) -> (Site, Rows) {
     };
     let mut site = Site::server_only(&settings(&urls[0])).await;
     site.add_server(&settings(&urls[1])).await;
-    (site, Rows::Database { database, _objects: objects })
+    site
 }

@@ -71,19 +71,23 @@ impl Stored {
         let workers = store.workers().await.expect("the store can be read");
         stored.workers = workers.into_iter().map(|worker| (worker.id, worker)).collect();
         stored.queues = store.queues().await.expect("the store can be read");
-        stored.read_events(store).await;
+        stored.events = Self::read_feed(store).await;
         let aside = store.quarantined(PAGE).await.expect("the store can be read");
         assert!(aside.is_empty(), "rows were set aside: {aside:?}");
         stored
     }
 
-    async fn read_events(&mut self, store: &dyn Store) {
-        let mut reached = EventSeq(0);
+    /// Every event of the feed, by its place.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    pub async fn read_feed(store: &dyn Store) -> BTreeMap<u64, Event> {
+        let (mut reached, mut events) = (EventSeq(0), BTreeMap::new());
         loop {
             let page = store.events(reached, PAGE).await.expect("the store can be read");
-            let Some((last, _)) = page.events.last() else { return };
+            let Some((last, _)) = page.events.last() else { return events };
             reached = *last;
-            self.events.extend(page.events.into_iter().map(|(seq, event)| (seq.0, event)));
+            events.extend(page.events.into_iter().map(|(seq, event)| (seq.0, event)));
         }
     }
 }

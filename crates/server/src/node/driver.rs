@@ -34,6 +34,9 @@ use crate::metrics::Metrics;
 /// Pauses before the shards are taken again.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// The same while the store is away: asking costs little, and whoever waits for its fail-over waits
+/// for this as well.
+const BACKOFF_AWAY_MAX: Duration = Duration::from_millis(250);
 /// How long a shutdown waits for the store to take the shards back.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// An ownership that held for this long ends the backoff.
@@ -149,6 +152,7 @@ pub(super) struct Life {
     /// Whether the store had no space when it was last asked.
     pub(super) full: bool,
     backoff: Duration,
+    backoff_max: Duration,
     leases: Option<Arc<[Lease]>>,
     /// Whether a commit may still be on its way under `leases`: only new epochs keep it out then.
     tainted: bool,
@@ -162,6 +166,7 @@ impl Life {
             tickets: Tickets::default(),
             full: false,
             backoff: BACKOFF_MIN,
+            backoff_max: BACKOFF_MAX,
             leases: None,
             tainted: false,
         }
@@ -220,6 +225,11 @@ impl Life {
 
     fn not_taken(&mut self, error: TakeError) -> End {
         let tainted = !matches!(error, TakeError::Store(StoreError::Full));
+        let is_away = matches!(
+            error,
+            TakeError::Store(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. })
+        );
+        self.backoff_max = if is_away { BACKOFF_AWAY_MAX } else { BACKOFF_MAX };
         match error {
             TakeError::Store(StoreError::Fatal { reason }) => return End::Fatal(reason),
             TakeError::Store(error @ StoreError::TooNew { .. }) => return End::Fatal(error.to_string()),
@@ -234,8 +244,8 @@ impl Life {
 
     async fn pause(&mut self) {
         self.driver.config.metrics.engine_reloaded();
-        let pause = self.backoff;
-        self.backoff = (pause * 2).min(BACKOFF_MAX);
+        let pause = self.backoff.min(self.backoff_max);
+        self.backoff = (pause * 2).min(self.backoff_max);
         let Driver { requests, reports, beats, stop, .. } = &mut self.driver;
         tokio::select! {
             () = tokio::time::sleep(pause) => {}

@@ -17,7 +17,7 @@ const CHUNKS: usize = 8;
 /// How long to wait for shards that another server holds before asking again; and if that one is about
 /// to give them away.
 const ACQUIRE_AGAIN: Duration = Duration::from_millis(250);
-const ACQUIRE_SOON: Duration = Duration::from_millis(20);
+const ACQUIRE_SOON: Duration = Duration::from_millis(10);
 
 /// Shards, and the engine that decides for them.
 pub(super) struct Owned {

@@ -1,14 +1,21 @@
 //! Where the database is and how a session with it is opened.
 //!
-//! A URL as libpq takes it. Of its parameters `sslmode`, `sslrootcert` and `prepared_statements` are
-//! read here, the rest by the driver. The password is in nothing that can be shown.
+//! A URL as libpq takes it. Of its parameters `sslmode`, `sslrootcert`, `target_session_attrs` and
+//! `prepared_statements` are read here, the rest by the driver. The password is in nothing that can be shown.
+//!
+//! # Several hosts
+//! A database that fails over is known by the hosts that may be its primary. A session is opened with
+//! whichever of them takes writes: the host that did so last is asked first, and the next one as soon
+//! as one refuses, or is silent for [`PATIENCE`]. So a machine that is gone costs no connect timeout.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio_postgres::config::{Host, SslMode};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -19,6 +26,8 @@ use super::tls::{self, Verify};
 use crate::StoreError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a host may be silent before the next one is asked as well.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// How long data that was sent may stay unconfirmed before the connection counts as dead.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVES_IDLE: Duration = Duration::from_secs(10);
@@ -27,7 +36,10 @@ const KEEPALIVES_RETRIES: u32 = 3;
 
 /// A database and how it is reached.
 pub(super) struct Address {
-    config: Config,
+    /// One for each host, in the order of the address.
+    hosts: Vec<Config>,
+    /// The host that took writes last.
+    last: AtomicUsize,
     tls: Option<MakeRustlsConnect>,
     /// Whether statements are prepared once in a session. Off behind a pooler that lends sessions by
     /// the transaction and does not know of prepared statements (PgBouncer before 1.21).
@@ -40,17 +52,36 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Host, port and database.
+/// Hosts with their ports, and the database.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let host = match self.config.get_hosts().first() {
-            Some(Host::Tcp(name)) => name.clone(),
-            Some(Host::Unix(path)) => path.display().to_string(),
-            None => "localhost".to_owned(),
-        };
-        let port = self.config.get_ports().first().copied().unwrap_or(5432);
-        write!(f, "{host}:{port}/{}", self.config.get_dbname().unwrap_or_default())
+        let hosts: Vec<_> = self.hosts.iter().map(host_and_port).collect();
+        let database = self.hosts.first().and_then(Config::get_dbname).unwrap_or_default();
+        write!(f, "{}/{database}", hosts.join(","))
     }
+}
+
+fn host_and_port(config: &Config) -> String {
+    let host = match config.get_hosts().first() {
+        Some(Host::Tcp(name)) => name.clone(),
+        Some(Host::Unix(path)) => path.display().to_string(),
+        None => "localhost".to_owned(),
+    };
+    format!("{host}:{}", config.get_ports().first().copied().unwrap_or(5432))
+}
+
+/// The same address once for each of its hosts.
+fn one_by_one(base: &str) -> Vec<String> {
+    let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
+    let (authority, path) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    };
+    let (user, hosts) = match authority.split_once('@') {
+        Some((user, hosts)) => (format!("{user}@"), hosts),
+        None => (String::new(), authority),
+    };
+    hosts.split(',').map(|host| format!("{scheme}://{user}{host}{path}")).collect()
 }
 
 fn wrong(reason: impl fmt::Display) -> StoreError {
@@ -66,6 +97,7 @@ impl Address {
         }
         let (base, parameters) = url.split_once('?').unwrap_or((url, ""));
         let (mut mode, mut root, mut prepares, mut rest) = ("prefer".to_owned(), None, true, Vec::new());
+        let mut wanted = None;
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=') {
                 Some(("sslmode", value)) => value.clone_into(&mut mode),
@@ -75,11 +107,18 @@ impl Address {
                 Some(("prepared_statements", _)) => {
                     return Err(wrong("expected `prepared_statements` to be `true` or `false`"));
                 }
+                Some(("target_session_attrs", "any")) => wanted = Some(TargetSessionAttrs::Any),
+                Some(("target_session_attrs", "read-write" | "primary")) => {
+                    wanted = Some(TargetSessionAttrs::ReadWrite);
+                }
+                Some(("target_session_attrs", _)) => {
+                    return Err(wrong("expected `target_session_attrs` to be `read-write` or `any`"));
+                }
                 _ => rest.push(parameter),
             }
         }
-        let url = if rest.is_empty() { base.to_owned() } else { format!("{base}?{}", rest.join("&")) };
-        let mut config: Config = url.parse().map_err(|error| wrong(describe(&error)))?;
+        let rest = if rest.is_empty() { String::new() } else { format!("?{}", rest.join("&")) };
+        let urls = one_by_one(base);
         let (ssl_mode, verify) = match (mode.as_str(), &root) {
             ("disable", _) => (SslMode::Disable, None),
             ("allow" | "prefer", _) => (SslMode::Prefer, Some(Verify::Nothing)),
@@ -98,51 +137,94 @@ impl Address {
             .transpose()
             .map_err(wrong)?
             .map(MakeRustlsConnect::new);
-        config.ssl_mode(ssl_mode);
-        config.tcp_user_timeout(TCP_USER_TIMEOUT);
-        config.keepalives(true);
-        config.keepalives_idle(KEEPALIVES_IDLE);
-        config.keepalives_interval(KEEPALIVES_INTERVAL);
-        config.keepalives_retries(KEEPALIVES_RETRIES);
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
+        // One host that takes no writes is refused later, with a better reason.
+        let several = urls.len() > 1;
+        let wanted =
+            wanted.unwrap_or(if several { TargetSessionAttrs::ReadWrite } else { TargetSessionAttrs::Any });
+        let mut hosts = Vec::new();
+        for url in urls {
+            let mut config: Config =
+                format!("{url}{rest}").parse().map_err(|error| wrong(describe(&error)))?;
+            config.ssl_mode(ssl_mode);
+            config.target_session_attrs(wanted);
+            config.tcp_user_timeout(TCP_USER_TIMEOUT);
+            config.keepalives(true);
+            config.keepalives_idle(KEEPALIVES_IDLE);
+            config.keepalives_interval(KEEPALIVES_INTERVAL);
+            config.keepalives_retries(KEEPALIVES_RETRIES);
+            if config.get_connect_timeout().is_none() {
+                config.connect_timeout(CONNECT_TIMEOUT);
+            }
+            if config.get_application_name().is_none() {
+                config.application_name("belfry");
+            }
+            hosts.push(config);
         }
-        if config.get_application_name().is_none() {
-            config.application_name("belfry");
-        }
-        Ok(Self { config, tls, prepares })
+        Ok(Self { hosts, last: AtomicUsize::new(0), tls, prepares })
     }
 
     /// The same with a password, unless it has one.
     pub(super) fn with_password(mut self, password: Option<&Password>) -> Self {
-        if let (Some(password), None) = (password, self.config.get_password()) {
-            self.config.password(&password.0);
+        for config in &mut self.hosts {
+            if let (Some(password), None) = (password, config.get_password()) {
+                config.password(&password.0);
+            }
         }
         self
     }
 
-    /// A new session; `warned` is set when the server warns in it.
+    /// A new session with a host that takes writes; `warned` is set when the server warns in it.
     pub(super) async fn connect(&self, warned: &Arc<AtomicBool>) -> Result<Client, Failure> {
-        let failed =
-            |error: tokio_postgres::Error| Failure::Unreachable(format!("{self}: {}", describe(&error)));
+        let count = self.hosts.len();
+        let first = self.last.load(Ordering::Relaxed);
+        let mut waiting = (0..count).map(|n| (first + n) % count);
+        let mut asked = FuturesUnordered::new();
+        let mut reasons = Vec::new();
+        loop {
+            if let Some(host) = waiting.next() {
+                asked.push(async move { (host, self.connect_to(&self.hosts[host], warned).await) });
+            }
+            let all_asked = waiting.len() == 0;
+            tokio::select! {
+                answer = asked.next() => match answer {
+                    Some((host, Ok(client))) => {
+                        self.last.store(host, Ordering::Relaxed);
+                        return Ok(client);
+                    }
+                    Some((_, Err(reason))) => reasons.push(reason),
+                    None => return Err(Failure::Unreachable(reasons.join("; "))),
+                },
+                () = tokio::time::sleep(PATIENCE), if !all_asked => {}
+            }
+        }
+    }
+
+    /// # Errors
+    /// Why not, in words, with the host in front.
+    async fn connect_to(&self, host: &Config, warned: &Arc<AtomicBool>) -> Result<Client, String> {
         let warned = Arc::clone(warned);
         let connecting = async {
             match &self.tls {
                 Some(tls) => {
-                    let (client, connection) = self.config.connect(tls.clone()).await?;
+                    let (client, connection) = host.connect(tls.clone()).await?;
                     tokio::spawn(drive(connection, warned));
                     Ok(client)
                 }
                 None => {
-                    let (client, connection) = self.config.connect(NoTls).await?;
+                    let (client, connection) = host.connect(NoTls).await?;
                     tokio::spawn(drive(connection, warned));
                     Ok(client)
                 }
             }
         };
         // The driver's own limit is for each address of the host, and ends before the server's greeting.
-        let silent = || Failure::Unreachable(format!("{self}: no answer within {CONNECT_TIMEOUT:?}"));
-        tokio::time::timeout(CONNECT_TIMEOUT * 2, connecting).await.map_err(|_| silent())?.map_err(failed)
+        let reason = match tokio::time::timeout(CONNECT_TIMEOUT * 2, connecting).await {
+            Ok(Ok(client)) => return Ok(client),
+            Ok(Err(error)) => describe(&error),
+            Err(_elapsed) => format!("no answer within {CONNECT_TIMEOUT:?}"),
+        };
+        let database = host.get_dbname().unwrap_or_default();
+        Err(format!("{}/{database}: {reason}", host_and_port(host)))
     }
 }
 
@@ -201,7 +283,41 @@ mod tests {
         let url = "postgres://me@h/d?prepared_statements=false&application_name=x&sslmode=disable&connect_timeout=2";
         let address = Address::parse(url).unwrap();
         assert!(!address.prepares);
-        assert_eq!(address.config.get_application_name(), Some("x"));
-        assert_eq!(address.config.get_connect_timeout(), Some(&Duration::from_secs(2)));
+        assert_eq!(address.hosts[0].get_application_name(), Some("x"));
+        assert_eq!(address.hosts[0].get_connect_timeout(), Some(&Duration::from_secs(2)));
+    }
+
+    /// D7. Each is asked by itself, with all that the address says.
+    #[test]
+    fn several_hosts_are_each_a_host_that_must_take_writes() {
+        let url = "postgres://me:hunter2@one:5433,two,three:5435/belfry?sslmode=disable&connect_timeout=2";
+        let address = Address::parse(url).unwrap();
+        assert_eq!(address.to_string(), "one:5433,two:5432,three:5435/belfry");
+        for host in &address.hosts {
+            assert_eq!(host.get_user(), Some("me"));
+            assert_eq!(host.get_connect_timeout(), Some(&Duration::from_secs(2)));
+            assert_eq!(host.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+        }
+        let wanted = |url: &str| Address::parse(url).unwrap().hosts[0].get_target_session_attrs();
+        assert_eq!(wanted("postgres://one/d?sslmode=disable"), TargetSessionAttrs::Any);
+        for value in ["read-write", "primary"] {
+            let url = format!("postgres://one/d?sslmode=disable&target_session_attrs={value}");
+            assert_eq!(wanted(&url), TargetSessionAttrs::ReadWrite);
+        }
+        Address::parse("postgres://one/d?target_session_attrs=read-only").unwrap_err();
+    }
+
+    /// D7. What each of them said is in the reason, and the password is not.
+    #[tokio::test]
+    async fn when_no_host_will_do_each_is_named_with_its_reason() {
+        let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let [one, two] = listeners.map(|listener| listener.local_addr().unwrap().to_string());
+        let url = format!("postgres://me:hunter2@{one},{two}/belfry?sslmode=disable");
+        let address = Address::parse(&url).unwrap();
+        let Err(Failure::Unreachable(reason)) = address.connect(&Arc::default()).await else { panic!() };
+        for host in [one, two] {
+            assert!(reason.contains(&format!("{host}/belfry: ")), "{reason}");
+        }
+        assert!(!reason.contains("hunter2"), "{reason}");
     }
 }

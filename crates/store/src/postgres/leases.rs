@@ -10,6 +10,8 @@
 //! has forgotten epochs that were given out. Its timeline or its system identifier is another then.
 //! A commit under a lease from the other timeline is refused; the next acquire takes an epoch beyond all
 //! that can have been given out, and notes that a tail may be lost until that is dealt with.
+//! The feed goes on at a place beyond all that were told: who follows it at one of the forgotten places
+//! misses nothing.
 
 use model::id::Epoch;
 use model::record::Lease;
@@ -22,6 +24,8 @@ use super::param::{Param, big, bigs, ints, text};
 
 /// How far epochs jump where the past is not known; they grow by one at a time else.
 pub(super) const EPOCH_JUMP: i64 = 1 << 20;
+/// How far the places of the feed jump then: no two events are ever told under one place.
+pub(super) const EVENT_JUMP: i64 = 1 << 32;
 
 /// The database's clock in microseconds; it does not stand still in a transaction that waits.
 macro_rules! clock {
@@ -61,7 +65,8 @@ macro_rules! hold {
 macro_rules! take {
     ($lost:expr, $system:expr, $timeline:expr) => {
         concat!(
-            "UPDATE shards SET owner = $2, expires_at = ",
+            "WITH taken AS (
+            UPDATE shards SET owner = $2, expires_at = ",
             clock!(),
             " + $3,
                 epoch = CASE WHEN ",
@@ -75,7 +80,12 @@ macro_rules! take {
             $timeline,
             " WHERE shard = ANY($1) AND (owner IS NULL OR expires_at <= ",
             clock!(),
-            ") RETURNING shard, epoch"
+            ") RETURNING shard, epoch
+            ), jumped AS (
+                UPDATE meta SET next_event = next_event + $5
+                WHERE id = 0 AND EXISTS (SELECT 1 FROM taken WHERE epoch % $4 = 0) RETURNING 1
+            )
+            SELECT shard, epoch FROM taken"
         )
     };
 }
@@ -178,7 +188,10 @@ pub(super) async fn acquire(
             "SELECT shard FROM shards WHERE shard = ANY($1) ORDER BY shard FOR UPDATE",
             vec![wanted()],
         ),
-        Query::new(past.leases_take(), vec![wanted(), text(owner), micros(ttl), big(EPOCH_JUMP)]),
+        Query::new(
+            past.leases_take(),
+            vec![wanted(), text(owner), micros(ttl), big(EPOCH_JUMP), big(EVENT_JUMP)],
+        ),
     ];
     let answers = lane.run(mode, &queries).await?;
     let mut leases: Vec<_> = answers.iter().skip(1).flatten().map(lease_of).collect();

@@ -24,7 +24,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,7 +38,7 @@ use tokio_postgres::NoTls;
 /// How long a server may take to come up.
 const START_MAX: Duration = Duration::from_secs(60);
 /// The superuser that `initdb` makes.
-const USER: &str = "belfry";
+pub(super) const USER: &str = "belfry";
 
 /// No statement of a test's helper takes so long, unless it waits for what never comes.
 const LIMIT: &str = "options=-c%20statement_timeout%3D30s";
@@ -67,6 +67,8 @@ pub struct Settings {
     pub durable: bool,
     /// More settings of the server, such as `("max_connections", "50")`.
     pub server: Vec<(String, String)>,
+    /// An empty folder for the log of changes (`pg_wal`), which is beside the data otherwise.
+    pub log_folder: Option<PathBuf>,
 }
 
 /// A running server. It ends with the last process that uses it.
@@ -93,7 +95,7 @@ impl Cluster {
                 let server = vec![("max_connections".into(), "300".into())];
                 // Whatever an unclean end left there.
                 let _ = fs::remove_dir_all(&folder);
-                Self::start_in(folder, &Settings { durable: false, server }, 5)
+                Self::start_in(folder, &Settings { server, ..Settings::default() }, 5)
             });
             drop(turn);
             Arc::new(cluster)
@@ -105,10 +107,71 @@ impl Cluster {
     /// # Panics
     /// As [`shared`](Self::shared).
     pub fn start(settings: &Settings) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("belfry-postgres-{}-{n}", std::process::id());
-        Self::start_in(std::env::temp_dir().join(name), settings, 0)
+        Self::start_in(new_folder(), settings, 0)
+    }
+
+    /// A cluster of one's own in this folder, which is made, on whatever disk it lies.
+    ///
+    /// # Panics
+    /// As [`shared`](Self::shared).
+    pub fn start_at(folder: &Path, settings: &Settings) -> Self {
+        Self::start_in(folder.to_owned(), settings, 0)
+    }
+
+    /// A standby that follows `primary`, on a port of its own.
+    ///
+    /// # Panics
+    /// As [`shared`](Self::shared).
+    pub(crate) fn standby_of(primary: &Self, settings: &Settings) -> Self {
+        let standby = Self::empty_in(new_folder(), 0);
+        standby.follow(primary, settings);
+        standby
+    }
+
+    /// Becomes a standby of `primary`, as a copy of it: whatever its data was is gone. It must not run.
+    pub(crate) fn follow(&self, primary: &Self, settings: &Settings) {
+        let (data, user) = (self.data(), Account::for_server());
+        let made = fs::remove_dir_all(&data).and_then(|()| {
+            fs::create_dir(&data)?;
+            fs::set_permissions(&data, fs::Permissions::from_mode(0o700))?;
+            user.own(&data)
+        });
+        made.unwrap_or_else(|error| panic!("`{}`: {error}", data.display()));
+        let mut copy = Command::new(programs().join("pg_basebackup"));
+        copy.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-U", USER, "-p", &primary.port.to_string()]);
+        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
+        user.run(&mut copy);
+        self.boot(settings);
+    }
+
+    /// The same data on another port; only one of the two may run.
+    pub(crate) fn elsewhere(&self) -> Self {
+        let lease = self._lease.try_clone().expect("a descriptor is free");
+        Self { folder: self.folder.clone(), port: free_port(), _lease: lease }
+    }
+
+    /// Kills the server and every process of it (SIGKILL), and waits until all of them are gone.
+    /// [`boot`](Self::boot) starts it again.
+    pub fn kill(&self) {
+        let Some(server) = self.pid() else { return };
+        let processes: Vec<_> = children(server).into_iter().chain([server]).collect();
+        // First the one that would notice the death of another.
+        for &process in processes.iter().rev() {
+            let pid = rustix::process::Pid::from_raw(process).expect("a process has a number");
+            // One that has ended by itself is as good.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        let is_there = |pid: &i32| {
+            let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            state.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        };
+        let deadline = Instant::now() + START_MAX;
+        while processes.iter().any(is_there) {
+            assert!(Instant::now() < deadline, "a killed server is there after {START_MAX:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Its number may be another's soon.
+        let _ = fs::remove_file(self.data().join("postmaster.pid"));
     }
 
     /// The cluster in the folder, if there is one that works.
@@ -123,7 +186,30 @@ impl Cluster {
     }
 
     fn start_in(folder: PathBuf, settings: &Settings, grace_secs: u32) -> Self {
-        let programs = programs();
+        let cluster = Self::empty_in(folder, grace_secs);
+        let mut init = Command::new(programs().join("initdb"));
+        init.arg("-D").arg(cluster.data()).args([
+            "--username",
+            USER,
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]);
+        let user = Account::for_server();
+        if let Some(folder) = &settings.log_folder {
+            user.own(folder).unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
+            init.arg("--waldir").arg(folder);
+        }
+        user.run(&mut init);
+        cluster.boot(settings);
+        fs::write(cluster.folder.join("port"), cluster.port.to_string())
+            .unwrap_or_else(|error| panic!("`{}`: {error}", cluster.folder.display()));
+        cluster
+    }
+
+    /// A folder with a reaper, and no data yet.
+    fn empty_in(folder: PathBuf, grace_secs: u32) -> Self {
         let user = Account::for_server();
         let made = fs::create_dir_all(folder.join("data")).and_then(|()| {
             user.own(&folder)?;
@@ -133,19 +219,7 @@ impl Cluster {
         let lease = lock(&folder.join("lease"), FlockOperation::LockShared)
             .unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
         reap(&folder, grace_secs);
-        user.run(Command::new(programs.join("initdb")).arg("-D").arg(folder.join("data")).args([
-            "--username",
-            USER,
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--locale=C",
-            "--no-sync",
-        ]));
-        let cluster = Self { port: free_port(), folder, _lease: lease };
-        cluster.boot(settings);
-        fs::write(cluster.folder.join("port"), cluster.port.to_string())
-            .unwrap_or_else(|error| panic!("`{}`: {error}", cluster.folder.display()));
-        cluster
+        Self { port: free_port(), folder, _lease: lease }
     }
 
     /// Starts the server on the cluster's data, and waits until it takes connections.
@@ -226,6 +300,19 @@ impl Cluster {
         Database { cluster: Arc::clone(self), name }
     }
 
+    /// An empty database of one's own, its tables and indexes in a folder of its own.
+    ///
+    /// # Panics
+    /// If the server refuses it.
+    pub fn database_in(self: &Arc<Self>, folder: &Path) -> Database {
+        let made = fs::create_dir_all(folder).and_then(|()| Account::for_server().own(folder));
+        made.unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
+        let name = "belfry_apart".to_owned();
+        self.execute("postgres", &format!("CREATE TABLESPACE {name} LOCATION '{}'", folder.display()));
+        self.execute("postgres", &format!("CREATE DATABASE {name} TABLESPACE {name}"));
+        Database { cluster: Arc::clone(self), name }
+    }
+
     /// Runs statements as the superuser.
     ///
     /// # Panics
@@ -283,7 +370,7 @@ impl Database {
     }
 
     /// Where it is.
-    pub fn cluster(&self) -> &Cluster {
+    pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
@@ -320,7 +407,25 @@ fn reap(folder: &Path, grace_secs: u32) {
     std::thread::spawn(move || reaper.wait());
 }
 
-fn free_port() -> u16 {
+pub(super) fn new_folder() -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("belfry-postgres-{}-{n}", std::process::id()))
+}
+
+/// The processes whose parent this is.
+fn children(parent: i32) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |pid: &i32| {
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let rest = state.rsplit_once(") ").map(|(_, rest)| rest.split(' ').nth(1).map(str::to_owned));
+        rest.flatten().is_some_and(|found| found == parent.to_string())
+    };
+    numbers.filter(is_child).collect()
+}
+
+pub(super) fn free_port() -> u16 {
     let listener =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback interface has free ports");
     listener.local_addr().expect("a bound socket has an address").port()
@@ -342,11 +447,11 @@ fn programs() -> PathBuf {
 
 /// Whom the server runs as.
 #[derive(Debug, Clone, Copy)]
-struct Account(Option<(u32, u32)>);
+pub(super) struct Account(Option<(u32, u32)>);
 
 impl Account {
     /// Ourselves, unless that is root: PostgreSQL refuses to run as root.
-    fn for_server() -> Self {
+    pub(super) fn for_server() -> Self {
         if !rustix::process::geteuid().is_root() {
             return Self(None);
         }
@@ -369,7 +474,7 @@ impl Account {
         }
     }
 
-    fn apply(self, command: &mut Command) {
+    pub(super) fn apply(self, command: &mut Command) {
         if let Some((user, group)) = self.0 {
             command.uid(user).gid(group);
         }

@@ -22,6 +22,10 @@ pub mod feed;
 pub mod leases;
 pub mod ledger;
 pub mod lists;
+#[cfg(feature = "postgres")]
+pub mod pair;
+#[cfg(feature = "postgres")]
+pub mod pooler;
 pub mod registry;
 pub mod rows;
 pub mod runs;

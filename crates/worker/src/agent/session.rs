@@ -34,6 +34,8 @@ const MESSAGE_BYTES: usize = 2 << 20;
 const LEADER: &str = "belfry-leader";
 /// How often in a row the worker goes at once where it is sent, before it waits as after any failure.
 const LED_AT_ONCE: u32 = 2;
+/// A session that was open for so long is no sign of a trouble that comes again at once.
+const STABLE: Duration = Duration::from_secs(1);
 /// Messages to the server that may wait.
 const TO_SERVER: usize = 16;
 
@@ -82,12 +84,17 @@ pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events
         let Some(server) = shared.servers.at(turn) else { return };
         turn += 1;
         let opened = tokio::time::Instant::now();
-        let mut session = Session { shared: &shared, server: &server, greeting: &greeting, generation };
+        let mut session =
+            Session { shared: &shared, server: &server, greeting: &greeting, generation, was_open: false };
         let Err(error) = session.serve(&mut events).await;
         shared.session.send_replace(None);
         tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "no session");
         if matches!(error, SessionError::NoSupervisor) {
             return;
+        }
+        // Its server gave the work to another one, or is gone, and whatever is to be started waits for us.
+        if session.was_open && opened.elapsed() > STABLE && shared.servers.count() > 1 {
+            continue;
         }
         if opened.elapsed() > ANSWER_MAX {
             backoff = Backoff::among(shared.servers.count());
@@ -121,6 +128,7 @@ struct Session<'a> {
     server: &'a Server,
     greeting: &'a SupervisorGreeting,
     generation: u64,
+    was_open: bool,
 }
 
 impl Session<'_> {
@@ -141,6 +149,7 @@ impl Session<'_> {
             return Err(SessionError::NoWelcome);
         };
         tracing::info!(server = %self.server.url, session = welcome.session, "session opened");
+        self.was_open = true;
         let stops = welcome.stops.clone();
         self.shared.tell(Request::Stops(v1::StopBatch { stops })).await;
         self.shared.session.send_replace(Some(self.server.clone()));

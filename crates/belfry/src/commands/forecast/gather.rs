@@ -22,6 +22,7 @@ const JOBS_LOOKED_AT: usize = 100;
 const AT_ONCE: usize = 8;
 
 /// Where a plan is filled from.
+#[expect(clippy::large_enum_variant, reason = "there is one, for the length of the command")]
 pub(super) enum Source {
     Server(Client),
     /// Files alone.

@@ -12,7 +12,7 @@ use std::future::ready;
 use client::{Client, JobFilter, RunFilter};
 use futures::TryStreamExt as _;
 use model::api::{Job, WorkflowRun};
-use model::{JobStatus, RunId, RunStatus, StepStatus};
+use model::{JobStatus, RunId, RunStatus};
 
 pub(super) use self::follow::for_runs;
 use super::{Context, each, note_more, take};

@@ -2,6 +2,7 @@
 
 mod damage;
 mod encrypted;
+mod hosts;
 mod opening;
 mod outcomes;
 mod retention;

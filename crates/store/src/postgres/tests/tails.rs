@@ -1,6 +1,7 @@
 //! A database that has forgotten what it was told.
 
 use super::*;
+use crate::EventSeq;
 use crate::suite::cluster::Settings;
 
 /// D8, F12. A standby took over: whether it has all commits is not known.
@@ -13,7 +14,7 @@ async fn after_a_promotion_epochs_jump_and_the_shards_are_named_until_they_are_r
     let before = store.acquire(&SHARDS, "old", HOUR).await.unwrap();
     assert_eq!(store.lost_tails(&before).await.unwrap(), []);
     let mut sampler = Sampler::new(31);
-    store.commit(&before, batch(&mut sampler, SHARDS[0], 0).1).await.unwrap();
+    let told = store.commit(&before, batch(&mut sampler, SHARDS[0], 2).1).await.unwrap().first_event;
     drop(store);
 
     cluster.halt();
@@ -31,7 +32,13 @@ async fn after_a_promotion_epochs_jump_and_the_shards_are_named_until_they_are_r
         assert_eq!(new.epoch.0, ((old.epoch.0 >> 20) + 1) << 20);
     }
     assert_eq!(store.lost_tails(&after).await.unwrap(), SHARDS);
-    store.commit(&after, batch(&mut sampler, SHARDS[0], 0).1).await.unwrap();
+    // Whoever heard of events that are gone follows what comes, and hears of nothing twice.
+    let next = store.commit(&after, batch(&mut sampler, SHARDS[0], 1).1).await.unwrap().first_event;
+    assert_eq!(next.0, told.0 + 2 + (1 << 32));
+    for heard in [EventSeq(told.0 + 1), EventSeq(told.0 + 100)] {
+        let page = store.events(heard, 5).await.unwrap();
+        assert_eq!(page.events.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [next]);
+    }
 
     // Its owner is gone before it has dealt with all of them.
     store.tails_reconciled(&after[..1]).await.unwrap();

@@ -1,0 +1,205 @@
+//! What is seen of a change of the leader, over PostgreSQL on the same machine, with two servers and a
+//! real worker.
+//!
+//! - `failover`: the leader is killed. From then on until a job is accepted, and until one has started.
+//! - `handover`: the leader is drained while jobs wait all the time. The longest time in which
+//!   none started, beside the longest in as much time before it.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use client::{Client, Patience};
+use harness::{Road, Server, Worker, glance, until};
+use model::api::Server as Seen;
+use model::{Bytes, JobSpec, JobStatus, Millicores, ServerId};
+
+use crate::load::{Load, batch};
+use crate::place::{self, Shared};
+use crate::report::{Figure, Goal, percentile};
+
+/// Within this a change of the leader is over, or it never is.
+const SOON: Duration = Duration::from_secs(60);
+/// Changes for each second that a benchmark is given.
+const MOVES_A_SECOND: u64 = 3;
+/// As many jobs wait when a hand-over begins, at the least.
+const WAITING: usize = 3_000;
+/// Processes at a time.
+const SLOTS: &str = "8";
+/// So long after a hand-over is looked at as well.
+const AFTERWARDS: Duration = Duration::from_millis(500);
+
+/// Two servers and a worker that knows both.
+struct Site {
+    _worker: Worker,
+    shared: Shared,
+    token: String,
+    /// Last: everything else lies in it.
+    folder: tempfile::TempDir,
+}
+
+impl Site {
+    async fn make() -> anyhow::Result<Self> {
+        let folder = place::folder()?;
+        let shared = place::servers(folder.path(), 2).await?;
+        let [first, second] = shared.servers.as_slice() else { anyhow::bail!("there are two servers") };
+        let (dir, log) = (folder.path().join("worker"), folder.path().join("worker.log"));
+        let settings = [("BELFRY_LOG", "warn"), ("BELFRY_WORKER__SLOTS", SLOTS)];
+        let road = Road { others: vec![second.url()], ..Road::default() };
+        let worker = Worker::start_over(first, "bench", &dir, &log, &settings, road);
+        let token = first.token().context("a server that started has a token")?;
+        let site = Self { _worker: worker, shared, token, folder };
+        let client = site.client(0)?;
+        until("the worker is connected, and both servers are seen", SOON, async || {
+            let workers = client.workers_page(&client::Page::default()).await.ok()?.items;
+            let servers = client.servers().await.ok()?;
+            (!workers.is_empty() && servers.len() == 2).then_some(())
+        })
+        .await;
+        Ok(site)
+    }
+
+    /// One that asks again as soon as it is refused.
+    fn client(&self, server: usize) -> anyhow::Result<Client> {
+        let patience = Patience { retry_for: Duration::ZERO, ..Patience::default() };
+        Ok(Client::with_patience(&self.shared.servers[server].url(), Some(&self.token), patience)?)
+    }
+
+    /// Which server leads, by its number, and its id.
+    async fn leader(&self) -> anyhow::Result<(usize, ServerId)> {
+        let urls: Vec<_> = self.shared.servers.iter().map(Server::url).collect();
+        let clients = [self.client(0)?, self.client(1)?];
+        Ok(until("a server leads", SOON, async || {
+            for client in &clients {
+                let Ok(servers) = client.servers().await else { continue };
+                let Some(leader) = servers.into_iter().find(|server| server.leads) else { continue };
+                let number = urls.iter().position(|url| Some(url.as_str()) == leader.url.as_deref())?;
+                return Some((number, leader.id));
+            }
+            None
+        })
+        .await)
+    }
+}
+
+fn small(command: &[&str]) -> JobSpec {
+    let mut spec = JobSpec::command(command.iter().copied());
+    spec.resources.cpu = Some(Millicores(10));
+    spec.resources.memory = Some(Bytes(1 << 20));
+    spec
+}
+
+pub(crate) async fn failover(time: Duration) -> anyhow::Result<Vec<Figure>> {
+    let mut site = Site::make().await?;
+    let (mut accepted, mut started) = (Vec::new(), Vec::new());
+    for _ in 0..time.as_secs().max(1) * MOVES_A_SECOND {
+        let (leader, dead) = site.leader().await?;
+        let next = site.client(1 - leader)?;
+        site.shared.servers[leader].kill().await;
+        let killed = Instant::now();
+        let job = until("a job is accepted", SOON, async || next.submit(&small(&["true"])).await.ok()).await;
+        accepted.push(killed.elapsed().as_secs_f64());
+        until("it has started", SOON, async || {
+            let job = next.job(job.id).await.ok()?;
+            (job.status == JobStatus::Succeeded).then_some(())
+        })
+        .await;
+        started.push(killed.elapsed().as_secs_f64());
+        site.shared.servers[leader].spawn();
+        let url = site.shared.servers[leader].url();
+        until("the killed one is back, and its old row gone", SOON, async || {
+            let servers = next.servers().await.ok()?;
+            let is_back = |seen: &Seen| seen.url.as_deref() == Some(&url) && seen.id != dead;
+            (servers.len() == 2 && servers.iter().any(is_back)).then_some(())
+        })
+        .await;
+    }
+    accepted.sort_by(f64::total_cmp);
+    started.sort_by(f64::total_cmp);
+    let kills = started.len();
+    let figure = |what: String, value, goal| Figure::new(what, value, "s", goal);
+    Ok(vec![
+        figure(format!("{kills} kills: a job accepted, p50"), percentile(&accepted, 0.5), Goal::None),
+        figure("the same, p99".into(), percentile(&accepted, 0.99), Goal::None),
+        figure("started and ended, p50".into(), percentile(&started, 0.5), Goal::AtMost(3.0)),
+        figure("the same, p99".into(), percentile(&started, 0.99), Goal::AtMost(6.0)),
+    ])
+}
+
+pub(crate) async fn handover(time: Duration) -> anyhow::Result<Vec<Figure>> {
+    let site = Site::make().await?;
+    let stamps = Stamps::make(site.folder.path())?;
+    let program = site.folder.path().join("stamp");
+    fs::copy(std::env::current_exe()?, &program)?;
+    let job = small(&[&program.to_string_lossy(), "stamp", &stamps.0.to_string_lossy()]);
+    let body = batch(&job, 100);
+    let (mut key, mut gaps, mut quiet) = (0_u64, Vec::new(), Vec::new());
+    for _ in 0..time.as_secs().max(1) * MOVES_A_SECOND {
+        let (leader, id) = site.leader().await?;
+        let load = Load::new(&site.shared.servers[leader].url(), site.token.clone())?;
+        while usize::try_from(key)? * 100 < stamps.count()? + WAITING {
+            load.submit(body.clone(), key).await?;
+            key += 1;
+        }
+        let before = crate::latency::now_micros();
+        let begun = Instant::now();
+        let heir = site.client(1 - leader)?;
+        heir.drain_server(id).await?;
+        until("the other one leads", SOON, async || {
+            let found = heir.servers().await.ok()?;
+            found.iter().any(|server| server.leads && server.id != id).then_some(())
+        })
+        .await;
+        let moved = begun.elapsed();
+        while begun.elapsed() < moved + AFTERWARDS {
+            glance().await;
+        }
+        let after = crate::latency::now_micros();
+        let times = stamps.times()?;
+        gaps.push(longest(&times, before, after));
+        quiet.push(longest(&times, before.saturating_sub(after - before), before));
+        heir.undrain_server(id).await?;
+    }
+    let moves = gaps.len();
+    gaps.sort_by(f64::total_cmp);
+    quiet.sort_by(f64::total_cmp);
+    let figure = |what: String, value, goal| Figure::new(what, value, "ms", goal);
+    Ok(vec![
+        figure(format!("{moves} hand-overs: nothing started, p50"), percentile(&gaps, 0.5), Goal::None),
+        figure("the same, p99".into(), percentile(&gaps, 0.99), Goal::AtMost(300.0)),
+        figure("as long before it, p50".into(), percentile(&quiet, 0.5), Goal::None),
+    ])
+}
+
+/// The file to which tasks append when they start.
+struct Stamps(PathBuf);
+
+impl Stamps {
+    fn make(folder: &Path) -> anyhow::Result<Self> {
+        let file = folder.join("stamps");
+        File::create(&file)?;
+        fs::set_permissions(&file, Permissions::from_mode(0o666))?;
+        Ok(Self(file))
+    }
+
+    fn times(&self) -> anyhow::Result<Vec<u64>> {
+        let text = fs::read_to_string(&self.0)?;
+        let times = text.lines().filter_map(|line| line.split_once(' ')?.1.parse().ok());
+        let mut times: Vec<_> = times.collect();
+        times.sort_unstable();
+        Ok(times)
+    }
+
+    fn count(&self) -> anyhow::Result<usize> {
+        Ok(fs::read_to_string(&self.0)?.lines().count())
+    }
+}
+
+/// The longest time between two starts that are next to each other, in milliseconds.
+fn longest(times: &[u64], from: u64, until: u64) -> f64 {
+    let within: Vec<_> = times.iter().filter(|at| (from..until).contains(at)).collect();
+    let apart = within.windows(2).map(|pair| pair[1] - pair[0]);
+    apart.max().unwrap_or(0) as f64 / 1_000.0
+}

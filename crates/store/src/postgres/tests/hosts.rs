@@ -1,0 +1,58 @@
+//! An address with several hosts, of which one takes writes.
+
+use super::*;
+use crate::suite::pair::{Pair, Replication};
+
+/// D7. Neither a machine that is gone nor a port without a server behind it holds anybody up.
+#[tokio::test]
+async fn a_host_that_is_silent_or_refuses_is_passed_over() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let hosts = [&silent, &gone].map(|listener| listener.local_addr().unwrap().to_string());
+    drop(gone);
+    let database = Cluster::shared().database();
+    let url = database.url().replace('@', &format!("@{},", hosts.join(",")));
+    let begun = Instant::now();
+    PostgresStore::open(&url, options()).await.unwrap();
+    assert!(begun.elapsed() < StdDuration::from_secs(5), "{:?}: it waited for a timeout", begun.elapsed());
+}
+
+/// D7, D8, F11. The same store goes on at the standby that was promoted. What was acknowledged is there,
+/// nothing of the old primary's leases holds, and a standby that comes first in the address is passed over.
+#[tokio::test]
+async fn a_store_follows_the_database_to_the_standby_that_was_promoted() {
+    let pair = Pair::start(Replication::Synchronous);
+    let store = PostgresStore::open(&pair.url(), options()).await.unwrap();
+    let mut sampler = Sampler::new(41);
+    let mut jobs = Vec::new();
+    let mut leases = store.acquire(&SHARDS, "test", HOUR).await.unwrap();
+    for _ in 0..2 {
+        let (job, kept) = batch(&mut sampler, SHARDS[0], 1);
+        store.commit(&leases, kept).await.unwrap();
+        jobs.push(job);
+        pair.fail_over();
+        let (_, refused) = batch(&mut sampler, SHARDS[0], 1);
+        // The old session is gone; in a new one the lease is that of another history.
+        while let Err(error) = store.commit(&leases, Arc::clone(&refused)).await {
+            assert!(!matches!(error, StoreError::Fatal { .. }), "{error:?}");
+            if matches!(error, StoreError::Fenced { .. }) {
+                break;
+            }
+        }
+        store.release(&leases).await.unwrap();
+        let after = store.acquire(&SHARDS, "test", HOUR).await.unwrap();
+        assert!(after[0].epoch.0 > leases[0].epoch.0 + 1, "{after:?} after {leases:?}");
+        leases = after;
+        for &job in &jobs {
+            assert!(store.job(job).await.unwrap().is_some());
+        }
+        pair.mend();
+    }
+    // The first host of the address takes writes again; the second follows it.
+    assert_eq!(
+        pair.standby().try_execute("postgres", "SELECT pg_is_in_recovery()"),
+        Ok(vec![Some("t".into())])
+    );
+    let store = PostgresStore::open(&pair.url(), options()).await.unwrap();
+    store.commit(&leases, batch(&mut sampler, SHARDS[1], 1).1).await.unwrap();
+}
