@@ -189,7 +189,8 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "script"], help_heading = "What it starts")]
     pub(crate) workflow: Option<String>,
     /// A parameter of its runs, which may refer to the firing: day='${{ firing.scheduled_for }}'; repeatable
-    #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = parse_pair, requires = "workflow", help_heading = "What it starts")]
+    // Clap asks for no `requires` that conflicts with what is there, so these conflict themselves.
+    #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = parse_pair, requires = "workflow", conflicts_with_all = ["command", "script"], help_heading = "What it starts")]
     pub(crate) parameters: Vec<Pair>,
     #[command(flatten)]
     pub(crate) process: ProcessArgs,
