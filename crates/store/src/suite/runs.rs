@@ -242,7 +242,7 @@ pub async fn every_filter_of_runs_finds_what_it_names<S: Subject>() {
 /// C1. Parsing a large definition takes longer than all else.
 pub async fn runs_of_one_definition_share_it_in_a_page<S: Subject>() {
     let mut scene = Scene::<S>::seeded(75).await;
-    scene.some_runs(40).await;
+    scene.some_runs(80).await;
     let listed = scene.store().runs(&RunFilter::default(), RUNS).await.unwrap().items;
     let mut by_body: BTreeMap<&str, &RunRow> = BTreeMap::new();
     for run in &listed {

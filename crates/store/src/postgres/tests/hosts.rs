@@ -12,9 +12,18 @@ async fn a_host_that_is_silent_or_refuses_is_passed_over() {
     drop(gone);
     let database = Cluster::shared().database();
     let url = database.url().replace('@', &format!("@{},", hosts.join(",")));
+    let plain = Cluster::shared().database();
+    let begun = Instant::now();
+    PostgresStore::open(&plain.url(), options()).await.unwrap();
+    let usual = begun.elapsed();
     let begun = Instant::now();
     PostgresStore::open(&url, options()).await.unwrap();
-    assert!(begun.elapsed() < StdDuration::from_secs(5), "{:?}: it waited for a timeout", begun.elapsed());
+    let took = begun.elapsed();
+    // Twice what the machine takes today, and less than any timeout on top.
+    assert!(
+        took < 2 * usual + StdDuration::from_secs(4),
+        "{took:?} instead of {usual:?}: it waited for a timeout"
+    );
 }
 
 /// D7, D8, F11. The same store goes on at the standby that was promoted. What was acknowledged is there,
