@@ -21,6 +21,8 @@ mod logs;
 mod memory;
 mod moves;
 mod noop;
+#[cfg(test)]
+mod page;
 mod place;
 mod reads;
 mod report;

@@ -1,0 +1,283 @@
+//! The book's page of figures, made of the files that are kept: tables, and plots as SVG.
+//!
+//! `make bench-page` writes it; a test holds the page against the files.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use plotters::prelude::*;
+use serde::Deserialize;
+
+use crate::kept::Kept;
+use crate::report::{Row, number};
+
+/// Benchmarks in the order of the page, with their headings.
+const SECTIONS: &[(&str, &[&str])] = &[
+    ("Jobs through the whole path", &["noop", "spawn", "latency"]),
+    ("Submission", &["submit-batch", "submit-single"]),
+    ("Many jobs", &["memory", "growth", "reads", "logs"]),
+    ("Schedules", &["schedules-idle", "schedules-burst", "schedules-minute"]),
+    ("Workflows", &["workflow-steps", "workflow-latency", "workflow-map", "workflow-check"]),
+    ("The engine alone", &["engine"]),
+    ("Servers that share a database", &["noop-postgres", "failover", "handover"]),
+];
+
+/// What `make bench-peers` keeps.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Peers {
+    commit: String,
+    date: String,
+    peers: Vec<Peer>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Peer {
+    title: String,
+    work: String,
+    durability: String,
+    history: String,
+    /// Absent where it could not be measured.
+    median: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+    rounds: Option<usize>,
+    missing: Option<String>,
+}
+
+/// A bar of a plot: its name, its length, and the ends of its whisker.
+struct Bar {
+    name: String,
+    value: f64,
+    lowest: f64,
+    highest: f64,
+}
+
+impl Bar {
+    fn of(name: impl Into<String>, row: &Row) -> Self {
+        Self { name: name.into(), value: row.median(), lowest: row.lowest(), highest: row.highest() }
+    }
+}
+
+/// A plot by the name of its file.
+pub(crate) struct Plot {
+    pub(crate) file: &'static str,
+    pub(crate) svg: String,
+}
+
+/// The tables of all that is kept.
+pub(crate) fn tables(kept: &[Kept]) -> String {
+    let mut text = String::new();
+    let known: Vec<&str> = SECTIONS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+    let others: Vec<&str> =
+        kept.iter().map(|k| k.name.as_str()).filter(|name| !known.contains(name)).collect();
+    let sections = SECTIONS.iter().map(|&(title, names)| (title, names)).chain([("Others", &others[..])]);
+    for (title, names) in sections {
+        let found: Vec<_> = names.iter().filter_map(|name| kept.iter().find(|k| k.name == *name)).collect();
+        if found.is_empty() {
+            continue;
+        }
+        let _ =
+            writeln!(text, "### {title}\n\n| | measured | lowest–highest | goal | |\n|---|---|---|---|---|");
+        for kept in &found {
+            for row in &kept.rows {
+                let verdict = match row.reached() {
+                    Some(true) => "reached",
+                    Some(false) => "**missed**",
+                    None => "",
+                };
+                let spread = match row.rounds.len() {
+                    ..=1 => "one round".to_owned(),
+                    rounds => format!("{}–{} in {rounds}", number(row.lowest()), number(row.highest())),
+                };
+                let unit = if row.unit.is_empty() { String::new() } else { format!(" {}", row.unit) };
+                let measured = format!("{}{unit}", number(row.median()));
+                let _ = writeln!(
+                    text,
+                    "| `{}`: {} | {measured} | {spread} | {} | {verdict} |",
+                    kept.name,
+                    row.what,
+                    row.goal()
+                );
+            }
+        }
+        text.push('\n');
+        for plot in plots_of(&found) {
+            let _ = writeln!(text, "![{title}](images/{})\n", plot.file);
+        }
+        for kept in found {
+            let machine = &kept.machine;
+            let _ = writeln!(
+                text,
+                "`{}`: commit `{}`, {}; {} cores of {}, {} GiB, {}.  ",
+                kept.again,
+                kept.commit,
+                kept.date,
+                machine.cores,
+                machine.processor,
+                machine.memory,
+                machine.system
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The table of the peers.
+pub(crate) fn peers(found: &Peers) -> String {
+    let rounds = found.peers.iter().filter_map(|peer| peer.rounds).max().unwrap_or(0);
+    let mut text = format!(
+        "`make bench-peers ROUNDS={rounds}`, commit `{}`, {}.\n\n| | work | a second | lowest–highest | what is promised | history |\n|---|---|---|---|---|---|\n",
+        found.commit, found.date
+    );
+    for peer in &found.peers {
+        let (rate, spread) = match (peer.median, peer.min, peer.max) {
+            (Some(median), Some(min), Some(max)) => {
+                (number(median), format!("{}–{}", number(min), number(max)))
+            }
+            _ => (peer.missing.clone().unwrap_or_else(|| "not measured".into()), String::new()),
+        };
+        let Peer { title, work, durability, history, .. } = peer;
+        let _ = writeln!(text, "| {title} | {work} | {rate} | {spread} | {durability} | {history} |");
+    }
+    text.push_str("\n![No-op jobs a second, beside others](images/bench-peers.svg)\n");
+    text
+}
+
+/// All plots of the page.
+///
+/// # Errors
+/// If one cannot be drawn.
+pub(crate) fn plots(kept: &[Kept], found: &Peers) -> anyhow::Result<Vec<Plot>> {
+    let mut plots = plots_of(&kept.iter().collect::<Vec<_>>());
+    let noop = found.peers.iter().filter(|peer| peer.work == "no-op");
+    let bars: Vec<_> = noop
+        .filter_map(|peer| {
+            let (value, lowest, highest) = (peer.median?, peer.min?, peer.max?);
+            Some(Bar { name: peer.title.clone(), value, lowest, highest })
+        })
+        .collect();
+    plots.push(Plot { file: "bench-peers.svg", svg: drawn("No-op jobs a second", &bars)? });
+    Ok(plots)
+}
+
+/// Those that these benchmarks have.
+fn plots_of(kept: &[&Kept]) -> Vec<Plot> {
+    let mut plots = Vec::new();
+    let mut plot = |name: &str, file: &'static str, title: &str, wanted: &dyn Fn(&str) -> Option<String>| {
+        let Some(kept) = kept.iter().find(|kept| kept.name == name) else { return };
+        let bars: Vec<_> =
+            kept.rows.iter().filter_map(|row| Some(Bar::of(wanted(&row.what)?, row))).collect();
+        // A plot that cannot be drawn is seen by the test, which wants it on the page.
+        if let Ok(svg) = drawn(title, &bars) {
+            plots.push(Plot { file, svg });
+        }
+    };
+    let part = |what: &str| what.strip_prefix("of it: ").map(str::to_owned);
+    plot("noop", "bench-noop.svg", "Processor time of a no-op job, in µs", &part);
+    let delay = |what: &str| (!what.ends_with("slowest")).then(|| what.replace(", to the start in a", ","));
+    plot("latency", "bench-latency.svg", "From submission to start, in ms", &delay);
+    let growth = |what: &str| what.strip_suffix(", time of a job").map(str::to_owned);
+    plot("growth", "bench-growth.svg", "Processor time of a no-op job, in µs", &growth);
+    plots
+}
+
+/// What is kept in a folder, by name.
+fn all(folder: &Path) -> anyhow::Result<Vec<Kept>> {
+    let mut found: Vec<Kept> = Vec::new();
+    for file in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = file?.path();
+        let named = path.extension().is_some_and(|ending| ending == "json");
+        if named && path.file_stem().is_some_and(|stem| stem != "peers") {
+            let text = fs::read_to_string(&path)?;
+            found.push(serde_json::from_str(&text).with_context(|| path.display().to_string())?);
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+const ROW_HEIGHT: u32 = 26;
+const WIDTH: u32 = 820;
+const INK: RGBColor = RGBColor(90, 90, 90);
+const FILL: RGBColor = RGBColor(60, 120, 180);
+
+/// Horizontal bars with their names on the left and their values on the right.
+fn drawn(title: &str, bars: &[Bar]) -> anyhow::Result<String> {
+    anyhow::ensure!(!bars.is_empty(), "`{title}` has no bars");
+    let mut svg = String::new();
+    let rows = u32::try_from(bars.len()).context("a plot has a handful of bars")?;
+    let most = bars.iter().map(|bar| bar.highest).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    {
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, 60 + rows * ROW_HEIGHT)).into_drawing_area();
+        area.fill(&WHITE)?;
+        let font = ("sans-serif", 14).into_font().color(&INK);
+        let bottom = f64::from(rows);
+        let mut chart = ChartBuilder::on(&area)
+            .caption(title, ("sans-serif", 17).into_font().color(&INK))
+            .margin(10)
+            .margin_left(360)
+            .margin_right(90)
+            .build_cartesian_2d(0.0..most, bottom..0.0)?;
+        for (place, bar) in bars.iter().enumerate() {
+            let top = f64::from(u32::try_from(place)?);
+            let middle = top + 0.5;
+            chart
+                .draw_series([Rectangle::new([(0.0, top + 0.18), (bar.value, top + 0.82)], FILL.filled())])?;
+            chart.draw_series([PathElement::new(
+                [(bar.lowest, middle), (bar.highest, middle)],
+                INK.stroke_width(2),
+            )])?;
+            let (x, y) = chart.backend_coord(&(0.0, middle));
+            let (end, _) = chart.backend_coord(&(bar.highest, middle));
+            let right = font.clone().pos(plotters::style::text_anchor::Pos::new(
+                plotters::style::text_anchor::HPos::Right,
+                plotters::style::text_anchor::VPos::Center,
+            ));
+            let left = font.clone().pos(plotters::style::text_anchor::Pos::new(
+                plotters::style::text_anchor::HPos::Left,
+                plotters::style::text_anchor::VPos::Center,
+            ));
+            area.draw_text(&bar.name, &right, (x - 8, y))?;
+            area.draw_text(&number(bar.value), &left, (end + 8, y))?;
+        }
+        area.present()?;
+    }
+    Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `BELFRY_UPDATE` in the environment the page and its plots are written instead.
+    #[test]
+    fn the_page_shows_the_figures_that_are_kept() {
+        let docs = harness::repository().join("docs");
+        let kept = all(&docs.join("benchmarks")).unwrap();
+        let found: Peers =
+            serde_json::from_str(&fs::read_to_string(docs.join("benchmarks/peers.json")).unwrap()).unwrap();
+        let page = docs.join("src/benchmarks.md");
+        harness::pages::assert_generated(&page, "results", &tables(&kept));
+        harness::pages::assert_generated(&page, "peers", &peers(&found));
+        for Plot { file, svg } in plots(&kept, &found).unwrap() {
+            let path = docs.join("src/images").join(file);
+            if std::env::var_os("BELFRY_UPDATE").is_some() {
+                fs::write(&path, &svg).unwrap();
+            }
+            let shown = fs::read_to_string(&path).unwrap_or_default();
+            assert!(shown == svg, "{} is out of step with its figures: `make bench-page`", path.display());
+        }
+    }
+
+    #[test]
+    fn a_plot_has_a_bar_and_a_number_for_each_row() {
+        let bar = |name: &str, value| Bar { name: name.into(), value, lowest: value, highest: value };
+        let svg = drawn("Jobs", &[bar("one", 1_500.0), bar("two", 3.0)]).unwrap();
+        for text in ["one", "two", "1,500", "Jobs"] {
+            assert!(svg.contains(text), "{text} is missing in {svg}");
+        }
+    }
+}
