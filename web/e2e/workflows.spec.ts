@@ -246,12 +246,11 @@ test("a workflow is written with a live picture and the server's word, and nobod
   await expect(node(page, "extract")).toBeVisible();
   const file = page.getByLabel("Workflow file").last();
   await file.focus();
-  await page.keyboard.press("Control+a");
   const lines = [
     ...["name: drawn", "steps:", "  - name: one", "    job: {run: {process: {command: [echo]}}}"],
     ...["  - name: two", "    needs: [nobody]", "    wait: {for: 1s}"],
   ];
-  await page.keyboard.insertText(`${lines.join("\n")}\n`);
+  await paste(page, `${lines.join("\n")}\n`, "Control+a");
   await expect(page.locator("[data-bad]").first()).toContainText("nobody");
   await expect(page.getByTestId("save")).toBeDisabled();
   await expect(node(page, "two")).toBeVisible();
