@@ -88,8 +88,8 @@ test: lint ## Everything that must pass: lint, then all tests
 
 # In a browser of this machine: `CHROMIUM` names one that is not found by itself.
 .PHONY: web-test
-web-test: web build ## Lint and test the dashboard, in a browser where there is one
-	cd web && npm run lint && npm run typecheck && npm test
+web-test: web build ## Test the dashboard, in a browser where there is one
+	cd web && npm test
 	@scripts/chromium.sh >/dev/null || exit 0; cd web && npm run e2e
 
 .PHONY: web-scale
@@ -98,8 +98,20 @@ web-scale: cargo-there web ## The list of jobs over a million of them: make web-
 	@scripts/chromium.sh >/dev/null
 	cd web && BELFRY=$(abspath $(TARGET))/release/belfry SCALE_JOBS=$(or $(JOBS),1000000) npm run e2e -- scale
 
+.PHONY: web-lint
+web-lint: web-there web/node_modules/.package-lock.json ## Format, rules and types of the dashboard
+	cd web && npm run lint && npm run typecheck
+
+.PHONY: web-lint-if-npm
+ifeq ($(WEB),1)
+web-lint-if-npm: web-lint
+else
+web-lint-if-npm:
+	@echo 'note: npm is not installed: the dashboard is not linted'
+endif
+
 .PHONY: lint
-lint: cargo-there ## Formatting, clippy, dependencies and licences; the house rules are tests
+lint: cargo-there web-lint-if-npm ## Formatting, clippy, dashboard, dependencies, licences; the house rules are tests
 	@if $(CARGO) fmt --version >/dev/null 2>&1; then $(CARGO) fmt --all --check; \
 	  else echo 'note: rustfmt is not installed: formatting is not checked (rustup component add rustfmt)'; fi
 	@if $(CARGO) clippy --version >/dev/null 2>&1; then $(CARGO) clippy --locked --workspace --all-targets --quiet -- -D warnings; \

@@ -156,7 +156,12 @@ impl Warning {
     pub fn starts_itself(path: &str, chain: &[String]) -> Self {
         let (told, most) = (chain.join("`, which starts `"), crate::limits::TRIGGER_CHAIN_MAX);
         let message = format!("{path} is a circle: `{told}`; it ends after {most} runs in a row");
-        Self::of(WarningCode::StartsItself, [("path", &path)], message)
+        let chain = chain.join(" → ");
+        Self::of(
+            WarningCode::StartsItself,
+            [("path", &path as &dyn fmt::Display), ("chain", &chain)],
+            message,
+        )
     }
 
     fn of<const N: usize>(

@@ -43,6 +43,11 @@ function useEvents(paused: boolean): readonly FeedEvent[] {
   return events;
 }
 
+/** What a field of an event says, as the filter searches it. */
+function text(value: unknown): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 export function EventsPage() {
   const { t } = useTranslation();
   usePageTitle(t("nav.events"));
@@ -57,7 +62,7 @@ export function EventsPage() {
     return events.filter((event) => {
       if (type !== "all" && !event.type.startsWith(`${type}.`)) return false;
       return (
-        wanted === "" || Object.values(event).some((value) => String(value).toLowerCase().includes(wanted))
+        wanted === "" || Object.values(event).some((value) => text(value).toLowerCase().includes(wanted))
       );
     });
   }, [events, type, find]);
