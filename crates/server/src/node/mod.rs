@@ -17,6 +17,8 @@ pub(crate) mod outbox;
 mod ownership;
 mod reign;
 mod suspects;
+#[cfg(test)]
+mod tests;
 mod tickets;
 
 use std::sync::Arc;

@@ -17,17 +17,17 @@ impl Reign<'_> {
     /// Takes what is in the lanes already, beats first. Returns whether nothing is left
     /// of what has to be decided before the end.
     pub(super) fn take_waiting(&mut self) -> Result<bool, End> {
-        let now = self.now();
         let mut closed = true;
         loop {
             match self.life.driver.beats.try_recv() {
-                Ok(beat) => self.take_beat(now, beat)?,
+                Ok(beat) => self.take_beat(beat)?,
                 Err(error) => {
                     closed &= self.hands_over || error == TryRecvError::Disconnected;
                     break;
                 }
             }
         }
+        let now = self.now();
         while self.taken < BATCH_INPUTS {
             match self.life.driver.reports.try_recv() {
                 Ok(message) => self.take_report(now, message)?,
@@ -49,7 +49,11 @@ impl Reign<'_> {
         Ok(closed && self.taken < BATCH_INPUTS)
     }
 
-    pub(super) fn take_beat(&mut self, now: Now, beat: Beat) -> Result<(), End> {
+    /// The clock is read for each beat once that is here. A time from before it came may be from before it
+    /// was sent, however short the code between: the thread may have stood still there. The lease would
+    /// then end here before it ends on the worker.
+    pub(super) fn take_beat(&mut self, beat: Beat) -> Result<(), End> {
+        let now = self.now();
         self.outboxes.beats_from(beat.session, beat.grants);
         self.handle(now, beat.input)
     }

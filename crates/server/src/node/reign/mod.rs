@@ -313,8 +313,10 @@ impl<'a> Reign<'a> {
         match woke {
             Woke::Committed(result) => self.landed(result),
             Woke::Beats => {
-                let now = self.now();
-                std::mem::take(&mut self.beats).into_iter().try_for_each(|beat| self.take_beat(now, beat))
+                let mut beats = std::mem::take(&mut self.beats);
+                let taken = beats.drain(..).try_for_each(|beat| self.take_beat(beat));
+                self.beats = beats;
+                taken
             }
             Woke::Reports => {
                 let now = self.now();

@@ -1,0 +1,140 @@
+//! What cannot be seen from outside: beats and the time that they are counted from.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use engine::Join;
+use model::worker::{Capabilities, Capacity, Health};
+use model::{Timestamp, WorkerId};
+use store::sqlite::{Options, SqliteStore};
+
+use super::*;
+use crate::ServerConfig;
+use crate::members::Members;
+use crate::metrics::Metrics;
+
+const LEASE: Duration = Duration::from_secs(1);
+const WORKER: WorkerId = WorkerId::from_bits(1);
+
+/// A clock that a test sets, and that may keep its reader from going on for a while once it was read:
+/// the thread was scheduled away, and a beat came meanwhile.
+struct Dial {
+    now: AtomicI64,
+    stall: Mutex<Option<(Duration, Node, Beat)>>,
+}
+
+impl Dial {
+    fn on(&self, by: Duration) {
+        self.now.fetch_add(by.as_micros(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for Dial {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.now.load(Ordering::SeqCst))
+    }
+
+    fn steady(&self) -> Timestamp {
+        self.now()
+    }
+
+    fn both(&self) -> engine::Now {
+        let read = engine::Now { wall: self.now(), steady: self.steady() };
+        if let Some((stall, node, beat)) = self.stall.lock().unwrap().take() {
+            self.on(stall);
+            assert!(node.shared.beats.try_send(beat).is_ok());
+        }
+        read
+    }
+}
+
+/// A worker's end of its lanes.
+struct Lanes {
+    node: Node,
+    session: Session,
+    seq: u64,
+    grants: mpsc::Sender<LeaseGrant>,
+    granted: mpsc::Receiver<LeaseGrant>,
+}
+
+impl Lanes {
+    async fn open(node: &Node) -> Self {
+        let session = node.new_session();
+        let (outbox, mut messages) = mpsc::channel(16);
+        let join = Join {
+            worker: WORKER,
+            session,
+            name: "w".into(),
+            version: "1".into(),
+            labels: [].into(),
+            capacity: Capacity { slots: 1, ..Capacity::default() },
+            capabilities: Capabilities::default(),
+            held: Vec::new(),
+        };
+        node.join(join, outbox).await.unwrap();
+        messages.recv().await.expect("a welcome");
+        let (grants, granted) = mpsc::channel(16);
+        // The session lives as long as somebody could read from it.
+        tokio::spawn(async move { while messages.recv().await.is_some() {} });
+        Self { node: node.clone(), session, seq: 0, grants, granted }
+    }
+
+    fn next(&mut self, session: Session) -> Beat {
+        self.seq += 1;
+        let input = Input::Beat { worker: WORKER, session, seq: self.seq, health: Health::default() };
+        Beat { session, input, grants: self.grants.clone() }
+    }
+
+    /// Has the node look at its clock, and act by it.
+    async fn poke(&mut self) {
+        for _ in 0..2 {
+            let beat = self.next(Session(0));
+            self.node.beat(beat).await.unwrap();
+            assert_eq!(self.grant().await, 0, "a session that nobody opened");
+        }
+    }
+
+    /// The lease that the next grant gives, in milliseconds.
+    async fn grant(&mut self) -> u64 {
+        self.granted.recv().await.expect("a grant").lease_ms
+    }
+
+    /// Whether the node takes the worker for one that lives.
+    async fn is_known(&mut self) -> bool {
+        self.poke().await;
+        let beat = self.next(self.session);
+        self.node.beat(beat).await.unwrap();
+        self.grant().await > 0
+    }
+}
+
+/// D2. The worker counts its lease from the sending of its beat. Counted here from before that, it would be
+/// shorter here than there, and its work be started elsewhere while it goes on.
+#[tokio::test]
+async fn a_beat_that_came_while_the_thread_stood_still_is_counted_from_its_coming() {
+    const STALL: Duration = Duration::from_millis(1_500);
+    let dir = tempfile::tempdir().unwrap();
+    let dial = Arc::new(Dial { now: AtomicI64::new(1_800_000_000_000_000), stall: Mutex::new(None) });
+    let store = SqliteStore::open(dir.path().join("belfry.db"), Options::default()).unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    let mut settings = ServerConfig::new(dir.path());
+    settings.engine.lease = LEASE;
+    let members = Members::new(Arc::clone(&store), &settings, None);
+    let mut config = NodeConfig::new(&settings, members, Metrics::new());
+    config.clock = Arc::clone(&dial) as Arc<dyn Clock>;
+    let (node, driver) = Node::new(store, config);
+    let thread = driver.spawn().unwrap();
+    node.wait_ready(|now| *now == Readiness::Ready).await;
+
+    let mut lanes = Lanes::open(&node).await;
+    let beat = lanes.next(lanes.session);
+    *dial.stall.lock().unwrap() = Some((STALL, node.clone(), beat));
+    assert_eq!(lanes.grant().await, 1_000);
+
+    dial.on(Duration::from_millis(950));
+    assert!(lanes.is_known().await, "lost, and its lease goes on for another 50 ms");
+    dial.on(Duration::from_millis(1_500));
+    assert!(!lanes.is_known().await, "its lease is long over");
+    node.stop();
+    thread.join().await.unwrap();
+}
