@@ -128,6 +128,10 @@ pub const RUN_PARAMETERS_BYTES_MAX: usize = 1024 * 1024;
 pub const ITEMS_MAX: usize = 100_000;
 /// The largest element, as JSON.
 pub const ITEM_BYTES_MAX: usize = 1024;
+/// The most elements that a task adds at once.
+pub const ADDED_MAX: usize = 1_000;
+/// The longest name of what a task adds at once.
+pub const BATCH_NAME_BYTES_MAX: usize = 128;
 /// The largest list of what the elements of a step gave that can be referred to, as JSON.
 pub const COLLECTED_BYTES_MAX: usize = 192 * 1024;
 /// The most runs of one workflow that wait for their turn.

@@ -22,7 +22,7 @@ use crate::id::{
 use crate::lifecycle::Cause;
 use crate::queue::QueueSettings;
 use crate::run::{
-    RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus, TriggerRefusal,
+    ElementBatch, RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus, TriggerRefusal,
     WorkflowHead, WorkflowState,
 };
 use crate::spec::JobSpec;
@@ -499,6 +499,8 @@ pub enum Change {
     },
     /// A step of a run, or one element of it; the whole row, new or written again.
     Step(Box<StepRecord>),
+    /// A task added elements to a step; always new.
+    ElementBatch(Box<ElementBatch>),
     /// An idempotency key was used to start a run.
     RunKey(RunKeyRecord),
     /// A calendar.
@@ -588,6 +590,8 @@ pub enum LiveRow {
     },
     /// A step, or an element of one, of a run that has not ended.
     Step(Box<StepRecord>),
+    /// Elements that a task added to a step of a run that has not ended.
+    ElementBatch(Box<ElementBatch>),
     /// An idempotency key of a run that is still remembered.
     RunKey(RunKeyRecord),
 }

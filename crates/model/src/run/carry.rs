@@ -1,9 +1,9 @@
 //! What a run that tries another one again takes over from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{StepRecord, StepStatus};
-use crate::workflow::{Definition, Section};
+use crate::workflow::{Definition, Section, WorkflowSpec};
 
 /// Where another try begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,18 +14,65 @@ pub enum RetryFrom<'a> {
     Step(&'a str),
 }
 
-/// The rows that another try of an ended run takes over: steps that ended well or were skipped, unless the
+/// What another try of an ended run takes over.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Carried {
+    /// The rows of steps and elements.
+    pub records: Vec<StepRecord>,
+    /// Steps that go over the same list as before, as far as tasks added it: their batches are taken over
+    /// too.
+    pub lists: BTreeSet<u32>,
+}
+
+/// What another try of an ended run takes over: steps that ended well or were skipped, unless the
 /// try begins at them or at a step before them. Of a step over a list that failed, the elements that
 /// ended well. `on_failure` and `finally` belong to each try.
 ///
 /// `records` are all rows of the ended run, in any order.
-pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<'_>) -> Vec<StepRecord> {
+pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<'_>) -> Carried {
     let spec = &definition.workflow;
     let rows: BTreeMap<u32, &StepRecord> = records
         .iter()
         .filter(|record| record.key.item.is_none())
         .map(|record| (record.key.step, record))
         .collect();
+    let again = done_again(spec, &rows, from);
+    let sections = spec.all_steps().map(|(section, _)| section).collect::<Vec<_>>();
+    // The list may be another one once steps before it were done again.
+    let has_same_list = |step: u32| {
+        let chosen = spec.steps.get(step as usize).is_some_and(|s| from == RetryFrom::Step(&s.name));
+        again.get(&step) == Some(&false) && !chosen
+    };
+    let keeps = |record: &&StepRecord| {
+        let (step, item) = (record.key.step, record.key.item);
+        if sections.get(step as usize) != Some(&Section::Steps) {
+            return false;
+        }
+        match (again.contains_key(&step), item) {
+            // Its elements stand in its row.
+            (false, item) => item.is_none(),
+            (true, Some(_)) => has_same_list(step) && record.state.status == StepStatus::Succeeded,
+            (true, None) => false,
+        }
+    };
+    let total_of = |step: u32| rows.get(&step).and_then(|record| record.state.total);
+    let kept = records.iter().filter(keeps).cloned().map(|mut record| {
+        record.state.total = record.state.total.or(total_of(record.key.step));
+        record
+    });
+    let added = (0..).zip(&spec.steps).filter(|(_, step)| !step.adders().is_empty());
+    Carried {
+        records: kept.collect(),
+        lists: added.map(|(step, _)| step).filter(|step| has_same_list(*step)).collect(),
+    }
+}
+
+/// The steps that are done again, and whether that is because one before them is.
+fn done_again(
+    spec: &WorkflowSpec,
+    rows: &BTreeMap<u32, &StepRecord>,
+    from: RetryFrom<'_>,
+) -> BTreeMap<u32, bool> {
     let names: BTreeMap<&str, u32> =
         (0..).zip(&spec.steps).map(|(i, step)| (step.name.as_str(), i)).collect();
     let ended_well = |step: u32| {
@@ -35,11 +82,10 @@ pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<
     let begins_at = |step: u32, name: &str| !ended_well(step) || from == RetryFrom::Step(name);
     let mut dependents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (step, spec) in (0..).zip(&spec.steps) {
-        for need in spec.needs.iter().filter_map(|need| names.get(need.as_str())) {
+        for need in spec.needs.iter().chain(spec.adders()).filter_map(|need| names.get(need.as_str())) {
             dependents.entry(*need).or_default().push(step);
         }
     }
-    // Steps that come after one that is done again are asked again too.
     let mut again: BTreeMap<u32, bool> = BTreeMap::new();
     let mut open: Vec<u32> = Vec::new();
     for (step, spec) in (0..).zip(&spec.steps) {
@@ -56,29 +102,7 @@ pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<
             }
         }
     }
-    let sections = spec.all_steps().map(|(section, _)| section).collect::<Vec<_>>();
-    let keeps = |record: &&StepRecord| {
-        let (step, item) = (record.key.step, record.key.item);
-        if sections.get(step as usize) != Some(&Section::Steps) {
-            return false;
-        }
-        match (again.get(&step), item) {
-            // Its elements stand in its row.
-            (None, item) => item.is_none(),
-            // The list may be another one once steps before it were done again.
-            (Some(after_another), Some(_)) => {
-                let chosen = spec.steps.get(step as usize).is_some_and(|s| from == RetryFrom::Step(&s.name));
-                !after_another && !chosen && record.state.status == StepStatus::Succeeded
-            }
-            (Some(_), None) => false,
-        }
-    };
-    let total_of = |step: u32| rows.get(&step).and_then(|record| record.state.total);
-    let kept = records.iter().filter(keeps).cloned().map(|mut record| {
-        record.state.total = record.state.total.or(total_of(record.key.step));
-        record
-    });
-    kept.collect()
+    again
 }
 
 #[cfg(test)]
@@ -103,7 +127,7 @@ mod tests {
         let mut records: Vec<_> = (0..).zip(ends).map(|(i, (.., status))| row(i, *status)).collect();
         records.push(row(u32::try_from(ends.len()).unwrap(), StepStatus::Succeeded));
         let carried = carried(&definition, &records, from);
-        carried.iter().map(|record| ends[record.key.step as usize].0).collect::<Vec<_>>().join(" ")
+        carried.records.iter().map(|record| ends[record.key.step as usize].0).collect::<Vec<_>>().join(" ")
     }
 
     const ENDS: &[(&str, &[&str], StepStatus)] = &[

@@ -51,6 +51,7 @@ causes! {
         Stopped = 20, "stopped", "Its run was stopped.";
         Carried = 21, "carried", "An earlier run had done it.";
         JobMissing = 22, "job_missing", "Its job was not in the store.";
+        ListUnfinished = 23, "list_unfinished", "A step that adds its elements did not succeed.";
     }
 }
 
@@ -124,6 +125,7 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
                 C::JobExpired,
                 C::RunFailed,
                 C::ItemsFailed,
+                C::ListUnfinished,
                 C::TimedOut,
                 C::Marked,
                 C::JobMissing,

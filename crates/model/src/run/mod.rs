@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use thin_vec::ThinVec;
 use utoipa::ToSchema;
 
-pub use carry::{RetryFrom, carried};
+pub use carry::{Carried, RetryFrom, carried};
 pub use lifecycle::{RunCause, StepCause};
 pub use trigger::{Ended, KeptEnd, NotTriggered, RunTrigger, TriggerRefusal, TriggerState};
 
@@ -234,6 +234,46 @@ pub struct StepRecord {
     pub key: StepKey,
     /// Where it stands.
     pub state: StepState,
+}
+
+/// Elements that a running task added to a step of its run, all at once and under a name of its choice.
+///
+/// The same name from the same step (or element) again is the same batch, whatever it holds then: a task that
+/// is tried again repeats what it did, and adds nothing twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ElementBatch {
+    /// Which.
+    pub key: BatchKey,
+    /// Who added it.
+    pub by: Adder,
+    /// What the task calls it.
+    pub name: Box<str>,
+    /// How many elements it has; at least one.
+    pub count: u32,
+    /// The elements, as a JSON list.
+    pub elements: Arc<str>,
+    /// When it was added.
+    pub added_at: Timestamp,
+}
+
+/// Names a batch of elements by its place in the list of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BatchKey {
+    /// The run.
+    pub run: RunId,
+    /// The number of the step that goes over the elements.
+    pub step: u32,
+    /// The number of the first of the elements.
+    pub first: u32,
+}
+
+/// Who adds elements: a step, or one element of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Adder {
+    /// The number of the step.
+    pub step: u32,
+    /// Which element of it, if it has any.
+    pub item: Option<u32>,
 }
 
 /// What somebody, or somebody's payload, said to a step.

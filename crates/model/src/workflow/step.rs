@@ -180,6 +180,11 @@ impl StepSpec {
         Self::new(name, Action::Job(Box::new(job)))
     }
 
+    /// The steps whose tasks add its elements, where they do.
+    pub fn adders(&self) -> &[String] {
+        self.for_each.as_ref().map_or(&[], ForEach::adders)
+    }
+
     /// The same step, after these.
     #[must_use]
     pub fn needs<I: IntoIterator<Item = S>, S: Into<String>>(mut self, needs: I) -> Self {
@@ -227,6 +232,14 @@ pub enum LatePolicy {
 }
 
 impl ForEach {
+    /// The steps whose tasks add its elements, where they do.
+    pub fn adders(&self) -> &[String] {
+        match &self.over {
+            Over::AddedBy(steps) => steps,
+            _ => &[],
+        }
+    }
+
     /// Over a list, with every default.
     pub fn new(over: Over) -> Self {
         Self { over, max_parallel: None, max_failed: 0, enough: None, late: LatePolicy::Name }
@@ -246,6 +259,9 @@ pub enum Over {
     /// Every worker that is there when the step begins and satisfies all of these; each job runs on its
     /// own one.
     Workers(Vec<Constraint>),
+    /// What tasks of these steps add while they run, and tasks of this step's own elements. It is whole once all
+    /// of these have ended; elements begin as soon as they were added.
+    AddedBy(Vec<String>),
 }
 
 /// A call of another workflow of the same namespace.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::super::{Check, shown};
 use super::path_of;
 use crate::limits;
-use crate::workflow::{Section, StepSpec, WorkflowSpec};
+use crate::workflow::{Action, Section, StepSpec, WorkflowSpec};
 
 /// How many cycles are named, one by one.
 const CYCLES_NAMED: usize = 10;
@@ -18,9 +18,13 @@ pub(super) struct Graph<'a> {
     places: BTreeMap<&'a str, usize>,
     names: Vec<&'a str>,
     sections: Vec<Section>,
+    /// Whether each step runs jobs.
+    has_tasks: Vec<bool>,
     /// The places that each step needs; only edges that make sense.
     needs: Vec<Vec<usize>>,
-    /// An order in which every step comes after those that it needs; steps on a cycle are left out.
+    /// The places whose tasks add elements to each step: they begin in any order, and that step ends last.
+    adders: BTreeMap<usize, Vec<usize>>,
+    /// An order in which every step comes after those that it ends after; steps on a cycle are left out.
     order: Vec<usize>,
 }
 
@@ -30,7 +34,9 @@ impl<'a> Graph<'a> {
             places: BTreeMap::new(),
             names: spec.all_steps().map(|(_, step)| step.name.as_str()).collect(),
             sections: spec.all_steps().map(|(section, _)| section).collect(),
+            has_tasks: spec.all_steps().map(|(_, step)| matches!(step.action, Action::Job(_))).collect(),
             needs: Vec::new(),
+            adders: BTreeMap::new(),
             order: Vec::new(),
         };
         for (place, (section, step)) in spec.all_steps().enumerate() {
@@ -42,7 +48,7 @@ impl<'a> Graph<'a> {
                 graph.places.insert(&step.name, place);
             }
         }
-        let edges: usize = spec.all_steps().map(|(_, step)| step.needs.len()).sum();
+        let edges: usize = spec.all_steps().map(|(_, step)| step.needs.len() + step.adders().len()).sum();
         if edges > limits::EDGES_MAX {
             check.fail("steps", format!("have {edges} edges: expected at most {}", limits::EDGES_MAX));
             graph.needs = vec![Vec::new(); graph.names.len()];
@@ -51,6 +57,12 @@ impl<'a> Graph<'a> {
             for (place, (section, step)) in spec.all_steps().enumerate() {
                 let needs = graph.needs_of(check, spec, (place, section, step), &mut needed_by);
                 graph.needs.push(needs);
+            }
+            for (place, (section, step)) in spec.all_steps().enumerate() {
+                let adders = graph.adders_of(check, spec, (place, section, step));
+                if !adders.is_empty() {
+                    graph.adders.insert(place, adders);
+                }
             }
         }
         graph.sort();
@@ -78,11 +90,7 @@ impl<'a> Graph<'a> {
         for (i, need) in step.needs.iter().enumerate() {
             let at = || format!("{}.needs[{i}]", path_of(spec, place, section));
             match self.places.get(need.as_str()) {
-                None => {
-                    let nearest = self.nearest(need);
-                    let hint = nearest.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
-                    check.fail(at(), format!("there is no step `{}`{hint}", shown(need)));
-                }
+                None => check.fail(at(), self.no_step(need)),
                 Some(&other) if self.sections[other] != section => check.fail(
                     at(),
                     format!(
@@ -106,6 +114,49 @@ impl<'a> Graph<'a> {
         needs
     }
 
+    fn adders_of(
+        &self,
+        check: &mut Check,
+        spec: &WorkflowSpec,
+        (place, section, step): (usize, Section, &StepSpec),
+    ) -> Vec<usize> {
+        let mut adders = Vec::with_capacity(step.adders().len());
+        for (i, adder) in step.adders().iter().enumerate() {
+            let at = || format!("{}.for_each.over.added_by[{i}]", path_of(spec, place, section));
+            let Some(&other) = self.places.get(adder.as_str()) else {
+                check.fail(at(), self.no_step(adder));
+                continue;
+            };
+            let has_tasks = self.has_tasks[other];
+            if self.sections[other] != section {
+                let other = self.sections[other].as_str();
+                check.fail(at(), format!("`{}` is in `{other}`: expected a step of its own section", shown(adder)));
+            } else if other == place {
+                let message = "is the step itself: its own elements may add more in any case";
+                check.fail(at(), format!("`{}` {message}", shown(adder)));
+            } else if !has_tasks {
+                check.fail(at(), format!("`{}` has no task that could add: expected a step with a job", shown(adder)));
+            } else if adders.contains(&other) {
+                check.fail(at(), format!("`{}` is named twice", shown(adder)));
+            } else {
+                adders.push(other);
+            }
+        }
+        adders
+    }
+
+    fn no_step(&self, name: &str) -> String {
+        let nearest = self.nearest(name);
+        let hint = nearest.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
+        format!("there is no step `{}`{hint}", shown(name))
+    }
+
+    /// The places that must have ended before this one does.
+    fn ends_after(&self, place: usize) -> impl Iterator<Item = usize> {
+        let adders = self.adders.get(&place).into_iter().flatten();
+        self.needs[place].iter().chain(adders).copied()
+    }
+
     /// A name that differs in one or two letters.
     fn nearest(&self, name: &str) -> Option<&str> {
         let close = |other: &&&str| distance(name, other) <= 2;
@@ -118,9 +169,9 @@ impl<'a> Graph<'a> {
 
     fn dependents(&self) -> Vec<Vec<usize>> {
         let mut dependents = vec![Vec::new(); self.needs.len()];
-        for (place, needs) in self.needs.iter().enumerate() {
-            for &need in needs {
-                dependents[need].push(place);
+        for place in 0..self.needs.len() {
+            for earlier in self.ends_after(place) {
+                dependents[earlier].push(place);
             }
         }
         dependents
@@ -128,7 +179,7 @@ impl<'a> Graph<'a> {
 
     fn sort(&mut self) {
         let dependents = self.dependents();
-        let mut open: Vec<_> = self.needs.iter().map(Vec::len).collect();
+        let mut open: Vec<_> = (0..self.needs.len()).map(|place| self.ends_after(place).count()).collect();
         let mut order: Vec<_> = (0..open.len()).filter(|&place| open[place] == 0).collect();
         let mut next = 0;
         while let Some(&place) = order.get(next) {
@@ -163,8 +214,8 @@ impl<'a> Graph<'a> {
                 }
                 seen_at.insert(place, walk.len());
                 walk.push(place);
-                match self.needs[place].iter().find(|&&need| left[need]) {
-                    Some(&need) => place = need,
+                match self.ends_after(place).find(|&earlier| left[earlier]) {
+                    Some(earlier) => place = earlier,
                     None => break &[],
                 }
             };
@@ -195,21 +246,42 @@ impl<'a> Graph<'a> {
         names.join(" needs ")
     }
 
-    /// For each step the steps before it, as bits by place.
+    /// For each step the steps that have ended when it begins, as bits by place.
     pub(super) fn ancestors(&self) -> Vec<Box<[u64]>> {
         let words = self.needs.len().div_ceil(64);
-        let mut ancestors = vec![vec![0u64; words].into_boxed_slice(); self.needs.len()];
+        let none = || vec![0u64; words].into_boxed_slice();
+        let mut ancestors = vec![none(); self.needs.len()];
+        // Whose tasks add to a step need not have ended when that begins, and have when that ends.
+        let mut ended_with: BTreeMap<usize, Box<[u64]>> = BTreeMap::new();
         for &place in &self.order {
-            let mut own = std::mem::take(&mut ancestors[place]);
+            let mut own = none();
             for &need in &self.needs[place] {
-                own[need / 64] |= 1 << (need % 64);
-                for (word, earlier) in own.iter_mut().zip(&ancestors[need]) {
-                    *word |= earlier;
+                include(&mut own, need, &ancestors[need]);
+                if let Some(more) = ended_with.get(&need) {
+                    include(&mut own, need, more);
                 }
+            }
+            if let Some(adders) = self.adders.get(&place) {
+                let mut more = none();
+                for &adder in adders {
+                    include(&mut more, adder, &ancestors[adder]);
+                    if let Some(earlier) = ended_with.get(&adder) {
+                        include(&mut more, adder, earlier);
+                    }
+                }
+                ended_with.insert(place, more);
             }
             ancestors[place] = own;
         }
         ancestors
+    }
+}
+
+/// Adds a place, and what is before it.
+fn include(set: &mut [u64], place: usize, before: &[u64]) {
+    set[place / 64] |= 1 << (place % 64);
+    for (word, earlier) in set.iter_mut().zip(before) {
+        *word |= earlier;
     }
 }
 

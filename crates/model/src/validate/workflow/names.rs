@@ -140,7 +140,7 @@ impl StepNames<'_> {
         Some(match self.names.steps[place].for_each.as_ref()?.over {
             Over::Shards(_) => Type::Number,
             Over::Workers(_) => Type::Text,
-            Over::Items(_) | Over::List(_) => Type::Any,
+            Over::Items(_) | Over::List(_) | Over::AddedBy(_) => Type::Any,
         })
     }
 }

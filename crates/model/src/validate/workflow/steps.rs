@@ -90,6 +90,8 @@ fn each(
                 format!("`{count}` is out of range: expected 1 to {}", limits::ITEMS_MAX)
             });
         }
+        // What they name is looked at with the other edges.
+        Over::AddedBy(_) => {}
         Over::Workers(constraints) => {
             let at = format!("{at}.over.workers");
             check.ensure(matches!(step.action, Action::Job(_)), &at, || "goes over jobs only".into());
@@ -100,6 +102,11 @@ fn each(
                 check.constraint(&format!("{at}[{i}]"), constraint);
             }
         }
+    }
+    if matches!(each.over, Over::AddedBy(_)) {
+        check.ensure(!each.adders().is_empty(), &format!("{at}.over.added_by"), || {
+            "is empty: expected at least one step whose tasks add elements".into()
+        });
     }
     let late = each.late == LatePolicy::default() || matches!(each.over, Over::Workers(_));
     check.ensure(late, &format!("{at}.late"), || "is about workers: expected `over.workers`".into());
