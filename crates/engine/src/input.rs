@@ -7,7 +7,7 @@ use model::calendar::CalendarSpec;
 use model::firing::{Origin, ScheduleHead};
 use model::queue::QueueSettings;
 use model::record::{JobHead, Outcome, Usage};
-use model::run::{StepRecord, StepStatus, WorkflowHead};
+use model::run::{ElementBatch, StepRecord, StepStatus, WorkflowHead};
 use model::schedule::OverlapPolicy;
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::workflow::Definition;
@@ -168,6 +168,15 @@ pub enum TaskRequest {
         hash: u128,
         /// Refused if the last checkpoint has another version; 0 means that there is none.
         expected_version: Option<u64>,
+    },
+    /// Adds elements to a step of the run that the job belongs to.
+    AddElements {
+        /// The name of that step; none where there is only one that the task may add to.
+        step: Option<Box<str>>,
+        /// What the task calls them; the same name again adds nothing. Validated by the caller.
+        batch: Box<str>,
+        /// At least one. Their number and sizes are validated by the caller.
+        elements: Vec<serde_json::Value>,
     },
 }
 
@@ -353,12 +362,21 @@ pub struct NewRun {
     pub note: Option<Box<str>>,
     /// The ended run that it tries again.
     pub retry_of: Option<RunId>,
-    /// What it takes over from that one: steps and elements that are not done again.
-    pub carried: Vec<StepRecord>,
+    /// What it takes over from that one.
+    pub carried: Takeover,
     /// The firing that it belongs to, where it tries a run of a schedule again.
     pub origin: Option<Arc<Origin>>,
     /// A second start under the same key answers with the first one's run.
     pub key: Option<Key>,
+}
+
+/// What a run takes over from the one that it tries again.
+#[derive(Debug, Clone, Default)]
+pub struct Takeover {
+    /// Steps and elements that are not done again.
+    pub records: Vec<StepRecord>,
+    /// What tasks added to steps that go over the same list again; those of a step by their places.
+    pub batches: Vec<ElementBatch>,
 }
 
 /// A schedule to create or to change.

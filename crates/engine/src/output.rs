@@ -141,6 +141,8 @@ pub enum Reply {
         /// Its version: that of the last one where it is the same.
         version: u64,
     },
+    /// The elements are there.
+    ElementsAdded(Added),
     /// Why a job stands where it stands.
     Why(Box<Why>),
     /// The worker was changed or removed.
@@ -448,6 +450,24 @@ pub enum Refusal {
         /// The name that was asked for.
         step: Box<str>,
     },
+    /// The task may not add elements there.
+    #[error("{}", not_an_adder(.step.as_deref(), .may))]
+    NotAnAdder {
+        /// Where it was to; none if it did not say.
+        step: Option<Box<str>>,
+        /// Where it may.
+        may: Vec<Arc<str>>,
+    },
+    /// A step has as many elements as it may.
+    #[error("step `{step}` of {run} would have more than {most} elements")]
+    ListFull {
+        /// Of which run.
+        run: RunId,
+        /// Which.
+        step: Box<str>,
+        /// How many it may have.
+        most: usize,
+    },
     /// The step has ended.
     #[error("step `{step}` of {run} is {status} already")]
     StepOver {
@@ -510,6 +530,32 @@ pub enum Refusal {
         /// Which.
         worker: WorkerId,
     },
+}
+
+fn not_an_adder(step: Option<&str>, may: &[Arc<str>]) -> String {
+    match (step, may) {
+        (_, []) => {
+            "no step goes over what this task adds: expected a workflow that names its step in `added_by`"
+                .into()
+        }
+        (Some(step), may) => format!("this task does not add to step `{step}`: expected {}", may.join(", ")),
+        (None, may) => format!("this task adds to more than one step: say which of {}", may.join(", ")),
+    }
+}
+
+/// What a task added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Added {
+    /// The name of the step that goes over it.
+    pub step: Arc<str>,
+    /// The number of its first element in the step's list.
+    pub first: u32,
+    /// How many elements it has.
+    pub count: u32,
+    /// How many the step has by now.
+    pub total: u32,
+    /// Whether it was added now; false if it was there already, as it is now.
+    pub new: bool,
 }
 
 /// What is going on now, for metrics and for lists that show rates; nothing is decided by it.

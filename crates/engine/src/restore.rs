@@ -65,8 +65,8 @@ pub enum Poison {
 }
 
 impl Engine {
-    /// Takes in one live row; jobs before their executions, runs before their steps, and steps before their
-    /// elements.
+    /// Takes in one live row; jobs before their executions, runs before what was added to their steps, that
+    /// before the steps, and steps before their elements.
     ///
     /// # Errors
     /// [`Poison`] for a row that contradicts the others; the engine is as if it had not come.
@@ -109,6 +109,10 @@ impl Engine {
             LiveRow::RunKey(key) => {
                 self.workflows.keys.insert(key.key, key);
                 Ok(())
+            }
+            LiveRow::ElementBatch(batch) => {
+                let (run, step) = (batch.key.run, batch.key.step);
+                self.restore_batch(&batch).map_err(|reason| Poison::Step { run, step, reason })
             }
             LiveRow::Step(record) => {
                 let (run, step) = (record.key.run, record.key.step);

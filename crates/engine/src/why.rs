@@ -310,6 +310,11 @@ pub enum StepReason {
         /// How many failed.
         failed: u32,
     },
+    /// Steps go on whose tasks may add more elements.
+    Adders {
+        /// Which.
+        steps: Vec<NeedView>,
+    },
     /// It waits for somebody.
     Approval {
         /// Who may approve; whoever may change the run, where nobody is named.

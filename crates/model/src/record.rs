@@ -22,8 +22,8 @@ use crate::id::{
 use crate::lifecycle::Cause;
 use crate::queue::QueueSettings;
 use crate::run::{
-    ElementBatch, RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus, TriggerRefusal,
-    WorkflowHead, WorkflowState,
+    ElementBatch, RunCause, RunHead, RunState, RunStatus, StepCause, StepOrigin, StepRecord, StepStatus,
+    TriggerRefusal, WorkflowHead, WorkflowState,
 };
 use crate::spec::JobSpec;
 use crate::status::{ExecutionStatus, JobStatus};

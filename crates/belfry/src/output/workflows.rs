@@ -240,6 +240,7 @@ fn each(each: &ForEach) -> String {
         Over::Shards(shards) => count(u64::from(*shards), "shard"),
         Over::Workers(constraints) if constraints.is_empty() => "all workers".into(),
         Over::Workers(_) => "workers with labels".into(),
+        Over::AddedBy(steps) => format!("added by {}", short(&steps.join(", "), SHOWN)),
     }
 }
 

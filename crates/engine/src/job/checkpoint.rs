@@ -28,6 +28,9 @@ impl Engine {
             (Some((job, ..)), TaskRequest::SaveCheckpoint { content_type, data, hash, expected_version }) => {
                 self.save_checkpoint(job, content_type, data, hash, expected_version)
             }
+            (Some((job, ..)), TaskRequest::AddElements { step, batch, elements }) => {
+                self.add_elements(job, step.as_deref(), &batch, elements)
+            }
         };
         if let Some(ticket) = ticket {
             self.reply(ticket, reply);

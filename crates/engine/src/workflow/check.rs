@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::RunId;
 use model::firing::Work;
-use model::run::{RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
+use model::run::{Adder, RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
 use model::workflow::NeedCounts;
 
-use super::elements::work_of;
+use super::added::Growing;
+use super::elements::{Elements, work_of};
 use super::{Run, Step, Workflow, Workflows};
 use crate::digest::{Difference, first};
 use crate::engine::Engine;
@@ -105,7 +106,10 @@ impl Engine {
             }
         }
         let may_begin = run.filling.contains(&step);
-        if work.is_empty() && !(may_begin && (run.stirred || !run.begins_steps() || run.live > 0)) {
+        if work.is_empty()
+            && run.is_whole(step)
+            && !(may_begin && (run.stirred || !run.begins_steps() || run.live > 0))
+        {
             return Err(format!("step `{name}` of {id} is running, and nothing of it goes on"));
         }
         Ok(work)
@@ -142,12 +146,15 @@ fn of_workflow(workflow: &Workflow) -> (&str, &WorkflowState, &BTreeSet<RunId>, 
     (&workflow.name, &workflow.state, &workflow.active, &workflow.waiting)
 }
 
+type Batches = BTreeMap<(Adder, Box<str>), (u32, u32)>;
+
 /// What is said of a step: its row, how its needs ended while that matters, and what goes on of it.
 #[derive(Debug, PartialEq)]
 struct KnownStep<'a> {
     state: Option<&'a StepState>,
     counts: Option<NeedCounts>,
     elements: Option<(u32, Tally)>,
+    batches: Option<&'a Batches>,
     live: Option<&'a BTreeMap<u32, Work>>,
     ready: bool,
 }
@@ -164,6 +171,7 @@ fn of_step(step: &Step, ready: bool) -> KnownStep<'_> {
         state: step.state.as_deref(),
         counts: (!step.status().is_final()).then_some(step.counts),
         elements: elements.map(|e| (e.total(), e.tally())),
+        batches: elements.and_then(Elements::as_growing).map(Growing::batches),
         live: elements.map(|e| &e.live),
         ready,
     }

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::firing::Work;
-use model::run::{Caller, StepCause, StepKey, StepRecord, StepState, StepStatus, Tally};
+use model::run::{Adder, Caller, StepCause, StepKey, StepRecord, StepState, StepStatus, Tally};
 use model::spec::{Constraint, Operator};
 use model::worker::WorkerStatus;
 use model::{RunId, limits};
 use serde_json::Value;
 
-use super::plan::{Each, List};
+use super::added::Growing;
+use super::plan::{self, Each};
 use super::scope::{Element, RunScope};
 use super::{Also, Run, Step, index};
 use crate::engine::Engine;
@@ -23,8 +24,7 @@ use crate::placement::WORKER_LABEL;
 /// The elements of a step that goes on.
 #[derive(Debug)]
 pub(super) struct Elements {
-    /// The list; not there until it is needed for the first time after a restart.
-    list: Option<Arc<[Value]>>,
+    list: List,
     total: u32,
     /// Every element before this one began.
     next: u32,
@@ -36,6 +36,25 @@ pub(super) struct Elements {
     done: u32,
     succeeded: u32,
     failed: u32,
+}
+
+/// The values of the elements.
+#[derive(Debug)]
+enum List {
+    /// Not there until it is needed for the first time after a restart.
+    Later,
+    Whole(Arc<[Value]>),
+    Growing(Box<Growing>),
+}
+
+impl List {
+    fn values(&self) -> &[Value] {
+        match self {
+            Self::Later => &[],
+            Self::Whole(list) => list,
+            Self::Growing(growing) => &growing.list,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -63,7 +82,29 @@ fn count_of(number: u32) -> usize {
 impl Elements {
     pub(super) fn new(total: u32) -> Self {
         let ended = vec![None; count_of(total)];
-        Self { list: None, total, next: 0, live: BTreeMap::new(), ended, done: 0, succeeded: 0, failed: 0 }
+        let (list, live) = (List::Later, BTreeMap::new());
+        Self { list, total, next: 0, live, ended, done: 0, succeeded: 0, failed: 0 }
+    }
+
+    /// None yet, of a step that others add to.
+    pub(super) fn growing() -> Self {
+        Self { list: List::Growing(Box::default()), ..Self::new(0) }
+    }
+
+    pub(super) fn as_growing(&self) -> Option<&Growing> {
+        match &self.list {
+            List::Growing(growing) => Some(growing),
+            _ => None,
+        }
+    }
+
+    /// Adds what a task added. Returns the number of the first of it, and how many there are.
+    pub(super) fn add(&mut self, by: Adder, name: &str, elements: Vec<Value>) -> (u32, u32) {
+        let List::Growing(growing) = &mut self.list else { return (self.total, 0) };
+        let place = growing.push(by, name, elements);
+        self.total = growing.len();
+        self.ended.resize(count_of(self.total), None);
+        place
     }
 
     pub(super) fn tally(&self) -> Tally {
@@ -76,15 +117,16 @@ impl Elements {
 
     /// Whether the list has this.
     pub(super) fn has(&self, value: &Value) -> bool {
-        self.list.as_ref().is_some_and(|list| list.contains(value))
+        self.list.values().contains(value)
     }
 
     /// Makes the list one longer. False if it is as long as it may be.
     pub(super) fn push(&mut self, value: Value) -> bool {
-        let Some(list) = self.list.as_ref().filter(|list| list.len() < limits::ITEMS_MAX) else {
+        let List::Whole(list) = &self.list else { return false };
+        if list.len() >= limits::ITEMS_MAX {
             return false;
-        };
-        self.list = Some(list.iter().cloned().chain([value]).collect());
+        }
+        self.list = List::Whole(list.iter().cloned().chain([value]).collect());
         self.total += 1;
         self.ended.push(None);
         true
@@ -92,7 +134,8 @@ impl Elements {
 
     /// The list, as it is kept where it follows from nothing else.
     pub(super) fn as_json(&self) -> Option<Arc<str>> {
-        self.list.as_ref().map(|list| Value::Array(list.to_vec()).to_string().into())
+        let is_there = !matches!(self.list, List::Later);
+        is_there.then(|| Value::Array(self.list.values().to_vec()).to_string().into())
     }
 
     /// Counts an element that ended; one that is not in the list, or ended before, is not counted.
@@ -146,6 +189,9 @@ impl Elements {
 impl Engine {
     /// A step over a list begins: the list is there from now on.
     pub(super) fn begin_elements(&mut self, id: RunId, step: u32) {
+        if self.workflows.runs.get(&id).is_some_and(|run| run.grows(step)) {
+            return self.begin_growing(id, step);
+        }
         let list = match self.list_of(id, step) {
             Ok(list) => list,
             Err(reason) => {
@@ -166,7 +212,7 @@ impl Engine {
         let carried = known.elements.take().filter(|elements| elements.total == total);
         let mut elements = carried.unwrap_or_else(|| Box::new(Elements::new(total)));
         let items = is_decided_now.then(|| Value::Array(list.to_vec()).to_string().into());
-        elements.list = Some(list);
+        elements.list = List::Whole(list);
         known.elements = Some(elements);
         let state = known
             .state
@@ -186,6 +232,21 @@ impl Engine {
         self.settle_elements(id, step);
     }
 
+    /// A step that others add to begins, with what they added so far.
+    fn begin_growing(&mut self, id: RunId, step: u32) {
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let known = run.step_mut(step);
+        let elements = known.elements.get_or_insert_with(|| Box::new(Elements::growing()));
+        let total = elements.total;
+        let state = known
+            .state
+            .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::NeedsOver)));
+        state.total = Some(total);
+        run.filling.insert(step);
+        self.goes_on(id, step, StepStatus::Running, None);
+        self.settle_elements(id, step);
+    }
+
     /// The list that a step goes over.
     fn list_of(&self, id: RunId, step: u32) -> Result<Arc<[Value]>, String> {
         let gone = || "its run is gone".to_owned();
@@ -196,10 +257,12 @@ impl Engine {
         }
         let each = run.plan.node(step).each.as_ref().ok_or_else(gone)?;
         let list: Arc<[Value]> = match &each.list {
-            List::Items(items) => return Ok(Arc::clone(items)),
-            List::Shards(count) => return Ok((0..*count).map(Value::from).collect()),
-            List::Workers(constraints) => return Ok(self.workers_with(constraints)),
-            List::Expression(expression) => match expression.evaluate(&RunScope::of_step(id, run)) {
+            plan::List::Items(items) => return Ok(Arc::clone(items)),
+            plan::List::Shards(count) => return Ok((0..*count).map(Value::from).collect()),
+            plan::List::Workers(constraints) => return Ok(self.workers_with(constraints)),
+            // It is in the rows of its batches.
+            plan::List::Added => return Err(gone()),
+            plan::List::Expression(expression) => match expression.evaluate(&RunScope::of_step(id, run)) {
                 Ok(Value::Array(list)) => list.into(),
                 Ok(other) => return Err(format!("its list is {other}: expected a list")),
                 Err(error) => return Err(format!("its list: {error}")),
@@ -259,7 +322,7 @@ impl Engine {
             return false;
         }
         let Some(item) = elements.next() else { return false };
-        let value = elements.list.as_ref().and_then(|list| list.get(count_of(item))).cloned();
+        let value = elements.list.values().get(count_of(item)).cloned();
         let element = Element { index: item, total: elements.total, value: value.unwrap_or_default() };
         *left -= 1;
         let begun = if self.calls(id, step) {
@@ -287,12 +350,12 @@ impl Engine {
     pub(super) fn ensure_list(&mut self, id: RunId, step: u32) {
         let run = self.workflows.runs.get(&id);
         let elements = run.and_then(|run| run.step(step).elements.as_deref());
-        if elements.is_none_or(|elements| elements.list.is_some()) {
+        if elements.is_none_or(|elements| !matches!(elements.list, List::Later)) {
             return;
         }
         let list = self.list_of(id, step).unwrap_or_else(|_| Arc::new([]));
         if let Some(elements) = self.elements_mut(id, step) {
-            elements.list = Some(list);
+            elements.list = List::Whole(list);
         }
     }
 
@@ -340,8 +403,13 @@ impl Engine {
         let StepKey { run: id, step, item } = record.key;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let (Some(item), Some(total)) = (item, record.state.total) else { return };
+        let grows = run.grows(step);
         let known = run.step_mut(step);
-        let elements = known.elements.get_or_insert_with(|| Box::new(Elements::new(total)));
+        let elements = match &mut known.elements {
+            Some(elements) => elements,
+            None if grows => return,
+            none => none.insert(Box::new(Elements::new(total))),
+        };
         if elements.note(item, record.state.status, record.state.output.clone()) {
             self.workflows.ended_elements.push(record);
         }
@@ -372,16 +440,18 @@ impl Engine {
             return self.stop_step(id, step, (StepStatus::Succeeded, StepCause::ItemsOver));
         }
         let too_many = elements.failed > each.max_failed;
-        let all = elements.done == elements.total;
+        let all = elements.done == elements.total && run.is_whole(step);
         if !idle || !(too_many || enough || all) {
             return;
         }
         let short = each.enough.is_some_and(|enough| elements.succeeded < enough);
-        let good = enough || !(too_many || short);
+        let unfinished = run.lacks_elements(step);
+        let good = enough || !(too_many || short || unfinished);
         let output = good.then(|| elements.collected()).flatten();
         let also = Also { message: Some(told(elements).into()), output };
         let (status, cause) = match good {
             true => (StepStatus::Succeeded, StepCause::ItemsOver),
+            false if unfinished && !(too_many || short) => (StepStatus::Failed, StepCause::ListUnfinished),
             false => (StepStatus::Failed, StepCause::ItemsFailed),
         };
         self.end_step(id, step, status, cause, also);
@@ -402,6 +472,6 @@ fn told(elements: &Elements) -> String {
 impl Run {
     /// Whether the elements of a step each run on their own worker.
     pub(super) fn is_broadcast(&self, step: u32) -> bool {
-        matches!(self.plan.nodes[index(step)].each, Some(Each { list: List::Workers(_), .. }))
+        matches!(self.plan.nodes[index(step)].each, Some(Each { list: plan::List::Workers(_), .. }))
     }
 }

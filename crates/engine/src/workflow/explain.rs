@@ -69,14 +69,7 @@ impl Engine {
         }
         if node.join.verdict(run.step(step).counts) == Verdict::Wait {
             let open = node.needs.iter().filter(|&&need| !run.step(need).status().is_final());
-            let needs: Vec<_> = open
-                .clone()
-                .take(NEEDS_SHOWN)
-                .map(|&need| NeedView {
-                    step: run.plan.node(need).name.as_ref().into(),
-                    status: run.step(need).status(),
-                })
-                .collect();
+            let needs: Vec<_> = open.clone().take(NEEDS_SHOWN).map(|&need| need_view(run, need)).collect();
             let more = open.count() - needs.len();
             reasons.push(StepReason::Needs { join: node.join, needs, more });
         } else if run.ready.contains(&step) && run.live >= run.plan.max_parallel() {
@@ -87,6 +80,10 @@ impl Engine {
         }
         reasons
     }
+}
+
+fn need_view(run: &Run, step: u32) -> NeedView {
+    NeedView { step: run.plan.node(step).name.as_ref().into(), status: run.step(step).status() }
 }
 
 fn stopping(run: &Run, step: u32) -> Option<StepReason> {
@@ -106,6 +103,12 @@ fn running_reasons(run: &Run, step: u32) -> Vec<StepReason> {
             succeeded: elements.tally().succeeded,
             failed: elements.tally().failed,
         });
+    }
+    let node = run.plan.node(step);
+    let open = node.adders.iter().filter(|&&adder| !run.step(adder).status().is_final());
+    let steps: Vec<_> = open.take(NEEDS_SHOWN).map(|&adder| need_view(run, adder)).collect();
+    if !steps.is_empty() {
+        reasons.push(StepReason::Adders { steps });
     }
     reasons.extend(state.job.map(|job| StepReason::Job { job }));
     reasons.extend(state.called.map(|run| StepReason::Called { run }));

@@ -50,6 +50,7 @@ impl Engine {
             self.workflows.broadcasts.remove(&(id, step));
         }
         self.tell_dependents(id, step);
+        self.settle_filled(id, step);
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let stops = plan.fails_fast()
             && node.section == Section::Steps

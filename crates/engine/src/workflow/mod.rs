@@ -13,6 +13,7 @@
 //! makes their jobs and hears of their ends; [`finish`] ends steps and runs; [`control`] is what somebody
 //! asks of a run, [`wait`] what time and events bring, [`late`] what workers bring that come late; [`scheduled`] starts runs of schedules and [`trigger`]
 //! those that the end of something else starts; [`scope`] holds the values that expressions speak of;
+//! [`added`] takes the elements that running tasks add;
 //! [`explain`] says why a step stands where it stands, [`restore`] rebuilds all of it from rows.
 //!
 //! # Always true
@@ -28,6 +29,7 @@
 //! A step's end costs one look at each edge that leaves it. A pending step takes about 60 bytes, one that
 //! began about 300 and its job; an element of a list takes 24 bytes and, while it goes on, its job.
 
+mod added;
 mod advance;
 mod apply;
 mod begin;
@@ -53,8 +55,8 @@ use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use model::record::{Change, Event, EventKind, RunKeyRecord};
 use model::run::{
-    RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, StepCause, StepKey, StepRecord, StepState,
-    StepStatus, WorkflowHead, WorkflowState, lifecycle,
+    ElementBatch, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, StepCause, StepKey, StepRecord,
+    StepState, StepStatus, WorkflowHead, WorkflowState, lifecycle,
 };
 use model::workflow::NeedCounts;
 use model::{RunId, Timestamp, WorkflowId, WorkflowSpec, limits};
@@ -172,6 +174,8 @@ pub(crate) struct Workflows {
     changed_runs: Vec<RunId>,
     /// Steps whose rows changed, each once.
     changed_steps: Vec<(RunId, u32)>,
+    /// Batches of elements that tasks added.
+    added: Vec<ElementBatch>,
     /// Elements that ended.
     ended_elements: Vec<StepRecord>,
     /// Runs that something happened to, in turn; each once.
@@ -183,6 +187,7 @@ impl Workflows {
         self.changed.is_empty()
             && self.changed_runs.is_empty()
             && self.changed_steps.is_empty()
+            && self.added.is_empty()
             && self.ended_elements.is_empty()
             && self.stirred.is_empty()
     }
@@ -364,6 +369,8 @@ impl Engine {
             let state = run.step(step).state.as_deref().cloned();
             changes.extend(state.map(|state| Change::Step(Box::new(StepRecord { key, state }))));
         }
+        let added = std::mem::take(&mut self.workflows.added);
+        changes.extend(added.into_iter().map(|batch| Change::ElementBatch(Box::new(batch))));
         let elements = std::mem::take(&mut self.workflows.ended_elements);
         changes.extend(elements.into_iter().map(|record| Change::Step(Box::new(record))));
         for id in ended {

@@ -42,6 +42,10 @@ pub(super) struct Node {
     pub(super) section: Section,
     pub(super) needs: Box<[u32]>,
     pub(super) dependents: Box<[u32]>,
+    /// The steps whose tasks add its elements.
+    pub(super) adders: Box<[u32]>,
+    /// The steps that its tasks may add elements to.
+    pub(super) fills: Box<[u32]>,
     pub(super) join: JoinRule,
     pub(super) when: Option<Expression>,
     pub(super) each: Option<Each>,
@@ -66,6 +70,8 @@ pub(super) enum List {
     Expression(Expression),
     Shards(u32),
     Workers(Vec<Constraint>),
+    /// What tasks add.
+    Added,
 }
 
 #[derive(Debug)]
@@ -143,13 +149,20 @@ impl Plan {
             }
         }
         let mut dependents = vec![Vec::new(); nodes.len()];
+        let mut fills = vec![Vec::new(); nodes.len()];
         for (i, node) in nodes.iter().enumerate() {
             for &need in &node.needs {
                 dependents[index(need)].push(number(i));
             }
+            for &adder in &node.adders {
+                fills[index(adder)].push(number(i));
+            }
+            if matches!(node.each, Some(Each { list: List::Added, .. })) {
+                fills[i].push(number(i));
+            }
         }
-        for (node, dependents) in nodes.iter_mut().zip(dependents) {
-            node.dependents = dependents.into();
+        for ((node, dependents), fills) in nodes.iter_mut().zip(dependents).zip(fills) {
+            (node.dependents, node.fills) = (dependents.into(), fills.into());
         }
         Ok(Self {
             namespace: spec.namespace.as_str().into(),
@@ -199,14 +212,17 @@ impl Node {
         priority: Option<u8>,
         profiles: &mut Profiles,
     ) -> Result<Self, String> {
-        let needs = step.needs.iter().map(|need| {
-            places.get(need.as_str()).copied().ok_or_else(|| format!("it needs `{need}`, which is not there"))
-        });
+        let place = |other: &String| {
+            let place = places.get(other.as_str()).copied();
+            place.ok_or_else(|| format!("it refers to step `{other}`, which is not there"))
+        };
         Ok(Self {
             name: step.name.as_str().into(),
             section,
-            needs: needs.collect::<Result<_, _>>()?,
+            needs: step.needs.iter().map(place).collect::<Result<_, _>>()?,
             dependents: Box::default(),
+            adders: step.adders().iter().map(place).collect::<Result<_, _>>()?,
+            fills: Box::default(),
             join: step.join,
             when: step
                 .when
@@ -229,6 +245,7 @@ impl Each {
             Over::List(text) => List::Expression(Expression::parse(text).map_err(|error| error.to_string())?),
             Over::Shards(count) => List::Shards(*count),
             Over::Workers(constraints) => List::Workers(constraints.clone()),
+            Over::AddedBy(_) => List::Added,
         };
         let max_parallel = spec.max_parallel.unwrap_or(u32::MAX);
         Ok(Self { list, max_parallel, max_failed: spec.max_failed, enough: spec.enough, late: spec.late })

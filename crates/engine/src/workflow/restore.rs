@@ -58,10 +58,12 @@ impl Engine {
         if index(step) >= run.steps.len() {
             return Err(format!("its run has {} steps", run.steps.len()));
         }
+        let grows = run.grows(step);
+        let of = |total| Box::new(if grows { Elements::growing() } else { Elements::new(total) });
         let known = run.step_mut(step);
         let Some(item) = item else {
             if let Some(total) = record.state.total {
-                known.elements.get_or_insert_with(|| Box::new(Elements::new(total)));
+                known.elements.get_or_insert_with(|| of(total));
             }
             known.state = Some(Box::new(record.state));
             return Ok(());
@@ -69,7 +71,7 @@ impl Engine {
         // An element that an earlier run did comes before its step began.
         let total = known.state.as_ref().and_then(|state| state.total).or(record.state.total);
         let total = total.ok_or("its step has no elements")?;
-        let elements = known.elements.get_or_insert_with(|| Box::new(Elements::new(total)));
+        let elements = known.elements.get_or_insert_with(|| of(total));
         if !elements.note(item, record.state.status, record.state.output) {
             return Err(format!("its step has {total} elements, or has it already"));
         }

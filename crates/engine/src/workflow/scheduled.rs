@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use super::elements::work_of;
 use super::{Run, Workflows};
 use crate::engine::Engine;
+use crate::input::Takeover;
 use crate::schedule::{NotStarted, RunEnd};
 
 /// A workflow with those that it calls.
@@ -128,7 +129,7 @@ impl Engine {
             origin: Some(Arc::new(origin)),
             trigger: None,
         };
-        Ok(self.enter_run(id, head, plan, &[]))
+        Ok(self.enter_run(id, head, plan, &Takeover::default()))
     }
 
     /// A run of a schedule has ended: the schedule hears of it.

@@ -16,7 +16,7 @@ use thin_vec::ThinVec;
 use super::plan::{deadline, index};
 use super::{Plan, Run, Step};
 use crate::engine::Engine;
-use crate::input::{Key, NewRun};
+use crate::input::{Key, NewRun, Takeover};
 use crate::output::{Refusal, Reply};
 use crate::schedule::shard_of;
 use crate::timer::Timer;
@@ -127,7 +127,7 @@ impl Engine {
         id: WorkflowId,
         head: RunHead,
         plan: Arc<Plan>,
-        carried: &[StepRecord],
+        carried: &Takeover,
     ) -> RunId {
         let actor = Arc::clone(&head.actor);
         let run = RunId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
@@ -149,7 +149,7 @@ impl Engine {
     }
 
     /// Creates a run of no workflow: no other run has to do with it, so it goes on at once.
-    fn enter_alone(&mut self, head: RunHead, plan: Arc<Plan>, carried: &[StepRecord]) -> RunId {
+    fn enter_alone(&mut self, head: RunHead, plan: Arc<Plan>, carried: &Takeover) -> RunId {
         let actor = Arc::clone(&head.actor);
         let entropy = self.rng.next_u64();
         let shard = shard_of(u128::from(entropy), self.shards);
@@ -251,9 +251,12 @@ impl Engine {
     }
 
     /// Takes over what an earlier run achieved. What does not belong to this run's steps is left out.
-    fn carry(&mut self, id: RunId, carried: &[StepRecord]) {
+    fn carry(&mut self, id: RunId, carried: &Takeover) {
         let now = self.now;
-        for record in carried {
+        for batch in &carried.batches {
+            self.carry_batch(id, batch);
+        }
+        for record in &carried.records {
             let StepKey { step, item, .. } = record.key;
             let Some(run) = self.workflows.runs.get_mut(&id) else { return };
             let known = index(step) < run.steps.len() && run.step(step).status() == StepStatus::Pending;

@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use super::scheduled::{Resolved, end_of, parameters_of};
 use super::{Workflow, Workflows, index};
 use crate::engine::Engine;
+use crate::input::Takeover;
 use crate::schedule::name_hash;
 
 /// Which source of which trigger of which workflow.
@@ -311,7 +312,7 @@ impl Engine {
                 chain,
             })),
         };
-        Ok(self.enter_run(id, head, plan, &[]))
+        Ok(self.enter_run(id, head, plan, &Takeover::default()))
     }
 
     /// How many runs an end started so far.

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use engine::input::{Held, How, Key};
-use engine::output::{Assignment, Submitted};
+use engine::output::{Added, Assignment, Submitted};
 use engine::why::Why;
 use engine::{
     Config, Effect, Engine, Input, Join, NewJob, Now, Output, Refusal, Reply, Report, Session, TaskRequest,
@@ -24,7 +24,9 @@ use model::record::{
     Change, Event, ExecutionRecord, JobHead, JobState, KeyRecord, Lease, LiveRow, Outcome, QueueRecord,
     RunKeyRecord, Usage, WorkerRecord,
 };
-use model::run::{RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState};
+use model::run::{
+    BatchKey, ElementBatch, RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState,
+};
 use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement};
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::{
@@ -49,6 +51,7 @@ pub(crate) struct Rows {
     pub(crate) workflows: BTreeMap<WorkflowId, (WorkflowHead, WorkflowState)>,
     pub(crate) runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
     pub(crate) steps: BTreeMap<StepKey, StepState>,
+    pub(crate) batches: BTreeMap<BatchKey, ElementBatch>,
     pub(crate) run_keys: BTreeMap<u128, RunKeyRecord>,
     pub(crate) checkpoints: BTreeMap<JobId, CheckpointRecord>,
     pub(crate) events: Vec<Event>,
@@ -421,6 +424,24 @@ impl Scenario {
         self.ask(|ticket| Input::Task { ticket: Some(ticket), execution, fence, request })
     }
 
+    /// The task of a job adds elements to a step; to the only one that it may, where that has no name.
+    pub(crate) fn add(
+        &mut self,
+        job: JobId,
+        step: Option<&str>,
+        batch: &str,
+        elements: &[serde_json::Value],
+    ) -> Result<Added, Refusal> {
+        let record = self.execution(job);
+        let (execution, fence) = (record.id, record.fence);
+        let (step, batch, elements) = (step.map(Into::into), batch.into(), elements.to_vec());
+        let request = Box::new(TaskRequest::AddElements { step, batch, elements });
+        match self.ask(|ticket| Input::Task { ticket: Some(ticket), execution, fence, request })? {
+            Reply::ElementsAdded(added) => Ok(added),
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(crate) fn queue(&mut self, name: &str, settings: QueueSettings) {
         let name = name.to_owned();
         self.ask(|ticket| Input::SetQueue { ticket, name, settings, expected_version: None }).unwrap();
@@ -570,6 +591,10 @@ impl Rows {
                 let before = self.steps.insert(key, state);
                 assert!(before.is_none_or(|b| !b.status.is_final()), "{key:?} changes after its end");
             }
+            Change::ElementBatch(batch) => {
+                let key = batch.key;
+                assert!(self.batches.insert(key, *batch).is_none(), "{key:?} is new twice");
+            }
             Change::Calendar(record) => {
                 let key = (record.spec.namespace.clone(), record.spec.name.clone());
                 self.calendars.insert(key, record);
@@ -606,6 +631,8 @@ impl Rows {
             head: Arc::clone(head),
             state: Box::new(state.clone()),
         });
+        let batches = self.batches.values().filter(|batch| is_live(&batch.key.run));
+        let batches = batches.map(|batch| LiveRow::ElementBatch(Box::new(batch.clone())));
         let steps = self.steps.iter().filter(|(key, _)| is_live(&key.run));
         let steps =
             steps.map(|(&key, state)| LiveRow::Step(Box::new(StepRecord { key, state: state.clone() })));
@@ -615,6 +642,7 @@ impl Rows {
             .chain(backfills)
             .chain(workflows)
             .chain(runs)
+            .chain(batches)
             .chain(steps)
             .chain(jobs)
             .chain(executions.map(|e| LiveRow::Execution(Box::new(e.clone()))))

@@ -367,12 +367,14 @@ fn refused(refusal: &Refusal) -> Trouble {
         Refusal::NotRunning { .. } => Code::RunEnded,
         Refusal::NoStep { .. } => Code::StepNotFound,
         Refusal::StepOver { .. } => Code::StepEnded,
+        Refusal::NotAnAdder { .. } => Code::StepNotFound,
         Refusal::NoApproval { .. } | Refusal::NotAsked { .. } => Code::StepNotAsked,
         Refusal::NotApprover { .. } => Code::NotApprover,
         Refusal::NobodyWaits { .. } => Code::NobodyWaits,
-        Refusal::NoMark { .. } | Refusal::BadDefinition { .. } | Refusal::PayloadTooLarge { .. } => {
-            Code::InvalidSpec
-        }
+        Refusal::NoMark { .. }
+        | Refusal::BadDefinition { .. }
+        | Refusal::PayloadTooLarge { .. }
+        | Refusal::ListFull { .. } => Code::InvalidSpec,
         Refusal::BadTiming { index, problems } => {
             let at = format!("schedules[{index}].");
             return Trouble::invalid_fields(fields_at(&at, problems));

@@ -131,6 +131,36 @@ pub(crate) fn checkpoint(
     })
 }
 
+/// What a task adds to a step, for the engine.
+pub(crate) fn elements(
+    message: &'static str,
+    request: v1::AddElementsRequest,
+) -> Result<TaskRequest, Malformed> {
+    let v1::AddElementsRequest { step, batch, elements, .. } = request;
+    let wrong = |what: String| Malformed::new(message, what);
+    if batch.is_empty() || batch.chars().any(char::is_control) {
+        return Err(wrong(format!("the name of their batch is {batch:?}: expected a word or more")));
+    }
+    bounded(message, "the name of their batch", batch.len(), limits::BATCH_NAME_BYTES_MAX)?;
+    bounded(message, "the name of their step", step.len(), limits::NAME_LEN_MAX)?;
+    if !(1..=limits::ADDED_MAX).contains(&elements.len()) {
+        let (found, most) = (elements.len(), limits::ADDED_MAX);
+        return Err(wrong(format!("there are {found} of them: expected 1 to {most}")));
+    }
+    let mut values = Vec::with_capacity(elements.len());
+    for (i, element) in elements.iter().enumerate() {
+        let len = element.len();
+        if len > limits::ITEM_BYTES_MAX {
+            let most = limits::ITEM_BYTES_MAX;
+            return Err(wrong(format!("element {i} has {len} bytes: expected at most {most}")));
+        }
+        let value = serde_json::from_slice(element);
+        values.push(value.map_err(|error| wrong(format!("element {i} is no JSON: {error}")))?);
+    }
+    let step = (!step.is_empty()).then(|| step.into());
+    Ok(TaskRequest::AddElements { step, batch: batch.into(), elements: values })
+}
+
 /// A report, for the engine.
 pub(crate) fn report(worker: WorkerId, session: Session, report: v1::Report) -> Result<Input, Malformed> {
     const WHAT: &str = "report";

@@ -19,9 +19,9 @@ use axum::Router;
 use model::WorkerId;
 use proto::v1::worker_server::{Worker, WorkerServer};
 use proto::v1::{
-    ArtifactChunk, Checkpoint, GetArtifactRequest, GetCheckpointRequest, Heartbeat, LeaseGrant, LogAck,
-    LogChunk, PutArtifactRequest, PutArtifactResponse, SaveCheckpointRequest, SaveCheckpointResponse,
-    ServerMessage, WorkerMessage,
+    AddElementsRequest, AddElementsResponse, ArtifactChunk, Checkpoint, GetArtifactRequest,
+    GetCheckpointRequest, Heartbeat, LeaseGrant, LogAck, LogChunk, PutArtifactRequest, PutArtifactResponse,
+    SaveCheckpointRequest, SaveCheckpointResponse, ServerMessage, WorkerMessage,
 };
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
@@ -131,6 +131,14 @@ impl Worker for Lanes {
     ) -> Result<Response<Checkpoint>, Status> {
         self.admit(request.metadata(), Resource::Workers)?;
         tasks::get_checkpoint(&self.services, request.into_inner()).await.map(Response::new)
+    }
+
+    async fn add_elements(
+        &self,
+        request: Request<AddElementsRequest>,
+    ) -> Result<Response<AddElementsResponse>, Status> {
+        self.admit(request.metadata(), Resource::Workers)?;
+        tasks::add_elements(&self.services, request.into_inner()).await.map(Response::new)
     }
 }
 

@@ -4,9 +4,13 @@
 //! with reports, and is the only one to. It is answered after the commit; whoever is told that the outcome is
 //! unknown may ask again, for nothing is done twice.
 
+use engine::output::Added;
 use engine::{Input, Refusal, Reply};
 use model::{ExecutionId, Fence};
-use proto::v1::{Checkpoint, GetCheckpointRequest, SaveCheckpointRequest, SaveCheckpointResponse};
+use proto::v1::{
+    AddElementsRequest, AddElementsResponse, Checkpoint, GetCheckpointRequest, SaveCheckpointRequest,
+    SaveCheckpointResponse,
+};
 use tonic::Status;
 
 use super::{convert, malformed};
@@ -53,6 +57,27 @@ pub(super) async fn get_checkpoint(
     })
 }
 
+/// Adds elements to a step of the run of an execution.
+pub(super) async fn add_elements(
+    services: &Services,
+    request: AddElementsRequest,
+) -> Result<AddElementsResponse, Status> {
+    const WHAT: &str = "elements";
+    let execution = execution_id(services, &request.execution_id, WHAT)?;
+    let fence = Fence(request.fence);
+    let task = convert::elements(WHAT, request).map_err(|error| malformed(services, None, &error))?;
+    let task = Box::new(task);
+    let asked =
+        services.node.request(|ticket| Input::Task { ticket: Some(ticket), execution, fence, request: task });
+    match asked.await {
+        Ok(Reply::ElementsAdded(Added { step, first, count, total, new })) => {
+            Ok(AddElementsResponse { first, count, total, added: new, step: step.to_string() })
+        }
+        Ok(other) => Err(unexpected(&other)),
+        Err(error) => Err(status(&error)),
+    }
+}
+
 /// The row of an execution that goes on under this fence.
 async fn current(services: &Services, execution: ExecutionId, fence: Fence) -> Result<ExecutionRow, Status> {
     let row = services.node.store().execution(execution).await;
@@ -76,6 +101,8 @@ fn status(error: &RequestError) -> Status {
     match error {
         RequestError::Refused(Refusal::NotCurrent { .. }) => Status::failed_precondition(text),
         RequestError::Refused(Refusal::VersionMismatch { .. }) => Status::aborted(text),
+        RequestError::Refused(Refusal::StepOver { .. }) => Status::aborted(text),
+        RequestError::Refused(Refusal::NotAnAdder { .. }) => Status::not_found(text),
         RequestError::Refused(_) => Status::invalid_argument(text),
         RequestError::Poisoned => Status::internal(text),
         _ => Status::unavailable(text),

@@ -150,6 +150,8 @@ fn refusal_help(refusal: &Refusal) -> &'static str {
         Refusal::TooManyRuns { .. } => "wait until some have ended, or raise `max_parallel_runs`",
         Refusal::RunKeyReused { .. } => "use another key, or repeat exactly what was started first",
         Refusal::NoRun { .. } => "see `belfry run list`; an ended run is tried again with `belfry run retry`",
+        Refusal::NotAnAdder { .. } => "see `added_by` in the book's page about workflows",
+        Refusal::ListFull { .. } => "add fewer and larger elements",
         Refusal::NotRunning { .. } | Refusal::StepOver { .. } | Refusal::NoStep { .. } => {
             "see `belfry run get`"
         }

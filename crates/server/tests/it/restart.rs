@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::input::{Expected, NewRun, NewWorkflow, WorkflowRequest};
+use engine::input::{Expected, NewRun, NewWorkflow, Takeover, WorkflowRequest};
 use engine::{Input, Reply};
 use model::run::{RunStatus, WorkflowHead};
 use model::workflow::{Definition, StepSpec};
@@ -175,7 +175,7 @@ async fn an_expired_run_is_deleted_with_its_steps() {
         priority: None,
         note: None,
         retry_of: None,
-        carried: Vec::new(),
+        carried: Takeover::default(),
         origin: None,
         key: None,
     };

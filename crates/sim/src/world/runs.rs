@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use engine::input::Key;
+use engine::input::Takeover;
 use engine::{Expected, NewRun, NewWorkflow, WorkflowRequest};
 use model::run::WorkflowHead;
 use model::workflow::{
@@ -77,7 +78,7 @@ impl World {
             priority: None,
             note: None,
             retry_of: None,
-            carried: Vec::new(),
+            carried: Takeover::default(),
             origin: None,
             key,
         })));

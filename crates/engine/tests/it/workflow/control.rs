@@ -146,7 +146,7 @@ fn a_retry_begins_at_the_failed_step() {
     t.fail_step(run, "b");
     let workflow = t.rows.runs[&run].0.workflow.unwrap();
     let mut new = t.new_run(workflow, &[], &json!({}));
-    new.carried = carried(&new.definition, &t.step_records(run), RetryFrom::Failed);
+    new.carried.records = carried(&new.definition, &t.step_records(run), RetryFrom::Failed).records;
     new.retry_of = Some(run);
     let again = t.start_with(new);
     insta::assert_snapshot!(t.steps(again), @"a succeeded (carried), b running (needs_over), c pending");

@@ -286,7 +286,7 @@ fn a_retry_does_only_the_failed_elements_again() {
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
     let workflow = t.rows.runs[&run].0.workflow.unwrap();
     let mut new = t.new_run(workflow, &[], &json!({}));
-    new.carried = carried(&new.definition, &t.step_records(run), RetryFrom::Failed);
+    new.carried.records = carried(&new.definition, &t.step_records(run), RetryFrom::Failed).records;
     new.retry_of = Some(run);
     let again = t.start_with(new);
     insta::assert_snapshot!(t.steps(again), @"list succeeded (carried), map running (needs_over), reduce pending");

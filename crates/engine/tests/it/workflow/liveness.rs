@@ -7,7 +7,7 @@ use model::workflow::{
     Action, Approval, Call, Definition, EventWait, FailurePolicy, ForEach, JoinRule, OnTimeout, Over,
     StepSpec, Wait,
 };
-use model::{Duration, JobId, RunId, RunStatus, StepStatus, WorkflowSpec};
+use model::{Duration, JobId, JobStatus, RunId, RunStatus, StepStatus, WorkflowSpec};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -19,6 +19,7 @@ use crate::scenario::{Scenario, finished};
 enum Kind {
     Job,
     Each(u32, Option<u32>),
+    Added,
     Call,
     CallEach,
     Approval(Option<u64>),
@@ -30,6 +31,7 @@ fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
         4 => Just(Kind::Job),
         2 => (1u32..5, prop::option::of(1u32..3)).prop_map(|(count, limit)| Kind::Each(count, limit)),
+        3 => Just(Kind::Added),
         2 => Just(Kind::Call),
         1 => Just(Kind::CallEach),
         2 => prop::option::of(1u64..20).prop_map(Kind::Approval),
@@ -55,6 +57,8 @@ fn step(place: usize, kind: Kind, needs: &[usize], join: JoinRule) -> StepSpec {
             }
             step
         }
+        // Whose tasks add is drawn with its needs.
+        Kind::Added => each(&name, &needs, Over::AddedBy(Vec::new())),
         Kind::Call => act(&name, &needs, call()),
         Kind::CallEach => {
             StepSpec { for_each: Some(ForEach::new(Over::Shards(2))), ..act(&name, &needs, call()) }
@@ -82,8 +86,23 @@ fn inner() -> WorkflowSpec {
     spec
 }
 
+/// Those among the needs of a step that goes over what others add become those others, if they run jobs.
+fn take_adders(step: &mut StepSpec, steps: &[StepSpec]) {
+    let Some(ForEach { over: Over::AddedBy(adders), .. }) = &mut step.for_each else { return };
+    let runs_jobs =
+        |name: &String| steps.iter().any(|step| step.name == *name && matches!(step.action, Action::Job(_)));
+    (*adders, step.needs) = step.needs.drain(..).partition(runs_jobs);
+    if adders.is_empty() {
+        step.for_each = None;
+    }
+    if step.needs.is_empty() {
+        step.join = JoinRule::AllSuccess;
+    }
+}
+
 #[derive(Debug, Clone)]
 enum Move {
+    Add(prop::sample::Index, u8, u8),
     End(prop::sample::Index, bool),
     Cancel(prop::sample::Index, bool),
     Pause(prop::sample::Index),
@@ -101,6 +120,7 @@ fn moves() -> impl Strategy<Value = Move> {
     let one = any::<prop::sample::Index>;
     let marks = prop::sample::select(vec![StepStatus::Succeeded, StepStatus::Failed, StepStatus::Skipped]);
     prop_oneof![
+        8 => (one(), 0u8..3, 1u8..4).prop_map(|(i, batch, count)| Move::Add(i, batch, count)),
         12 => (one(), prop::bool::weighted(0.8)).prop_map(|(i, well)| Move::End(i, well)),
         1 => (one(), prop::bool::ANY).prop_map(|(i, skip)| Move::Cancel(i, skip)),
         1 => one().prop_map(Move::Pause),
@@ -145,6 +165,18 @@ impl World {
         }
     }
 
+    /// The task of a job, if it runs, adds elements wherever it may.
+    fn add(&mut self, job: JobId, batch: u8, count: u8) {
+        if self.t.status(job) != JobStatus::Running {
+            return;
+        }
+        let Some(origin) = self.t.rows.jobs[&job].0.step.clone() else { return };
+        let elements: Vec<_> = (0..count).map(|n| json!({"n": n, "of": batch})).collect();
+        for step in self.steps_of(origin.run) {
+            let _ = self.t.add(job, Some(&step), &format!("b{batch}"), &elements);
+        }
+    }
+
     fn play(&mut self, wanted: &Move) {
         let pick = |index: &prop::sample::Index, runs: &[RunId]| {
             (!runs.is_empty()).then(|| runs[index.index(runs.len())])
@@ -156,6 +188,12 @@ impl World {
             Move::End(i, well) => {
                 if !jobs.is_empty() {
                     self.end(jobs[i.index(jobs.len())], *well);
+                }
+                return;
+            }
+            Move::Add(i, batch, count) => {
+                if !jobs.is_empty() {
+                    self.add(jobs[i.index(jobs.len())], *batch, *count);
                 }
                 return;
             }
@@ -247,7 +285,9 @@ proptest! {
                 if place == 0 { Vec::new() } else { needs.iter().map(|need| need.index(place)).collect() };
             needs.sort_unstable();
             needs.dedup();
-            steps.push(step(place, *kind, &needs, *join));
+            let mut step = step(place, *kind, &needs, *join);
+            take_adders(&mut step, &steps);
+            steps.push(step);
         }
         let mut spec = WorkflowSpec::new("outer", steps);
         spec.failure = if fast { FailurePolicy::FailFast } else { FailurePolicy::FinishWhatCan };
@@ -280,7 +320,8 @@ proptest! {
         });
         if let Some((&run, (head, _))) = failed {
             let mut new = world.t.new_run(workflow, &[&inner()], &json!({}));
-            new.carried = carried(&head.definition, &world.t.step_records(run), RetryFrom::Failed);
+            let before = carried(&head.definition, &world.t.step_records(run), RetryFrom::Failed);
+            new.carried = world.t.takeover(run, before);
             let again = world.t.start_with(new);
             world.t.check_rebuilt();
             world.let_it_end();

@@ -1,5 +1,6 @@
 //! Workflows, told as stories: a vocabulary of runs and steps on top of [`Scenario`].
 
+mod added;
 mod control;
 mod lists;
 mod liveness;
@@ -12,10 +13,11 @@ mod waits;
 use std::sync::Arc;
 
 use engine::input::How;
+use engine::input::Takeover;
 use engine::why::StepReason;
 use engine::{Expected, Input, NewRun, NewWorkflow, Refusal, Reply, Report, WorkflowRequest};
 use model::record::{Outcome, Usage};
-use model::run::{RunState, StepKey, StepRecord, StepState, WorkflowHead};
+use model::run::{Carried, ElementBatch, RunState, StepKey, StepRecord, StepState, WorkflowHead};
 use model::workflow::{Action, Definition, ForEach, Over, StepSpec};
 use model::{JobId, JobSpec, RunId, RunStatus, StepStatus, WorkflowId, WorkflowSpec};
 use serde_json::{Map, Value, json};
@@ -100,9 +102,16 @@ impl Scenario {
             note: None,
             retry_of: None,
             origin: None,
-            carried: Vec::new(),
+            carried: Takeover::default(),
             key: None,
         }
+    }
+
+    /// What another try of a run takes over from it.
+    pub(crate) fn takeover(&self, run: RunId, carried: Carried) -> Takeover {
+        let Carried { records, lists } = carried;
+        let taken = |batch: &&ElementBatch| batch.key.run == run && lists.contains(&batch.key.step);
+        Takeover { records, batches: self.rows.batches.values().filter(taken).cloned().collect() }
     }
 
     pub(crate) fn start_with(&mut self, new: NewRun) -> RunId {

@@ -130,12 +130,18 @@ impl<'a> Graph<'a> {
             let has_tasks = self.has_tasks[other];
             if self.sections[other] != section {
                 let other = self.sections[other].as_str();
-                check.fail(at(), format!("`{}` is in `{other}`: expected a step of its own section", shown(adder)));
+                check.fail(
+                    at(),
+                    format!("`{}` is in `{other}`: expected a step of its own section", shown(adder)),
+                );
             } else if other == place {
                 let message = "is the step itself: its own elements may add more in any case";
                 check.fail(at(), format!("`{}` {message}", shown(adder)));
             } else if !has_tasks {
-                check.fail(at(), format!("`{}` has no task that could add: expected a step with a job", shown(adder)));
+                check.fail(
+                    at(),
+                    format!("`{}` has no task that could add: expected a step with a job", shown(adder)),
+                );
             } else if adders.contains(&other) {
                 check.fail(at(), format!("`{}` is named twice", shown(adder)));
             } else {

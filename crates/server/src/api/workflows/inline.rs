@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::NewRun;
+use engine::input::Takeover;
 use model::api::{StartDefinition, StartRun, WorkflowRun};
 use model::limits::{BATCH_BODY_BYTES_MAX, WORKFLOW_BYTES_MAX};
 use model::workflow::Definition;
@@ -96,7 +97,7 @@ async fn start_definition(
         priority: how.priority,
         note: how.note.map(String::into_boxed_str),
         retry_of: None,
-        carried: Vec::new(),
+        carried: Takeover::default(),
         origin: None,
         key,
     };

@@ -109,7 +109,7 @@ fn total(step: &StepSpec, known: &Known<'_>) -> Option<u32> {
             let value = Expression::parse(list).ok()?.evaluate(known).ok()?;
             u32::try_from(value.as_array()?.len()).ok()
         }
-        Over::Workers(_) => None,
+        Over::Workers(_) | Over::AddedBy(_) => None,
     }
 }
 

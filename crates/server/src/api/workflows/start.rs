@@ -7,11 +7,12 @@ use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use engine::input::Takeover;
 use engine::{NewRun, Reply, WorkflowRequest};
 use model::api::{RetryRun, StartRun, WorkflowRun};
 use model::firing::{FiringCause, Origin};
 use model::limits::{ITEMS_MAX, PRIORITY_MAX, RUN_PARAMETERS_BYTES_MAX};
-use model::run::{RetryFrom, StepRecord, StepStatus, carried};
+use model::run::{Carried, RetryFrom, StepRecord, StepStatus, carried};
 use model::workflow::{Action, Definition, complete};
 use model::{RunId, WorkflowSpec, validate};
 use serde_json::{Map, Value};
@@ -92,7 +93,7 @@ async fn start_run(
         priority: body.priority,
         note: body.note.map(String::into_boxed_str),
         retry_of: None,
-        carried: Vec::new(),
+        carried: Takeover::default(),
         origin: None,
         key,
     };
@@ -197,7 +198,6 @@ async fn retry_run(
         }
     };
     let key = key.map(|key| submit::retry_key(id, &key, &body));
-    let records = records(&api, &row).await?;
     let new = NewRun {
         workflow: row.head.workflow,
         generation: row.head.generation,
@@ -207,7 +207,7 @@ async fn retry_run(
         priority: row.head.priority,
         note: body.note.as_deref().map(Into::into),
         retry_of: Some(id),
-        carried: carried(&row.head.definition, &records, from),
+        carried: takeover(&api, &row, from).await?,
         origin: row.head.origin.as_deref().map(again),
         key,
     };
@@ -217,6 +217,18 @@ async fn retry_run(
 /// Still a run of its schedule, and counted among those that its overlap policy looks at.
 fn again(origin: &Origin) -> Arc<Origin> {
     Arc::new(Origin { cause: FiringCause::Retry, backfill: None, start_by: None, ..origin.clone() })
+}
+
+/// What another try of a run takes over.
+async fn takeover(api: &Api, row: &RunRow, from: RetryFrom<'_>) -> Result<Takeover, Trouble> {
+    let records = records(api, row).await?;
+    let Carried { records, lists } = carried(&row.head.definition, &records, from);
+    let mut batches = Vec::new();
+    if !lists.is_empty() {
+        batches = api.node.store().element_batches(row.id).await?;
+        batches.retain(|batch| lists.contains(&batch.key.step));
+    }
+    Ok(Takeover { records, batches })
 }
 
 /// All rows of a run that another try may take over: its steps, and the elements of those that did not end well.

@@ -1,0 +1,192 @@
+//! Running tasks add elements to a step of their run, batch by batch.
+//!
+//! A step whose list is `added_by` others begins with what there is, and goes over whatever they add while they
+//! run; tasks of its own elements may add as well. The list is whole once every one of those steps has ended, and the step
+//! ends after that. Each batch is a row of its own, so adding costs what is added, however long the list is.
+//!
+//! A batch belongs to the step, or the element, whose task named it: the next execution of the same task that
+//! names it again adds nothing, so what a task did before it died is neither lost nor done twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::run::{Adder, BatchKey, ElementBatch, StepKey, StepStatus};
+use model::{JobId, RunId, limits};
+use serde_json::Value;
+
+use super::elements::Elements;
+use super::plan::{Each, List};
+use super::{Run, index};
+use crate::engine::Engine;
+use crate::output::{Added, Refusal, Reply};
+
+/// The list of a step that others add to.
+#[derive(Debug, Default)]
+pub(super) struct Growing {
+    pub(super) list: Vec<Value>,
+    /// The number of the first element of each batch, and how many it has.
+    batches: BTreeMap<(Adder, Box<str>), (u32, u32)>,
+}
+
+impl Growing {
+    /// Adds what a batch holds.
+    pub(super) fn push(
+        &mut self,
+        by: Adder,
+        name: &str,
+        elements: impl IntoIterator<Item = Value>,
+    ) -> (u32, u32) {
+        let first = self.len();
+        self.list.extend(elements);
+        let place = (first, self.len() - first);
+        self.batches.insert((by, name.into()), place);
+        place
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.list.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Each batch, by who added it under which name.
+    pub(super) fn batches(&self) -> &BTreeMap<(Adder, Box<str>), (u32, u32)> {
+        &self.batches
+    }
+}
+
+impl Run {
+    /// Whether tasks add the elements of a step.
+    pub(super) fn grows(&self, step: u32) -> bool {
+        matches!(self.plan.nodes[index(step)].each, Some(Each { list: List::Added, .. }))
+    }
+
+    /// Whether the list of a step is whole: nothing but its own elements could still add to it.
+    pub(super) fn is_whole(&self, step: u32) -> bool {
+        self.plan.node(step).adders.iter().all(|&adder| self.step(adder).status().is_final())
+    }
+
+    /// Whether a step that was to add to this one failed: nobody knows what it would have added.
+    pub(super) fn lacks_elements(&self, step: u32) -> bool {
+        self.plan.node(step).adders.iter().any(|&adder| self.counts_as_failed(adder))
+    }
+
+    /// The elements of a step that grows, which need not have begun.
+    fn growing(&mut self, step: u32) -> &mut Elements {
+        self.step_mut(step).elements.get_or_insert_with(|| Box::new(Elements::growing()))
+    }
+}
+
+impl Engine {
+    /// Adds elements to the step of this name, on behalf of the task that does a job; to the only one that it may
+    /// add to, where no name is given.
+    pub(crate) fn add_elements(
+        &mut self,
+        job: JobId,
+        name: Option<&str>,
+        batch: &str,
+        elements: Vec<Value>,
+    ) -> Result<Reply, Refusal> {
+        let now = self.now;
+        let key = self.jobs.get(&job).and_then(|job| job.step.as_ref()).map(|origin| origin.key());
+        let in_no_run = || Refusal::NotAnAdder { step: name.map(Into::into), may: Vec::new() };
+        let StepKey { run: id, step: own, item } = key.ok_or_else(in_no_run)?;
+        let run = self.workflows.runs.get_mut(&id).ok_or_else(in_no_run)?;
+        let step = adds_to(run, own, name)?;
+        let shown = Arc::clone(&run.plan.node(step).name);
+        let by = Adder { step: own, item };
+        let known = run.step(step);
+        let growing = known.elements.as_deref().and_then(Elements::as_growing);
+        let place = growing.and_then(|growing| growing.batches.get(&(by, Box::from(batch))).copied());
+        if let Some((first, count)) = place {
+            let total = growing.map_or(0, Growing::len);
+            return Ok(Reply::ElementsAdded(Added { step: shown, first, count, total, new: false }));
+        }
+        let state = known.state.as_deref();
+        if known.status().is_final() || state.is_some_and(|state| state.ending.is_some()) {
+            return Err(Refusal::StepOver { run: id, step: shown.as_ref().into(), status: known.status() });
+        }
+        let total = growing.map_or(0, |growing| growing.list.len());
+        if total + elements.len() > limits::ITEMS_MAX {
+            let most = limits::ITEMS_MAX;
+            return Err(Refusal::ListFull { run: id, step: shown.as_ref().into(), most });
+        }
+        let text = Value::Array(elements.clone()).to_string();
+        let (first, count) = run.growing(step).add(by, batch, elements);
+        let total = run.growing(step).total();
+        let is_running = run.step(step).status() == StepStatus::Running;
+        if is_running {
+            run.filling.insert(step);
+            run.step_mut(step).state.iter_mut().for_each(|state| state.total = Some(total));
+        }
+        self.workflows.added.push(ElementBatch {
+            key: BatchKey { run: id, step, first },
+            by,
+            name: batch.into(),
+            count,
+            elements: text.into(),
+            added_at: now,
+        });
+        if is_running {
+            self.touch_step(id, step);
+            self.stir(id);
+        }
+        Ok(Reply::ElementsAdded(Added { step: shown, first, count, total, new: true }))
+    }
+
+    /// Takes in the row of a batch; those of a step by their places, and before the rows of steps.
+    ///
+    /// # Errors
+    /// What it contradicts.
+    pub(crate) fn restore_batch(&mut self, batch: &ElementBatch) -> Result<(), String> {
+        let BatchKey { run: id, step, .. } = batch.key;
+        let run = self.workflows.runs.get_mut(&id).ok_or("its run is not live")?;
+        take_batch(run, step, batch)
+    }
+
+    /// Takes over a batch of the run that this one tries again.
+    pub(super) fn carry_batch(&mut self, id: RunId, batch: &ElementBatch) {
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        // What does not belong to this run's steps is left out.
+        if take_batch(run, batch.key.step, batch).is_ok() {
+            let key = BatchKey { run: id, ..batch.key };
+            self.workflows.added.push(ElementBatch { key, ..batch.clone() });
+        }
+    }
+
+    /// Ends the steps that only waited for what this one would add.
+    pub(super) fn settle_filled(&mut self, id: RunId, step: u32) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let plan = Arc::clone(&run.plan);
+        for &filled in plan.node(step).fills.iter().filter(|&&filled| filled != step) {
+            self.settle_elements(id, filled);
+        }
+    }
+}
+
+/// Puts a batch where its row says that it stands.
+fn take_batch(run: &mut Run, step: u32, batch: &ElementBatch) -> Result<(), String> {
+    if index(step) >= run.steps.len() || !run.grows(step) {
+        return Err("nothing can be added to its step".into());
+    }
+    let elements: Vec<Value> =
+        serde_json::from_str(&batch.elements).map_err(|error| format!("its elements: {error}"))?;
+    let has = run.growing(step).total();
+    if has != batch.key.first || u32::try_from(elements.len()) != Ok(batch.count) {
+        let (first, count) = (batch.key.first, batch.count);
+        return Err(format!("it has {count} elements from {first} on, and its step has {has} before them"));
+    }
+    run.growing(step).add(batch.by, &batch.name, elements);
+    Ok(())
+}
+
+/// The step that a task of step `own` adds to.
+fn adds_to(run: &Run, own: u32, name: Option<&str>) -> Result<u32, Refusal> {
+    let fills = &run.plan.node(own).fills;
+    let named = name.and_then(|name| run.plan.place(name)).filter(|step| fills.contains(step));
+    match (named, name, &**fills) {
+        (Some(step), ..) | (None, None, &[step]) => Ok(step),
+        _ => Err(Refusal::NotAnAdder {
+            step: name.map(Into::into),
+            may: fills.iter().map(|&step| Arc::clone(&run.plan.node(step).name)).collect(),
+        }),
+    }
+}

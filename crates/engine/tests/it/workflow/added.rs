@@ -1,0 +1,204 @@
+//! Running tasks add elements to a step of their run.
+
+use engine::Refusal;
+use engine::why::StepReason;
+use model::run::{RetryFrom, StepCause, carried};
+use model::workflow::{ForEach, Over, StepSpec};
+use model::{RunId, RunStatus, StepStatus, WorkflowSpec, limits};
+use serde_json::{Value, json};
+
+use super::{each, env, job};
+use crate::scenario::Scenario;
+
+fn added_by(name: &str, adders: &[&str]) -> StepSpec {
+    each(name, &[], Over::AddedBy(adders.iter().map(|&adder| adder.to_owned()).collect()))
+}
+
+/// `split` adds to `work`, whose results `total` collects.
+fn map_reduce() -> WorkflowSpec {
+    let mut work = added_by("work", &["split"]);
+    *env(&mut work, "PAGE") = "${{ item }} ${{ index }}".into();
+    let mut total = job("total", &["work"]);
+    *env(&mut total, "ALL") = "${{ steps.work.output }} of ${{ steps.work.total }}".into();
+    WorkflowSpec::new("crawl", vec![job("split", &[]), work, total])
+}
+
+fn begin() -> (Scenario, RunId) {
+    let mut t = Scenario::with_room();
+    let run = t.run(&map_reduce());
+    (t, run)
+}
+
+fn ends_of_elements(t: &mut Scenario, run: RunId, items: std::ops::Range<u32>) {
+    for item in items {
+        let job = t.job_of_element(run, "work", item).unwrap();
+        t.give(job, &json!(item));
+    }
+}
+
+/// C4. What a task adds begins while that task goes on; the step ends after both, and the next one gets all
+/// results in the order in which the elements were added.
+#[test]
+fn elements_begin_as_they_are_added_and_the_step_ends_with_those_that_add() {
+    let (mut t, run) = begin();
+    let split = t.job_of(run, "split");
+    let first = t.add(split, None, "a", &[json!("one"), json!("two")]).unwrap();
+    assert_eq!((&*first.step, first.first, first.count, first.total, first.new), ("work", 0, 2, 2, true));
+    let second = t.add(split, Some("work"), "b", &[json!("three")]).unwrap();
+    assert_eq!((second.first, second.count, second.total), (2, 1, 3));
+    t.check_rebuilt();
+    assert_eq!(t.env_of(t.job_of_element(run, "work", 2).unwrap(), "PAGE"), "three 2");
+    ends_of_elements(&mut t, run, 0..3);
+    assert_eq!(t.step(run, "work"), StepStatus::Running, "more may come");
+    assert!(matches!(t.why_step(run, "work")[..], [StepReason::Elements { .. }, StepReason::Adders { .. }]));
+    t.check_rebuilt();
+    t.succeed(split);
+    assert_eq!(t.env_of(t.job_of(run, "total"), "ALL"), "[0,1,2] of 3");
+    t.succeed_step(run, "total");
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+}
+
+/// C4, D4. The next execution of a task that died repeats what it did: nothing is added twice.
+#[test]
+fn a_batch_that_is_named_again_is_not_added_again() {
+    let mut t = Scenario::new();
+    let first = t.worker().join();
+    let run = t.run(&map_reduce());
+    let split = t.job_of(run, "split");
+    t.start(split);
+    t.add(split, None, "a", &[json!(1), json!(2)]).unwrap();
+    t.lose(first);
+    t.worker().join();
+    t.start(split);
+    let again = t.add(split, None, "a", &[json!(1), json!(2), json!(3)]).unwrap();
+    assert_eq!((again.first, again.count, again.total, again.new), (0, 2, 2, false));
+    assert_eq!(t.add(split, None, "b", &[json!(4)]).unwrap().first, 2);
+    assert_eq!(t.rows.batches.len(), 2);
+}
+
+/// C4. Elements add elements: a tree of unknown shape is walked. Each element has batches of its own.
+#[test]
+fn elements_add_elements() {
+    let (mut t, run) = begin();
+    t.add(t.job_of(run, "split"), None, "seed", &[json!("/"), json!("/news")]).unwrap();
+    for (item, found) in [(0, "/a"), (1, "/b")] {
+        let job = t.job_of_element(run, "work", item).unwrap();
+        assert!(t.add(job, None, "links", &[json!(found)]).unwrap().new);
+    }
+    t.succeed_step(run, "split");
+    ends_of_elements(&mut t, run, 0..3);
+    t.check_rebuilt();
+    assert_eq!(t.step(run, "work"), StepStatus::Running);
+    ends_of_elements(&mut t, run, 3..4);
+    assert_eq!(t.step(run, "work"), StepStatus::Succeeded);
+    assert_eq!(t.row(run, "work").unwrap().total, Some(4));
+}
+
+/// C4, D5, I28. What was added is durable with the answer, wherever the server dies.
+#[test]
+fn a_restart_forgets_nothing_that_was_added() {
+    let (mut t, run) = begin();
+    let split = t.job_of(run, "split");
+    t.add(split, None, "a", &[json!("one"), json!("two")]).unwrap();
+    t.restart();
+    t.rejoin_all();
+    assert!(!t.add(split, None, "a", &[json!("other")]).unwrap().new);
+    t.add(split, None, "b", &[json!("three")]).unwrap();
+    t.succeed(split);
+    t.restart();
+    t.rejoin_all();
+    ends_of_elements(&mut t, run, 0..3);
+    assert_eq!(t.env_of(t.job_of(run, "total"), "ALL"), "[0,1,2] of 3");
+}
+
+/// C4. A step that waits for another one keeps what is added until it begins.
+#[test]
+fn what_is_added_before_the_step_begins_waits_for_it() {
+    let mut spec = map_reduce();
+    spec.steps.push(job("prepare", &[]));
+    spec.steps[1].needs = vec!["prepare".into()];
+    let mut t = Scenario::with_room();
+    let run = t.run(&spec);
+    t.add(t.job_of(run, "split"), None, "a", &[json!("one")]).unwrap();
+    t.succeed_step(run, "split");
+    t.restart();
+    t.rejoin_all();
+    assert_eq!((t.step(run, "work"), t.job_of_element(run, "work", 0)), (StepStatus::Pending, None));
+    t.succeed_step(run, "prepare");
+    ends_of_elements(&mut t, run, 0..1);
+    assert_eq!(t.step(run, "work"), StepStatus::Succeeded);
+}
+
+/// C4. Without anything added there is nothing to do, which is no failure.
+#[test]
+fn a_step_to_which_nothing_was_added_succeeds() {
+    let (mut t, run) = begin();
+    t.succeed_step(run, "split");
+    assert_eq!(t.step(run, "work"), StepStatus::Succeeded);
+    assert_eq!(t.env_of(t.job_of(run, "total"), "ALL"), "[] of 0");
+}
+
+/// C2, C4. A list that nobody finished is no list: what was done of it is no success.
+#[test]
+fn the_step_fails_if_one_that_adds_to_it_does() {
+    let (mut t, run) = begin();
+    t.add(t.job_of(run, "split"), None, "a", &[json!("one")]).unwrap();
+    t.fail_step(run, "split");
+    ends_of_elements(&mut t, run, 0..1);
+    insta::assert_snapshot!(t.steps(run), @"split failed (job_failed), work failed (list_unfinished), total upstream_failed (rule)");
+}
+
+/// C2, C4. Another try takes the list over, and does only the failed elements again.
+#[test]
+fn a_retry_goes_over_the_same_list_and_does_only_the_failed_elements() {
+    let (mut t, run) = begin();
+    t.add(t.job_of(run, "split"), None, "a", &[json!("one"), json!("two")]).unwrap();
+    t.succeed_step(run, "split");
+    t.give(t.job_of_element(run, "work", 0).unwrap(), &json!("done"));
+    t.fail(t.job_of_element(run, "work", 1).unwrap(), 1);
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+    let workflow = t.rows.runs[&run].0.workflow.unwrap();
+    let mut new = t.new_run(workflow, &[], &json!({}));
+    let before = carried(&new.definition, &t.step_records(run), RetryFrom::Failed);
+    new.carried = t.takeover(run, before);
+    let again = t.start_with(new);
+    t.check_rebuilt();
+    assert_eq!(t.job_of_element(again, "work", 0), None);
+    t.give(t.job_of_element(again, "work", 1).unwrap(), &json!("again"));
+    assert_eq!(t.env_of(t.job_of(again, "total"), "ALL"), r#"["done","again"] of 2"#);
+    assert_eq!(t.row(again, "split").unwrap().cause, StepCause::Carried);
+}
+
+/// C4. Whatever cannot be added is refused by name, and changes nothing.
+#[test]
+fn a_task_adds_only_where_its_workflow_says() {
+    let (mut t, run) = begin();
+    let split = t.job_of(run, "split");
+    let one: [Value; 1] = [json!(1)];
+    let refused = t.add(split, Some("total"), "a", &one).unwrap_err();
+    assert_eq!(refused.to_string(), "this task does not add to step `total`: expected work");
+    let alone = t.job().submit();
+    t.start(alone);
+    assert!(matches!(t.add(alone, None, "a", &one), Err(Refusal::NotAnAdder { may, .. }) if may.is_empty()));
+    let many = vec![json!(0); limits::ITEMS_MAX];
+    t.add(split, None, "a", &many).unwrap();
+    let refused = t.add(split, None, "b", &one).unwrap_err();
+    assert!(matches!(refused, Refusal::ListFull { most: limits::ITEMS_MAX, .. }));
+    assert_eq!(t.rows.batches.len(), 1);
+}
+
+/// C4. Where enough succeeded the step is over, and who adds more is told.
+#[test]
+fn nothing_is_added_to_a_step_that_is_over() {
+    let mut spec = map_reduce();
+    spec.steps[1].for_each =
+        Some(ForEach { enough: Some(1), ..ForEach::new(Over::AddedBy(vec!["split".into()])) });
+    let mut t = Scenario::with_room();
+    let run = t.run(&spec);
+    let split = t.job_of(run, "split");
+    t.add(split, None, "a", &[json!(1)]).unwrap();
+    ends_of_elements(&mut t, run, 0..1);
+    assert_eq!(t.step(run, "work"), StepStatus::Succeeded);
+    let refused = t.add(split, None, "b", &[json!(2)]).unwrap_err();
+    assert!(matches!(refused, Refusal::StepOver { status: StepStatus::Succeeded, .. }));
+}
