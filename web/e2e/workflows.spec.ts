@@ -322,7 +322,7 @@ test("a schedule of a workflow shows its runs, and a run the elements of a step 
   });
   await page.goto("/schedules/new");
   await page.getByTestId("name").fill("starts-slow");
-  await page.getByText("Workflow", { exact: true }).click();
+  await page.getByText("A workflow", { exact: true }).click();
   await page.getByTestId("workflow").fill("slow");
   const parameters = page.getByTestId("schedule-parameters");
   await parameters.getByLabel("city").fill("${{ firing.schedule }}");
@@ -337,9 +337,7 @@ test("a schedule of a workflow shows its runs, and a run the elements of a step 
   const started = await server.get<Run>(`/api/v1/runs/${id}`);
   expect(started.parameters).toEqual({ city: "starts-slow", limit: 7 });
 
-  const bars = page.getByRole("navigation", { name: "Recent runs" });
-  await expect(bars.getByRole("link")).toHaveCount(1);
-  await bars.getByRole("link").click();
+  await page.getByRole("link", { name: id }).click();
   await expect(page).toHaveURL(new RegExp(`/runs/${id}`));
   await node(page, "load").click();
   const live = page.getByTestId("live-items").getByRole("listitem");
@@ -351,6 +349,11 @@ test("a schedule of a workflow shows its runs, and a run the elements of a step 
   await page.goto("/schedules");
   const row = page.getByTestId("schedule-rows").getByRole("row", { name: /starts-slow/ });
   await expect(row).toContainText("Cancelled");
+  await row.getByRole("link", { name: "starts-slow" }).click();
+  const bars = page.getByRole("navigation", { name: "Recent runs" });
+  await expect(bars.getByRole("link")).toHaveCount(1);
+  await bars.getByRole("link").click();
+  await expect(page).toHaveURL(new RegExp(`/runs/${id}`));
 });
 
 test("keys, the palette and addresses lead to workflows and runs, in both languages", async ({
