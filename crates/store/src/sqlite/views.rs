@@ -4,7 +4,7 @@
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::id::Epoch;
-use model::run::{StepRecord, WorkflowHead};
+use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{
     BackfillId, Duration, ExecutionId, JobId, JobStatus, RunId, ScheduleId, ShardId, Timestamp, WorkflowId,
 };
@@ -21,8 +21,9 @@ use crate::query::{
 };
 use crate::rows::{
     self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS, Definitions,
-    EXECUTION_COLUMNS, JOB_COLUMNS, Pinned, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST,
-    STEP_COLUMNS, TOKEN_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
+    ELEMENTS_COLUMNS, EXECUTION_COLUMNS, JOB_COLUMNS, Pinned, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS,
+    SCHEDULE_REST, STEP_COLUMNS, TOKEN_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS,
+    WORKFLOW_REST,
 };
 
 /// A live row by its id, else the one in the history.
@@ -195,6 +196,14 @@ pub(super) fn run_items(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let values = params![run.to_bits().to_be_bytes(), step, after.map_or(-1, i64::from), limit];
     all(connection, Table::Steps, STEP_COLUMNS, from, values, |row| rows::step(row))
+}
+
+/// What tasks of a run added to its steps.
+pub(super) fn element_batches(connection: &Connection, run: RunId) -> Result<Sorted<ElementBatch>, Failure> {
+    let from = "element_batches t WHERE t.run = ?1 ORDER BY t.step, t.first";
+    let values = params![run.to_bits().to_be_bytes()];
+    let decode = |row: &Row<'_>| rows::elements(row);
+    all(connection, Table::ElementBatches, ELEMENTS_COLUMNS, from, values, decode)
 }
 
 /// All calendars, of one namespace if it is named, by namespace and name.
