@@ -368,3 +368,42 @@ async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
     assert!(store.workflow_version(id, 1).await.unwrap().is_some());
     assert_eq!(store.workflow_version(id, 2).await.unwrap(), None);
 }
+
+/// C1, F9. Set aside by itself, the row would not be missed by the load that it must not be missing from.
+#[tokio::test]
+async fn a_damaged_row_of_a_run_that_goes_on_is_left_for_the_load_by_who_reads_it() {
+    for (sql, table) in [(STEP_OF_ANOTHER_STATUS, "steps"), (ELEMENTS_AT_ANOTHER_PLACE, "element_batches")] {
+        let (mut filled, ids) = with_runs().await;
+        filled.damage(|c| c.execute(sql, [key(ids[0].to_bits())])).await;
+        let read = async |filled: &Filled| {
+            let store = filled.subject.store();
+            let steps = store.run_steps(ids[0]).await.unwrap().len();
+            (steps, store.element_batches(ids[0]).await.unwrap().len())
+        };
+        let whole = if table == "steps" { (1, 1) } else { (2, 0) };
+        assert_eq!(read(&filled).await, whole);
+        filled.assert_quarantined(&[]).await;
+        assert_eq!(filled.load().await.0.quarantined, 2);
+        let mut set_aside = ["runs", table];
+        set_aside.sort_unstable();
+        filled.assert_quarantined(&set_aside).await;
+    }
+}
+
+/// C1, F9. Of a run that has ended, nothing is built on it any more.
+#[tokio::test]
+async fn a_damaged_row_of_a_run_that_has_ended_is_set_aside_by_who_reads_it() {
+    let (mut filled, ids) = with_runs().await;
+    let state = Box::new(Sampler::new(45).run_state(RunStatus::Failed));
+    let changes = vec![Change::Run { id: ids[0], head: None, state }];
+    let batch = Batch { now: Sampler::new(45).now(), changes, events: Vec::new() };
+    filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
+    for sql in [STEP_OF_ANOTHER_STATUS, ELEMENTS_AT_ANOTHER_PLACE] {
+        filled.damage(|c| c.execute(sql, [key(ids[0].to_bits())])).await;
+    }
+    let store = filled.subject.store();
+    assert_eq!(store.run_steps(ids[0]).await.unwrap().len(), 1);
+    assert_eq!(store.element_batches(ids[0]).await.unwrap(), []);
+    assert!(store.run(ids[0]).await.unwrap().is_some());
+    filled.assert_quarantined(&["element_batches", "steps"]).await;
+}
