@@ -49,6 +49,7 @@ pub(crate) fn foreign_shard(leases: &[Lease], batch: &Batch) -> Option<ShardId> 
         Change::Workflow { id, .. } | Change::RemoveWorkflow(id) => Some(id.shard()),
         Change::Run { id, .. } => Some(id.shard()),
         Change::Step(record) => Some(record.key.run.shard()),
+        Change::ElementBatch(batch) => Some(batch.key.run.shard()),
         Change::RunKey(key) => Some(key.run.shard()),
         Change::Worker(_)
         | Change::RemoveWorker(_)

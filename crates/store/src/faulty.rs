@@ -19,7 +19,7 @@ use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::run::{StepRecord, WorkflowHead};
+use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{
     BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
 };
@@ -67,6 +67,7 @@ pub enum Operation {
     Runs,
     RunSteps,
     RunItems,
+    ElementBatches,
     Executions,
     Execution,
     Events,
@@ -385,6 +386,10 @@ impl<S: Store> Store for FaultyStore<S> {
         limit: usize,
     ) -> Result<Vec<StepRecord>, StoreError> {
         self.call(Operation::RunItems, self.inner.run_items(run, step, after, limit)).await
+    }
+
+    async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError> {
+        self.call(Operation::ElementBatches, self.inner.element_batches(run)).await
     }
 
     async fn executions(

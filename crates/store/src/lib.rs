@@ -41,7 +41,7 @@ use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow};
-use model::run::{StepRecord, WorkflowHead};
+use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{BackfillId, Duration, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId};
 use query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
@@ -201,9 +201,10 @@ pub trait Store: Send + Sync + 'static {
     /// Sends every live row of the leased shards, all workers, queues and calendars, in chunks.
     ///
     /// Calendars come before schedules, schedules before the backfills that run, these before jobs, and
-    /// jobs before their executions; workflows before runs, each run before its steps, and these before
-    /// elements of their lists. Rows that cannot be read are set aside and counted, and so is what cannot go
-    /// on without them.
+    /// jobs before their executions; workflows before runs, each run before the elements that tasks added to
+    /// it, these before its steps, and steps before elements of their lists. Batches of elements come by the
+    /// number of their step and of their first element. Rows that cannot be read are set aside and counted,
+    /// and so is what cannot go on without them.
     async fn load(
         &self,
         leases: &[Lease],
@@ -214,10 +215,10 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// Its rows must be of leased shards; a row of another is refused as fenced. Calendars belong to no
     /// shard; a line of the ledger belongs to that of its schedule. A batch that breaks a promise of the
-    /// engine (a row that is not there is changed, a line of the ledger is given a second job) is
-    /// [`StoreError::Fatal`]: memory and data have come apart, and going on could do work twice. Batches under the
-    /// same leases are sent one after the other: each was decided on top of the one before, and must
-    /// not go through where that one did not.
+    /// engine (a row that is not there is changed, one that is new is there already, a line of the ledger is
+    /// given a second job) is [`StoreError::Fatal`]: memory and data have come apart, and going on could do
+    /// work twice. Batches under the same leases are sent one after the other: each was decided on top of the
+    /// one before, and must not go through where that one did not.
     ///
     /// # Errors
     /// [`StoreError::Fenced`], [`StoreError::Full`] and [`StoreError::Unavailable`] changed nothing;
@@ -333,6 +334,10 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<StepRecord>, StoreError>;
 
+    /// What tasks of a run, live or ended, added to its steps: by the number of the step, then of the first
+    /// element.
+    async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError>;
+
     /// Executions, newest first.
     async fn executions(
         &self,
@@ -381,9 +386,10 @@ pub trait Store: Send + Sync + 'static {
     /// Ended runs whose retention is over at `now`; at most `limit`.
     async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError>;
 
-    /// Deletes ended runs with their steps, and definitions that no run is pinned to any more.
+    /// Deletes ended runs with their steps and what was added to these, and definitions that no run is pinned
+    /// to any more.
     ///
-    /// A run is gone at once and its steps after it, a bounded number at a time. What an earlier call that
+    /// A run is gone at once and its other rows after it, a bounded number at a time. What an earlier call that
     /// broke off has left behind is deleted too.
     async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError>;
 

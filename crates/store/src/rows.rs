@@ -12,7 +12,7 @@ use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::firing::{LedgerRecord, ScheduleHead};
 use model::record::{JobHead, KeyRecord, LiveRow, RunKeyRecord};
-use model::run::{StepRecord, WorkflowHead};
+use model::run::{BatchKey, ElementBatch, StepRecord, WorkflowHead};
 use model::workflow::Definition;
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId};
 
@@ -21,9 +21,9 @@ use serde::de::DeserializeOwned;
 use crate::codec::{
     BackfillColumns, CheckpointColumns, Context, Damage, ExecutionColumns, LedgerColumns, OpenHead,
     RunColumns, ScheduleColumns, StateColumns, calendar_context, open_backfill, open_backfill_head,
-    open_checkpoint, open_definition, open_execution, open_head, open_history, open_ledger, open_run,
-    open_run_head, open_schedule, open_schedule_head, open_state, open_step, open_text, open_workflow,
-    open_workflow_head, parse_schedule_spec, parse_spec, step_key, token_kind,
+    open_checkpoint, open_definition, open_elements, open_execution, open_head, open_history, open_ledger,
+    open_run, open_run_head, open_schedule, open_schedule_head, open_state, open_step, open_text,
+    open_workflow, open_workflow_head, parse_schedule_spec, parse_spec, step_key, token_kind,
 };
 use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPlace, RunRow, ScheduleRow, Token, WorkflowRow};
 
@@ -46,6 +46,7 @@ pub(crate) enum Table {
     Workflows,
     WorkflowHeads,
     Runs,
+    ElementBatches,
     Steps,
     RunKeys,
     Checkpoints,
@@ -70,6 +71,7 @@ impl Table {
             Self::Workflows => "workflows",
             Self::WorkflowHeads => "workflow_heads",
             Self::Runs => "runs",
+            Self::ElementBatches => "element_batches",
             Self::Steps => "steps",
             Self::RunKeys => "run_keys",
             Self::Checkpoints => "checkpoints",
@@ -85,6 +87,7 @@ impl Table {
             Self::Ledger => &["first", "schedule", "generation", "cause", "backfill"],
             Self::Calendars => &["namespace", "name"],
             Self::WorkflowHeads => &["id", "generation"],
+            Self::ElementBatches => &["run", "step", "first"],
             Self::Steps => &["run", "list", "number"],
             Self::Checkpoints => &["job"],
             _ => &["id"],
@@ -165,6 +168,8 @@ pub(crate) const WORKFLOW_HEAD_COLUMNS: &str = "t.id, t.generation, t.head";
 pub(crate) const RUN_COLUMNS: &str = "t.id, t.status, t.expires_at, t.state, h.definition, h.head";
 /// Where the rest of a run's row is. Outer, so that one without it is noticed.
 pub(crate) const RUN_REST: &str = "LEFT JOIN run_heads h ON h.id = t.id";
+/// The columns that [`elements`] reads, in its order.
+pub(crate) const ELEMENTS_COLUMNS: &str = "t.run, t.step, t.first, t.batch";
 /// The columns that [`step`] reads, in its order.
 pub(crate) const STEP_COLUMNS: &str = "t.run, t.list, t.number, t.status, t.state";
 
@@ -351,6 +356,13 @@ impl Definitions {
         };
         self.0.entry(hash).or_insert_with(|| read().and_then(open)).clone()
     }
+}
+
+/// Elements that a task added at once.
+pub(crate) fn elements(row: &impl Fields) -> Result<ElementBatch, Damage> {
+    let run = RunId::from_bits(row.bits(0, "run")?);
+    let key = BatchKey { run, step: row.number(1, "step")?, first: row.number(2, "first")? };
+    open_elements(key, row.bytes(3, "batch")?)
 }
 
 /// A step, or one element of it.

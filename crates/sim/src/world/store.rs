@@ -14,7 +14,8 @@ use model::record::{
     WorkerRecord,
 };
 use model::run::{
-    RunHead, RunHistoryEntry, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState,
+    BatchKey, ElementBatch, RunHead, RunHistoryEntry, RunState, StepKey, StepRecord, StepState, WorkflowHead,
+    WorkflowState,
 };
 use model::{
     BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, RunId, ScheduleId, ShardId, StepStatus,
@@ -47,6 +48,7 @@ pub(crate) struct Rows {
     calendars: BTreeMap<(String, String), Arc<CalendarRecord>>,
     workflows: BTreeMap<WorkflowId, (Arc<WorkflowHead>, WorkflowState)>,
     runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
+    batches: BTreeMap<BatchKey, ElementBatch>,
     steps: BTreeMap<StepKey, StepState>,
     run_keys: BTreeMap<u128, RunKeyRecord>,
     now: Timestamp,
@@ -345,6 +347,10 @@ impl Rows {
                 let StepState { status, cause, .. } = record.state;
                 Some(Row::Step(Box::new(StepRow { run, step, item, status, cause })))
             }
+            Change::ElementBatch(batch) => {
+                self.batches.insert(batch.key, (**batch).clone());
+                None
+            }
             Change::Calendar(record) => {
                 let key = (record.spec.namespace.clone(), record.spec.name.clone());
                 self.calendars.insert(key, Arc::clone(record));
@@ -385,12 +391,14 @@ impl Rows {
         }))
     }
 
-    /// A run that ended takes its steps with it: an engine that takes over never hears of them.
+    /// A run that ended takes its steps and what was added to these with it: an engine that takes over never
+    /// hears of them.
     fn apply_run(&mut self, id: RunId, head: Option<&Arc<RunHead>>, state: &RunState) -> Row {
         let known = self.runs.remove(&id);
         let before: &[RunHistoryEntry] = known.as_ref().map_or(&[], |(_, before)| &before.history);
         let steps = added(before, &state.history);
         if state.status.is_final() {
+            self.batches.retain(|key, _| key.run != id);
             self.steps.retain(|key, _| key.run != id);
         } else if let Some(head) = head.cloned().or(known.map(|(head, _)| head)) {
             self.runs.insert(id, (head, state.clone()));
@@ -459,6 +467,8 @@ impl Rows {
             head: Arc::clone(head),
             state: Box::new(state.clone()),
         });
+        let batches = self.batches.values().filter(|batch| self.runs.contains_key(&batch.key.run));
+        let batches = batches.map(|batch| LiveRow::ElementBatch(Box::new(batch.clone())));
         let steps = self.steps.iter().filter(|(key, _)| self.runs.contains_key(&key.run));
         let steps =
             steps.map(|(&key, state)| LiveRow::Step(Box::new(StepRecord { key, state: state.clone() })));
@@ -473,6 +483,7 @@ impl Rows {
         rows.extend(backfills);
         rows.extend(workflows);
         rows.extend(runs);
+        rows.extend(batches);
         rows.extend(steps);
         rows.extend(jobs);
         rows.extend(self.executions.values().map(|record| LiveRow::Execution(Box::new(record.clone()))));

@@ -10,6 +10,7 @@
 
 mod backfill;
 mod checkpoint;
+mod elements;
 mod event;
 mod execution;
 mod job;
@@ -32,6 +33,7 @@ pub(crate) use backfill::{
     BackfillColumns, open_backfill, open_backfill_head, seal_backfill, seal_backfill_head,
 };
 pub(crate) use checkpoint::{CheckpointColumns, open_checkpoint, seal_checkpoint};
+pub(crate) use elements::{open_elements, seal_elements};
 pub(crate) use event::{open_events, seal_events};
 pub(crate) use execution::{ExecutionColumns, open_execution, seal_execution};
 pub(crate) use job::{

@@ -7,6 +7,7 @@ use model::firing::{
     Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track,
 };
 use model::record::{Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState, Usage};
+use model::run::BatchKey;
 use model::schedule::OverlapPolicy;
 use model::worker::{Admission, WorkerStatus};
 use model::{BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, ScheduleId, WorkerId};
@@ -37,6 +38,8 @@ fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
     let backfill = sampler.backfill_head(schedule);
     let id_of_backfill = backfill.id;
     let backfill_state = sampler.backfill_state(BackfillStatus::Cancelled);
+    let run = sampler.run_id(model::ShardId(3));
+    let added = sampler.element_batch(BatchKey { run, step: 7, first: 300 });
     let bare = JobState { history: Vec::new(), ..state.clone() };
     vec![
         (
@@ -90,6 +93,10 @@ fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
         (
             seal_execution(&record),
             Box::new(move |bytes| open_execution(&execution, bytes).is_ok_and(|found| found == record)),
+        ),
+        (
+            seal_elements(&added),
+            Box::new(move |bytes| open_elements(added.key, bytes).is_ok_and(|found| found == added)),
         ),
         (
             seal_events(seed, &events),

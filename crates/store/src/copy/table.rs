@@ -119,7 +119,7 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All that is copied, in this order. The shards come last: until they are there, nobody can own one.
-pub(crate) static TABLES: [Table; 33] = [
+pub(crate) static TABLES: [Table; 34] = [
     table("meta", 1, &[small("id"), small("shards"), big("next_event"), big("checked_at")]),
     table("jobs", 1, JOBS),
     // Its rows belong to no shard any more.
@@ -153,6 +153,7 @@ pub(crate) static TABLES: [Table; 33] = [
     table("run_heads", 1, &[id("id"), id("definition"), bytes("head")]),
     table("run_definitions", 1, &[id("hash"), bytes("body")]),
     table("steps", 3, STEPS),
+    table("element_batches", 3, &[id("run"), big("step"), big("first"), bytes("batch")]),
     table("runs_deleted", 1, &[id("run"), id("definition")]),
     table("run_keys", 1, &[id("key"), id("body"), id("run"), big("expires_at"), shard_of("run")]),
     table("secrets", 1, &[text("name"), bytes("secret")]),

@@ -6,7 +6,8 @@
 //! still under way, and after the last. Specs are decoded on another thread while the next page comes.
 //!
 //! Rows that cannot be read are set aside, and what cannot go on without them: a backfill with its
-//! schedule, a run with each of its steps, a job with its newest execution, an execution with its job.
+//! schedule, a run with each of its steps and what was added to these, a job with its newest execution, an
+//! execution with its job.
 
 use std::collections::{HashMap, HashSet};
 
@@ -194,10 +195,11 @@ impl Loading<'_> {
         }
     }
 
-    /// Sends the runs that have not ended, each with its steps.
+    /// Sends the runs that have not ended, each with what was added to its steps, and these.
     ///
-    /// A step whose row is lost would be taken for one that has not begun, and be done twice. So a run is
-    /// set aside with any row of it that cannot be read; its jobs go on by themselves.
+    /// A step whose row is lost would be taken for one that has not begun, and be done twice; elements that
+    /// are lost would move those behind them. So a run is set aside with any row of it that cannot be read;
+    /// its jobs go on by themselves.
     async fn runs(&mut self) -> Result<(), Failure> {
         let sql = "SELECT t.id, t.status, t.expires_at, t.state, h.definition, h.head
             FROM runs t LEFT JOIN run_heads h ON h.id = t.id
@@ -227,19 +229,26 @@ impl Loading<'_> {
                 return Ok(());
             }
         };
-        let sql = "SELECT t.run, t.list, t.number, t.status, t.state FROM steps t
+        let elements = "SELECT t.run, t.step, t.first, t.batch FROM element_batches t
+            WHERE t.run = $1 ORDER BY t.step, t.first";
+        let steps = "SELECT t.run, t.list, t.number, t.status, t.state FROM steps t
             WHERE t.run = $1 ORDER BY t.list, t.number";
         let id = run.id.to_bits();
-        let steps = self.lane.run(self.mode, &[Query::new(sql, vec![param::id(id)])]).await?;
+        let queries = [elements, steps].map(|sql| Query::new(sql, vec![param::id(id)]));
+        let answers = self.lane.run(self.mode, &queries).await?;
         let mut sorted = Sorted::default();
-        let rows = steps.into_iter().next().unwrap_or_default();
-        sorted.take(Table::Steps, &rows, |row| rows::step(row).map(|step| LiveRow::Step(Box::new(step))))?;
-        if sorted.damaged.is_empty() {
-            self.send(vec![run.into()]).await?;
-        } else {
-            let (key, reason) = (vec![Key::Id(id)], "a step of it cannot be read".into());
-            self.damaged.push(Damaged { table: Table::Runs, key, reason });
+        sorted.take(Table::ElementBatches, &answers[0], |row| {
+            rows::elements(row).map(|batch| LiveRow::ElementBatch(Box::new(batch)))
+        })?;
+        sorted.take(Table::Steps, &answers[1], |row| {
+            rows::step(row).map(|step| LiveRow::Step(Box::new(step)))
+        })?;
+        if let Some(first) = sorted.damaged.first() {
+            let reason = format!("a row of it in `{}` cannot be read", first.table.name());
+            self.damaged.push(Damaged { table: Table::Runs, key: vec![Key::Id(id)], reason });
             sorted.good.clear();
+        } else {
+            self.send(vec![run.into()]).await?;
         }
         self.send_sorted(sorted).await
     }

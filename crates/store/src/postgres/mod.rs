@@ -56,7 +56,7 @@ use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::run::{StepRecord, WorkflowHead};
+use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{
     BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
 };
@@ -516,6 +516,11 @@ impl Store for PostgresStore {
     ) -> Result<Vec<StepRecord>, StoreError> {
         let query = views::run_items_query(run, step, after, limit);
         self.ask_all(&[query], |answers| views::steps(&answers[0])).await
+    }
+
+    async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError> {
+        let query = views::element_batches_query(run);
+        self.ask_all(&[query], |answers| views::element_batches(&answers[0])).await
     }
 
     async fn executions(

@@ -70,6 +70,7 @@ impl Damaged {
                 | Table::Workflows
                 | Table::WorkflowHeads
                 | Table::Runs
+                | Table::ElementBatches
                 | Table::Steps
                 | Table::RunKeys
         )

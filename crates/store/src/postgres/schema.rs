@@ -16,7 +16,7 @@ use super::param;
 use crate::StoreError;
 
 /// One step from a version to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -403,6 +403,17 @@ CREATE TABLE checkpoints (
     saved_at     BIGINT NOT NULL,
     data         BYTEA NOT NULL
 ) {hot};
+";
+
+/// Lists that grow while they are gone over: as in the embedded store.
+const VERSION_5: &str = "
+CREATE TABLE element_batches (
+    run         UUID NOT NULL,
+    step        BIGINT NOT NULL,
+    first       BIGINT NOT NULL,
+    batch       BYTEA NOT NULL,
+    PRIMARY KEY (run, step, first)
+);
 ";
 
 /// How often a start tries again when another server makes the first tables at the same time.

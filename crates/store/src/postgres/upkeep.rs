@@ -17,6 +17,10 @@ const TRIM_ROWS: i64 = 10_000;
 const STEPS: i64 = 10_000;
 /// Steps and elements of a run that is deleted together with others.
 const SMALL_RUN: i64 = 100;
+/// Batches of elements that one statement deletes; each may be a megabyte.
+const BATCHES: i64 = 500;
+/// Batches of a run that are deleted together with those of others.
+const SMALL_RUN_BATCHES: i64 = 5;
 
 /// Keeps a token's hash.
 pub(super) fn put_token(token: &Token) -> Vec<Query> {
@@ -86,7 +90,8 @@ pub(super) fn delete_jobs(jobs: &[JobId]) -> Vec<Query> {
     ]
 }
 
-/// Deletes ended runs but for their steps, and definitions that no run is pinned to any more.
+/// Deletes ended runs but for their steps and what was added to these, and definitions that no run is pinned
+/// to any more.
 ///
 /// A server that starts a run with such a definition at the same moment holds the definition's row until
 /// its commit: this waits for it, and then sees the new run, because each statement sees what was
@@ -118,13 +123,22 @@ pub(super) fn delete_runs(runs: &[RunId]) -> Vec<Query> {
     ]
 }
 
-/// Deletes steps of runs that are gone, and forgets such runs that have none any more. Answers with how many
-/// of them are left.
+/// Deletes steps of runs that are gone and what was added to these, and forgets such runs that have neither
+/// any more. Answers with how many of them are left.
 ///
-/// Steps are named by their runs, never joined: whatever the planner thinks of the table, it reads the
-/// wanted part of its key. Many small runs go at once, and a large one in parts.
+/// Rows are named by their runs, never joined: whatever the planner thinks of a table, it reads the wanted
+/// part of its key (`OFFSET` keeps it from making a join of `EXISTS`). Many small runs go at once, and a large
+/// one in parts.
 pub(super) fn delete_steps() -> Vec<Query> {
     vec![
+        Query::new(
+            "DELETE FROM element_batches WHERE run = ANY(ARRAY(
+                 SELECT d.run FROM runs_deleted d
+                 WHERE EXISTS (SELECT 1 FROM element_batches b WHERE b.run = d.run OFFSET 0)
+                 AND NOT EXISTS (SELECT 1 FROM element_batches b WHERE b.run = d.run OFFSET $1)
+                 ORDER BY d.run LIMIT $2))",
+            vec![big(SMALL_RUN_BATCHES), big(BATCHES / SMALL_RUN_BATCHES)],
+        ),
         Query::new(
             "DELETE FROM steps WHERE run = ANY(ARRAY(
                  SELECT d.run FROM runs_deleted d
@@ -133,8 +147,22 @@ pub(super) fn delete_steps() -> Vec<Query> {
             vec![big(SMALL_RUN), big(STEPS / SMALL_RUN)],
         ),
         Query::new(
-            "DELETE FROM runs_deleted d WHERE NOT EXISTS (SELECT 1 FROM steps s WHERE s.run = d.run)",
+            "DELETE FROM runs_deleted d
+             WHERE NOT EXISTS (SELECT 1 FROM steps s WHERE s.run = d.run OFFSET 0)
+             AND NOT EXISTS (SELECT 1 FROM element_batches b WHERE b.run = d.run OFFSET 0)",
             Vec::new(),
+        ),
+        Query::new(
+            "WITH one AS (
+                 SELECT run FROM runs_deleted ORDER BY run LIMIT 1
+             ), bound AS (
+                 SELECT step, first FROM element_batches WHERE run = (SELECT run FROM one)
+                 ORDER BY step, first LIMIT 1 OFFSET $1
+             )
+             DELETE FROM element_batches WHERE run = (SELECT run FROM one)
+             AND (step, first)
+                 <= (coalesce((SELECT step FROM bound), $2), coalesce((SELECT first FROM bound), $2))",
+            vec![big(BATCHES - 1), big(i64::MAX)],
         ),
         Query::new(
             "WITH one AS (

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::firing::ScheduleStatus;
-use model::run::{StepRecord, WorkflowHead};
+use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{ExecutionId, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkflowId};
 use tokio_postgres::Row;
 
@@ -24,9 +24,9 @@ use crate::query::{
     RunRow, ScheduleCounts, ScheduleRow, Token, WorkflowRow,
 };
 use crate::rows::{
-    self, BACKFILL_COLUMNS, BACKFILL_REST, CHECKPOINT_COLUMNS, Definitions, EXECUTION_COLUMNS, Fields,
-    JOB_COLUMNS, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, Table,
-    WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
+    self, BACKFILL_COLUMNS, BACKFILL_REST, CHECKPOINT_COLUMNS, Definitions, ELEMENTS_COLUMNS,
+    EXECUTION_COLUMNS, Fields, JOB_COLUMNS, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST,
+    STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
 /// The legs of a list.
@@ -224,6 +224,21 @@ pub(super) fn run_items_query(run: RunId, step: u32, after: Option<u32>, limit: 
 pub(super) fn steps(answer: &[Row]) -> Result<Sorted<StepRecord>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::Steps, answer, rows::step)?;
+    Ok(sorted)
+}
+
+/// What tasks of a run added to its steps.
+pub(super) fn element_batches_query(run: RunId) -> Query {
+    Query::new(
+        format!("SELECT {ELEMENTS_COLUMNS} FROM element_batches t WHERE t.run = $1 ORDER BY t.step, t.first"),
+        vec![param::id(run.to_bits())],
+    )
+}
+
+/// The answer to [`element_batches_query`].
+pub(super) fn element_batches(answer: &[Row]) -> Result<Sorted<ElementBatch>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::ElementBatches, answer, rows::elements)?;
     Ok(sorted)
 }
 

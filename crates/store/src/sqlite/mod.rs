@@ -62,7 +62,7 @@ use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::firing::LedgerRecord;
 use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::run::{StepRecord, WorkflowHead};
+use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{
     BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
 };
@@ -459,6 +459,10 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> Result<Vec<StepRecord>, StoreError> {
         self.ask_all(move |connection| views::run_items(connection, run, step, after, limit)).await
+    }
+
+    async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError> {
+        self.ask_all(move |connection| views::element_batches(connection, run)).await
     }
 
     async fn executions(

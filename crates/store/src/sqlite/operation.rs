@@ -8,7 +8,7 @@ use std::sync::Arc;
 use model::firing::FiringOutcome;
 use model::record::{Batch, Lease};
 use model::{BackfillId, Duration, JobId, RunId, ShardId, Timestamp, id::Epoch};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Statement, params};
 
 use super::apply::{self, check_leases, delete_labels, write_counters};
 use super::error::Failure;
@@ -22,8 +22,11 @@ use crate::query::{Artifact, LedgerPlace, Token};
 /// Events looked at in one transaction while old ones are trimmed.
 const TRIM_ROWS: usize = 10_000;
 
-/// Steps that are deleted in one transaction, about.
+/// Steps of runs that are gone which are deleted in one transaction, about.
 const STEPS: usize = 2_000;
+
+/// As how many steps a batch of elements counts there: it may be a megabyte.
+const STEPS_A_BATCH: usize = 20;
 
 /// One thing to make durable.
 #[derive(Debug)]
@@ -52,7 +55,7 @@ pub(super) enum Operation {
     },
     DeleteJobs(Vec<JobId>),
     DeleteRuns(Vec<RunId>),
-    /// Of runs that are gone, some.
+    /// Of runs that are gone, and what was added to them; some.
     DeleteSteps,
     TrimEvents(Timestamp),
     TrimLedger {
@@ -217,7 +220,8 @@ fn delete_jobs(statements: &mut Statements<'_>, jobs: &[JobId]) -> Result<(), Fa
     write_counters(statements, &counters)
 }
 
-/// Deletes ended runs but for their steps, and definitions that no run is pinned to any more.
+/// Deletes ended runs but for their steps and what was added to these, and definitions that no run is pinned
+/// to any more.
 ///
 /// A run that is started with such a definition at the same moment comes before or after: one thread
 /// writes, and a new run brings its definition along.
@@ -233,27 +237,43 @@ fn delete_runs(statements: &mut Statements<'_>, runs: &[RunId]) -> Result<(), Fa
     Ok(())
 }
 
-/// Deletes steps of runs that are gone. Says how many: none means that none are left.
+/// Deletes steps of runs that are gone, and what was added to these. Says how many rows, about: none means
+/// that none are left.
 fn delete_steps(statements: &mut Statements<'_>) -> Result<u64, Failure> {
-    let mut deleted = 0;
-    while deleted < STEPS {
+    let mut room = STEPS;
+    while room > 0 {
         let next: Option<[u8; 16]> =
             statements.run_deleted_next.query_row([], |row| row.get(0)).optional()?;
         let Some(run) = next else { break };
-        let last_but_one = (STEPS - deleted).saturating_sub(1);
-        let bound: Option<(i64, i64)> = statements
-            .step_bound
-            .query_row(params![run, last_but_one], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        if let Some((list, number)) = bound {
-            deleted += statements.steps_delete_to.execute(params![run, list, number])?;
-        } else {
+        let Statements { elements_bound, elements_delete_to, .. } = statements;
+        let batches = delete_first(elements_bound, elements_delete_to, run, room.div_ceil(STEPS_A_BATCH))?;
+        room = room.saturating_sub(batches * STEPS_A_BATCH);
+        if room == 0 {
+            break;
+        }
+        let Statements { steps_bound, steps_delete_to, .. } = statements;
+        let steps = delete_first(steps_bound, steps_delete_to, run, room)?;
+        room -= steps;
+        if room > 0 {
             // Its row counts, so that many runs with few steps have an end too.
-            deleted += statements.steps_delete.execute([run])? + 1;
             statements.run_deleted_forget.execute([run])?;
+            room -= 1;
         }
     }
-    Ok(deleted as u64)
+    Ok((STEPS - room) as u64)
+}
+
+/// Deletes the first rows of a run in a table, at most `limit`: fewer mean that it has none any more.
+fn delete_first(
+    bound: &mut Statement<'_>,
+    delete_to: &mut Statement<'_>,
+    run: [u8; 16],
+    limit: usize,
+) -> Result<usize, Failure> {
+    let last: Option<(i64, i64)> =
+        bound.query_row(params![run, limit - 1], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let (first, second) = last.unwrap_or((i64::MAX, i64::MAX));
+    Ok(delete_to.execute(params![run, first, second])?)
 }
 
 /// Deletes rows of events from the oldest on; stops at the first that is new enough.

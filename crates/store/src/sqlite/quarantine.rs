@@ -33,6 +33,16 @@ impl Damaged {
     pub(super) fn new(table: Table, key: Vec<Value>, damage: &Damage) -> Self {
         Self { table, key, reason: damage.to_string() }
     }
+
+    fn shown_key(&self) -> String {
+        self.key.iter().map(show).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Tells of a row that cannot be read, wherever it is left.
+    pub(super) fn tell(&self) {
+        let (table, key) = (self.table.name(), self.shown_key());
+        tracing::error!(table, key, error = self.reason, "a row cannot be read");
+    }
 }
 
 /// One column of a row that was set aside. New kinds are added at the end.
@@ -110,8 +120,8 @@ pub(super) fn set_aside(
         if matches!(row.table, Table::Jobs | Table::JobsEnded) {
             uncount(&cells, &mut counters);
         }
-        let key = row.key.iter().map(show).collect::<Vec<_>>().join(" ");
-        tracing::error!(table = row.table.name(), key, error = row.reason, "a row cannot be read");
+        row.tell();
+        let key = row.shown_key();
         let bytes = postcard::to_stdvec(&cells).map_err(|error| Failure::Broken(error.to_string()))?;
         statements.quarantine.execute(params![row.table.name(), key, row.reason, now.as_micros(), bytes])?;
         let (table, is_row) = (row.table.name(), is_row(row.table));

@@ -21,7 +21,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// One step from a version to the next; the first makes an empty file version 1.
 ///
 /// A released step is never changed: files that went through it exist.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -393,6 +393,19 @@ CREATE TABLE checkpoints (
     content_type TEXT NOT NULL,
     saved_at     INTEGER NOT NULL,
     data         BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+";
+
+/// Lists that grow while they are gone over.
+const VERSION_5: &str = "
+-- Elements that running tasks added to a step, a row for each time; `first` is the number of the first of
+-- them in the list of that step. Of live and ended runs alike, and never rewritten.
+CREATE TABLE element_batches (
+    run         BLOB NOT NULL,
+    step        INTEGER NOT NULL,
+    first       INTEGER NOT NULL,
+    batch       BLOB NOT NULL,
+    PRIMARY KEY (run, step, first)
 ) STRICT, WITHOUT ROWID;
 ";
 

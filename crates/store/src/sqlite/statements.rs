@@ -147,9 +147,11 @@ statements! {
     run_deleted_next: "SELECT run FROM runs_deleted LIMIT 1";
     run_deleted_forget: "DELETE FROM runs_deleted WHERE run = ?1";
     // The last of the first so many rows of a run.
-    step_bound: "SELECT list, number FROM steps WHERE run = ?1
+    elements_bound: "SELECT step, first FROM element_batches WHERE run = ?1
+        ORDER BY step, first LIMIT 1 OFFSET ?2";
+    elements_delete_to: "DELETE FROM element_batches WHERE run = ?1 AND (step, first) <= (?2, ?3)";
+    steps_bound: "SELECT list, number FROM steps WHERE run = ?1
         ORDER BY list, number LIMIT 1 OFFSET ?2";
-    steps_delete: "DELETE FROM steps WHERE run = ?1";
     steps_delete_to: "DELETE FROM steps WHERE run = ?1 AND (list, number) <= (?2, ?3)";
     run_key_insert: "INSERT INTO run_keys VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (key) DO UPDATE SET
@@ -157,6 +159,7 @@ statements! {
             body = excluded.body, run = excluded.run
         WHERE run_keys.expires_at <= ?6 OR run_keys.run = excluded.run";
     run_keys_forget: "DELETE FROM run_keys WHERE shard = ?1 AND expires_at < ?2";
+    elements_insert: "INSERT INTO element_batches VALUES (?1, ?2, ?3, ?4)";
     step_put: "INSERT INTO steps VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (run, list, number) DO UPDATE SET status = excluded.status, state = excluded.state";
 

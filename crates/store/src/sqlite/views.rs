@@ -4,7 +4,7 @@
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
 use model::id::Epoch;
-use model::run::{StepRecord, WorkflowHead};
+use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{
     BackfillId, Duration, ExecutionId, JobId, JobStatus, RunId, ScheduleId, ShardId, Timestamp, WorkflowId,
 };
@@ -21,8 +21,9 @@ use crate::query::{
 };
 use crate::rows::{
     self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS, Definitions,
-    EXECUTION_COLUMNS, JOB_COLUMNS, Pinned, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS, SCHEDULE_REST,
-    STEP_COLUMNS, TOKEN_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
+    ELEMENTS_COLUMNS, EXECUTION_COLUMNS, JOB_COLUMNS, Pinned, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS,
+    SCHEDULE_REST, STEP_COLUMNS, TOKEN_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS,
+    WORKFLOW_REST,
 };
 
 /// A live row by its id, else the one in the history.
@@ -180,7 +181,8 @@ pub(super) fn checkpoint(connection: &Connection, job: JobId) -> Result<Sorted<C
 pub(super) fn run_steps(connection: &Connection, run: RunId) -> Result<Sorted<StepRecord>, Failure> {
     let from = "steps t WHERE t.run = ?1 AND t.list = ?2 ORDER BY t.number";
     let values = params![run.to_bits().to_be_bytes(), NO_LIST];
-    all(connection, Table::Steps, STEP_COLUMNS, from, values, |row| rows::step(row))
+    let found = all(connection, Table::Steps, STEP_COLUMNS, from, values, |row| rows::step(row))?;
+    of_run(connection, run, found)
 }
 
 /// Elements of a step behind `after`, at most `limit`.
@@ -194,7 +196,29 @@ pub(super) fn run_items(
     let from = "steps t WHERE t.run = ?1 AND t.list = ?2 AND t.number > ?3 ORDER BY t.number LIMIT ?4";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let values = params![run.to_bits().to_be_bytes(), step, after.map_or(-1, i64::from), limit];
-    all(connection, Table::Steps, STEP_COLUMNS, from, values, |row| rows::step(row))
+    let found = all(connection, Table::Steps, STEP_COLUMNS, from, values, |row| rows::step(row))?;
+    of_run(connection, run, found)
+}
+
+/// What tasks of a run added to its steps.
+pub(super) fn element_batches(connection: &Connection, run: RunId) -> Result<Sorted<ElementBatch>, Failure> {
+    let from = "element_batches t WHERE t.run = ?1 ORDER BY t.step, t.first";
+    let values = params![run.to_bits().to_be_bytes()];
+    let decode = |row: &Row<'_>| rows::elements(row);
+    let found = all(connection, Table::ElementBatches, ELEMENTS_COLUMNS, from, values, decode)?;
+    of_run(connection, run, found)
+}
+
+/// What was found of a run. While it goes on, rows that cannot be read are passed over and left where they
+/// are: a load that did not meet them would go on without them, and one that does sets the run aside.
+fn of_run<T>(connection: &Connection, run: RunId, mut found: Sorted<T>) -> Result<Sorted<T>, Failure> {
+    if !found.damaged.is_empty() {
+        let mut live = connection.prepare_cached("SELECT 1 FROM runs WHERE id = ?1 AND status < 4")?;
+        if live.exists([run.to_bits().to_be_bytes()])? {
+            found.damaged.drain(..).for_each(|damaged| damaged.tell());
+        }
+    }
+    Ok(found)
 }
 
 /// All calendars, of one namespace if it is named, by namespace and name.

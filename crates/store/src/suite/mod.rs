@@ -18,6 +18,7 @@
 pub mod checkpoints;
 #[cfg(feature = "postgres")]
 pub mod cluster;
+pub mod elements;
 pub mod feed;
 pub mod leases;
 pub mod ledger;
@@ -243,7 +244,7 @@ macro_rules! store_suite {
             workflows: every_field_of_a_workflow_survives,
             workflows: every_field_of_a_run_and_its_steps_survives,
             workflows: a_run_leaves_the_live_rows_with_its_steps_when_it_ends,
-            workflows: a_load_sends_a_run_before_its_steps_and_these_before_their_elements,
+            workflows: a_load_sends_a_run_then_what_was_added_to_it_then_its_steps_and_their_elements,
             workflows: workflow_names_are_unique_and_free_once_removed,
             workflows: a_run_or_a_workflow_that_is_not_there_cannot_be_changed,
             workflows: a_run_of_a_shard_without_a_lease_is_refused,
@@ -257,6 +258,11 @@ macro_rules! store_suite {
             runs: runs_whose_retention_is_over_are_found_longest_over_first,
             runs: a_run_is_deleted_with_all_of_its_steps_and_no_other_is,
             runs: a_definition_stays_as_long_as_a_run_is_pinned_to_it,
+            elements: what_tasks_added_to_a_run_is_read_with_every_field_and_in_its_order,
+            elements: what_was_added_is_loaded_as_long_as_its_run_lives,
+            elements: elements_are_added_at_a_place_once,
+            elements: elements_of_a_shard_without_a_lease_are_refused,
+            elements: what_was_added_to_a_run_is_deleted_with_it,
             feed: events_have_places_without_gaps,
             feed: a_reader_resumes_where_it_stopped,
             feed: trimmed_events_are_said_to_be_gone,

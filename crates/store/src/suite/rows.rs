@@ -82,6 +82,7 @@ fn sorted(mut rows: Vec<LiveRow>) -> Vec<String> {
         LiveRow::Run { id, .. } => (9, id.to_bits()),
         LiveRow::Step(record) => (10, record.key.run.to_bits()),
         LiveRow::RunKey(key) => (11, key.key),
+        LiveRow::ElementBatch(batch) => (12, batch.key.run.to_bits()),
         LiveRow::Calendar(record) => (7, record.spec.name.bytes().map(u128::from).sum()),
     });
     rows.iter().map(|row| format!("{row:?}")).collect()
@@ -158,6 +159,7 @@ pub async fn a_load_returns_the_rows_of_the_leased_shards_only<S: Subject>() {
             LiveRow::Workflow { id, .. } => id.shard(),
             LiveRow::Run { id, .. } => id.shard(),
             LiveRow::Step(record) => record.key.run.shard(),
+            LiveRow::ElementBatch(batch) => batch.key.run.shard(),
             LiveRow::RunKey(key) => key.run.shard(),
             LiveRow::Worker(_) | LiveRow::Queue(_) | LiveRow::Calendar(_) => continue,
         };

@@ -1,9 +1,11 @@
-//! Workflows, runs and steps.
+//! Workflows, runs, steps and what tasks add to these.
 
 use std::sync::Arc;
 
 use model::record::{Change, LiveRow, RunKeyRecord};
-use model::run::{RunHead, RunState, RunStatus, StepKey, StepRecord, WorkflowHead, WorkflowState};
+use model::run::{
+    BatchKey, ElementBatch, RunHead, RunState, RunStatus, StepKey, StepRecord, WorkflowHead, WorkflowState,
+};
 use model::{RunId, ShardId, WorkflowId};
 
 use super::sample::workflow_head_of;
@@ -16,6 +18,8 @@ pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) head: Arc<RunHead>,
     pub(super) state: RunState,
+    /// What tasks added, by step and first element.
+    pub(super) batches: Vec<ElementBatch>,
     /// Steps by their numbers, then elements by theirs.
     pub(super) steps: Vec<StepRecord>,
 }
@@ -26,17 +30,19 @@ impl Run {
         Change::Run { id: self.id, head, state: Box::new(self.state.clone()) }
     }
 
-    /// The run as new, with its steps; the order within a batch says nothing.
+    /// The run as new, with all of its rows; the order within a batch says nothing.
     pub(super) fn changes(&self) -> Vec<Change> {
         let steps = self.steps.iter().map(|step| Change::Step(Box::new(step.clone())));
-        steps.chain([self.change(true)]).collect()
+        let batches = self.batches.iter().rev().map(|batch| Change::ElementBatch(Box::new(batch.clone())));
+        steps.chain(batches).chain([self.change(true)]).collect()
     }
 
     pub(super) fn rows(&self) -> Vec<LiveRow> {
         let run =
             LiveRow::Run { id: self.id, head: Arc::clone(&self.head), state: Box::new(self.state.clone()) };
+        let batches = self.batches.iter().map(|batch| LiveRow::ElementBatch(Box::new(batch.clone())));
         let steps = self.steps.iter().map(|step| LiveRow::Step(Box::new(step.clone())));
-        [run].into_iter().chain(steps).collect()
+        [run].into_iter().chain(batches).chain(steps).collect()
     }
 }
 
@@ -56,8 +62,14 @@ impl<S: Subject> Scene<S> {
             let state = self.sampler.step_state();
             steps.push(StepRecord { key: StepKey { run: id, step, item }, state });
         }
+        let mut batches = Vec::new();
+        if self.sampler.coin() {
+            for (step, first) in [(1, 0), (1, 7), (1, 1_000), (2, 0), (9_999, 99_999)] {
+                batches.push(self.sampler.element_batch(BatchKey { run: id, step, first }));
+            }
+        }
         let head = Arc::new(self.sampler.run_head());
-        Run { id, head, state: self.sampler.run_state(status), steps }
+        Run { id, head, state: self.sampler.run_state(status), batches, steps }
     }
 
     pub(super) async fn live(&self) -> Vec<LiveRow> {
@@ -142,7 +154,7 @@ pub async fn a_run_leaves_the_live_rows_with_its_steps_when_it_ends<S: Subject>(
 }
 
 /// D5, G5. Of the leased shards only; what an engine builds on comes first.
-pub async fn a_load_sends_a_run_before_its_steps_and_these_before_their_elements<S: Subject>() {
+pub async fn a_load_sends_a_run_then_what_was_added_to_it_then_its_steps_and_their_elements<S: Subject>() {
     let mut scene = Scene::<S>::seeded(64).await;
     let wanted = ShardId(2);
     let mut expected = Vec::new();

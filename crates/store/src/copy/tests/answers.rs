@@ -121,6 +121,9 @@ impl Answers {
             let runs = store.runs(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
             for run in &runs.items {
                 self.add("run", store.run(run.id).await);
+                for batch in store.element_batches(run.id).await.unwrap() {
+                    self.add("added", batch);
+                }
                 for step in store.run_steps(run.id).await.unwrap() {
                     let items = store.run_items(run.id, step.key.step, None, 100).await.unwrap();
                     self.add("step", step);

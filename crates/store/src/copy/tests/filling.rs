@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::firing::BackfillStatus;
 use model::record::{Batch, Change, Lease, RunKeyRecord};
-use model::run::{RunStatus, StepKey, StepRecord};
+use model::run::{BatchKey, RunStatus, StepKey, StepRecord};
 use model::{ExecutionStatus, JobId, ScheduleId, Timestamp};
 
 use super::{HOUR, SHARDS};
@@ -126,6 +126,8 @@ impl Filling {
                     let (key, state) = (StepKey { run: id, step, item }, self.sampler.step_state());
                     changes.push(Change::Step(Box::new(StepRecord { key, state })));
                 }
+                let batch = self.sampler.element_batch(BatchKey { run: id, step, first: step * 7 });
+                changes.push(Change::ElementBatch(Box::new(batch)));
             }
             if n % 4 == 0 {
                 let expires_at = self.sampler.now() + HOUR;

@@ -214,6 +214,7 @@ fn shard_of(change: &Change) -> Option<ShardId> {
         Change::Workflow { id, .. } | Change::RemoveWorkflow(id) => Some(id.shard()),
         Change::Run { id, .. } => Some(id.shard()),
         Change::Step(record) => Some(record.key.run.shard()),
+        Change::ElementBatch(batch) => Some(batch.key.run.shard()),
         Change::RunKey(key) => Some(key.run.shard()),
         Change::Worker(_)
         | Change::RemoveWorker(_)

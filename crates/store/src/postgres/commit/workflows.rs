@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::{Steps, count, signed, uuid};
 use crate::codec::{
-    RunColumns, definition_hash, seal_definition, seal_run, seal_run_head, seal_step, seal_workflow,
-    seal_workflow_head, step_place,
+    RunColumns, definition_hash, seal_definition, seal_elements, seal_run, seal_run_head, seal_step,
+    seal_workflow, seal_workflow_head, step_place,
 };
 use crate::postgres::error::Failure;
 use crate::postgres::param::{
@@ -206,6 +206,7 @@ impl Steps {
             );
         }
         self.put_steps(changes);
+        self.new_elements(changes);
         self.run_keys(changes);
         Ok(())
     }
@@ -384,6 +385,26 @@ impl Steps {
              SELECT * FROM unnest($1, $2, $3, $4, $5, $6)
              ON CONFLICT (run, list, number) DO UPDATE SET status = excluded.status, state = excluded.state",
             vec![ids(runs), bigs(lists), bigs(numbers), ints(statuses), blobs(states), ints(shards)],
+        );
+    }
+
+    fn new_elements(&mut self, changes: &[Change]) {
+        let (mut runs, mut steps, mut firsts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut batches = Vec::new();
+        for change in changes {
+            let Change::ElementBatch(batch) = change else { continue };
+            runs.push(uuid(batch.key.run.to_bits()));
+            steps.push(i64::from(batch.key.step));
+            firsts.push(i64::from(batch.key.first));
+            batches.push(seal_elements(batch));
+        }
+        if runs.is_empty() {
+            return;
+        }
+        self.add_guarded(
+            "new elements of a step are there already",
+            "INSERT INTO element_batches (run, step, first, batch) SELECT * FROM unnest($1, $2, $3, $4)",
+            vec![ids(runs), bigs(steps), bigs(firsts), blobs(batches)],
         );
     }
 }

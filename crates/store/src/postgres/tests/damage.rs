@@ -1,6 +1,6 @@
 //! Rows that cannot be read are set aside by who may, and the rest goes on.
 
-use model::run::WorkflowState;
+use model::run::{BatchKey, RunStatus, WorkflowState};
 
 use super::*;
 use crate::query::{JobFilter, Page};
@@ -88,4 +88,44 @@ async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
     assert_eq!(subject.store.quarantined(10).await.unwrap().len(), 1);
     assert!(subject.store.workflow_version(id, 1).await.unwrap().is_some());
     assert_eq!(subject.database.execute("SELECT generation FROM workflow_heads"), [Some("1".to_owned())]);
+}
+
+/// C4, F9. Without what was added before them, elements would have other numbers: the run goes with it.
+#[tokio::test]
+async fn a_damaged_batch_of_elements_is_passed_over_until_its_run_is_set_aside_with_it() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let mut sampler = Sampler::new(44);
+    let ids = [sampler.run_id(SHARDS[0]), sampler.run_id(SHARDS[0])];
+    for id in ids {
+        let (head, state) = (sampler.run_head(), Box::new(sampler.run_state(RunStatus::Running)));
+        let mut changes = vec![Change::Run { id, head: Some(Arc::new(head)), state }];
+        for first in [0, 1_000] {
+            let added = sampler.element_batch(BatchKey { run: id, step: 1, first });
+            changes.push(Change::ElementBatch(Box::new(added)));
+        }
+        let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+        subject.store.commit(&leases, Arc::new(batch)).await.unwrap();
+    }
+    let bad = uuid::Uuid::from_u128(ids[0].to_bits());
+    subject.database.execute(&format!(
+        "UPDATE element_batches SET batch = set_byte(batch, 3, 255 - get_byte(batch, 3))
+         WHERE run = '{bad}' AND first = 0"
+    ));
+    assert_eq!(subject.store.element_batches(ids[0]).await.unwrap().len(), 1);
+    assert_eq!(subject.store.quarantined(10).await.unwrap(), []);
+    let (sender, mut rows) = tokio::sync::mpsc::channel(16);
+    let loaded = subject.store.load(&leases, sender).await.unwrap();
+    // The run that is whole with its two batches, and two rows of the other one.
+    assert_eq!((loaded.rows, loaded.quarantined), (5, 2));
+    let mut live = 0;
+    while let Some(chunk) = rows.recv().await {
+        live += chunk.len();
+    }
+    assert_eq!(live, 3);
+    let mut aside: Vec<_> =
+        subject.store.quarantined(10).await.unwrap().into_iter().map(|row| (row.table, row.key)).collect();
+    aside.sort_unstable();
+    let id = format!("{:032x}", ids[0].to_bits());
+    assert_eq!(aside, [("element_batches".to_owned(), format!("{id} 1 0")), ("runs".to_owned(), id)]);
 }

@@ -58,6 +58,7 @@ async fn a_database_of_version_2_is_brought_to_this_version_with_all_that_is_in_
         ids.insert(0, id);
     }
     for table in [
+        "element_batches",
         "checkpoints",
         "workflows",
         "workflow_heads",

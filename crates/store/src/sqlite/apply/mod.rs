@@ -103,6 +103,7 @@ impl Apply<'_, '_> {
                 | Change::RemoveWorkflow(_)
                 | Change::Run { .. }
                 | Change::Step(_)
+                | Change::ElementBatch(_)
                 | Change::RunKey(_) => {}
                 Change::Job { id, new: true, head: Some(head), state } => self.new_job(*id, head, state)?,
                 Change::Job { id, new: true, head: None, .. } => {

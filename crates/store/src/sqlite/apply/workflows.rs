@@ -5,14 +5,14 @@
 
 use model::WorkflowId;
 use model::record::{Change, RunKeyRecord};
-use model::run::{RunHead, RunState, StepRecord, WorkflowHead, WorkflowState};
+use model::run::{ElementBatch, RunHead, RunState, StepRecord, WorkflowHead, WorkflowState};
 use model::{RunId, WorkflowSpec};
 use rusqlite::{OptionalExtension, params};
 
 use super::Apply;
 use crate::codec::{
-    RunColumns, definition_hash, open_workflow_head, seal_definition, seal_run, seal_run_head, seal_step,
-    seal_workflow, seal_workflow_head, step_place,
+    RunColumns, definition_hash, open_workflow_head, seal_definition, seal_elements, seal_run, seal_run_head,
+    seal_step, seal_workflow, seal_workflow_head, step_place,
 };
 use crate::sqlite::error::Failure;
 
@@ -35,6 +35,7 @@ impl Apply<'_, '_> {
                 Change::Run { id, head: Some(head), state } => self.new_run(*id, head, state)?,
                 Change::Run { id, head: None, state } => self.run(*id, state)?,
                 Change::Step(record) => self.step(record)?,
+                Change::ElementBatch(batch) => self.elements(batch)?,
                 Change::RunKey(key) => self.run_key(key)?,
                 _ => {}
             }
@@ -150,6 +151,13 @@ impl Apply<'_, '_> {
         let (list, number) = step_place(key);
         let row = params![run, list, number, state.status.code(), seal_step(key, state)];
         self.statements.step_put.execute(row)?;
+        Ok(())
+    }
+
+    fn elements(&mut self, batch: &ElementBatch) -> Result<(), Failure> {
+        let key = batch.key;
+        let row = params![key.run.to_bits().to_be_bytes(), key.step, key.first, seal_elements(batch)];
+        self.statements.elements_insert.execute(row)?;
         Ok(())
     }
 }

@@ -1,20 +1,22 @@
-//! Workflows, and the runs that have not ended, each with its steps.
+//! Workflows, and the runs that have not ended, each with what was added to its steps, and these.
 //!
-//! A step whose row is lost would be taken for one that has not begun, and be done twice. So a run is set
-//! aside with any row of it that cannot be read; its jobs go on by themselves.
+//! A step whose row is lost would be taken for one that has not begun, and be done twice; elements that are
+//! lost would move those behind them. So a run is set aside with any row of it that cannot be read; its jobs
+//! go on by themselves.
 
 use model::record::LiveRow;
-use model::run::StepRecord;
 use model::{RunId, WorkflowId};
-use rusqlite::Statement;
+use rusqlite::{Connection, Row, Statement};
 
 use super::{CHUNK, Loading, id_key};
+use crate::codec::Damage;
 use crate::rows::{
-    self, Fields, RUN_COLUMNS, RUN_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_REST,
+    self, ELEMENTS_COLUMNS, Fields, RUN_COLUMNS, RUN_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS,
+    WORKFLOW_REST,
 };
 use crate::sqlite::error::Failure;
 use crate::sqlite::quarantine::Damaged;
-use crate::sqlite::rows::{Sorted, key_of};
+use crate::sqlite::rows::Sorted;
 use crate::sqlite::views::Pins;
 
 impl Loading<'_> {
@@ -41,8 +43,7 @@ impl Loading<'_> {
              WHERE t.status < 4 ORDER BY t.id"
         );
         let mut statement = self.connection.prepare(&sql)?;
-        let steps = format!("SELECT {STEP_COLUMNS} FROM steps t WHERE t.run = ?1 ORDER BY t.list, t.number");
-        let mut steps = self.connection.prepare(&steps)?;
+        let mut parts = Parts::prepare(self.connection)?;
         let mut pins = Pins::new(self.connection);
         let mut found = statement.query([])?;
         let mut chunk = Sorted::default();
@@ -55,15 +56,19 @@ impl Loading<'_> {
             match run {
                 Ok(run) => {
                     let id = run.id;
-                    let (records, damaged) = read_steps(&mut steps, id)?;
-                    if damaged.is_empty() {
-                        chunk.good.push(run.into());
-                        chunk.good.extend(records.into_iter().map(|record| LiveRow::Step(Box::new(record))));
-                    } else {
-                        let (key, reason) = (id_key(id.to_bits()), "a step of it cannot be read".into());
-                        chunk.damaged.push(Damaged { table: Table::Runs, key, reason });
-                        chunk.damaged.extend(damaged);
+                    let found = parts.of(id)?;
+                    match found.damaged.first() {
+                        None => {
+                            chunk.good.push(run.into());
+                            chunk.good.extend(found.good);
+                        }
+                        Some(first) => {
+                            let reason = format!("a row of it in `{}` cannot be read", first.table.name());
+                            let key = id_key(id.to_bits());
+                            chunk.damaged.push(Damaged { table: Table::Runs, key, reason });
+                        }
                     }
+                    chunk.damaged.extend(found.damaged);
                 }
                 Err(damage) => chunk.push(Table::Runs, row, Err(damage))?,
             }
@@ -75,15 +80,44 @@ impl Loading<'_> {
     }
 }
 
-/// The rows of a run's steps, and those of them that cannot be read.
-fn read_steps(statement: &mut Statement<'_>, run: RunId) -> Result<(Vec<StepRecord>, Vec<Damaged>), Failure> {
-    let mut found = statement.query([run.to_bits().to_be_bytes()])?;
-    let (mut records, mut damaged) = (Vec::new(), Vec::new());
-    while let Some(row) = found.next()? {
-        match rows::step(row) {
-            Ok(record) => records.push(record),
-            Err(damage) => damaged.push(Damaged::new(Table::Steps, key_of(Table::Steps, row)?, &damage)),
-        }
+/// What a run has beside its own row.
+struct Parts<'c> {
+    elements: Statement<'c>,
+    steps: Statement<'c>,
+}
+
+impl<'c> Parts<'c> {
+    fn prepare(connection: &'c Connection) -> Result<Self, Failure> {
+        let elements = format!(
+            "SELECT {ELEMENTS_COLUMNS} FROM element_batches t WHERE t.run = ?1 ORDER BY t.step, t.first"
+        );
+        let steps = format!("SELECT {STEP_COLUMNS} FROM steps t WHERE t.run = ?1 ORDER BY t.list, t.number");
+        Ok(Self { elements: connection.prepare(&elements)?, steps: connection.prepare(&steps)? })
     }
-    Ok((records, damaged))
+
+    /// The batches of elements that were added to a run, and its steps.
+    fn of(&mut self, run: RunId) -> Result<Sorted<LiveRow>, Failure> {
+        let mut sorted = Sorted::default();
+        read(&mut self.elements, run, Table::ElementBatches, &mut sorted, |row| {
+            rows::elements(row).map(|batch| LiveRow::ElementBatch(Box::new(batch)))
+        })?;
+        read(&mut self.steps, run, Table::Steps, &mut sorted, |row| {
+            rows::step(row).map(|record| LiveRow::Step(Box::new(record)))
+        })?;
+        Ok(sorted)
+    }
+}
+
+fn read(
+    statement: &mut Statement<'_>,
+    run: RunId,
+    table: Table,
+    sorted: &mut Sorted<LiveRow>,
+    decode: impl Fn(&Row<'_>) -> Result<LiveRow, Damage>,
+) -> Result<(), Failure> {
+    let mut found = statement.query([run.to_bits().to_be_bytes()])?;
+    while let Some(row) = found.next()? {
+        sorted.push(table, row, decode(row))?;
+    }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use model::firing::{BackfillStatus, ScheduleStatus};
 use model::record::{Batch, Change, ExecutionRecord, JobHead, Lease, LiveRow};
-use model::run::{StepKey, StepRecord, WorkflowState};
+use model::run::{BatchKey, StepKey, StepRecord, WorkflowState};
 use model::{BackfillId, ExecutionStatus, JobId, JobStatus, RunId, RunStatus, ScheduleId, ShardId};
 use rusqlite::{Connection, params};
 
@@ -296,7 +296,7 @@ async fn damaged_lines_backfills_and_calendars_are_set_aside_by_whoever_meets_th
     assert!(filled.subject.store().schedule(ids[0]).await.unwrap().is_some());
 }
 
-/// Two runs with two steps each.
+/// Two runs with two steps each, and elements that a task added to one of these.
 async fn with_runs() -> (Filled, [RunId; 2]) {
     let filled = Filled::new().await;
     let mut sampler = Sampler::new(43);
@@ -309,34 +309,41 @@ async fn with_runs() -> (Filled, [RunId; 2]) {
             let key = StepKey { run: id, step, item: None };
             changes.push(Change::Step(Box::new(StepRecord { key, state: sampler.step_state() })));
         }
+        let added = sampler.element_batch(BatchKey { run: id, step: 1, first: 0 });
+        changes.push(Change::ElementBatch(Box::new(added)));
     }
     let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
     filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
     (filled, ids)
 }
 
+const STEP_OF_ANOTHER_STATUS: &str =
+    "UPDATE steps SET status = (status + 1) % 8 WHERE run = ?1 AND number = 1";
+const ELEMENTS_AT_ANOTHER_PLACE: &str = "UPDATE element_batches SET first = first + 1 WHERE run = ?1";
+
 /// C1, F9, F16. A step whose row is lost would be done twice, so its run is set aside with it; others go on.
 #[tokio::test]
 async fn a_flipped_bit_in_any_part_of_a_run_sets_it_aside_and_no_other() {
-    for (table, set_aside) in
-        [("runs", vec!["runs"]), ("run_heads", vec!["runs"]), ("steps", vec!["runs", "steps"])]
-    {
+    for (table, set_aside) in [
+        ("runs", vec!["runs"]),
+        ("run_heads", vec!["runs"]),
+        ("steps", vec!["runs", "steps"]),
+        ("element_batches", vec!["element_batches", "runs"]),
+    ] {
         let (mut filled, ids) = with_runs().await;
         let run = key(ids[0].to_bits());
         match table {
             "runs" => filled.damage(|c| flip(c, "runs", "state", ids[0].to_bits())).await,
             "run_heads" => filled.damage(|c| flip(c, "run_heads", "head", ids[0].to_bits())).await,
-            _ => {
-                let sql = "UPDATE steps SET status = (status + 1) % 8 WHERE run = ?1 AND number = 1";
-                filled.damage(|c| c.execute(sql, [run])).await;
-            }
+            "steps" => filled.damage(|c| c.execute(STEP_OF_ANOTHER_STATUS, [run])).await,
+            _ => filled.damage(|c| c.execute(ELEMENTS_AT_ANOTHER_PLACE, [run])).await,
         }
         let (loaded, jobs, _) = filled.load().await;
         assert_eq!((loaded.quarantined, jobs.len()), (set_aside.len() as u64, 10), "{table}");
         filled.assert_quarantined(&set_aside).await;
-        // What was there before, the other run and its two steps.
+        // What was there before, the other run, its two steps and what was added to one.
         let (again, ..) = filled.load().await;
-        assert_eq!((again.quarantined, again.rows), (0, 21 + 3), "{table}");
+        assert_eq!((again.quarantined, again.rows), (0, 21 + 4), "{table}");
     }
 }
 
@@ -360,4 +367,43 @@ async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
     let store = filled.subject.store();
     assert!(store.workflow_version(id, 1).await.unwrap().is_some());
     assert_eq!(store.workflow_version(id, 2).await.unwrap(), None);
+}
+
+/// C1, F9. Set aside by itself, the row would not be missed by the load that it must not be missing from.
+#[tokio::test]
+async fn a_damaged_row_of_a_run_that_goes_on_is_left_for_the_load_by_who_reads_it() {
+    for (sql, table) in [(STEP_OF_ANOTHER_STATUS, "steps"), (ELEMENTS_AT_ANOTHER_PLACE, "element_batches")] {
+        let (mut filled, ids) = with_runs().await;
+        filled.damage(|c| c.execute(sql, [key(ids[0].to_bits())])).await;
+        let read = async |filled: &Filled| {
+            let store = filled.subject.store();
+            let steps = store.run_steps(ids[0]).await.unwrap().len();
+            (steps, store.element_batches(ids[0]).await.unwrap().len())
+        };
+        let whole = if table == "steps" { (1, 1) } else { (2, 0) };
+        assert_eq!(read(&filled).await, whole);
+        filled.assert_quarantined(&[]).await;
+        assert_eq!(filled.load().await.0.quarantined, 2);
+        let mut set_aside = ["runs", table];
+        set_aside.sort_unstable();
+        filled.assert_quarantined(&set_aside).await;
+    }
+}
+
+/// C1, F9. Of a run that has ended, nothing is built on it any more.
+#[tokio::test]
+async fn a_damaged_row_of_a_run_that_has_ended_is_set_aside_by_who_reads_it() {
+    let (mut filled, ids) = with_runs().await;
+    let state = Box::new(Sampler::new(45).run_state(RunStatus::Failed));
+    let changes = vec![Change::Run { id: ids[0], head: None, state }];
+    let batch = Batch { now: Sampler::new(45).now(), changes, events: Vec::new() };
+    filled.subject.store().commit(&filled.leases, Arc::new(batch)).await.unwrap();
+    for sql in [STEP_OF_ANOTHER_STATUS, ELEMENTS_AT_ANOTHER_PLACE] {
+        filled.damage(|c| c.execute(sql, [key(ids[0].to_bits())])).await;
+    }
+    let store = filled.subject.store();
+    assert_eq!(store.run_steps(ids[0]).await.unwrap().len(), 1);
+    assert_eq!(store.element_batches(ids[0]).await.unwrap(), []);
+    assert!(store.run(ids[0]).await.unwrap().is_some());
+    filled.assert_quarantined(&["element_batches", "steps"]).await;
 }

@@ -1,7 +1,7 @@
 //! Files of earlier versions, as they lie on the disks of users.
 
 use model::record::{Batch, Change, JobHead, JobState, LiveRow};
-use model::run::{RunStatus, StepOrigin};
+use model::run::{BatchKey, RunStatus, StepOrigin};
 use model::{ExecutionStatus, JobStatus, ShardId};
 use rusqlite::Connection;
 
@@ -140,7 +140,9 @@ async fn a_file_of_version_3_is_brought_to_this_version_with_all_that_is_in_it()
     subject.store().release(&leases).await.unwrap();
     subject.close();
     let connection = Connection::open(subject.path()).unwrap();
-    connection.execute_batch("DROP TABLE checkpoints; PRAGMA user_version = 3").unwrap();
+    connection
+        .execute_batch("DROP TABLE checkpoints; DROP TABLE element_batches; PRAGMA user_version = 3")
+        .unwrap();
     drop(connection);
 
     subject.open();
@@ -154,6 +156,36 @@ async fn a_file_of_version_3_is_brought_to_this_version_with_all_that_is_in_it()
     store.commit(&leases, batch(sampler.now(), changes)).await.unwrap();
     assert_eq!(store.job(id).await.unwrap().unwrap().state, after);
     assert_eq!(store.checkpoint(id).await.unwrap(), Some(record));
+}
+
+/// C4, D5. Elements are added to a run that was there before that could be done.
+#[tokio::test]
+async fn a_file_of_version_4_is_brought_to_this_version_with_all_that_is_in_it() {
+    let mut subject = OnDisk::new();
+    let mut sampler = Sampler::new(4);
+    let run = sampler.run_id(ShardId(1));
+    let batch = |now, changes| Arc::new(Batch { now, changes, events: Vec::new() });
+    let leases = subject.store().acquire(&[ShardId(1)], "a", Duration::from_secs(1)).await.unwrap();
+    let (head, state) = (sampler.run_head(), Box::new(sampler.run_state(RunStatus::Running)));
+    let new = Change::Run { id: run, head: Some(Arc::new(head)), state };
+    subject.store().commit(&leases, batch(sampler.now(), vec![new])).await.unwrap();
+    subject.store().release(&leases).await.unwrap();
+    let before = subject.store().run(run).await.unwrap();
+    subject.close();
+    let connection = Connection::open(subject.path()).unwrap();
+    connection.execute_batch("DROP TABLE element_batches; PRAGMA user_version = 4").unwrap();
+    drop(connection);
+
+    subject.open();
+    let store = subject.store();
+    assert!(before.is_some());
+    assert_eq!(store.run(run).await.unwrap(), before);
+    assert_eq!(store.element_batches(run).await.unwrap(), []);
+    let leases = store.acquire(&[ShardId(1)], "b", Duration::from_hours(1)).await.unwrap();
+    let added = sampler.element_batch(BatchKey { run, step: 1, first: 0 });
+    let changes = vec![Change::ElementBatch(Box::new(added.clone()))];
+    store.commit(&leases, batch(sampler.now(), changes)).await.unwrap();
+    assert_eq!(store.element_batches(run).await.unwrap(), [added]);
 }
 
 /// Every table and index, as SQLite keeps their text.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use model::firing::Pause;
 use model::run::{
-    Caller, Ended, ItemOrigin, KeptEnd, LateWorkers, NotTriggered, RunCause, RunHead, RunHistoryEntry,
-    RunState, RunStatus, RunTrigger, Said, StepCause, StepKey, StepOrigin, StepState, StepStatus, Tally,
-    TriggerRefusal, TriggerState, WorkflowHead, WorkflowState,
+    Adder, BatchKey, Caller, ElementBatch, Ended, ItemOrigin, KeptEnd, LateWorkers, NotTriggered, RunCause,
+    RunHead, RunHistoryEntry, RunState, RunStatus, RunTrigger, Said, StepCause, StepKey, StepOrigin,
+    StepState, StepStatus, Tally, TriggerRefusal, TriggerState, WorkflowHead, WorkflowState,
 };
 use model::workflow::{Action, Call, Definition, Section, StepSpec};
 use model::{JobSpec, RunId, ShardId, WorkflowId, WorkflowSpec};
@@ -207,6 +207,20 @@ impl Sampler {
             }),
             ending: self.maybe(|s| (s.pick(StepStatus::ALL), s.pick(StepCause::ALL))),
             late_workers: self.maybe(|s| Box::new(LateWorkers { count: 7, names: vec![s.text(), s.text()] })),
+        }
+    }
+
+    /// Elements that a task added at once, at this place.
+    pub fn element_batch(&mut self, key: BatchKey) -> ElementBatch {
+        let count = self.pick(&[1, 3, 1_000]);
+        let elements: Vec<_> = (0..count).map(|_| self.text()).collect();
+        ElementBatch {
+            key,
+            by: Adder { step: self.pick(&[0, 9_999]), item: self.maybe(|s| s.pick(&[0, 99_999])) },
+            name: self.text().into(),
+            count,
+            elements: json!(elements).to_string().into(),
+            added_at: self.any_time(),
         }
     }
 
