@@ -219,6 +219,8 @@ pub enum Ask {
     Start {
         workflow: String,
     },
+    /// Elements for a step, on behalf of a running task.
+    Add(Added),
     /// Something of a run, in a word.
     Run {
         run: RunId,
@@ -244,6 +246,13 @@ pub enum Answer {
     Started {
         /// Which.
         run: RunId,
+    },
+    /// The elements are there.
+    Added {
+        /// The number of the first of them.
+        first: u32,
+        /// How many there are.
+        count: u32,
     },
     /// It was done.
     Done,
@@ -313,6 +322,20 @@ pub enum Row {
     Backfill { backfill: BackfillId, status: BackfillStatus },
     Run(Box<RunRow>),
     Step(Box<StepRow>),
+    Elements { added: Added, first: u32, count: u32 },
+}
+
+/// Names what a task added to a step.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Added {
+    /// Of which run.
+    pub run: RunId,
+    /// The number of the step that goes over it.
+    pub step: u32,
+    /// The step, or element of one, whose task added it.
+    pub by: (u32, Option<u32>),
+    /// What the task calls it.
+    pub batch: String,
 }
 
 /// What a job's row tells.

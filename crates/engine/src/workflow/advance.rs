@@ -2,7 +2,7 @@
 //! section.
 
 use model::RunId;
-use model::run::{RunCause, StepCause, StepStatus};
+use model::run::{RunCause, RunStatus, StepCause, StepStatus};
 use model::workflow::{Section, Verdict};
 
 use super::Also;
@@ -38,6 +38,12 @@ impl Engine {
     }
 
     fn advance_run(&mut self, id: RunId, left: &mut usize) {
+        let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        if run.state.status == RunStatus::Waiting {
+            // What it took over from another run speaks to its steps; they are asked when it has its turn.
+            run.asked.clear();
+            return;
+        }
         loop {
             self.ask_steps(id);
             self.begin_ready(id, left);
@@ -57,7 +63,6 @@ impl Engine {
     /// Asks the join rule, and then the condition, of each step that is waiting for that.
     fn ask_steps(&mut self, id: RunId) {
         while let Some(run) = self.workflows.runs.get_mut(&id) {
-            // A run that waits for its turn has begun nothing, so nothing asks to be asked.
             let Some(step) = run.asked.pop_front() else { return };
             let node = run.plan.node(step);
             let known = run.step(step);

@@ -13,7 +13,7 @@ use model::{
 };
 
 use crate::history::{
-    Answer, Ask, Commit, ExecutionRow, History, JobRow, Row, RunRow, ScheduleRow, StepRow, StoreView,
+    Added, Answer, Ask, Commit, ExecutionRow, History, JobRow, Row, RunRow, ScheduleRow, StepRow, StoreView,
     TaskStep, What,
 };
 
@@ -80,6 +80,8 @@ pub(super) struct RunFacts<'a> {
     pub(super) trigger: Option<&'a RunTrigger>,
     /// By number, and element.
     pub(super) steps: BTreeMap<(u32, Option<u32>), Vec<At<&'a StepRow>>>,
+    /// What tasks added to its steps: the number of the first element, and how many.
+    pub(super) added: Vec<At<(&'a Added, u32, u32)>>,
     /// The jobs and the called runs of its steps.
     pub(super) work: BTreeMap<(u32, Option<u32>), Vec<Work>>,
 }
@@ -253,6 +255,10 @@ impl<'a> Facts<'a> {
             Row::Step(row) => {
                 let run = self.workflow_runs.entry(row.run).or_default();
                 run.steps.entry((row.step, row.item)).or_default().push((index, row));
+            }
+            Row::Elements { added, first, count } => {
+                let run = self.workflow_runs.entry(added.run).or_default();
+                run.added.push((index, (added, *first, *count)));
             }
             Row::Key { .. } | Row::Queue { .. } | Row::Backfill { .. } => {}
         }

@@ -42,6 +42,13 @@ fn accepted(facts: &Facts<'_>, findings: &mut Findings) {
                     let row = facts.workflow_runs.get(run).and_then(|known| known.rows.first());
                     told(facts, findings, run, row.map(|(at, _)| *at), *index);
                 }
+                Answer::Added { first, count } => {
+                    let Some((_, Ask::Add(added))) = request.asks.first() else { continue };
+                    let run = facts.workflow_runs.get(&added.run);
+                    let rows = run.into_iter().flat_map(|run| &run.added);
+                    let row = rows.into_iter().find(|(_, row)| *row == (added, *first, *count));
+                    told(facts, findings, added.run, row.map(|(at, _)| *at), *index);
+                }
                 Answer::Done => cancelled(facts, findings, request.asks.first().map(|(_, ask)| *ask), *index),
                 Answer::Refused { .. } | Answer::Unknown => {}
             }

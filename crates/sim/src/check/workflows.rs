@@ -12,6 +12,7 @@ use model::{RunId, RunStatus, StepStatus};
 
 use super::facts::{Facts, RunFacts};
 use super::{Findings, Invariant};
+use crate::history::Added;
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
     triggered(facts, findings);
@@ -19,6 +20,7 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
         chain(id, run, findings);
         once(facts, id, run, findings);
         order(id, run, findings);
+        elements(id, run, findings);
         outcome(id, run, findings);
         if facts.exact() {
             ends_are_heard(facts, id, run, findings);
@@ -199,6 +201,38 @@ fn order(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
         if let Some((_, (_, open))) = open {
             let message = format!("step `{name}` began before `{}` of an earlier section ended", open.name);
             findings.add(Invariant::I19, id, message, [index]);
+        }
+    }
+}
+
+/// I19: what tasks added stands in one list without gaps, each batch once, and a step that succeeded went over
+/// all of it.
+fn elements(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
+    let mut lists: BTreeMap<u32, (u32, BTreeSet<&Added>)> = BTreeMap::new();
+    for &(index, (added, first, count)) in &run.added {
+        let (total, batches) = lists.entry(added.step).or_default();
+        if first != *total {
+            let message = format!("{added:?} begins at {first}, and there are {total} elements before");
+            findings.add(Invariant::I19, id, message, [index]);
+        }
+        if !batches.insert(added) {
+            findings.add(Invariant::I19, id, format!("{added:?} was added twice"), [index]);
+        }
+        *total = first + count;
+    }
+    let Some(spec) = run.spec else { return };
+    for (step, (total, _)) in lists {
+        let all_count = spec
+            .all_steps()
+            .nth(step as usize)
+            .is_some_and(|(_, step)| step.for_each.as_ref().is_some_and(|each| each.enough.is_none()));
+        let rows = run.steps.get(&(step, None)).into_iter().flatten();
+        let mut ends = rows.filter(|(_, row)| row.cause == StepCause::ItemsOver);
+        let Some((end, _)) = ends.next().filter(|_| all_count) else { continue };
+        let left_out = (0..total).find(|&item| !run.status_at(step, Some(item), *end).is_final());
+        if let Some(item) = left_out {
+            let message = format!("step {step} succeeded, and its element {item} of {total} did not end");
+            findings.add(Invariant::I19, id, message, [*end]);
         }
     }
 }

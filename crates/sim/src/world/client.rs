@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use engine::input::{Key, NewBackfill};
 use engine::output::Assignment;
-use engine::{Expected, Input, NewJob, NewSchedule, ScheduleRequest, Ticket, WorkflowRequest};
+use engine::{Expected, Input, NewJob, NewSchedule, ScheduleRequest, TaskRequest, Ticket, WorkflowRequest};
 use model::firing::ScheduleHead;
 use model::queue::QueueSettings;
 use model::record::JobHead;
@@ -17,7 +17,7 @@ use model::spec::{Concurrency, Delivery};
 use model::timing::{Cron, Every, Rule, Timing};
 use model::worker::Admission;
 use model::workflow::Call;
-use model::{Duration, JobId, JobSpec, Millicores, ScheduleId, ScheduleSpec, WorkerId};
+use model::{Duration, ExecutionId, Fence, JobId, JobSpec, Millicores, ScheduleId, ScheduleSpec, WorkerId};
 
 use super::plan::concern;
 use super::server::ServerMessage;
@@ -44,6 +44,7 @@ pub(super) enum Op {
     Admit(WorkerId, Admission),
     Schedule(ScheduleRequest),
     Workflow(WorkflowRequest),
+    Task(ExecutionId, Fence, TaskRequest),
 }
 
 impl Op {
@@ -62,6 +63,9 @@ impl Op {
             Self::Workflow(request) => {
                 Input::Workflow { ticket, request: Box::new(request), actor: "sim".into() }
             }
+            Self::Task(execution, fence, request) => {
+                Input::Task { ticket: Some(ticket), execution, fence, request: Box::new(request) }
+            }
         }
     }
 }
@@ -75,7 +79,9 @@ pub(super) enum ClientMessage {
     Apply(u32),
     ApplyWorkflow(u32),
     StartRun,
+    RetryRun,
     AskRun,
+    AddElements,
     PauseSchedules,
     OpenAll,
     Answer {
@@ -200,7 +206,9 @@ impl World {
             ClientMessage::Apply(index) => self.apply_schedule(index),
             ClientMessage::ApplyWorkflow(index) => self.apply_workflow(index),
             ClientMessage::StartRun => self.start_run(),
+            ClientMessage::RetryRun => self.retry_run(),
             ClientMessage::AskRun => self.ask_of_run(),
+            ClientMessage::AddElements => self.add_elements(),
             ClientMessage::PauseSchedules => self.pause_all(),
             ClientMessage::OpenAll => self.open_all(),
             ClientMessage::Answer { request, attempt, answer } => self.answered(request, attempt, answer),

@@ -296,6 +296,7 @@ impl World {
                 applied.first().map_or(Answer::Done, |one| Answer::Applied { schedule: one.schedule })
             }
             Ok(Reply::RunStarted { run, .. }) => Answer::Started { run },
+            Ok(Reply::ElementsAdded(added)) => Answer::Added { first: added.first, count: added.count },
             Ok(_) => Answer::Done,
             Err(refusal) => Answer::Refused { code: code(&refusal).to_owned() },
         };

@@ -3,12 +3,12 @@
 //! Workflows are drawn: chains, diamonds, lists, calls, approvals, waits and events, with every join rule.
 //! What waits for somebody has a timeout, so that everything ends once nobody asks any more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::input::Key;
-use engine::input::Takeover;
-use engine::{Expected, NewRun, NewWorkflow, WorkflowRequest};
-use model::run::WorkflowHead;
+use engine::input::{Key, Takeover};
+use engine::{Expected, NewRun, NewWorkflow, TaskRequest, WorkflowRequest};
+use model::run::{StepOrigin, WorkflowHead};
 use model::workflow::{
     Action, Approval, Call, Definition, EndsIn, EventWait, FailurePolicy, ForEach, JoinRule, Listens,
     OnTimeout, Over, Source, SourceKind, StepSpec, TriggerSpec, Wait,
@@ -18,10 +18,12 @@ use model::{Duration, JobSpec, RunId, StepStatus, WorkflowSpec};
 use super::client::{ClientMessage, Op};
 use super::{Happening, World};
 use crate::dice::Dice;
-use crate::history::Ask;
+use crate::history::{Added, Ask};
 
 /// The event that steps wait for.
 const EVENT: &str = "go";
+/// How often tasks add elements, for each run that clients start.
+const ADDS_A_RUN: u32 = 20;
 
 impl World {
     pub(super) fn put_down_runs(&mut self) {
@@ -30,9 +32,12 @@ impl World {
             let at = self.begin + self.clients.run_dice.millis(0, rough / 4);
             self.put(at, Happening::Client(ClientMessage::ApplyWorkflow(index)));
         }
-        for (count, message) in
-            [(self.plan.runs, ClientMessage::StartRun), (self.plan.run_asks, ClientMessage::AskRun)]
-        {
+        for (count, message) in [
+            (self.plan.runs, ClientMessage::StartRun),
+            (self.plan.run_asks, ClientMessage::AskRun),
+            (self.plan.runs * ADDS_A_RUN, ClientMessage::AddElements),
+            (self.plan.runs / 2, ClientMessage::RetryRun),
+        ] {
             for _ in 0..count {
                 let at = self.begin + self.clients.run_dice.millis(rough / 10, rough);
                 self.put(at, Happening::Client(message.clone()));
@@ -84,6 +89,61 @@ impl World {
         })));
         let ask = Ask::Start { workflow: head.spec.name.clone() };
         self.begin_request(ask, Arc::new(op), key.is_some());
+    }
+
+    /// Somebody tries a failed run again.
+    pub(super) fn retry_run(&mut self) {
+        let failed = self.store.failed_runs();
+        if failed.is_empty() {
+            return;
+        }
+        let (run, head, carried) = self.clients.run_dice.pick(&failed).clone();
+        let op = Op::Workflow(WorkflowRequest::Start(Box::new(NewRun {
+            workflow: head.workflow,
+            generation: head.generation,
+            body: Arc::clone(&head.body),
+            definition: Arc::clone(&head.definition),
+            parameters: Arc::clone(&head.parameters),
+            priority: head.priority,
+            note: None,
+            retry_of: Some(run),
+            carried,
+            origin: None,
+            key: None,
+        })));
+        let ask = Ask::Start { workflow: head.definition.workflow.name.clone() };
+        self.begin_request(ask, Arc::new(op), false);
+    }
+
+    /// A running task adds elements, if its workflow has a step for them. Whoever is asked again says the
+    /// same under the same name.
+    pub(super) fn add_elements(&mut self) {
+        let runs: BTreeMap<RunId, Arc<WorkflowSpec>> = self.store.runs().into_iter().collect();
+        let adds = |origin: &StepOrigin| {
+            let steps = runs.get(&origin.run)?.all_steps();
+            let takes = |step: &StepSpec| {
+                let own = *step.name == *origin.name && !step.adders().is_empty();
+                own || step.adders().iter().any(|adder| **adder == *origin.name)
+            };
+            (0..).zip(steps).find(|(_, (_, step))| takes(step)).map(|(n, (_, step))| (n, step.name.clone()))
+        };
+        let all = self.store.executions_of_steps();
+        let all: Vec<_> = all.into_iter().filter_map(|found| Some((adds(&found.2)?, found))).collect();
+        if all.is_empty() {
+            return;
+        }
+        let dice = &mut self.clients.run_dice;
+        let ((step, name), (execution, fence, origin)) = dice.pick(&all).clone();
+        let batch = format!("b{}", dice.below(3));
+        let count = dice.between(1, 4);
+        let key = origin.key();
+        let added = Added { run: key.run, step, by: (key.step, key.item), batch: batch.clone() };
+        let request = TaskRequest::AddElements {
+            step: dice.chance(0.5).then(|| name.as_str().into()),
+            batch: batch.into(),
+            elements: (0..count).map(serde_json::Value::from).collect(),
+        };
+        self.begin_request(Ask::Add(added), Arc::new(Op::Task(execution, fence, request)), true);
     }
 
     /// Somebody cancels, pauses, resumes, marks, decides, or lets an event come.
@@ -163,6 +223,21 @@ fn some_workflow(dice: &mut Dice, index: u32, mut job: JobSpec) -> WorkflowSpec 
         step.needs = needs.into_iter().cloned().collect();
         if !step.needs.is_empty() && dice.chance(0.35) {
             step.join = *dice.pick(&JoinRule::ALL);
+        }
+        if matches!(step.action, Action::Job(_)) && index > 0 && dice.chance(0.25) {
+            let adders: Vec<&StepSpec> =
+                steps.iter().filter(|step: &&StepSpec| matches!(step.action, Action::Job(_))).collect();
+            if !adders.is_empty() {
+                let adder = dice.pick(&adders).name.clone();
+                step.needs.retain(|need| *need != adder);
+                let mut each = ForEach::new(Over::AddedBy(vec![adder]));
+                each.max_parallel = dice.chance(0.3).then_some(2);
+                each.max_failed = u32::try_from(dice.below(4)).unwrap_or(0);
+                step.for_each = Some(each);
+                if step.needs.is_empty() {
+                    step.join = JoinRule::AllSuccess;
+                }
+            }
         }
         step.when = dice.chance(0.1).then(|| "1 > 2".to_owned());
         step.continue_on_failure = dice.chance(0.15);

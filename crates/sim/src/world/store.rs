@@ -14,16 +14,18 @@ use model::record::{
     WorkerRecord,
 };
 use model::run::{
-    BatchKey, ElementBatch, RunHead, RunHistoryEntry, RunState, StepKey, StepRecord, StepState, WorkflowHead,
-    WorkflowState,
+    BatchKey, Carried, ElementBatch, RetryFrom, RunHead, RunHistoryEntry, RunState, StepKey, StepOrigin,
+    StepRecord, StepState, WorkflowHead, WorkflowState, carried,
 };
 use model::{
-    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, RunId, ScheduleId, ShardId, StepStatus,
-    Timestamp, WorkerId, WorkflowId, WorkflowSpec,
+    BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, RunId, RunStatus, ScheduleId, ShardId,
+    StepStatus, Timestamp, WorkerId, WorkflowId, WorkflowSpec,
 };
 
+use engine::input::Takeover;
+
 use super::plan::Mutation;
-use crate::history::{Commit, ExecutionRow, JobRow, Row, RunRow, ScheduleRow, StepRow};
+use crate::history::{Added, Commit, ExecutionRow, JobRow, Row, RunRow, ScheduleRow, StepRow};
 
 /// Who owns a shard.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,6 +52,8 @@ pub(crate) struct Rows {
     runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
     batches: BTreeMap<BatchKey, ElementBatch>,
     steps: BTreeMap<StepKey, StepState>,
+    /// Runs that failed last, and what another try takes over from them.
+    failed: VecDeque<(RunId, Arc<RunHead>, Takeover)>,
     run_keys: BTreeMap<u128, RunKeyRecord>,
     now: Timestamp,
     /// The job of every execution; kept only for a driver that mistakes one for another.
@@ -73,6 +77,7 @@ pub(crate) struct Store {
 }
 
 const PAST_MAX: usize = 32;
+const FAILED_MAX: usize = 8;
 
 impl Store {
     pub(crate) fn new(shards: u16, mutation: Option<Mutation>, keeps_past: bool) -> Self {
@@ -159,6 +164,20 @@ impl Store {
         all.map(|(&id, (head, _))| (id, Arc::clone(&head.definition.workflow))).collect()
     }
 
+    /// Runs that failed not long ago, and what another try takes over from them.
+    pub(crate) fn failed_runs(&self) -> Vec<(RunId, Arc<RunHead>, Takeover)> {
+        self.rows.failed.iter().cloned().collect()
+    }
+
+    /// Every execution of a step that goes on.
+    pub(crate) fn executions_of_steps(&self) -> Vec<(ExecutionId, Fence, Arc<StepOrigin>)> {
+        let all = self.rows.executions.values().filter_map(|record| {
+            let (head, _) = self.rows.jobs.get(&record.job)?;
+            Some((record.id, record.fence, Arc::clone(head.step.as_ref()?)))
+        });
+        all.collect()
+    }
+
     /// Every schedule and every worker.
     pub(crate) fn known(&self) -> (Vec<ScheduleId>, Vec<WorkerId>) {
         (self.rows.schedules.keys().copied().collect(), self.rows.workers.keys().copied().collect())
@@ -237,6 +256,7 @@ impl Store {
             (Some(Mutation::StoreForgetsEndsOfSteps), Change::Step(record)) => {
                 record.state.status.is_final() && record.key.item.is_none()
             }
+            (Some(Mutation::StoreForgetsElements), Change::ElementBatch(_)) => true,
             (Some(Mutation::StoreForgetsTheLedger), Change::Ledger(record)) => record.work.is_none(),
             _ => false,
         }
@@ -254,6 +274,7 @@ impl Store {
                 (Some(Mutation::LoadForgetsExecutions), LiveRow::Execution(_))
                     | (Some(Mutation::LoadForgetsQueues), LiveRow::Queue(_))
                     | (Some(Mutation::LoadForgetsWorkers), LiveRow::Worker(_))
+                    | (Some(Mutation::LoadForgetsElements), LiveRow::ElementBatch(_))
             ) && !matches!(
                 (self.mutation, row),
                 (Some(Mutation::LoadForgetsSteps), LiveRow::Step(record))
@@ -349,7 +370,7 @@ impl Rows {
             }
             Change::ElementBatch(batch) => {
                 self.batches.insert(batch.key, (**batch).clone());
-                None
+                Some(elements_row(batch))
             }
             Change::Calendar(record) => {
                 let key = (record.spec.namespace.clone(), record.spec.name.clone());
@@ -398,6 +419,7 @@ impl Rows {
         let before: &[RunHistoryEntry] = known.as_ref().map_or(&[], |(_, before)| &before.history);
         let steps = added(before, &state.history);
         if state.status.is_final() {
+            self.keep_failed(id, known.as_ref().map(|(head, _)| head), state);
             self.batches.retain(|key, _| key.run != id);
             self.steps.retain(|key, _| key.run != id);
         } else if let Some(head) = head.cloned().or(known.map(|(head, _)| head)) {
@@ -415,6 +437,25 @@ impl Rows {
             version: state.version,
             steps,
         }))
+    }
+
+    /// Keeps what another try of a run would take over.
+    fn keep_failed(&mut self, id: RunId, head: Option<&Arc<RunHead>>, state: &RunState) {
+        let Some(head) = head.filter(|head| head.caller.is_none() && state.started_at.is_some()) else {
+            return;
+        };
+        if state.status != RunStatus::Failed {
+            return;
+        }
+        let steps = self.steps.iter().filter(|(key, _)| key.run == id);
+        let records: Vec<_> = steps.map(|(&key, state)| StepRecord { key, state: state.clone() }).collect();
+        let Carried { records, lists } = carried(&head.definition, &records, RetryFrom::Failed);
+        let batches = self.batches.values().filter(|batch| batch.key.run == id);
+        let batches = batches.filter(|batch| lists.contains(&batch.key.step)).cloned().collect();
+        self.failed.push_back((id, Arc::clone(head), Takeover { records, batches }));
+        if self.failed.len() > FAILED_MAX {
+            self.failed.pop_front();
+        }
     }
 
     fn apply_schedule(
@@ -504,6 +545,13 @@ fn added<T: Clone + PartialEq>(before: &[T], after: &[T]) -> Vec<T> {
     }
     let known = after.iter().rposition(|entry| entry == last);
     known.map_or_else(|| after.to_vec(), |index| after[index + 1..].to_vec())
+}
+
+fn elements_row(batch: &ElementBatch) -> Row {
+    let ElementBatch { key, by, name, count, .. } = batch;
+    let (run, step, batch) = (key.run, key.step, name.to_string());
+    let added = Added { run, step, by: (by.step, by.item), batch };
+    Row::Elements { added, first: key.first, count: *count }
 }
 
 fn execution_row(new: bool, record: &ExecutionRecord) -> Row {

@@ -106,6 +106,8 @@ mutations! {
     a_store_that_forgets_lines_of_the_ledger: StoreForgetsTheLedger, 40, [I14], rough;
     a_load_that_forgets_steps: LoadForgetsSteps, 10, [I19], runs_through_crashes;
     a_store_that_forgets_ends_of_steps: StoreForgetsEndsOfSteps, 10, [I19], runs_through_crashes;
+    a_load_that_forgets_elements: LoadForgetsElements, 20, [I19, I28], runs_through_crashes;
+    a_store_that_forgets_elements: StoreForgetsElements, 20, [I1], runs_through_crashes;
     a_store_that_forgets_cursors: StoreForgetsCursors, 40, [I14], rough;
     a_store_that_tears_batches: StoreTearsBatches, 10, [I1, I4, I14], rough;
     a_store_that_ignores_epochs: StoreIgnoresEpochs, 100, [I2, I4, I10, I27], rough;

@@ -298,3 +298,25 @@ fn a_run_says_what_all_of_its_steps_wait_for() {
     assert!(matches!(told.steps[1].reasons[..], [StepReason::Needs { .. }]), "{told:?}");
     assert_eq!((told.left_out, why(9).steps.len()), (2, 4));
 }
+
+/// C2, I28. A retry that waits for its turn decides about none of its steps before.
+#[test]
+fn a_retry_that_waits_for_its_turn_asks_no_step() {
+    let mut t = Scenario::with_room();
+    let mut spec = WorkflowSpec::new("w", vec![job("a", &[]), job("b", &["a"])]);
+    spec.max_parallel_runs = Some(1);
+    let workflow = t.apply(&spec);
+    let failed = t.start_with(t.new_run(workflow, &[], &json!({})));
+    t.succeed_step(failed, "a");
+    t.fail_step(failed, "b");
+    let ahead = t.start_with(t.new_run(workflow, &[], &json!({})));
+    let mut new = t.new_run(workflow, &[], &json!({}));
+    new.carried.records = carried(&new.definition, &t.step_records(failed), RetryFrom::Failed).records;
+    let again = t.start_with(new);
+    assert_eq!(t.status_of_run(again), RunStatus::Waiting);
+    t.check_rebuilt();
+    t.succeed_step(ahead, "a");
+    t.succeed_step(ahead, "b");
+    t.succeed_step(again, "b");
+    assert_eq!(t.status_of_run(again), RunStatus::Succeeded);
+}
