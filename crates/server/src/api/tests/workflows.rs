@@ -419,6 +419,71 @@ async fn the_elements_of_a_step_are_listed_in_pages() {
     );
 }
 
+/// C4. What a running task adds is listed with the step as it goes on, and another try goes over it again.
+#[tokio::test]
+async fn elements_that_a_task_adds_are_listed_and_taken_over_by_a_retry() {
+    use crate::grpc::convert;
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let work = json!({"name": "work", "for_each": {"over": {"added_by": ["split"]}}, "job": job()});
+    put(&world, json!({"steps": [{"name": "split", "job": job()}, work]})).await;
+    let id = start(&world, json!({})).await;
+    let split = hands.start().await;
+    let request = proto::v1::AddElementsRequest {
+        batch: "seed".into(),
+        elements: vec![b"\"/\"".to_vec().into(), b"{\"page\":2}".to_vec().into()],
+        ..Default::default()
+    };
+    for new in [true, false] {
+        let request = Box::new(convert::elements("elements", request.clone()).unwrap());
+        let (execution, fence) = (split.execution, split.fence);
+        let asked = world.services.node.request(|ticket| engine::Input::Task {
+            ticket: Some(ticket),
+            execution,
+            fence,
+            request,
+        });
+        let Ok(engine::Reply::ElementsAdded(added)) = asked.await else { panic!("nothing was added") };
+        assert_eq!((added.first, added.count, added.total, added.new), (0, 2, 2, new));
+    }
+    let (first, second) = (hands.start().await, hands.start().await);
+    let known = world.get(&format!("/api/v1/runs/{id}/steps")).await.json()["steps"][1].clone();
+    assert_eq!((&known["status"], &known["total"]), (&json!("running"), &json!(2)), "{known}");
+    for (task, exit_code) in [(&split, 0), (&first, 0), (&second, 1)] {
+        hands.finish(task, exit_code).await;
+    }
+    assert_eq!(until_over(&world, &id).await["status"], "failed");
+    let again = world.post_nothing(&format!("/api/v1/runs/{id}/retry")).await.json();
+    let again = again["id"].as_str().unwrap();
+    let last = hands.start().await;
+    hands.finish(&last, 0).await;
+    assert_eq!(until_over(&world, again).await["status"], "succeeded");
+    let tally = world.get(&format!("/api/v1/runs/{again}/steps")).await.json()["steps"][1]["tally"].clone();
+    assert_eq!(tally, json!({"succeeded": 2, "failed": 0}));
+}
+
+/// C4. Whatever is no list of elements is refused before it gets to the engine, and said what is wrong with.
+#[test]
+fn elements_that_make_no_sense_are_refused() {
+    let request = |batch: &str, elements: &[&[u8]]| proto::v1::AddElementsRequest {
+        batch: batch.into(),
+        elements: elements.iter().map(|element| element.to_vec().into()).collect(),
+        ..Default::default()
+    };
+    let long = vec![b'1'; model::limits::ITEM_BYTES_MAX + 1];
+    for (request, told) in [
+        (request("", &[b"1"]), "the name of their batch"),
+        (request("a\nb", &[b"1"]), "the name of their batch"),
+        (request("a", &[]), "there are 0 of them"),
+        (request("a", &[b"1".as_slice(); model::limits::ADDED_MAX + 1]), "there are 1001 of them"),
+        (request("a", &[b"1", b"{"]), "element 1 is no JSON"),
+        (request("a", &[&long]), "element 0 has 1025 bytes"),
+    ] {
+        let refused = crate::grpc::convert::elements("elements", request).unwrap_err().to_string();
+        assert!(refused.contains(told), "{refused}");
+    }
+}
+
 /// C3. What runs once needs no workflow: it is listed under its name, and tried again like any other.
 #[tokio::test]
 async fn a_definition_can_come_with_the_start() {
