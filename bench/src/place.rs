@@ -4,10 +4,14 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context as _;
 use harness::cluster::{self, Cluster, Database};
-use harness::{Server, belfry, repository};
+use harness::{Server, belfry, repository, until};
 use tempfile::TempDir;
+
+use crate::load::Load;
 
 /// A folder on a real disk, gone with its value. Tasks of other users may look into it.
 pub(crate) fn folder() -> anyhow::Result<TempDir> {
@@ -49,7 +53,7 @@ pub(crate) async fn servers(folder: &Path, count: usize) -> anyhow::Result<Share
         ("BELFRY_SERVER__STORE", url.as_str()),
         ("BELFRY_SERVER__OBJECTS_DIR", objects.as_str()),
     ];
-    let mut servers = Vec::new();
+    let mut servers: Vec<Server> = Vec::new();
     for number in 1..=count {
         let (data, log) =
             (folder.join(format!("data-{number}")), folder.join(format!("server-{number}.log")));
@@ -57,6 +61,12 @@ pub(crate) async fn servers(folder: &Path, count: usize) -> anyhow::Result<Share
             1 => Server::start(&data, &log, &settings).await,
             _ => Server::stand_by(&data, &log, &settings).await,
         });
+    }
+    for server in servers.iter().skip(1) {
+        let load =
+            Load::new(&server.url(), servers[0].token().context("a server that started has a token")?)?;
+        let heard = async || load.get("workers").await.ok();
+        until("a standby hands on what its leader decides", Duration::from_secs(30), heard).await;
     }
     Ok(Shared { servers, _database: Some(database) })
 }

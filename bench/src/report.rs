@@ -103,9 +103,8 @@ pub(crate) fn add(rows: &mut Vec<Row>, figures: Vec<Figure>) {
 /// A number with as many digits as tell something: `12,904`, `5.7`, `0.58`.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
-        v if v >= 100.0 => 0,
+        v if v >= 100.0 || v.fract() == 0.0 => 0,
         v if v >= 10.0 => 1,
-        v if v == 0.0 || v.fract() == 0.0 => 0,
         _ => 2,
     };
     let plain = format!("{value:.digits$}");
@@ -166,8 +165,8 @@ mod tests {
 
     #[test]
     fn numbers_are_written_for_people() {
-        let written = [0.0, 0.578, 5.0, 5.72, 23.04, 999.6, 12_904.2, 1_234_567.0].map(number);
-        assert_eq!(written, ["0", "0.58", "5", "5.72", "23.0", "1,000", "12,904", "1,234,567"]);
+        let written = [0.0, 0.578, 5.0, 5.72, 23.04, 50.0, 999.6, 12_904.2, 1_234_567.0].map(number);
+        assert_eq!(written, ["0", "0.58", "5", "5.72", "23.0", "50", "1,000", "12,904", "1,234,567"]);
     }
 
     #[test]
