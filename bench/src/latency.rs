@@ -11,8 +11,9 @@ use std::fs::{self, File, Permissions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use harness::{Server, Worker, until};
@@ -69,7 +70,50 @@ pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
         figure(0.99, "p99", p99);
         figure(1.0, "slowest", Goal::None);
     }
+    let bare = bare_start(time)?;
+    let what = "two synced writes and then a bare start of that process, 50 times a second";
+    for (share, name) in [(0.50, "p50"), (0.99, "p99")] {
+        figures.push(Figure::new(format!("{what}, {name}"), percentile(&bare, share), "ms", Goal::None));
+    }
     Ok(figures)
+}
+
+/// What no scheduler that keeps its word can do without on this machine: the commit that accepts and places
+/// the job, the worker's note that it starts it, one after the other and each synced, and a process.
+fn bare_start(time: Duration) -> anyhow::Result<Vec<f64>> {
+    const RATE: u64 = 50;
+    const PAGE: [u8; 4096] = [7; 4096];
+    let folder = place::folder()?;
+    let stamps = folder.path().join("stamps");
+    File::create(&stamps)?;
+    let mut logs = Vec::new();
+    for name in ["commits", "journal"] {
+        logs.push(File::options().create(true).append(true).open(folder.path().join(name))?);
+    }
+    let (mut begun, mut next) = (Times::new(), Instant::now());
+    for number in 0..time.as_secs() * RATE {
+        next += Duration::from_secs(1) / u32::try_from(RATE)?;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        let name = format!("n{number}");
+        begun.insert(name.clone(), now_micros());
+        for log in &mut logs {
+            log.write_all(&PAGE)?;
+            log.sync_data()?;
+        }
+        let mut task = Command::new(std::env::current_exe()?);
+        let status = task.arg("stamp").arg(&stamps).env("BELFRY_JOB_NAME", &name).status()?;
+        anyhow::ensure!(status.success(), "the process ended with {status}");
+    }
+    stamped(&begun, &fs::read_to_string(&stamps)?)
+}
+
+/// How long it took to each stamp.
+fn stamped(sent: &Times, text: &str) -> anyhow::Result<Vec<f64>> {
+    let stamp = |line: &str| -> anyhow::Result<(String, u64)> {
+        let (name, at) = line.split_once(' ').context("a stamp is a name and a time")?;
+        Ok((name.to_owned(), at.parse()?))
+    };
+    delays(sent, &text.lines().map(stamp).collect::<anyhow::Result<_>>()?)
 }
 
 /// With a real worker.
@@ -95,11 +139,7 @@ async fn processes(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
         (text.lines().count() == sent.len()).then_some(text)
     })
     .await;
-    let stamp = |line: &str| -> anyhow::Result<(String, u64)> {
-        let (name, at) = line.split_once(' ').context("a stamp is a name and a time")?;
-        Ok((name.to_owned(), at.parse()?))
-    };
-    delays(&sent, &started.lines().map(stamp).collect::<anyhow::Result<_>>()?)
+    stamped(&sent, &started)
 }
 
 /// With a worker that has no processes.

@@ -95,6 +95,19 @@ test("each try has a bar, and its own log", async ({ page, server }) => {
   await expect(page.getByText("exited with code 4").first()).toBeVisible();
 });
 
+/** C4. */
+test("what a task saved for its next try is shown, and can be fetched", async ({ page, server }) => {
+  const id = await server.submit(script("half-way", 'printf "page 7" > "$BELFRY_CHECKPOINT"; exit 1'));
+  await server.untilStatus(id, "failed");
+  await page.goto(`/jobs/${id}`);
+  const button = page.getByRole("button", { name: "Download the checkpoint" });
+  await expect(button).toBeVisible();
+  await expect(page.getByText("6 B", { exact: true })).toBeVisible();
+  const download = page.waitForEvent("download");
+  await button.click();
+  expect((await download).suggestedFilename()).toBe(`${id}.checkpoint-1`);
+});
+
 test("a log is searched, its streams are told apart, and a line has an address", async ({ page, server }) => {
   const id = await server.submit(
     script(

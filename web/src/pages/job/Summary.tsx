@@ -1,12 +1,17 @@
 /** What is known of a job at a glance. */
 
+import { ActionIcon, Tooltip } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
+import { Download } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
+import { raw } from "../../api/client";
 import { useWorkerName } from "../../api/queries";
-import type { Execution, Job, JobResult, Origin, StepOrigin } from "../../api/schema";
+import type { Checkpoint, Execution, Job, JobResult, Origin, StepOrigin } from "../../api/schema";
+import { saveAs } from "../../lib/download";
 import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
 import { isLive } from "../../lib/statuses";
+import { act } from "../../ui/act";
 import { Card, Copyable, Facts, Labels } from "../../ui/kit";
 import { Ago, At, Elapsed } from "../../ui/Time";
 import style from "./job.module.css";
@@ -19,6 +24,7 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
   return (
     <>
       {job.result && <Result result={job.result} />}
+      {job.checkpoint && <SavedProgress job={job.id} checkpoint={job.checkpoint} />}
       <Card title={t("job.facts.title")}>
         <Facts
           rows={[
@@ -174,6 +180,47 @@ function Source({ origin }: { origin: Origin }) {
               {t("job.origin.all")}
             </Link>,
           ],
+        ]}
+      />
+    </Card>
+  );
+}
+
+/** How far it came, as its task last saved it: the next try goes on from there. */
+function SavedProgress({ job, checkpoint }: { job: string; checkpoint: Checkpoint }) {
+  const { t } = useTranslation();
+  const download = () =>
+    act(async () => {
+      const response = await raw(`/api/v1/jobs/${job}/checkpoint`);
+      saveAs(await response.blob(), `${job}.checkpoint-${checkpoint.version}`);
+    });
+  return (
+    <Card
+      title={t("job.checkpoint.title")}
+      aside={
+        <Tooltip label={t("job.checkpoint.download")}>
+          <ActionIcon
+            variant="default"
+            aria-label={t("job.checkpoint.download")}
+            onClick={() => void download()}
+          >
+            <Download size={14} />
+          </ActionIcon>
+        </Tooltip>
+      }
+    >
+      <Facts
+        rows={[
+          [t("job.checkpoint.saved"), <Ago key="" at={checkpoint.saved_at} />],
+          [t("job.checkpoint.by"), t("job.checkpoint.try", { number: checkpoint.execution })],
+          [
+            t("job.checkpoint.version"),
+            <span key="" className="num">
+              {checkpoint.version}
+            </span>,
+          ],
+          [t("job.checkpoint.size"), formatBytes(checkpoint.size_bytes)],
+          [t("job.checkpoint.type"), <code key="">{checkpoint.content_type}</code>],
         ]}
       />
     </Card>
