@@ -109,7 +109,7 @@ impl Engine {
             let most = limits::ITEMS_MAX;
             return Err(Refusal::ListFull { run: id, step: shown.as_ref().into(), most });
         }
-        let text = Value::Array(elements.clone()).to_string();
+        let text = serde_json::to_string(&elements).expect("values are written as JSON");
         let (first, count) = run.growing(step).add(by, batch, elements);
         let total = run.growing(step).total();
         let is_running = run.step(step).status() == StepStatus::Running;
