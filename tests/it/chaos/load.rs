@@ -1,7 +1,7 @@
 //! The clients of a storm: they ask, ask again where the outcome is unknown, and write all of it down.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use client::{Client, Error, ScheduleRef};
@@ -11,7 +11,7 @@ use model::queue::QueueSettings;
 use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::spec::{Concurrency, Delivery};
 use model::timing::{Cron, Every, Rule, Timing};
-use model::{Bytes, JobId, JobSpec, Millicores, ScheduleId, ScheduleSpec};
+use model::{Bytes, JobId, JobSpec, Millicores, RunId, ScheduleId, ScheduleSpec};
 use sim::dice::Dice;
 use sim::history::{Answer, Ask, What};
 
@@ -35,10 +35,12 @@ pub(super) struct Load {
     pub(super) in_flight: u64,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) names: Arc<AtomicU64>,
+    /// Runs of workflows that were started.
+    pub(super) runs: Arc<Mutex<Vec<RunId>>>,
 }
 
 /// What an error says about its request.
-enum Known {
+pub(super) enum Known {
     /// It may have been carried out.
     Nothing,
     /// It was not carried out now, and may be later.
@@ -47,7 +49,7 @@ enum Known {
     Refused,
 }
 
-fn known(error: &Error) -> Known {
+pub(super) fn known(error: &Error) -> Known {
     match error {
         Error::Unreachable { .. } => Known::NotNow,
         Error::Problem(problem) => match (problem.status, problem.code.as_str()) {
@@ -64,12 +66,16 @@ fn code(error: &Error) -> String {
 }
 
 impl Load {
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn client(&self) -> &Client {
+    pub(super) fn client(&self) -> &Client {
         &self.clients[self.turn.load(Ordering::Relaxed) % self.clients.len()]
+    }
+
+    pub(super) fn next_server(&self) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Asks until the answer is certain; an error is a refusal.
@@ -96,7 +102,7 @@ impl Load {
                 Err(error) if matches!(known(&error), Known::Refused) => return Err(error),
                 Err(error) => assert!(begun.elapsed() < PATIENCE, "{ask:?} has no certain answer: {error}"),
             }
-            self.turn.fetch_add(1, Ordering::Relaxed);
+            self.next_server();
             for _ in 0..10 {
                 glance().await;
             }
@@ -263,7 +269,7 @@ impl Load {
 }
 
 /// Small enough for hundreds on a machine, and tried again soon.
-fn small(mut spec: JobSpec) -> JobSpec {
+pub(super) fn small(mut spec: JobSpec) -> JobSpec {
     spec.resources.cpu = Some(Millicores(10));
     spec.resources.memory = Some(Bytes(1 << 20));
     spec.retry.max_retries = 50;

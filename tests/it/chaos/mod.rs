@@ -5,6 +5,7 @@
 //!   an outcome is unknown.
 //! - [`nemesis`]: what a seed breaks, and when: processes, roads, packets, clocks, disks, over one another.
 //! - [`points`]: deaths at the named points between two steps.
+//! - [`runs`]: runs of workflows, and what they must have come to.
 //! - [`scene`]: servers over a file or over PostgreSQL, their workers, and what breaks them.
 //! - Here: the storm itself, its calm, and its verdict.
 //!
@@ -19,6 +20,7 @@ mod database;
 mod load;
 mod nemesis;
 mod points;
+mod runs;
 mod scene;
 
 use std::fs::File;
@@ -82,10 +84,12 @@ impl Storm {
             in_flight: IN_FLIGHT,
             stop: Arc::new(AtomicBool::new(false)),
             names: Arc::default(),
+            runs: Arc::default(),
         };
         load.prepare().await;
         let schedules = load.apply_schedules().await;
         let mut clients = load.submitters(seed);
+        clients.push(tokio::spawn(load.clone().run_workflows()));
         clients.push(tokio::spawn(load.clone().operate(schedules.clone(), Dice::new(seed, 99))));
         let storm = Self {
             name: name.into(),
@@ -158,6 +162,7 @@ impl Storm {
         let ended = self.until_all_ended().await;
         let calm = calm.elapsed();
         self.read_again().await;
+        let wrong_runs = self.load.wrong_runs().await;
         let unfinished = if ended { String::new() } else { state(&self.scene.site).await };
         self.feed.abort();
         if let Err(error) = (&mut self.feed).await {
@@ -172,6 +177,7 @@ impl Storm {
         let (history, report) = read_and_check(&path);
         let mut wrong: Vec<String> = report.violations.iter().map(|v| v.show(&history)).collect();
         wrong.extend(story.discrepancies);
+        wrong.extend(wrong_runs);
         if !unfinished.is_empty() {
             wrong.push(format!("not everything has ended, and nothing did for {CALM:?}:\n{unfinished}"));
         }
@@ -186,6 +192,7 @@ impl Storm {
             seconds = from_env("CHAOS_SECONDS", SMOKE),
         );
         println!("{}", summary(name, seed, self.begun.elapsed(), calm, &history, &self.nemesis));
+        println!("{} runs of workflows, each as its steps came to", self.load.count_runs());
         if let Some(folder) = std::env::var_os("CHAOS_RESULTS") {
             self.keep_results(&PathBuf::from(folder), &history, &report);
         }
