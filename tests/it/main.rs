@@ -3,7 +3,7 @@
 //! - [`arrows`], [`house`], [`pages`]: what holds of the code and the docs without running anything.
 //! - [`walkthrough`]: what a user does, from end to end. [`examples`]: every example, and the commands
 //!   of the README and the book as they are written. [`definitions`]: what is told to whoever creates
-//!   schedules and calendars, by hand or from files. [`workflows`]: what those of the examples do.
+//!   schedules and calendars, by hand or from files. [`workflows`] and [`growing`]: what those of the examples do.
 //! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`checkpoints`]: what goes on where it
 //!   stopped. [`timekeeping`]: schedules through kills, outages and a moved clock. [`failover`]: servers that
 //!   share a database. [`forecast`]: what is to come, of a server that is only read.
@@ -19,6 +19,7 @@ mod disk;
 mod examples;
 mod failover;
 mod forecast;
+mod growing;
 mod house;
 mod pages;
 mod survival;

@@ -292,10 +292,11 @@ test("a form writes the same definition as the file, step by step, with the live
   await form.getByTestId("name").first().fill("by-form");
   await form.getByTestId("add-steps").click();
   await expect(node(page, "step-4")).toBeVisible();
-  const added = form.getByTestId("step-name").last();
+  // Of the steps that are shut there are fields as well.
+  const added = form.getByTestId("step-name").filter({ visible: true });
   await added.fill("publish");
   await expect(node(page, "publish")).toBeVisible();
-  await form.getByText("Approval", { exact: true }).last().click();
+  await form.getByText("Approval", { exact: true }).filter({ visible: true }).click();
   await form.getByLabel("What is asked").fill("publish it?");
   await page.getByTestId("way").getByText("File", { exact: true }).click();
   await expect(page.getByLabel("Workflow file").last()).toContainText("publish it?");
@@ -308,6 +309,50 @@ test("a form writes the same definition as the file, step by step, with the live
   );
   expect(saved.spec.steps.map(({ name }) => name)).toEqual(["extract", "report", "publish"]);
   expect(saved.spec.steps[2]?.needs).toEqual(["report"]);
+});
+
+test("a step goes over what tasks of another one add: by the form, in the picture, and while it runs", async ({
+  page,
+  server,
+}) => {
+  await page.goto("/workflows/new");
+  const form = page.getByTestId("workflow-form");
+  await form.getByTestId("name").first().fill("growing");
+  await form.getByTestId("add-steps").click();
+  await form.getByTestId("step-name").filter({ visible: true }).fill("work");
+  await form.getByTestId("step-each").filter({ visible: true }).click();
+  await page.getByRole("option", { name: "Element that tasks of other steps add" }).click();
+  const dashed = page.getByTestId("dag").locator("path[data-adds]");
+  await expect(dashed).toHaveCount(0);
+  await expect(page.getByTestId("save")).toBeDisabled();
+  await form.getByTestId("step-adders").click();
+  await page.getByRole("option", { name: "extract" }).click();
+  await page.keyboard.press("Escape");
+  await expect(dashed).toHaveCount(1);
+  await expect(page.getByTestId("save")).toBeEnabled();
+  await page.getByTestId("save").click();
+  await expect(page.getByRole("heading", { name: "growing" })).toBeVisible();
+  await expect(dashed).toHaveCount(1);
+  const saved = await server.get<{ spec: { steps: Array<{ name: string; for_each?: object }> } }>(
+    "/api/v1/workflows/growing",
+  );
+  const work = saved.spec.steps.find(({ name }) => name === "work");
+  expect(work?.for_each).toMatchObject({ over: { added_by: ["extract"] } });
+
+  await apply(server, {
+    name: "grows",
+    steps: [
+      { name: "split", job: runs("sleep 60") },
+      { name: "work", for_each: { over: { added_by: ["split"] } }, job: runs("true") },
+    ],
+  });
+  const id = await start(server, "grows");
+  await page.goto(`/runs/${id}?step=work`);
+  await expect(page.getByTestId("step-panel")).toContainText(
+    "Steps that may add more elements go on: split.",
+  );
+  await expect(dashed).toHaveCount(1);
+  await server.call("POST", `/api/v1/runs/${id}/cancel`);
 });
 
 test("a schedule of a workflow shows its runs, and a run the elements of a step that go on", async ({

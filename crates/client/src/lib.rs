@@ -57,7 +57,7 @@ pub use retry::Patience;
 pub use runs::RunFilter;
 pub use schedules::{LedgerFilter, ScheduleFilter, ScheduleRef};
 pub use server::{Me, ServerVersion};
-pub use task::{SavedCheckpoint, Task};
+pub use task::{AddedElements, SavedCheckpoint, Task};
 pub use watch::RunView;
 pub use why::{Misfit, Misfits, NeedView, Reason, RunWhy, StepReason, StepWhy, Why};
 pub use workflows::{WorkflowFilter, WorkflowRef};

@@ -22,8 +22,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use model::api::Problem;
 use reqwest::header::{CONTENT_TYPE, ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
-use reqwest::{RequestBuilder, Response};
-use serde::Deserialize;
+use reqwest::{RequestBuilder, Response, Url};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -53,6 +54,21 @@ pub struct SavedCheckpoint {
     pub content_type: String,
     /// The bytes.
     pub data: Bytes,
+}
+
+/// What a task added to a step of its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedElements {
+    /// The step that goes over them.
+    pub step: String,
+    /// The number of the first of them in the step's list; the others follow.
+    pub first: u32,
+    /// How many the batch has.
+    pub count: u32,
+    /// How many elements the step has by now.
+    pub total: u32,
+    /// Whether they were added now; false if the batch was there already, as it was then.
+    pub added: bool,
 }
 
 /// What a save answers.
@@ -126,6 +142,28 @@ impl Task {
         let response = self.ask(make).await?;
         let saved = response.json::<Saved>().await.map_err(|source| self.interrupted(source))?;
         Ok(saved.version)
+    }
+
+    /// Adds elements to a step of the run: to the only one that goes over what this task adds, unless one is
+    /// named. At most 1,000 of 1 KiB each; more go in several batches.
+    ///
+    /// A batch is known by its name, within the step, or the element of one, whose task this is: the same name again,
+    /// also by the next execution, adds nothing, whatever it brings. So name it by what led to it.
+    ///
+    /// # Errors
+    /// As every request; `not_an_adder` if no such step goes over what this task adds, `step_ended` if it goes
+    /// over nothing any more, `not_current` if another execution goes on with the job by now.
+    pub async fn add_elements(
+        &self,
+        step: Option<&str>,
+        batch: &str,
+        elements: &[Value],
+    ) -> Result<AddedElements, Error> {
+        let query = step.map(|step| ("step", step)).into_iter().chain([("batch", batch)]);
+        let url = Url::parse_with_params("http://task/elements", query)
+            .map_err(|error| self.protocol(&format!("the request has no address: {error}")))?;
+        let response = self.ask(|| self.http.post(url.clone()).json(elements)).await?;
+        response.json().await.map_err(|source| self.interrupted(source))
     }
 
     /// Asks until there is an answer, or what may pass has lasted too long.

@@ -178,6 +178,8 @@ pub enum StepReason {
     Called { run: RunId },
     /// Its elements go on.
     Elements { total: u32, running: u64, succeeded: u32, failed: u32 },
+    /// Steps go on whose tasks may add more elements.
+    Adders { steps: Vec<NeedView> },
     /// It waits for somebody.
     Approval {
         approvers: Vec<String>,

@@ -48,6 +48,18 @@ test("a new name is known to the steps that need it", () => {
   expect([steps[0]?.name, steps[1]?.needs]).toEqual(["fetch", ["fetch"]]);
 });
 
+test("a step that adds to another one is known there by its new name, and gone with it", () => {
+  const text = TEXT.replace(
+    "    needs: [load]\n    approval: {}\n",
+    "    for_each: {over: {added_by: [extract, load]}}\n    job: {run: {process: {command: [echo]}}}\n",
+  );
+  const over = (text: string) => read(text).steps.at(-1)?.for_each?.over;
+  expect(over(after(renamed(read(text), "steps", 0, "fetch"), text))).toEqual({
+    added_by: ["fetch", "load"],
+  });
+  expect(over(after(removed(read(text), "steps", 0), text))).toEqual({ added_by: ["load"] });
+});
+
 test("a step does one thing at a time", () => {
   const { steps } = read(after(turned("steps", 0, "wait")));
   expect(steps[0]).toEqual({ name: "extract", wait: { for: "10m" } });
@@ -55,7 +67,12 @@ test("a step does one thing at a time", () => {
 });
 
 test("a list is read from its field, and shown in it", () => {
-  for (const over of [{ items: ["eu", "cn"] }, { list: "params.regions" }, { shards: 8 }]) {
+  for (const over of [
+    { items: ["eu", "cn"] },
+    { list: "params.regions" },
+    { shards: 8 },
+    { added_by: ["split", "page"] },
+  ]) {
     const { kind, text } = listOf({ over });
     expect(overOf(kind, text)).toEqual(over);
   }

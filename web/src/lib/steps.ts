@@ -1,7 +1,7 @@
 /** A workflow while it is put together by a form: what changes where when somebody changes one thing. */
 
 import type { ForEach, Section, StepKind, StepSpec, WorkflowSpec } from "../api/schema";
-import { SECTIONS } from "./dag/graph";
+import { addersOf, SECTIONS } from "./dag/graph";
 
 /** Sets one member of the definition, or takes it out. */
 export interface Change {
@@ -34,7 +34,7 @@ export function added(spec: Partial<WorkflowSpec>, section: Section): Change[] {
   return [{ path: [section, String(steps.length)], value: step }];
 }
 
-/** Without a step; those that needed it need what it needed. */
+/** Without a step; those that needed it need what it needed, and it adds to nothing any more. */
 export function removed(spec: Partial<WorkflowSpec>, section: Section, index: number): Change[] {
   const steps = stepsOf(spec, section);
   const gone = steps[index];
@@ -46,6 +46,7 @@ export function removed(spec: Partial<WorkflowSpec>, section: Section, index: nu
       { path: [section, String(i), "needs"], value: needs.length > 0 ? [...new Set(needs)] : undefined },
     ];
   });
+  changes.push(...withAdders(section, steps, gone.name, []));
   return [...changes, { path: [section, String(index)], value: undefined }];
 }
 
@@ -63,7 +64,18 @@ export function renamed(
     const needs = step.needs.map((need) => (need === before ? name : need));
     return [{ path: [section, String(i), "needs"], value: needs }];
   });
+  if (before !== undefined) changes.push(...withAdders(section, steps, before, [name]));
   return [{ path: [section, String(index), "name"], value: name }, ...changes];
+}
+
+/** With other names where steps go over what tasks of one step add. */
+function withAdders(section: Section, steps: StepSpec[], name: string, names: string[]): Change[] {
+  return steps.flatMap((step, i): Change[] => {
+    const adders = addersOf(step);
+    if (!adders.includes(name)) return [];
+    const value = adders.flatMap((adder) => (adder === name ? names : [adder]));
+    return [{ path: [section, String(i), "for_each", "over", "added_by"], value }];
+  });
 }
 
 /** What a step of each kind does at first. */
@@ -92,7 +104,7 @@ export function turned(section: Section, index: number, kind: StepKind): Change[
   ];
 }
 
-export const LISTS = ["none", "items", "list", "shards", "workers"] as const;
+export const LISTS = ["none", "items", "list", "shards", "workers", "added_by"] as const;
 export type ListKind = (typeof LISTS)[number];
 
 /** Over what a step goes, and the text of that in a field. */
@@ -104,6 +116,7 @@ export function listOf(each: ForEach | null | undefined): { kind: ListKind; text
     return { kind: "items", text: shown.join("\n") };
   }
   if ("list" in over) return { kind: "list", text: String(over.list) };
+  if (Array.isArray(over.added_by)) return { kind: "added_by", text: over.added_by.join(", ") };
   if ("shards" in over) return { kind: "shards", text: String(over.shards) };
   return { kind: "workers", text: "" };
 }
@@ -119,7 +132,17 @@ export function overOf(kind: ListKind, text: string): ForEach["over"] | undefine
       return { list: text };
     case "shards":
       return { shards: Number(text) || 1 };
+    case "added_by":
+      return { added_by: namesIn(text) };
     case "workers":
       return { workers: [] };
   }
+}
+
+/** Names of steps, with commas between. */
+export function namesIn(text: string): string[] {
+  return text
+    .split(",")
+    .map((name) => name.trim())
+    .filter((name) => name !== "");
 }

@@ -6,11 +6,13 @@
 //!
 //! - [`table`]: rows and details; the objects implement [`table::Row`] and [`table::Detail`] in
 //!   [`objects`], [`machines`], [`schedules`], [`workflows`] and [`runs`].
+//! - [`added`]: what a task added to a step.
 //! - [`forecast`]: what is to come, in tables.
 //! - [`why`] and [`step_why`]: reasons in words.
 //! - [`time`] and [`text`]: how instants and foreign text are shown.
 //! - [`progress`]: what is shown while waiting.
 
+pub(crate) mod added;
 pub(crate) mod forecast;
 pub(crate) mod live;
 pub(crate) mod machines;
@@ -154,6 +156,11 @@ impl Out {
     /// Shows why a job stands where it stands.
     pub(crate) fn why(&self, told: &client::Why) -> Result<(), Failure> {
         self.data(why::why(&self.now(), told)?)
+    }
+
+    /// Shows what a task added.
+    pub(crate) fn added(&self, told: &added::Added) -> Result<(), Failure> {
+        self.data(added::added(&self.look, told)?)
     }
 
     /// Shows what is to come.

@@ -76,6 +76,7 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
             count(u64::from(*total), "element"),
             if *running == 1 { "goes" } else { "go" }
         ),
+        StepReason::Adders { steps } => format!("More may be added by {}.", listed(steps, 0)),
         StepReason::Approval { approvers, until } => {
             let who = match approvers.as_slice() {
                 [] => "somebody".to_owned(),
@@ -156,6 +157,7 @@ mod tests {
                 {"reason": "job", "job": "job_01k9zq3m6c0000000000000000"},
                 {"reason": "called", "run": run},
                 {"reason": "elements", "total": 100, "running": 1, "succeeded": 37, "failed": 2},
+                {"reason": "adders", "steps": [{"step": "split", "status": "running"}]},
                 {"reason": "approval", "approvers": ["ann", "bob"], "until": at},
                 {"reason": "approval", "approvers": []},
                 {"reason": "event", "event": "paid", "until": at},

@@ -1,13 +1,14 @@
 //! A server whose answers a test writes down beforehand.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
-use client::{Client, Patience};
+use client::{Client, Patience, Task};
 use serde_json::{Value, json};
 
 /// What was asked of the server.
@@ -114,17 +115,28 @@ impl Fake {
 
     pub(crate) async fn start_with(&self, patience: Patience) -> Client {
         client::install_crypto();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("it is bound");
+        tokio::spawn(axum::serve(listener, self.app()).into_future());
+        Client::with_patience(&format!("http://{address}"), Some("bf_admin_1_secret"), patience).unwrap()
+    }
+
+    /// Serves as the socket of a task, and hands back that task.
+    pub(crate) fn start_task(&self, socket: &Path) -> Task {
+        client::install_crypto();
+        let listener = tokio::net::UnixListener::bind(socket).expect("a folder of the test's own is empty");
+        tokio::spawn(axum::serve(listener, self.app()).into_future());
+        Task::at(socket).unwrap()
+    }
+
+    fn app(&self) -> Router {
         let fake = self.clone();
-        let app = Router::new().fallback(move |request: Request<Body>| async move {
+        Router::new().fallback(move |request: Request<Body>| async move {
             let (head, body) = request.into_parts();
             let body = axum::body::to_bytes(body, 1 << 20).await.expect("requests of tests are small");
             let line = format!("{} {}", head.method, head.uri);
             fake.answer(Asked { line, headers: head.headers, body })
-        });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
-        let address = listener.local_addr().expect("it is bound");
-        tokio::spawn(axum::serve(listener, app).into_future());
-        Client::with_patience(&format!("http://{address}"), Some("bf_admin_1_secret"), patience).unwrap()
+        })
     }
 }
 

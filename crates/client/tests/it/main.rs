@@ -6,4 +6,5 @@ mod fake;
 mod retrying;
 mod schedules;
 mod streaming;
+mod tasks;
 mod workflows;

@@ -142,13 +142,18 @@ impl Engine {
         take_batch(run, step, batch)
     }
 
-    /// Takes over a batch of the run that this one tries again.
+    /// Takes over a batch of the run that this one tries again; it comes behind those that were taken over before.
     pub(super) fn carry_batch(&mut self, id: RunId, batch: &ElementBatch) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let step = batch.key.step;
         // What does not belong to this run's steps is left out.
-        if take_batch(run, batch.key.step, batch).is_ok() {
-            let key = BatchKey { run: id, ..batch.key };
-            self.workflows.added.push(ElementBatch { key, ..batch.clone() });
+        if index(step) >= run.steps.len() || !run.grows(step) {
+            return;
+        }
+        let key = BatchKey { run: id, step, first: run.growing(step).total() };
+        let batch = ElementBatch { key, ..batch.clone() };
+        if take_batch(run, step, &batch).is_ok() {
+            self.workflows.added.push(batch);
         }
     }
 

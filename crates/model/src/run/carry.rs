@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{StepRecord, StepStatus};
+use super::{Adder, ElementBatch, StepRecord, StepStatus};
 use crate::workflow::{Definition, Section, WorkflowSpec};
 
 /// Where another try begins.
@@ -19,9 +19,36 @@ pub enum RetryFrom<'a> {
 pub struct Carried {
     /// The rows of steps and elements.
     pub records: Vec<StepRecord>,
-    /// Steps that go over the same list as before, as far as tasks added it: their batches are taken over
-    /// too.
-    pub lists: BTreeSet<u32>,
+    /// Steps that are done again over what tasks added, and how much of that they go over.
+    lists: BTreeMap<u32, Kept>,
+    /// Steps, and elements of steps that failed, that are not done again.
+    done: BTreeSet<Adder>,
+}
+
+/// What is taken over of a list that tasks added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// All: only some elements are done again, under the numbers that they had.
+    All,
+    /// What was added by tasks that are not done again. The others add anew.
+    OfDone,
+}
+
+impl Carried {
+    /// Whether batches of any step may be taken over.
+    pub fn has_lists(&self) -> bool {
+        !self.lists.is_empty()
+    }
+
+    /// Whether a batch of elements is taken over; the numbers of its elements may be others then.
+    pub fn takes(&self, batch: &ElementBatch) -> bool {
+        let whole_step = Adder { item: None, ..batch.by };
+        match self.lists.get(&batch.key.step) {
+            Some(Kept::All) => true,
+            Some(Kept::OfDone) => self.done.contains(&whole_step) || self.done.contains(&batch.by),
+            None => false,
+        }
+    }
 }
 
 /// What another try of an ended run takes over: steps that ended well or were skipped, unless the
@@ -60,10 +87,13 @@ pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<
         record.state.total = record.state.total.or(total_of(record.key.step));
         record
     });
-    let added = (0..).zip(&spec.steps).filter(|(_, step)| !step.adders().is_empty());
+    let records: Vec<_> = kept.collect();
+    let growing = (0..).zip(&spec.steps).filter(|(_, step)| !step.adders().is_empty()).map(|(step, _)| step);
+    let kept = |step| (step, if has_same_list(step) { Kept::All } else { Kept::OfDone });
     Carried {
-        records: kept.collect(),
-        lists: added.map(|(step, _)| step).filter(|step| has_same_list(*step)).collect(),
+        lists: growing.filter(|step| again.contains_key(step)).map(kept).collect(),
+        done: records.iter().map(|record| Adder { step: record.key.step, item: record.key.item }).collect(),
+        records,
     }
 }
 

@@ -93,6 +93,8 @@ fn trials() -> Vec<Trial> {
         tasks {
             a_task_saves_and_reads_its_checkpoint_through_its_socket,
             a_request_that_cannot_be_granted_says_why,
+            a_task_adds_elements_to_a_step_and_the_same_batch_once,
+            elements_that_cannot_be_added_are_refused_with_the_reason,
             a_task_that_calls_while_no_agent_is_there_waits_for_one,
             an_agent_that_is_killed_under_a_request_costs_the_task_one_more_try,
             a_task_that_is_slow_to_ask_holds_up_no_other,

@@ -40,7 +40,9 @@ pub(crate) struct State {
     /// Checkpoints that were saved, and the last one.
     pub(crate) saved: Vec<SaveCheckpointRequest>,
     pub(crate) checkpoint: Option<Checkpoint>,
-    /// Why the next checkpoint is not saved.
+    /// Elements that were added.
+    pub(crate) added: Vec<AddElementsRequest>,
+    /// Why the next request of a task is not granted.
     pub(crate) refusal: Option<Status>,
     /// Leave requests of tasks unanswered, and how many were left so.
     pub(crate) stalled: bool,
@@ -74,6 +76,7 @@ impl Default for State {
             stored: HashMap::new(),
             saved: Vec::new(),
             checkpoint: None,
+            added: Vec::new(),
             refusal: None,
             stalled: false,
             stalls: 0,
@@ -215,6 +218,24 @@ impl FakeServer {
     /// Breaks the session off.
     pub(crate) fn hang_up(&self) {
         self.change(|state| state.session = None);
+    }
+
+    /// Answers what a task asks for, unless it is to be refused or left alone.
+    async fn answer_task<T>(&self, grant: impl FnOnce(&mut State) -> T) -> Result<Response<T>, Status> {
+        let answer = self.change(|state| {
+            if state.stalled {
+                state.stalls += 1;
+                return None;
+            }
+            Some(match state.refusal.take() {
+                Some(refusal) => Err(refusal),
+                None => Ok(Response::new(grant(state))),
+            })
+        });
+        match answer {
+            Some(answer) => answer,
+            None => std::future::pending().await,
+        }
     }
 
     fn heard(&self, message: WorkerMessage) -> Option<Say> {
@@ -401,24 +422,32 @@ impl Worker for FakeServer {
         request: Request<SaveCheckpointRequest>,
     ) -> Result<Response<SaveCheckpointResponse>, Status> {
         let request = request.into_inner();
-        let answer = self.change(|state| {
-            if state.stalled {
-                state.stalls += 1;
-                return None;
-            }
-            if let Some(refusal) = state.refusal.take() {
-                return Some(Err(refusal));
-            }
+        self.answer_task(|state| {
             let version = state.checkpoint.as_ref().map_or(0, |last| last.version) + 1;
             let (data, content_type) = (request.data.clone(), request.content_type.clone());
             state.checkpoint = Some(Checkpoint { version, data, content_type });
             state.saved.push(request);
-            Some(Ok(Response::new(SaveCheckpointResponse { version })))
-        });
-        match answer {
-            Some(answer) => answer,
-            None => std::future::pending().await,
-        }
+            SaveCheckpointResponse { version }
+        })
+        .await
+    }
+
+    async fn add_elements(
+        &self,
+        request: Request<AddElementsRequest>,
+    ) -> Result<Response<AddElementsResponse>, Status> {
+        let request = request.into_inner();
+        self.answer_task(|state| {
+            let size = |added: &AddElementsRequest| added.elements.len() as u32;
+            let earlier = state.added.iter().take_while(|added| added.batch != request.batch);
+            let first = earlier.map(size).sum();
+            let total: u32 = state.added.iter().map(size).sum();
+            let added = first == total;
+            let count = size(&request);
+            state.added.extend(added.then_some(request));
+            AddElementsResponse { first, count, total: first + count, added, step: "page".into() }
+        })
+        .await
     }
 
     async fn get_checkpoint(&self, _: Request<GetCheckpointRequest>) -> Result<Response<Checkpoint>, Status> {

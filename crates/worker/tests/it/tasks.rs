@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proto::v1::{Assignment, Checkpoint};
+use serde_json::json;
 use tonic::Status;
 
 use crate::rig::{Rig, process_state, sh};
@@ -93,6 +94,66 @@ pub(crate) async fn a_request_that_cannot_be_granted_says_why() {
         assert!(status == expected && text.contains(code), "{text}");
     }
     assert!(rig.server.state().saved.is_empty());
+}
+
+fn post(query: &str, body: &str, headers: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST /elements?{query} HTTP/1.1\r\nHost: task\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    )
+}
+
+/// C4.
+pub(crate) async fn a_task_adds_elements_to_a_step_and_the_same_batch_once() {
+    let rig = Rig::new().await;
+    let (order, socket, _) = waiting_task(&rig).await;
+    let list = post("batch=depth%201", r#"[{"page": 1}, "two"]"#, "");
+    let (status, text) = call(&socket, &list).await;
+    assert_eq!(status, 201, "{text}");
+    let body = text.rsplit("\r\n\r\n").next().and_then(|body| serde_json::from_str(body).ok());
+    let expected = json!({"step": "page", "first": 0, "count": 2, "total": 2, "added": true});
+    assert_eq!(body, Some(expected));
+    let sent = rig.server.state().added[0].clone();
+    assert_eq!((sent.execution_id, sent.fence), (order.execution_id, order.fence));
+    assert_eq!((sent.batch.as_str(), sent.step.as_str()), ("depth 1", ""));
+    assert_eq!(sent.elements, [r#"{"page":1}"#, r#""two""#]);
+    let (status, text) = call(&socket, &list).await;
+    assert!(status == 200 && text.contains(r#""added":false"#), "{text}");
+    let lines = post("step=page&batch=2", "3\n4\n", "Content-Type: application/x-ndjson\r\n");
+    assert_eq!(call(&socket, &lines).await.0, 201);
+    let sent = rig.server.state().added[1].clone();
+    assert_eq!((sent.step.as_str(), sent.elements), ("page", vec!["3".into(), "4".into()]));
+}
+
+/// C4.
+pub(crate) async fn elements_that_cannot_be_added_are_refused_with_the_reason() {
+    let rig = Rig::new().await;
+    let (_, socket, _) = waiting_task(&rig).await;
+    let malformed = [
+        (post("", "[1]", ""), 400, "`batch` is missing"),
+        (post("batch=x", "{}", ""), 400, "no list in JSON"),
+        (post("batch=x", "[]", ""), 400, "expected 1 to 1000"),
+        (post("batch=x", &format!("[1, {:?}]", "x".repeat(1024)), ""), 400, "\"path\":\"[1]\""),
+        (post("batch=x", &" ".repeat(1_088_001), ""), 413, "1088000"),
+        ("GET /elements HTTP/1.1\r\nHost: task\r\n\r\n".into(), 405, "does not take GET"),
+    ];
+    for (request, expected, told) in malformed {
+        let (status, text) = call(&socket, &request).await;
+        assert!(status == expected && text.contains(told), "{text}");
+    }
+    let refusals = [
+        (Status::failed_precondition("x"), 409, "not_current"),
+        (Status::not_found("x"), 404, "not_an_adder"),
+        (Status::aborted("x"), 409, "step_ended"),
+        (Status::invalid_argument("x"), 400, "invalid_elements"),
+        (Status::unavailable("x"), 503, "outcome_unknown"),
+    ];
+    for (refusal, expected, code) in refusals {
+        rig.server.state().refusal = Some(refusal);
+        let (status, text) = call(&socket, &post("batch=x", "[1]", "")).await;
+        assert!(status == expected && text.contains(code), "{text}");
+    }
+    assert!(rig.server.state().added.is_empty());
 }
 
 pub(crate) async fn a_task_that_calls_while_no_agent_is_there_waits_for_one() {

@@ -8,8 +8,10 @@ export interface DagNode {
   name: string;
   section: Section;
   kind: StepKind;
-  /** Steps of its section; others are left out. */
+  /** Steps of its section that stand before it: those that it waits for, and those that add to it. */
   needs: readonly string[];
+  /** Those of them that it does not wait for: their tasks add its elements while it goes on. */
+  adders: readonly string[];
   /** It is done once for each element of a list. */
   isMap: boolean;
   /** It goes only if a condition holds. */
@@ -24,26 +26,39 @@ export function dagOfSpec(spec: Partial<WorkflowSpec> | null | undefined): DagNo
       if (!Array.isArray(steps)) return [];
       return (steps as Array<Partial<StepSpec> | null>).flatMap((step) => {
         if (typeof step?.name !== "string" || step.name === "") return [];
-        const needs = (Array.isArray(step.needs) ? step.needs : []).filter(
-          (need) => typeof need === "string",
-        );
+        const needs = texts(step.needs);
         const isMap = Boolean(step.for_each);
-        return [{ name: step.name, section, kind: kindOf(step), needs, isMap, isConditional: !!step.when }];
+        return [
+          {
+            ...{ name: step.name, section, kind: kindOf(step), needs, adders: addersOf(step) },
+            ...{ isMap, isConditional: !!step.when },
+          },
+        ];
       });
     }),
   );
 }
 
 export function dagOfSteps(steps: readonly RunStep[], spec?: WorkflowSpec | null): DagNode[] {
-  const conditional = new Set(
-    SECTIONS.flatMap((section) => spec?.[section] ?? []).flatMap((step) => (step.when ? [step.name] : [])),
+  const specs = new Map(
+    SECTIONS.flatMap((section) => spec?.[section] ?? []).map((step) => [step.name, step]),
   );
   return joined(
     steps.map(({ name, section, kind, needs, for_each: isMap }) => ({
-      ...{ name, section, kind, needs: needs ?? [], isMap },
-      isConditional: conditional.has(name),
+      ...{ name, section, kind, needs: needs ?? [], adders: addersOf(specs.get(name)), isMap },
+      isConditional: !!specs.get(name)?.when,
     })),
   );
+}
+
+/** The steps whose tasks add the elements of this one, as far as they are written. */
+export function addersOf(step: Partial<StepSpec> | undefined): string[] {
+  const over = step?.for_each?.over as { added_by?: unknown } | null | undefined;
+  return texts(over?.added_by);
+}
+
+function texts(list: unknown): string[] {
+  return Array.isArray(list) ? list.filter((each) => typeof each === "string") : [];
 }
 
 export function kindOf(step: Partial<StepSpec>): StepKind {
@@ -61,8 +76,10 @@ function joined(nodes: DagNode[]): DagNode[] {
     return true;
   });
   return known.map((node) => {
-    const needs = new Set(node.needs.filter((need) => need !== node.name));
-    return { ...node, needs: [...needs].filter((need) => sections.get(need) === node.section) };
+    const isBefore = (other: string) => other !== node.name && sections.get(other) === node.section;
+    const needs = new Set(node.needs.filter(isBefore));
+    const adders = new Set(node.adders.filter((adder) => isBefore(adder) && !needs.has(adder)));
+    return { ...node, needs: [...needs, ...adders], adders: [...adders] };
   });
 }
 

@@ -2,12 +2,12 @@
 
 import { expect, test } from "vitest";
 
-import { type DagNode, dagOfSpec, relatives, shapeOf } from "./graph";
+import { type DagNode, dagOfSpec, dagOfSteps, relatives, shapeOf } from "./graph";
 import { curve, laidOut, NODE_HEIGHT, NODE_WIDTH } from "./layout";
 
 function nodes(edges: Record<string, string[]>, section: DagNode["section"] = "steps"): DagNode[] {
   return Object.entries(edges).map(([name, needs]) => ({
-    ...{ name, needs, section, kind: "job" as const },
+    ...{ name, needs, adders: [], section, kind: "job" as const },
     ...{ isMap: false, isConditional: false },
   }));
 }
@@ -72,6 +72,22 @@ test("a half written spec gives what makes sense of it", () => {
   ]);
   expect(found[1]).toMatchObject({ isMap: true, isConditional: true });
   expect(dagOfSpec(null)).toEqual([]);
+});
+
+test("a step stands behind those that add to it, and does not wait for them", () => {
+  const over = { added_by: ["split", "load", "work", "other", "nobody", 3] };
+  const steps = [{ name: "split" }, { name: "load" }, { name: "work", needs: ["load"], for_each: { over } }];
+  const spec = { steps, finally: [{ name: "other" }] };
+  const work = dagOfSpec(spec as never)[2];
+  expect([work?.needs, work?.adders]).toEqual([["load", "split"], ["split"]]);
+  const shown = dagOfSteps(
+    [
+      ...["split", "load"].map((name) => ({ name, section: "steps", kind: "job", for_each: false })),
+      { name: "work", section: "steps", kind: "job", needs: ["load"], for_each: true },
+    ] as never,
+    spec as never,
+  );
+  expect(shown[2]?.adders).toEqual(["split"]);
 });
 
 test("where a step stands changes nothing about the shape", () => {

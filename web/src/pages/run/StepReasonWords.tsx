@@ -66,6 +66,14 @@ export function StepReasonWords({ reason }: { reason: StepReason }): ReactNode {
       );
     case "elements":
       return <p>{t("stepWhy.elements", reason)}</p>;
+    case "adders":
+      return (
+        <p>
+          {t("stepWhy.adders", {
+            names: reason.steps.map(({ step }) => step).join(t("common.listSeparator")),
+          })}
+        </p>
+      );
     case "approval":
       return (
         <p>

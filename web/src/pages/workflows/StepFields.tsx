@@ -23,6 +23,7 @@ import {
   type ListKind,
   listOf,
   LISTS,
+  namesIn,
   overOf,
   removed,
   renamed,
@@ -150,6 +151,9 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
       {(kind === "job" || kind === "workflow") && (
         <EachFields
           step={step}
+          adders={stepsOf(spec, section).flatMap((other) =>
+            other.name && other.name !== step.name && kindOf(other) === "job" ? [other.name] : [],
+          )}
           set={(path, value) => set([...at, "for_each", ...path], value)}
           error={error}
         />
@@ -230,6 +234,8 @@ function WaitFields(props: {
 
 function EachFields(props: {
   step: StepSpec;
+  /** The steps whose tasks could add its elements. */
+  adders: readonly string[];
   set: (path: string[], value: unknown) => void;
   error: (path: string) => string | undefined;
 }) {
@@ -241,6 +247,7 @@ function EachFields(props: {
     list: "params.items",
     shards: "8",
     workers: "",
+    added_by: "",
   };
   const choose = (next: ListKind) =>
     next === "none" ? props.set([], undefined) : props.set(["over"], overOf(next, starts[next]));
@@ -288,6 +295,17 @@ function EachFields(props: {
           value={text}
           onChange={(event) => write(event.currentTarget.value)}
           error={error}
+        />
+      )}
+      {kind === "added_by" && (
+        <MultiSelect
+          label={t("workflow.form.adders")}
+          data={props.adders}
+          value={namesIn(text)}
+          onChange={(names) => write(names.join(", "))}
+          error={error ?? props.error("for_each.over.added_by[0]")}
+          searchable
+          data-testid="step-adders"
         />
       )}
       {kind === "shards" && (

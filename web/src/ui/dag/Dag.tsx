@@ -219,6 +219,10 @@ function Picture({ nodes, layout, states, chosen, onChoose, view, size, kin, hit
     () => layout.edges.map((edge) => ({ ...edge, path: curve(edge.points) })),
     [layout.edges],
   );
+  const adds = useMemo(
+    () => new Set(nodes.flatMap(({ name, adders }) => adders.map((adder) => `${adder} ${name}`))),
+    [nodes],
+  );
   const transform = `translate(${view.x} ${view.y}) scale(${view.scale})`;
 
   return (
@@ -252,6 +256,7 @@ function Picture({ nodes, layout, states, chosen, onChoose, view, size, kin, hit
                     key={`${edge.from} ${edge.to}`}
                     d={edge.path}
                     className={style.edge}
+                    data-adds={adds.has(`${edge.from} ${edge.to}`) || undefined}
                     data-state={states?.get(edge.from)?.status}
                     data-dim={isDim(edge.from) || isDim(edge.to) || undefined}
                     data-kin={(kin?.has(edge.from) && kin.has(edge.to)) || undefined}

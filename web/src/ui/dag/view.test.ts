@@ -5,7 +5,7 @@ import { begun, centered, crosses, fitted, isInside, neighbour, stepAt, windowOf
 
 const BOX = { width: 800, height: 600 };
 const node = (name: string, needs: string[] = []) => ({
-  ...{ name, needs, section: "steps" as const, kind: "job" as const },
+  ...{ name, needs, adders: [], section: "steps" as const, kind: "job" as const },
   ...{ isMap: false, isConditional: false },
 });
 const LAYOUT = laidOut([node("a"), node("b", ["a"]), node("c", ["a"]), node("d", ["b", "c"])], "careful");

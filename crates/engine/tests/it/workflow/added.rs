@@ -157,16 +157,87 @@ fn a_retry_goes_over_the_same_list_and_does_only_the_failed_elements() {
     t.give(t.job_of_element(run, "work", 0).unwrap(), &json!("done"));
     t.fail(t.job_of_element(run, "work", 1).unwrap(), 1);
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
-    let workflow = t.rows.runs[&run].0.workflow.unwrap();
-    let mut new = t.new_run(workflow, &[], &json!({}));
-    let before = carried(&new.definition, &t.step_records(run), RetryFrom::Failed);
-    new.carried = t.takeover(run, before);
-    let again = t.start_with(new);
-    t.check_rebuilt();
+    let again = try_again(&mut t, run, RetryFrom::Failed);
     assert_eq!(t.job_of_element(again, "work", 0), None);
     t.give(t.job_of_element(again, "work", 1).unwrap(), &json!("again"));
     assert_eq!(t.env_of(t.job_of(again, "total"), "ALL"), r#"["done","again"] of 2"#);
     assert_eq!(t.row(again, "split").unwrap().cause, StepCause::Carried);
+}
+
+/// Another try of a run from there on.
+fn try_again(t: &mut Scenario, run: RunId, from: RetryFrom<'_>) -> RunId {
+    let workflow = t.rows.runs[&run].0.workflow.unwrap();
+    let mut new = t.new_run(workflow, &[], &json!({}));
+    let before = carried(&new.definition, &t.step_records(run), from);
+    new.carried = t.takeover(run, before);
+    let again = t.start_with(new);
+    t.check_rebuilt();
+    again
+}
+
+/// C2, C4. Who begins again at the step goes over all that was added to it by steps that are not done again;
+/// what its own elements added, they add again.
+#[test]
+fn a_rerun_from_the_step_does_every_element_again() {
+    let (mut t, run) = begin();
+    let split = t.job_of(run, "split");
+    t.add(split, None, "a", &[json!("one")]).unwrap();
+    let element = t.job_of_element(run, "work", 0).unwrap();
+    t.add(element, None, "links", &[json!("linked")]).unwrap();
+    t.add(split, None, "b", &[json!("two")]).unwrap();
+    t.succeed_step(run, "split");
+    ends_of_elements(&mut t, run, 0..3);
+    let again = try_again(&mut t, run, RetryFrom::Step("work"));
+    let element = t.job_of_element(again, "work", 0).unwrap();
+    assert_eq!(t.env_of(t.job_of_element(again, "work", 1).unwrap(), "PAGE"), "two 1");
+    t.add(element, None, "links", &[json!("linked")]).unwrap();
+    ends_of_elements(&mut t, again, 0..3);
+    assert_eq!(t.env_of(t.job_of(again, "total"), "ALL"), "[0,1,2] of 3");
+}
+
+/// C2, C4. One of two that add failed: it adds its own again, and what the other one added is not lost.
+#[test]
+fn a_retry_keeps_what_was_added_by_steps_that_are_not_done_again() {
+    let mut spec = map_reduce();
+    spec.steps.insert(1, job("more", &[]));
+    let over = Over::AddedBy(vec!["split".into(), "more".into()]);
+    spec.steps[2].for_each = Some(ForEach::new(over));
+    let mut t = Scenario::with_room();
+    let run = t.run(&spec);
+    t.add(t.job_of(run, "more"), None, "a", &[json!("of more")]).unwrap();
+    t.add(t.job_of(run, "split"), None, "a", &[json!("of split")]).unwrap();
+    t.succeed_step(run, "split");
+    t.fail_step(run, "more");
+    ends_of_elements(&mut t, run, 0..2);
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+    let again = try_again(&mut t, run, RetryFrom::Failed);
+    assert_eq!(t.env_of(t.job_of_element(again, "work", 0).unwrap(), "PAGE"), "of split 0");
+    t.add(t.job_of(again, "more"), None, "a", &[json!("of more")]).unwrap();
+    t.succeed_step(again, "more");
+    ends_of_elements(&mut t, again, 0..2);
+    assert_eq!(t.env_of(t.job_of(again, "total"), "ALL"), "[0,1] of 2");
+}
+
+/// C2, C4. Of a step over a list that adds, only the failed elements are done again: what the others added is kept.
+#[test]
+fn a_retry_keeps_what_was_added_by_elements_that_are_not_done_again() {
+    let mut spec = map_reduce();
+    spec.steps[0] = each("split", &[], Over::Items(vec![json!("a"), json!("b")]));
+    let mut t = Scenario::with_room();
+    let run = t.run(&spec);
+    let splits = [0, 1].map(|item| t.job_of_element(run, "split", item).unwrap());
+    t.add(splits[1], None, "own", &[json!("of b")]).unwrap();
+    t.add(splits[0], None, "own", &[json!("of a")]).unwrap();
+    t.give(splits[0], &json!(null));
+    t.fail(splits[1], 1);
+    ends_of_elements(&mut t, run, 0..2);
+    let again = try_again(&mut t, run, RetryFrom::Failed);
+    assert_eq!(t.env_of(t.job_of_element(again, "work", 0).unwrap(), "PAGE"), "of a 0");
+    let split = t.job_of_element(again, "split", 1).unwrap();
+    t.add(split, None, "own", &[json!("of b")]).unwrap();
+    t.give(split, &json!(null));
+    ends_of_elements(&mut t, again, 0..2);
+    assert_eq!(t.env_of(t.job_of(again, "total"), "ALL"), "[0,1] of 2");
 }
 
 /// C4. Whatever cannot be added is refused by name, and changes nothing.

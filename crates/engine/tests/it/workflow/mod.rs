@@ -109,9 +109,9 @@ impl Scenario {
 
     /// What another try of a run takes over from it.
     pub(crate) fn takeover(&self, run: RunId, carried: Carried) -> Takeover {
-        let Carried { records, lists } = carried;
-        let taken = |batch: &&ElementBatch| batch.key.run == run && lists.contains(&batch.key.step);
-        Takeover { records, batches: self.rows.batches.values().filter(taken).cloned().collect() }
+        let taken = |batch: &&ElementBatch| batch.key.run == run && carried.takes(batch);
+        let batches = self.rows.batches.values().filter(taken).cloned().collect();
+        Takeover { records: carried.records, batches }
     }
 
     pub(crate) fn start_with(&mut self, new: NewRun) -> RunId {

@@ -12,7 +12,7 @@ use engine::{NewRun, Reply, WorkflowRequest};
 use model::api::{RetryRun, StartRun, WorkflowRun};
 use model::firing::{FiringCause, Origin};
 use model::limits::{ITEMS_MAX, PRIORITY_MAX, RUN_PARAMETERS_BYTES_MAX};
-use model::run::{Carried, RetryFrom, StepRecord, StepStatus, carried};
+use model::run::{RetryFrom, StepRecord, StepStatus, carried};
 use model::workflow::{Action, Definition, complete};
 use model::{RunId, WorkflowSpec, validate};
 use serde_json::{Map, Value};
@@ -222,13 +222,13 @@ fn again(origin: &Origin) -> Arc<Origin> {
 /// What another try of a run takes over.
 async fn takeover(api: &Api, row: &RunRow, from: RetryFrom<'_>) -> Result<Takeover, Trouble> {
     let records = records(api, row).await?;
-    let Carried { records, lists } = carried(&row.head.definition, &records, from);
+    let carried = carried(&row.head.definition, &records, from);
     let mut batches = Vec::new();
-    if !lists.is_empty() {
+    if carried.has_lists() {
         batches = api.node.store().element_batches(row.id).await?;
-        batches.retain(|batch| lists.contains(&batch.key.step));
+        batches.retain(|batch| carried.takes(batch));
     }
-    Ok(Takeover { records, batches })
+    Ok(Takeover { records: carried.records, batches })
 }
 
 /// All rows of a run that another try may take over: its steps, and the elements of those that did not end well.

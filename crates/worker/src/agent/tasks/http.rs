@@ -1,8 +1,9 @@
 //! What a task says over its socket, in HTTP/1.1.
 //!
 //! ```text
-//! PUT /checkpoint   the bytes     ─> 200 {"version":3}
-//! GET /checkpoint                 ─> 200 the bytes · 404
+//! PUT  /checkpoint            the bytes       ─> 200 {"version":3}
+//! GET  /checkpoint                            ─> 200 the bytes · 404
+//! POST /elements?batch=NAME   a list          ─> 201 what was added · 200 what was there
 //! ```
 //!
 //! A refusal is a problem document with `code`, `detail` and `hint`, as those of the REST API are.
@@ -21,13 +22,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use model::api::Problem;
+use model::api::{FieldError, Problem};
 use model::limits::CHECKPOINT_BYTES_MAX;
 use proto::v1::SaveCheckpointRequest;
 use serde_json::json;
 use tonic::{Code, Status};
 
-use super::{ANSWER_MAX, Caller, Upstream};
+use super::{ANSWER_MAX, Caller, Upstream, elements};
 
 /// How long a request may take to arrive: first its head, then its body.
 const ARRIVAL_MAX: Duration = Duration::from_secs(10);
@@ -36,14 +37,29 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// Why a request is not answered as the task wanted.
 #[derive(Debug, PartialEq, Eq)]
-struct Refusal {
-    status: StatusCode,
-    code: &'static str,
-    detail: String,
-    hint: &'static str,
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) code: &'static str,
+    pub(super) detail: String,
+    pub(super) hint: &'static str,
+    pub(super) errors: Vec<FieldError>,
 }
 
-type Answer = Result<Response<Full<Bytes>>, Refusal>;
+/// How large a body may be, and what is said of a larger one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct BodyBound {
+    pub(super) bytes: usize,
+    pub(super) what: &'static str,
+    pub(super) hint: &'static str,
+}
+
+const CHECKPOINT_BOUND: BodyBound = BodyBound {
+    bytes: CHECKPOINT_BYTES_MAX,
+    what: "the checkpoint",
+    hint: "store what is large as an artifact, and save its name",
+};
+
+pub(super) type Answer = Result<Response<Full<Bytes>>, Refusal>;
 
 /// Serves one connection: one request.
 pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upstream, has_place: bool) {
@@ -77,17 +93,21 @@ async fn route(request: Request<Incoming>, caller: &Caller, upstream: &Upstream)
     match (request.method(), request.uri().path()) {
         (&Method::GET | &Method::HEAD, "/checkpoint") => get_checkpoint(caller, upstream).await,
         (&Method::PUT, "/checkpoint") => put_checkpoint(request, caller, upstream).await,
-        (method, "/checkpoint") => Err(Refusal::new(
+        (&Method::POST, "/elements") => elements::post(request, caller, upstream).await,
+        (method, path @ ("/checkpoint" | "/elements")) => Err(Refusal::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "method_not_allowed",
-            format!("/checkpoint does not take {method}"),
-            "GET reads the last checkpoint, PUT saves one",
+            format!("{path} does not take {method}"),
+            match path {
+                "/checkpoint" => "GET reads the last checkpoint, PUT saves one",
+                _ => "POST adds elements",
+            },
         )),
         (_, path) => Err(Refusal::new(
             StatusCode::NOT_FOUND,
             "not_found",
             format!("there is nothing at {path}"),
-            "a task may ask for /checkpoint",
+            "a task may ask for /checkpoint and /elements",
         )),
     }
 }
@@ -115,7 +135,7 @@ async fn put_checkpoint(request: Request<Incoming>, caller: &Caller, upstream: &
     let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::to_str).transpose();
     let content_type = content_type.map_err(|_| header(&CONTENT_TYPE, "a media type"))?.unwrap_or_default();
     let content_type = content_type.to_owned();
-    let data = body(request.into_body()).await?;
+    let data = body(request.into_body(), CHECKPOINT_BOUND).await?;
     let request = SaveCheckpointRequest {
         execution_id: caller.execution_id.to_string(),
         fence: caller.fence,
@@ -128,15 +148,16 @@ async fn put_checkpoint(request: Request<Incoming>, caller: &Caller, upstream: &
 }
 
 /// The whole body, if it is not too large and comes in time.
-async fn body(body: Incoming) -> Result<Bytes, Refusal> {
-    let collected = Limited::new(body, CHECKPOINT_BYTES_MAX).collect();
+pub(super) async fn body(body: Incoming, bound: BodyBound) -> Result<Bytes, Refusal> {
+    let BodyBound { bytes, what, hint } = bound;
+    let collected = Limited::new(body, bytes).collect();
     match tokio::time::timeout(ARRIVAL_MAX, collected).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Refusal::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "body_too_large",
-            format!("the checkpoint is larger than {CHECKPOINT_BYTES_MAX} bytes"),
-            "store what is large as an artifact, and save its name",
+            format!("{what} is larger than {bytes} bytes"),
+            hint,
         )),
         Ok(Err(error)) => Err(Refusal::new(
             StatusCode::BAD_REQUEST,
@@ -186,7 +207,7 @@ fn busy() -> Refusal {
 }
 
 /// What the server said, or that it said nothing.
-fn refused(status: &Status) -> Refusal {
+pub(super) fn refused(status: &Status) -> Refusal {
     let detail = status.message().to_owned();
     match status.code() {
         Code::FailedPrecondition => Refusal::new(
@@ -214,8 +235,8 @@ fn refused(status: &Status) -> Refusal {
 }
 
 impl Refusal {
-    fn new(status: StatusCode, code: &'static str, detail: String, hint: &'static str) -> Self {
-        Self { status, code, detail, hint }
+    pub(super) fn new(status: StatusCode, code: &'static str, detail: String, hint: &'static str) -> Self {
+        Self { status, code, detail, hint, errors: Vec::new() }
     }
 
     fn into_response(self) -> Response<Full<Bytes>> {
@@ -227,7 +248,7 @@ impl Refusal {
             detail: self.detail,
             code: self.code.into(),
             hint: Some(self.hint.into()),
-            errors: Vec::new(),
+            errors: self.errors,
             instance: None,
             retry_after: may_pass.then_some(1),
         };
@@ -241,7 +262,7 @@ impl Refusal {
     }
 }
 
-fn json_response(status: StatusCode, body: &serde_json::Value) -> Response<Full<Bytes>> {
+pub(super) fn json_response(status: StatusCode, body: &serde_json::Value) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(format!("{body}\n")));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

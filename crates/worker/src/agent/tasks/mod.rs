@@ -1,22 +1,24 @@
 //! What running tasks ask for: over their sockets, and by their checkpoint files.
 //!
 //! The supervisor listens at the sockets and hands each connection on to us ([`calls`]); [`http`] serves
-//! it, and [`checkpoints`] passes on what is to be saved or read. Nothing is kept here: a request is answered once the server
+//! it, [`elements`] reads what is to be added to a step, and [`checkpoints`] passes on the files that are to be
+//! saved. Nothing is kept here: a request is answered once the server
 //! has committed what follows from it, or with `503`, and is safe to repeat then. So an agent that is killed
 //! costs a task that waited for an answer one more try.
 //!
 //! # Bounds
-//! A connection brings one request, of bounded size and within bounded time; an execution has a few at a
-//! time, and all together some hundreds. Each is a task of its own: a slow one holds up nobody.
+//! A connection brings one request, of bounded size (1.1 MiB at most) and within bounded time; an execution has
+//! a few at a time, and all together some hundreds. Each is a task of its own: a slow one holds up nobody.
 
 mod calls;
 mod checkpoints;
+mod elements;
 mod http;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use proto::v1::{GetCheckpointRequest, SaveCheckpointRequest};
+use proto::v1::{AddElementsRequest, AddElementsResponse, GetCheckpointRequest, SaveCheckpointRequest};
 use tonic::{Code, Status};
 
 use super::Shared;
@@ -73,6 +75,11 @@ impl Upstream {
     async fn save(&self, request: SaveCheckpointRequest) -> Result<u64, Status> {
         let answer = async { self.client().await?.save_checkpoint(request).await };
         Ok(in_time(answer).await?.into_inner().version)
+    }
+
+    async fn add(&self, request: AddElementsRequest) -> Result<AddElementsResponse, Status> {
+        let answer = async { self.client().await?.add_elements(request).await };
+        Ok(in_time(answer).await?.into_inner())
     }
 
     /// The last checkpoint of the caller's job, if it has one.

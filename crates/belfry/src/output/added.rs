@@ -1,0 +1,87 @@
+//! What a task added to a step of its run.
+
+use client::AddedElements;
+use serde::Serialize;
+
+use super::text::{clean, count};
+use super::{Format, Look};
+use crate::failure::Failure;
+
+/// The batches of one call, taken together.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Added {
+    /// The step that goes over the elements.
+    step: String,
+    /// How many elements the batches have.
+    count: u64,
+    /// How many of them were not there before.
+    added: u64,
+    /// How many elements the step has by now.
+    total: u32,
+}
+
+impl Added {
+    /// Counts a further batch.
+    pub(crate) fn include(&mut self, batch: AddedElements) {
+        let size = u64::from(batch.count);
+        self.count += size;
+        self.added += if batch.added { size } else { 0 };
+        (self.step, self.total) = (batch.step, batch.total);
+    }
+}
+
+/// What was added, as text in the format that is wanted.
+pub(crate) fn added(look: &Look, added: &Added) -> Result<String, Failure> {
+    Ok(match look.format {
+        Format::Json => super::json(added)?,
+        Format::Yaml => super::yaml(added)?,
+        Format::Name => format!("{}\n", clean(&added.step)),
+        Format::Table | Format::Wide => sentence(added),
+    })
+}
+
+fn sentence(added: &Added) -> String {
+    let there = match added.count - added.added {
+        0 => String::new(),
+        1 => ", 1 was there already".to_owned(),
+        there => format!(", {there} were there already"),
+    };
+    let what = count(added.added, "element");
+    format!("added {what} to {}{there}: {} in all\n", clean(&added.step), added.total)
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Timestamp;
+
+    use super::*;
+
+    fn batch(count: u32, total: u32, added: bool) -> AddedElements {
+        AddedElements { step: "page".into(), first: total - count, count, total, added }
+    }
+
+    fn told(format: Format, batches: &[AddedElements]) -> String {
+        let mut all = Added::default();
+        batches.iter().cloned().for_each(|batch| all.include(batch));
+        added(&Look { format, color: false, now: Timestamp::default() }, &all).unwrap()
+    }
+
+    /// C4.
+    #[test]
+    fn what_was_added_is_told_apart_from_what_was_there() {
+        let both = [batch(1_000, 1_000, false), batch(500, 1_507, true)];
+        let table = |batches| told(Format::Table, batches);
+        assert_eq!(table(&both[1..]), "added 500 elements to page: 1507 in all\n");
+        assert_eq!(table(&both), "added 500 elements to page, 1000 were there already: 1507 in all\n");
+        assert_eq!(table(&[batch(1, 1, false)]), "added 0 elements to page, 1 was there already: 1 in all\n");
+        assert_eq!(told(Format::Name, &both), "page\n");
+        insta::assert_snapshot!(told(Format::Json, &both), @r#"
+        {
+          "step": "page",
+          "count": 1500,
+          "added": 500,
+          "total": 1507
+        }
+        "#);
+    }
+}
