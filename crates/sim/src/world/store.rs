@@ -14,8 +14,8 @@ use model::record::{
     WorkerRecord,
 };
 use model::run::{
-    BatchKey, Carried, ElementBatch, RetryFrom, RunHead, RunHistoryEntry, RunState, StepKey, StepOrigin,
-    StepRecord, StepState, WorkflowHead, WorkflowState, carried,
+    BatchKey, ElementBatch, RetryFrom, RunHead, RunHistoryEntry, RunState, StepKey, StepOrigin, StepRecord,
+    StepState, WorkflowHead, WorkflowState, carried,
 };
 use model::{
     BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, RunId, RunStatus, ScheduleId, ShardId,
@@ -449,10 +449,10 @@ impl Rows {
         }
         let steps = self.steps.iter().filter(|(key, _)| key.run == id);
         let records: Vec<_> = steps.map(|(&key, state)| StepRecord { key, state: state.clone() }).collect();
-        let Carried { records, lists } = carried(&head.definition, &records, RetryFrom::Failed);
-        let batches = self.batches.values().filter(|batch| batch.key.run == id);
-        let batches = batches.filter(|batch| lists.contains(&batch.key.step)).cloned().collect();
-        self.failed.push_back((id, Arc::clone(head), Takeover { records, batches }));
+        let carried = carried(&head.definition, &records, RetryFrom::Failed);
+        let batches = self.batches.values().filter(|batch| batch.key.run == id && carried.takes(batch));
+        let batches = batches.cloned().collect();
+        self.failed.push_back((id, Arc::clone(head), Takeover { records: carried.records, batches }));
         if self.failed.len() > FAILED_MAX {
             self.failed.pop_front();
         }
