@@ -61,11 +61,11 @@ impl Load {
 
     fn definition(&self) -> WorkflowSpec {
         let job = |work: &str| small(self.witness.job_that(work));
-        let list = StepSpec::job("list", job(r#"echo '["a","b","c"]' > "$BELFRY_OUTPUT""#));
-        let each = job(r#"tell beat; sleep 0.2; echo "$BELFRY_INDEX" > "$BELFRY_OUTPUT""#);
+        let list = StepSpec::job("list", job(r#"echo '{"items": ["a", "b", "c"]}' > "$BELFRY_OUTPUT""#));
+        let each = job(r#"tell beat; sleep 0.2; echo "{\"n\": $BELFRY_INDEX}" > "$BELFRY_OUTPUT""#);
         let mut each = StepSpec::job("each", each).needs(["list"]);
-        each.for_each = Some(ForEach::new(Over::List("steps.list.output".into())));
-        let mut total = job(r#"[ "$ALL" = "[0,1,2]" ] || { tell fail; exit 7; }"#);
+        each.for_each = Some(ForEach::new(Over::List("steps.list.output.items".into())));
+        let mut total = job(r#"[ "$ALL" = '[{"n":0},{"n":1},{"n":2}]' ] || { tell fail; exit 7; }"#);
         total.retry.final_exit_codes = vec![7];
         with(&mut total, "ALL", "${{ steps.each.output }}");
         let total = StepSpec::job("total", total).needs(["each"]);
