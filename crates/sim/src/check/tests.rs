@@ -11,7 +11,7 @@ use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::spec::{Concurrency, Delivery};
 use model::timing::{Every, Rule, Timing};
 use model::worker::{Capacity, WorkerStatus};
-use model::workflow::StepSpec;
+use model::workflow::{ForEach, Over, StepSpec};
 use model::{
     Bytes, Cause, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, Millicores,
     RunId, RunStatus, ScheduleId, ScheduleSpec, StepStatus, Timestamp, WorkerId, WorkflowSpec,
@@ -19,8 +19,8 @@ use model::{
 
 use super::{Invariant, check};
 use crate::history::{
-    Answer, Ask, Commit, Event, ExecutionRow, History, JobRow, Row, RunRow, ScheduleRow, StepRow, StoreView,
-    TaskStep, What,
+    Added, Answer, Ask, Commit, Event, ExecutionRow, History, JobRow, Row, RunRow, ScheduleRow, StepRow,
+    StoreView, TaskStep, What,
 };
 
 const JOB: JobId = JobId::from_bits(1 << 64);
@@ -773,4 +773,60 @@ fn a_step_after_its_end_and_a_run_that_never_ends_are_seen() {
     let mut story = told(vec![first()]);
     story.event(What::Calm).event(What::End { unacknowledged: Vec::new() });
     story.breaks(Invariant::I26);
+}
+
+/// A run whose step `b` goes over what tasks of `a` add.
+fn growing() -> Row {
+    let Row::Run(mut row) = started() else { panic!("the row of a run") };
+    let mut spec = (**row.spec.as_ref().unwrap()).clone();
+    spec.steps[1].needs.clear();
+    spec.steps[1].for_each = Some(ForEach::new(Over::AddedBy(vec!["a".into()])));
+    row.spec = Some(Arc::new(spec));
+    Row::Run(row)
+}
+
+fn batch(name: &str) -> Added {
+    Added { run: RUN, step: 1, by: (0, None), batch: name.into() }
+}
+
+fn adds(name: &str, first: u32, count: u32) -> Row {
+    Row::Elements { added: batch(name), first, count }
+}
+
+fn element(item: u32) -> Row {
+    let Row::Step(mut row) = ends(1) else { panic!("the row of a step") };
+    row.item = Some(item);
+    Row::Step(row)
+}
+
+/// I19.
+#[test]
+fn what_tasks_add_is_one_list_without_gaps_and_each_batch_once() {
+    let over = || vec![growing(), goes_on(0), goes_on(1)];
+    told(vec![over(), vec![adds("x", 0, 2)], vec![adds("y", 2, 1)]]).holds();
+    told(vec![over(), vec![adds("x", 0, 2)], vec![adds("y", 3, 1)]]).breaks(Invariant::I19);
+    told(vec![over(), vec![adds("x", 0, 2)], vec![adds("x", 2, 2)]]).breaks(Invariant::I19);
+}
+
+/// I19.
+#[test]
+fn a_step_that_leaves_out_what_was_added_is_seen() {
+    let end = || step_row(1, StepStatus::Succeeded, StepCause::ItemsOver);
+    let added = || vec![growing(), goes_on(0), goes_on(1), adds("x", 0, 2)];
+    told(vec![added(), vec![element(0)], vec![ends(0)], vec![element(1), end()]]).holds();
+    told(vec![added(), vec![element(0)], vec![ends(0), end()]]).breaks(Invariant::I19);
+}
+
+/// I1.
+#[test]
+fn elements_that_were_told_to_be_added_are_there() {
+    let told_of = |first: u32| {
+        let mut story = told(vec![vec![growing(), goes_on(0), goes_on(1)]]);
+        story.event(What::Asked { request: 9, ask: Ask::Add(batch("x")) });
+        story.commit(vec![adds("x", 0, 2)]);
+        story.event(What::Answered { request: 9, answer: Answer::Added { first, count: 2 } });
+        story
+    };
+    told_of(0).holds();
+    told_of(1).breaks(Invariant::I1);
 }
