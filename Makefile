@@ -68,10 +68,10 @@ run: build ## Start a server and a worker, run three sample jobs, stay until Ctr
 run-cluster: build ## Start three servers on one PostgreSQL and two workers, stay until Ctrl-C
 	@scripts/run-cluster.sh $(TARGET)/debug/belfry "$(BELFRY_DATA)-cluster" "$(BELFRY_PORT)"
 
-# The linters first: they are quick to say what is wrong. Then every test of every crate; the
-# whole-system tests among them start the binary that is built here.
+# The linters first: they are quick to say what is wrong. Then the dashboard, which is built into the binary, so
+# that this is built once. Then every test of every crate; the whole-system tests among them start that binary.
 .PHONY: test
-test: lint ## Everything that must pass: lint, then all tests
+test: lint web-if-npm ## Everything that must pass: lint, then all tests
 	@scripts/postgresql.sh
 	@scripts/pgbouncer.sh
 	$(CARGO) build --locked --workspace --all-targets
@@ -88,7 +88,7 @@ test: lint ## Everything that must pass: lint, then all tests
 
 # In a browser of this machine: `CHROMIUM` names one that is not found by itself.
 .PHONY: web-test
-web-test: web build ## Test the dashboard, in a browser where there is one
+web-test: web-there web/dist/index.html build ## Test the dashboard, in a browser where there is one
 	cd web && npm test
 	@scripts/chromium.sh >/dev/null || exit 0; cd web && npm run e2e
 
