@@ -64,7 +64,7 @@ test("a rule that is wrong is marked while it is typed, and not taken", async ({
   await expect(page.getByTestId("save")).toBeDisabled();
   await page.getByTestId("cron").fill("30 2 * * *");
   await expect(page.getByTestId("save")).toBeEnabled();
-  await expect(page.getByLabel("Schedule file").last()).toContainText("cron: 30 2 * * *");
+  await expect(page.getByRole("textbox", { name: "Schedule file" })).toContainText("cron: 30 2 * * *");
 });
 
 test("a schedule is edited as somebody would have written it, and nobody is overwritten unseen", async ({
@@ -74,7 +74,7 @@ test("a schedule is edited as somebody would have written it, and nobody is over
   const id = await server.schedule("edited", [{ every: "1h" }]);
   await page.goto(`/schedules/${id}`);
   await page.getByRole("link", { name: "Edit" }).click();
-  const file = page.getByLabel("Schedule file").last();
+  const file = page.getByRole("textbox", { name: "Schedule file" });
   await expect(file).toContainText("every: 1h");
   await expect(file).not.toContainText("threshold");
   await page.getByTestId("every").fill("2h");

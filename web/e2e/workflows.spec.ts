@@ -244,8 +244,9 @@ test("a workflow is written with a live picture and the server's word, and nobod
   await page.getByTestId("way").getByText("File", { exact: true }).click();
   await expect(page.getByText("The server would take this workflow.")).toBeVisible();
   await expect(node(page, "extract")).toBeVisible();
-  const file = page.getByLabel("Workflow file").last();
-  await file.focus();
+  const file = page.getByRole("textbox", { name: "Workflow file" });
+  await file.click();
+  await expect(file).toBeFocused();
   const lines = [
     ...["name: drawn", "steps:", "  - name: one", "    job: {run: {process: {command: [echo]}}}"],
     ...["  - name: two", "    needs: [nobody]", "    wait: {for: 1s}"],
@@ -262,12 +263,13 @@ test("a workflow is written with a live picture and the server's word, and nobod
   await expect(page.getByTestId("step-definition")).toContainText("for: 1s");
 
   await page.getByRole("link", { name: "Edit" }).click();
-  await expect(page.getByLabel("Workflow file").last()).toContainText("command:");
+  await expect(page.getByRole("textbox", { name: "Workflow file" })).toContainText("command:");
   // What the server filled in stays out of the file.
-  await expect(page.getByLabel("Workflow file").last()).not.toContainText("priority");
+  await expect(page.getByRole("textbox", { name: "Workflow file" })).not.toContainText("priority");
   await expect(page.getByTestId("save")).toBeEnabled();
   await apply(server, { name: "drawn", steps: [{ name: "other", job: runs("true") }] });
-  await page.getByLabel("Workflow file").last().focus();
+  await file.click();
+  await expect(file).toBeFocused();
   await paste(page, "description: mine\n", "Control+End");
   await expect(page.getByText("The server would take this workflow.")).toBeVisible();
   await page.getByTestId("save").click();
@@ -299,7 +301,7 @@ test("a form writes the same definition as the file, step by step, with the live
   await form.getByText("Approval", { exact: true }).filter({ visible: true }).click();
   await form.getByLabel("What is asked").fill("publish it?");
   await page.getByTestId("way").getByText("File", { exact: true }).click();
-  await expect(page.getByLabel("Workflow file").last()).toContainText("publish it?");
+  await expect(page.getByRole("textbox", { name: "Workflow file" })).toContainText("publish it?");
   await page.getByTestId("way").getByText("Form", { exact: true }).click();
   await expect(page.getByTestId("save")).toBeEnabled();
   await page.getByTestId("save").click();
