@@ -240,16 +240,21 @@ impl<'a> Graph<'a> {
     }
 
     fn told(&self, cycle: &[usize]) -> String {
-        let mut names: Vec<_> = cycle
+        let next = cycle.iter().skip(1).chain(cycle.first());
+        let mut text: String = cycle
             .iter()
+            .zip(next)
             .take(CYCLE_STEPS_NAMED)
-            .map(|&place| format!("`{}`", shown(self.names[place])))
+            .map(|(&place, next)| {
+                let needs = self.needs[place].contains(next);
+                let link = if needs { "needs" } else { "goes over what is added by" };
+                format!("`{}` {link} ", shown(self.names[place]))
+            })
             .collect();
         if cycle.len() > CYCLE_STEPS_NAMED {
-            names.push(format!("{} more", cycle.len() - CYCLE_STEPS_NAMED));
+            text += &format!("{} more needs ", cycle.len() - CYCLE_STEPS_NAMED);
         }
-        names.push(format!("`{}`", shown(self.names[cycle[0]])));
-        names.join(" needs ")
+        text + &format!("`{}`", shown(self.names[cycle[0]]))
     }
 
     /// For each step the steps that have ended when it begins, as bits by place.

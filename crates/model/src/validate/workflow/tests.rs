@@ -52,6 +52,47 @@ fn every_cycle_is_named_step_by_step() {
     ");
 }
 
+fn added_by(name: &str, needs: &[&str], adders: &[&str]) -> StepSpec {
+    let over = Over::AddedBy(adders.iter().map(|&adder| adder.to_owned()).collect());
+    StepSpec { for_each: Some(ForEach::new(over)), ..step(name, needs) }
+}
+
+/// C4. A step ends after those that add to it, so these cannot wait for it.
+#[test]
+fn a_step_that_adds_waits_for_nothing_that_it_adds_to() {
+    let steps = vec![step("split", &["total"]), added_by("work", &[], &["split"]), step("total", &["work"])];
+    insta::assert_snapshot!(told(&WorkflowSpec::new("loop", steps)), @"steps[0].needs: is a cycle: `split` needs `total` needs `work` goes over what is added by `split`");
+}
+
+/// C4. Only steps with tasks add, and each is named once and by its name.
+#[test]
+fn whoever_cannot_add_is_refused_by_name() {
+    let mut spec = WorkflowSpec::new("crawl", vec![step("split", &[])]);
+    spec.steps.push(StepSpec::new("ask", Action::Approval(Approval::default())));
+    spec.steps.push(added_by("work", &[], &["splt", "split", "split", "ask", "work", "clean"]));
+    spec.steps.push(added_by("nobody", &[], &[]));
+    spec.finally = vec![step("clean", &[])];
+    insta::assert_snapshot!(told(&spec), @"
+    steps[2].for_each.over.added_by[0]: there is no step `splt`: did you mean `split`?
+    steps[2].for_each.over.added_by[2]: `split` is named twice
+    steps[2].for_each.over.added_by[3]: `ask` has no task that could add: expected a step with a job
+    steps[2].for_each.over.added_by[4]: `work` is the step itself: its own elements may add more in any case
+    steps[2].for_each.over.added_by[5]: `clean` is in `finally`: expected a step of its own section
+    steps[3].for_each.over.added_by: is empty: expected at least one step whose tasks add elements
+    ");
+}
+
+/// C4. When a step begins, those that add to it still go on; when it has ended, they have too.
+#[test]
+fn what_adds_to_a_step_is_known_to_those_after_it_and_not_to_itself() {
+    let mut work = added_by("work", &[], &["split"]);
+    process(&mut work).command.push("${{ steps.split.output }} ${{ item }}".into());
+    let mut total = step("total", &["work"]);
+    process(&mut total).command.push("${{ steps.split.output }} ${{ steps.work.output }}".into());
+    let spec = WorkflowSpec::new("crawl", vec![step("split", &[]), work, total]);
+    insta::assert_snapshot!(told(&spec), @"steps[1].job.run.process.command[1]: `steps.split.output`: step `split` does not come before this one: add it, or one after it, to `needs` at column 2");
+}
+
 /// C1, C2. All mistakes at once, each with its path.
 #[test]
 fn every_mistake_is_said_at_once_with_its_path() {
