@@ -375,7 +375,7 @@ pub struct NewRun {
 pub struct Takeover {
     /// Steps and elements that are not done again.
     pub records: Vec<StepRecord>,
-    /// What tasks added to steps that go over the same list again; those of a step by their places.
+    /// What tasks that are not done again added to steps that are; those of a step by their places.
     pub batches: Vec<ElementBatch>,
 }
 

@@ -20,12 +20,14 @@ use super::{Run, index};
 use crate::engine::Engine;
 use crate::output::{Added, Refusal, Reply};
 
+/// The number of the first element of each batch, and how many it has, by who added it under which name.
+pub(super) type Batches = BTreeMap<(Adder, Box<str>), (u32, u32)>;
+
 /// The list of a step that others add to.
 #[derive(Debug, Default)]
 pub(super) struct Growing {
     pub(super) list: Vec<Value>,
-    /// The number of the first element of each batch, and how many it has.
-    batches: BTreeMap<(Adder, Box<str>), (u32, u32)>,
+    batches: Batches,
 }
 
 impl Growing {
@@ -47,8 +49,7 @@ impl Growing {
         u32::try_from(self.list.len()).unwrap_or(u32::MAX)
     }
 
-    /// Each batch, by who added it under which name.
-    pub(super) fn batches(&self) -> &BTreeMap<(Adder, Box<str>), (u32, u32)> {
+    pub(super) fn batches(&self) -> &Batches {
         &self.batches
     }
 }

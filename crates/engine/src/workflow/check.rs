@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::RunId;
 use model::firing::Work;
-use model::run::{Adder, RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
+use model::run::{RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
 use model::workflow::NeedCounts;
 
-use super::added::Growing;
+use super::added::{Batches, Growing};
 use super::elements::{Elements, work_of};
 use super::{Run, Step, Workflow, Workflows};
 use crate::digest::{Difference, first};
@@ -145,8 +145,6 @@ impl Engine {
 fn of_workflow(workflow: &Workflow) -> (&str, &WorkflowState, &BTreeSet<RunId>, &BTreeSet<RunId>) {
     (&workflow.name, &workflow.state, &workflow.active, &workflow.waiting)
 }
-
-type Batches = BTreeMap<(Adder, Box<str>), (u32, u32)>;
 
 /// What is said of a step: its row, how its needs ended while that matters, and what goes on of it.
 #[derive(Debug, PartialEq)]
