@@ -5,7 +5,7 @@
 //! unknown may ask again, for nothing is done twice.
 
 use engine::output::Added;
-use engine::{Input, Refusal, Reply};
+use engine::{Input, Refusal, Reply, TaskRequest};
 use model::{ExecutionId, Fence};
 use proto::v1::{
     AddElementsRequest, AddElementsResponse, Checkpoint, GetCheckpointRequest, SaveCheckpointRequest,
@@ -30,13 +30,9 @@ pub(super) async fn save_checkpoint(
     let SaveCheckpointRequest { data, content_type, expected_version, .. } = request;
     let task = convert::checkpoint(WHAT, &data, content_type, expected_version)
         .map_err(|error| malformed(services, None, &error))?;
-    let task = Box::new(task);
-    let asked =
-        services.node.request(|ticket| Input::Task { ticket: Some(ticket), execution, fence, request: task });
-    match asked.await {
-        Ok(Reply::CheckpointSaved { version }) => Ok(SaveCheckpointResponse { version }),
-        Ok(other) => Err(unexpected(&other)),
-        Err(error) => Err(status(&error)),
+    match ask(services, execution, fence, task).await? {
+        Reply::CheckpointSaved { version } => Ok(SaveCheckpointResponse { version }),
+        other => Err(unexpected(&other)),
     }
 }
 
@@ -66,16 +62,25 @@ pub(super) async fn add_elements(
     let execution = execution_id(services, &request.execution_id, WHAT)?;
     let fence = Fence(request.fence);
     let task = convert::elements(WHAT, request).map_err(|error| malformed(services, None, &error))?;
-    let task = Box::new(task);
-    let asked =
-        services.node.request(|ticket| Input::Task { ticket: Some(ticket), execution, fence, request: task });
-    match asked.await {
-        Ok(Reply::ElementsAdded(Added { step, first, count, total, new })) => {
+    match ask(services, execution, fence, task).await? {
+        Reply::ElementsAdded(Added { step, first, count, total, new }) => {
             Ok(AddElementsResponse { first, count, total, added: new, step: step.to_string() })
         }
-        Ok(other) => Err(unexpected(&other)),
-        Err(error) => Err(status(&error)),
+        other => Err(unexpected(&other)),
     }
+}
+
+/// What the engine says to a task, once that is committed.
+async fn ask(
+    services: &Services,
+    execution: ExecutionId,
+    fence: Fence,
+    task: TaskRequest,
+) -> Result<Reply, Status> {
+    let request = Box::new(task);
+    let asked =
+        services.node.request(|ticket| Input::Task { ticket: Some(ticket), execution, fence, request });
+    asked.await.map_err(|error| status(&error))
 }
 
 /// The row of an execution that goes on under this fence.
