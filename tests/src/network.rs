@@ -4,13 +4,24 @@
 //! the kernel, in one direction or both.
 
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+const NAMESPACES: &str = "/run/netns";
+const PREFIX: &str = "belfry-";
+/// The name of a cable's other end.
+const FAR_END: &str = "cable";
+/// Nets have four addresses each.
+const FIRST_NET: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 0);
+const NETS: u32 = 1 << 14;
+/// How many nets are tried before there is none.
+const TRIES: u32 = 64;
 
 /// A network namespace and its cable; gone with its value.
 #[derive(Debug)]
 pub struct Branch {
-    name: String,
+    namespace: Namespace,
     cable: String,
     here: Ipv4Addr,
     there: Ipv4Addr,
@@ -35,33 +46,70 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
     }
 }
 
+/// What lays a cable into a namespace.
+fn lay<'a>(cable: &'a str, namespace: &'a str) -> [&'a str; 10] {
+    ["link", "add", cable, "type", "veth", "peer", "name", FAR_END, "netns", namespace]
+}
+
+/// A network namespace that bears the number of this process in its name.
+#[derive(Debug)]
+struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    fn make() -> Result<Self, String> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{PREFIX}{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        ip(&["netns", "add", &name])?;
+        Ok(Self { name })
+    }
+
+    /// Removes those of processes that were killed: with a cable its addresses would stay taken.
+    fn remove_leftovers() {
+        for entry in std::fs::read_dir(NAMESPACES).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else { continue };
+            let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+            if owner.is_some_and(|(process, _)| !Path::new("/proc").join(process).exists()) {
+                let _ = ip(&["netns", "del", name]);
+            }
+        }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = ip(&["netns", "del", &self.name]);
+    }
+}
+
 impl Branch {
     /// A new one.
     ///
     /// # Errors
     /// Why there is none, where the rights or the tools for it are missing.
     pub fn make() -> Result<Self, String> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-        let (process, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        // A net of four addresses, at a place of its own for each process and branch.
-        let place = (process.wrapping_mul(64).wrapping_add(number % 64) % (1 << 14)) * 4;
-        let net = u32::from(Ipv4Addr::new(10, 213, 0, 0)) + place;
-        let branch = Self {
-            name: format!("belfry-{process}-{number}"),
-            cable: format!("bf{process}n{number}"),
-            here: Ipv4Addr::from(net + 1),
-            there: Ipv4Addr::from(net + 2),
-        };
-        let Self { name, cable, here, there } = &branch;
-        let (here, there, far) = (format!("{here}/30"), format!("{there}/30"), "cable");
-        ip(&["netns", "add", name])?;
-        // From here on its end cleans up.
-        ip(&["link", "add", cable, "type", "veth", "peer", "name", far, "netns", name])?;
-        ip(&["addr", "add", &here, "dev", cable])?;
+        Namespace::remove_leftovers();
+        let namespace = Namespace::make()?;
+        let name = &namespace.name;
+        // A cable bears the number of its net: of two processes that want one the kernel refuses the second.
+        let (net, cable) = (0..TRIES)
+            .map(|step| std::process::id().wrapping_add(step) % NETS)
+            .map(|net| (net, format!("{PREFIX}{net}")))
+            .find(|(_, cable)| ip(&lay(cable, name)).is_ok())
+            .ok_or_else(|| format!("`ip {}` and others like it are refused", lay("CABLE", name).join(" ")))?;
+        let address = u32::from(FIRST_NET) + net * 4;
+        let (here, there) = (Ipv4Addr::from(address + 1), Ipv4Addr::from(address + 2));
+        let branch = Self { namespace, cable, here, there };
+        let Self { namespace: Namespace { name }, cable, .. } = &branch;
+        // Whoever had the net before may have been killed while it dropped packets.
+        branch.mend(Cut::ToThere);
+        ip(&["addr", "add", &format!("{here}/30"), "dev", cable])?;
         ip(&["link", "set", cable, "up"])?;
         for arguments in [
-            &["addr", "add", there.as_str(), "dev", far][..],
-            &["link", "set", far, "up"],
+            &["addr", "add", &format!("{there}/30"), "dev", FAR_END][..],
+            &["link", "set", FAR_END, "up"],
             &["link", "set", "lo", "up"],
         ] {
             ip(&[&["-n", name], arguments].concat())?;
@@ -75,7 +123,7 @@ impl Branch {
 
     fn std_command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", self.name)).arg("--").arg(program);
+        command.arg(format!("--net={NAMESPACES}/{}", self.namespace.name)).arg("--").arg(program);
         command
     }
 
@@ -85,7 +133,7 @@ impl Branch {
     }
 
     /// A command that runs within.
-    pub fn command(&self, program: &std::path::Path) -> tokio::process::Command {
+    pub fn command(&self, program: &Path) -> tokio::process::Command {
         self.std_command(program).into()
     }
 
@@ -94,7 +142,9 @@ impl Branch {
         // A second time it is as it was; both that and a mended cable are well.
         let _ = match cut {
             Cut::Cable => ip(&["link", "set", &self.cable, "down"]),
-            Cut::FromThere => ip(&["-n", &self.name, "route", "add", "blackhole", &self.here.to_string()]),
+            Cut::FromThere => {
+                ip(&["-n", &self.namespace.name, "route", "add", "blackhole", &self.here.to_string()])
+            }
             Cut::ToThere => ip(&["route", "add", "blackhole", &self.there.to_string()]),
         };
     }
@@ -103,7 +153,9 @@ impl Branch {
     pub fn mend(&self, cut: Cut) {
         let _ = match cut {
             Cut::Cable => ip(&["link", "set", &self.cable, "up"]),
-            Cut::FromThere => ip(&["-n", &self.name, "route", "del", "blackhole", &self.here.to_string()]),
+            Cut::FromThere => {
+                ip(&["-n", &self.namespace.name, "route", "del", "blackhole", &self.here.to_string()])
+            }
             Cut::ToThere => ip(&["route", "del", "blackhole", &self.there.to_string()]),
         };
     }
@@ -113,6 +165,36 @@ impl Drop for Branch {
     fn drop(&mut self) {
         self.mend(Cut::ToThere);
         let _ = ip(&["link", "del", &self.cable]);
-        let _ = ip(&["netns", "del", &self.name]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two that are there at the same time share no address, whatever the numbers of their processes are.
+    #[test]
+    fn branches_have_nets_of_their_own_that_carry() {
+        let (Ok(first), Ok(second)) = (Branch::make(), Branch::make()) else { return };
+        assert_ne!(first.here, second.here);
+        for branch in [&first, &second] {
+            let listener = std::net::TcpListener::bind((branch.here(), 0)).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let reach = format!("exec 3<>/dev/tcp/{}/{port}", branch.here());
+            let reached = branch.std_command("bash").args(["-c", &reach]).status().unwrap();
+            assert!(reached.success(), "{branch:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_killed_test_left_is_removed() {
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let leftover = Namespace { name: format!("{PREFIX}{}-0", ended.id()) };
+        if ip(&["netns", "add", &leftover.name]).is_err() {
+            return;
+        }
+        Namespace::remove_leftovers();
+        assert!(!Path::new(NAMESPACES).join(&leftover.name).exists());
     }
 }
