@@ -14,7 +14,7 @@ use crate::query::{
     BackfillRow, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace,
     Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, WorkflowFilter, WorkflowRow,
 };
-use crate::rows;
+use crate::rows::{self, Table};
 
 /// A page, and rows that could not be read.
 #[derive(Debug)]
@@ -36,26 +36,51 @@ fn values(list: &List) -> impl Iterator<Item = types::Value> {
 fn collect<T>(
     connection: &Connection,
     list: &List,
+    decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
+) -> Result<Sorted<T>, Failure> {
+    let statements = list.legs.iter().map(|leg| (leg.table, list.sql(leg, Dialect::Sqlite)));
+    run(connection, list, statements, decode)
+}
+
+fn run<T>(
+    connection: &Connection,
+    list: &List,
+    statements: impl Iterator<Item = (Table, String)>,
     mut decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
 ) -> Result<Sorted<T>, Failure> {
     let mut sorted = Sorted::default();
-    for leg in &list.legs {
-        let mut statement = connection.prepare_cached(&list.sql(leg, Dialect::Sqlite))?;
+    for (table, sql) in statements {
+        let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query(rusqlite::params_from_iter(values(list)))?;
         while let Some(row) = rows.next()? {
-            sorted.push(leg.table, row, decode(row))?;
+            sorted.push(table, row, decode(row))?;
         }
     }
     Ok(sorted)
 }
 
-fn page<T, Place: Ord>(
+/// What is found among the newest rows of a label, if that fills a page.
+fn newest<T>(
     connection: &Connection,
     list: &List,
     decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
+) -> Result<Option<Sorted<T>>, Failure> {
+    let statements = list.legs.iter().map(|leg| Some((leg.table, list.sql_over_newest(leg)?)));
+    let Some(statements) = statements.collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let found = run(connection, list, statements.into_iter(), decode)?;
+    Ok((found.good.len() > list.limit).then_some(found))
+}
+
+fn page<T, Place: Ord>(
+    connection: &Connection,
+    list: &List,
+    mut decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
     place: impl Fn(&T) -> Place,
 ) -> Result<Found<T>, Failure> {
-    let Sorted { good, damaged } = collect(connection, list, decode)?;
+    let Sorted { good, damaged } = match newest(connection, list, &mut decode)? {
+        Some(found) => found,
+        None => collect(connection, list, decode)?,
+    };
     Ok(Found { page: list.page(good, place), damaged })
 }
 
