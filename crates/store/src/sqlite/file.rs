@@ -139,6 +139,21 @@ fn verify_durability(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A connection that only moves the log into the database, and syncs it.
+pub(super) fn open_mover(path: &Path) -> Result<Connection, Failure> {
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    connection.execute_batch(
+        "PRAGMA mmap_size = 0;
+         PRAGMA synchronous = FULL;
+         PRAGMA wal_autocheckpoint = 0;",
+    )?;
+    verify_durability(&connection)?;
+    Ok(connection)
+}
+
 /// A connection that only reads.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, Failure> {
     let connection = Connection::open_with_flags(

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! - `schema`: the tables and their versions; `codec`: records as bytes, with checksums.
-//! - `writer`, `operation`, `apply`, `statements`: everything that changes something.
+//! - `writer`, `operation`, `apply`, `statements`: everything that changes something; `mover`: when the log
+//!   goes into the database.
 //! - `readers`, `lists`, `views`, `load`, `rows`: everything that asks.
 //! - `source`: a closed file that is copied elsewhere.
 //! - `file`: what lies on the disk, its lock and its reserve; `error`: what an error of
@@ -16,7 +17,8 @@
 //! # Always true
 //! - Write-ahead log, `synchronous=FULL`: a commit is on the disk before it is answered. This is read
 //!   back at every start, and a store that cannot promise it does not open.
-//! - One process has the file open (a lock beside it), and one thread of it writes.
+//! - One process has the file open (a lock beside it), and one thread of it writes; another only moves what
+//!   is written from the log into the database.
 //! - After an I/O error while writing, or damage found in the file itself, nothing is written any more.
 //! - Leases are void at a start: their owner held the file's lock, so it is gone.
 //!
@@ -33,6 +35,7 @@ mod error;
 mod file;
 mod lists;
 mod load;
+mod mover;
 mod operation;
 mod quarantine;
 mod readers;

@@ -6,6 +6,7 @@ mod faults;
 mod full;
 mod migrating;
 mod million;
+mod moving;
 mod opening;
 mod pages;
 mod process;
