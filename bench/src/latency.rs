@@ -1,19 +1,16 @@
 //! From the moment before a submission is sent to the start of its task, at some submissions a second,
 //! over a durable store on a server that has nothing else to do.
 //!
-//! Up to 500 a second the task is a process: this very program (`stamp`) appends its job's name and the
-//! time to a file, so the loader's work before `main` is in the figure, as it is for everybody's
-//! tasks. No machine of this size starts 5,000 processes a second; there a worker without
+//! Up to 500 a second the task is a process that notes the time in its `main`, so the loader's work
+//! before it is in the figure, as it is for everybody's tasks. No machine of this size starts 5,000 processes a second; there a worker without
 //! processes notes when it is given the job.
 
 use std::collections::HashMap;
-use std::fs::{self, File, Permissions};
+use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use harness::{Server, Worker, until};
@@ -25,6 +22,7 @@ use tokio::time::MissedTickBehavior;
 use crate::load::Load;
 use crate::place;
 use crate::report::{Figure, Goal, percentile};
+use crate::stamps::{Stamps, now_micros};
 
 /// Submissions a second, with goals for p50 and p99 in milliseconds.
 const RATES: [(u64, Goal, Goal); 4] = [
@@ -38,20 +36,6 @@ const PROCESSES_MAX: u64 = 500;
 
 /// When something happened, by the name of its job, in microseconds of the wall clock.
 type Times = HashMap<String, u64>;
-
-pub(crate) fn now_micros() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// The task: one short append, so that lines never mix.
-pub(crate) fn stamp(file: Option<&Path>) -> anyhow::Result<()> {
-    let now = now_micros();
-    let name = std::env::var("BELFRY_JOB_NAME").context("not started by Belfry")?;
-    let mut file = File::options().append(true).open(file.context("expected a file")?)?;
-    file.write_all(format!("{name} {now}\n").as_bytes())?;
-    Ok(())
-}
 
 pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
@@ -84,8 +68,8 @@ fn bare_start(time: Duration) -> anyhow::Result<Vec<f64>> {
     const RATE: u64 = 50;
     const PAGE: [u8; 4096] = [7; 4096];
     let folder = place::folder()?;
-    let stamps = folder.path().join("stamps");
-    File::create(&stamps)?;
+    let stamps = Stamps::make(folder.path())?;
+    let [program, file] = stamps.command();
     let mut logs = Vec::new();
     for name in ["commits", "journal"] {
         logs.push(File::options().create(true).append(true).open(folder.path().join(name))?);
@@ -100,46 +84,30 @@ fn bare_start(time: Duration) -> anyhow::Result<Vec<f64>> {
             log.write_all(&PAGE)?;
             log.sync_data()?;
         }
-        let mut task = Command::new(std::env::current_exe()?);
-        let status = task.arg("stamp").arg(&stamps).env("BELFRY_JOB_NAME", &name).status()?;
+        let status = Command::new(&program).arg(&file).env("BELFRY_JOB_NAME", &name).status()?;
         anyhow::ensure!(status.success(), "the process ended with {status}");
     }
-    stamped(&begun, &fs::read_to_string(&stamps)?)
-}
-
-/// How long it took to each stamp.
-fn stamped(sent: &Times, text: &str) -> anyhow::Result<Vec<f64>> {
-    let stamp = |line: &str| -> anyhow::Result<(String, u64)> {
-        let (name, at) = line.split_once(' ').context("a stamp is a name and a time")?;
-        Ok((name.to_owned(), at.parse()?))
-    };
-    delays(sent, &text.lines().map(stamp).collect::<anyhow::Result<_>>()?)
+    delays(&begun, &stamps.read()?.into_iter().collect())
 }
 
 /// With a real worker.
 async fn processes(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
     let folder = place::folder()?;
     let server = place::server(folder.path()).await?;
-    let stamps = folder.path().join("stamps");
-    File::create(&stamps)?;
-    fs::set_permissions(&stamps, Permissions::from_mode(0o666))?;
+    let stamps = Stamps::make(folder.path())?;
     let (dir, log) = (folder.path().join("worker"), folder.path().join("worker.log"));
     let _worker = Worker::start(&server, "bench", &dir, &log, &[("BELFRY_LOG", "warn")]);
     until_connected(&server.client()).await;
 
-    // A copy that the tasks' user can reach wherever the repository lies.
-    let program = folder.path().join("stamp");
-    fs::copy(std::env::current_exe()?, &program)?;
-    let mut spec = JobSpec::command([&program.to_string_lossy(), "stamp", &stamps.to_string_lossy()]);
+    let mut spec = JobSpec::command(stamps.command());
     spec.resources.cpu = Some(Millicores(10));
     spec.resources.memory = Some(Bytes(1 << 20));
     let sent = submit(&server, spec, rate, time).await?;
-    let started = until("every task has started", Duration::from_secs(60), async || {
-        let text = fs::read_to_string(&stamps).ok()?;
-        (text.lines().count() == sent.len()).then_some(text)
+    until("every task has started", Duration::from_secs(60), async || {
+        stamps.count().ok().filter(|count| *count == sent.len()).map(drop)
     })
     .await;
-    stamped(&sent, &started)
+    delays(&sent, &stamps.read()?.into_iter().collect())
 }
 
 /// With a worker that has no processes.
@@ -150,7 +118,7 @@ async fn assigned(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
     }
     let folder = place::folder()?;
     let server = place::server(folder.path()).await?;
-    let token = fs::read_to_string(server.data().join("worker-token"))?;
+    let token = std::fs::read_to_string(server.data().join("worker-token"))?;
     let starts = Arc::new(Mutex::new(Times::new()));
     let noted = Arc::clone(&starts);
     let worker = FakeWorker::start(FakeOptions::new(server.url(), token.trim()).plan(move |task| {

@@ -28,6 +28,7 @@ mod reads;
 mod report;
 mod schedules;
 mod spawn;
+mod stamps;
 mod submit;
 mod workflows;
 
@@ -63,9 +64,6 @@ struct Arguments {
     /// Keeps the figures as NAME.json in this folder.
     #[arg(long, value_name = "FOLDER")]
     results: Option<PathBuf>,
-    /// The file to which `stamp` appends.
-    #[arg(hide = true)]
-    file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -112,9 +110,6 @@ enum Name {
     Growth,
     /// What tasks write, until it can be read.
     Logs,
-    /// The task of `latency`: writes down when it started.
-    #[value(hide = true)]
-    Stamp,
 }
 
 impl Name {
@@ -173,15 +168,12 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::Logs => logs::run().await,
         Name::Reads => reads::run(arguments.history).await,
         Name::Growth => growth::run(arguments.history).await,
-        Name::All | Name::Stamp => unreachable!("not measured by itself"),
+        Name::All => unreachable!("not measured by itself"),
     }
 }
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    if arguments.name == Name::Stamp {
-        return latency::stamp(arguments.file.as_deref());
-    }
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(&arguments))
 }
 

@@ -5,9 +5,6 @@
 //! - `handover`: the leader is drained while jobs wait all the time. The longest time in which
 //!   none started, beside the longest in as much time before it.
 
-use std::fs::{self, File, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -19,6 +16,7 @@ use model::{Bytes, JobSpec, JobStatus, Millicores, ServerId};
 use crate::load::{Load, batch};
 use crate::place::{self, Shared};
 use crate::report::{Figure, Goal, percentile};
+use crate::stamps::{Stamps, now_micros};
 
 /// Within this a change of the leader is over, or it never is.
 const SOON: Duration = Duration::from_secs(60);
@@ -84,8 +82,8 @@ impl Site {
     }
 }
 
-fn small(command: &[&str]) -> JobSpec {
-    let mut spec = JobSpec::command(command.iter().copied());
+fn small<S: Into<String>>(command: impl IntoIterator<Item = S>) -> JobSpec {
+    let mut spec = JobSpec::command(command);
     spec.resources.cpu = Some(Millicores(10));
     spec.resources.memory = Some(Bytes(1 << 20));
     spec
@@ -99,7 +97,7 @@ pub(crate) async fn failover(time: Duration) -> anyhow::Result<Vec<Figure>> {
         let next = site.client(1 - leader)?;
         site.shared.servers[leader].kill().await;
         let killed = Instant::now();
-        let job = until("a job is accepted", SOON, async || next.submit(&small(&["true"])).await.ok()).await;
+        let job = until("a job is accepted", SOON, async || next.submit(&small(["true"])).await.ok()).await;
         accepted.push(killed.elapsed().as_secs_f64());
         until("it has started", SOON, async || {
             let job = next.job(job.id).await.ok()?;
@@ -131,10 +129,7 @@ pub(crate) async fn failover(time: Duration) -> anyhow::Result<Vec<Figure>> {
 pub(crate) async fn handover(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let site = Site::make().await?;
     let stamps = Stamps::make(site.folder.path())?;
-    let program = site.folder.path().join("stamp");
-    fs::copy(std::env::current_exe()?, &program)?;
-    let job = small(&[&program.to_string_lossy(), "stamp", &stamps.0.to_string_lossy()]);
-    let body = batch(&job, 100);
+    let body = batch(&small(stamps.command()), 100);
     let (mut key, mut gaps, mut quiet) = (0_u64, Vec::new(), Vec::new());
     for _ in 0..time.as_secs().max(1) * MOVES_A_SECOND {
         let (leader, id) = site.leader().await?;
@@ -143,7 +138,7 @@ pub(crate) async fn handover(time: Duration) -> anyhow::Result<Vec<Figure>> {
             load.submit(body.clone(), key).await?;
             key += 1;
         }
-        let before = crate::latency::now_micros();
+        let before = now_micros();
         let begun = Instant::now();
         let heir = site.client(1 - leader)?;
         heir.drain_server(id).await?;
@@ -156,8 +151,9 @@ pub(crate) async fn handover(time: Duration) -> anyhow::Result<Vec<Figure>> {
         while begun.elapsed() < moved + AFTERWARDS {
             glance().await;
         }
-        let after = crate::latency::now_micros();
-        let times = stamps.times()?;
+        let after = now_micros();
+        let mut times: Vec<_> = stamps.read()?.into_iter().map(|(_, at)| at).collect();
+        times.sort_unstable();
         gaps.push(longest(&times, before, after));
         quiet.push(longest(&times, before.saturating_sub(after - before), before));
         heir.undrain_server(id).await?;
@@ -171,30 +167,6 @@ pub(crate) async fn handover(time: Duration) -> anyhow::Result<Vec<Figure>> {
         figure("the same, p99".into(), percentile(&gaps, 0.99), Goal::AtMost(300.0)),
         figure("as long before it, p50".into(), percentile(&quiet, 0.5), Goal::None),
     ])
-}
-
-/// The file to which tasks append when they start.
-struct Stamps(PathBuf);
-
-impl Stamps {
-    fn make(folder: &Path) -> anyhow::Result<Self> {
-        let file = folder.join("stamps");
-        File::create(&file)?;
-        fs::set_permissions(&file, Permissions::from_mode(0o666))?;
-        Ok(Self(file))
-    }
-
-    fn times(&self) -> anyhow::Result<Vec<u64>> {
-        let text = fs::read_to_string(&self.0)?;
-        let times = text.lines().filter_map(|line| line.split_once(' ')?.1.parse().ok());
-        let mut times: Vec<_> = times.collect();
-        times.sort_unstable();
-        Ok(times)
-    }
-
-    fn count(&self) -> anyhow::Result<usize> {
-        Ok(fs::read_to_string(&self.0)?.lines().count())
-    }
 }
 
 /// The longest time between two starts that are next to each other, in milliseconds.
