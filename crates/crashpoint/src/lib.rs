@@ -67,6 +67,12 @@ points! {
     FinishAfterCommit = "finish after commit",
     /// The worker is being told that it may forget it.
     FinishAfterEffects = "finish after effects",
+    /// A step of a run has ended, and what follows it has begun; no store has either.
+    StepBeforeCommit = "step before commit",
+    /// Both are durable.
+    StepAfterCommit = "step after commit",
+    /// What follows is on its way to workers.
+    StepAfterEffects = "step after effects",
     /// The agent has an assignment; its supervisor has not heard of it.
     AgentHasAssignment = "agent has assignment",
     /// The agent has reports; the server has not heard of them.

@@ -45,8 +45,8 @@ impl Storm {
     }
 }
 
-/// D5, D7, A10. Server, agent and supervisor die before and after each commit, each record of the journal
-/// and each effect of accepting, firing, dispatching, starting and finishing.
+/// C1, D5, D7, A10. Server, agent and supervisor die before and after each commit, each record of the journal
+/// and each effect of accepting, firing, dispatching, starting and finishing, and of the end of steps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_between_any_two_steps_breaks_no_promise() {
     let seed = from_env("CHAOS_SEED", std::process::id().into());

@@ -32,6 +32,7 @@ fn points_of(change: &Change) -> Option<[Point; 3]> {
         AcceptAfterCommit, AcceptAfterEffects, AcceptBeforeCommit, DispatchAfterCommit, DispatchAfterEffects,
         DispatchBeforeCommit, FinishAfterCommit, FinishAfterEffects, FinishBeforeCommit, FireAfterCommit,
         FireAfterEffects, FireBeforeCommit, StartAfterCommit, StartAfterEffects, StartBeforeCommit,
+        StepAfterCommit, StepAfterEffects, StepBeforeCommit,
     };
     Some(match change {
         Change::Job { new: true, head: Some(head), .. } if head.origin.is_none() => {
@@ -46,6 +47,9 @@ fn points_of(change: &Change) -> Option<[Point; 3]> {
         }
         Change::Execution { record, .. } if record.status.is_final() => {
             [FinishBeforeCommit, FinishAfterCommit, FinishAfterEffects]
+        }
+        Change::Step(record) if record.state.status.is_final() => {
+            [StepBeforeCommit, StepAfterCommit, StepAfterEffects]
         }
         _ => return None,
     })
