@@ -393,7 +393,8 @@ test("a schedule of a workflow shows its runs, and a run the elements of a step 
   await expect(live.first().getByRole("link")).toHaveAttribute("href", /workers/);
   await server.call("POST", `/api/v1/runs/${id}/cancel`);
   await untilRun(server, id, "cancelled");
-  await page.goto("/schedules");
+  // Other tests have made more schedules than the page shows at once.
+  await page.goto("/schedules?text=starts-slow");
   const row = page.getByTestId("schedule-rows").getByRole("row", { name: /starts-slow/ });
   await expect(row).toContainText("Cancelled");
   await row.getByRole("link", { name: "starts-slow" }).click();
@@ -425,9 +426,12 @@ test("keys, the palette and addresses lead to workflows and runs, in both langua
   await expect(page.getByRole("heading", { name: "find-this-workflow" })).toBeVisible();
 
   const picture = page.getByRole("group", { name: "Picture" });
+  // Keys lead from step to step once these have their places.
+  await expect(node(page, "load")).toBeVisible();
   await picture.focus();
   await page.keyboard.press("ArrowRight");
   await expect(page).toHaveURL(/step=extract/);
+  await expect(page.getByTestId("step-definition")).toContainText("extract");
   await page.keyboard.press("ArrowRight");
   await expect(page).toHaveURL(/step=load/);
   await page.keyboard.press("Escape");
