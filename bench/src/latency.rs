@@ -2,8 +2,8 @@
 //! over a durable store on a server that has nothing else to do.
 //!
 //! Up to 500 a second the task is a process that notes the time in its `main`, so the loader's work
-//! before it is in the figure, as it is for everybody's tasks. No machine of this size starts 5,000 processes a second; there a worker without
-//! processes notes when it is given the job.
+//! before it is in the figure, as it is for everybody's tasks. No machine of this size starts 5,000
+//! processes a second; there a worker without processes notes when it is given the job.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -70,8 +70,8 @@ impl Namespace {
         for entry in std::fs::read_dir(NAMESPACES).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
-            if owner.is_some_and(|(process, _)| !Path::new("/proc").join(process).exists()) {
+            let owner = || name.strip_prefix(PREFIX)?.split_once('-')?.0.parse::<u32>().ok();
+            if owner().is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
                 let _ = ip(&["netns", "del", name]);
             }
         }
