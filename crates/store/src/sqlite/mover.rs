@@ -1,9 +1,8 @@
 //! When the log is moved into the database (a *checkpoint*), and by whom.
 //!
-//! A log of [`MOVE_PAGES`] takes some hundred milliseconds to move, most of them in writes and syncs to
-//! other places of the disk. So a thread with a connection of its own does most of it, while commits go
-//! on behind its back; the writing thread then moves the little that was added meanwhile, for only a log
-//! of which everything was moved is begun anew.
+//! Commits that wait until a log of [`MOVE_PAGES`] is moved are the slowest of all. So a thread with a
+//! connection of its own moves most of it while they go on; the writing thread then moves the little
+//! that was added meanwhile, for only a log of which everything was moved is begun anew.
 //!
 //! SQLite's own automatic checkpoints swallow their errors; a failed sync must not be.
 
