@@ -1,0 +1,169 @@
+//! Schedules: every ten seconds from the beginning on.
+
+use model::ScheduleSpec;
+use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus, Work};
+use model::schedule::{MissedPolicy, OverlapPolicy};
+use model::timing::{Every, Rule, Timing};
+
+use super::*;
+use crate::history::ScheduleRow;
+
+pub(super) fn schedule_spec() -> ScheduleSpec {
+    let rule = Rule::Every(Every { period: Duration::from_secs(10), phase: Duration::ZERO });
+    let timing = Timing { rules: vec![rule], ..Timing::default() };
+    let mut spec = ScheduleSpec::new("s", timing, JobSpec::command(["true"]));
+    spec.overlap.policy = OverlapPolicy::AllowAll;
+    spec
+}
+
+fn schedule_row(new: bool, cursor: i64, spec: Option<ScheduleSpec>) -> Row {
+    Row::Schedule(Box::new(ScheduleRow {
+        schedule: SCHEDULE,
+        new,
+        spec: spec.map(Arc::new),
+        generation: 1,
+        status: ScheduleStatus::Active,
+        cursor: second(cursor),
+        owed: Vec::new(),
+        created_at: second(0),
+    }))
+}
+
+fn line(at: i64, outcome: FiringOutcome, cause: FiringCause, job: Option<JobId>, decided: i64) -> Row {
+    Row::Ledger(Box::new(LedgerRecord {
+        schedule: SCHEDULE,
+        generation: 1,
+        first: second(at),
+        last: second(at),
+        count: 1,
+        exact: true,
+        outcome,
+        cause,
+        backfill: None,
+        work: job.map(Work::Job),
+        decided_at: second(decided),
+        detail: None,
+        tzdb: "none".into(),
+    }))
+}
+
+fn run_of(job: JobId, nominal: i64, cause: FiringCause) -> Row {
+    let story = Story::new();
+    let at = second(nominal);
+    let origin = Origin {
+        schedule: SCHEDULE,
+        name: "s".into(),
+        generation: 1,
+        scheduled_for: at,
+        interval_start: None,
+        interval_end: at,
+        cause,
+        backfill: None,
+        start_by: Some(at + Duration::from_secs(5)),
+    };
+    let step = HistoryEntry {
+        at: at + Duration::from_secs(1),
+        from: None,
+        to: JobStatus::Waiting,
+        cause: Cause::Fired,
+        execution: None,
+        detail: None,
+    };
+    Row::Job(Box::new(JobRow {
+        job,
+        spec: Some(Arc::new(story.spec)),
+        origin: Some(Arc::new(origin)),
+        version: 1,
+        steps: vec![step],
+        ..story.row
+    }))
+}
+
+pub(super) fn scheduled(spec: ScheduleSpec) -> Story {
+    let mut story = Story::new();
+    story.commit(vec![schedule_row(true, 0, Some(spec))]);
+    story
+}
+
+const TIMER: FiringCause = FiringCause::Timer;
+const CATCH_UP: FiringCause = FiringCause::CatchUp;
+
+/// I14.
+#[test]
+fn an_instant_has_one_line_not_none_and_not_two() {
+    let fired = |at| line(at, FiringOutcome::SkippedPause, TIMER, None, at);
+    let mut story = scheduled(schedule_spec());
+    story.commit(vec![schedule_row(false, 20, None), fired(10), fired(20)]).holds();
+    let mut story = scheduled(schedule_spec());
+    story.commit(vec![schedule_row(false, 20, None), fired(20)]).breaks(Invariant::I14);
+    let twice = line(10, FiringOutcome::SkippedPolicy, CATCH_UP, None, 10);
+    let mut story = scheduled(schedule_spec());
+    story.commit(vec![schedule_row(false, 10, None), fired(10), twice]).breaks(Invariant::I14);
+}
+
+/// I14.
+#[test]
+fn a_firing_is_one_step() {
+    let line = || line(10, FiringOutcome::Fired, TIMER, Some(JOB), 10);
+    let mut story = scheduled(schedule_spec());
+    story.commit(vec![run_of(JOB, 10, TIMER), schedule_row(false, 10, None), line()]).holds();
+    let mut story = scheduled(schedule_spec());
+    story.commit(vec![run_of(JOB, 10, TIMER), schedule_row(false, 0, None), line()]).breaks(Invariant::I14);
+    let mut story = scheduled(schedule_spec());
+    let rows = vec![run_of(JOB, 10, TIMER), schedule_row(false, 10, None)];
+    story.commit(rows).commit(vec![line()]).breaks(Invariant::I14);
+}
+
+/// I15.
+#[test]
+fn an_instant_that_the_rules_do_not_name_is_seen() {
+    let wrong = line(7, FiringOutcome::SkippedPause, TIMER, None, 7);
+    scheduled(schedule_spec()).commit(vec![schedule_row(false, 7, None), wrong]).breaks(Invariant::I15);
+}
+
+/// I16.
+#[test]
+fn a_decision_before_its_time_and_a_start_after_the_deadline_are_seen() {
+    let early = line(10, FiringOutcome::SkippedPause, TIMER, None, 9);
+    scheduled(schedule_spec()).commit(vec![schedule_row(false, 10, None), early]).breaks(Invariant::I16);
+    let fired = line(10, FiringOutcome::Fired, TIMER, Some(JOB), 10);
+    let mut story = scheduled(schedule_spec());
+    story.commit(vec![run_of(JOB, 10, TIMER), schedule_row(false, 10, None), fired]);
+    story.now = 30;
+    story.placed().breaks(Invariant::I16);
+}
+
+/// I17.
+#[test]
+fn more_runs_than_the_overlap_limit_are_seen() {
+    let mut spec = schedule_spec();
+    spec.overlap.policy = OverlapPolicy::Skip;
+    let other = JobId::from_bits(9 << 64);
+    let mut rows = vec![schedule_row(false, 20, None)];
+    for (at, job) in [(10, JOB), (20, other)] {
+        rows.push(run_of(job, at, TIMER));
+        rows.push(line(at, FiringOutcome::Fired, TIMER, Some(job), at));
+    }
+    scheduled(spec).commit(rows).breaks(Invariant::I17);
+}
+
+/// I18.
+#[test]
+fn more_or_earlier_made_up_than_the_policy_says_is_seen() {
+    let both = |first: i64, second_: i64, spec: ScheduleSpec| {
+        let other = JobId::from_bits(9 << 64);
+        let mut rows = vec![schedule_row(false, 20, None)];
+        for (at, job) in [(first, JOB), (second_, other)] {
+            rows.push(run_of(job, at, CATCH_UP));
+            rows.push(line(at, FiringOutcome::FiredLate, CATCH_UP, Some(job), 40));
+        }
+        let mut story = scheduled(spec);
+        story.commit(rows);
+        story
+    };
+    both(10, 20, schedule_spec()).breaks(Invariant::I18);
+    let mut all = schedule_spec();
+    all.missed.policy = MissedPolicy::FireAll;
+    both(10, 20, all.clone()).holds();
+    both(20, 10, all).breaks(Invariant::I18);
+}

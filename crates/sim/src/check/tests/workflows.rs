@@ -1,0 +1,224 @@
+//! Runs of workflows, and what tasks add to their lists.
+
+use model::run::{Ended, RunCause, RunHistoryEntry, RunTrigger, StepCause, StepOrigin};
+use model::workflow::{ForEach, Over, StepSpec};
+use model::{RunId, RunStatus, StepStatus, WorkflowSpec};
+
+use super::*;
+use crate::history::{Added, RunRow, StepRow};
+
+const RUN: RunId = RunId::from_bits(5 << 64);
+
+/// A run of `a`, then `b` that needs it.
+fn run_row(new: bool, version: u64, to: RunStatus, cause: RunCause) -> Row {
+    let step = |name: &str| StepSpec::job(name, JobSpec::command(["true"]));
+    let spec = WorkflowSpec::new("w", vec![step("a"), step("b").needs(["a"])]);
+    let from = (!new).then_some(RunStatus::Running);
+    let entry = RunHistoryEntry { at: second(1), from, to, cause, detail: None };
+    Row::Run(Box::new(RunRow {
+        run: RUN,
+        new,
+        spec: new.then(|| Arc::new(spec)),
+        origin: None,
+        caller: None,
+        trigger: None,
+        started: Vec::new(),
+        status: to,
+        version,
+        steps: vec![entry],
+    }))
+}
+
+fn started() -> Row {
+    run_row(true, 1, RunStatus::Running, RunCause::Started)
+}
+
+fn succeeded() -> Row {
+    run_row(false, 2, RunStatus::Succeeded, RunCause::Succeeded)
+}
+
+fn step_row(step: u32, status: StepStatus, cause: StepCause) -> Row {
+    Row::Step(Box::new(StepRow { run: RUN, step, item: None, status, cause }))
+}
+
+fn goes_on(step: u32) -> Row {
+    step_row(step, StepStatus::Running, StepCause::NeedsOver)
+}
+
+fn ends(step: u32) -> Row {
+    step_row(step, StepStatus::Succeeded, StepCause::JobSucceeded)
+}
+
+/// The only row of a step's job.
+fn job_of(step: u32, number: u64, status: JobStatus) -> Row {
+    let story = Story::new();
+    let name = if step == 0 { "a" } else { "b" };
+    let origin = StepOrigin { run: RUN, workflow: "w".into(), name: name.into(), step, item: None };
+    let cause = if status.is_final() { Cause::CancelRequested } else { Cause::Stepped };
+    let entry =
+        |from, to, cause| HistoryEntry { at: second(1), from, to, cause, execution: None, detail: None };
+    let mut steps = vec![entry(None, JobStatus::Waiting, Cause::Stepped)];
+    if status.is_final() {
+        steps.push(entry(Some(JobStatus::Waiting), status, cause));
+    }
+    Row::Job(Box::new(JobRow {
+        job: JobId::from_bits(u128::from(number) << 64),
+        spec: Some(Arc::new(story.spec)),
+        step: Some(Arc::new(origin)),
+        version: 1,
+        status,
+        steps,
+        ..story.row
+    }))
+}
+
+fn told(commits: Vec<Vec<Row>>) -> Story {
+    let mut story = Story::new();
+    for rows in commits {
+        story.commit(rows);
+    }
+    story
+}
+
+const WAITS: JobStatus = JobStatus::Waiting;
+
+/// I19.
+#[test]
+fn a_step_has_one_job_and_none_if_it_never_began() {
+    told(vec![vec![started(), goes_on(0), job_of(0, 11, WAITS)]]).holds();
+    let twice = vec![job_of(0, 12, WAITS)];
+    told(vec![vec![started(), goes_on(0), job_of(0, 11, WAITS)], twice]).breaks(Invariant::I19);
+    let skipped = || step_row(0, StepStatus::Skipped, StepCause::Condition);
+    told(vec![vec![started(), skipped()]]).holds();
+    told(vec![vec![started(), skipped(), job_of(0, 11, WAITS)]]).breaks(Invariant::I19);
+}
+
+/// I19.
+#[test]
+fn a_step_that_begins_against_its_rule_is_seen() {
+    told(vec![vec![started(), ends(0), goes_on(1)]]).holds();
+    told(vec![vec![started(), goes_on(0)], vec![ends(0)], vec![goes_on(1)]]).holds();
+    told(vec![vec![started(), goes_on(0), goes_on(1)]]).breaks(Invariant::I19);
+    let failed = || step_row(0, StepStatus::Failed, StepCause::JobFailed);
+    told(vec![vec![started(), failed(), goes_on(1)]]).breaks(Invariant::I19);
+    let left_out = || step_row(1, StepStatus::UpstreamFailed, StepCause::Rule);
+    told(vec![vec![started(), failed(), left_out()]]).holds();
+    told(vec![vec![started(), ends(0), left_out()]]).breaks(Invariant::I19);
+}
+
+/// The end of the run, with the runs that it started.
+fn succeeded_and_started(runs: &[RunId]) -> Vec<Row> {
+    let Row::Run(mut row) = succeeded() else { panic!("the row of a run") };
+    row.started = runs.to_vec();
+    vec![ends(0), ends(1), Row::Run(row)]
+}
+
+/// A run that the end of [`RUN`] started.
+fn triggered(id: RunId) -> Row {
+    let Row::Run(mut row) = started() else { panic!("the row of a run") };
+    let ended = vec![Ended::new(RUN.into(), "w".into(), JobStatus::Succeeded, second(1))];
+    row.run = id;
+    row.trigger = Some(Arc::new(RunTrigger { number: 0, ended, chain: vec!["w".into()] }));
+    Row::Run(row)
+}
+
+/// I19.
+#[test]
+fn an_end_starts_a_run_once_and_in_its_own_commit() {
+    let [one, two] = [6, 7].map(|id| RunId::from_bits(id << 64));
+    let with = |mut rows: Vec<Row>, more: Vec<Row>| {
+        rows.extend(more);
+        rows
+    };
+    let end = || succeeded_and_started(&[one]);
+    told(vec![vec![started()], with(end(), vec![triggered(one)])]).holds();
+    told(vec![vec![started()], end()]).breaks(Invariant::I19);
+    told(vec![vec![started()], end(), vec![triggered(one)]]).breaks(Invariant::I19);
+    told(vec![vec![started()], with(end(), vec![triggered(one), triggered(two)])]).breaks(Invariant::I19);
+}
+
+/// I19.
+#[test]
+fn a_run_is_what_all_of_its_steps_came_to() {
+    told(vec![vec![started()], vec![ends(0), ends(1), succeeded()]]).holds();
+    told(vec![vec![started()], vec![ends(0), succeeded()]]).breaks(Invariant::I19);
+    let bad = step_row(1, StepStatus::Failed, StepCause::JobFailed);
+    told(vec![vec![started()], vec![ends(0), bad, succeeded()]]).breaks(Invariant::I19);
+    let failed = run_row(false, 2, RunStatus::Failed, RunCause::StepFailed);
+    told(vec![vec![started()], vec![ends(0), ends(1), failed]]).breaks(Invariant::I19);
+}
+
+/// I19.
+#[test]
+fn a_step_that_does_not_hear_of_its_jobs_end_is_seen() {
+    let cancelled = || step_row(0, StepStatus::Cancelled, StepCause::JobCancelled);
+    let over = || job_of(0, 11, JobStatus::Cancelled);
+    told(vec![vec![started(), cancelled(), over()]]).holds();
+    told(vec![vec![started(), goes_on(0), over()], vec![cancelled()]]).breaks(Invariant::I19);
+}
+
+/// I5 and I26.
+#[test]
+fn a_step_after_its_end_and_a_run_that_never_ends_are_seen() {
+    let first = || vec![started(), ends(0)];
+    told(vec![first(), vec![goes_on(0)]]).breaks(Invariant::I5);
+    let mut story = told(vec![first()]);
+    story.event(What::Calm).event(What::End { unacknowledged: Vec::new() });
+    story.breaks(Invariant::I26);
+}
+
+/// A run whose step `b` goes over what tasks of `a` add.
+fn growing() -> Row {
+    let Row::Run(mut row) = started() else { panic!("the row of a run") };
+    let mut spec = (**row.spec.as_ref().unwrap()).clone();
+    spec.steps[1].needs.clear();
+    spec.steps[1].for_each = Some(ForEach::new(Over::AddedBy(vec!["a".into()])));
+    row.spec = Some(Arc::new(spec));
+    Row::Run(row)
+}
+
+fn batch(name: &str) -> Added {
+    Added { run: RUN, step: 1, by: (0, None), batch: name.into() }
+}
+
+fn adds(name: &str, first: u32, count: u32) -> Row {
+    Row::Elements { added: batch(name), first, count }
+}
+
+fn element(item: u32) -> Row {
+    let Row::Step(mut row) = ends(1) else { panic!("the row of a step") };
+    row.item = Some(item);
+    Row::Step(row)
+}
+
+/// I19.
+#[test]
+fn what_tasks_add_is_one_list_without_gaps_and_each_batch_once() {
+    let over = || vec![growing(), goes_on(0), goes_on(1)];
+    told(vec![over(), vec![adds("x", 0, 2)], vec![adds("y", 2, 1)]]).holds();
+    told(vec![over(), vec![adds("x", 0, 2)], vec![adds("y", 3, 1)]]).breaks(Invariant::I19);
+    told(vec![over(), vec![adds("x", 0, 2)], vec![adds("x", 2, 2)]]).breaks(Invariant::I19);
+}
+
+/// I19.
+#[test]
+fn a_step_that_leaves_out_what_was_added_is_seen() {
+    let end = || step_row(1, StepStatus::Succeeded, StepCause::ItemsOver);
+    let added = || vec![growing(), goes_on(0), goes_on(1), adds("x", 0, 2)];
+    told(vec![added(), vec![element(0)], vec![ends(0)], vec![element(1), end()]]).holds();
+    told(vec![added(), vec![element(0)], vec![ends(0), end()]]).breaks(Invariant::I19);
+}
+
+/// I1.
+#[test]
+fn elements_that_were_told_to_be_added_are_there() {
+    let told_of = |first: u32| {
+        let mut story = told(vec![vec![growing(), goes_on(0), goes_on(1)]]);
+        story.event(What::Asked { request: 9, ask: Ask::Add(batch("x")) });
+        story.commit(vec![adds("x", 0, 2)]);
+        story.event(What::Answered { request: 9, answer: Answer::Added { first, count: 2 } });
+        story
+    };
+    told_of(0).holds();
+    told_of(1).breaks(Invariant::I1);
+}
