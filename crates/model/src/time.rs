@@ -4,51 +4,72 @@
 //! instant and `1h30m` for a duration. Zones live at the edges (`jiff`).
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 /// An instant in UTC, to the microsecond.
 ///
-/// JSON shows it as RFC 3339 with `Z`; binary encodings as Unix microseconds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Timestamp(i64);
+/// JSON shows it as RFC 3339 with `Z`; binary encodings as Unix microseconds. An `Option` of it is no larger:
+/// a live job has five of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(
+    // Microseconds with the sign turned round, so that they sort as they are; 0 is no instant.
+    NonZeroU64,
+);
+
+const SIGN: u64 = 1 << 63;
 
 impl Timestamp {
     /// Later than every instant that a user can name.
-    pub const MAX: Self = Self(i64::MAX);
+    pub const MAX: Self = Self::from_micros(i64::MAX);
 
-    /// From Unix microseconds.
+    /// From Unix microseconds; the earliest number that there is counts as the one after it.
     pub const fn from_micros(micros: i64) -> Self {
-        Self(micros)
+        match NonZeroU64::new(micros.cast_unsigned() ^ SIGN) {
+            Some(turned) => Self(turned),
+            None => Self(NonZeroU64::MIN),
+        }
     }
 
     /// From Unix milliseconds.
     pub const fn from_millis(millis: i64) -> Self {
-        Self(millis.saturating_mul(1_000))
+        Self::from_micros(millis.saturating_mul(1_000))
     }
 
     /// Unix microseconds.
     pub const fn as_micros(self) -> i64 {
-        self.0
+        (self.0.get() ^ SIGN).cast_signed()
     }
 
     /// Unix milliseconds, rounded down.
     pub const fn as_millis(self) -> i64 {
-        self.0.div_euclid(1_000)
+        self.as_micros().div_euclid(1_000)
     }
 
     /// How long after `earlier` this is; zero if it is not after it.
     pub fn since(self, earlier: Self) -> Duration {
-        Duration(u64::try_from(self.0.saturating_sub(earlier.0) / 1_000).unwrap_or(0))
+        Duration(u64::try_from(self.as_micros().saturating_sub(earlier.as_micros()) / 1_000).unwrap_or(0))
     }
+}
+
+/// The beginning of 1970.
+impl Default for Timestamp {
+    fn default() -> Self {
+        Self::from_micros(0)
+    }
+}
+
+fn micros_of(duration: Duration) -> i64 {
+    i64::try_from(duration.0.saturating_mul(1_000)).unwrap_or(i64::MAX)
 }
 
 impl std::ops::Add<Duration> for Timestamp {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(duration.0.saturating_mul(1_000)).unwrap_or(i64::MAX)))
+        Self::from_micros(self.as_micros().saturating_add(micros_of(duration)))
     }
 }
 
@@ -56,19 +77,19 @@ impl std::ops::Sub<Duration> for Timestamp {
     type Output = Self;
 
     fn sub(self, duration: Duration) -> Self {
-        Self(self.0.saturating_sub(i64::try_from(duration.0.saturating_mul(1_000)).unwrap_or(i64::MAX)))
+        Self::from_micros(self.as_micros().saturating_sub(micros_of(duration)))
     }
 }
 
 impl From<jiff::Timestamp> for Timestamp {
     fn from(t: jiff::Timestamp) -> Self {
-        Self(t.as_microsecond())
+        Self::from_micros(t.as_microsecond())
     }
 }
 
 impl From<Timestamp> for jiff::Timestamp {
     fn from(t: Timestamp) -> Self {
-        Self::from_microsecond(t.0).unwrap_or(Self::MAX)
+        Self::from_microsecond(t.as_micros()).unwrap_or(Self::MAX)
     }
 }
 
@@ -94,7 +115,7 @@ impl FromStr for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        if s.is_human_readable() { s.collect_str(self) } else { self.0.serialize(s) }
+        if s.is_human_readable() { s.collect_str(self) } else { self.as_micros().serialize(s) }
     }
 }
 
@@ -108,7 +129,7 @@ impl<'de> Deserialize<'de> for Timestamp {
                 ))
             })
         } else {
-            i64::deserialize(d).map(Self)
+            i64::deserialize(d).map(Self::from_micros)
         }
     }
 }
@@ -280,6 +301,16 @@ mod tests {
         let t: Timestamp = "2026-11-21T09:00:00.25+01:00".parse().unwrap();
         assert_eq!(t.to_string(), "2026-11-21T08:00:00.25Z");
         assert_eq!(serde_json::to_string(&t).unwrap(), r#""2026-11-21T08:00:00.25Z""#);
+    }
+
+    #[test]
+    fn instants_sort_by_time_and_one_that_may_be_absent_is_no_larger() {
+        let micros = [i64::MIN + 1, -1, 0, 1, 1_795_000_000_000_000, i64::MAX];
+        assert!(micros.map(Timestamp::from_micros).is_sorted());
+        assert_eq!(micros.map(|micros| Timestamp::from_micros(micros).as_micros()), micros);
+        assert_eq!(Timestamp::from_micros(i64::MIN), Timestamp::from_micros(i64::MIN + 1));
+        assert_eq!(Timestamp::default().as_micros(), 0);
+        assert_eq!(size_of::<Option<Timestamp>>(), 8);
     }
 
     #[test]

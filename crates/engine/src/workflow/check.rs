@@ -1,6 +1,6 @@
 //! What must hold of workflows after every flush, and what a rebuilt engine must know of them as well.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use model::RunId;
 use model::firing::Work;
@@ -153,7 +153,7 @@ struct KnownStep<'a> {
     counts: Option<NeedCounts>,
     elements: Option<(u32, Tally)>,
     batches: Option<&'a Batches>,
-    live: Option<&'a BTreeMap<u32, Work>>,
+    going: Option<Vec<(u32, Work)>>,
     ready: bool,
 }
 
@@ -170,7 +170,7 @@ fn of_step(step: &Step, ready: bool) -> KnownStep<'_> {
         counts: (!step.status().is_final()).then_some(step.counts),
         elements: elements.map(|e| (e.total(), e.tally())),
         batches: elements.and_then(Elements::as_growing).map(Growing::batches),
-        live: elements.map(|e| &e.live),
+        going: elements.map(|e| e.going().collect()),
         ready,
     }
 }

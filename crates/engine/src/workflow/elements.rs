@@ -4,7 +4,6 @@
 //! rebuilt engine. An element that goes on is known by its job or called run, one that ended by its row; so
 //! the rest begin from the first that is neither. However long the list is, a flush begins a bounded number.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::firing::Work;
@@ -28,11 +27,11 @@ pub(super) struct Elements {
     total: u32,
     /// Every element before this one began.
     next: u32,
-    /// Those that go on.
-    pub(super) live: BTreeMap<u32, Work>,
-    /// Those that ended, by their numbers.
-    ended: Vec<Option<Ended>>,
-    /// How many of them there are.
+    /// Where each stands, by its number.
+    places: Vec<Place>,
+    /// How many go on.
+    going: u32,
+    /// How many ended.
     done: u32,
     succeeded: u32,
     failed: u32,
@@ -57,10 +56,18 @@ impl List {
     }
 }
 
-#[derive(Debug, Clone)]
-struct Ended {
-    status: StepStatus,
-    output: Option<Arc<str>>,
+/// Where an element stands.
+#[derive(Debug, Clone, Default)]
+enum Place {
+    /// It did not begin.
+    #[default]
+    Waits,
+    /// By this job or run.
+    Goes(Work),
+    Ended {
+        status: StepStatus,
+        output: Option<Arc<str>>,
+    },
 }
 
 /// What goes on of a step.
@@ -69,7 +76,7 @@ pub(super) fn work_of(step: &Step) -> Vec<Work> {
         return Vec::new();
     };
     match step.elements.as_deref() {
-        Some(elements) => elements.live.values().copied().collect(),
+        Some(elements) => elements.going().map(|(_, work)| work).collect(),
         None => state.job.map(Work::Job).or(state.called.map(Work::Run)).into_iter().collect(),
     }
 }
@@ -81,9 +88,8 @@ fn count_of(number: u32) -> usize {
 
 impl Elements {
     pub(super) fn new(total: u32) -> Self {
-        let ended = vec![None; count_of(total)];
-        let (list, live) = (List::Later, BTreeMap::new());
-        Self { list, total, next: 0, live, ended, done: 0, succeeded: 0, failed: 0 }
+        let places = vec![Place::Waits; count_of(total)];
+        Self { list: List::Later, total, next: 0, places, going: 0, done: 0, succeeded: 0, failed: 0 }
     }
 
     /// None yet, of a step that others add to.
@@ -103,7 +109,7 @@ impl Elements {
         let List::Growing(growing) = &mut self.list else { return (self.total, 0) };
         let place = growing.push(by, name, elements);
         self.total = growing.len();
-        self.ended.resize(count_of(self.total), None);
+        self.places.resize(count_of(self.total), Place::Waits);
         place
     }
 
@@ -128,7 +134,7 @@ impl Elements {
         }
         self.list = List::Whole(list.iter().cloned().chain([value]).collect());
         self.total += 1;
-        self.ended.push(None);
+        self.places.push(Place::Waits);
         true
     }
 
@@ -138,10 +144,45 @@ impl Elements {
         is_there.then(|| Value::Array(self.list.values().to_vec()).to_string().into())
     }
 
+    /// The elements that go on, in order.
+    pub(super) fn going(&self) -> impl Iterator<Item = (u32, Work)> + '_ {
+        let going = |(item, place): (u32, &Place)| match place {
+            Place::Goes(work) => Some((item, *work)),
+            _ => None,
+        };
+        (0..).zip(&self.places).filter_map(going).take(count_of(self.going))
+    }
+
+    /// How many elements go on.
+    pub(super) fn count_going(&self) -> u32 {
+        self.going
+    }
+
+    /// What an element goes on by.
+    pub(super) fn work_of(&self, item: u32) -> Option<Work> {
+        match self.places.get(count_of(item)) {
+            Some(Place::Goes(work)) => Some(*work),
+            _ => None,
+        }
+    }
+
+    /// An element that waits goes on from now on.
+    pub(super) fn begin(&mut self, item: u32, work: Work) {
+        if let Some(place @ Place::Waits) = self.places.get_mut(count_of(item)) {
+            *place = Place::Goes(work);
+            self.going += 1;
+        }
+    }
+
     /// Counts an element that ended; one that is not in the list, or ended before, is not counted.
     pub(super) fn note(&mut self, item: u32, status: StepStatus, output: Option<Arc<str>>) -> bool {
-        let Some(place @ None) = self.ended.get_mut(count_of(item)) else { return false };
-        *place = Some(Ended { status, output });
+        match self.places.get_mut(count_of(item)) {
+            None | Some(Place::Ended { .. }) => return false,
+            Some(place) => {
+                self.going -= u32::from(matches!(place, Place::Goes(_)));
+                *place = Place::Ended { status, output };
+            }
+        }
         self.done += 1;
         match status {
             StepStatus::Succeeded => self.succeeded += 1,
@@ -153,10 +194,8 @@ impl Elements {
 
     /// The next element that has not begun.
     fn next(&mut self) -> Option<u32> {
-        let begun = |item: u32, all: &Self| {
-            all.live.contains_key(&item) || all.ended.get(count_of(item)).is_some_and(Option::is_some)
-        };
-        while self.next < self.total && begun(self.next, self) {
+        let waits = |place: Option<&Place>| matches!(place, None | Some(Place::Waits));
+        while self.next < self.total && !waits(self.places.get(count_of(self.next))) {
             self.next += 1;
         }
         (self.next < self.total).then_some(self.next)
@@ -165,12 +204,15 @@ impl Elements {
     /// What its elements gave, in order, with null where one gave nothing; nothing if that is too large.
     fn collected(&self) -> Option<Arc<str>> {
         let mut text = String::from("[");
-        for (i, ended) in self.ended.iter().enumerate() {
+        for (i, place) in self.places.iter().enumerate() {
             if i > 0 {
                 text.push(',');
             }
-            let output = ended.as_ref().filter(|ended| ended.status == StepStatus::Succeeded);
-            match output.and_then(|ended| ended.output.as_deref()) {
+            let output = match place {
+                Place::Ended { status: StepStatus::Succeeded, output } => output.as_deref(),
+                _ => None,
+            };
+            match output {
                 Some(output) if serde_json::from_str::<&serde_json::value::RawValue>(output).is_ok() => {
                     text.push_str(output);
                 }
@@ -317,7 +359,7 @@ impl Engine {
         let known = run.step_mut(step);
         let ending = known.state.as_ref().is_none_or(|state| state.ending.is_some());
         let Some(elements) = known.elements.as_deref_mut() else { return false };
-        let full = elements.live.len() >= count_of(each.max_parallel);
+        let full = elements.going >= each.max_parallel;
         if ending || full || elements.failed > each.max_failed {
             return false;
         }
@@ -335,7 +377,7 @@ impl Engine {
             Ok(work) => {
                 run.live += 1;
                 if let Some(elements) = run.step_mut(step).elements.as_deref_mut() {
-                    elements.live.insert(item, work);
+                    elements.begin(item, work);
                 }
             }
             Err(reason) => {
@@ -376,7 +418,7 @@ impl Engine {
         let now = self.now;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let Some(elements) = run.step_mut(step).elements.as_deref_mut() else { return };
-        let work = elements.live.remove(&item);
+        let work = elements.work_of(item);
         if !elements.note(item, status, also.output.clone()) {
             return;
         }
@@ -426,7 +468,7 @@ impl Engine {
         else {
             return;
         };
-        let idle = elements.live.is_empty();
+        let idle = elements.going == 0;
         if let Some((status, cause)) = state.ending {
             if idle {
                 let output = (status == StepStatus::Succeeded).then(|| elements.collected()).flatten();

@@ -99,7 +99,7 @@ fn running_reasons(run: &Run, step: u32) -> Vec<StepReason> {
     if let Some(elements) = known.elements.as_deref() {
         reasons.push(StepReason::Elements {
             total: elements.total(),
-            running: elements.live.len(),
+            running: elements.count_going() as usize,
             succeeded: elements.tally().succeeded,
             failed: elements.tally().failed,
         });

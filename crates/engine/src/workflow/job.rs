@@ -112,7 +112,7 @@ impl Engine {
             None => step.state.as_ref().is_some_and(|state| state.job == Some(job)),
             Some(item) => {
                 let elements = step.elements.as_deref();
-                elements.and_then(|elements| elements.live.get(&item)) == Some(&Work::Job(job))
+                elements.and_then(|elements| elements.work_of(item)) == Some(Work::Job(job))
             }
         }
     }

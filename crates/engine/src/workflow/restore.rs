@@ -85,7 +85,7 @@ impl Engine {
             let Some(run) = self.workflows.runs.get_mut(&key.run) else { continue };
             let Some(step) = run.steps.get_mut(index(key.step)) else { continue };
             if let (Some(item), Some(elements)) = (key.item, step.elements.as_deref_mut()) {
-                elements.live.insert(item, work);
+                elements.begin(item, work);
             }
         }
         let ids: Vec<RunId> = self.workflows.runs.keys().copied().collect();
@@ -115,13 +115,13 @@ impl Engine {
             let Ok(step) = u32::try_from(place) else { break };
             let known = run.step_mut(step);
             let status = known.status();
-            let live = known.elements.as_deref().map_or(0, |elements| elements.live.len());
+            let going = known.elements.as_deref().map_or(0, Elements::count_going);
             if status.is_final() {
                 run.open[node.section as usize] -= 1;
                 ended.push(step);
                 run.step_mut(step).elements = None;
             } else if status == StepStatus::Running && node.each.is_some() {
-                run.live += u32::try_from(live).unwrap_or(u32::MAX);
+                run.live += going;
                 run.filling.insert(step);
                 broadcasts.extend(run.is_broadcast(step).then_some((id, step)));
             } else if status == StepStatus::Running {
