@@ -206,66 +206,6 @@ pub(crate) fn meminfo(text: &str, key: &str) -> u64 {
         .map_or(0, |kib| kib * 1024)
 }
 
-/// What a task saves to for its next execution, in its folder.
-pub(crate) const CHECKPOINT_FILE: &str = ".belfry-checkpoint";
-
-/// Where things are in a worker's folder.
-#[derive(Debug, Clone)]
-pub(crate) struct Layout {
-    /// The worker's folder itself.
-    pub(crate) dir: PathBuf,
-}
-
-impl Layout {
-    pub(crate) fn new(dir: &Path) -> Self {
-        Self { dir: dir.to_owned() }
-    }
-
-    /// Held locked by the one supervisor of the folder.
-    pub(crate) fn lock(&self) -> PathBuf {
-        self.dir.join("lock")
-    }
-
-    pub(crate) fn journal(&self) -> PathBuf {
-        self.dir.join("journal")
-    }
-
-    /// Where the supervisor listens for its agent.
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.dir.join("supervisor.sock")
-    }
-
-    /// Where the agent takes the connections of tasks from the supervisor.
-    pub(crate) fn calls(&self) -> PathBuf {
-        self.dir.join("calls.sock")
-    }
-
-    /// What the supervisor says about itself.
-    pub(crate) fn supervisor_log(&self) -> PathBuf {
-        self.dir.join("supervisor.log")
-    }
-
-    /// Folders of executions; each belongs to the user of its task.
-    pub(crate) fn executions(&self) -> PathBuf {
-        self.dir.join("exec")
-    }
-
-    /// Logs that outgrew memory.
-    pub(crate) fn logs(&self) -> PathBuf {
-        self.dir.join("logs")
-    }
-
-    /// Fetched artifacts by hash.
-    pub(crate) fn cache(&self) -> PathBuf {
-        self.dir.join("cache")
-    }
-
-    /// Folders that the agent fills for executions to come.
-    pub(crate) fn stage(&self) -> PathBuf {
-        self.dir.join("stage")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

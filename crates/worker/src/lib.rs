@@ -37,6 +37,7 @@ mod agent;
 mod clock;
 mod config;
 mod fuse;
+mod layout;
 mod link;
 mod process;
 mod supervisor;

@@ -24,7 +24,7 @@ use tonic::{Code, Status};
 
 use super::Shared;
 use super::connect::{Backoff, Client};
-use crate::config::{CHECKPOINT_FILE, Layout};
+use crate::layout::{CHECKPOINT_FILE, Layout};
 use crate::link::Owner;
 
 /// How many artifacts are fetched at a time.

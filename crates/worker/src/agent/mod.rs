@@ -35,7 +35,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tokio::sync::{mpsc, watch};
 
-use crate::config::{AgentConfig, Layout};
+use crate::config::AgentConfig;
+use crate::layout::Layout;
 use crate::link::{Answer, LogPart, Owner, Request, ToSupervisor};
 use connect::{Backoff, Server, Servers};
 use outputs::Uploads;

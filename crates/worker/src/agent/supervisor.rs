@@ -14,7 +14,8 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::config::{AgentConfig, Layout};
+use crate::config::AgentConfig;
+use crate::layout::Layout;
 use crate::link::{
     AgentGreeting, Answer, LinkError, Request, SupervisorGreeting, ToAgent, ToSupervisor, VERSION, frame_len,
     write_frame,

@@ -22,7 +22,7 @@ use super::Supervisor;
 use super::execution::Task;
 use super::poller::Alarm;
 use crate::clock::{BootMillis, boot_millis};
-use crate::config::CHECKPOINT_FILE;
+use crate::layout::CHECKPOINT_FILE;
 use crate::link::{Answer, Save, Saved};
 
 /// Between two looks.

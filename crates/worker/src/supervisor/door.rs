@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, lchown};
 use std::os::unix::net::{UnixDatagram, UnixListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use model::{ExecutionId, Fence};
 use prost::Message as _;
@@ -23,10 +23,9 @@ use rustix::cmsg_space;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr};
 
 use super::Supervisor;
-use super::folders::SOCKET_FILE;
 use super::poller::{Alarm, Token};
 use crate::clock::{BootMillis, boot_millis};
-use crate::config::Layout;
+use crate::layout::Layout;
 use crate::link::Call;
 
 /// Until an agent that takes no calls is tried again.
@@ -35,6 +34,7 @@ const CALL_RETRY: BootMillis = 20;
 /// A socket in the folder of an execution.
 #[derive(Debug)]
 pub(super) struct Door {
+    path: PathBuf,
     listener: UnixListener,
     /// The file, by device and number.
     file: (u64, u64),
@@ -42,15 +42,19 @@ pub(super) struct Door {
 
 impl Door {
     /// Makes the socket in a folder that is still ours alone, so nobody can put anything else in its place.
-    pub(super) fn open(folder: &Path, owner: Option<(u32, u32)>) -> io::Result<Self> {
-        let path = folder.join(SOCKET_FILE);
+    pub(super) fn open(path: PathBuf, owner: Option<(u32, u32)>) -> io::Result<Self> {
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
         if let Some((uid, gid)) = owner {
             lchown(&path, Some(uid), Some(gid))?;
         }
         let metadata = fs::symlink_metadata(&path)?;
-        Ok(Self { listener, file: (metadata.dev(), metadata.ino()) })
+        Ok(Self { path, listener, file: (metadata.dev(), metadata.ino()) })
+    }
+
+    /// Where tasks call.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether this is what lies at `path`.

@@ -15,12 +15,11 @@ use model::ExecutionId;
 
 use super::door::Door;
 use super::janitor::Janitor;
-use crate::config::{CHECKPOINT_FILE, Layout};
+use crate::layout::{CHECKPOINT_FILE, Layout, SOCKET_FILE};
 
 /// Names in an execution's folder that are ours.
 pub(super) const SCRIPT_FILE: &str = ".belfry-script";
 pub(super) const OUTPUT_FILE: &str = ".belfry-output";
-pub(super) const SOCKET_FILE: &str = ".belfry.sock";
 /// How many empty folders are kept, each with an open file for its door.
 const SPARE_MAX: usize = 256;
 const MODE: u32 = 0o700;
@@ -59,6 +58,11 @@ impl Folders {
         Self { layout, owner, spare: Vec::new(), next: 1, janitor }
     }
 
+    /// No more is needed of them.
+    pub(super) fn close(&self) {
+        self.layout.remove_link();
+    }
+
     /// An empty folder.
     pub(super) fn lend(&mut self) -> io::Result<Folder> {
         let (path, door) = match self.spare.pop() {
@@ -87,8 +91,8 @@ impl Folders {
 
     /// Gives a folder that is ours its door, and then to its owner.
     fn furnish(&self, path: &Path) -> io::Result<Option<Door>> {
-        let door = Door::open(path, self.owner).inspect_err(|error| {
-            // Above all where the path is too long for a socket. The task does without.
+        let door = Door::open(self.layout.task_socket(path), self.owner).inspect_err(|error| {
+            // The task does without.
             tracing::warn!(folder = %path.display(), %error, "a task has no socket");
         });
         self.own(path)?;

@@ -21,9 +21,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Rlimit;
 
 use super::execution::{Order, start_failed};
-use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE, SOCKET_FILE};
+use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE};
 use crate::clock::{BootMillis, boot_millis, unix_millis};
-use crate::config::CHECKPOINT_FILE;
+use crate::layout::CHECKPOINT_FILE;
 use crate::process::cgroup::Group;
 use crate::process::spawn::{Program, SpawnError, Spawner, Step, dev_null};
 use crate::process::tree::EXECUTION_VARIABLE;
@@ -190,7 +190,7 @@ fn arguments(process: &ProcessRun, folder: &Path) -> Vec<String> {
 
 /// All that a task finds in its environment: a clean one, what the job adds, and what we tell it.
 fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Folder) -> Vec<String> {
-    let has_door = folder.door.is_some();
+    let door = folder.door.as_ref();
     let folder = folder.path.display();
     let defaults = [
         ("PATH", PATH.to_owned()),
@@ -215,7 +215,7 @@ fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Fo
         format!("BELFRY_OUTPUT={folder}/{OUTPUT_FILE}"),
         format!("BELFRY_CHECKPOINT={folder}/{CHECKPOINT_FILE}"),
     ]);
-    env.extend(has_door.then(|| format!("BELFRY_SOCKET={folder}/{SOCKET_FILE}")));
+    env.extend(door.map(|door| format!("BELFRY_SOCKET={}", door.path().display())));
     env.extend(assignment.origin.iter().flat_map(of_schedule));
     env.extend(assignment.step.as_deref().into_iter().flat_map(of_step));
     env

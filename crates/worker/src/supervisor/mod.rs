@@ -47,7 +47,8 @@ use proto::logframe::Stream;
 use proto::v1;
 
 use crate::clock::{BootMillis, boot_millis};
-use crate::config::{Layout, SupervisorConfig};
+use crate::config::SupervisorConfig;
+use crate::layout::Layout;
 use crate::process::cgroup::Cgroups;
 use crate::process::spawn::Exit;
 use crate::process::tree;
@@ -195,6 +196,7 @@ impl Supervisor {
             self.flush_fuse();
             self.flush_agent();
             if self.is_over() {
+                self.folders.close();
                 return Ok(());
             }
         }

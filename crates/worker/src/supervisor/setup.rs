@@ -31,7 +31,8 @@ use super::poller::{Poller, token};
 use super::writer::Writer;
 use super::{Batch, Effect, JOURNAL_COMPACT, Supervisor, SupervisorError, failed};
 use crate::clock::{boot_id, entropy, unix_millis};
-use crate::config::{Layout, SupervisorConfig};
+use crate::config::SupervisorConfig;
+use crate::layout::Layout;
 use crate::process::cgroup::Cgroups;
 use crate::process::tree::{self, Root};
 use crate::process::user;
@@ -194,8 +195,6 @@ fn listen(layout: &Layout) -> io::Result<UnixListener> {
     let path = layout.socket();
     // We hold the lock, so nobody listens there any more.
     fs::remove_file(&path).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
-    // A socket's path is short (108 bytes); under another name first, so that nobody connects before
-    // it has its mode.
     let listener = UnixListener::bind(&path)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;

@@ -92,6 +92,7 @@ fn trials() -> Vec<Trial> {
         }
         tasks {
             a_task_saves_and_reads_its_checkpoint_through_its_socket,
+            a_task_has_a_socket_however_long_the_path_of_its_worker,
             a_request_that_cannot_be_granted_says_why,
             a_task_adds_elements_to_a_step_and_the_same_batch_once,
             elements_that_cannot_be_added_are_refused_with_the_reason,

@@ -74,6 +74,18 @@ pub(crate) async fn a_task_saves_and_reads_its_checkpoint_through_its_socket() {
     assert!(text.ends_with("\r\n\r\npage 7") && text.contains("etag: \"1\""), "{text}");
 }
 
+pub(crate) async fn a_task_has_a_socket_however_long_the_path_of_its_worker() {
+    let rig = Rig::with(|config, _| config.dir = config.dir.join("folder".repeat(20)).join("worker")).await;
+    let (_, socket, _) = waiting_task(&rig).await;
+    assert!(socket.as_os_str().len() < 108, "{}", socket.display());
+    let link = socket.ancestors().find(|part| part.is_symlink()).unwrap().to_owned();
+    assert_eq!(std::fs::read_link(&link).unwrap(), rig.config.dir);
+    let (status, text) = call(&socket, &put("page 7", "")).await;
+    assert_eq!(status, 200, "{text}");
+    drop(rig);
+    assert!(!link.is_symlink(), "the supervisor leaves {}", link.display());
+}
+
 pub(crate) async fn a_request_that_cannot_be_granted_says_why() {
     let rig = Rig::new().await;
     let (_, socket, _) = waiting_task(&rig).await;

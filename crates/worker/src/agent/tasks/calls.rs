@@ -17,7 +17,7 @@ use tokio::net::UnixDatagram;
 use tokio::task::JoinSet;
 
 use super::{Caller, Upstream, http};
-use crate::config::Layout;
+use crate::layout::Layout;
 use crate::link::Call;
 
 /// Connections at a time, of all executions together.
