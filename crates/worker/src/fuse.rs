@@ -4,10 +4,10 @@
 //!   could run elsewhere by now is frozen with all its processes.
 //! - The supervisor is gone (its end of the socket is closed): every task is killed.
 //!
-//! It is a child of the supervisor with a session of its own, and hears from it over a socket that is
-//! its standard input: fixed records of [`RECORD`] bytes, a few for each start and end. A task is made
-//! known before it is started, and its process id after, so at no moment is one unguarded: until
-//! then it is recognised by its environment.
+//! It is a child of the supervisor with a session of its own. Whom it guards stands in a table in memory
+//! ([`guards`]) that is its standard output, as that is otherwise of no use to it; its standard input is a socket over which it hears how
+//! far the lease goes (8 bytes each time, little endian), and that the supervisor is gone. A task stands in the table before it is
+//! started, and its process id after, so at no moment is one unguarded: until then it is recognised by its environment.
 //!
 //! If the whole machine sleeps, tasks and fuse wake together and overlap by the fuse's wake-up time. For
 //! that remainder tasks have their fence.
@@ -17,15 +17,14 @@
 //! microseconds a task; only after that it looks for what left its group ([`tree`] says what that costs).
 //! It runs before ordinary processes where it may ([`prompt`]).
 
+pub(crate) mod guards;
 mod prompt;
 
-use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use model::ExecutionId;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::Signal;
 use rustix::time::{
@@ -34,51 +33,12 @@ use rustix::time::{
 
 use crate::clock::{BootMillis, boot_millis};
 use crate::process::tree::{self, Root};
+use guards::Guarded;
 
-/// The size of a record.
-pub(crate) const RECORD: usize = 32;
 /// What the fuse writes back when it has frozen its tasks.
 pub(crate) const FROZE: u8 = b'F';
 /// How long it watches what it has killed die.
 const DYING_MAX: Duration = Duration::from_secs(10);
-
-/// What a supervisor tells its fuse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Message {
-    /// Guard this execution. `exempt`: it is not frozen when the lease runs out.
-    Guard { execution: ExecutionId, exempt: bool, pid: Option<i32> },
-    /// It is over.
-    Release { execution: ExecutionId },
-    /// The lease goes until then.
-    Lease { until: BootMillis },
-}
-
-impl Message {
-    /// As a record: kind, exempt, 2 zeros, pid, until, execution; all little endian.
-    pub(crate) fn encode(self, out: &mut Vec<u8>) {
-        let (kind, exempt, pid, until, execution) = match self {
-            Self::Guard { execution, exempt, pid } => (1, exempt, pid.unwrap_or(0), 0, execution.to_bits()),
-            Self::Release { execution } => (2, false, 0, 0, execution.to_bits()),
-            Self::Lease { until } => (3, false, 0, until, 0),
-        };
-        out.extend_from_slice(&[kind, u8::from(exempt), 0, 0]);
-        out.extend_from_slice(&pid.to_le_bytes());
-        out.extend_from_slice(&until.to_le_bytes());
-        out.extend_from_slice(&execution.to_le_bytes());
-    }
-
-    fn decode(record: &[u8; RECORD]) -> Option<Self> {
-        let pid = i32::from_le_bytes(record[4..8].try_into().ok()?);
-        let until = u64::from_le_bytes(record[8..16].try_into().ok()?);
-        let execution = ExecutionId::from_bits(u128::from_le_bytes(record[16..32].try_into().ok()?));
-        match record[0] {
-            1 => Some(Self::Guard { execution, exempt: record[1] != 0, pid: (pid != 0).then_some(pid) }),
-            2 => Some(Self::Release { execution }),
-            3 => Some(Self::Lease { until }),
-            _ => None,
-        }
-    }
-}
 
 /// Why a fuse could not do its work.
 #[derive(Debug, thiserror::Error)]
@@ -97,40 +57,35 @@ fn failed<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> FuseErr
     move |source| FuseError::System { action, source: source.into() }
 }
 
-/// Runs a fuse; its standard input is the socket to its supervisor. Returns when that is gone and the
-/// tasks are dead.
+/// Runs a fuse; its standard input is the socket to its supervisor, its standard output the table of its tasks. Returns when
+/// the supervisor is gone and the tasks are dead.
 ///
 /// # Errors
 /// [`FuseError`] if the operating system refuses what it needs.
 pub fn run_fuse() -> Result<(), FuseError> {
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed("open its socket"))?;
+    let table = io::stdout().as_fd().try_clone_to_owned().map_err(failed("open its table"))?;
     // Fails only for a group leader, which then has a session apart from its supervisor's already.
     rustix::process::setsid().ok();
     std::env::set_current_dir("/").map_err(failed("leave its folder"))?;
     prompt::be_prompt();
-    Fuse::new(UnixStream::from(socket))?.run()
-}
-
-#[derive(Debug)]
-struct Guarded {
-    exempt: bool,
-    pid: Option<i32>,
+    Fuse::new(UnixStream::from(socket), table)?.run()
 }
 
 struct Fuse {
     socket: UnixStream,
+    table: OwnedFd,
     timer: OwnedFd,
-    guarded: HashMap<ExecutionId, Guarded>,
     until: Option<BootMillis>,
-    /// Bytes of a record that is not whole yet.
+    /// Bytes of a message that is not whole yet.
     partial: Vec<u8>,
 }
 
 impl Fuse {
-    fn new(socket: UnixStream) -> Result<Self, FuseError> {
+    fn new(socket: UnixStream, table: OwnedFd) -> Result<Self, FuseError> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
             .map_err(failed("create its timer"))?;
-        Ok(Self { socket, timer, guarded: HashMap::new(), until: None, partial: Vec::new() })
+        Ok(Self { socket, table, timer, until: None, partial: Vec::new() })
     }
 
     fn run(mut self) -> Result<(), FuseError> {
@@ -154,32 +109,20 @@ impl Fuse {
 
     /// Reads what came; false if the supervisor is gone.
     fn hear(&mut self) -> bool {
-        let mut buffer = [0; 256 * RECORD];
+        let mut buffer = [0; 256];
         match self.socket.read(&mut buffer) {
             Ok(0) => return false,
             Ok(len) => self.partial.extend_from_slice(&buffer[..len]),
             Err(error) => return error.kind() == io::ErrorKind::Interrupted,
         }
         let bytes = std::mem::take(&mut self.partial);
-        let (records, rest) = bytes.as_chunks::<RECORD>();
-        records.iter().filter_map(Message::decode).for_each(|message| self.take(message));
+        let (messages, rest) = bytes.as_chunks::<{ size_of::<BootMillis>() }>();
+        if let Some(until) = messages.last().map(|message| BootMillis::from_le_bytes(*message)) {
+            self.until = Some(until);
+            self.arm(until);
+        }
         self.partial = rest.to_vec();
         true
-    }
-
-    fn take(&mut self, message: Message) {
-        match message {
-            Message::Guard { execution, exempt, pid } => {
-                self.guarded.insert(execution, Guarded { exempt, pid });
-            }
-            Message::Release { execution } => {
-                self.guarded.remove(&execution);
-            }
-            Message::Lease { until } => {
-                self.until = Some(until);
-                self.arm(until);
-            }
-        }
     }
 
     fn arm(&self, until: BootMillis) {
@@ -219,11 +162,10 @@ impl Fuse {
     }
 
     fn roots(&self, wanted: impl Fn(&Guarded) -> bool) -> Vec<Root> {
-        self.guarded
-            .iter()
-            .filter(|(_, guarded)| wanted(guarded))
-            .map(|(execution, guarded)| Root { execution: *execution, pid: guarded.pid, procs: None })
-            .collect()
+        // It is memory that we have open: it can be read.
+        let guarded = guards::read(&self.table).unwrap_or_default();
+        let roots = guarded.into_iter().filter(|guarded| wanted(guarded));
+        roots.map(|Guarded { execution, pid, .. }| Root { execution, pid, procs: None }).collect()
     }
 }
 
@@ -237,6 +179,9 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command};
 
+    use model::ExecutionId;
+
+    use super::guards::Guards;
     use super::*;
 
     /// Tasks that want all of the processor, dead when this is dropped.
@@ -275,18 +220,18 @@ mod tests {
         const LATE_MAX: BootMillis = 200;
         let tasks = Busy::start(64);
         let (mut supervisor, theirs) = UnixStream::pair().unwrap();
+        let mut guards = Guards::new().unwrap();
+        let table = guards.table().unwrap();
         let fuse = std::thread::spawn(move || {
             prompt::be_prompt();
-            Fuse::new(theirs)?.run()
+            Fuse::new(theirs, table)?.run()
         });
         let until = boot_millis() + 300;
-        let mut bytes = Vec::new();
         for (number, pid) in (1..).zip(tasks.pids()) {
             let execution = ExecutionId::from_bits(number);
-            Message::Guard { execution, exempt: false, pid: Some(pid) }.encode(&mut bytes);
+            guards.guard(Guarded { execution, exempt: false, pid: Some(pid) }).unwrap();
         }
-        Message::Lease { until }.encode(&mut bytes);
-        supervisor.write_all(&bytes).unwrap();
+        supervisor.write_all(&until.to_le_bytes()).unwrap();
         while !tasks.all_stand_still() {
             assert!(boot_millis() < until + 10_000, "they run on without a lease");
         }
@@ -298,34 +243,15 @@ mod tests {
     }
 
     #[test]
-    fn messages_survive_their_records() {
-        let execution = ExecutionId::from_bits(0x0123_4567_89ab_cdef << 16);
-        for message in [
-            Message::Guard { execution, exempt: true, pid: Some(17) },
-            Message::Guard { execution, exempt: false, pid: None },
-            Message::Release { execution },
-            Message::Lease { until: 1 << 40 },
-        ] {
-            let mut record = Vec::new();
-            message.encode(&mut record);
-            assert_eq!(Message::decode(record.as_slice().try_into().unwrap()), Some(message));
-        }
-    }
-
-    #[test]
-    fn records_that_come_in_pieces_are_put_together() {
+    fn messages_that_come_in_pieces_are_put_together() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
-        let mut fuse = Fuse::new(theirs).unwrap();
-        let mut bytes = Vec::new();
-        for n in 1..=3 {
-            let execution = ExecutionId::from_bits(n);
-            Message::Guard { execution, exempt: false, pid: Some(i32::MAX) }.encode(&mut bytes);
-        }
-        for piece in bytes.chunks(RECORD - 5) {
+        let mut fuse = Fuse::new(theirs, Guards::new().unwrap().table().unwrap()).unwrap();
+        let until = boot_millis() + 3_600_000;
+        for piece in [until - 1, until].map(BootMillis::to_le_bytes).concat().chunks(7) {
             ours.write_all(piece).unwrap();
             assert!(fuse.hear());
         }
-        assert_eq!(fuse.guarded.len(), 3);
+        assert_eq!(fuse.until, Some(until));
         drop(ours);
         assert!(!fuse.hear());
     }

@@ -22,7 +22,6 @@ use super::logs::ExecutionLog;
 use super::poller::{Alarm, Token};
 use super::{Effect, Supervisor};
 use crate::clock::{BootMillis, boot_millis};
-use crate::fuse::Message;
 use crate::link::Stored;
 use crate::process::spawn::{Exit, reap_any};
 use crate::process::tree::{self, Root};
@@ -124,7 +123,7 @@ impl Supervisor {
 
     /// A task and all of its processes have ended.
     fn finish(&mut self, id: ExecutionId) {
-        self.tell_fuse(Message::Release { execution: id });
+        self.guards.release(id);
         self.drain_pipes(id);
         self.close_door(id);
         let Some(execution) = self.executions.get_mut(&id) else { return };

@@ -1,7 +1,7 @@
 //! The supervisor's end of the fuse.
 //!
-//! Messages are collected and written once for a batch of starts or ends, without ever waiting. A fuse
-//! that died, or that reads nothing any more, is replaced, and the new one is told everything.
+//! It is told how far the lease goes, without ever waiting; whom it guards it reads from a table that we write
+//! ([`guards`]). A fuse that died, or that reads nothing any more, is replaced.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -9,10 +9,13 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::fuse::{FROZE, Message};
+use crate::clock::BootMillis;
+use crate::fuse::FROZE;
+#[cfg(doc)]
+use crate::fuse::guards;
 
 /// A fuse with this much unread does not work any more.
-const BACKLOG_MAX: usize = 1 << 20;
+const BACKLOG_MAX: usize = 4 << 10;
 
 /// A running fuse.
 #[derive(Debug)]
@@ -23,14 +26,14 @@ pub(super) struct FuseLink {
 }
 
 impl FuseLink {
-    /// Starts one.
-    pub(super) fn start(program: &Path) -> io::Result<Self> {
+    /// Starts one that guards who stands in `table`.
+    pub(super) fn start(program: &Path, table: OwnedFd) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let child = Command::new(program)
             .arg("fuse")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
+            .stdout(Stdio::from(table))
             .spawn()?;
         Ok(Self { socket: ours, child, out: Vec::new() })
     }
@@ -43,8 +46,9 @@ impl FuseLink {
         self.socket.as_fd()
     }
 
-    pub(super) fn tell(&mut self, message: Message) {
-        message.encode(&mut self.out);
+    /// The lease goes until then.
+    pub(super) fn tell_lease(&mut self, until: BootMillis) {
+        self.out.extend_from_slice(&until.to_le_bytes());
     }
 
     /// Writes what was collected, as far as the fuse takes it now.

@@ -54,6 +54,7 @@ use crate::process::spawn::Exit;
 use crate::process::tree;
 use crate::process::user::{TaskUser, UserError};
 
+use crate::fuse::guards::Guards;
 use agent_link::AgentLink;
 use door::Calls;
 use execution::{Ending, Execution, Phase, Task};
@@ -123,6 +124,8 @@ struct Supervisor {
     listener: UnixListener,
     agent: Option<AgentLink>,
     fuse: Option<FuseLink>,
+    /// Whom it guards.
+    guards: Guards,
 
     writer: Writer,
     batch: Batch,
@@ -390,37 +393,21 @@ impl Supervisor {
         if self.fuse.is_some() {
             return;
         }
-        match FuseLink::start(&self.config.program) {
-            Ok(fuse) => self.brief_fuse(fuse),
+        let started = self.guards.table().and_then(|table| FuseLink::start(&self.config.program, table));
+        let mut fuse = match started {
+            Ok(fuse) => fuse,
             Err(error) => {
                 tracing::error!(%error, "cannot start the fuse, retrying");
-                self.poller.alarm(boot_millis() + FUSE_RETRY, Alarm::Fuse);
+                return self.poller.alarm(boot_millis() + FUSE_RETRY, Alarm::Fuse);
             }
-        }
-    }
-
-    /// Tells a new fuse all that the old one knew.
-    fn brief_fuse(&mut self, mut fuse: FuseLink) {
-        use crate::fuse::Message;
-        for (execution, task) in self.running() {
-            fuse.tell(Message::Guard { execution, exempt: task.is_exempt(), pid: Some(task.pid) });
-        }
-        for (execution, exempt) in self.launching() {
-            fuse.tell(Message::Guard { execution, exempt, pid: None });
-        }
+        };
         if self.lease_until > 0 {
-            fuse.tell(Message::Lease { until: self.lease_until });
+            fuse.tell_lease(self.lease_until);
         }
         if let Err(error) = self.poller.watch(fuse.socket(), token::FUSE) {
             tracing::error!(%error, "cannot watch the fuse");
         }
         self.fuse = Some(fuse);
-    }
-
-    fn tell_fuse(&mut self, message: crate::fuse::Message) {
-        if let Some(fuse) = &mut self.fuse {
-            fuse.tell(message);
-        }
     }
 
     fn flush_fuse(&mut self) {

@@ -32,6 +32,7 @@ use super::writer::Writer;
 use super::{Batch, Effect, JOURNAL_COMPACT, Supervisor, SupervisorError, failed};
 use crate::clock::{boot_id, entropy, unix_millis};
 use crate::config::SupervisorConfig;
+use crate::fuse::guards::Guards;
 use crate::layout::Layout;
 use crate::process::cgroup::Cgroups;
 use crate::process::tree::{self, Root};
@@ -65,7 +66,9 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     let poller = Poller::new().map_err(failed("create its poller"))?;
     let listener = listen(&layout).map_err(failed("listen for its agent"))?;
     let writer = Writer::start(journal).map_err(failed("start its journal"))?;
-    let fuse = FuseLink::start(&config.program).map_err(failed("start its fuse"))?;
+    let guards = Guards::new().map_err(failed("make the table of its fuse"))?;
+    let fuse = guards.table().and_then(|table| FuseLink::start(&config.program, table));
+    let fuse = fuse.map_err(failed("start its fuse"))?;
     let launcher = Launcher::start(user.clone(), files).map_err(failed("start its launchers"))?;
     let watched = [
         poller.watch(&signals, token::SIGNALS),
@@ -91,6 +94,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         listener,
         agent: None,
         fuse: Some(fuse),
+        guards,
         writer,
         batch: Batch::default(),
         effects: Vec::new(),

@@ -29,7 +29,7 @@ use super::journal::{Body, Started};
 use super::launcher::{Launch, Launched, Prepared, Process, Streams};
 use super::logs::ExecutionLog;
 use super::poller::Alarm;
-use crate::fuse::Message;
+use crate::fuse::guards::Guarded;
 use crate::link::Start;
 
 /// How many tasks are started before others have their turn.
@@ -140,15 +140,12 @@ impl Supervisor {
                 Phase::Starting(order) => {
                     let exempt = order.is_exempt();
                     execution.phase = Phase::Launching { exempt, stop: None };
-                    self.tell_fuse(Message::Guard { execution: id, exempt, pid: None });
                     crashpoint::reach(Point::StartAfterJournal);
                     orders.push((id, order));
                 }
                 other => execution.phase = other,
             }
         }
-        // The fuse knows them before they run.
-        self.flush_fuse();
         for (id, order) in orders {
             match self.prepare(id, &order) {
                 Ok(prepared) => self.launcher.launch(Launch { id, order, prepared }),
@@ -175,12 +172,17 @@ impl Supervisor {
     }
 
     fn not_started(&mut self, id: ExecutionId, order: &Order, failure: v1::StartFailed) {
-        self.tell_fuse(Message::Release { execution: id });
+        self.guards.release(id);
         self.decline(id, Fence(order.assignment.fence), report::Body::StartFailed(failure));
     }
 
     /// Makes what the process needs.
     fn prepare(&mut self, id: ExecutionId, order: &Order) -> Result<Prepared, v1::StartFailed> {
+        // The fuse knows it before it runs.
+        let guarded = Guarded { execution: id, exempt: order.is_exempt(), pid: None };
+        self.guards
+            .guard(guarded)
+            .map_err(|error| start_failed("no_resources", format!("could not be guarded: {error}")))?;
         let limits = &order.spec.resources.limits;
         let group = self
             .cgroups
@@ -228,7 +230,11 @@ impl Supervisor {
         crashpoint::reach(Point::StartAfterExec);
         let Process { pid, started, started_unix_millis } = process;
         let Prepared { folder, group, streams: Streams { stdout, stderr, .. } } = prepared;
-        self.tell_fuse(Message::Guard { execution: id, exempt: order.is_exempt(), pid: Some(pid) });
+        if let Err(error) =
+            self.guards.guard(Guarded { execution: id, exempt: order.is_exempt(), pid: Some(pid) })
+        {
+            tracing::error!(execution_id = %id, %error, "the fuse does not know a process; it will look for it");
+        }
         self.pids.insert(pid, id);
         let fence = Fence(order.assignment.fence);
         self.logs.insert(id, ExecutionLog::new(&self.layout.logs(), id, fence, self.bounds));

@@ -10,7 +10,6 @@ use super::execution::{Ending, Phase, refused};
 use super::poller::Alarm;
 use super::{Body, Supervisor};
 use crate::clock::{BootMillis, boot_millis};
-use crate::fuse::Message;
 use crate::process::tree;
 use crate::supervisor::journal::Forgotten;
 
@@ -107,7 +106,9 @@ impl Supervisor {
             return;
         }
         self.lease_until = until;
-        self.tell_fuse(Message::Lease { until });
+        if let Some(fuse) = &mut self.fuse {
+            fuse.tell_lease(until);
+        }
         self.poller.alarm(until, Alarm::Lease);
         let frozen: Vec<_> =
             self.running().filter(|(_, t)| t.frozen_since.is_some()).map(|(id, _)| id).collect();
