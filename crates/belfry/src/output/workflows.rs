@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use model::api::{AppliedWorkflow, PlannedStep, RunPlan, StepKind, TriggerStatus, Workflow};
 use model::workflow::{
-    Action, ForEach, Listens, Over, Parameter, Section, Source, StepSpec, TriggerSpec, Wait,
+    Action, EndsIn, ForEach, Listens, Over, Parameter, Section, Source, StepSpec, TriggerSpec, Wait,
 };
 use serde::Serialize;
 
@@ -151,7 +151,12 @@ fn trigger_line(trigger: &TriggerSpec, state: Option<&TriggerStatus>) -> String 
     let source = |source: &Source| {
         let within = source.within.map(|within| format!(" within {within}")).unwrap_or_default();
         let labels = source.labels.iter().map(|(key, value)| format!(" {key}={value}")).collect::<String>();
-        format!("{} of {} {}{labels}{within}", word(&source.on), source.kind.as_str(), source.name)
+        let on = match source.on {
+            EndsIn::Success => "success",
+            EndsIn::Failure => "failure",
+            EndsIn::Any => "any end",
+        };
+        format!("{on} of {} {}{labels}{within}", source.kind.as_str(), source.name)
     };
     let mut text = trigger.listens.sources().iter().map(source).collect::<Vec<_>>().join(", ");
     if let Listens::All { window, .. } = &trigger.listens {
@@ -364,6 +369,33 @@ mod tests {
         insta::assert_snapshot!("workflow_detail", one(&look(Format::Table), &whole).unwrap());
         let json = one(&look(Format::Json), &whole).unwrap();
         assert_eq!(serde_json::from_str::<Workflow>(&json).unwrap(), whole);
+    }
+
+    /// C3.
+    #[test]
+    fn triggers_are_told_with_what_they_did_and_why_they_did_not() {
+        let at = "2026-11-21T07:59:30Z";
+        let job = json!({"job_id": "job_01k9zq3m6c0000000000000000", "name": "ra\u{1b}tes",
+            "status": "succeeded", "at": at});
+        let run = json!({"run_id": "run_01k9zq3m6c0000000000000000", "name": "extract",
+            "status": "failed", "at": at});
+        let refusal = json!({"at": "2026-11-21T08:00:00Z", "ended": run, "reason": "late",
+            "detail": "it ended 2 h ago"});
+        let mut spec = spec();
+        spec["triggers"] = json!([
+            {"workflow": "extract", "on": "failure", "within": "1h"},
+            {"all": [{"job": "rates", "labels": {"team": "pay"}}, {"workflow": "extract"}], "window": "2h"},
+            {"job": "never", "on": "any", "paused": true},
+        ]);
+        let triggers = json!([
+            {"runs": 1, "refused": 2, "last_refusal": refusal},
+            {"runs": 40, "refused": 0, "kept": [job]},
+        ]);
+        let whole = workflow(json!({"spec": spec, "triggers": triggers}));
+        let told = one(&look(Format::Table), &whole).unwrap();
+        let lines = |line: &&str| line.starts_with("Trigger") || line.starts_with("  ");
+        let told: Vec<_> = told.lines().filter(lines).collect();
+        insta::assert_snapshot!("workflow_triggers", told.join("\n"));
     }
 
     #[test]
