@@ -33,7 +33,7 @@ use rustix::time::{
 
 use crate::clock::{BootMillis, boot_millis};
 use crate::process::tree::{self, Root};
-use guards::Guarded;
+use guards::{Guarded, Known};
 
 /// What the fuse writes back when it has frozen its tasks.
 pub(crate) const FROZE: u8 = b'F';
@@ -64,17 +64,17 @@ fn failed<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> FuseErr
 /// [`FuseError`] if the operating system refuses what it needs.
 pub fn run_fuse() -> Result<(), FuseError> {
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed("open its socket"))?;
-    let table = io::stdout().as_fd().try_clone_to_owned().map_err(failed("open its table"))?;
+    let known = Known::new(io::stdout()).map_err(failed("open the table of its tasks"))?;
     // Fails only for a group leader, which then has a session apart from its supervisor's already.
     rustix::process::setsid().ok();
     std::env::set_current_dir("/").map_err(failed("leave its folder"))?;
     prompt::be_prompt();
-    Fuse::new(UnixStream::from(socket), table)?.run()
+    Fuse::new(UnixStream::from(socket), known)?.run()
 }
 
 struct Fuse {
     socket: UnixStream,
-    table: OwnedFd,
+    known: Known,
     timer: OwnedFd,
     until: Option<BootMillis>,
     /// Bytes of a message that is not whole yet.
@@ -82,10 +82,10 @@ struct Fuse {
 }
 
 impl Fuse {
-    fn new(socket: UnixStream, table: OwnedFd) -> Result<Self, FuseError> {
+    fn new(socket: UnixStream, known: Known) -> Result<Self, FuseError> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
             .map_err(failed("create its timer"))?;
-        Ok(Self { socket, table, timer, until: None, partial: Vec::new() })
+        Ok(Self { socket, known, timer, until: None, partial: Vec::new() })
     }
 
     fn run(mut self) -> Result<(), FuseError> {
@@ -162,9 +162,7 @@ impl Fuse {
     }
 
     fn roots(&self, wanted: impl Fn(&Guarded) -> bool) -> Vec<Root> {
-        // It is memory that we have open: it can be read.
-        let guarded = guards::read(&self.table).unwrap_or_default();
-        let roots = guarded.into_iter().filter(|guarded| wanted(guarded));
+        let roots = self.known.all().filter(|guarded| wanted(guarded));
         roots.map(|Guarded { execution, pid, .. }| Root { execution, pid, procs: None }).collect()
     }
 }
@@ -221,15 +219,15 @@ mod tests {
         let tasks = Busy::start(64);
         let (mut supervisor, theirs) = UnixStream::pair().unwrap();
         let mut guards = Guards::new().unwrap();
-        let table = guards.table().unwrap();
+        let known = Known::new(guards.file().unwrap()).unwrap();
         let fuse = std::thread::spawn(move || {
             prompt::be_prompt();
-            Fuse::new(theirs, table)?.run()
+            Fuse::new(theirs, known)?.run()
         });
         let until = boot_millis() + 300;
         for (number, pid) in (1..).zip(tasks.pids()) {
             let execution = ExecutionId::from_bits(number);
-            guards.guard(Guarded { execution, exempt: false, pid: Some(pid) }).unwrap();
+            assert!(guards.guard(Guarded { execution, exempt: false, pid: Some(pid) }));
         }
         supervisor.write_all(&until.to_le_bytes()).unwrap();
         while !tasks.all_stand_still() {
@@ -245,7 +243,8 @@ mod tests {
     #[test]
     fn messages_that_come_in_pieces_are_put_together() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
-        let mut fuse = Fuse::new(theirs, Guards::new().unwrap().table().unwrap()).unwrap();
+        let known = Known::new(Guards::new().unwrap().file().unwrap()).unwrap();
+        let mut fuse = Fuse::new(theirs, known).unwrap();
         let until = boot_millis() + 3_600_000;
         for piece in [until - 1, until].map(BootMillis::to_le_bytes).concat().chunks(7) {
             ours.write_all(piece).unwrap();

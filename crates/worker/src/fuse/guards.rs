@@ -1,25 +1,35 @@
 //! Whom a fuse guards: a table in memory that it shares with its supervisor.
 //!
 //! The supervisor writes a record before a task is started, completes it with the process, and clears it at the
-//! end. The fuse reads the table when it has to act and never before: a task that starts and ends wakes nobody, and
-//! a fuse that takes the place of another one knows all that it knew.
+//! end. The fuse reads the table when it has to act and never before: a task that starts and ends costs neither a
+//! system call nor a waking, and a fuse that takes the place of another one knows all that it knew.
 //!
-//! # Cost
-//! A write of [`RECORD`] bytes into memory for each change, below a microsecond; places are used again, so the table is as long
-//! as there were ever executions at a time.
+//! # Always true
+//! A record counts from the moment when its first word is written, which is last; and not any more from the moment when that
+//! is cleared, which is first. So the fuse never reads one that is half of one execution and half of another.
+#![expect(unsafe_code, reason = "memory that two processes share has no safe interface")]
 
 use std::collections::HashMap;
+use std::ffi::c_void;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::ExecutionId;
-use rustix::fs::{MemfdFlags, fstat, memfd_create};
-use rustix::io::{pread, pwrite};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// The size of a record, in bytes.
-const RECORD: usize = 32;
-/// Reads of the table until two are alike: it may be written meanwhile.
-const READS_MAX: usize = 8;
+/// How many executions at a time there is room for; what is not used takes no memory.
+const RECORDS: usize = 1 << 16;
+/// The words of a record: state and process, two of the execution, and one that is free.
+const RECORD: usize = 4;
+/// Before the records stands how many of them were ever used.
+const WORDS: usize = RECORD * (RECORDS + 1);
+const BYTES: usize = WORDS * size_of::<AtomicU64>();
+/// In the first word of a record, below the process: it counts; it is not frozen when the lease runs out.
+const THERE: u64 = 1;
+const EXEMPT: u64 = 2;
 
 /// An execution that is guarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,29 +42,74 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// As a record: 1, exempt, 2 zeros, pid, 8 zeros, execution; all little endian.
-    fn encode(self) -> [u8; RECORD] {
-        let mut record = [0; RECORD];
-        record[..2].copy_from_slice(&[1, u8::from(self.exempt)]);
-        record[4..8].copy_from_slice(&self.pid.unwrap_or(0).to_le_bytes());
-        record[16..].copy_from_slice(&self.execution.to_bits().to_le_bytes());
-        record
+    fn state(&self) -> u64 {
+        let pid = self.pid.unwrap_or(0).cast_unsigned();
+        u64::from(pid) << 32 | if self.exempt { THERE | EXEMPT } else { THERE }
     }
 
-    /// What stands in a record, if anything.
-    fn decode(record: &[u8; RECORD]) -> Option<Self> {
-        let pid = i32::from_le_bytes(record[4..8].try_into().ok()?);
-        let execution = ExecutionId::from_bits(u128::from_le_bytes(record[16..].try_into().ok()?));
-        (record[0] == 1).then_some(Self { execution, exempt: record[1] != 0, pid: (pid != 0).then_some(pid) })
+    fn execution(&self) -> [u64; 2] {
+        let bits = self.execution.to_bits().to_be_bytes();
+        let (words, _) = bits.as_chunks::<8>();
+        [u64::from_be_bytes(words[0]), u64::from_be_bytes(words[1])]
+    }
+
+    fn from_words(state: u64, [high, low]: [u64; 2]) -> Self {
+        let pid = u32::try_from(state >> 32).unwrap_or(0).cast_signed();
+        Self {
+            execution: ExecutionId::from_bits(u128::from(high) << 64 | u128::from(low)),
+            exempt: state & EXEMPT != 0,
+            pid: (pid != 0).then_some(pid),
+        }
+    }
+}
+
+/// The table as this process sees it.
+#[derive(Debug)]
+struct Table(NonNull<c_void>);
+
+// SAFETY: it is nothing but the address of atomic words.
+unsafe impl Send for Table {}
+
+impl Table {
+    /// A file of [`BYTES`] that nobody can make shorter.
+    fn map(file: impl AsFd) -> io::Result<Self> {
+        // SAFETY: the system chooses the address, so nothing of ours lies there.
+        let start = unsafe {
+            mmap(null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)?
+        };
+        NonNull::new(start).map(Self).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: as many words are mapped for as long as `self` is there, at the start of a page; all who share
+        // them use atomics.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), WORDS) }
+    }
+
+    fn record(&self, place: usize) -> &[AtomicU64] {
+        &self.words()[RECORD * (place + 1)..][..RECORD]
+    }
+
+    /// How many records were ever used.
+    fn used(&self) -> usize {
+        usize::try_from(self.words()[0].load(Ordering::SeqCst)).map_or(RECORDS, |used| used.min(RECORDS))
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this size, and no reference to its words outlives `self`.
+        unsafe { munmap(self.0.as_ptr(), BYTES) }.ok();
     }
 }
 
 /// The supervisor's end of the table.
 #[derive(Debug)]
 pub(crate) struct Guards {
-    table: OwnedFd,
-    places: HashMap<ExecutionId, u64>,
-    free: Vec<u64>,
+    file: OwnedFd,
+    table: Table,
+    places: HashMap<ExecutionId, usize>,
+    free: Vec<usize>,
 }
 
 impl Guards {
@@ -63,78 +118,91 @@ impl Guards {
     /// # Errors
     /// If the system gives no memory for it.
     pub(crate) fn new() -> io::Result<Self> {
-        let table = memfd_create("belfry-guards", MemfdFlags::CLOEXEC)?;
-        Ok(Self { table, places: HashMap::new(), free: Vec::new() })
+        let file = memfd_create("belfry-guards", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, BYTES as u64)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let table = Table::map(&file)?;
+        Ok(Self { file, table, places: HashMap::new(), free: Vec::new() })
     }
 
     /// The table, for a fuse.
     ///
     /// # Errors
     /// If no more files can be open.
-    pub(crate) fn table(&self) -> io::Result<OwnedFd> {
-        self.table.try_clone()
+    pub(crate) fn file(&self) -> io::Result<OwnedFd> {
+        self.file.try_clone()
     }
 
-    /// From now on it is guarded, or differently than before.
-    ///
-    /// # Errors
-    /// If there is no memory for one more record; one that is there can always be changed.
-    pub(crate) fn guard(&mut self, guarded: Guarded) -> io::Result<()> {
-        let known = self.places.get(&guarded.execution).copied();
-        let place = known.or_else(|| self.free.last().copied()).unwrap_or(self.places.len() as u64);
-        self.write(place, &guarded.encode())?;
-        if known.is_none() {
-            self.free.pop();
-            self.places.insert(guarded.execution, place);
-        }
-        Ok(())
+    /// From now on it is guarded, or differently than before. False if there is no room, which there always is for one that is
+    /// guarded already.
+    #[must_use]
+    pub(crate) fn guard(&mut self, guarded: Guarded) -> bool {
+        let place = match self.places.get(&guarded.execution) {
+            Some(place) => *place,
+            None => {
+                let Some(place) = self.free.pop().or_else(|| self.next()) else { return false };
+                for (word, value) in self.table.record(place)[1..].iter().zip(guarded.execution()) {
+                    word.store(value, Ordering::SeqCst);
+                }
+                self.places.insert(guarded.execution, place);
+                place
+            }
+        };
+        self.table.record(place)[0].store(guarded.state(), Ordering::SeqCst);
+        true
+    }
+
+    /// A place that was never used.
+    fn next(&self) -> Option<usize> {
+        let place = self.table.used();
+        (place < RECORDS).then(|| {
+            self.table.words()[0].fetch_add(1, Ordering::SeqCst);
+            place
+        })
     }
 
     /// It is over.
     pub(crate) fn release(&mut self, execution: ExecutionId) {
-        let Some(place) = self.places.remove(&execution) else { return };
-        // Cannot fail, as the place was written before; and nobody finds a process of it any more.
-        self.write(place, &[0; RECORD]).ok();
-        self.free.push(place);
-    }
-
-    fn write(&self, place: u64, record: &[u8; RECORD]) -> io::Result<()> {
-        match pwrite(&self.table, record, place * RECORD as u64)? {
-            RECORD => Ok(()),
-            _ => Err(io::ErrorKind::WriteZero.into()),
+        if let Some(place) = self.places.remove(&execution) {
+            self.table.record(place)[0].store(0, Ordering::SeqCst);
+            self.free.push(place);
         }
     }
 }
 
-/// Whoever is guarded now.
-///
-/// # Errors
-/// If the table cannot be read.
-pub(super) fn read(table: impl AsFd) -> io::Result<Vec<Guarded>> {
-    let mut bytes = read_all(&table)?;
-    for _ in 1..READS_MAX {
-        let again = read_all(&table)?;
-        if again == bytes {
-            break;
-        }
-        bytes = again;
-    }
-    let (records, _) = bytes.as_chunks::<RECORD>();
-    Ok(records.iter().filter_map(Guarded::decode).collect())
-}
+/// The fuse's end of the table.
+#[derive(Debug)]
+pub(super) struct Known(Table);
 
-fn read_all(table: &impl AsFd) -> io::Result<Vec<u8>> {
-    let len = usize::try_from(fstat(table)?.st_size).unwrap_or(0);
-    let mut bytes = vec![0; len];
-    let mut there = 0;
-    while there < len {
-        match pread(table, &mut bytes[there..], there as u64)? {
-            0 => break,
-            more => there += more,
+impl Known {
+    /// The table that a supervisor gave.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(super) fn new(file: impl AsFd) -> io::Result<Self> {
+        if usize::try_from(fstat(&file)?.st_size) != Ok(BYTES) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Table::map(file).map(Self)
+    }
+
+    /// Whoever is guarded now.
+    pub(super) fn all(&self) -> impl Iterator<Item = Guarded> {
+        (0..self.0.used()).filter_map(|place| self.at(place))
+    }
+
+    fn at(&self, place: usize) -> Option<Guarded> {
+        let record = self.0.record(place);
+        let load = |word: usize| record[word].load(Ordering::SeqCst);
+        loop {
+            let state = load(0);
+            let execution = [load(1), load(2)];
+            // Otherwise it was written meanwhile.
+            if load(0) == state {
+                return (state & THERE != 0).then(|| Guarded::from_words(state, execution));
+            }
         }
     }
-    bytes.truncate(there);
-    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -145,31 +213,66 @@ mod tests {
         Guarded { execution: ExecutionId::from_bits(bits), exempt: bits.is_multiple_of(2), pid }
     }
 
+    fn all(guards: &Guards) -> Vec<Guarded> {
+        Known::new(guards.file().unwrap()).unwrap().all().collect()
+    }
+
     #[test]
     fn a_fuse_reads_what_the_supervisor_wrote_last() {
         let mut guards = Guards::new().unwrap();
-        let table = guards.table().unwrap();
-        assert_eq!(read(&table).unwrap(), []);
-        for bits in 1..=3 {
-            guards.guard(one(bits, None)).unwrap();
+        assert_eq!(all(&guards), []);
+        let large = u128::MAX / 3;
+        for bits in large..large + 3 {
+            assert!(guards.guard(one(bits, None)));
         }
-        guards.guard(one(2, Some(i32::MAX))).unwrap();
-        guards.release(ExecutionId::from_bits(1));
-        assert_eq!(read(&table).unwrap(), [one(2, Some(i32::MAX)), one(3, None)]);
+        assert!(guards.guard(one(large + 1, Some(i32::MAX))));
+        guards.release(ExecutionId::from_bits(large));
+        assert_eq!(all(&guards), [one(large + 1, Some(i32::MAX)), one(large + 2, None)]);
     }
 
     #[test]
     fn places_are_used_again() {
         let mut guards = Guards::new().unwrap();
-        let large = u128::MAX / 3;
-        for bits in large..large + 1_000 {
-            guards.guard(one(bits, Some(7))).unwrap();
-            guards.guard(one(bits + 1_000_000, None)).unwrap();
+        for bits in 1..=1_000 {
+            assert!(guards.guard(one(bits, Some(7))) && guards.guard(one(bits + 1_000_000, None)));
             guards.release(ExecutionId::from_bits(bits));
             guards.release(ExecutionId::from_bits(bits + 1_000_000));
             guards.release(ExecutionId::from_bits(bits));
         }
-        assert_eq!(read(&guards.table).unwrap(), []);
-        assert_eq!(fstat(&guards.table).unwrap().st_size, 2 * 32);
+        assert_eq!(all(&guards), []);
+        assert_eq!(guards.table.used(), 2);
+    }
+
+    #[test]
+    fn a_full_table_takes_nobody_until_somebody_is_gone() {
+        let mut guards = Guards::new().unwrap();
+        let records = u128::try_from(RECORDS).unwrap();
+        assert!((0..records).all(|bits| guards.guard(one(bits, None))));
+        assert!(!guards.guard(one(records, None)));
+        assert!(guards.guard(one(5, Some(5))), "who is guarded already has a place");
+        guards.release(ExecutionId::from_bits(7));
+        assert!(guards.guard(one(records, None)));
+        assert_eq!(all(&guards).len(), RECORDS);
+    }
+
+    /// What is written is read whole while others come and go in the same place.
+    #[test]
+    fn no_record_is_read_by_half() {
+        let mut guards = Guards::new().unwrap();
+        let known = Known::new(guards.file().unwrap()).unwrap();
+        let same = |n: u64| one(u128::from(n) << 64 | u128::from(n), Some(i32::try_from(n).unwrap()));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for n in 1..=100_000 {
+                    assert!(guards.guard(same(n)));
+                    guards.release(same(n).execution);
+                }
+            });
+            while !writer.is_finished() {
+                for guarded in known.all() {
+                    assert_eq!(guarded, same(u64::try_from(guarded.pid.unwrap()).unwrap()));
+                }
+            }
+        });
     }
 }

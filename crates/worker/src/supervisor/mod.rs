@@ -393,7 +393,7 @@ impl Supervisor {
         if self.fuse.is_some() {
             return;
         }
-        let started = self.guards.table().and_then(|table| FuseLink::start(&self.config.program, table));
+        let started = self.guards.file().and_then(|table| FuseLink::start(&self.config.program, table));
         let mut fuse = match started {
             Ok(fuse) => fuse,
             Err(error) => {

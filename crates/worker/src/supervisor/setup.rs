@@ -67,7 +67,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     let listener = listen(&layout).map_err(failed("listen for its agent"))?;
     let writer = Writer::start(journal).map_err(failed("start its journal"))?;
     let guards = Guards::new().map_err(failed("make the table of its fuse"))?;
-    let fuse = guards.table().and_then(|table| FuseLink::start(&config.program, table));
+    let fuse = guards.file().and_then(|table| FuseLink::start(&config.program, table));
     let fuse = fuse.map_err(failed("start its fuse"))?;
     let launcher = Launcher::start(user.clone(), files).map_err(failed("start its launchers"))?;
     let watched = [

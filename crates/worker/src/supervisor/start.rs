@@ -179,10 +179,9 @@ impl Supervisor {
     /// Makes what the process needs.
     fn prepare(&mut self, id: ExecutionId, order: &Order) -> Result<Prepared, v1::StartFailed> {
         // The fuse knows it before it runs.
-        let guarded = Guarded { execution: id, exempt: order.is_exempt(), pid: None };
-        self.guards
-            .guard(guarded)
-            .map_err(|error| start_failed("no_resources", format!("could not be guarded: {error}")))?;
+        if !self.guards.guard(Guarded { execution: id, exempt: order.is_exempt(), pid: None }) {
+            return Err(start_failed("no_resources", "the fuse guards as many executions as it can"));
+        }
         let limits = &order.spec.resources.limits;
         let group = self
             .cgroups
@@ -230,11 +229,9 @@ impl Supervisor {
         crashpoint::reach(Point::StartAfterExec);
         let Process { pid, started, started_unix_millis } = process;
         let Prepared { folder, group, streams: Streams { stdout, stderr, .. } } = prepared;
-        if let Err(error) =
-            self.guards.guard(Guarded { execution: id, exempt: order.is_exempt(), pid: Some(pid) })
-        {
-            tracing::error!(execution_id = %id, %error, "the fuse does not know a process; it will look for it");
-        }
+        // It has a place since before its start.
+        let _has_room =
+            self.guards.guard(Guarded { execution: id, exempt: order.is_exempt(), pid: Some(pid) });
         self.pids.insert(pid, id);
         let fence = Fence(order.assignment.fence);
         self.logs.insert(id, ExecutionLog::new(&self.layout.logs(), id, fence, self.bounds));

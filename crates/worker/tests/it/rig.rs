@@ -142,8 +142,19 @@ pub(crate) fn process_state(pid: i32) -> Option<char> {
     stat[stat.rfind(')')? + 2..].chars().next().filter(|state| !matches!(state, 'Z' | 'X'))
 }
 
+/// Whether a task's main process stands still. A shell that was stopped together with a child which it had forked
+/// and which had not called `exec` yet waits for that in the kernel, and is not shown as stopped.
 pub(crate) fn is_frozen(pid: i32) -> bool {
-    process_state(pid) == Some('T')
+    let waits_for_stopped = || {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let mut children = children.split_ascii_whitespace().filter_map(|child| child.parse().ok());
+        children.any(|child| process_state(child) == Some('T'))
+    };
+    match process_state(pid) {
+        Some('T') => true,
+        Some('D') => waits_for_stopped(),
+        _ => false,
+    }
 }
 
 /// The numbers in a file, one a line.
