@@ -11,12 +11,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use model::{ServerId, ShardId, id::IdSource};
 use store::cluster::{Cluster, Member, ServerRecord};
 use store::{Store, StoreError};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::auth::Tokens;
 use crate::config::{ServerConfig, StoreConfig};
