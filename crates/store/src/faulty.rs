@@ -10,9 +10,13 @@
 //! stall.reached().await;                                // the fifth commit waits …
 //! stall.release();                                      // … until here
 //! ```
+//!
+//! In a simulation ([`FaultyStore::simulated`]) each call takes as much virtual time as the test says, whatever
+//! the store inside does on threads of its own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
@@ -141,17 +145,41 @@ struct Plan {
     fatal: bool,
 }
 
+/// What a simulation makes of the calls of a store.
+pub trait Simulation: std::fmt::Debug + Send + Sync + 'static {
+    /// How long a call of `operation` is on its way to the store, and how long its answer back.
+    fn delays(&self, operation: Operation) -> [std::time::Duration; 2];
+
+    /// A call reaches the store, which does it now.
+    fn reached(&self, operation: Operation);
+
+    /// A batch became durable.
+    fn committed(&self, leases: &[Lease], batch: &Batch);
+
+    /// Shards were taken, or their leases renewed, for `ttl` from now.
+    fn leased(&self, leases: &[Lease], ttl: Duration);
+}
+
 /// A store around another that fails where it is told to.
 #[derive(Debug)]
 pub struct FaultyStore<S> {
-    inner: S,
+    inner: Arc<S>,
     plan: Mutex<Plan>,
+    simulation: Option<Box<dyn Simulation>>,
 }
 
 impl<S: Store> FaultyStore<S> {
     /// Passes everything on until a fault is injected.
     pub fn new(inner: S) -> Self {
-        Self { inner, plan: Mutex::default() }
+        Self { inner: Arc::new(inner), plan: Mutex::default(), simulation: None }
+    }
+
+    /// The same on virtual time: a call is done at one instant of it.
+    ///
+    /// The thread stands still meanwhile, so nothing else happens at that instant. Several may lead to one
+    /// store, each with faults of its own.
+    pub fn simulated(inner: Arc<S>, simulation: impl Simulation) -> Self {
+        Self { inner, plan: Mutex::default(), simulation: Some(Box::new(simulation)) }
     }
 
     /// The store inside.
@@ -201,6 +229,22 @@ impl<S: Store> FaultyStore<S> {
         operation: Operation,
         work: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
+        let Some(simulation) = &self.simulation else { return self.attempt(operation, work).await };
+        let [there, back] = simulation.delays(operation);
+        tokio::time::sleep(there).await;
+        let result = self.attempt(operation, async {
+            simulation.reached(operation);
+            block_on(work)
+        }).await;
+        tokio::time::sleep(back).await;
+        result
+    }
+
+    async fn attempt<T>(
+        &self,
+        operation: Operation,
+        work: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         match self.next_fault(operation) {
             None => work.await,
             Some(Fault::Before) => Err(StoreError::Unavailable { source: INJECTED.into() }),
@@ -221,6 +265,26 @@ impl<S: Store> FaultyStore<S> {
 
 const INJECTED: &str = "a fault was injected";
 
+/// Waits on this very thread, and takes nothing else up meanwhile.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    // Else the runtime would have it wait for the end of the task that waits here.
+    let mut work = std::pin::pin!(tokio::task::unconstrained(work));
+    loop {
+        match work.as_mut().poll(&mut context) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
 #[async_trait]
 impl<S: Store> Store for FaultyStore<S> {
     fn shards(&self) -> u16 {
@@ -233,11 +297,21 @@ impl<S: Store> Store for FaultyStore<S> {
         owner: &str,
         ttl: Duration,
     ) -> Result<Vec<Lease>, StoreError> {
-        self.call(Operation::Acquire, self.inner.acquire(shards, owner, ttl)).await
+        let taken = async {
+            let leases = self.inner.acquire(shards, owner, ttl).await?;
+            self.simulation.iter().for_each(|simulation| simulation.leased(&leases, ttl));
+            Ok(leases)
+        };
+        self.call(Operation::Acquire, taken).await
     }
 
     async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
-        self.call(Operation::Renew, self.inner.renew(leases, ttl)).await
+        let renewed = async {
+            self.inner.renew(leases, ttl).await?;
+            self.simulation.iter().for_each(|simulation| simulation.leased(leases, ttl));
+            Ok(())
+        };
+        self.call(Operation::Renew, renewed).await
     }
 
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
@@ -257,7 +331,12 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
-        self.call(Operation::Commit, self.inner.commit(leases, batch)).await
+        let committed = async {
+            let committed = self.inner.commit(leases, Arc::clone(&batch)).await?;
+            self.simulation.iter().for_each(|simulation| simulation.committed(leases, &batch));
+            Ok(committed)
+        };
+        self.call(Operation::Commit, committed).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {

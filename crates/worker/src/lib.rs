@@ -40,6 +40,8 @@ mod fuse;
 mod link;
 mod process;
 mod supervisor;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use agent::{AgentError, run_agent};
 pub use config::{AgentConfig, ArgumentError, SupervisorConfig};

@@ -17,7 +17,7 @@ use super::Shared;
 use super::connect::{Backoff, Server};
 use super::health::Probe;
 use super::session::SessionError;
-use crate::clock::{BootMillis, boot_millis};
+use crate::clock::BootMillis;
 use crate::link::{LeaseUntil, Request};
 
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -100,7 +100,7 @@ impl Beats<'_> {
 
     fn next(&mut self) -> Heartbeat {
         self.seq += 1;
-        self.unanswered.push_back((self.seq, boot_millis()));
+        self.unanswered.push_back((self.seq, self.shared.machine.boot_millis()));
         Heartbeat {
             worker_id: self.shared.worker_id.to_string(),
             session: self.session,
