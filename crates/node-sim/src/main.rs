@@ -13,7 +13,7 @@
 //!
 //! - [`scene`]: a cluster from its seed to its verdict. [`nemesis`]: what goes wrong in it.
 //! - [`servers`], [`machines`], [`clients`]: who takes part.
-//! - [`recorder`]: the history, and the one clock. [`entropy`]: the one source of randomness.
+//! - [`recorder`]: the history, and the one clock. [`system`]: what the operating system says of time and chance.
 //!
 //! # Always true
 //! - A seed plays the same in every process, and in each process there is one: libraries draw numbers for a whole
@@ -21,12 +21,12 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks")]
 
 mod clients;
-mod entropy;
 mod machines;
 mod nemesis;
 mod recorder;
 mod scene;
 mod servers;
+mod system;
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
 }
 
 fn play(args: &PlayArgs) -> Result<bool> {
-    entropy::seed(args.seed);
+    system::begin(args.seed);
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)

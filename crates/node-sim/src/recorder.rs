@@ -11,6 +11,8 @@ use server::node::Clock;
 use sim::history::{Event, What};
 use sim::world::StoreRecorder;
 
+use crate::system;
+
 thread_local! {
     /// Where the world stands between two of its steps, when no host is running.
     static BETWEEN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
@@ -22,6 +24,7 @@ const BEGAN: i64 = 1_780_272_000_000_000;
 /// The world has come so far, and no host is running.
 pub(crate) fn between(elapsed: Duration) {
     BETWEEN.set(elapsed);
+    system::set_clock(BEGAN + micros(elapsed));
 }
 
 /// How long the world has lasted.
@@ -31,7 +34,11 @@ pub(crate) fn elapsed() -> Duration {
 
 /// What time it is in the world.
 pub(crate) fn now() -> Timestamp {
-    Timestamp::from_micros(BEGAN + i64::try_from(elapsed().as_micros()).unwrap_or(i64::MAX))
+    Timestamp::from_micros(BEGAN + micros(elapsed()))
+}
+
+fn micros(elapsed: Duration) -> i64 {
+    i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// The world's clock, for an engine.

@@ -97,16 +97,21 @@ impl Drop for Folder {
 /// Plays a seed.
 pub(crate) fn play(seed: u64) -> Result<Played> {
     let folder = Folder::make()?;
+    recorder::between(Duration::ZERO);
     let recorder = Recorder::default();
     let mut dice = Dice::new(seed, 1);
     let store = Arc::new(open(&folder.0, &recorder)?);
-    let (admin, worker) = tokens(&store, &folder.0)?;
+    let aside = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (admin, worker) = aside.block_on(tokens(&store, &folder.0))?;
     let servers = 1 + dice.below(2);
     let machines = 1 + dice.below(3);
     let rough = Duration::from_secs(dice.between(15, 45));
     let cast = Cast {
         ways: (0..servers)
-            .map(|n| Way::new(n, Arc::clone(&store), recorder.clone(), Dice::new(seed, 10 + n as u64)))
+            .map(|n| {
+                let (store, dice) = (Arc::clone(&store), Dice::new(seed, 10 + n as u64));
+                Way::new(n, store, aside.handle(), recorder.clone(), dice)
+            })
             .collect(),
         machines: (0..machines)
             .map(|n| Machine::new(n, recorder.clone(), Dice::new(seed, 20 + n as u64)))
@@ -187,12 +192,9 @@ fn open(dir: &Path, recorder: &Recorder) -> Result<SqliteStore> {
 }
 
 /// The tokens of an admin and of the workers, as a first start makes them.
-fn tokens(store: &Arc<SqliteStore>, dir: &Path) -> Result<(String, String)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let made = runtime.block_on(async {
-        let tokens = Tokens::load(Arc::clone(store) as Arc<dyn Store>).await?;
-        anyhow::Ok(first_start(&tokens, &**store, dir).await?)
-    })?;
+async fn tokens(store: &Arc<SqliteStore>, dir: &Path) -> Result<(String, String)> {
+    let tokens = Tokens::load(Arc::clone(store) as Arc<dyn Store>).await?;
+    let made = first_start(&tokens, &**store, dir).await?;
     let worker = std::fs::read_to_string(&made.worker_token_file)?;
     let admin = made.admin_token.context("an empty store has no admin")?;
     Ok((admin, worker.trim().to_owned()))

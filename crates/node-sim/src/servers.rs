@@ -18,6 +18,7 @@ use sim::dice::Dice;
 use store::Store;
 use store::faulty::{FaultyStore, Operation, Simulation};
 use store::sqlite::SqliteStore;
+use tokio::runtime::Handle;
 use turmoil::net::{TcpListener, TcpStream};
 
 use crate::recorder::{Recorder, WorldClock};
@@ -46,11 +47,17 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    pub(crate) fn new(server: usize, store: Arc<SqliteStore>, recorder: Recorder, dice: Dice) -> Self {
+    pub(crate) fn new(
+        server: usize,
+        store: Arc<SqliteStore>,
+        aside: &Handle,
+        recorder: Recorder,
+        dice: Dice,
+    ) -> Self {
         let slow = Arc::new(AtomicU64::new(3));
         let number = u32::try_from(server).unwrap_or(u32::MAX);
         let road = Calls { number, recorder, slow: Arc::clone(&slow), dice: Mutex::new(dice) };
-        Self { store: Arc::new(FaultyStore::simulated(store, road)), slow }
+        Self { store: Arc::new(FaultyStore::simulated(store, road, aside.clone())), slow }
     }
 }
 

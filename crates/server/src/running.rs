@@ -206,7 +206,8 @@ pub async fn start_at<L: Listener>(config: ServerConfig, site: Site<L>) -> Resul
     let keys = Keys::load(store.as_ref()).await?;
     let first = first_start(&tokens, store.as_ref(), &config.data_dir).await?;
     let metrics = Metrics::new();
-    let members = Members::new(Arc::clone(&store), &config, config.url_at(addr));
+    let url = config.url_at(addr);
+    let members = Members::started_at(clock.now(), Arc::clone(&store), &config, url);
     let mut settings = NodeConfig::new(&config, members.clone(), metrics.clone());
     settings.clock = clock;
     let (node, driver) = Node::new(store, settings);

@@ -165,7 +165,15 @@ pub trait Simulation: std::fmt::Debug + Send + Sync + 'static {
 pub struct FaultyStore<S> {
     inner: Arc<S>,
     plan: Mutex<Plan>,
-    simulation: Option<Box<dyn Simulation>>,
+    simulation: Option<Simulated>,
+}
+
+/// A store on virtual time.
+#[derive(Debug)]
+struct Simulated {
+    world: Box<dyn Simulation>,
+    /// Where the store's own threads come from: their races must not show on the runtime of the caller.
+    aside: tokio::runtime::Handle,
 }
 
 impl<S: Store> FaultyStore<S> {
@@ -177,9 +185,9 @@ impl<S: Store> FaultyStore<S> {
     /// The same on virtual time: a call is done at one instant of it.
     ///
     /// The thread stands still meanwhile, so nothing else happens at that instant. Several may lead to one
-    /// store, each with faults of its own.
-    pub fn simulated(inner: Arc<S>, simulation: impl Simulation) -> Self {
-        Self { inner, plan: Mutex::default(), simulation: Some(Box::new(simulation)) }
+    /// store, each with faults of its own. What the store does on other threads it does on those of `aside`.
+    pub fn simulated(inner: Arc<S>, world: impl Simulation, aside: tokio::runtime::Handle) -> Self {
+        Self { inner, plan: Mutex::default(), simulation: Some(Simulated { world: Box::new(world), aside }) }
     }
 
     /// The store inside.
@@ -229,13 +237,17 @@ impl<S: Store> FaultyStore<S> {
         operation: Operation,
         work: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        let Some(simulation) = &self.simulation else { return self.attempt(operation, work).await };
-        let [there, back] = simulation.delays(operation);
+        let Some(Simulated { world, aside }) = &self.simulation else {
+            return self.attempt(operation, work).await;
+        };
+        let [there, back] = world.delays(operation);
         tokio::time::sleep(there).await;
-        let result = self.attempt(operation, async {
-            simulation.reached(operation);
+        let done = async {
+            world.reached(operation);
+            let _aside = aside.enter();
             block_on(work)
-        }).await;
+        };
+        let result = self.attempt(operation, done).await;
         tokio::time::sleep(back).await;
         result
     }
@@ -299,7 +311,7 @@ impl<S: Store> Store for FaultyStore<S> {
     ) -> Result<Vec<Lease>, StoreError> {
         let taken = async {
             let leases = self.inner.acquire(shards, owner, ttl).await?;
-            self.simulation.iter().for_each(|simulation| simulation.leased(&leases, ttl));
+            self.simulation.iter().for_each(|simulated| simulated.world.leased(&leases, ttl));
             Ok(leases)
         };
         self.call(Operation::Acquire, taken).await
@@ -308,7 +320,7 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
         let renewed = async {
             self.inner.renew(leases, ttl).await?;
-            self.simulation.iter().for_each(|simulation| simulation.leased(leases, ttl));
+            self.simulation.iter().for_each(|simulated| simulated.world.leased(leases, ttl));
             Ok(())
         };
         self.call(Operation::Renew, renewed).await
@@ -333,7 +345,7 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
         let committed = async {
             let committed = self.inner.commit(leases, Arc::clone(&batch)).await?;
-            self.simulation.iter().for_each(|simulation| simulation.committed(leases, &batch));
+            self.simulation.iter().for_each(|simulated| simulated.world.committed(leases, &batch));
             Ok(committed)
         };
         self.call(Operation::Commit, committed).await

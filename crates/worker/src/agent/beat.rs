@@ -15,7 +15,7 @@ use tonic::Streaming;
 
 use super::Shared;
 use super::connect::{Backoff, Server};
-use super::health::Probe;
+use super::machine::BoxedProbe;
 use super::session::SessionError;
 use crate::clock::BootMillis;
 use crate::link::{LeaseUntil, Request};
@@ -34,7 +34,7 @@ pub(super) async fn run(
     let mut beats = Beats {
         shared,
         session: welcome.session,
-        probe: Probe::new(&shared.layout.dir),
+        probe: shared.machine.probe(&shared.layout.dir),
         seq: 0,
         unanswered: VecDeque::new(),
     };
@@ -57,7 +57,7 @@ pub(super) async fn run(
 struct Beats<'a> {
     shared: &'a Shared,
     session: u64,
-    probe: Probe,
+    probe: BoxedProbe,
     seq: u64,
     /// Number and time of sending.
     unanswered: VecDeque<(u64, BootMillis)>,
@@ -105,7 +105,7 @@ impl Beats<'_> {
             worker_id: self.shared.worker_id.to_string(),
             session: self.session,
             seq: self.seq,
-            health: Some(self.probe.sample(self.shared.running.load(Ordering::Relaxed))),
+            health: Some((self.probe)(self.shared.running.load(Ordering::Relaxed))),
         }
     }
 

@@ -1,15 +1,18 @@
-//! What an agent stands on: its supervisor's socket, the network, and the clock of both.
+//! What an agent stands on: its supervisor's socket, the network, the clock, and how the machine is.
 //!
 //! There is one machine in the product, the [`Host`]. A simulation has another, on which no time passes
 //! but its own and no byte leaves the process.
 
 use std::fmt::Debug;
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 
+use proto::v1::Health;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::transport::{Channel, Endpoint, Error};
 
+use super::health::Probe;
 use super::supervisor::{self, ConnectError};
 use crate::clock::{BootMillis, boot_millis};
 use crate::config::AgentConfig;
@@ -17,6 +20,9 @@ use crate::config::AgentConfig;
 /// A connection, of whatever kind.
 pub(crate) type BoxedStream = Box<dyn Stream>;
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Tells how a machine is on which so many executions run.
+pub(crate) type BoxedProbe = Box<dyn FnMut(u32) -> Health + Send>;
 
 /// Bytes in both directions.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -36,6 +42,9 @@ pub(crate) trait Machine: Debug + Send + Sync {
 
     /// What the supervisor's clock shows; leases are counted on it.
     fn boot_millis(&self) -> BootMillis;
+
+    /// Who tells how the machine is, with its disk at `dir`.
+    fn probe(&self, dir: &Path) -> BoxedProbe;
 }
 
 /// The machine that the process runs on.
@@ -57,5 +66,10 @@ impl Machine for Host {
 
     fn boot_millis(&self) -> BootMillis {
         boot_millis()
+    }
+
+    fn probe(&self, dir: &Path) -> BoxedProbe {
+        let mut probe = Probe::new(dir);
+        Box::new(move |running| probe.sample(running))
     }
 }

@@ -13,18 +13,20 @@ mod model;
 use std::fmt;
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use ::model::{ExecutionId, Fence, JobId, JobSpec, WorkerId};
 use hyper_util::rt::TokioIo;
+use proto::v1::Health;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::sync::{Notify, mpsc};
 use tonic::transport::{Channel, Endpoint, Error, Uri};
 
 pub use model::Disk;
 
-use crate::agent::machine::{BoxFuture, BoxedStream, Machine};
+use crate::agent::machine::{BoxFuture, BoxedProbe, BoxedStream, Machine};
 use crate::agent::supervisor::ConnectError;
 use crate::config::AgentConfig;
 
@@ -198,5 +200,14 @@ impl Machine for Simulated {
 
     fn boot_millis(&self) -> u64 {
         self.world.millis()
+    }
+
+    fn probe(&self, _: &Path) -> BoxedProbe {
+        Box::new(|running| Health {
+            memory_available_bytes: 1 << 40,
+            disk_available_bytes: 1 << 40,
+            running,
+            ..Health::default()
+        })
     }
 }
