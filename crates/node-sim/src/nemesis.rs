@@ -10,6 +10,7 @@ use turmoil::Sim;
 
 use crate::recorder::Recorder;
 use crate::scene::Cast;
+use crate::servers::CALL_MILLIS;
 
 /// How long messages take where nothing is slow.
 pub(crate) const QUICK: Duration = Duration::from_millis(20);
@@ -31,8 +32,8 @@ enum Kind {
     NewAgent(usize),
     /// The next commit of a server goes wrong.
     Commit(usize, StoreFault),
-    /// The store is out of a server's reach: so many of its calls fail.
-    Away(usize, u64),
+    /// The store is out of a server's reach.
+    Away(usize),
     /// Calls of the store take up to so many milliseconds each way.
     SlowStore(usize, u64),
 }
@@ -47,7 +48,7 @@ impl Kind {
             Self::PowerCut(host) => format!("power cut {host}"),
             Self::NewAgent(machine) => format!("new agent w{machine}"),
             Self::Commit(server, fault) => format!("commit s{server} {fault:?}"),
-            Self::Away(server, calls) => format!("store away from s{server} for {calls} calls"),
+            Self::Away(server) => format!("store away from s{server}"),
             Self::SlowStore(server, millis) => format!("slow store s{server} {millis}"),
         }
     }
@@ -118,7 +119,7 @@ fn kind(cast: &Cast, dice: &mut Dice) -> Kind {
         9 => Kind::PowerCut(crate::machines::name(machine)),
         10 => Kind::NewAgent(machine),
         11 => Kind::Commit(server, [StoreFault::Before, StoreFault::After][dice.below(2)].clone()),
-        12 => Kind::Away(server, dice.between(2, 40)),
+        12 => Kind::Away(server),
         _ => Kind::SlowStore(server, dice.between(20, 800)),
     }
 }
@@ -140,13 +141,7 @@ fn begin(kind: &Kind, sim: &mut Sim<'_>, cast: &Cast) {
         Kind::Commit(server, fault) => {
             cast.ways[*server].store.inject_next(Operation::Commit, fault.clone());
         }
-        Kind::Away(server, calls) => {
-            let store = &cast.ways[*server].store;
-            for operation in [Operation::Commit, Operation::Renew, Operation::Acquire, Operation::Load] {
-                let next = store.calls(operation) + 1;
-                (next..next + calls).for_each(|nth| store.inject(operation, nth, StoreFault::Before));
-            }
-        }
+        Kind::Away(server) => cast.ways[*server].away.store(true, Ordering::Relaxed),
         Kind::SlowStore(server, millis) => cast.ways[*server].slow.store(*millis, Ordering::Relaxed),
     }
 }
@@ -162,7 +157,8 @@ fn mend(kind: &Kind, sim: &mut Sim<'_>, cast: &Cast) {
                 sim.bounce(host.as_str());
             }
         }
-        Kind::SlowStore(server, _) => cast.ways[*server].slow.store(3, Ordering::Relaxed),
-        Kind::NewAgent(_) | Kind::Commit(..) | Kind::Away(..) => {}
+        Kind::SlowStore(server, _) => cast.ways[*server].slow.store(CALL_MILLIS, Ordering::Relaxed),
+        Kind::Away(server) => cast.ways[*server].away.store(false, Ordering::Relaxed),
+        Kind::NewAgent(_) | Kind::Commit(..) => {}
     }
 }

@@ -29,11 +29,11 @@ use crate::servers::{self, SHARD_LEASE, Way};
 /// What the clients' host is called.
 pub(crate) const CLIENT: &str = "clients";
 /// How far each host goes before it is the next one's turn.
-const TICK: Duration = Duration::from_millis(5);
+const TICK: Duration = Duration::from_millis(10);
 /// All must have ended so long after the last fault was mended.
 const PATIENCE: Duration = Duration::from_secs(150);
 /// How long it goes on once all has ended: connections that hang are noticed, and sessions come back.
-const REST: Duration = Duration::from_secs(8);
+const REST: Duration = Duration::from_secs(5);
 
 /// Who takes part.
 pub(crate) struct Cast {
@@ -105,7 +105,7 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
     let (admin, worker) = aside.block_on(tokens(&store, &folder.0))?;
     let servers = 1 + dice.below(2);
     let machines = 1 + dice.below(3);
-    let rough = Duration::from_secs(dice.between(15, 45));
+    let rough = Duration::from_secs(dice.between(10, 35));
     let cast = Cast {
         ways: (0..servers)
             .map(|n| {

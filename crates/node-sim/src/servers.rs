@@ -6,14 +6,14 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::record::{Batch, Lease};
 use server::config::{PostgresConfig, StoreConfig};
 use server::listener::Listener;
-use server::{EngineRuns, ServerConfig, Site};
+use server::{EngineRuns, Running, ServerConfig, Site, StartError};
 use sim::dice::Dice;
 use store::Store;
 use store::faulty::{FaultyStore, Operation, Simulation};
@@ -27,6 +27,9 @@ use crate::recorder::{Recorder, WorldClock};
 pub(crate) const PORT: u16 = 7070;
 /// How long the ownership of the shards lasts.
 pub(crate) const SHARD_LEASE: model::Duration = model::Duration::from_millis(2_500);
+
+/// How long a call of the store is under way at most, each way, where nothing is slow.
+pub(crate) const CALL_MILLIS: u64 = 3;
 
 /// What a host is called.
 pub(crate) fn name(server: usize) -> String {
@@ -44,6 +47,8 @@ pub(crate) struct Way {
     pub(crate) store: Arc<FaultyStore<SqliteStore>>,
     /// The longest delay of a call, each way, in milliseconds.
     pub(crate) slow: Arc<AtomicU64>,
+    /// Whether it is broken.
+    pub(crate) away: Arc<AtomicBool>,
 }
 
 impl Way {
@@ -54,10 +59,11 @@ impl Way {
         recorder: Recorder,
         dice: Dice,
     ) -> Self {
-        let slow = Arc::new(AtomicU64::new(3));
+        let (slow, away) = (Arc::new(AtomicU64::new(CALL_MILLIS)), Arc::new(AtomicBool::new(false)));
         let number = u32::try_from(server).unwrap_or(u32::MAX);
-        let road = Calls { number, recorder, slow: Arc::clone(&slow), dice: Mutex::new(dice) };
-        Self { store: Arc::new(FaultyStore::simulated(store, road, aside.clone())), slow }
+        let dice = Mutex::new(dice);
+        let road = Calls { number, recorder, slow: Arc::clone(&slow), away: Arc::clone(&away), dice };
+        Self { store: Arc::new(FaultyStore::simulated(store, road, aside.clone())), slow, away }
     }
 }
 
@@ -67,6 +73,7 @@ struct Calls {
     number: u32,
     recorder: Recorder,
     slow: Arc<AtomicU64>,
+    away: Arc<AtomicBool>,
     dice: Mutex<Dice>,
 }
 
@@ -80,6 +87,10 @@ impl Simulation for Calls {
             Operation::Load => [delay(), Duration::ZERO],
             _ => [delay(), delay()],
         }
+    }
+
+    fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
     }
 
     fn reached(&self, _operation: Operation) {
@@ -106,8 +117,25 @@ impl Listener for Port {
     }
 }
 
-/// A process of a server, from its start until it is killed.
+/// How long whoever watches over a server waits before it starts it again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A server, from the moment its host is switched on until its power is cut. A process that cannot start is started
+/// again.
 pub(crate) async fn live(server: usize, way: Way, dir: &Path) -> turmoil::Result {
+    loop {
+        match start(server, way.clone(), dir).await {
+            Ok(running) => return Err(running.failed().await.into()),
+            Err(error @ (StartError::Store(_) | StartError::Tokens(_))) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a server did not start");
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+async fn start(server: usize, way: Way, dir: &Path) -> Result<Running, StartError> {
     let mut config = ServerConfig::new(dir.join(name(server)));
     config.name = name(server);
     config.advertise_url = Some(url(server));
@@ -120,14 +148,15 @@ pub(crate) async fn live(server: usize, way: Way, dir: &Path) -> turmoil::Result
         allow_unsafe: false,
         require_sync_standby: false,
     });
-    let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT)).await?;
+    let addr = SocketAddr::new(turmoil::lookup(name(server)), PORT);
+    let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT)).await;
+    let listener = listener.map_err(|source| StartError::Listen { listen: addr, source })?;
     let site = Site {
         store: way.store as Arc<dyn Store>,
         listener: Port(listener),
-        addr: SocketAddr::new(turmoil::lookup(name(server)), PORT),
+        addr,
         clock: Arc::new(WorldClock),
         engine: EngineRuns::OnTheRuntime,
     };
-    let running = server::start_at(config, site).await?;
-    Err(running.failed().await.into())
+    server::start_at(config, site).await
 }

@@ -150,6 +150,9 @@ pub trait Simulation: std::fmt::Debug + Send + Sync + 'static {
     /// How long a call of `operation` is on its way to the store, and how long its answer back.
     fn delays(&self, operation: Operation) -> [std::time::Duration; 2];
 
+    /// Whether the store is out of reach now: calls fail, and nothing is done.
+    fn is_away(&self) -> bool;
+
     /// A call reaches the store, which does it now.
     fn reached(&self, operation: Operation);
 
@@ -242,6 +245,9 @@ impl<S: Store> FaultyStore<S> {
         };
         let [there, back] = world.delays(operation);
         tokio::time::sleep(there).await;
+        if world.is_away() {
+            return Err(StoreError::Unavailable { source: INJECTED.into() });
+        }
         let done = async {
             world.reached(operation);
             let _aside = aside.enter();
