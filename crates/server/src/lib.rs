@@ -11,7 +11,7 @@
 //! - [`grpc`]: the lanes of the workers, translated to inputs and from effects.
 //! - [`api`]: REST, SSE and the pages; [`auth`]: who may do what.
 //! - [`objects`]: what is no row, in a local folder or in S3.
-//! - `web`: the dashboard's files. [`housekeeping`]: retention; [`metrics`]: what is counted; [`preview`]: what a timing will do.
+//! - [`listener`]: where connections come from. `web`: the dashboard's files. [`housekeeping`]: retention; [`metrics`]: what is counted; [`preview`]: what a timing will do.
 //!
 //! [`start`] puts them together from a [`ServerConfig`]; [`Services`] is what each of them gets.
 //!
@@ -25,7 +25,7 @@ pub mod config;
 pub mod grpc;
 mod hash;
 pub mod housekeeping;
-mod listener;
+pub mod listener;
 pub mod members;
 pub mod metrics;
 pub mod node;
@@ -37,4 +37,4 @@ pub mod testing;
 mod web;
 
 pub use config::ServerConfig;
-pub use running::{Running, Services, StartError, start, start_with};
+pub use running::{EngineRuns, Running, Services, Site, StartError, start, start_at, start_with};

@@ -3,6 +3,8 @@
 //! This is `axum::serve` with bounds: a connection that sends its headers too slowly, or that does
 //! not answer pings, is closed; and there are no more than [`CONNECTIONS_MAX`] at a time.
 
+use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -31,16 +34,42 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
+/// Where connections come from: a port of the machine, or a simulated network.
+pub trait Listener: Send + 'static {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// The next connection.
+    ///
+    /// # Errors
+    /// Where none can be had now. It is asked again a moment later.
+    fn accept(&mut self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&mut self) -> io::Result<TcpStream> {
+        let (stream, _peer) = Self::accept(self).await?;
+        // Latency over packets: replies are small, and each of them is waited for.
+        let _nodelay = stream.set_nodelay(true);
+        Ok(stream)
+    }
+}
+
 /// Serves `app` until `stop`; then lets open requests finish for `grace` at most.
-pub(crate) async fn serve(listener: TcpListener, app: Router, stop: CancellationToken, grace: Duration) {
+pub(crate) async fn serve<L: Listener>(
+    mut listener: L,
+    app: Router,
+    stop: CancellationToken,
+    grace: Duration,
+) {
     let builder = Arc::new(builder());
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
     let (open, cut_off) = (TaskTracker::new(), CancellationToken::new());
-    while let Some(stream) = accept(&listener, &stop).await {
+    while let Some(stream) = accept(&mut listener, &stop).await {
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { break };
-        // Latency over packets: replies are small, and each of them is waited for.
-        let _nodelay = stream.set_nodelay(true);
         let service = TowerToHyperService::new(app.clone());
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
@@ -82,14 +111,14 @@ fn builder() -> Builder<TokioExecutor> {
 }
 
 /// The next connection, or `None` once it is time to stop.
-async fn accept(listener: &TcpListener, stop: &CancellationToken) -> Option<TcpStream> {
+async fn accept<L: Listener>(listener: &mut L, stop: &CancellationToken) -> Option<L::Stream> {
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return None,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, _peer)) => return Some(stream),
+            Ok(stream) => return Some(stream),
             Err(error) => {
                 // Out of file descriptors, most likely: others will be given back soon.
                 tracing::warn!(error = %error, "cannot accept a connection");

@@ -11,12 +11,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use model::{ServerId, ShardId, id::IdSource};
+use model::{ServerId, ShardId, Timestamp, id::IdSource};
 use store::cluster::{Cluster, Member, ServerRecord};
 use store::{Store, StoreError};
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use crate::auth::Tokens;
 use crate::config::{ServerConfig, StoreConfig};
@@ -98,7 +99,16 @@ struct Inner {
 impl Members {
     /// This server, reached by the others at `url`; a new one at each start.
     pub fn new(store: Arc<dyn Store>, config: &ServerConfig, url: Option<String>) -> Self {
-        let now = SystemClock.now();
+        Self::started_at(SystemClock.now(), store, config, url)
+    }
+
+    /// The same of a server that started at `now`.
+    pub(crate) fn started_at(
+        now: Timestamp,
+        store: Arc<dyn Store>,
+        config: &ServerConfig,
+        url: Option<String>,
+    ) -> Self {
         let entropy = rand::random();
         let me = ServerRecord {
             id: ServerId::from_bits(IdSource::default().next(now, ShardId(0), entropy)),

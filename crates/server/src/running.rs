@@ -18,10 +18,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::{FirstStartError, Keys, Tokens, first_start};
 use crate::config::{ConfigError, PostgresConfig, ServerConfig, StoreConfig, make_private_dir};
-use crate::listener;
+use crate::listener::{self, Listener};
 use crate::members::Members;
 use crate::metrics::Metrics;
-use crate::node::{DriverHandle, Fatal, Node, NodeConfig, Readiness};
+use crate::node::{Clock, DriverHandle, Fatal, Node, NodeConfig, Readiness, clock_of_process};
 use crate::objects::{ObjectError, Objects};
 
 /// What the parts of a server share; clones are cheap.
@@ -162,6 +162,43 @@ async fn open_postgres(
 /// [`StartError`]; nothing runs then.
 pub async fn start_with(config: ServerConfig, store: Arc<dyn Store>) -> Result<Running, StartError> {
     config.check()?;
+    let listen = config.listen;
+    let listener = TcpListener::bind(listen).await.map_err(|source| StartError::Listen { listen, source })?;
+    let addr = listener.local_addr().map_err(|source| StartError::Listen { listen, source })?;
+    let clock = clock_of_process();
+    start_at(config, Site { store, listener, addr, clock, engine: EngineRuns::OnItsThread }).await
+}
+
+/// What a server stands on: the machine, or a simulated one.
+pub struct Site<L> {
+    /// Its rows.
+    pub store: Arc<dyn Store>,
+    /// Where connections come from, instead of [`ServerConfig::listen`].
+    pub listener: L,
+    /// Where that listens.
+    pub addr: SocketAddr,
+    /// What time it is for the engine.
+    pub clock: Arc<dyn Clock>,
+    /// Where the engine runs.
+    pub engine: EngineRuns,
+}
+
+/// Where an engine runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineRuns {
+    /// On a thread of its own, so that nothing else delays it.
+    OnItsThread,
+    /// On the runtime that the server is started on; see [`Driver::spawn_here`](crate::node::Driver::spawn_here).
+    OnTheRuntime,
+}
+
+/// Starts a server on any ground.
+///
+/// # Errors
+/// [`StartError`]; nothing runs then.
+pub async fn start_at<L: Listener>(config: ServerConfig, site: Site<L>) -> Result<Running, StartError> {
+    config.check()?;
+    let Site { store, listener, addr, clock, engine } = site;
     let source = |source| StartError::DataDir { path: config.data_dir.clone(), source };
     make_private_dir(&config.data_dir).map_err(source)?;
     let objects = Objects::open(&config, Arc::clone(&store))?;
@@ -169,14 +206,17 @@ pub async fn start_with(config: ServerConfig, store: Arc<dyn Store>) -> Result<R
     let keys = Keys::load(store.as_ref()).await?;
     let first = first_start(&tokens, store.as_ref(), &config.data_dir).await?;
     let metrics = Metrics::new();
-    let listen = config.listen;
-    let listener = TcpListener::bind(listen).await.map_err(|source| StartError::Listen { listen, source })?;
-    let addr = listener.local_addr().map_err(|source| StartError::Listen { listen, source })?;
-    let members = Members::new(Arc::clone(&store), &config, config.url_at(addr));
-    let (node, driver) = Node::new(store, NodeConfig::new(&config, members.clone(), metrics.clone()));
+    let url = config.url_at(addr);
+    let members = Members::started_at(clock.now(), Arc::clone(&store), &config, url);
+    let mut settings = NodeConfig::new(&config, members.clone(), metrics.clone());
+    settings.clock = clock;
+    let (node, driver) = Node::new(store, settings);
     let config = Arc::new(config);
     let services = Services { node, objects, members, tokens, keys, metrics, config, addr };
-    let driver = driver.spawn().map_err(StartError::Thread)?;
+    let driver = match engine {
+        EngineRuns::OnItsThread => driver.spawn().map_err(StartError::Thread)?,
+        EngineRuns::OnTheRuntime => driver.spawn_here(),
+    };
     Ok(Running::run(services, driver, listener, first))
 }
 
@@ -184,7 +224,7 @@ impl Running {
     fn run(
         services: Services,
         driver: DriverHandle,
-        listener: TcpListener,
+        listener: impl Listener,
         first: crate::auth::FirstStart,
     ) -> Self {
         let running = Self {
@@ -203,7 +243,7 @@ impl Running {
         running
     }
 
-    fn spawn_tasks(&self, listener: TcpListener) {
+    fn spawn_tasks(&self, listener: impl Listener) {
         let services = &self.services;
         let app = crate::api::router(services.clone()).merge(crate::grpc::router(services.clone()));
         let grace = services.config.shutdown_grace.to_std();

@@ -10,9 +10,13 @@
 //! stall.reached().await;                                // the fifth commit waits …
 //! stall.release();                                      // … until here
 //! ```
+//!
+//! In a simulation ([`FaultyStore::simulated`]) each call takes as much virtual time as the test says, whatever
+//! the store inside does on threads of its own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
@@ -141,17 +145,52 @@ struct Plan {
     fatal: bool,
 }
 
+/// What a simulation makes of the calls of a store.
+pub trait Simulation: std::fmt::Debug + Send + Sync + 'static {
+    /// How long a call of `operation` is on its way to the store, and how long its answer back.
+    fn delays(&self, operation: Operation) -> [std::time::Duration; 2];
+
+    /// Whether the store is out of reach now: calls fail, and nothing is done.
+    fn is_away(&self) -> bool;
+
+    /// A call reaches the store, which does it now.
+    fn reached(&self, operation: Operation);
+
+    /// A batch became durable.
+    fn committed(&self, leases: &[Lease], batch: &Batch);
+
+    /// Shards were taken, or their leases renewed, for `ttl` from now.
+    fn leased(&self, leases: &[Lease], ttl: Duration);
+}
+
 /// A store around another that fails where it is told to.
 #[derive(Debug)]
 pub struct FaultyStore<S> {
-    inner: S,
+    inner: Arc<S>,
     plan: Mutex<Plan>,
+    simulation: Option<Simulated>,
+}
+
+/// A store on virtual time.
+#[derive(Debug)]
+struct Simulated {
+    world: Box<dyn Simulation>,
+    /// Where the store's own threads come from: their races must not show on the runtime of the caller.
+    aside: tokio::runtime::Handle,
 }
 
 impl<S: Store> FaultyStore<S> {
     /// Passes everything on until a fault is injected.
     pub fn new(inner: S) -> Self {
-        Self { inner, plan: Mutex::default() }
+        Self { inner: Arc::new(inner), plan: Mutex::default(), simulation: None }
+    }
+
+    /// The same on virtual time: a call is done at one instant of it.
+    ///
+    /// The thread stands still meanwhile, so nothing else happens at that instant. Several may lead to one
+    /// store, each with faults of its own. What the store does on other threads it does on those of `aside`.
+    pub fn simulated(inner: Arc<S>, world: impl Simulation, aside: tokio::runtime::Handle) -> Self {
+        Self { inner, plan: Mutex::default(), simulation: Some(Simulated { world: Box::new(world), aside }) }
     }
 
     /// The store inside.
@@ -201,6 +240,29 @@ impl<S: Store> FaultyStore<S> {
         operation: Operation,
         work: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
+        let Some(Simulated { world, aside }) = &self.simulation else {
+            return self.attempt(operation, work).await;
+        };
+        let [there, back] = world.delays(operation);
+        tokio::time::sleep(there).await;
+        if world.is_away() {
+            return Err(StoreError::Unavailable { source: INJECTED.into() });
+        }
+        let done = async {
+            world.reached(operation);
+            let _aside = aside.enter();
+            block_on(work)
+        };
+        let result = self.attempt(operation, done).await;
+        tokio::time::sleep(back).await;
+        result
+    }
+
+    async fn attempt<T>(
+        &self,
+        operation: Operation,
+        work: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         match self.next_fault(operation) {
             None => work.await,
             Some(Fault::Before) => Err(StoreError::Unavailable { source: INJECTED.into() }),
@@ -221,6 +283,26 @@ impl<S: Store> FaultyStore<S> {
 
 const INJECTED: &str = "a fault was injected";
 
+/// Waits on this very thread, and takes nothing else up meanwhile.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    // Else the runtime would have it wait for the end of the task that waits here.
+    let mut work = std::pin::pin!(tokio::task::unconstrained(work));
+    loop {
+        match work.as_mut().poll(&mut context) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
 #[async_trait]
 impl<S: Store> Store for FaultyStore<S> {
     fn shards(&self) -> u16 {
@@ -233,11 +315,21 @@ impl<S: Store> Store for FaultyStore<S> {
         owner: &str,
         ttl: Duration,
     ) -> Result<Vec<Lease>, StoreError> {
-        self.call(Operation::Acquire, self.inner.acquire(shards, owner, ttl)).await
+        let taken = async {
+            let leases = self.inner.acquire(shards, owner, ttl).await?;
+            self.simulation.iter().for_each(|simulated| simulated.world.leased(&leases, ttl));
+            Ok(leases)
+        };
+        self.call(Operation::Acquire, taken).await
     }
 
     async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
-        self.call(Operation::Renew, self.inner.renew(leases, ttl)).await
+        let renewed = async {
+            self.inner.renew(leases, ttl).await?;
+            self.simulation.iter().for_each(|simulated| simulated.world.leased(leases, ttl));
+            Ok(())
+        };
+        self.call(Operation::Renew, renewed).await
     }
 
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
@@ -257,7 +349,12 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
-        self.call(Operation::Commit, self.inner.commit(leases, batch)).await
+        let committed = async {
+            let committed = self.inner.commit(leases, Arc::clone(&batch)).await?;
+            self.simulation.iter().for_each(|simulated| simulated.world.committed(leases, &batch));
+            Ok(committed)
+        };
+        self.call(Operation::Commit, committed).await
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {

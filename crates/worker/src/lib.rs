@@ -41,6 +41,8 @@ mod layout;
 mod link;
 mod process;
 mod supervisor;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use agent::{AgentError, run_agent};
 pub use config::{AgentConfig, ArgumentError, SupervisorConfig};

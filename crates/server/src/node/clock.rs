@@ -41,7 +41,7 @@ impl Clock for SystemClock {
 
 /// The clocks of this process: the machine's. In debug builds the file that `BELFRY_TEST_CLOCK` names,
 /// if it does, moves the wall clock, so that tests can set it without touching the machine's.
-pub(super) fn of_process() -> Arc<dyn Clock> {
+pub(crate) fn of_process() -> Arc<dyn Clock> {
     #[cfg(debug_assertions)]
     if let Some(file) = std::env::var_os("BELFRY_TEST_CLOCK") {
         return Arc::new(moved::MovedClock { file: file.into() });

@@ -15,12 +15,13 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::View;
 use model::record::Lease;
 use store::{Store, StoreError};
 use tokio::sync::{broadcast, mpsc, watch};
+use tokio::time::Instant;
 
 use super::ownership::{Owned, TakeError, acquire, load};
 use super::reign::{End, Reign};
@@ -141,6 +142,17 @@ impl Driver {
             ended_tx.send_replace(Some(result));
         })?;
         Ok(DriverHandle { ended })
+    }
+
+    /// Drives the engine on the runtime of the caller. A simulation needs it so: its clock ends where
+    /// another thread begins.
+    pub fn spawn_here(self) -> DriverHandle {
+        let (ended_tx, ended) = watch::channel(None);
+        tokio::spawn(async move {
+            let result = Life::new(self).run().await;
+            ended_tx.send_replace(Some(result));
+        });
+        DriverHandle { ended }
     }
 }
 

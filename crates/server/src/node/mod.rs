@@ -32,6 +32,7 @@ use store::{EventSeq, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 pub use clock::{Clock, SystemClock};
+pub(crate) use clock::of_process as clock_of_process;
 pub use driver::{Driver, DriverHandle, Fatal, NodeConfig};
 
 /// How many requests wait in the inbox before more are refused as [`RequestError::Busy`].

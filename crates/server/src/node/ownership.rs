@@ -2,13 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::{Engine, Now};
 use model::record::{Lease, LiveRow};
 use model::{ShardId, Timestamp};
 use store::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::{NodeConfig, Readiness};
 

@@ -46,6 +46,7 @@ use client::{ClientMessage, Clients};
 use plan::{FaultKind, Plan, concern};
 use server::{Server, ServerMessage};
 use store::Store;
+pub use store::StoreRecorder;
 use supervisor::SupervisorMessage;
 
 /// Something that is going to happen. Those that belong to one life of a process are void in the next.

@@ -64,6 +64,23 @@ pub(crate) struct Rows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fenced;
 
+/// What a recorder makes of the batches that a real store committed.
+#[derive(Debug, Default)]
+pub struct StoreRecorder(Rows);
+
+impl StoreRecorder {
+    /// A batch became durable, under an ownership of this server.
+    pub fn committed(&mut self, server: u32, epoch: Epoch, decided_at: Timestamp, batch: &Batch) -> Commit {
+        let rows = batch.changes.iter().filter_map(|change| self.0.apply(change, None)).collect();
+        Commit { server, epoch, decided_at, now: batch.now, rows }
+    }
+
+    /// How many jobs have not ended.
+    pub fn live(&self) -> usize {
+        self.0.jobs.len()
+    }
+}
+
 /// The store.
 #[derive(Debug)]
 pub(crate) struct Store {

@@ -15,9 +15,9 @@ use tonic::Streaming;
 
 use super::Shared;
 use super::connect::{Backoff, Server};
-use super::health::Probe;
+use super::machine::BoxedProbe;
 use super::session::SessionError;
-use crate::clock::{BootMillis, boot_millis};
+use crate::clock::BootMillis;
 use crate::link::{LeaseUntil, Request};
 
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub(super) async fn run(
     let mut beats = Beats {
         shared,
         session: welcome.session,
-        probe: Probe::new(&shared.layout.dir),
+        probe: shared.machine.probe(&shared.layout.dir),
         seq: 0,
         unanswered: VecDeque::new(),
     };
@@ -57,7 +57,7 @@ pub(super) async fn run(
 struct Beats<'a> {
     shared: &'a Shared,
     session: u64,
-    probe: Probe,
+    probe: BoxedProbe,
     seq: u64,
     /// Number and time of sending.
     unanswered: VecDeque<(u64, BootMillis)>,
@@ -100,12 +100,12 @@ impl Beats<'_> {
 
     fn next(&mut self) -> Heartbeat {
         self.seq += 1;
-        self.unanswered.push_back((self.seq, boot_millis()));
+        self.unanswered.push_back((self.seq, self.shared.machine.boot_millis()));
         Heartbeat {
             worker_id: self.shared.worker_id.to_string(),
             session: self.session,
             seq: self.seq,
-            health: Some(self.probe.sample(self.shared.running.load(Ordering::Relaxed))),
+            health: Some((self.probe)(self.shared.running.load(Ordering::Relaxed))),
         }
     }
 

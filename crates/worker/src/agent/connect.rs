@@ -1,5 +1,6 @@
 //! Connections to servers, and how long to wait before the next try.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Uri};
 use tonic::{Request, Status};
 
 use super::AgentError;
-use crate::clock::entropy;
+use super::machine::Machine;
 use crate::config::AgentConfig;
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -45,18 +46,19 @@ impl Interceptor for Bearer {
 pub(super) struct Server {
     pub(super) url: Arc<str>,
     endpoint: Endpoint,
+    machine: Arc<dyn Machine>,
     bearer: Bearer,
 }
 
 impl Server {
     /// A connection of its own.
     pub(super) async fn connect(&self) -> Result<Client, tonic::transport::Error> {
-        Ok(self.client(self.endpoint.connect().await?))
+        Ok(self.client(self.machine.connect(&self.endpoint).await?))
     }
 
     /// A connection of its own that is made, and made again, when it is used.
     pub(super) fn connect_lazily(&self) -> Client {
-        self.client(self.endpoint.connect_lazy())
+        self.client(self.machine.connect_lazily(&self.endpoint))
     }
 
     fn client(&self, channel: Channel) -> Client {
@@ -73,15 +75,16 @@ const SERVERS_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Servers {
     config: Arc<AgentConfig>,
+    machine: Arc<dyn Machine>,
     bearer: Bearer,
     known: Mutex<Vec<Server>>,
 }
 
 impl Servers {
     /// Those of a configuration.
-    pub(super) fn new(config: Arc<AgentConfig>) -> Result<Self, AgentError> {
-        let (bearer, known) = configured(&config)?;
-        Ok(Self { config, bearer, known: Mutex::new(known) })
+    pub(super) fn new(config: Arc<AgentConfig>, machine: Arc<dyn Machine>) -> Result<Self, AgentError> {
+        let (bearer, known) = configured(&config, &machine)?;
+        Ok(Self { config, machine, bearer, known: Mutex::new(known) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Server>> {
@@ -119,7 +122,7 @@ impl Servers {
             let mut known = self.lock();
             if known.len() < SERVERS_MAX
                 && !known.iter().any(|server| server.url.trim_end_matches('/') == url)
-                && let Ok(server) = server(&self.config, url, self.bearer.clone())
+                && let Ok(server) = server(&self.config, &self.machine, url, self.bearer.clone())
             {
                 tracing::info!(server = url, "learned of another server");
                 known.push(server);
@@ -136,7 +139,10 @@ fn is_loopback(url: &str) -> bool {
 }
 
 /// The servers of a configuration, and what is shown to them.
-fn configured(config: &AgentConfig) -> Result<(Bearer, Vec<Server>), AgentError> {
+fn configured(
+    config: &AgentConfig,
+    machine: &Arc<dyn Machine>,
+) -> Result<(Bearer, Vec<Server>), AgentError> {
     if config.servers.is_empty() {
         return Err(AgentError::NoServer);
     }
@@ -144,11 +150,16 @@ fn configured(config: &AgentConfig) -> Result<(Bearer, Vec<Server>), AgentError>
         format!("Bearer {}", config.token).parse().map_err(|_| AgentError::Token)?;
     token.set_sensitive(true);
     let bearer = Bearer(token);
-    let servers = config.servers.iter().map(|url| server(config, url, bearer.clone()));
+    let servers = config.servers.iter().map(|url| server(config, machine, url, bearer.clone()));
     Ok((bearer.clone(), servers.collect::<Result<_, _>>()?))
 }
 
-fn server(config: &AgentConfig, url: &str, bearer: Bearer) -> Result<Server, AgentError> {
+fn server(
+    config: &AgentConfig,
+    machine: &Arc<dyn Machine>,
+    url: &str,
+    bearer: Bearer,
+) -> Result<Server, AgentError> {
     let failed = |source| AgentError::Server { url: url.to_owned(), source };
     let mut endpoint = Endpoint::from_shared(url.to_owned())
         .map_err(failed)?
@@ -164,7 +175,7 @@ fn server(config: &AgentConfig, url: &str, bearer: Bearer) -> Result<Server, Age
         }
         endpoint = endpoint.tls_config(tls).map_err(failed)?;
     }
-    Ok(Server { url: url.into(), endpoint, bearer })
+    Ok(Server { url: url.into(), endpoint, machine: Arc::clone(machine), bearer })
 }
 
 /// Waits between tries: twice as long each time, half of it by chance, so that workers that lost
@@ -197,15 +208,19 @@ impl Backoff {
     }
 
     pub(super) async fn wait(&mut self) {
-        // Without entropy the wait is merely less random.
-        let wait = self.draw(entropy().unwrap_or(500));
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(self.draw(spread())).await;
     }
+}
+
+/// A number that differs between workers, and from one time to the next. Nobody must be unable to guess it.
+fn spread() -> u64 {
+    RandomState::new().hash_one(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::machine::Host;
 
     #[test]
     fn waits_double_up_to_five_seconds_and_are_never_less_than_half_of_that() {
@@ -224,6 +239,7 @@ mod tests {
     #[test]
     fn a_configuration_that_cannot_work_is_refused_by_name() {
         let config = |server: &str, token: &str| AgentConfig::new("/x", server, token);
+        let configured = |config: &AgentConfig| configured(config, &(Arc::new(Host) as Arc<dyn Machine>));
         assert!(configured(&config("http://localhost:1", "secret")).is_ok());
         assert!(matches!(configured(&config("http://local host", "t")), Err(AgentError::Server { .. })));
         assert!(matches!(configured(&config("http://localhost:1", "a\nb")), Err(AgentError::Token)));
@@ -236,7 +252,8 @@ mod tests {
     #[tokio::test]
     async fn only_servers_like_those_of_the_configuration_are_learned() {
         let learned = |known: &str, named: &[&str]| {
-            let servers = Servers::new(Arc::new(AgentConfig::new("/x", known, "t"))).unwrap();
+            let config = Arc::new(AgentConfig::new("/x", known, "t"));
+            let servers = Servers::new(config, Arc::new(Host)).unwrap();
             servers.learn(&named.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>());
             (0..servers.count()).map(|turn| servers.at(turn).unwrap().url.to_string()).collect::<Vec<_>>()
         };

@@ -11,6 +11,7 @@
 //! - [`artifacts`]: inputs before a start; [`outputs`]: outputs after a success.
 //! - [`tasks`]: what running tasks ask for through their sockets, and what they save to their files.
 //! - [`connect`]: connections, tokens, and how long to wait before the next try.
+//! - [`machine`]: what all of this stands on: the supervisor's socket, the network, the clock.
 //!
 //! Each lane has a connection of its own, so a flood of logs delays no report and no heartbeat.
 //!
@@ -24,9 +25,10 @@ mod beat;
 mod connect;
 mod health;
 mod logs;
+pub(crate) mod machine;
 mod outputs;
 mod session;
-mod supervisor;
+pub(crate) mod supervisor;
 mod tasks;
 
 use std::future::Future;
@@ -39,6 +41,7 @@ use crate::config::AgentConfig;
 use crate::layout::Layout;
 use crate::link::{Answer, LogPart, Owner, Request, ToSupervisor};
 use connect::{Backoff, Server, Servers};
+use machine::{Host, Machine};
 use outputs::Uploads;
 use session::Event;
 use supervisor::{Inbound, Link};
@@ -65,6 +68,7 @@ pub enum AgentError {
 #[derive(Debug, Clone)]
 struct Shared {
     config: Arc<AgentConfig>,
+    machine: Arc<dyn Machine>,
     layout: Layout,
     servers: Arc<Servers>,
     to_supervisor: mpsc::Sender<ToSupervisor>,
@@ -90,22 +94,35 @@ impl Shared {
 /// # Errors
 /// [`AgentError`] for a configuration that cannot work; nothing else ends it.
 pub async fn run_agent(config: AgentConfig, shutdown: impl Future<Output = ()>) -> Result<(), AgentError> {
+    run_on(Arc::new(Host), config, shutdown).await
+}
+
+/// Runs an agent on any machine.
+pub(crate) async fn run_on(
+    machine: Arc<dyn Machine>,
+    config: AgentConfig,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), AgentError> {
     let config = Arc::new(config);
-    let servers = Arc::new(Servers::new(Arc::clone(&config))?);
-    let agent = Box::pin(serve_for_ever(config, servers));
+    let servers = Arc::new(Servers::new(Arc::clone(&config), Arc::clone(&machine))?);
+    let agent = Box::pin(serve_for_ever(config, machine, servers));
     tokio::select! {
         () = shutdown => Ok(()),
         never = agent => match never {},
     }
 }
 
-async fn serve_for_ever(config: Arc<AgentConfig>, servers: Arc<Servers>) -> std::convert::Infallible {
+async fn serve_for_ever(
+    config: Arc<AgentConfig>,
+    machine: Arc<dyn Machine>,
+    servers: Arc<Servers>,
+) -> std::convert::Infallible {
     let mut backoff = Backoff::default();
     loop {
-        match supervisor::connect(&config).await {
+        match supervisor::connect(&config, &*machine).await {
             Ok(link) => {
                 backoff = Backoff::default();
-                serve(&config, &servers, link).await;
+                serve(&config, &machine, &servers, link).await;
                 tracing::warn!("the supervisor is gone");
             }
             Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "no supervisor"),
@@ -115,7 +132,7 @@ async fn serve_for_ever(config: Arc<AgentConfig>, servers: Arc<Servers>) -> std:
 }
 
 /// Serves one supervisor, until it is gone.
-async fn serve(config: &Arc<AgentConfig>, servers: &Arc<Servers>, link: Link) {
+async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &Arc<Servers>, link: Link) {
     let Link { inbound, outbound, greeting } = link;
     let (to_supervisor, to_write) = mpsc::channel(TO_SUPERVISOR);
     let (events, session_events) = mpsc::channel(EVENTS);
@@ -123,6 +140,7 @@ async fn serve(config: &Arc<AgentConfig>, servers: &Arc<Servers>, link: Link) {
     let (log_parts, lane_parts) = mpsc::unbounded_channel();
     let shared = Shared {
         config: Arc::clone(config),
+        machine: Arc::clone(machine),
         layout: Layout::new(&config.dir),
         servers: Arc::clone(servers),
         to_supervisor,

@@ -7,13 +7,13 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use prost::Message;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::machine::{BoxedStream, Machine};
 use crate::config::AgentConfig;
 use crate::layout::Layout;
 use crate::link::{
@@ -32,7 +32,7 @@ const WRITE_TOGETHER: usize = 64;
 
 /// Why there is no supervisor to work with.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ConnectError {
+pub(crate) enum ConnectError {
     #[error("could not start `{}`", program.display())]
     Start { program: PathBuf, source: io::Error },
     #[error("the supervisor ended with {status}; why is in `{}`", log.display())]
@@ -54,14 +54,19 @@ pub(super) struct Link {
     pub(super) greeting: SupervisorGreeting,
 }
 
-/// Connects to the supervisor of the folder; starts one if there is none.
-pub(super) async fn connect(config: &AgentConfig) -> Result<Link, ConnectError> {
+/// A socket of the supervisor of the folder; starts one if there is none.
+pub(super) async fn reach(config: &AgentConfig) -> Result<UnixStream, ConnectError> {
     let layout = Layout::new(&config.dir);
-    let socket = match UnixStream::connect(layout.socket()).await {
-        Ok(socket) => socket,
-        Err(_) => start(config, &layout).await?,
-    };
-    let (reader, writer) = socket.into_split();
+    match UnixStream::connect(layout.socket()).await {
+        Ok(socket) => Ok(socket),
+        Err(_) => start(config, &layout).await,
+    }
+}
+
+/// Connects to the machine's supervisor.
+pub(super) async fn connect(config: &AgentConfig, machine: &dyn Machine) -> Result<Link, ConnectError> {
+    let layout = Layout::new(&config.dir);
+    let (reader, writer) = tokio::io::split(machine.supervisor(config).await?);
     let mut inbound = Inbound { reader: BufReader::with_capacity(256 << 10, reader), body: Vec::new() };
     let mut outbound = Outbound { writer };
     let greeting = AgentGreeting { version: VERSION, slots: config.capacity.slots };
@@ -117,7 +122,7 @@ fn open_log(layout: &Layout) -> io::Result<File> {
 
 /// What the supervisor says.
 pub(super) struct Inbound {
-    reader: BufReader<OwnedReadHalf>,
+    reader: BufReader<ReadHalf<BoxedStream>>,
     body: Vec<u8>,
 }
 
@@ -143,7 +148,7 @@ impl Inbound {
 
 /// What the supervisor is told.
 pub(super) struct Outbound {
-    writer: OwnedWriteHalf,
+    writer: WriteHalf<BoxedStream>,
 }
 
 impl Outbound {

@@ -11,12 +11,13 @@ mod intake;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::{Effect, Engine, Input, Now, Output};
 use model::Timestamp;
 use model::record::{Batch, Lease};
 use store::{Committed, StoreError};
+use tokio::time::Instant;
 
 use super::crashes::{self, Moment};
 use super::driver::{Driver, Life};
@@ -281,7 +282,7 @@ impl<'a> Reign<'a> {
             result = some(&mut self.renewal) => Woke::Renewed(result),
             result = some(&mut self.probe) => Woke::Probed(result),
             result = some(&mut self.reconciled) => Woke::Reconciled(result),
-            () = tokio::time::sleep_until(until.into()) => Woke::Time,
+            () = tokio::time::sleep_until(until) => Woke::Time,
         }
     }
 

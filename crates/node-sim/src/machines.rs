@@ -1,0 +1,107 @@
+//! Workers' machines: the real agent over a modelled supervisor.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use model::worker::Capacity;
+use model::{Bytes, ExecutionId, Millicores, WorkerId};
+use sim::dice::Dice;
+use sim::history::{TaskStep, What};
+use tokio::sync::Notify;
+use turmoil::net::TcpStream;
+use worker::AgentConfig;
+use worker::testing::{Approach, Disk, Plan, Road, Step, Task, World};
+
+use crate::recorder::{self, Recorder};
+
+/// What a host is called.
+pub(crate) fn name(machine: usize) -> String {
+    format!("w{machine}")
+}
+
+/// A machine, on or off; clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    pub(crate) number: usize,
+    pub(crate) id: WorkerId,
+    pub(crate) disk: Disk,
+    /// Kills its agent.
+    pub(crate) restart: Arc<Notify>,
+    surroundings: Arc<Surroundings>,
+}
+
+#[derive(Debug)]
+struct Surroundings {
+    id: WorkerId,
+    recorder: Recorder,
+    dice: Mutex<Dice>,
+}
+
+impl Machine {
+    pub(crate) fn new(number: usize, recorder: Recorder, dice: Dice) -> Self {
+        let id = WorkerId::from_bits((1 << 100) + number as u128 + 1);
+        let surroundings = Arc::new(Surroundings { id, recorder, dice: Mutex::new(dice) });
+        Self { number, id, disk: Disk::default(), restart: Arc::default(), surroundings }
+    }
+
+    /// From the moment it is switched on until its power is cut.
+    pub(crate) async fn live(self, servers: Vec<String>, token: String, dir: &Path) -> turmoil::Result {
+        let name = name(self.number);
+        let mut config = AgentConfig::new(dir.join(&name), "", token);
+        std::fs::create_dir_all(&config.dir)?;
+        config.servers = servers;
+        config.name = name;
+        config.capacity = Capacity {
+            cpu: Millicores(64_000),
+            memory: Bytes(64 << 30),
+            custom: [].into(),
+            slots: 6,
+        };
+        let world = self.surroundings as Arc<dyn World>;
+        match worker::testing::run(world, self.id, self.disk, config, self.restart).await {}
+    }
+}
+
+impl Surroundings {
+    fn dice(&self) -> std::sync::MutexGuard<'_, Dice> {
+        self.dice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl World for Surroundings {
+    fn millis(&self) -> u64 {
+        // Beyond zero, so that no lease has ended before it began.
+        1_000 + u64::try_from(recorder::elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn connect(&self, host: String, port: u16) -> Approach {
+        Box::pin(async move { Ok(Box::new(TcpStream::connect((host, port)).await?) as Road) })
+    }
+
+    fn plan(&self, _task: &Task) -> Plan {
+        let mut dice = self.dice();
+        match dice.below(40) {
+            0 => Plan::Refuse,
+            1 => Plan::StartFail,
+            n => Plan::Run { millis: dice.between(5, 6_000), exit: i32::from(n < 6) },
+        }
+    }
+
+    fn draw(&self, least: u64, most: u64) -> u64 {
+        self.dice().between(least, most)
+    }
+
+    fn saw(&self, execution: ExecutionId, step: Step) {
+        let step = match step {
+            Step::Heard { fence } => {
+                return self.recorder.note(What::Heard { worker: self.id, execution, fence });
+            }
+            Step::Started { job, fence } => TaskStep::Started { job, fence, worker: self.id },
+            Step::Halted => TaskStep::Halted,
+            Step::Resumed => TaskStep::Resumed,
+            Step::Ended { exit } => TaskStep::Ended { exit },
+            Step::Killed => TaskStep::Killed,
+        };
+        self.recorder.note(What::Task { execution, step });
+    }
+}

@@ -1,0 +1,164 @@
+//! What goes wrong, and when: drawn before a world begins, and all over before it ends.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use sim::dice::Dice;
+use sim::history::What;
+use store::faulty::{Fault as StoreFault, Operation};
+use turmoil::Sim;
+
+use crate::recorder::Recorder;
+use crate::scene::Cast;
+use crate::servers::CALL_MILLIS;
+
+/// How long messages take where nothing is slow.
+pub(crate) const QUICK: Duration = Duration::from_millis(20);
+
+/// Something that goes wrong.
+#[derive(Debug, Clone)]
+enum Kind {
+    /// Nothing passes between the two: what is sent is lost, and with it the connections.
+    Cut(String, String),
+    /// The same in one direction alone.
+    OneWay(String, String),
+    /// Nothing passes for a while, and then all of it at once.
+    Hold(String, String),
+    /// What passes takes so many milliseconds.
+    Slow(String, String, u64),
+    /// A host's power is cut, until it is switched on again.
+    PowerCut(String),
+    /// An agent is killed and another one started.
+    NewAgent(usize),
+    /// The next commit of a server goes wrong.
+    Commit(usize, StoreFault),
+    /// The store is out of a server's reach.
+    Away(usize),
+    /// Calls of the store take up to so many milliseconds each way.
+    SlowStore(usize, u64),
+}
+
+impl Kind {
+    fn word(&self) -> String {
+        match self {
+            Self::Cut(a, b) => format!("cut {a} {b}"),
+            Self::OneWay(a, b) => format!("one way {a} {b}"),
+            Self::Hold(a, b) => format!("hold {a} {b}"),
+            Self::Slow(a, b, millis) => format!("slow {a} {b} {millis}"),
+            Self::PowerCut(host) => format!("power cut {host}"),
+            Self::NewAgent(machine) => format!("new agent w{machine}"),
+            Self::Commit(server, fault) => format!("commit s{server} {fault:?}"),
+            Self::Away(server) => format!("store away from s{server}"),
+            Self::SlowStore(server, millis) => format!("slow store s{server} {millis}"),
+        }
+    }
+}
+
+/// What a world's nemesis will do, the last of it first.
+pub(crate) struct Nemesis {
+    deeds: Vec<(Duration, Deed)>,
+    pub(crate) faults: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Deed {
+    Begin(Kind),
+    Mend(Kind),
+}
+
+impl Nemesis {
+    /// Faults over the rough time of a world.
+    pub(crate) fn draw(cast: &Cast, rough: Duration, dice: &mut Dice) -> Self {
+        let faults = dice.below(14);
+        let mut deeds = Vec::new();
+        for _ in 0..faults {
+            let kind = kind(cast, dice);
+            let begins = rough.mul_f64(dice.fraction(0.05, 0.95));
+            // Shorter and longer than leases, and than connections that are silent live.
+            let lasts = Duration::from_millis(match dice.below(3) {
+                0 => dice.between(20, 1_000),
+                1 => dice.between(1_000, 6_000),
+                _ => dice.between(6_000, 25_000),
+            });
+            deeds.push((begins, Deed::Begin(kind.clone())));
+            deeds.push(((begins + lasts).min(rough), Deed::Mend(kind)));
+        }
+        deeds.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        Self { deeds, faults }
+    }
+
+    /// Does what is due.
+    pub(crate) fn act(&mut self, sim: &mut Sim<'_>, cast: &Cast, recorder: &Recorder) {
+        while let Some((_, deed)) = self.deeds.pop_if(|(at, _)| *at <= sim.elapsed()) {
+            let (kind, begins) = match &deed {
+                Deed::Begin(kind) => (kind, true),
+                Deed::Mend(kind) => (kind, false),
+            };
+            recorder.note(What::Fault { fault: kind.word(), begins });
+            tracing::info!(fault = kind.word(), begins, "nemesis");
+            if begins { begin(kind, sim, cast) } else { mend(kind, sim, cast) }
+        }
+    }
+}
+
+fn kind(cast: &Cast, dice: &mut Dice) -> Kind {
+    let server = dice.below(cast.ways.len());
+    let machine = dice.below(cast.machines.len());
+    let one = crate::servers::name(server);
+    let other = match dice.below(5) {
+        0 => crate::scene::CLIENT.to_owned(),
+        _ => crate::machines::name(machine),
+    };
+    let pair = if dice.chance(0.5) { (one.clone(), other) } else { (other, one.clone()) };
+    match dice.below(14) {
+        0 | 1 => Kind::Cut(pair.0, pair.1),
+        2 | 3 => Kind::OneWay(pair.0, pair.1),
+        4 | 5 => Kind::Hold(pair.0, pair.1),
+        6 => Kind::Slow(pair.0, pair.1, dice.between(50, 3_000)),
+        7 | 8 => Kind::PowerCut(one),
+        9 => Kind::PowerCut(crate::machines::name(machine)),
+        10 => Kind::NewAgent(machine),
+        11 => Kind::Commit(server, [StoreFault::Before, StoreFault::After][dice.below(2)].clone()),
+        12 => Kind::Away(server),
+        _ => Kind::SlowStore(server, dice.between(20, 800)),
+    }
+}
+
+fn begin(kind: &Kind, sim: &mut Sim<'_>, cast: &Cast) {
+    match kind {
+        Kind::Cut(a, b) => sim.partition(a.as_str(), b.as_str()),
+        Kind::OneWay(a, b) => sim.partition_oneway(a.as_str(), b.as_str()),
+        Kind::Hold(a, b) => sim.hold(a.as_str(), b.as_str()),
+        Kind::Slow(a, b, millis) => {
+            sim.set_link_latency(a.as_str(), b.as_str(), Duration::from_millis(*millis));
+        }
+        Kind::PowerCut(host) => {
+            if sim.is_host_running(host.as_str()) {
+                sim.crash(host.as_str());
+            }
+        }
+        Kind::NewAgent(machine) => cast.machines[*machine].restart.notify_one(),
+        Kind::Commit(server, fault) => {
+            cast.ways[*server].store.inject_next(Operation::Commit, fault.clone());
+        }
+        Kind::Away(server) => cast.ways[*server].away.store(true, Ordering::Relaxed),
+        Kind::SlowStore(server, millis) => cast.ways[*server].slow.store(*millis, Ordering::Relaxed),
+    }
+}
+
+fn mend(kind: &Kind, sim: &mut Sim<'_>, cast: &Cast) {
+    match kind {
+        Kind::Cut(a, b) => sim.repair(a.as_str(), b.as_str()),
+        Kind::OneWay(a, b) => sim.repair_oneway(a.as_str(), b.as_str()),
+        Kind::Hold(a, b) => sim.release(a.as_str(), b.as_str()),
+        Kind::Slow(a, b, _) => sim.set_link_latency(a.as_str(), b.as_str(), QUICK),
+        Kind::PowerCut(host) => {
+            if !sim.is_host_running(host.as_str()) {
+                sim.bounce(host.as_str());
+            }
+        }
+        Kind::SlowStore(server, _) => cast.ways[*server].slow.store(CALL_MILLIS, Ordering::Relaxed),
+        Kind::Away(server) => cast.ways[*server].away.store(false, Ordering::Relaxed),
+        Kind::NewAgent(_) | Kind::Commit(..) => {}
+    }
+}

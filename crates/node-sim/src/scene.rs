@@ -1,0 +1,216 @@
+//! A cluster, from its seed to its verdict.
+//!
+//! While it is *rough*, work comes and faults happen. Then it is *calm*: everything is mended, no more work comes,
+//! and all of it must end, workers must be back in their sessions, and no report may be left.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use model::WorkerId;
+use model::worker::WorkerStatus;
+use server::auth::{Tokens, first_start};
+use sim::check::{self, Report};
+use sim::dice::Dice;
+use sim::history::{Answer, History, Row, Setup, TaskStep, What};
+use store::Store;
+use store::sqlite::{Options, SqliteStore};
+
+use crate::clients::Client;
+use crate::machines::Machine;
+use crate::nemesis::{Nemesis, QUICK};
+use crate::recorder::{self, Recorder};
+use crate::servers::{self, SHARD_LEASE, Way};
+
+/// What the clients' host is called.
+pub(crate) const CLIENT: &str = "clients";
+/// How far each host goes before it is the next one's turn.
+const TICK: Duration = Duration::from_millis(10);
+/// All must have ended so long after the last fault was mended.
+const PATIENCE: Duration = Duration::from_secs(150);
+/// How long it goes on once all has ended: connections that hang are noticed, and sessions come back.
+const REST: Duration = Duration::from_secs(5);
+
+/// Who takes part.
+pub(crate) struct Cast {
+    pub(crate) ways: Vec<Way>,
+    pub(crate) machines: Vec<Machine>,
+}
+
+/// What a seed came to.
+pub(crate) struct Played {
+    pub(crate) history: History,
+    pub(crate) report: Report,
+    /// What is wrong beside what the checker knows of.
+    pub(crate) complaints: Vec<String>,
+    faults: usize,
+    lasted: Duration,
+}
+
+impl Played {
+    pub(crate) fn is_well(&self) -> bool {
+        self.report.violations.is_empty() && self.complaints.is_empty()
+    }
+
+    /// One line, the same for the same seed.
+    pub(crate) fn summary(&self) -> String {
+        let count = |wanted: fn(&What) -> bool| self.history.events.iter().filter(|e| wanted(&e.what)).count();
+        let jobs = count(|what| matches!(what, What::Answered { answer: Answer::Submitted { .. }, .. }));
+        let starts = count(|what| matches!(what, What::Task { step: TaskStep::Started { .. }, .. }));
+        let halts = count(|what| matches!(what, What::Task { step: TaskStep::Halted, .. }));
+        let owners = count(|what| matches!(what, What::Owned { .. }));
+        format!(
+            "{jobs} jobs, {starts} starts, {halts} halts, {} faults, {owners} leases, {} s, fingerprint {:016x}: {}",
+            self.faults,
+            self.lasted.as_secs(),
+            self.history.fingerprint(),
+            if self.is_well() { "well" } else { "NOT WELL" },
+        )
+    }
+}
+
+/// A folder that is gone when it is dropped. Its name is of the process: names by chance would be those of
+/// every other process with the same seed.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn make() -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let path = place.join(format!("belfry-node-sim-{}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot make `{}`", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder that stays harms nobody.
+        let _left = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Plays a seed.
+pub(crate) fn play(seed: u64) -> Result<Played> {
+    let folder = Folder::make()?;
+    recorder::between(Duration::ZERO);
+    let recorder = Recorder::default();
+    let mut dice = Dice::new(seed, 1);
+    let store = Arc::new(open(&folder.0, &recorder)?);
+    let aside = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (admin, worker) = aside.block_on(tokens(&store, &folder.0))?;
+    let servers = 1 + dice.below(2);
+    let machines = 1 + dice.below(3);
+    let rough = Duration::from_secs(dice.between(10, 35));
+    let cast = Cast {
+        ways: (0..servers)
+            .map(|n| {
+                let (store, dice) = (Arc::clone(&store), Dice::new(seed, 10 + n as u64));
+                Way::new(n, store, aside.handle(), recorder.clone(), dice)
+            })
+            .collect(),
+        machines: (0..machines)
+            .map(|n| Machine::new(n, recorder.clone(), Dice::new(seed, 20 + n as u64)))
+            .collect(),
+    };
+    let jobs = 10 + dice.below(40);
+    let client = Client::new(recorder.clone(), admin, servers, jobs, rough, Dice::new(seed, 30));
+    let done = Arc::clone(&client.done);
+
+    let mut sim = turmoil::Builder::new()
+        .rng_seed(seed)
+        .tick_duration(TICK)
+        .simulation_duration(rough + PATIENCE + PATIENCE)
+        .min_message_latency(Duration::from_millis(1))
+        .max_message_latency(QUICK)
+        .tcp_capacity(1 << 16)
+        .enable_tokio_io()
+        .build();
+    for (number, way) in cast.ways.iter().enumerate() {
+        let (way, dir) = (way.clone(), folder.0.clone());
+        sim.host(servers::name(number), move || {
+            let (way, dir) = (way.clone(), dir.clone());
+            async move { servers::live(number, way, &dir).await }
+        });
+    }
+    let urls: Vec<_> = (0..servers).map(servers::url).collect();
+    for machine in &cast.machines {
+        let (machine, urls, token, dir) = (machine.clone(), urls.clone(), worker.clone(), folder.0.clone());
+        sim.host(crate::machines::name(machine.number), move || {
+            let (machine, urls, token, dir) = (machine.clone(), urls.clone(), token.clone(), dir.clone());
+            async move { machine.live(urls, token, &dir).await }
+        });
+    }
+    sim.client(CLIENT, Rc::new(client).live());
+
+    let mut nemesis = Nemesis::draw(&cast, rough, &mut dice);
+    let mut calm_since = None;
+    let mut over_since = None;
+    while over_since.is_none_or(|since| sim.elapsed() < since + REST) {
+        recorder::between(sim.elapsed());
+        nemesis.act(&mut sim, &cast, &recorder);
+        if calm_since.is_none() && sim.elapsed() >= rough {
+            recorder.note(What::Calm);
+            calm_since = Some(sim.elapsed());
+        }
+        sim.step().map_err(|error| anyhow!("the world broke off: {error}"))?;
+        let is_over = calm_since.is_some()
+            && done.load(Ordering::Relaxed)
+            && recorder.live() == 0
+            && cast.machines.iter().all(|machine| machine.disk.unacknowledged().is_empty());
+        if is_over && over_since.is_none() {
+            over_since = Some(sim.elapsed());
+        }
+        if calm_since.is_some_and(|since| sim.elapsed() > since + PATIENCE) {
+            break;
+        }
+    }
+    recorder::between(sim.elapsed());
+    let unacknowledged = cast.machines.iter().flat_map(|machine| machine.disk.unacknowledged()).collect();
+    recorder.note(What::End { unacknowledged });
+    let lasted = sim.elapsed();
+    // What ends with the world is no part of it.
+    let events = recorder.finish();
+    drop(sim);
+    let history = History { setup: Setup { shard_lease: SHARD_LEASE, ..Setup::default() }, events };
+    let mut complaints = absent(&history, &cast);
+    if !done.load(Ordering::Relaxed) {
+        complaints.push("a client has no certain answer in the end".into());
+    }
+    Ok(Played { report: check::check(&history), history, complaints, faults: nemesis.faults, lasted })
+}
+
+fn open(dir: &Path, recorder: &Recorder) -> Result<SqliteStore> {
+    let recorder = recorder.clone();
+    let clock = Arc::new(move || recorder.store_time());
+    let options = Options { shards: 4, ballast_bytes: 0, clock, ..Options::default() };
+    SqliteStore::open(dir.join("belfry.db"), options).context("cannot open the store")
+}
+
+/// The tokens of an admin and of the workers, as a first start makes them.
+async fn tokens(store: &Arc<SqliteStore>, dir: &Path) -> Result<(String, String)> {
+    let tokens = Tokens::load(Arc::clone(store) as Arc<dyn Store>).await?;
+    let made = first_start(&tokens, &**store, dir).await?;
+    let worker = std::fs::read_to_string(&made.worker_token_file)?;
+    let admin = made.admin_token.context("an empty store has no admin")?;
+    Ok((admin, worker.trim().to_owned()))
+}
+
+/// Workers that have no session in the end.
+fn absent(history: &History, cast: &Cast) -> Vec<String> {
+    let mut last: BTreeMap<WorkerId, WorkerStatus> = BTreeMap::new();
+    for event in &history.events {
+        let What::Commit(commit) = &event.what else { continue };
+        for row in &commit.rows {
+            if let Row::Worker { worker, status, .. } = row {
+                last.insert(*worker, *status);
+            }
+        }
+    }
+    let absent = cast.machines.iter().filter(|machine| last.get(&machine.id) != Some(&WorkerStatus::Ready));
+    absent.map(|machine| format!("{} has no session in the end", machine.id)).collect()
+}

@@ -1,0 +1,162 @@
+//! Servers: the product's, but for their network and their clock, over one store.
+//!
+//! The store is the embedded one, on a disk that outlives the servers. Each server has a way of its own to it,
+//! on which calls take virtual time and fail, as to a database that they share.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use model::record::{Batch, Lease};
+use server::config::{PostgresConfig, StoreConfig};
+use server::listener::Listener;
+use server::{EngineRuns, Running, ServerConfig, Site, StartError};
+use sim::dice::Dice;
+use store::Store;
+use store::faulty::{FaultyStore, Operation, Simulation};
+use store::sqlite::SqliteStore;
+use tokio::runtime::Handle;
+use turmoil::net::{TcpListener, TcpStream};
+
+use crate::recorder::{Recorder, WorldClock};
+
+/// Where servers listen.
+pub(crate) const PORT: u16 = 7070;
+/// How long the ownership of the shards lasts.
+pub(crate) const SHARD_LEASE: model::Duration = model::Duration::from_millis(2_500);
+
+/// How long a call of the store is under way at most, each way, where nothing is slow.
+pub(crate) const CALL_MILLIS: u64 = 3;
+
+/// What a host is called.
+pub(crate) fn name(server: usize) -> String {
+    format!("s{server}")
+}
+
+/// Where it is reached.
+pub(crate) fn url(server: usize) -> String {
+    format!("http://{}:{PORT}", name(server))
+}
+
+/// A server's way to the store; clones are the same way.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    pub(crate) store: Arc<FaultyStore<SqliteStore>>,
+    /// The longest delay of a call, each way, in milliseconds.
+    pub(crate) slow: Arc<AtomicU64>,
+    /// Whether it is broken.
+    pub(crate) away: Arc<AtomicBool>,
+}
+
+impl Way {
+    pub(crate) fn new(
+        server: usize,
+        store: Arc<SqliteStore>,
+        aside: &Handle,
+        recorder: Recorder,
+        dice: Dice,
+    ) -> Self {
+        let (slow, away) = (Arc::new(AtomicU64::new(CALL_MILLIS)), Arc::new(AtomicBool::new(false)));
+        let number = u32::try_from(server).unwrap_or(u32::MAX);
+        let dice = Mutex::new(dice);
+        let road = Calls { number, recorder, slow: Arc::clone(&slow), away: Arc::clone(&away), dice };
+        Self { store: Arc::new(FaultyStore::simulated(store, road, aside.clone())), slow, away }
+    }
+}
+
+/// What happens on the way.
+#[derive(Debug)]
+struct Calls {
+    number: u32,
+    recorder: Recorder,
+    slow: Arc<AtomicU64>,
+    away: Arc<AtomicBool>,
+    dice: Mutex<Dice>,
+}
+
+impl Simulation for Calls {
+    fn delays(&self, operation: Operation) -> [Duration; 2] {
+        let longest = self.slow.load(Ordering::Relaxed);
+        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut delay = || Duration::from_millis(dice.between(0, longest));
+        match operation {
+            // The loader and who takes its rows wait for each other.
+            Operation::Load => [delay(), Duration::ZERO],
+            _ => [delay(), delay()],
+        }
+    }
+
+    fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
+    }
+
+    fn reached(&self, _operation: Operation) {
+        self.recorder.set_store_time();
+    }
+
+    fn committed(&self, leases: &[Lease], batch: &Batch) {
+        self.recorder.committed(self.number, leases, batch);
+    }
+
+    fn leased(&self, leases: &[Lease], ttl: model::Duration) {
+        self.recorder.owned(self.number, leases, ttl);
+    }
+}
+
+/// A port of a simulated host.
+struct Port(TcpListener);
+
+impl Listener for Port {
+    type Stream = TcpStream;
+
+    async fn accept(&mut self) -> io::Result<TcpStream> {
+        self.0.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+/// How long whoever watches over a server waits before it starts it again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A server, from the moment its host is switched on until its power is cut. A process that cannot start is started
+/// again.
+pub(crate) async fn live(server: usize, way: Way, dir: &Path) -> turmoil::Result {
+    loop {
+        match start(server, way.clone(), dir).await {
+            Ok(running) => return Err(running.failed().await.into()),
+            Err(error @ (StartError::Store(_) | StartError::Tokens(_))) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a server did not start");
+                tokio::time::sleep(AGAIN).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+async fn start(server: usize, way: Way, dir: &Path) -> Result<Running, StartError> {
+    let mut config = ServerConfig::new(dir.join(name(server)));
+    config.name = name(server);
+    config.advertise_url = Some(url(server));
+    config.shard_lease = Some(SHARD_LEASE);
+    // Servers look at each other as often as where they share a database.
+    config.store = StoreConfig::Postgres(PostgresConfig {
+        url: String::new(),
+        password: None,
+        sessions: 1,
+        allow_unsafe: false,
+        require_sync_standby: false,
+    });
+    let addr = SocketAddr::new(turmoil::lookup(name(server)), PORT);
+    let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT)).await;
+    let listener = listener.map_err(|source| StartError::Listen { listen: addr, source })?;
+    let site = Site {
+        store: way.store as Arc<dyn Store>,
+        listener: Port(listener),
+        addr,
+        clock: Arc::new(WorldClock),
+        engine: EngineRuns::OnTheRuntime,
+    };
+    server::start_at(config, site).await
+}
