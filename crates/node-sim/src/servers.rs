@@ -115,6 +115,10 @@ impl Listener for Port {
     async fn accept(&mut self) -> io::Result<TcpStream> {
         self.0.accept().await.map(|(stream, _)| stream)
     }
+
+    async fn peek(stream: &mut TcpStream, first: &mut [u8]) -> io::Result<usize> {
+        stream.peek(first).await
+    }
 }
 
 /// How long whoever watches over a server waits before it starts it again.

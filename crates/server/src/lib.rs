@@ -7,7 +7,8 @@
 //! ```
 //!
 //! - [`node`]: the one engine, on a thread of its own, and the [`Node`](node::Node) handle to it.
-//! - [`members`]: this server among those that share its store, and who of them decides.
+//! - [`members`]: this server among those that share its store, and who of them decides; [`peers`]: how two
+//!   servers know each other.
 //! - [`grpc`]: the lanes of the workers, translated to inputs and from effects.
 //! - [`api`]: REST, SSE and the pages; [`auth`]: who may do what.
 //! - [`objects`]: what is no row, in a local folder or in S3.
@@ -30,6 +31,7 @@ pub mod members;
 pub mod metrics;
 pub mod node;
 pub mod objects;
+pub mod peers;
 pub mod preview;
 mod running;
 #[cfg(feature = "testing")]

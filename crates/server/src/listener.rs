@@ -1,27 +1,33 @@
 //! Accepts connections and serves them, HTTP/1 and HTTP/2 alike.
 //!
 //! This is `axum::serve` with bounds: a connection that sends its headers too slowly, or that does
-//! not answer pings, is closed; and there are no more than [`CONNECTIONS_MAX`] at a time.
+//! not answer pings, is closed; and there are no more than [`CONNECTIONS_MAX`] at a time. The first byte
+//! of a connection tells whether it is one of [another server](crate::peers); it is looked at apart
+//! from the others, so that who is slow to send it holds up nobody.
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::members::Members;
+use crate::peers::{self, FromServer, Stranger};
+
 /// The most connections at a time; further ones wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 20_000;
-/// How long a client may take to send the headers of a request.
+/// How long a client may take to send its first byte, to shake hands, and to send the headers of a request.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of headers.
 const HEADER_BYTES_MAX: u32 = 32 * 1024;
@@ -44,6 +50,12 @@ pub trait Listener: Send + 'static {
     /// # Errors
     /// Where none can be had now. It is asked again a moment later.
     fn accept(&mut self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+
+    /// Waits for the first bytes of a connection, and leaves them there. Returns how many; none if it ended.
+    ///
+    /// # Errors
+    /// If the connection broke.
+    fn peek(stream: &mut Self::Stream, first: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
 }
 
 impl Listener for TcpListener {
@@ -55,33 +67,38 @@ impl Listener for TcpListener {
         let _nodelay = stream.set_nodelay(true);
         Ok(stream)
     }
+
+    async fn peek(stream: &mut TcpStream, first: &mut [u8]) -> io::Result<usize> {
+        stream.peek(first).await
+    }
 }
 
 /// Serves `app` until `stop`; then lets open requests finish for `grace` at most.
 pub(crate) async fn serve<L: Listener>(
     mut listener: L,
     app: Router,
+    members: Members,
     stop: CancellationToken,
     grace: Duration,
 ) {
-    let builder = Arc::new(builder());
+    let door = Arc::new(Door {
+        builder: builder(),
+        acceptor: members.identity().acceptor(),
+        for_servers: app.clone().layer(Extension(FromServer)),
+        for_all: app,
+        members,
+        stop: stop.clone(),
+    });
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
     let (open, cut_off) = (TaskTracker::new(), CancellationToken::new());
     while let Some(stream) = accept(&mut listener, &stop).await {
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { break };
-        let service = TowerToHyperService::new(app.clone());
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-        let connection = graceful.watch(connection);
-        let cut_off = cut_off.clone();
+        let (door, watcher, cut_off) = (Arc::clone(&door), graceful.watcher(), cut_off.clone());
         open.spawn(async move {
             let _permit = permit;
             tokio::select! {
-                served = connection => {
-                    if let Err(error) = served {
-                        tracing::debug!(error = %error, "connection ended");
-                    }
-                }
+                () = door.let_in::<L>(stream, watcher) => {}
                 () = cut_off.cancelled() => {}
             }
         });
@@ -93,6 +110,69 @@ pub(crate) async fn serve<L: Listener>(
     cut_off.cancel();
     open.close();
     open.wait().await;
+}
+
+/// Who comes in, and to what.
+struct Door {
+    builder: Builder<TokioExecutor>,
+    acceptor: TlsAcceptor,
+    for_servers: Router,
+    for_all: Router,
+    members: Members,
+    stop: CancellationToken,
+}
+
+impl Door {
+    /// Serves a connection to its end.
+    async fn let_in<L: Listener>(&self, mut stream: L::Stream, watcher: Watcher) {
+        let first = tokio::select! {
+            first = first_byte::<L>(&mut stream) => first,
+            // It has asked for nothing.
+            () = self.stop.cancelled() => None,
+        };
+        match first {
+            Some(peers::HANDSHAKE) => self.let_server_in(stream, watcher).await,
+            Some(_) => self.serve(stream, &self.for_all, watcher).await,
+            None => {}
+        }
+    }
+
+    async fn let_server_in<S>(&self, stream: S, watcher: Watcher)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let accepted = peers::accept(&self.members, &self.acceptor, stream);
+        match tokio::time::timeout(HEADERS_TIMEOUT, accepted).await {
+            Ok(Ok((stream, server))) => {
+                tracing::debug!(server = server.name, server_id = %server.id, "another server connected");
+                self.serve(stream, &self.for_servers, watcher).await;
+            }
+            // Whoever speaks TLS by mistake is no reason to look up.
+            Ok(Err(Stranger::Handshake(error))) => tracing::debug!(error = %error, "a handshake failed"),
+            Ok(Err(stranger)) => tracing::warn!(error = %stranger, "a connection of a server was refused"),
+            Err(_) => tracing::debug!("a handshake took too long"),
+        }
+    }
+
+    async fn serve<S>(&self, stream: S, app: &Router, watcher: Watcher)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = TowerToHyperService::new(app.clone());
+        let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        if let Err(error) = watcher.watch(connection.into_owned()).await {
+            tracing::debug!(error = %error, "connection ended");
+        }
+    }
+}
+
+/// What a connection begins with; `None` if it ends before, or nothing comes for too long.
+async fn first_byte<L: Listener>(stream: &mut L::Stream) -> Option<u8> {
+    let mut first = [0];
+    match tokio::time::timeout(HEADERS_TIMEOUT, L::peek(stream, &mut first)).await {
+        Ok(Ok(1)) => Some(first[0]),
+        _ => None,
+    }
 }
 
 fn builder() -> Builder<TokioExecutor> {
@@ -125,5 +205,40 @@ async fn accept<L: Listener>(listener: &mut L, stop: &CancellationToken) -> Opti
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    /// A connection, from both of its ends.
+    async fn connection() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (theirs, ours) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (theirs.unwrap(), ours.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn the_first_byte_is_looked_at_and_left_there() {
+        let (mut theirs, mut ours) = connection().await;
+        theirs.write_all(b"GET").await.unwrap();
+        for _ in 0..2 {
+            assert_eq!(first_byte::<TcpListener>(&mut ours).await, Some(b'G'));
+        }
+        let (theirs, mut ours) = connection().await;
+        drop(theirs);
+        assert_eq!(first_byte::<TcpListener>(&mut ours).await, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_says_nothing_is_not_waited_for() {
+        let (_theirs, mut ours) = connection().await;
+        let begun = tokio::time::Instant::now();
+        assert_eq!(first_byte::<TcpListener>(&mut ours).await, None);
+        assert_eq!(begun.elapsed(), HEADERS_TIMEOUT);
     }
 }

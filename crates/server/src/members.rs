@@ -2,7 +2,7 @@
 //!
 //! Each server tells the store that it is there, and reads who else is and who owns the shards; what it
 //! saw last is a [`Seen`]. All shards have one owner at a time, the *leader*: it decides, and the others
-//! serve what can be read and hand on the rest. Who leads is settled by the leases in the store alone;
+//! serve what can be read and hand on the rest, to whom they know by its [key](crate::peers). Who leads is settled by the leases in the store alone;
 //! what stands here makes the change quick, never right.
 //!
 //! # Giving the shards away
@@ -14,14 +14,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use model::{ServerId, ShardId, Timestamp, id::IdSource};
-use store::cluster::{Cluster, Member, ServerRecord};
+use store::cluster::{Cluster, Fingerprint, Member, ServerRecord};
 use store::{Store, StoreError};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::Instant;
 
 use crate::auth::Tokens;
 use crate::config::{ServerConfig, StoreConfig};
 use crate::node::{Clock as _, SystemClock};
+use crate::peers::Identity;
 
 /// How often servers that share a store look at each other, and for how long one counts as there.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -35,6 +36,8 @@ const THERE_FOR_ALONE: Duration = Duration::from_secs(60);
 const ALL_HAVE_SEEN: Duration = Duration::from_millis(2 * LOOK_EVERY.as_millis() as u64);
 /// How often tokens are read again that other servers may have made.
 const TOKENS_EVERY: Duration = Duration::from_secs(5);
+/// How often the store is asked, at most, for servers that nobody has seen yet.
+const SEARCH_EVERY: Duration = Duration::from_millis(100);
 
 /// What a server saw of the others.
 #[derive(Debug, Clone)]
@@ -87,13 +90,21 @@ pub struct Members {
 struct Inner {
     store: Arc<dyn Store>,
     me: ServerRecord,
+    identity: Identity,
     shard_lease: model::Duration,
     every: Duration,
     there_for: Duration,
     seen: watch::Sender<Arc<Seen>>,
+    search: Mutex<Search>,
     standing: watch::Sender<Standing>,
     leaving: AtomicBool,
     moved: Notify,
+}
+
+/// The last look for somebody whom nobody had seen.
+struct Search {
+    begun: Instant,
+    found: Arc<Seen>,
 }
 
 impl Members {
@@ -110,26 +121,31 @@ impl Members {
         url: Option<String>,
     ) -> Self {
         let entropy = rand::random();
+        let identity = Identity::draw();
         let me = ServerRecord {
             id: ServerId::from_bits(IdSource::default().next(now, ShardId(0), entropy)),
             name: config.name.clone(),
             url,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: now,
+            fingerprint: Some(identity.fingerprint()),
         };
         let (every, there_for) = match config.store {
             StoreConfig::Embedded => (LOOK_EVERY_ALONE, THERE_FOR_ALONE),
             StoreConfig::Postgres(_) => (LOOK_EVERY, THERE_FOR),
         };
-        let seen = Seen { cluster: Cluster::default(), at: Instant::now() };
+        let at = Instant::now();
+        let seen = Arc::new(Seen { cluster: Cluster::default(), at });
         Self {
             inner: Arc::new(Inner {
                 store,
                 me,
+                identity,
                 shard_lease: config.shard_lease(),
                 every,
                 there_for,
-                seen: watch::Sender::new(Arc::new(seen)),
+                search: Mutex::new(Search { begun: at, found: Arc::clone(&seen) }),
+                seen: watch::Sender::new(seen),
                 standing: watch::Sender::new(Standing::default()),
                 leaving: AtomicBool::new(false),
                 moved: Notify::new(),
@@ -140,6 +156,11 @@ impl Members {
     /// This server.
     pub fn me(&self) -> &ServerRecord {
         &self.inner.me
+    }
+
+    /// What this server proves to the others that it is itself.
+    pub fn identity(&self) -> &Identity {
+        &self.inner.identity
     }
 
     /// What was seen last.
@@ -166,6 +187,31 @@ impl Members {
     pub fn urls(&self) -> Vec<String> {
         let seen = self.seen();
         seen.cluster.members.iter().filter_map(|member| member.server.url.clone()).collect()
+    }
+
+    /// The server that is there and has this key.
+    ///
+    /// Where it was not seen yet, as it has just started, the store is asked once more: by one for all
+    /// who wait for that, ten times a second at most.
+    ///
+    /// # Errors
+    /// What the store has to say.
+    pub async fn find(&self, fingerprint: Fingerprint) -> Result<Option<ServerRecord>, StoreError> {
+        let known = |seen: &Seen| {
+            let mut servers = seen.cluster.members.iter().map(|member| &member.server);
+            servers.find(|server| server.fingerprint == Some(fingerprint)).cloned()
+        };
+        if let Some(server) = known(&self.seen()) {
+            return Ok(Some(server));
+        }
+        let asked = Instant::now();
+        let mut search = self.inner.search.lock().await;
+        if search.begun <= asked {
+            tokio::time::sleep_until(search.begun + SEARCH_EVERY).await;
+            search.begun = Instant::now();
+            search.found = self.see().await?;
+        }
+        Ok(known(&search.found))
     }
 
     /// Says that this server is there and looks at the others, until it is dropped.
@@ -224,8 +270,12 @@ impl Members {
         let inner = &self.inner;
         let ttl = model::Duration::from_millis(inner.there_for.as_millis() as u64);
         inner.store.announce(&inner.me, ttl).await?;
-        let seen = Arc::new(Seen { cluster: inner.store.cluster().await?, at: Instant::now() });
-        inner.seen.send_replace(Arc::clone(&seen));
+        self.see().await
+    }
+
+    async fn see(&self) -> Result<Arc<Seen>, StoreError> {
+        let seen = Arc::new(Seen { cluster: self.inner.store.cluster().await?, at: Instant::now() });
+        self.inner.seen.send_replace(Arc::clone(&seen));
         Ok(seen)
     }
 
@@ -318,7 +368,8 @@ mod tests {
             name: "other".into(),
             url: Some("http://127.0.0.1:1".into()),
             version: "1".into(),
-            started_at: model::Timestamp::default(),
+            started_at: Timestamp::default(),
+            fingerprint: None,
         };
         Member { server, draining, expires_in: Length::from_secs(3) }
     }
@@ -393,6 +444,19 @@ mod tests {
         let all = [me(&members, false), other(1, true)];
         let found = members.inner.leader_in(&seen(&all, &all[1], LEFT, Instant::now()));
         assert_eq!(found, Leader::Other { server: all[1].server.clone(), is_fresh: false });
+    }
+
+    /// D5. It hands a request on before the others have looked.
+    #[tokio::test]
+    async fn a_server_that_has_just_started_is_found_by_its_key() {
+        let (_dir, members) = members();
+        members.look().await.unwrap();
+        let mut fresh = other(1, false).server;
+        fresh.fingerprint = Some(Fingerprint([7; 32]));
+        assert_eq!(members.find(Fingerprint([7; 32])).await.unwrap(), None, "it is not there");
+        members.inner.store.announce(&fresh, Length::from_secs(3)).await.unwrap();
+        assert_eq!(members.find(Fingerprint([7; 32])).await.unwrap(), Some(fresh));
+        assert_eq!(members.find(Fingerprint([8; 32])).await.unwrap(), None);
     }
 
     /// G5.

@@ -247,8 +247,9 @@ impl Running {
         let services = &self.services;
         let app = crate::api::router(services.clone()).merge(crate::grpc::router(services.clone()));
         let grace = services.config.shutdown_grace.to_std();
-        self.tasks.spawn(listener::serve(listener, app, self.stop_listening.clone(), grace));
         let (members, tokens) = (services.members.clone(), Arc::clone(&services.tokens));
+        let stop = self.stop_listening.clone();
+        self.tasks.spawn(listener::serve(listener, app, members.clone(), stop, grace));
         self.spawn_until_stop(async move { members.run(tokens).await });
         self.spawn_until_stop(crate::housekeeping::run(services.clone()));
         let logs = services.objects.logs.clone();

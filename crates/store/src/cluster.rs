@@ -4,10 +4,27 @@
 //! the others; what it owned is free when the leases of its shards run out, which is another matter.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::id::Epoch;
 use model::{Duration, ServerId, ShardId, Timestamp};
+
+/// The SHA-256 of a server's public key, by which the others know it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fingerprint({self})")
+    }
+}
 
 /// What a server says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +39,8 @@ pub struct ServerRecord {
     pub version: String,
     /// When it started, on its own clock.
     pub started_at: Timestamp,
+    /// What it proves to the others that it is itself; `None` for one of a release that had no keys.
+    pub fingerprint: Option<Fingerprint>,
 }
 
 /// A server, as the others see it.

@@ -22,17 +22,18 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tracing::Instrument;
 
-use super::Api;
 use super::headers::{X_REQUEST_ID, request_id};
 use super::problem::{self, Code, Trouble};
+use super::{Api, forward};
 use crate::web;
 
 /// The longest address.
 const URI_LEN_MAX: usize = 8 * 1024;
 
 /// The layer around all routes.
-pub(super) async fn edge(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
+    forward::recognize(&api, &mut request);
     let id = request_id(request.headers());
     let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();

@@ -1,12 +1,19 @@
 //! Requests that another server answers: the one that decides.
 //!
 //! A request goes on as it came, with its token or session and under the name that it was sent to, so
-//! the other server lets in nobody whom it would not let in itself; this server adds no right of its own. It
-//! is handed on once at most.
+//! the other server lets in nobody whom it would not let in itself; this server adds no right of its own.
+//!
+//! # Always true
+//! - It goes to a server that has proven [its key](crate::peers), or nothing of it goes out. Two kinds of servers prove
+//!   none: one behind a proxy that ends TLS shows the proxy's certificate, and one of a release that had no
+//!   keys is reached as that release was; the log says so.
+//! - It is handed on once at most. The one that gets it knows this by the connection, or where a proxy is
+//!   between them by a MAC in `X-Belfry-Forwarded-By`. From anybody else that header says nothing.
 //!
 //! # Cost
 //! One request over a connection that is kept; bodies are passed on as they come, in both directions.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -17,15 +24,23 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::response::Response;
-use store::cluster::ServerRecord;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit, Mac};
+use model::ServerId;
+use reqwest::Client;
+use rustls::ClientConfig;
+use sha2::Sha256;
+use store::cluster::{Fingerprint, ServerRecord};
 
 use super::Api;
 use super::headers::{X_REQUEST_ID, request_id};
 use super::problem::{Chain, Code, Trouble};
 use crate::members::Leader;
 use crate::node::Readiness;
+use crate::peers::{FromServer, Identity, is_impostor};
 
-/// Names the server that handed a request on.
+/// Names the server that handed a request on, with a MAC of it and of the request's id.
 const FORWARDED_BY: HeaderName = HeaderName::from_static("x-belfry-forwarded-by");
 /// What belongs to a connection, and not to what is sent over it.
 const OF_CONNECTION: [HeaderName; 8] = [
@@ -38,31 +53,147 @@ const OF_CONNECTION: [HeaderName; 8] = [
     UPGRADE,
     HeaderName::from_static("keep-alive"),
 ];
+/// Keeps the mark of a request from being the MAC of anything else under the same key.
+const PURPOSE: &str = "belfry forwarded v1";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What requests are handed on with.
-pub(super) fn client() -> reqwest::Client {
-    // Whoever chose one before meant the same.
-    let _chosen = rustls::crypto::ring::default_provider().install_default();
-    let builder = reqwest::Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none())
-        .http1_only()
-        // Servers are reached as they say, whatever stands in the environment.
-        .no_proxy();
-    builder.build().expect("a client of these settings can be made: its provider of TLS was chosen above")
+/// Stands on a request that another server has handed on, by the word of a server of this store.
+#[derive(Debug, Clone, Copy)]
+struct HandedOn;
+
+/// Sees whether a request was handed on, before anybody else sees it; who says so and is no server is not
+/// heard.
+pub(super) fn recognize(api: &Api, request: &mut Request) {
+    let said = request.headers_mut().remove(FORWARDED_BY);
+    let id = request_id(request.headers());
+    let is_marked = || said.is_some_and(|mark| api.shared.forwards.is_our_mark(mark.as_bytes(), &id));
+    if request.extensions().get::<FromServer>().is_some() || is_marked() {
+        request.extensions_mut().insert(HandedOn);
+    }
 }
 
-/// The server that a request of these headers is to be handed on to; `None` if this one answers it, also
+/// The server that a request is to be handed on to; `None` if this one answers it, also
 /// where nobody is known who could.
-pub(super) fn leader(api: &Api, headers: &HeaderMap) -> Option<ServerRecord> {
-    if matches!(api.node.ready(), Readiness::Ready | Readiness::Full) || headers.contains_key(FORWARDED_BY) {
+pub(super) fn leader(api: &Api, request: &Request) -> Option<ServerRecord> {
+    let was_handed_on = request.extensions().get::<HandedOn>().is_some();
+    if matches!(api.node.ready(), Readiness::Ready | Readiness::Full) || was_handed_on {
         return None;
     }
     match api.members.leader() {
         Leader::Other { server, .. } => Some(server).filter(|server| server.url.is_some()),
         Leader::Me | Leader::Nobody => None,
     }
+}
+
+/// What requests are handed on with.
+pub(super) struct Forwards {
+    key: [u8; 32],
+    /// For servers that do not prove a key: they are behind a proxy, or of an older release.
+    open: Client,
+    /// For the server that has this key.
+    keyed: Mutex<Option<(Fingerprint, Client)>>,
+    /// The last server of an older release.
+    told: Mutex<Option<ServerId>>,
+}
+
+/// How a server is reached.
+#[derive(Debug, PartialEq, Eq)]
+enum Road {
+    /// Over TLS that ends at that server, which proves its key.
+    Keyed(Fingerprint, String),
+    /// Over TLS that ends at a proxy before it.
+    Proxied,
+    /// Over nothing that protects it, as it says no key.
+    Open,
+}
+
+impl Road {
+    fn to(server: &ServerRecord, url: &str) -> Self {
+        match (url.strip_prefix("http://"), server.fingerprint) {
+            (None, _) => Self::Proxied,
+            (Some(place), Some(fingerprint)) => Self::Keyed(fingerprint, format!("https://{place}")),
+            (Some(_), None) => Self::Open,
+        }
+    }
+}
+
+impl Forwards {
+    /// With the key in the store by which servers mark what they hand on.
+    pub(super) fn new(key: [u8; 32]) -> Self {
+        // Whoever chose one before meant the same.
+        let _chosen = rustls::crypto::ring::default_provider().install_default();
+        Self { key, open: client(None), keyed: Mutex::default(), told: Mutex::default() }
+    }
+
+    /// The client for a server, and the address that it is to be asked at.
+    fn way_to(&self, me: &Identity, server: &ServerRecord) -> (Client, String) {
+        let url = server.url.as_deref().unwrap_or_default();
+        match Road::to(server, url) {
+            Road::Keyed(fingerprint, url) => (self.keyed(me, fingerprint), url),
+            Road::Proxied => (self.open.clone(), url.to_owned()),
+            Road::Open => {
+                if lock(&self.told).replace(server.id) != Some(server.id) {
+                    let (server, version) = (&server.name, &server.version);
+                    tracing::warn!(
+                        server,
+                        version,
+                        url,
+                        "requests go to a server that proves no key: upgrade it"
+                    );
+                }
+                (self.open.clone(), url.to_owned())
+            }
+        }
+    }
+
+    /// The connections to the server that has this key; those to another one are given up.
+    fn keyed(&self, me: &Identity, fingerprint: Fingerprint) -> Client {
+        let mut keyed = lock(&self.keyed);
+        match &*keyed {
+            Some((known, client)) if *known == fingerprint => client.clone(),
+            _ => {
+                let client = client(Some(me.toward(fingerprint)));
+                *keyed = Some((fingerprint, client.clone()));
+                client
+            }
+        }
+    }
+
+    /// What says that the server with this id has handed this request on.
+    fn mark(&self, server: ServerId, request_id: &str) -> String {
+        let mac = self.mac(&server.to_string(), request_id).finalize().into_bytes();
+        format!("{server}.{}", URL_SAFE_NO_PAD.encode(mac))
+    }
+
+    fn is_our_mark(&self, mark: &[u8], request_id: &str) -> bool {
+        let parts = std::str::from_utf8(mark).ok().and_then(|mark| mark.rsplit_once('.'));
+        let decoded = parts.and_then(|(server, mac)| Some((server, URL_SAFE_NO_PAD.decode(mac).ok()?)));
+        decoded.is_some_and(|(server, mac)| self.mac(server, request_id).verify_slice(&mac).is_ok())
+    }
+
+    fn mac(&self, server: &str, request_id: &str) -> Hmac<Sha256> {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a MAC takes a key of any length");
+        [PURPOSE, server, request_id].iter().fold(mac, |mac, part| mac.chain_update(part).chain_update([0]))
+    }
+}
+
+/// Speaks TLS as `tls` says; else by the certificates that the system knows.
+fn client(tls: Option<ClientConfig>) -> Client {
+    let builder = Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .http1_only()
+        // Servers are reached as they say, whatever stands in the environment.
+        .no_proxy();
+    let builder = match tls {
+        Some(tls) => builder.tls_backend_preconfigured(tls).https_only(true),
+        None => builder,
+    };
+    builder.build().expect("a client of these settings can be made: its provider of TLS was chosen before")
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The other server's answer.
@@ -75,12 +206,14 @@ pub(super) async fn to(api: &Api, leader: &ServerRecord, request: Request) -> Re
     without_connection(&mut parts.headers);
     // The body is framed anew where it is one that comes in pieces.
     let length = parts.headers.remove(CONTENT_LENGTH);
-    for (name, value) in [(X_REQUEST_ID, id), (FORWARDED_BY, api.members.me().id.to_string())] {
+    let forwards = &api.shared.forwards;
+    let mark = forwards.mark(api.members.me().id, &id);
+    for (name, value) in [(X_REQUEST_ID, id), (FORWARDED_BY, mark)] {
         parts.headers.insert(name, HeaderValue::try_from(value).map_err(|error| Trouble::internal(&error))?);
     }
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-    let url = format!("{}{path}", leader.url.as_deref().unwrap_or_default());
-    let mut sent = api.shared.forwards.request(parts.method.clone(), url).headers(parts.headers);
+    let (client, url) = forwards.way_to(api.members.identity(), leader);
+    let mut sent = client.request(parts.method.clone(), format!("{url}{path}")).headers(parts.headers);
     if let Some(length) = length {
         sent = sent.header(CONTENT_LENGTH, length);
     }
@@ -105,11 +238,54 @@ fn without_connection(headers: &mut HeaderMap) {
 }
 
 fn broken_off(leader: &ServerRecord, method: &Method, error: &reqwest::Error) -> Trouble {
-    tracing::debug!(server = leader.name, url = leader.url, error = %Chain(error), "a request was not handed on");
+    let (server, url) = (&leader.name, leader.url.as_deref());
+    if is_impostor(error) {
+        tracing::warn!(server, url, error = %Chain(error), "who answers there has not the key of that server: nothing was sent");
+    } else {
+        tracing::debug!(server, url, error = %Chain(error), "a request was not handed on");
+    }
     if error.is_connect() || method.is_safe() {
         let detail = format!("`{}`, the server that decides, does not answer", leader.name);
         return Trouble::new(Code::Loading, detail);
     }
     let detail = format!("`{}`, the server that decides, broke off before it had answered", leader.name);
     Trouble::new(Code::OutcomeUnknown, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(fingerprint: Option<Fingerprint>) -> ServerRecord {
+        ServerRecord {
+            id: ServerId::from_bits(7 << 80),
+            name: "other".into(),
+            url: None,
+            version: "1".into(),
+            started_at: model::Timestamp::default(),
+            fingerprint,
+        }
+    }
+
+    /// D8. While servers are upgraded one after the other, some say no key.
+    #[test]
+    fn a_server_is_reached_over_tls_of_its_own_unless_it_cannot() {
+        let key = Fingerprint([3; 32]);
+        let road = |fingerprint, url| Road::to(&server(fingerprint), url);
+        assert_eq!(road(Some(key), "http://a:7070"), Road::Keyed(key, "https://a:7070".into()));
+        assert_eq!(road(None, "http://a:7070"), Road::Open);
+        assert_eq!(road(Some(key), "https://a.example"), Road::Proxied);
+    }
+
+    #[test]
+    fn a_mark_is_good_for_one_request_and_one_store() {
+        let (ours, theirs) = (Forwards::new([1; 32]), Forwards::new([2; 32]));
+        let mark = ours.mark(server(None).id, "req_1");
+        assert!(ours.is_our_mark(mark.as_bytes(), "req_1"));
+        assert!(!ours.is_our_mark(mark.as_bytes(), "req_2"));
+        assert!(!theirs.is_our_mark(mark.as_bytes(), "req_1"));
+        for forged in ["", ".", "srv", &server(None).id.to_string(), &mark[..mark.len() - 1]] {
+            assert!(!ours.is_our_mark(forged.as_bytes(), "req_1"), "{forged}");
+        }
+    }
 }

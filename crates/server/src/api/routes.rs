@@ -166,7 +166,7 @@ async fn pass(State(gate): State<Gate>, mut request: Request, next: Next) -> Res
         Place::ByMethod => !request.method().is_safe(),
         Place::Leader => true,
     };
-    if of_leader && let Some(leader) = forward::leader(&gate.api, request.headers()) {
+    if of_leader && let Some(leader) = forward::leader(&gate.api, &request) {
         return forward::to(&gate.api, &leader, request).await;
     }
     request.extensions_mut().insert(actor);

@@ -10,6 +10,8 @@ pub struct Keys {
     pub cursors: [u8; 32],
     /// For the sessions of browsers.
     pub sessions: [u8; 32],
+    /// For the marks of requests that one server hands on to another.
+    pub forwards: [u8; 32],
 }
 
 impl Keys {
@@ -21,6 +23,7 @@ impl Keys {
         Ok(Self {
             cursors: store.secret("cursor-key", &rand::random()).await?,
             sessions: store.secret("session-key", &rand::random()).await?,
+            forwards: store.secret("forward-key", &rand::random()).await?,
         })
     }
 }

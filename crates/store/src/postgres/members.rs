@@ -7,18 +7,18 @@ use uuid::Uuid;
 
 use super::connection::Query;
 use super::leases::{clock, micros};
-use super::param::{big, bytes, flag, id, optional_text, text, unescape};
-use crate::cluster::{Cluster, Member, ServerRecord, ShardOwner};
+use super::param::{big, bytes, flag, id, optional_bytes, optional_text, text, unescape};
+use crate::cluster::{Cluster, Fingerprint, Member, ServerRecord, ShardOwner};
 
 /// Tells that a server is there. Whoever has been gone for an hour is forgotten.
 pub(super) fn announce(server: &ServerRecord, ttl: Duration) -> Vec<Query> {
     vec![
         Query::new(
             concat!(
-                "INSERT INTO servers (id, name, url, version, started_at, draining, expires_at)
-                 VALUES ($1, $2, $3, $4, $5, FALSE, ",
+                "INSERT INTO servers (id, name, url, version, started_at, fingerprint, draining, expires_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, FALSE, ",
                 clock!(),
-                " + $6) ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url,
+                " + $7) ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url,
                      expires_at = excluded.expires_at"
             ),
             vec![
@@ -27,6 +27,7 @@ pub(super) fn announce(server: &ServerRecord, ttl: Duration) -> Vec<Query> {
                 optional_text(server.url.as_deref()),
                 text(&server.version),
                 big(server.started_at.as_micros()),
+                optional_bytes(server.fingerprint.map(|fingerprint| fingerprint.0.to_vec())),
                 micros(ttl),
             ],
         ),
@@ -41,7 +42,7 @@ pub(super) fn cluster_queries() -> [Query; 2] {
             concat!(
                 "SELECT id, name, url, version, started_at, draining, expires_at - ",
                 clock!(),
-                " FROM servers WHERE expires_at > ",
+                ", fingerprint FROM servers WHERE expires_at > ",
                 clock!(),
                 " ORDER BY id"
             ),
@@ -63,6 +64,7 @@ pub(super) fn cluster(answers: &[Vec<Row>]) -> Cluster {
 fn member(row: &Row) -> Member {
     let (name, url): (&str, Option<&str>) = (row.get(1), row.get(2));
     let (id, version): (Uuid, &str) = (row.get(0), row.get(3));
+    let fingerprint: Option<&[u8]> = row.get(7);
     Member {
         server: ServerRecord {
             id: ServerId::from_bits(id.as_u128()),
@@ -70,6 +72,7 @@ fn member(row: &Row) -> Member {
             url: url.map(|url| unescape(url).into_owned()),
             version: unescape(version).into_owned(),
             started_at: Timestamp::from_micros(row.get(4)),
+            fingerprint: fingerprint.and_then(|bytes| bytes.try_into().ok()).map(Fingerprint),
         },
         draining: row.get(5),
         expires_in: left(row.get(6)),

@@ -71,6 +71,11 @@ pub(super) fn bytes(bytes: Vec<u8>) -> Param {
     (Box::new(bytes), Type::BYTEA)
 }
 
+/// Bytes that may be absent.
+pub(super) fn optional_bytes(bytes: Option<Vec<u8>>) -> Param {
+    (Box::new(bytes), Type::BYTEA)
+}
+
 /// A column of ids.
 pub(super) fn ids(ids: Vec<Uuid>) -> Param {
     (Box::new(ids), Type::UUID_ARRAY)

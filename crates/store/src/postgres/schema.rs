@@ -16,7 +16,7 @@ use super::param;
 use crate::StoreError;
 
 /// One step from a version to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -414,6 +414,12 @@ CREATE TABLE element_batches (
     batch       BYTEA NOT NULL,
     PRIMARY KEY (run, step, first)
 );
+";
+
+/// By what servers know one another; servers of an older release say nothing here. The embedded store keeps
+/// its one server in memory.
+const VERSION_6: &str = "
+ALTER TABLE servers ADD COLUMN fingerprint BYTEA;
 ";
 
 /// How often a start tries again when another server makes the first tables at the same time.

@@ -3,7 +3,7 @@
 use model::{Duration, ServerId, Timestamp};
 
 use super::{SHARDS, Scene, Subject};
-use crate::cluster::ServerRecord;
+use crate::cluster::{Fingerprint, ServerRecord};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -14,6 +14,7 @@ fn server(number: u128, name: &str) -> ServerRecord {
         url: (number > 1).then(|| "https://钟.example:7070".into()),
         version: "1.2.3".into(),
         started_at: Timestamp::from_millis(7),
+        fingerprint: (number > 1).then_some(Fingerprint([0xfe; 32])),
     }
 }
 

@@ -259,6 +259,7 @@ async fn a_target_that_is_not_empty_is_refused_by_name_and_left_alone() {
         url: None,
         version: "1".into(),
         started_at: Timestamp::from_millis(1),
+        fingerprint: None,
     };
     store.announce(&server, HOUR).await.unwrap();
     let error = scene.copy(&mut |_| {}).await.unwrap_err();

@@ -75,6 +75,7 @@ async fn a_database_of_version_2_is_brought_to_this_version_with_all_that_is_in_
     for sql in [
         "ALTER TABLE jobs DROP COLUMN run",
         "ALTER TABLE jobs_ended DROP COLUMN run",
+        "ALTER TABLE servers DROP COLUMN fingerprint",
         "UPDATE schema_version SET version = 2",
     ] {
         subject.database.execute(sql);
