@@ -4,14 +4,14 @@
 //! feed of events. The feed says *when* a commit had become durable; what was in it is read from the
 //! store in the end.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Range, RangeInclusive};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use client::{Client, EventFilter, FeedItem};
 use futures::StreamExt as _;
-use model::{Timestamp, WorkerId};
+use model::{JobId, Timestamp, WorkerId};
 use sim::history::{Event, What};
 
 /// What was written down so far; clones write into the same.
@@ -38,7 +38,8 @@ pub(crate) struct Log {
     /// When the feed told of each place.
     pub(crate) feed: BTreeMap<u64, Timestamp>,
     requests: u64,
-    live: u64,
+    /// Jobs that have not ended, as the feed told.
+    live: BTreeSet<JobId>,
     ended: u64,
     /// How often the feed may still leap.
     leaps: u64,
@@ -96,12 +97,34 @@ impl Recorder {
 
     /// How many jobs have not ended, as the feed told so far.
     pub fn live(&self) -> u64 {
-        self.log().live
+        self.log().live.len() as u64
+    }
+
+    /// Which these are.
+    pub fn live_jobs(&self) -> Vec<JobId> {
+        self.log().live.iter().copied().collect()
+    }
+
+    /// The store has forgotten commits of this span: so many events, and these jobs with them.
+    pub fn lost(&self, span: Range<Timestamp>, commits: u32, jobs: &[JobId]) {
+        let mut log = self.log();
+        log.live.retain(|job| !jobs.contains(job));
+        log.events.push(Event { at: span.end, what: What::TailLost { commits, since: Some(span.start) } });
+    }
+
+    /// Whether what was told then may have been forgotten by now.
+    pub fn may_be_lost(&self, at: Timestamp) -> bool {
+        self.log().losses().any(|lost| lost.contains(&at))
     }
 
     /// How many jobs have ended.
     pub fn ended(&self) -> u64 {
         self.log().ended
+    }
+
+    /// Whether the feed has leapt as often as it was expected to.
+    pub fn has_leapt(&self) -> bool {
+        self.log().leaps == 0
     }
 
     /// The database fails over: the feed may go on far beyond the place that it has reached.
@@ -129,10 +152,23 @@ impl Recorder {
                 assert_eq!(event.seq, reached + 1, "the feed of events has a gap or a double");
             }
             log.feed.insert(event.seq, now());
-            let Some(to) = event.to else { continue };
-            let (begins, ends) = (event.from.is_none(), to.is_final());
-            log.live = (log.live + u64::from(begins)).saturating_sub(u64::from(ends));
-            log.ended += u64::from(ends);
+            let (Some(job), Some(to)) = (event.job_id, event.to) else { continue };
+            if to.is_final() {
+                log.live.remove(&job);
+                log.ended += 1;
+            } else {
+                log.live.insert(job);
+            }
         }
+    }
+}
+
+impl Log {
+    /// When commits were made that the store has forgotten.
+    pub(crate) fn losses(&self) -> impl Iterator<Item = RangeInclusive<Timestamp>> {
+        self.events.iter().filter_map(|event| match event.what {
+            What::TailLost { since: Some(since), .. } => Some(since..=event.at),
+            _ => None,
+        })
     }
 }

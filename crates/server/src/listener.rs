@@ -142,7 +142,11 @@ impl Door {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let accepted = peers::accept(&self.members, &self.acceptor, stream);
-        match tokio::time::timeout(HEADERS_TIMEOUT, accepted).await {
+        let accepted = tokio::select! {
+            accepted = tokio::time::timeout(HEADERS_TIMEOUT, accepted) => accepted,
+            () = self.stop.cancelled() => return,
+        };
+        match accepted {
             Ok(Ok((stream, server))) => {
                 tracing::debug!(server = server.name, server_id = %server.id, "another server connected");
                 self.serve(stream, &self.for_servers, watcher).await;

@@ -282,3 +282,27 @@ impl ClientCertVerifier for KeyVerifier {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cause of a cause, as an HTTP client tells it.
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot connect")]
+    struct Connect(#[source] io::Error);
+
+    #[test]
+    fn an_impostor_is_told_from_who_is_not_there() {
+        let refused = Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure);
+        assert!(is_impostor(&Connect(io::Error::new(io::ErrorKind::InvalidData, refused))));
+        assert!(!is_impostor(&Connect(io::ErrorKind::ConnectionRefused.into())));
+    }
+
+    #[test]
+    fn every_key_is_another() {
+        let [one, two] = [Identity::draw(), Identity::draw()];
+        assert_ne!(one.fingerprint(), two.fingerprint());
+        assert_eq!(one.fingerprint().to_string().len(), 64);
+    }
+}

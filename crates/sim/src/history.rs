@@ -120,8 +120,12 @@ pub enum What {
     },
     /// Store: the newest commits are gone.
     TailLost {
-        /// How many.
+        /// How many, as far as it is known: of a database that failed over, the events in them.
         commits: u32,
+        /// Nothing older than this is among them; the history has nothing of what was in them. Where it is
+        /// not known, and the history has them, little can be judged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
     },
     /// Worker: an assignment arrived.
     Heard {

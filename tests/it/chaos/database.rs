@@ -1,18 +1,26 @@
 //! What may become of the database under several servers: its primary dies and a standby takes over; its
-//! sessions end.
+//! sessions end; its disks are full; the pooler before it dies; it forgets its last commits.
 //!
 //! `CHAOS_PROMOTIONS` says how often a standby takes over (`make chaos` sets it).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use client::why::Reason;
+use client::{JobFilter, Page};
+use harness::cluster::Cluster;
 use harness::pair::{Pair, Replication};
-use harness::until;
-use model::Timestamp;
+use harness::pooler::Pooler;
+use harness::story::Stored;
+use harness::{Recorder, glance, until};
+use model::{JobStatus, Timestamp};
+use sim::dice::Dice;
 use sim::history::{Answer, What};
 
 use super::nemesis::{Fault, Planned, plan};
-use super::scene::{Kept, Rows};
+use super::rows::{Crowded, Kept, Room, Rows};
+use super::scene::open_database;
 use super::{RECOVERY, SMOKE, Storm, from_env};
 
 /// How often a standby takes over in `make test`.
@@ -43,8 +51,12 @@ impl Storm {
         self.load.recorder.fault(fault, true);
         beside(move || pair.fail_over()).await;
         self.load.recorder.fault(fault, false);
-        *self.nemesis.counts.entry(fault.into()).or_default() += 1;
+        self.count(fault);
         self.load.recorder.now()
+    }
+
+    fn count(&mut self, fault: &str) {
+        *self.nemesis.counts.entry(fault.into()).or_default() += 1;
     }
 
     /// The killed primary comes back as a standby.
@@ -57,7 +69,7 @@ impl Storm {
     async fn until_resumed(&self, since: Timestamp) -> Resumed {
         let recorder = &self.load.recorder;
         let accepted = |what: &What| matches!(what, What::Answered { answer: Answer::Submitted { .. }, .. });
-        let (accepted, started) = until("work goes on at the promoted standby", RECOVERY, async || {
+        let (accepted, started) = until("work goes on at the database", RECOVERY, async || {
             let events = recorder.events();
             let accepted = events.iter().find(|event| event.at >= since && accepted(&event.what))?.at;
             let since_secs = since.as_micros() as f64 / 1e6;
@@ -120,5 +132,188 @@ async fn sessions_that_end_inside_commit_leave_nothing_lost_or_doubled() {
     let (ended, in_commit) = storm.nemesis.tools.sessions.as_ref().expect("there is one").ended();
     println!("{ended} sessions ended, {in_commit} of them inside COMMIT");
     assert!(in_commit > 0, "of {ended} sessions none was ended inside COMMIT");
+    storm.judge().await;
+}
+
+/// For how long a disk of the database stays full once that is felt.
+const FULL: Duration = Duration::from_secs(1);
+
+impl Storm {
+    /// A disk of the database is full, until that was felt and for a while more.
+    async fn crowd(&mut self, crowded: &Arc<Crowded>, room: Room) {
+        let fault = format!("database disk full: {room:?}");
+        let since = self.load.recorder.now();
+        self.load.recorder.fault(&fault, true);
+        let filled = Arc::clone(crowded);
+        beside(move || filled.fill(room)).await;
+        if room == Room::Data {
+            self.until_refused(since, "storage_full").await;
+        }
+        self.tend_until(Instant::now() + FULL).await;
+        let cleared = Arc::clone(crowded);
+        beside(move || cleared.clear(room)).await;
+        self.load.recorder.fault(&fault, false);
+        self.count(&fault);
+        self.until_resumed(self.load.recorder.now()).await;
+    }
+
+    /// Waits until something was refused for this reason after that time.
+    async fn until_refused(&self, since: Timestamp, wanted: &str) {
+        until(&format!("a request is refused: {wanted}"), RECOVERY, async || {
+            let events = self.load.recorder.events();
+            let refused = |what: &What| matches!(what, What::Answered { answer: Answer::Refused { code }, .. } if code == wanted);
+            events.iter().rfind(|event| event.at >= since && refused(&event.what)).map(drop)
+        })
+        .await;
+    }
+}
+
+/// F8, C1. The disk of the database's tables is full, and then that of its log, which ends the whole database. New
+/// work is refused by name; nothing is lost, and work goes on once there is room.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_whose_disks_are_full_loses_nothing_and_goes_on() {
+    let crowded = match Crowded::start() {
+        Ok(crowded) => Arc::new(crowded),
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    let seconds = from_env("CHAOS_SECONDS", 0);
+    let mut storm = Storm::over("full", 0, Rows::Crowded(Arc::clone(&crowded))).await;
+    let begun = Instant::now();
+    loop {
+        storm.crowd(&crowded, Room::Data).await;
+        storm.crowd(&crowded, Room::Log).await;
+        storm.until_it_gets_on().await;
+        if begun.elapsed().as_secs() >= seconds {
+            break;
+        }
+    }
+    drop(crowded);
+    storm.judge().await;
+}
+
+/// How long a pooler is away, and how long it is there, at most.
+const POOLER_AWAY: Duration = Duration::from_millis(1_500);
+const POOLER_THERE: Duration = Duration::from_secs(3);
+
+/// Kills a pooler and starts it, again and again; says how often, once it was told to stop.
+async fn kill_again_and_again(
+    pooler: Arc<Pooler>,
+    mut dice: Dice,
+    recorder: Recorder,
+    stop: Arc<AtomicBool>,
+) -> u32 {
+    let mut kills = 0;
+    while !rest(&mut dice, POOLER_THERE, &stop).await {
+        recorder.fault(POOLER, true);
+        let killed = Arc::clone(&pooler);
+        beside(move || killed.kill()).await;
+        rest(&mut dice, POOLER_AWAY, &stop).await;
+        let started = Arc::clone(&pooler);
+        beside(move || started.start_again()).await;
+        recorder.fault(POOLER, false);
+        kills += 1;
+    }
+    kills
+}
+
+const POOLER: &str = "kill pooler";
+
+/// For so long at most, as the dice say; whether it was told to stop.
+async fn rest(dice: &mut Dice, longest: Duration, stop: &AtomicBool) -> bool {
+    let end = Instant::now() + dice.millis(100, longest.as_millis() as u64).to_std();
+    while Instant::now() < end && !stop.load(Ordering::Relaxed) {
+        glance().await;
+    }
+    stop.load(Ordering::Relaxed)
+}
+
+/// F13. Sessions are lent by the transaction, and whoever lends them dies, under the faults of a storm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_behind_a_pooler_that_is_killed_breaks_no_promise() {
+    let pooler = match Pooler::start(Cluster::shared()) {
+        Ok(pooler) => Arc::new(pooler),
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    let seed = from_env("CHAOS_SEED", std::process::id().into());
+    let seconds = from_env("CHAOS_SECONDS", SMOKE / 3);
+    let rows = Rows::Pooled(Cluster::shared().database(), Arc::clone(&pooler));
+    let mut storm = Storm::over("pooler", seed, rows).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (recorder, dice) = (storm.load.recorder.clone(), Dice::new(seed, 3));
+    let kills = tokio::spawn(kill_again_and_again(pooler, dice, recorder, Arc::clone(&stop)));
+    let planned = plan(seed, Duration::from_secs(seconds), storm.scene.able);
+    storm.rage(&planned).await;
+    stop.store(true, Ordering::Relaxed);
+    let kills = kills.await.expect("a pooler can be killed and started");
+    assert!(kills > 0, "the pooler was never killed");
+    *storm.nemesis.counts.entry(POOLER.into()).or_default() += kills;
+    storm.judge().await;
+}
+
+/// As many jobs end that the standby never hears of.
+const FORGOTTEN: u64 = 10;
+
+impl Storm {
+    /// The standby hears nothing more, work goes on, the primary is killed, the standby promoted.
+    async fn lose_the_tail(&mut self) {
+        let pair = self.pair();
+        let since = self.load.recorder.now();
+        let parted = Arc::clone(&pair);
+        beside(move || parted.part()).await;
+        let enough = self.load.recorder.ended() + FORGOTTEN;
+        let ended = async || (self.load.recorder.ended() >= enough).then_some(());
+        until("jobs end that the standby does not hear of", RECOVERY, ended).await;
+        let until_then = self.fail_over().await;
+        self.until_resumed(until_then).await;
+        self.until_the_workers_are_to_be_heard().await;
+
+        let recorder = self.load.recorder.clone();
+        until("the feed goes on", RECOVERY, async || recorder.has_leapt().then_some(())).await;
+        let store = self.scene.open_store().await;
+        let mut jobs = Vec::new();
+        for job in recorder.live_jobs() {
+            if store.job(job).await.expect("the database can be read").is_none() {
+                jobs.push(job);
+            }
+        }
+        let recalled = Arc::clone(&pair);
+        let old = open_database(&beside(move || recalled.recall()).await).await;
+        let (before, after) = (Stored::read_feed(&*old).await, Stored::read_feed(&*store).await);
+        let forgotten = before.keys().filter(|place| !after.contains_key(place)).count();
+        assert!(forgotten > 0, "the standby has all that the primary had");
+        println!("{forgotten} events were forgotten, {} live jobs with them", jobs.len());
+        recorder.lost(since..until_then, forgotten as u32, &jobs);
+        drop(old);
+        self.mend().await;
+    }
+
+    /// Waits until a job is held back because not every worker was heard since.
+    async fn until_the_workers_are_to_be_heard(&self) {
+        let client = self.scene.site.client();
+        let filter = JobFilter { status: vec![JobStatus::Waiting], ..JobFilter::default() };
+        until("a job is held back until the workers were heard", RECOVERY, async || {
+            let page = client.jobs_page(&filter, &Page { limit: Some(20), cursor: None }).await.ok()?;
+            for job in page.items {
+                let reasons = client.why(job.id).await.ok()?.reasons;
+                if reasons.iter().any(|reason| matches!(reason, Reason::Reconciling { .. })) {
+                    return Some(());
+                }
+            }
+            None
+        })
+        .await;
+    }
+}
+
+/// F12, D8. A standby that is behind takes over. Its last commits are gone, and nothing else; what they had started
+/// is heard of before anything is started that must not run twice at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_that_was_behind_costs_its_last_commits_and_nothing_else() {
+    let promotions = from_env("CHAOS_PROMOTIONS", 1);
+    let mut storm = Storm::gather("tails", 0, Kept::WithStandby(Replication::Asynchronous)).await;
+    for _ in 0..promotions {
+        storm.lose_the_tail().await;
+        storm.until_it_gets_on().await;
+    }
     storm.judge().await;
 }

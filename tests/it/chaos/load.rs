@@ -11,7 +11,7 @@ use model::queue::QueueSettings;
 use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::spec::{Concurrency, Delivery};
 use model::timing::{Cron, Every, Rule, Timing};
-use model::{Bytes, JobId, JobSpec, Millicores, RunId, ScheduleId, ScheduleSpec};
+use model::{Bytes, JobId, JobSpec, Millicores, RunId, ScheduleId, ScheduleSpec, Timestamp};
 use sim::dice::Dice;
 use sim::history::{Answer, Ask, What};
 
@@ -35,8 +35,8 @@ pub(super) struct Load {
     pub(super) in_flight: u64,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) names: Arc<AtomicU64>,
-    /// Runs of workflows that were started.
-    pub(super) runs: Arc<Mutex<Vec<RunId>>>,
+    /// Runs of workflows that were started, and when.
+    pub(super) runs: Arc<Mutex<Vec<(RunId, Timestamp)>>>,
 }
 
 /// What an error says about its request.

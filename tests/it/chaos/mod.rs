@@ -5,6 +5,7 @@
 //!   an outcome is unknown.
 //! - [`nemesis`]: what a seed breaks, and when: processes, roads, packets, clocks, disks, over one another.
 //! - [`points`]: deaths at the named points between two steps.
+//! - [`rows`]: where the rows are kept, and what may become of that.
 //! - [`runs`]: runs of workflows, and what they must have come to.
 //! - [`scene`]: servers over a file or over PostgreSQL, their workers, and what breaks them.
 //! - Here: the storm itself, its calm, and its verdict.
@@ -20,6 +21,7 @@ mod database;
 mod load;
 mod nemesis;
 mod points;
+mod rows;
 mod runs;
 mod scene;
 
@@ -42,7 +44,8 @@ use sim::results::{Run, Tally};
 
 use load::Load;
 use nemesis::{Abilities, Fault, Nemesis, Planned, Victim, plan};
-use scene::{Kept, Scene};
+use rows::{Kept, Rows};
+use scene::Scene;
 
 /// At most as many jobs are in flight while a storm lasts.
 const IN_FLIGHT: u64 = 400;
@@ -71,7 +74,12 @@ struct Storm {
 impl Storm {
     /// A site with everything that can be broken, under load.
     async fn gather(name: &str, seed: u64, kept: Kept) -> Self {
-        let (scene, tools) = Scene::set(kept).await;
+        Self::over(name, seed, Rows::prepare(kept)).await
+    }
+
+    /// The same over these rows.
+    async fn over(name: &str, seed: u64, rows: Rows) -> Self {
+        let (scene, tools) = Scene::set(rows).await;
         let site = &scene.site;
         let recorder = Recorder::default();
         let feed = tokio::spawn(recorder.clone().follow(site.clients(Duration::from_secs(300)).remove(0)));

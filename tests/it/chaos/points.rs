@@ -9,7 +9,7 @@ use crashpoint::Point;
 use harness::within;
 use sim::dice::Dice;
 
-use super::scene::Kept;
+use super::rows::Kept;
 use super::{RECOVERY, Storm, from_env, state};
 
 /// Between two looks for processes that are gone and nobody holds down.

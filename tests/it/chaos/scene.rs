@@ -1,11 +1,9 @@
 //! What a storm rages over: servers on a store, workers, and everything that breaks them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use harness::cluster::{self, Cluster, Database};
 use harness::network::Branch;
-use harness::pair::{Pair, Replication};
 use harness::proxy::Proxy;
 use harness::{CrashOrders, MovedClock, SessionKiller, Site, SmallDisk};
 use store::Store;
@@ -14,6 +12,7 @@ use store::sqlite::SqliteStore;
 use tempfile::TempDir;
 
 use super::nemesis::{Abilities, Tools};
+use super::rows::Rows;
 
 /// How long the ownership of shards lasts where several servers share them.
 const SHARD_LEASE: &str = "3s";
@@ -21,59 +20,6 @@ const SHARD_LEASE: &str = "3s";
 const WORKER_DISK: &str = "64m";
 /// Room for the file of a store.
 const SERVER_DISK: &str = "768m";
-
-/// Where the rows are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
-    /// In a file, by one server; in what follows there are two.
-    InFile,
-    /// In PostgreSQL.
-    InPostgres,
-    /// In one whose commits take long enough to be broken off.
-    InSlowPostgres,
-    /// In a primary and its standby.
-    WithStandby(Replication),
-}
-
-/// The same, while a storm lasts.
-pub(super) enum Rows {
-    File(PathBuf),
-    Database(Database),
-    Pair(Arc<Pair>),
-}
-
-impl Rows {
-    fn prepare(kept: Kept) -> Self {
-        let setting = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        match kept {
-            Kept::InFile => Self::File(PathBuf::new()),
-            Kept::InPostgres => Self::Database(Cluster::shared().database()),
-            Kept::InSlowPostgres => {
-                let server = vec![setting("commit_delay", "20000"), setting("commit_siblings", "0")];
-                let settings = cluster::Settings { durable: true, server, ..Default::default() };
-                Self::Database(Arc::new(Cluster::start(&settings)).database())
-            }
-            Kept::WithStandby(replication) => Self::Pair(Arc::new(Pair::start(replication))),
-        }
-    }
-
-    /// Where servers find them.
-    fn url(&self) -> String {
-        match self {
-            Self::File(_) => String::new(),
-            Self::Database(database) => database.url(),
-            Self::Pair(pair) => pair.url(),
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Self::File(_) => "SQLite",
-            Self::Database(_) => "PostgreSQL",
-            Self::Pair(_) => "PostgreSQL with a standby",
-        }
-    }
-}
 
 /// Servers and workers under threat.
 pub(super) struct Scene {
@@ -91,9 +37,8 @@ fn if_allowed<T>(what: Result<T, String>) -> Option<T> {
 
 impl Scene {
     /// One with everything that can be broken here, and what breaks it.
-    pub(super) async fn set(kept: Kept) -> (Self, Tools) {
+    pub(super) async fn set(mut rows: Rows) -> (Self, Tools) {
         let (clock, crash) = (MovedClock::new(), CrashOrders::new());
-        let mut rows = Rows::prepare(kept);
         let objects = tempfile::tempdir().expect("a temporary folder can be made");
         let mut tools = Tools {
             clock,
@@ -111,7 +56,7 @@ impl Scene {
             }
             rows => two_servers(&mut tools, &crash, &*rows, objects.path()).await,
         };
-        if let Rows::Database(database) = &rows {
+        if let Some(database) = rows.database() {
             tools.sessions = Some(SessionKiller::new(Arc::clone(database.cluster()), database.name()));
         }
         let settings = [tools.worker_clock.setting(), crash.setting()];
@@ -153,14 +98,13 @@ impl Scene {
                     SqliteStore::open(file, options).expect("the file of a server that ended can be opened"),
                 )
             }
-            Rows::Database(database) => open_database(&database.url()).await,
-            Rows::Pair(pair) => open_database(&pair.url()).await,
+            rows => open_database(&rows.url()).await,
         }
     }
 }
 
 /// The rows in a database.
-async fn open_database(url: &str) -> Box<dyn Store> {
+pub(super) async fn open_database(url: &str) -> Box<dyn Store> {
     let options = store::postgres::Options { allow_unsafe: true, ..Default::default() };
     Box::new(PostgresStore::open(url, options).await.expect("the database of the storm can be opened"))
 }

@@ -44,7 +44,8 @@ impl Story {
         let stored = Stored::read(store).await;
         let log = recorder.log();
         let mut events = log.events.clone();
-        let (commits, discrepancies) = telling::commits(&stored, &log.feed, now());
+        let losses: Vec<_> = log.losses().collect();
+        let (commits, discrepancies) = telling::commits(&stored, &log.feed, &losses, now());
         events.extend(commits);
         events.extend(tasks(&witness.lines(), &log.halts, &stored));
         events.sort_by_key(|event| event.at);

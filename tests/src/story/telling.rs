@@ -1,6 +1,7 @@
 //! The rows of a store in the order in which they were committed, as its feed tells it.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use model::firing::{LedgerRecord, Work};
@@ -38,10 +39,12 @@ struct Teller<'a> {
 /// The commits in their order, each at the time when the feed told of it, and where feed and rows differ.
 ///
 /// What was decided at one instant of engine time makes one commit. What the feed did not come to
-/// tell any more, and where schedules stand, is a last commit at `end`.
+/// tell any more, and where schedules stand, is a last commit at `end`. What it told of commits that the store
+/// has forgotten since is left out.
 pub(super) fn commits(
     stored: &Stored,
     feed: &BTreeMap<u64, Timestamp>,
+    losses: &[RangeInclusive<Timestamp>],
     end: Timestamp,
 ) -> (Vec<Event>, Vec<String>) {
     let mut cancels: Vec<_> =
@@ -62,7 +65,9 @@ pub(super) fn commits(
         let rows = teller.rows(told);
         teller.commit(told.at, seen, rows);
     }
-    if let Some(seq) = feed.keys().find(|seq| !stored.events.contains_key(seq)) {
+    let is_lost = |at: &Timestamp| losses.iter().any(|lost| lost.contains(at));
+    let mut gone = feed.iter().filter(|(seq, at)| !stored.events.contains_key(seq) && !is_lost(at));
+    if let Some((seq, _)) = gone.next() {
         teller.discrepancies.push(format!("the feed told of place {seq}, which the store does not have"));
     }
     teller.finish(end);

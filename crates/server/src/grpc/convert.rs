@@ -169,6 +169,7 @@ pub(crate) fn report(worker: WorkerId, session: Session, report: v1::Report) -> 
     let body = report.body.ok_or_else(|| Malformed::new(WHAT, "it says nothing"))?;
     let report_ = match body {
         Body::Started(_) => Report::Started,
+        Body::Refused(refused) if refused.reason == OVER_BEFORE => over_before(&refused.detail),
         Body::Refused(refused) => Report::Refused { reason: said(&refused.reason, &refused.detail).into() },
         Body::StartFailed(failed) => Report::StartFailed {
             outcome: Outcome {
@@ -180,6 +181,19 @@ pub(crate) fn report(worker: WorkerId, session: Session, report: v1::Report) -> 
         Body::Finished(finished) => self::finished(finished)?,
     };
     Ok(Input::Report { worker, session, execution, fence: Fence(report.fence), report: report_ })
+}
+
+/// The word of a worker for an execution that was there before, and whose end was acknowledged.
+const OVER_BEFORE: &str = "known";
+
+/// It is assigned anew only by a store that has forgotten its end. It may have run, and nobody knows how it ended.
+fn over_before(detail: &str) -> Report {
+    let outcome = Outcome {
+        error: Some("outcome_unknown".into()),
+        message: text(detail.to_owned()),
+        ..Outcome::default()
+    };
+    Report::Finished { how: How::Interrupted, outcome, usage: Usage::default() }
 }
 
 fn finished(finished: v1::Finished) -> Result<Report, Malformed> {
@@ -349,11 +363,11 @@ mod tests {
         let mut finished =
             v1::Finished { how: v1::finished::How::Exited.into(), exit_code: Some(0), ..Default::default() };
         change(&mut finished);
-        let report = v1::Report {
-            execution_id: EXECUTION.into(),
-            fence: 3,
-            body: Some(v1::report::Body::Finished(finished)),
-        };
+        read(v1::report::Body::Finished(finished))
+    }
+
+    fn read(body: v1::report::Body) -> Result<Report, Malformed> {
+        let report = v1::Report { execution_id: EXECUTION.into(), fence: 3, body: Some(body) };
         match super::report(WorkerId::from_bits(1), Session(2), report)? {
             Input::Report { report, .. } => Ok(report),
             other => panic!("{other:?}"),
@@ -386,6 +400,21 @@ mod tests {
             (Told::Interrupted, How::Interrupted, "interrupted"),
         ] {
             assert_eq!(how_and_error(|f| f.how = told.into()), (how, Some(error.into())));
+        }
+    }
+
+    /// I7. A store that forgot the end of an execution assigns it anew; that it never started nobody can say.
+    #[test]
+    fn a_refusal_of_what_was_there_before_is_no_word_that_it_never_ran() {
+        let refused = |reason: &str| {
+            read(v1::report::Body::Refused(v1::Refused { reason: reason.into(), detail: "why".into() }))
+        };
+        assert_eq!(refused("no_room").unwrap(), Report::Refused { reason: "no_room: why".into() });
+        match refused("known").unwrap() {
+            Report::Finished { how: How::Interrupted, outcome, .. } => {
+                assert_eq!(outcome.error.as_deref(), Some("outcome_unknown"));
+            }
+            other => panic!("{other:?}"),
         }
     }
 

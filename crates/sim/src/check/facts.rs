@@ -161,7 +161,10 @@ pub(super) struct Facts<'a> {
     pub(super) calm: Option<At<Timestamp>>,
     /// Where the history ends, and what workers still keep then.
     pub(super) end: Option<At<&'a [ExecutionId]>>,
+    /// The last commits were lost, and it is not known since when.
     pub(super) lost_tail: bool,
+    /// When commits were made that may be gone: from the first of them until it was known.
+    lost: Vec<(Timestamp, Timestamp)>,
 }
 
 impl<'a> Facts<'a> {
@@ -181,6 +184,7 @@ impl<'a> Facts<'a> {
             calm: None,
             end: None,
             lost_tail: false,
+            lost: Vec::new(),
         };
         for (index, event) in history.events.iter().enumerate() {
             facts.take(index, event.at, &event.what);
@@ -202,7 +206,8 @@ impl<'a> Facts<'a> {
                 commit.rows.iter().for_each(|row| self.take_row(index, commit, row));
             }
             What::Owned { server, epoch, until } => self.owned.push((index, *server, *epoch, *until)),
-            What::TailLost { .. } => self.lost_tail = true,
+            What::TailLost { since: None, .. } => self.lost_tail = true,
+            What::TailLost { since: Some(since), .. } => self.lost.push((*since, at)),
             What::Heard { execution, .. } => {
                 self.executions.entry(*execution).or_default().heard.push(index);
             }
@@ -280,6 +285,37 @@ impl<'a> Facts<'a> {
             run.origin = Some(origin);
             self.schedules.entry(origin.schedule).or_default().runs.push(row.run.into());
         }
+    }
+
+    /// Whether what was told at this event may have been forgotten by now.
+    pub(super) fn may_be_lost(&self, index: usize) -> bool {
+        let at = self.at(index);
+        self.lost.iter().any(|(since, until)| (*since..=*until).contains(&at))
+    }
+
+    /// The same for the start of a task: an assignment that was lost is on its way for a while, and
+    /// its worker hears within a lease that nobody knows of it.
+    pub(super) fn may_be_of_a_lost_commit(&self, start: usize) -> bool {
+        let (at, lease) = (self.at(start), self.history.setup.lease);
+        self.lost.iter().any(|(since, until)| (*since..=*until + lease).contains(&at))
+    }
+
+    /// How often the last commits were lost.
+    pub(super) fn losses(&self) -> usize {
+        self.lost.len()
+    }
+
+    /// The tasks that were started of a job and of which no commit tells.
+    pub(super) fn strays(&self) -> BTreeMap<JobId, Vec<ExecutionId>> {
+        let mut strays: BTreeMap<JobId, Vec<ExecutionId>> = BTreeMap::new();
+        for (id, execution) in self.executions.iter().filter(|(_, execution)| execution.rows.is_empty()) {
+            let job = execution.steps.iter().find_map(|(.., step)| match step {
+                TaskStep::Started { job, .. } => Some(*job),
+                _ => None,
+            });
+            strays.entry(job.unwrap_or(JobId::from_bits(0))).or_default().push(*id);
+        }
+        strays
     }
 
     /// Where a job or a run was made, and when, in engine time.

@@ -54,11 +54,22 @@ fn accepted(facts: &Facts<'_>, findings: &mut Findings) {
             }
         }
     }
+    let lost = lost_jobs(facts);
     for (index, (job, found)) in &facts.reads {
-        if !found {
+        if !found && !lost.contains(job) {
             findings.add(Invariant::I1, job, "it was accepted, and a reader did not find it", [*index]);
         }
     }
+}
+
+/// Jobs that were accepted in commits that are gone, and are gone with them.
+fn lost_jobs(facts: &Facts<'_>) -> BTreeSet<JobId> {
+    let answers = facts.requests.values().flat_map(|request| &request.answers);
+    let lost = answers.filter_map(|(index, answer)| match answer {
+        Answer::Submitted { job } if facts.may_be_lost(*index) => Some(*job),
+        _ => None,
+    });
+    lost.filter(|job| !facts.jobs.contains_key(job)).collect()
 }
 
 fn told(
@@ -69,6 +80,7 @@ fn told(
     answer: usize,
 ) {
     match row {
+        None if facts.may_be_lost(answer) => {}
         None => findings.add(Invariant::I1, subject, "it was accepted and is not in the store", [answer]),
         Some(row) if row > answer && facts.exact() => {
             findings.add(Invariant::I6, subject, "a client was told of it before its commit", [answer, row]);
@@ -82,6 +94,7 @@ fn cancelled(facts: &Facts<'_>, findings: &mut Findings, ask: Option<&Ask>, answ
     let Some(known) = facts.jobs.get(job) else { return };
     let row = known.rows.iter().find(|(_, row)| row.cancel_requested);
     match row {
+        None if facts.may_be_lost(answer) => {}
         None => findings.add(
             Invariant::I1,
             job,
@@ -103,10 +116,13 @@ fn cancelled(facts: &Facts<'_>, findings: &mut Findings, ask: Option<&Ask>, answ
 /// I2.
 fn keys(facts: &Facts<'_>, findings: &mut Findings) {
     let mut told: BTreeMap<&str, BTreeMap<JobId, usize>> = BTreeMap::new();
+    let lost = lost_jobs(facts);
     for request in facts.requests.values() {
         let Some((_, Ask::Submit { key: Some(key), .. })) = request.asks.first() else { continue };
         for (index, answer) in &request.answers {
-            if let Answer::Submitted { job } = answer {
+            if let Answer::Submitted { job } = answer
+                && !lost.contains(job)
+            {
                 told.entry(key).or_default().entry(*job).or_insert(*index);
             }
         }
@@ -298,6 +314,7 @@ fn visible(facts: &Facts<'_>, findings: &mut Findings) {
         let Some(&seen) = seen.first() else { continue };
         match facts.committed(*id) {
             Some(row) if row < seen || !facts.exact() => {}
+            None if facts.may_be_of_a_lost_commit(seen) => {}
             row => {
                 let message = match row {
                     Some(_) => "a worker heard of it before its commit",

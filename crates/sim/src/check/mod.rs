@@ -242,8 +242,9 @@ impl Findings {
 ///
 /// Of what the history cannot show it says that it was [not judged](Report::not_judged).
 ///
-/// Where a store lost commits (I1 cannot hold then) only those are judged that must hold all the
-/// same: I7 and I8.
+/// Where a store lost commits, and it is not known since when (I1 cannot hold then), only those are judged
+/// that must hold all the same: I7 and I8. Where it is known, everything is, but that what was told since then is
+/// still there; and what a lost commit had started may be started once more, not beside it unless it may run twice.
 pub fn check(history: &History) -> Report {
     let facts = Facts::of(history);
     let mut findings = Findings::default();

@@ -29,6 +29,8 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
 }
 
 /// I7, and I10 for tasks: a fence starts once, and so does what may run once.
+///
+/// A start that the store forgot is one that it may repeat: once for each time that it forgot.
 pub(super) fn starts(facts: &Facts<'_>, findings: &mut Findings) {
     for (id, execution) in &facts.executions {
         let starts: Vec<_> = execution.starts().collect();
@@ -36,6 +38,7 @@ pub(super) fn starts(facts: &Facts<'_>, findings: &mut Findings) {
             findings.add(Invariant::I10, id, format!("it was started {} times", starts.len()), starts);
         }
     }
+    let strays = facts.strays();
     for (id, job) in &facts.jobs {
         if job.spec.is_none_or(|spec| spec.delivery != Delivery::AtMostOnce) {
             continue;
@@ -44,6 +47,13 @@ pub(super) fn starts(facts: &Facts<'_>, findings: &mut Findings) {
         let starts: Vec<_> = executions().flat_map(ExecutionFacts::starts).collect();
         if starts.len() > 1 {
             findings.add(Invariant::I7, id, format!("it was started {} times", starts.len()), starts);
+            continue;
+        }
+        let stray = strays.get(id).into_iter().flatten().filter_map(|id| facts.executions.get(id));
+        let strays: Vec<_> = stray.flat_map(ExecutionFacts::starts).collect();
+        if strays.len() > facts.losses() {
+            let message = format!("{} of its starts are in no commit", strays.len());
+            findings.add(Invariant::I7, id, message, strays);
             continue;
         }
         let perhaps: Vec<_> = executions()
@@ -103,10 +113,22 @@ fn stretches(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>)
 }
 
 /// I8.
+///
+/// What the store forgot that it had started counts as well, but for jobs that are `at_least_once`: these are
+/// started again at once, while what runs of them is looked for.
 pub(super) fn overlaps(facts: &Facts<'_>, findings: &mut Findings) {
     let slack = facts.history.setup.wake_slack;
-    for (id, job) in facts.jobs.iter().filter(|(_, job)| job.executions.len() > 1) {
-        let executions = job.executions.iter().filter_map(|id| Some((*id, facts.executions.get(id)?)));
+    let mut strays = facts.strays();
+    strays.retain(|id, _| {
+        let spec = facts.jobs.get(id).and_then(|job| job.spec);
+        spec.is_some_and(|spec| spec.delivery != Delivery::AtLeastOnce)
+    });
+    for (id, job) in &facts.jobs {
+        let all = || job.executions.iter().chain(strays.get(id).into_iter().flatten());
+        if all().nth(1).is_none() {
+            continue;
+        }
+        let executions = all().filter_map(|id| Some((*id, facts.executions.get(id)?)));
         let mut all: Vec<_> = executions.flat_map(|(id, known)| stretches(facts, id, known)).collect();
         all.sort_by_key(|stretch| stretch.from);
         let mut running: Option<Stretch> = None;
@@ -273,6 +295,10 @@ fn reports(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, f
     }
     let ended = execution.steps.iter().find(|(.., step)| matches!(step, TaskStep::Ended { .. }));
     let Some((index, ..)) = ended else { return };
+    let is_stray = execution.rows.is_empty();
+    if is_stray && execution.starts().all(|start| facts.may_be_of_a_lost_commit(start)) {
+        return;
+    }
     if execution.last().is_none_or(|row| !row.status.is_final()) {
         let rows: BTreeSet<usize> = execution.rows.iter().map(|(at, _)| *at).chain([*index]).collect();
         findings.add(Invariant::I30, id, "its task ended, and the store does not know", rows);

@@ -146,7 +146,7 @@ impl World {
     /// The newest commits of the store are gone, and with them everybody who knew of them.
     fn lose_tail(&mut self, commits: u32) {
         let commits = self.store.lose_tail(commits);
-        self.record(What::TailLost { commits });
+        self.record(What::TailLost { commits, since: None });
         for server in 0..self.servers.len() {
             if self.servers[server].up {
                 self.crash_server(server);

@@ -237,7 +237,8 @@ impl World {
             return self.announce(worker, execution);
         }
         if this.disk.forgotten.contains(&execution) && !forgetful {
-            let report = Report::Refused { reason: "it was here before and its end was acknowledged".into() };
+            // As the server understands a refusal of what was here before and whose end was acknowledged.
+            let report = finished(How::Interrupted, None);
             return self.send_report(worker, execution, fence, report);
         }
         let active = this.supervisor.held().filter(|(.., active)| *active).count();
@@ -350,6 +351,9 @@ impl World {
         let this = &mut self.workers[worker];
         let Some(held) = this.supervisor.executions.get_mut(&execution) else {
             if this.disk.forgotten.contains(&execution) {
+                if !discard {
+                    self.send_report(worker, execution, fence, finished(How::Interrupted, None));
+                }
             } else if discard {
                 this.disk.forgotten.insert(execution);
             } else {

@@ -257,6 +257,21 @@ impl Cluster {
         }
     }
 
+    /// Waits until the server takes connections, and starts it if it has ended by itself.
+    ///
+    /// # Panics
+    /// As [`boot`](Self::boot).
+    pub fn see_to_it(&self, settings: &Settings) {
+        let deadline = Instant::now() + START_MAX;
+        while self.try_execute("postgres", "SELECT 1").is_err() {
+            let runs = self.pid().is_some_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
+            if !runs || Instant::now() >= deadline {
+                return self.boot(settings);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Stops the server in good order, and waits until it is gone. [`boot`](Self::boot) starts it again.
     ///
     /// # Panics
@@ -467,7 +482,7 @@ impl Account {
         ))
     }
 
-    fn own(self, path: &Path) -> io::Result<()> {
+    pub(super) fn own(self, path: &Path) -> io::Result<()> {
         match self.0 {
             Some((user, group)) => chown(path, Some(user), Some(group)),
             None => Ok(()),

@@ -5,14 +5,17 @@
 //! says `prepared_statements=false`.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::cluster::{Account, Cluster, USER, free_port, new_folder};
 
 /// How long it may take to come up.
 const START_MAX: Duration = Duration::from_secs(20);
+/// The file with its settings.
+const SETTINGS: &str = "pgbouncer.ini";
 /// How many sessions of the server it lends.
 const LENT: usize = 3;
 /// Ends the program in `$1` with our end of the pipe, whatever ends us.
@@ -23,8 +26,9 @@ const GUARD: &str = r#""$1" "$2" & read -r _; kill "$!"; wait"#;
 pub struct Pooler {
     port: u16,
     knows_statements: bool,
+    program: PathBuf,
     folder: PathBuf,
-    guard: Child,
+    guard: Mutex<Child>,
 }
 
 impl Pooler {
@@ -39,36 +43,73 @@ impl Pooler {
         let program = program().ok_or("PgBouncer is not installed (the package `pgbouncer`)")?;
         let version = version(&program);
         let knows_statements = version >= (1, 21);
-        let (folder, port, account) = (new_folder(), free_port(), Account::for_server());
-        let (log, settings) = (folder.join("log"), folder.join("pgbouncer.ini"));
+        let (folder, port) = (new_folder(), free_port());
         let prepared = if knows_statements { "max_prepared_statements = 200" } else { "" };
         let text = format!(
             "[databases]\n* = host=127.0.0.1 port={server}\n\
              [pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n\
-             auth_type = trust\nauth_file = {users}\npool_mode = transaction\n\
+             auth_type = trust\nauth_file = {users}\npidfile = {pid}\npool_mode = transaction\n\
              default_pool_size = {LENT}\nmax_client_conn = 200\n{prepared}\n",
             server = cluster.port(),
             users = folder.join("users").display(),
+            pid = folder.join("pid").display(),
         );
         let made = fs::create_dir_all(&folder)
-            .and_then(|()| fs::write(&settings, text))
-            .and_then(|()| fs::write(folder.join("users"), format!("\"{USER}\" \"\"\n")))
-            .and_then(|()| File::create(&log))
-            .and_then(|log| Ok((log.try_clone()?, log)));
-        let (out, err) = made.unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
-        let mut command = Command::new("sh");
-        command.args(["-c", GUARD, "guard"]).arg(&program).arg(&settings);
-        command.stdin(Stdio::piped()).stdout(out).stderr(err).current_dir("/");
-        account.apply(&mut command);
-        let guard = command.spawn().expect("there is a shell");
-        let pooler = Self { port, knows_statements, folder, guard };
+            .and_then(|()| Account::for_server().own(&folder))
+            .and_then(|()| fs::write(folder.join(SETTINGS), text))
+            .and_then(|()| fs::write(folder.join("users"), format!("\"{USER}\" \"\"\n")));
+        made.unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
+        let guard = Mutex::new(spawn(&program, &folder));
+        let pooler = Self { port, knows_statements, program, folder, guard };
+        pooler.until_it_listens();
+        Ok(pooler)
+    }
+
+    /// Kills it (SIGKILL), and waits until it is gone; [`start_again`](Self::start_again) starts it once more.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn kill(&self) {
+        let text = fs::read_to_string(self.folder.join("pid")).unwrap_or_default();
+        let pid = text.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.unwrap_or_else(|| panic!("PgBouncer says no number of its process, but `{text}`"));
+        // One that has ended by itself is as good.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        self.end_guard();
+        // Its number may be another's soon.
+        let _ = fs::remove_file(self.folder.join("pid"));
+    }
+
+    /// Starts it once more at the same address, after it was killed.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub fn start_again(&self) {
+        *self.guard() = spawn(&self.program, &self.folder);
+        self.until_it_listens();
+    }
+
+    fn until_it_listens(&self) {
         let deadline = Instant::now() + START_MAX;
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let told = fs::read_to_string(&log).unwrap_or_default();
+        let is_there = || {
+            self.folder.join("pid").exists() && std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+        };
+        while !is_there() {
+            let told = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
             assert!(Instant::now() < deadline, "PgBouncer does not listen; it wrote:\n{told}");
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(pooler)
+    }
+
+    fn guard(&self) -> MutexGuard<'_, Child> {
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end_guard(&self) {
+        let mut guard = self.guard();
+        drop(guard.stdin.take());
+        // It is waited for only so that nothing is left of it.
+        let _ = guard.wait();
     }
 
     /// The address of a database through it.
@@ -80,11 +121,21 @@ impl Pooler {
 
 impl Drop for Pooler {
     fn drop(&mut self) {
-        drop(self.guard.stdin.take());
-        // It is waited for only so that nothing is left of it.
-        let _ = self.guard.wait();
+        self.end_guard();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The program, with a guard that ends it when we end.
+fn spawn(program: &Path, folder: &Path) -> Child {
+    let log = File::options().create(true).append(true).open(folder.join("log"));
+    let logs = log.and_then(|log| Ok((log.try_clone()?, log)));
+    let (out, err) = logs.unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
+    let mut command = Command::new("sh");
+    command.args(["-c", GUARD, "guard"]).arg(program).arg(folder.join(SETTINGS));
+    command.stdin(Stdio::piped()).stdout(out).stderr(err).current_dir("/");
+    Account::for_server().apply(&mut command);
+    command.spawn().expect("there is a shell")
 }
 
 fn program() -> Option<PathBuf> {

@@ -47,6 +47,12 @@ impl Supervisor {
         }
     }
 
+    /// Whoever still asks for an execution that is forgotten here has forgotten its end.
+    pub(super) fn tell_over_before(&mut self, id: ExecutionId, fence: Fence) {
+        let body = refused("known", "this execution was here before and its end was acknowledged");
+        self.stray_reports.push(report_of(id, fence, body));
+    }
+
     fn take_start(
         &mut self,
         id: ExecutionId,
@@ -59,9 +65,7 @@ impl Supervisor {
             return self.announce(id);
         }
         if self.forgotten_set.contains(&id) {
-            let body = refused("known", "this execution was here before and its end was acknowledged");
-            self.stray_reports.push(report_of(id, fence, body));
-            return;
+            return self.tell_over_before(id, fence);
         }
         if let Some(failure) = failure {
             return self.decline(id, fence, report::Body::StartFailed(failure));

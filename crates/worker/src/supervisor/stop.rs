@@ -50,9 +50,13 @@ impl Supervisor {
         }
     }
 
-    /// A stop may come before its assignment: then that must never start.
+    /// A stop may come before its assignment: then that must never start. One that comes after the end was acknowledged
+    /// is late, or of a server whose store forgot that end: it asks until it is told.
     fn stop_unknown(&mut self, id: ExecutionId, stop: &v1::Stop) {
         if self.forgotten_set.contains(&id) {
+            if !stop.discard {
+                self.tell_over_before(id, Fence(stop.fence));
+            }
             return;
         }
         if stop.discard {

@@ -57,6 +57,11 @@ pub(crate) async fn an_execution_that_is_assigned_again_does_not_run_again() {
     rig.server.assign(vec![order.clone()]).await;
     let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "known");
     rig.server.until("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
+    // A server that has forgotten the end may want it stopped, and asks until it is told.
+    rig.server.state().reports.clear();
+    let (execution_id, fence) = (order.execution_id.clone(), order.fence);
+    rig.server.stop(proto::v1::Stop { execution_id, fence, grace_ms: 0, discard: false }).await;
+    rig.server.until("the same", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
     assert_eq!(crate::rig::numbers(&count), [1]);
 }
 

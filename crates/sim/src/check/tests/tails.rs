@@ -1,0 +1,68 @@
+//! What a store that lost its last commits is forgiven, and what it is not.
+
+use super::*;
+
+/// The store says so now, of what was committed since.
+fn loss(since: i64) -> What {
+    What::TailLost { commits: 1, since: Some(second(since)) }
+}
+
+/// A job of this level, a start of it that no commit tells of, at second 3, and the loss of that.
+fn forgotten(delivery: Delivery) -> Story {
+    let mut story = Story::with(|spec| spec.delivery = delivery);
+    story.submitted().starts(9);
+    story
+}
+
+/// I1. What was told before is there, and of what was told since nothing can be asked.
+#[test]
+fn a_job_that_was_accepted_among_the_lost_commits_may_be_gone_and_no_other() {
+    let read = What::Read { job: JOB, found: false };
+    Story::new().asked().answered().event(loss(1)).event(read.clone()).holds();
+    Story::new().asked().answered().event(loss(3)).breaks(Invariant::I1);
+    Story::new().event(loss(1)).asked().answered().breaks(Invariant::I1);
+    Story::new().submitted().answered().event(loss(1)).event(read).breaks(Invariant::I1);
+}
+
+/// I1.
+#[test]
+fn a_cancellation_may_be_forgotten_with_the_commits_that_are_lost() {
+    let cancelled = || {
+        let mut story = Story::new();
+        story.submitted().event(What::Asked { request: 2, ask: Ask::Cancel { job: JOB } });
+        story.event(What::Answered { request: 2, answer: Answer::Done });
+        story
+    };
+    cancelled().event(loss(3)).holds();
+    cancelled().breaks(Invariant::I1);
+}
+
+/// I6, I7. It may be started once more, and not twice.
+#[test]
+fn what_a_lost_commit_had_started_may_be_started_once_more() {
+    for delivery in [Delivery::AtMostOnce, Delivery::ExactlyOnce, Delivery::AtLeastOnce] {
+        let mut story = forgotten(delivery);
+        story.task(9, TaskStep::Killed).event(loss(3)).placed().starts(1).succeeds().ends().holds();
+    }
+    forgotten(Delivery::AtMostOnce).task(9, TaskStep::Killed).breaks(Invariant::I6);
+    let mut late = Story::new();
+    late.submitted().event(loss(3));
+    late.now += 10;
+    late.starts(9).breaks(Invariant::I6);
+    let mut twice = forgotten(Delivery::AtMostOnce);
+    twice.task(9, TaskStep::Killed).starts(8).task(8, TaskStep::Killed).event(loss(3));
+    twice.breaks(Invariant::I7);
+}
+
+/// I8. Its worker is heard before, unless it may run twice.
+#[test]
+fn what_a_lost_commit_had_started_does_not_run_beside_its_successor_unless_it_may() {
+    let beside = |delivery| {
+        let mut story = forgotten(delivery);
+        story.event(loss(3)).placed().starts(1).task(9, TaskStep::Killed).succeeds();
+        story
+    };
+    beside(Delivery::AtMostOnce).breaks(Invariant::I8);
+    beside(Delivery::ExactlyOnce).breaks(Invariant::I8);
+    beside(Delivery::AtLeastOnce).holds();
+}
