@@ -50,7 +50,14 @@ impl Disk {
     /// The executions whose outcomes nobody has acknowledged.
     pub fn unacknowledged(&self) -> Vec<ExecutionId> {
         let journal = self.journal();
-        journal.started.keys().chain(journal.ended.keys()).copied().collect::<BTreeSet<_>>().into_iter().collect()
+        journal
+            .started
+            .keys()
+            .chain(journal.ended.keys())
+            .copied()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect()
     }
 }
 
@@ -229,7 +236,10 @@ impl Supervisor {
                 version: VERSION,
                 worker_id: self.id.to_string(),
                 boot_id: "simulated".into(),
-                capabilities: Some(v1::Capabilities { runtimes: vec!["process".into()], ..Default::default() }),
+                capabilities: Some(v1::Capabilities {
+                    runtimes: vec!["process".into()],
+                    ..Default::default()
+                }),
                 owner: None,
             })),
             Request::Sync(sync) => self.tell_holdings(sync.generation),
