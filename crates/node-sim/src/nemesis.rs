@@ -143,7 +143,7 @@ fn kind(cast: &Cast, dice: &mut Dice) -> Kind {
         0 | 1 => Kind::Cut(pair.0, pair.1),
         2 | 3 => Kind::OneWay(pair.0, pair.1),
         4 | 5 => Kind::Hold(pair.0, pair.1),
-        6 | 7 => Kind::Slow(pair.0, pair.1, dice.between(50, 3_000)),
+        6 | 7 => Kind::Slow(pair.0, pair.1, dice.between(50, 1_500)),
         8 | 9 => Kind::PowerCut(one),
         10 => Kind::PowerCut(crate::machines::name(machine)),
         11 => Kind::NewAgent(machine),

@@ -318,7 +318,7 @@ mod tests {
             name: "other".into(),
             url: Some("http://127.0.0.1:1".into()),
             version: "1".into(),
-            started_at: model::Timestamp::default(),
+            started_at: Timestamp::default(),
         };
         Member { server, draining, expires_in: Length::from_secs(3) }
     }
