@@ -159,6 +159,10 @@ sim: cargo-there ## Play whole clusters from seeds: make sim SEEDS=20000, or mak
 	  $(if $(MINUTES),--minutes $(MINUTES),--seeds $(or $(SEEDS),2000)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(RESULTS),--results $(RESULTS))
 
+.PHONY: node-sim
+node-sim: cargo-there ## Play real servers and agents over a simulated network: make node-sim SEEDS=500 SEED=1
+	$(CARGO) run --locked --quiet -p belfry-node-sim -- run --seeds $(or $(SEEDS),100) $(if $(SEED),--first $(SEED))
+
 .PHONY: proof-page
 proof-page: cargo-there ## Write docs/src/reliability.md from what is kept in docs/results
 	BELFRY_UPDATE=1 $(CARGO) test --locked --quiet -p belfry-tests --test it -- pages::the_reliability_page

@@ -25,6 +25,29 @@ const VIEWS = [
   "/settings",
 ];
 
+/** Cells that reach beyond the list that they stand in, where nobody can see or scroll to them. */
+function cutOff() {
+  const cells = [...document.querySelectorAll('[role="columnheader"], [role="cell"]')];
+  return cells.flatMap((cell) => {
+    const [own, list] = [cell, cell.closest('[role="table"]')].map((part) => part?.getBoundingClientRect());
+    const isCut = own && list && own.width > 0 && own.right > list.right + 1;
+    return isCut ? [`${cell.textContent}: ${own.right} of ${list.right}`] : [];
+  });
+}
+
+test("no column of a list is cut off, however wide the window is", async ({ page, server }) => {
+  await server.submit(script("in-a-list", "true"));
+  for (const view of ["/jobs", "/schedules", "/workflows", "/runs", "/queues", "/artifacts", "/events"]) {
+    await page.goto(view);
+    await expect(page.getByRole("heading").first()).toBeVisible();
+    if (view === "/jobs") await expect(page.getByText("in-a-list").first()).toBeVisible();
+    for (const width of [1920, 1440, 1366, 1341, 1340, 1280, 1181, 1180, 1081, 1024, 861, 768, 400]) {
+      await page.setViewportSize({ width, height: 800 });
+      expect(await page.evaluate(cutOff), `${view} at ${width}`).toEqual([]);
+    }
+  }
+});
+
 test("a token link signs in, and leaves no token where it could be found", async ({ page, server }) => {
   await page.context().clearCookies();
   await page.goto("/jobs");

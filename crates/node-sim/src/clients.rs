@@ -164,7 +164,8 @@ impl Client {
 
     async fn call_at(&self, server: usize, method: Method, path: &str, body: Vec<u8>) -> Option<Said> {
         let stream = TcpStream::connect((servers::name(server), servers::PORT)).await.ok()?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.ok()?;
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.ok()?;
         tokio::task::spawn_local(connection);
         let request = Request::builder()
             .method(method)

@@ -44,19 +44,20 @@ impl Machine {
         Self { number, id, disk: Disk::default(), restart: Arc::default(), surroundings }
     }
 
+    /// What its host is called.
+    pub(crate) fn name(&self) -> String {
+        name(self.number)
+    }
+
     /// From the moment it is switched on until its power is cut.
     pub(crate) async fn live(self, servers: Vec<String>, token: String, dir: &Path) -> turmoil::Result {
-        let name = name(self.number);
+        let name = self.name();
         let mut config = AgentConfig::new(dir.join(&name), "", token);
         std::fs::create_dir_all(&config.dir)?;
         config.servers = servers;
         config.name = name;
-        config.capacity = Capacity {
-            cpu: Millicores(64_000),
-            memory: Bytes(64 << 30),
-            custom: [].into(),
-            slots: 6,
-        };
+        config.capacity =
+            Capacity { cpu: Millicores(64_000), memory: Bytes(64 << 30), custom: [].into(), slots: 6 };
         let world = self.surroundings as Arc<dyn World>;
         match worker::testing::run(world, self.id, self.disk, config, self.restart).await {}
     }
@@ -83,7 +84,11 @@ impl World for Surroundings {
         match dice.below(40) {
             0 => Plan::Refuse,
             1 => Plan::StartFail,
-            n => Plan::Run { millis: dice.between(5, 6_000), exit: i32::from(n < 6) },
+            n => {
+                // Some are longer than the lease, so that it ends under them.
+                let longest = if n % 4 == 0 { 15_000 } else { 3_000 };
+                Plan::Run { millis: dice.between(5, longest), exit: i32::from(n < 6) }
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use sim::history::What;
 use store::faulty::{Fault as StoreFault, Operation};
 use turmoil::Sim;
 
+use crate::machines::Machine;
 use crate::recorder::Recorder;
 use crate::scene::Cast;
 use crate::servers::CALL_MILLIS;
@@ -26,6 +27,8 @@ enum Kind {
     Hold(String, String),
     /// What passes takes so many milliseconds.
     Slow(String, String, u64),
+    /// A machine is cut off from every server.
+    Island(usize),
     /// A host's power is cut, until it is switched on again.
     PowerCut(String),
     /// An agent is killed and another one started.
@@ -39,12 +42,17 @@ enum Kind {
 }
 
 impl Kind {
+    fn concerns(&self, host: &str) -> bool {
+        matches!(self, Self::Slow(a, b, _) | Self::Hold(a, b) if a == host || b == host)
+    }
+
     fn word(&self) -> String {
         match self {
             Self::Cut(a, b) => format!("cut {a} {b}"),
             Self::OneWay(a, b) => format!("one way {a} {b}"),
             Self::Hold(a, b) => format!("hold {a} {b}"),
             Self::Slow(a, b, millis) => format!("slow {a} {b} {millis}"),
+            Self::Island(machine) => format!("island w{machine}"),
             Self::PowerCut(host) => format!("power cut {host}"),
             Self::NewAgent(machine) => format!("new agent w{machine}"),
             Self::Commit(server, fault) => format!("commit s{server} {fault:?}"),
@@ -69,7 +77,7 @@ enum Deed {
 impl Nemesis {
     /// Faults over the rough time of a world.
     pub(crate) fn draw(cast: &Cast, rough: Duration, dice: &mut Dice) -> Self {
-        let faults = dice.below(14);
+        let faults = dice.below(18);
         let mut deeds = Vec::new();
         for _ in 0..faults {
             let kind = kind(cast, dice);
@@ -80,10 +88,20 @@ impl Nemesis {
                 1 => dice.between(1_000, 6_000),
                 _ => dice.between(6_000, 25_000),
             });
+            let ends = (begins + lasts).min(rough);
+            // What answers late and then not at all tempts a worker to trust its lease for too long.
+            if let (Kind::Slow(..) | Kind::Hold(..), true) = (&kind, ends < rough && dice.chance(0.5)) {
+                let machine = cast.machines.iter().position(|machine| kind.concerns(&machine.name()));
+                let island = Kind::Island(machine.unwrap_or(0));
+                let lasts = Duration::from_millis(dice.between(6_000, 12_000));
+                deeds.push((ends, Deed::Begin(island.clone())));
+                deeds.push(((ends + lasts).min(rough), Deed::Mend(island)));
+            }
             deeds.push((begins, Deed::Begin(kind.clone())));
-            deeds.push(((begins + lasts).min(rough), Deed::Mend(kind)));
+            deeds.push((ends, Deed::Mend(kind)));
         }
-        deeds.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        // Of one time, mending comes first: what begins there is to last.
+        deeds.sort_by_key(|(at, deed)| (std::cmp::Reverse(*at), matches!(deed, Deed::Mend(_))));
         Self { deeds, faults }
     }
 
@@ -101,6 +119,17 @@ impl Nemesis {
     }
 }
 
+/// Makes the network whole, whatever overlapped: what was held meanwhile comes now.
+pub(crate) fn calm(sim: &Sim<'_>, cast: &Cast) {
+    let others = cast.machines.iter().map(Machine::name).chain([crate::scene::CLIENT.to_owned()]);
+    for other in others {
+        for server in (0..cast.ways.len()).map(crate::servers::name) {
+            sim.release(server.as_str(), other.as_str());
+            sim.set_link_latency(server.as_str(), other.as_str(), QUICK);
+        }
+    }
+}
+
 fn kind(cast: &Cast, dice: &mut Dice) -> Kind {
     let server = dice.below(cast.ways.len());
     let machine = dice.below(cast.machines.len());
@@ -110,16 +139,17 @@ fn kind(cast: &Cast, dice: &mut Dice) -> Kind {
         _ => crate::machines::name(machine),
     };
     let pair = if dice.chance(0.5) { (one.clone(), other) } else { (other, one.clone()) };
-    match dice.below(14) {
+    match dice.below(17) {
         0 | 1 => Kind::Cut(pair.0, pair.1),
         2 | 3 => Kind::OneWay(pair.0, pair.1),
         4 | 5 => Kind::Hold(pair.0, pair.1),
-        6 => Kind::Slow(pair.0, pair.1, dice.between(50, 3_000)),
-        7 | 8 => Kind::PowerCut(one),
-        9 => Kind::PowerCut(crate::machines::name(machine)),
-        10 => Kind::NewAgent(machine),
-        11 => Kind::Commit(server, [StoreFault::Before, StoreFault::After][dice.below(2)].clone()),
-        12 => Kind::Away(server),
+        6 | 7 => Kind::Slow(pair.0, pair.1, dice.between(50, 1_500)),
+        8 | 9 => Kind::PowerCut(one),
+        10 => Kind::PowerCut(crate::machines::name(machine)),
+        11 => Kind::NewAgent(machine),
+        12 | 13 => Kind::Island(machine),
+        14 => Kind::Commit(server, [StoreFault::Before, StoreFault::After][dice.below(2)].clone()),
+        15 => Kind::Away(server),
         _ => Kind::SlowStore(server, dice.between(20, 800)),
     }
 }
@@ -131,6 +161,11 @@ fn begin(kind: &Kind, sim: &mut Sim<'_>, cast: &Cast) {
         Kind::Hold(a, b) => sim.hold(a.as_str(), b.as_str()),
         Kind::Slow(a, b, millis) => {
             sim.set_link_latency(a.as_str(), b.as_str(), Duration::from_millis(*millis));
+        }
+        Kind::Island(machine) => {
+            let machine = cast.machines[*machine].name();
+            (0..cast.ways.len())
+                .for_each(|server| sim.partition(machine.as_str(), crate::servers::name(server)));
         }
         Kind::PowerCut(host) => {
             if sim.is_host_running(host.as_str()) {
@@ -152,6 +187,11 @@ fn mend(kind: &Kind, sim: &mut Sim<'_>, cast: &Cast) {
         Kind::OneWay(a, b) => sim.repair_oneway(a.as_str(), b.as_str()),
         Kind::Hold(a, b) => sim.release(a.as_str(), b.as_str()),
         Kind::Slow(a, b, _) => sim.set_link_latency(a.as_str(), b.as_str(), QUICK),
+        Kind::Island(machine) => {
+            let machine = cast.machines[*machine].name();
+            (0..cast.ways.len())
+                .for_each(|server| sim.repair(machine.as_str(), crate::servers::name(server)));
+        }
         Kind::PowerCut(host) => {
             if !sim.is_host_running(host.as_str()) {
                 sim.bounce(host.as_str());

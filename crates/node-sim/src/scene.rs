@@ -22,7 +22,7 @@ use store::sqlite::{Options, SqliteStore};
 
 use crate::clients::Client;
 use crate::machines::Machine;
-use crate::nemesis::{Nemesis, QUICK};
+use crate::nemesis::{self, Nemesis, QUICK};
 use crate::recorder::{self, Recorder};
 use crate::servers::{self, SHARD_LEASE, Way};
 
@@ -58,7 +58,8 @@ impl Played {
 
     /// One line, the same for the same seed.
     pub(crate) fn summary(&self) -> String {
-        let count = |wanted: fn(&What) -> bool| self.history.events.iter().filter(|e| wanted(&e.what)).count();
+        let count =
+            |wanted: fn(&What) -> bool| self.history.events.iter().filter(|e| wanted(&e.what)).count();
         let jobs = count(|what| matches!(what, What::Answered { answer: Answer::Submitted { .. }, .. }));
         let starts = count(|what| matches!(what, What::Task { step: TaskStep::Started { .. }, .. }));
         let halts = count(|what| matches!(what, What::Task { step: TaskStep::Halted, .. }));
@@ -104,7 +105,7 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
     let aside = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (admin, worker) = aside.block_on(tokens(&store, &folder.0))?;
     let servers = 1 + dice.below(2);
-    let machines = 1 + dice.below(3);
+    let machines = 1 + dice.below(4);
     let rough = Duration::from_secs(dice.between(10, 35));
     let cast = Cast {
         ways: (0..servers)
@@ -154,6 +155,7 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
         recorder::between(sim.elapsed());
         nemesis.act(&mut sim, &cast, &recorder);
         if calm_since.is_none() && sim.elapsed() >= rough {
+            nemesis::calm(&sim, &cast);
             recorder.note(What::Calm);
             calm_since = Some(sim.elapsed());
         }

@@ -139,10 +139,7 @@ fn is_loopback(url: &str) -> bool {
 }
 
 /// The servers of a configuration, and what is shown to them.
-fn configured(
-    config: &AgentConfig,
-    machine: &Arc<dyn Machine>,
-) -> Result<(Bearer, Vec<Server>), AgentError> {
+fn configured(config: &AgentConfig, machine: &Arc<dyn Machine>) -> Result<(Bearer, Vec<Server>), AgentError> {
     if config.servers.is_empty() {
         return Err(AgentError::NoServer);
     }

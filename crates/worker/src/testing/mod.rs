@@ -8,7 +8,9 @@
 //!
 //! Dropping the future of [`run`] is a power cut. What was written to the [`Disk`] is there again after it.
 
+mod disk;
 mod model;
+mod wire;
 
 use std::fmt;
 use std::future::Future;
@@ -24,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::sync::{Notify, mpsc};
 use tonic::transport::{Channel, Endpoint, Error, Uri};
 
-pub use model::Disk;
+pub use disk::Disk;
 
 use crate::agent::machine::{BoxFuture, BoxedProbe, BoxedStream, Machine};
 use crate::agent::supervisor::ConnectError;

@@ -5,24 +5,22 @@
 //! - An outcome is reported once it is on the disk, and kept until it is acknowledged.
 //! - Tasks that may run elsewhere stand still within [`FUSE_MILLIS`] of the end of the lease.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::model::spec::Delivery;
 use ::model::{ExecutionId, Fence, JobId, JobSpec, WorkerId};
-use prost::Message as _;
 use proto::v1::finished::How;
 use proto::v1::{self, report::Body};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
+use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
+use super::disk::Disk;
+use super::wire::{read, write};
 use super::{Plan, Step, Task, World};
-use crate::link::{
-    Answer, Holdings, Reports, Request, SupervisorGreeting, ToAgent, ToSupervisor, VERSION, frame_len,
-    write_frame,
-};
+use crate::link::{Answer, Holdings, Reports, Request, SupervisorGreeting, VERSION};
 
 /// How late a fuse may act.
 const FUSE_MILLIS: u64 = 40;
@@ -30,29 +28,6 @@ const FUSE_MILLIS: u64 = 40;
 const WRITE_MILLIS: u64 = 20;
 /// Frozen for longer, a task is killed.
 const ORPHAN_MILLIS: u64 = 300_000;
-
-/// What outlives a power cut; clones are the same disk.
-#[derive(Debug, Clone, Default)]
-pub struct Disk(Arc<Mutex<Journal>>);
-
-#[derive(Debug, Default)]
-struct Journal {
-    started: BTreeMap<ExecutionId, Fence>,
-    ended: BTreeMap<ExecutionId, v1::Report>,
-    forgotten: BTreeSet<ExecutionId>,
-}
-
-impl Disk {
-    fn journal(&self) -> MutexGuard<'_, Journal> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The executions whose outcomes nobody has acknowledged.
-    pub fn unacknowledged(&self) -> Vec<ExecutionId> {
-        let journal = self.journal();
-        journal.started.keys().chain(journal.ended.keys()).copied().collect::<BTreeSet<_>>().into_iter().collect()
-    }
-}
 
 /// How far an execution is. Times are the world's, in milliseconds.
 #[derive(Debug)]
@@ -229,7 +204,10 @@ impl Supervisor {
                 version: VERSION,
                 worker_id: self.id.to_string(),
                 boot_id: "simulated".into(),
-                capabilities: Some(v1::Capabilities { runtimes: vec!["process".into()], ..Default::default() }),
+                capabilities: Some(v1::Capabilities {
+                    runtimes: vec!["process".into()],
+                    ..Default::default()
+                }),
                 owner: None,
             })),
             Request::Sync(sync) => self.tell_holdings(sync.generation),
@@ -502,33 +480,5 @@ async fn pause_for(pause: Option<Duration>) {
         // What is due in the middle of a millisecond is so at its end.
         Some(pause) => tokio::time::sleep(pause).await,
         None => std::future::pending().await,
-    }
-}
-
-/// Passes on what an agent says, until it is gone.
-async fn read(number: u64, mut from: ReadHalf<DuplexStream>, to: mpsc::UnboundedSender<(u64, Request)>) {
-    let mut header = [0; 4];
-    while from.read_exact(&mut header).await.is_ok() {
-        let mut body = vec![0; frame_len(header).unwrap_or(0)];
-        if from.read_exact(&mut body).await.is_err() {
-            return;
-        }
-        let request = ToSupervisor::decode(body.as_slice()).ok().and_then(|message| message.body);
-        if let Some(request) = request
-            && to.send((number, request)).is_err()
-        {
-            return;
-        }
-    }
-}
-
-/// Tells an agent, until it is gone.
-async fn write(mut to: WriteHalf<DuplexStream>, mut answers: mpsc::UnboundedReceiver<Answer>) {
-    while let Some(answer) = answers.recv().await {
-        let mut bytes = Vec::new();
-        write_frame(&mut bytes, &ToAgent::from(answer));
-        if to.write_all(&bytes).await.is_err() {
-            return;
-        }
     }
 }
