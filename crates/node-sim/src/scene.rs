@@ -83,6 +83,8 @@ impl Folder {
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let path = place.join(format!("belfry-node-sim-{}", std::process::id()));
+        // One of a process that was killed and had the same number.
+        let _none = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).with_context(|| format!("cannot make `{}`", path.display()))?;
         Ok(Self(path))
     }
