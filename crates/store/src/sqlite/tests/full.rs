@@ -106,9 +106,12 @@ async fn a_full_volume_refuses_new_work_reads_on_and_heals() {
     assert!(matches!(error, StoreError::Full), "{error:?}");
     assert!(!ballast.exists(), "the reserve was given up before anything was refused");
     filler.assert_readable().await;
-    assert!(matches!(filler.store.check().await, Err(StoreError::Full)));
-    let again = filler.submit().await;
-    assert!(matches!(again, Err(StoreError::Full)), "{again:?}");
+    // The log may be moved still, on the thread for that; when it begins anew there is room for a little more.
+    while filler.store.check().await.is_ok() {
+        filler.fill().await;
+    }
+    let again = filler.fill().await;
+    assert!(matches!(again, StoreError::Full), "{again:?}");
 
     fs::remove_file(&elsewhere).unwrap();
     filler.submit().await.unwrap();
