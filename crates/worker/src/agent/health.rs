@@ -13,25 +13,43 @@ const DISK_MIN: u64 = 64 << 20;
 const DISK_PART_MIN: u64 = 100;
 /// Ticks of `/proc/stat` a second, on every platform that we know.
 const TICKS_A_SECOND: u64 = 100;
+/// The shortest time over which the use of CPU is measured: ticks would make noise of less.
+const CPU_SPAN_MIN: BootMillis = 500;
 
-/// Measures; CPU is what was used since the last time.
+/// Measures; CPU is what was used since the last time, and 0 until there was one.
 #[derive(Debug)]
 pub(super) struct Probe {
     dir: PathBuf,
-    before: (BootMillis, u64),
+    cpu: CpuUse,
+}
+
+#[derive(Debug)]
+struct CpuUse {
+    /// A time, and the ticks until then.
+    since: (BootMillis, u64),
+    /// Thousandths of a core, over the last span.
+    millis: u32,
+}
+
+impl CpuUse {
+    fn until(&mut self, now: (BootMillis, u64)) -> u32 {
+        if now.0.saturating_sub(self.since.0) >= CPU_SPAN_MIN {
+            self.millis = cpu_millis(std::mem::replace(&mut self.since, now), now);
+        }
+        self.millis
+    }
 }
 
 impl Probe {
     pub(super) fn new(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), before: (boot_millis(), busy_ticks()) }
+        let cpu = CpuUse { since: (boot_millis(), busy_ticks()), millis: 0 };
+        Self { dir: dir.to_owned(), cpu }
     }
 
     pub(super) fn sample(&mut self, running: u32) -> Health {
-        let now = (boot_millis(), busy_ticks());
-        let before = std::mem::replace(&mut self.before, now);
         let (available, total) = disk(&self.dir);
         Health {
-            cpu_used_millis: cpu_millis(before, now),
+            cpu_used_millis: self.cpu.until((boot_millis(), busy_ticks())),
             memory_available_bytes: fs::read_to_string("/proc/meminfo")
                 .map_or(0, |text| meminfo(&text, "MemAvailable")),
             disk_available_bytes: available,
@@ -78,6 +96,15 @@ mod tests {
         assert_eq!(busy("cpu  10 1 5 1000 100 2 3 4 50 60\ncpu0 1 2 3\n"), 25);
         assert_eq!(cpu_millis((0, 0), (2_000, 300)), 1_500);
         assert_eq!(cpu_millis((5, 7), (5, 7)), 0);
+    }
+
+    #[test]
+    fn cpu_is_not_measured_over_a_moment() {
+        let mut cpu = CpuUse { since: (1_000, 0), millis: 0 };
+        assert_eq!(cpu.until((1_001, 1)), 0, "a tick in a millisecond would be ten cores");
+        assert_eq!(cpu.until((2_000, 50)), 500);
+        assert_eq!(cpu.until((2_010, 52)), 500);
+        assert_eq!(cpu.until((4_000, 50)), 0);
     }
 
     #[test]
