@@ -31,8 +31,8 @@ use proto::v1::{LeaseGrant, ServerMessage};
 use store::{EventSeq, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-pub use clock::{Clock, SystemClock};
 pub(crate) use clock::of_process as clock_of_process;
+pub use clock::{Clock, SystemClock};
 pub use driver::{Driver, DriverHandle, Fatal, NodeConfig};
 
 /// How many requests wait in the inbox before more are refused as [`RequestError::Busy`].
