@@ -113,6 +113,8 @@ impl Supervisor {
         if let Some(fuse) = &mut self.fuse {
             fuse.tell_lease(until);
         }
+        // Before anything thaws: if we are stopped in between, nobody else would freeze it again.
+        self.flush_fuse();
         self.poller.alarm(until, Alarm::Lease);
         let frozen: Vec<_> =
             self.running().filter(|(_, t)| t.frozen_since.is_some()).map(|(id, _)| id).collect();
