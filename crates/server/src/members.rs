@@ -2,8 +2,8 @@
 //!
 //! Each server tells the store that it is there, and reads who else is and who owns the shards; what it
 //! saw last is a [`Seen`]. All shards have one owner at a time, the *leader*: it decides, and the others
-//! serve what can be read and hand on the rest, to whom they know by its [key](crate::peers). Who leads is settled by the leases in the store alone;
-//! what stands here makes the change quick, never right.
+//! serve what can be read and hand on the rest, to whom they know by its [key](crate::peers). Who leads is
+//! settled by the leases in the store alone; what stands here makes the change quick, never right.
 //!
 //! # Giving the shards away
 //! A server that is drained or stops says so in the store first. It goes on until the others have had

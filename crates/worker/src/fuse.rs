@@ -5,9 +5,10 @@
 //! - The supervisor is gone (its end of the socket is closed): every task is killed.
 //!
 //! It is a child of the supervisor with a session of its own. Whom it guards stands in a table in memory
-//! ([`guards`]) that is its standard output, as that is otherwise of no use to it; its standard input is a socket over which it hears how
-//! far the lease goes (8 bytes each time, little endian), and that the supervisor is gone. A task stands in the table before it is
-//! started, and its process id after, so at no moment is one unguarded: until then it is recognised by its environment.
+//! ([`guards`]) that is its standard output, as that is otherwise of no use to it. Its standard input is a
+//! socket over which it hears how far the lease goes (8 bytes each time, little endian), and that the
+//! supervisor is gone. A task stands in the table before it is started, and its process id after, so at no
+//! moment is one unguarded: until then it is recognised by its environment.
 //!
 //! If the whole machine sleeps, tasks and fuse wake together and overlap by the fuse's wake-up time. For
 //! that remainder tasks have their fence.
@@ -57,8 +58,8 @@ fn failed<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> FuseErr
     move |source| FuseError::System { action, source: source.into() }
 }
 
-/// Runs a fuse; its standard input is the socket to its supervisor, its standard output the table of its tasks. Returns when
-/// the supervisor is gone and the tasks are dead.
+/// Runs a fuse; its standard input is the socket to its supervisor, its standard output the table of its
+/// tasks. Returns when the supervisor is gone and the tasks are dead.
 ///
 /// # Errors
 /// [`FuseError`] if the operating system refuses what it needs.
