@@ -15,6 +15,7 @@
 //! the store inside does on threads of its own.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -168,6 +169,11 @@ pub trait Simulation: std::fmt::Debug + Send + Sync + 'static {
 pub struct FaultyStore<S> {
     inner: Arc<S>,
     plan: Mutex<Plan>,
+    /// Held by one commit after the other, in their order.
+    turn: tokio::sync::Mutex<()>,
+    waiting_commits: AtomicUsize,
+    /// A commit failed, and nothing was loaded since.
+    halted: AtomicBool,
     simulation: Option<Simulated>,
 }
 
@@ -182,7 +188,18 @@ struct Simulated {
 impl<S: Store> FaultyStore<S> {
     /// Passes everything on until a fault is injected.
     pub fn new(inner: S) -> Self {
-        Self { inner: Arc::new(inner), plan: Mutex::default(), simulation: None }
+        Self::around(Arc::new(inner), None)
+    }
+
+    fn around(inner: Arc<S>, simulation: Option<Simulated>) -> Self {
+        Self {
+            inner,
+            plan: Mutex::default(),
+            turn: tokio::sync::Mutex::default(),
+            waiting_commits: AtomicUsize::new(0),
+            halted: AtomicBool::new(false),
+            simulation,
+        }
     }
 
     /// The same on virtual time: a call is done at one instant of it.
@@ -190,7 +207,7 @@ impl<S: Store> FaultyStore<S> {
     /// The thread stands still meanwhile, so nothing else happens at that instant. Several may lead to one
     /// store, each with faults of its own. What the store does on other threads it does on those of `aside`.
     pub fn simulated(inner: Arc<S>, world: impl Simulation, aside: tokio::runtime::Handle) -> Self {
-        Self { inner, plan: Mutex::default(), simulation: Some(Simulated { world: Box::new(world), aside }) }
+        Self::around(inner, Some(Simulated { world: Box::new(world), aside }))
     }
 
     /// The store inside.
@@ -219,6 +236,11 @@ impl<S: Store> FaultyStore<S> {
     /// How often `operation` was called, whatever came of it.
     pub fn calls(&self, operation: Operation) -> u64 {
         self.plan().calls.get(&operation).copied().unwrap_or(0)
+    }
+
+    /// How many commits wait for the one before them.
+    pub fn waiting_commits(&self) -> usize {
+        self.waiting_commits.load(Ordering::Relaxed)
     }
 
     fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
@@ -278,6 +300,22 @@ impl<S: Store> FaultyStore<S> {
                 work.await
             }
         }
+    }
+}
+
+/// Counts one among those that wait, until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn among(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(all)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -345,7 +383,11 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     async fn load(&self, leases: &[Lease], rows: mpsc::Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError> {
-        self.call(Operation::Load, self.inner.load(leases, rows)).await
+        let loaded = async {
+            self.halted.store(false, Ordering::Relaxed);
+            self.inner.load(leases, rows).await
+        };
+        self.call(Operation::Load, loaded).await
     }
 
     async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
@@ -354,7 +396,19 @@ impl<S: Store> Store for FaultyStore<S> {
             self.simulation.iter().for_each(|simulated| simulated.world.committed(leases, &batch));
             Ok(committed)
         };
-        self.call(Operation::Commit, committed).await
+        let waiting = Waiting::among(&self.waiting_commits);
+        let _turn = self.turn.lock().await;
+        drop(waiting);
+        if self.halted.load(Ordering::Relaxed) && !self.plan().fatal {
+            return Err(StoreError::Unavailable { source: "a commit before this one failed".into() });
+        }
+        let result = self.call(Operation::Commit, committed).await;
+        self.halted.fetch_or(result.is_err(), Ordering::Relaxed);
+        result
+    }
+
+    fn commits_ahead(&self) -> usize {
+        self.inner.commits_ahead()
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {

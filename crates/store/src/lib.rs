@@ -217,13 +217,23 @@ pub trait Store: Send + Sync + 'static {
     /// shard; a line of the ledger belongs to that of its schedule. A batch that breaks a promise of the
     /// engine (a row that is not there is changed, one that is new is there already, a line of the ledger is
     /// given a second job) is [`StoreError::Fatal`]: memory and data have come apart, and going on could do
-    /// work twice. Batches under the same leases are sent one after the other: each was decided on top of the
-    /// one before, and must not go through where that one did not.
+    /// work twice. At most [`commits_ahead`](Self::commits_ahead) batches under the same leases may be on
+    /// their way at once.
     ///
     /// # Errors
     /// [`StoreError::Fenced`], [`StoreError::Full`] and [`StoreError::Unavailable`] changed nothing;
     /// after [`StoreError::OutcomeUnknown`] and [`StoreError::Fatal`] nothing is known.
     async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError>;
+
+    /// How many batches of one owner may be on their way at once.
+    ///
+    /// Each was decided on top of the one before. So where it is more than one they are made durable in the
+    /// order in which they were first polled; and once one did not go through, all that come behind it are
+    /// refused, as [`StoreError::Fenced`] or [`StoreError::Unavailable`], until the owner, who knows of it
+    /// then, [loads](Self::load) anew.
+    fn commits_ahead(&self) -> usize {
+        1
+    }
 
     /// One job with its history, live or ended.
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError>;

@@ -3,13 +3,14 @@
 //! ```text
 //! loop {
 //!     take inputs ──> engine.handle
-//!     if no commit is on its way { engine.flush ──> commit, or release effects at once }
+//!     if no commit is on its way, or much waits { engine.flush ──> commit, or release effects at once }
 //!     wait for: the commit, an input, the engine's wakeup
 //! }
 //! ```
 //!
 //! While one batch is being committed the engine takes inputs for the next, so a batch is as large
-//! as the store is slow (group commit without a timer). Whatever ends the ownership of the shards
+//! as the store is slow (group commit without a timer). Under load the next ones are sent ahead, as many as the
+//! store takes, so that it never waits for the engine. Whatever ends the ownership of the shards
 //! (a failed commit, a defect) drops the engine with all that was not committed, answers everyone
 //! who waits, closes the workers' sessions, and loads again.
 

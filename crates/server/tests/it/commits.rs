@@ -7,7 +7,7 @@ use server::testing::Plan;
 use store::Store as _;
 use store::faulty::{Fault, Operation};
 
-use crate::harness::{Server, job, soon, submit};
+use crate::harness::{Server, job, soon, submit, try_submit_many};
 
 /// A1, A2, A7.
 #[tokio::test]
@@ -96,6 +96,41 @@ async fn a_commit_that_was_not_done_changed_nothing() {
     server.ready().await;
     assert_eq!(server.count(JobStatus::Waiting).await, 0);
     submit(server.node(), job(), None).await.unwrap();
+}
+
+/// D7. What was sent behind a commit that was not done is not done either.
+#[tokio::test]
+async fn commits_behind_one_that_was_not_done_change_nothing() {
+    // So many are sent ahead.
+    const MANY: usize = 3_000;
+    let server = Server::start().await;
+    let next = server.store.calls(Operation::Commit) + 1;
+    let stall = server.store.stall(Operation::Commit, next);
+    server.store.inject(Operation::Commit, next + 1, Fault::Before);
+    let mut first = Box::pin(submit(server.node(), job(), None));
+    assert!(futures_now(&mut first).is_none());
+    soon("the commit", stall.reached()).await;
+    let behind: Vec<_> = (0..3)
+        .map(|_| {
+            let node = server.node().clone();
+            tokio::spawn(async move { try_submit_many(&node, &job(), MANY).await })
+        })
+        .collect();
+    soon("all but the last to be on their way", async {
+        while server.store.waiting_commits() < server.store.commits_ahead() - 1 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    stall.release();
+    soon("the first reply", first).await.unwrap();
+    for submission in behind {
+        let answer = soon("a reply", submission).await.unwrap();
+        assert_eq!(answer, Err(RequestError::Loading));
+    }
+    server.ready().await;
+    assert_eq!(server.count(JobStatus::Waiting).await, 1);
+    assert_eq!(server.store.calls(Operation::Commit), next + 1, "none behind it got to the store");
 }
 
 /// D5, D6. Who lost its shards drops what it believes, takes them again and goes on.

@@ -171,9 +171,17 @@ pub(crate) async fn submit(node: &Node, spec: JobSpec, key: Option<u128>) -> Res
 
 /// Submits as many jobs at once.
 pub(crate) async fn submit_many(node: &Node, spec: &JobSpec, count: usize) -> Vec<JobId> {
+    try_submit_many(node, spec, count).await.unwrap()
+}
+
+pub(crate) async fn try_submit_many(
+    node: &Node,
+    spec: &JobSpec,
+    count: usize,
+) -> Result<Vec<JobId>, RequestError> {
     let jobs = (0..count).map(|_| new_job(spec.clone(), None)).collect();
-    match node.request(move |ticket| Input::Submit { ticket, jobs }).await.unwrap() {
-        Reply::Submitted(made) => made.into_iter().map(|made| made.job).collect(),
+    match node.request(move |ticket| Input::Submit { ticket, jobs }).await? {
+        Reply::Submitted(made) => Ok(made.into_iter().map(|made| made.job).collect()),
         other => panic!("{other:?}"),
     }
 }

@@ -1,24 +1,24 @@
 //! The embedded store: SQLite, one file, one owner at a time.
 //!
 //! ```text
-//! commit, acquire, …  ─>  writer: one thread, one connection, group commit  ─┐
-//!                                                                            ├─ belfry.db
+//! commit, acquire, …  ─>  writer: one thread, one connection, group commit  ─┬─ belfry.db
+//!                     <─  syncer: one thread, one sync for what was written  ─┤
 //! job, jobs, events … ─>  readers: a few connections, on blocking threads   ─┘
 //! ```
 //!
 //! - `schema`: the tables and their versions; `codec`: records as bytes, with checksums.
-//! - `writer`, `operation`, `apply`, `statements`: everything that changes something; `mover`: when the log
-//!   goes into the database.
+//! - `writer`, `operation`, `apply`, `statements`: everything that changes something; `syncer`: when it is
+//!   durable; `mover`: when the log goes into the database.
 //! - `readers`, `lists`, `views`, `load`, `rows`: everything that asks.
 //! - `source`: a closed file that is copied elsewhere.
 //! - `file`: what lies on the disk, its lock and its reserve; `error`: what an error of
 //!   SQLite means; `quarantine`: rows that cannot be read.
 //!
 //! # Always true
-//! - Write-ahead log, `synchronous=FULL`: a commit is on the disk before it is answered. This is read
-//!   back at every start, and a store that cannot promise it does not open.
-//! - One process has the file open (a lock beside it), and one thread of it writes; another only moves what
-//!   is written from the log into the database.
+//! - A commit is on the disk before it is answered, and before anything is that a query saw of it. Log and
+//!   syncs are SQLite's (`synchronous=NORMAL`, read back at every start) but for that of a commit, which is ours.
+//! - One process has the file open (a lock beside it), and one thread of it writes; others only sync what was
+//!   written, and move it from the log into the database.
 //! - After an I/O error while writing, or damage found in the file itself, nothing is written any more.
 //! - Leases are void at a start: their owner held the file's lock, so it is gone.
 //!
@@ -44,6 +44,7 @@ mod schema;
 #[cfg(feature = "postgres")]
 mod source;
 mod statements;
+mod syncer;
 mod views;
 mod writer;
 
@@ -78,6 +79,7 @@ use operation::Operation;
 use quarantine::Damaged;
 use readers::Readers;
 use rows::Sorted;
+use syncer::Durable;
 use writer::{Ownership, Writer};
 
 use crate::cluster::{Cluster, Roster, ServerRecord};
@@ -164,6 +166,7 @@ fn steady_clock() -> Clock {
 pub struct SqliteStore {
     writer: Writer,
     readers: Readers,
+    durable: Durable,
     trust: Trust,
     shards: u16,
     roster: Roster,
@@ -191,11 +194,19 @@ impl SqliteStore {
             tracing::warn!(%error, "the store's reserve of space cannot be taken");
         }
         let clock = options.clock;
-        let (of_writer, next_event) = (Arc::clone(&clock), facts.next_event);
-        let ownership = Ownership { connection, lock, ballast, clock: of_writer, next_event };
+        let durable = Durable::new();
+        let ownership = Ownership {
+            connection,
+            lock,
+            ballast,
+            clock: Arc::clone(&clock),
+            next_event: facts.next_event,
+            durable: durable.clone(),
+        };
         Ok(Self {
             writer: Writer::start(ownership, trust.clone())?,
-            readers: Readers::new(trust.clone(), options.readers, options.query_limit),
+            readers: Readers::new(trust.clone(), durable.clone(), options.readers, options.query_limit),
+            durable,
             trust,
             shards: facts.shards,
             roster: Roster::default(),
@@ -294,19 +305,22 @@ impl Store for SqliteStore {
         leases: &[Lease],
         rows: tokio::sync::mpsc::Sender<Vec<LiveRow>>,
     ) -> Result<Loaded, StoreError> {
-        self.trust.check()?;
-        let (leases, trust) = (leases.to_vec(), self.trust.clone());
+        self.writer.done(Operation::Resume).await?;
+        let (leases, trust, durable) = (leases.to_vec(), self.trust.clone(), self.durable.clone());
         // On a connection of its own: it takes long, and waits for whoever takes the rows.
         let load = move || {
             file::open_reader(&trust.path)
                 .and_then(|connection| {
-                    readers::in_transaction(&connection, |connection| load::load(connection, &leases, &rows))
+                    let load = |connection: &_| load::load(connection, &leases, &rows);
+                    readers::in_transaction(&connection, &durable, load)
                 })
                 .map_err(|failure| trust.judge(failure, Phase::Change))
         };
-        let outcome = tokio::task::spawn_blocking(load)
+        let (outcome, seen) = tokio::task::spawn_blocking(load)
             .await
             .map_err(|error| StoreError::Unavailable { source: error.into() })??;
+        self.durable.reached(seen).await;
+        self.trust.check()?;
         if !outcome.damaged.is_empty() {
             self.writer.done(Operation::SetAside(outcome.damaged)).await?;
         }
@@ -315,6 +329,11 @@ impl Store for SqliteStore {
 
     async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
         self.writer.committed(Operation::Commit { leases: leases.to_vec(), batch }).await
+    }
+
+    /// One that is being synced, one that is being written, and one for the moment in which that is done.
+    fn commits_ahead(&self) -> usize {
+        3
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {

@@ -64,6 +64,8 @@ pub(super) enum Operation {
         backfills: Vec<BackfillId>,
     },
     SetAside(Vec<Damaged>),
+    /// The owner of the shards loads them anew; what it sent before is not done any more if a batch failed.
+    Resume,
     Check,
 }
 
@@ -91,6 +93,7 @@ impl Operation {
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::SetAside(damaged) => damaged.len(),
             Self::PutToken(_) | Self::PutArtifact(_) | Self::Secret { .. } | Self::Check => 1,
+            Self::Resume => 0,
         }
     }
 
@@ -126,6 +129,7 @@ impl Operation {
                 trim_ledger(statements, *before, lines, backfills).map(Answer::Deleted)
             }
             Self::SetAside(damaged) => quarantine::set_aside(connection, statements, damaged, now).map(done),
+            Self::Resume => Ok(Answer::Done),
             Self::Check => {
                 statements.checked.execute([now.as_micros()])?;
                 Ok(Answer::Done)

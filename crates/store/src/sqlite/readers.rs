@@ -2,7 +2,7 @@
 //!
 //! There are few of them, so a flood of queries waits in line instead of taking the machine from the
 //! writer; the wait and the query itself both have an end. A query reads one state of the store from
-//! its first row to its last, whatever is committed meanwhile.
+//! its first row to its last, whatever is committed meanwhile, and is answered once that state is durable.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::error::{Failure, Phase, Trust};
 use super::file;
+use super::syncer::Durable;
 use crate::StoreError;
 
 /// How many steps of SQLite's machine go between two looks at the clock; well under a millisecond.
@@ -25,12 +26,18 @@ pub(super) struct Readers {
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
     limit: Duration,
+    durable: Durable,
 }
 
 impl Readers {
-    pub(super) fn new(trust: Trust, size: usize, limit: Duration) -> Self {
+    pub(super) fn new(trust: Trust, durable: Durable, size: usize, limit: Duration) -> Self {
         let permits = Arc::new(Semaphore::new(size.max(1)));
-        Self { trust, idle: Arc::default(), permits, limit }
+        Self { trust, idle: Arc::default(), permits, limit, durable }
+    }
+
+    #[cfg(test)]
+    pub(super) fn idle_connections(&self) -> usize {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Runs `query` in a read transaction on a thread where it may block.
@@ -49,10 +56,16 @@ impl Readers {
             let _permit = permit;
             readers.run(query)
         });
-        work.await.map_err(|error| StoreError::Unavailable { source: error.into() })?
+        let (answer, seen) =
+            work.await.map_err(|error| StoreError::Unavailable { source: error.into() })??;
+        tokio::time::timeout(self.limit.to_std(), self.durable.reached(seen))
+            .await
+            .map_err(|_| StoreError::Unavailable { source: "the disk takes too long to sync".into() })?;
+        self.trust.check().and(Ok(answer))
     }
 
-    fn run<T>(&self, query: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, StoreError> {
+    /// The answer, and the newest transaction that it may tell of.
+    fn run<T>(&self, query: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<(T, u64), StoreError> {
         let judge = |failure| self.trust.judge(failure, Phase::Query { limit: self.limit });
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut connection = match idle {
@@ -63,7 +76,7 @@ impl Readers {
         connection
             .progress_handler(STEPS_BETWEEN_LOOKS, Some(move || Instant::now() >= deadline))
             .map_err(|error| judge(error.into()))?;
-        let result = in_transaction(&connection, query);
+        let result = in_transaction(&connection, &self.durable, query);
         // A connection that cannot end its transaction is closed instead of being used again.
         if connection.is_autocommit() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
@@ -72,13 +85,16 @@ impl Readers {
     }
 }
 
-/// Runs `query` on one state of the store.
+/// Runs `query` on one state of the store, and says which is the newest transaction in it.
 pub(super) fn in_transaction<T>(
     connection: &Connection,
+    durable: &Durable,
     query: impl FnOnce(&Connection) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+) -> Result<(T, u64), Failure> {
     connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
-    let result = query(connection);
+    // With its first row a transaction takes the state that it reads.
+    let begun = connection.prepare_cached("SELECT 1 FROM meta")?.query_row([], |_| Ok(durable.visible()));
+    let result = begun.map_err(Failure::from).and_then(|seen| Ok((query(connection)?, seen)));
     // Nothing was changed, so this only lets go of the snapshot.
     let _ = connection.prepare_cached("ROLLBACK").and_then(|mut end| end.execute([]));
     result

@@ -1,10 +1,12 @@
 //! The one thread that writes.
 //!
 //! Operations come over a bounded channel. Those that wait together become one transaction (group
-//! commit: a sync costs as much as hundreds of rows), and each is answered for itself. If such a
-//! transaction fails, its operations are done again one by one, so that none suffers for another.
+//! commit: a sync costs as much as hundreds of rows), and each is answered for itself, once the
+//! [`syncer`](super::syncer) has made it durable. If such a transaction fails, its operations are done again one
+//! by one, so that none suffers for another. Only of batches none is done behind one that failed, until their
+//! owner has loaded anew and so knows of it.
 //!
-//! After the answers, and not before, the log is moved into the database when it has grown enough; see
+//! After a transaction, the log is moved into the database when it has grown enough; see
 //! [`mover`](super::mover).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,15 +23,26 @@ use super::file::{Ballast, Lock};
 use super::mover::LogMover;
 use super::operation::{Answer, Operation};
 use super::statements::Statements;
+use super::syncer::{Durable, Reply, Syncer, Written};
 use crate::{Committed, StoreError};
 
 /// Operations that may wait; more wait with their callers.
 const QUEUE_MAX: usize = 1024;
 /// The most rows that are written in one transaction, if more than one operation makes them.
 const GROUP_ROWS_MAX: usize = 8_192;
+/// Up to so many rows are synced on the writing thread itself: to wake another one takes longer than what
+/// could be written meanwhile.
+const SYNCED_HERE_ROWS_MAX: usize = 64;
+
 struct Request {
     operation: Operation,
     reply: oneshot::Sender<Result<Answer, StoreError>>,
+}
+
+impl Request {
+    fn is_batch(&self) -> bool {
+        matches!(self.operation, Operation::Commit { .. })
+    }
 }
 
 /// Takes operations to the writing thread; the thread ends when it is dropped.
@@ -47,6 +60,7 @@ pub(super) struct Ownership {
     pub(super) ballast: Ballast,
     pub(super) clock: Clock,
     pub(super) next_event: u64,
+    pub(super) durable: Durable,
 }
 
 impl Writer {
@@ -109,6 +123,10 @@ fn stopped() -> StoreError {
     StoreError::Fatal { reason: "the thread that writes has stopped".into() }
 }
 
+fn behind_failed() -> StoreError {
+    StoreError::Unavailable { source: "the batch before this one did not go through".into() }
+}
+
 impl Drop for Writer {
     fn drop(&mut self) {
         self.requests = None;
@@ -125,14 +143,26 @@ fn run(
     mut requests: mpsc::Receiver<Request>,
     ready: &std::sync::mpsc::SyncSender<Result<(), StoreError>>,
 ) {
-    let Ownership { mut connection, lock, ballast, clock, next_event } = ownership;
-    let mover = LogMover::new(&mut connection, trust.clone());
-    match mover.and_then(|mover| Ok((mover, Statements::prepare(&connection)?))) {
-        Ok((mover, statements)) => {
+    let Ownership { mut connection, lock, ballast, clock, next_event, durable } = ownership;
+    let helpers = LogMover::new(&mut connection, trust.clone())
+        .and_then(|mover| Ok((mover, Syncer::start(trust.clone(), durable.clone())?)));
+    match helpers.and_then(|helpers| Ok((helpers, Statements::prepare(&connection)?))) {
+        Ok(((mover, syncer), statements)) => {
             let _ = ready.send(Ok(()));
             let connection = &connection;
-            Session { connection, statements, trust, ballast, clock, next_event, mover }
-                .serve_all(&mut requests);
+            Session {
+                connection,
+                statements,
+                trust,
+                ballast,
+                clock,
+                next_event,
+                halted: false,
+                durable,
+                syncer,
+                mover,
+            }
+            .serve_all(&mut requests);
         }
         Err(failure) => {
             let _ = ready.send(Err(trust.judge(failure, Phase::Change)));
@@ -163,6 +193,10 @@ struct Session<'c> {
     ballast: Ballast,
     clock: Clock,
     next_event: u64,
+    /// A batch failed, and its owner has not loaded anew since: those that come were decided on top of it.
+    halted: bool,
+    durable: Durable,
+    syncer: Syncer,
     mover: LogMover,
 }
 
@@ -172,39 +206,46 @@ impl Session<'_> {
             let group = gather(first, requests);
             if catch_unwind(AssertUnwindSafe(|| self.serve(group))).is_err() {
                 self.trust.judge(Failure::Broken("writing to it panicked".into()), Phase::Change);
+                self.settle(Vec::new(), Vec::new());
             }
         }
     }
 
     fn serve(&mut self, group: Vec<Request>) {
-        let operations: Vec<_> = group.iter().map(|request| &request.operation).collect();
-        let answers = match self.transact(&operations) {
-            Ok(answers) => answers,
-            Err(error) if group.len() == 1 => vec![Err(error)],
-            Err(_) => operations.iter().map(|&operation| self.alone(operation)).collect(),
-        };
-        for (request, answer) in group.into_iter().zip(answers) {
-            // Whoever asked may have gone away; what was done stays done.
-            let _ = request.reply.send(answer);
+        match self.transact(&group) {
+            Ok(answers) => self.settle(group, answers),
+            Err(error) if group.len() == 1 => self.fail(group, error),
+            Err(_) => group.into_iter().for_each(|request| self.serve(vec![request])),
         }
+    }
+
+    fn fail(&mut self, group: Vec<Request>, error: StoreError) {
+        self.halted |= group.iter().any(Request::is_batch);
+        self.settle(group, vec![Err(error)]);
+    }
+
+    /// Has the transaction that ended synced, and those who asked for it answered.
+    fn settle(&mut self, group: Vec<Request>, answers: Vec<Result<Answer, StoreError>>) {
+        let rows: usize = group.iter().map(|request| request.operation.rows()).sum();
+        let committed = answers.iter().any(Result::is_ok);
+        let reply = |(request, answer): (Request, _)| Reply { to: request.reply, answer };
+        let replies = group.into_iter().zip(answers).map(reply).collect();
+        let written = Written { place: self.durable.visible(), committed, replies };
+        self.syncer.settle(written, rows <= SYNCED_HERE_ROWS_MAX);
         self.mover.after_commit(self.connection);
     }
 
-    fn alone(&mut self, operation: &Operation) -> Result<Answer, StoreError> {
-        self.transact(&[operation])?.swap_remove(0)
-    }
-
     /// Writes all of these in one transaction, if need be in the space that was held in reserve.
-    fn transact(&mut self, operations: &[&Operation]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
-        if let [Operation::Check] = operations {
+    fn transact(&mut self, group: &[Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
+        if let [Request { operation: Operation::Check, .. }] = group {
             self.restore_ballast()?;
         }
-        match self.attempt(operations) {
+        match self.attempt(group) {
             Err(StoreError::Full) if self.ballast.release() => {
                 tracing::warn!("the store's volume is full: its reserve is given up");
                 // Room within the log is worth more than room behind it.
                 self.mover.move_now(self.connection, CheckpointMode::PASSIVE);
-                self.attempt(operations)
+                self.attempt(group)
             }
             result => result,
         }
@@ -218,11 +259,11 @@ impl Session<'_> {
     }
 
     /// One transaction: refused operations are answered in it, any other failure undoes all of it.
-    fn attempt(&mut self, operations: &[&Operation]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
+    fn attempt(&mut self, group: &[Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         self.trust.check()?;
         let now = (self.clock)();
-        let mut next_event = self.next_event;
-        let result = self.write(operations, now, &mut next_event);
+        let (mut next_event, halted) = (self.next_event, self.halted);
+        let result = self.write(group, now, &mut next_event);
         match result {
             Ok(answers) => {
                 self.next_event = next_event;
@@ -230,6 +271,7 @@ impl Session<'_> {
             }
             Err((failure, phase)) => {
                 let error = self.trust.judge(failure, phase);
+                self.halted = halted;
                 self.roll_back();
                 Err(error)
             }
@@ -238,21 +280,27 @@ impl Session<'_> {
 
     fn write(
         &mut self,
-        operations: &[&Operation],
+        group: &[Request],
         now: Timestamp,
         next_event: &mut u64,
     ) -> Result<Vec<Result<Answer, StoreError>>, (Failure, Phase)> {
         let during = |phase| move |error: rusqlite::Error| (Failure::from(error), phase);
         self.statements.begin.execute([]).map_err(during(Phase::Change))?;
-        let mut answers = Vec::with_capacity(operations.len());
-        for operation in operations {
-            let answer = operation.apply(self.connection, &mut self.statements, now, next_event);
+        let mut answers = Vec::with_capacity(group.len());
+        for request in group {
+            if request.is_batch() && self.halted {
+                answers.push(Err(behind_failed()));
+                continue;
+            }
+            self.halted &= !matches!(request.operation, Operation::Resume);
+            let answer = request.operation.apply(self.connection, &mut self.statements, now, next_event);
             answers.push(match answer {
                 Ok(answer) => Ok(answer),
                 Err(Failure::Fenced(shard)) => Err(StoreError::Fenced { shard }),
                 Err(failure) => return Err((failure, Phase::Change)),
             });
         }
+        self.durable.begin();
         self.statements.commit.execute([]).map_err(during(Phase::Commit))?;
         Ok(answers)
     }

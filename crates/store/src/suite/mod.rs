@@ -163,7 +163,7 @@ fn execution(record: &ExecutionRecord) -> Change {
 }
 
 /// Everything that a load sends, while it is taken as it comes.
-async fn load(store: &dyn Store, leases: &[Lease]) -> Result<(Loaded, Vec<LiveRow>), StoreError> {
+pub(crate) async fn load(store: &dyn Store, leases: &[Lease]) -> Result<(Loaded, Vec<LiveRow>), StoreError> {
     let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
     let take = async {
         let mut rows = Vec::new();

@@ -3,14 +3,17 @@
 //! Here is when it flushes, commits, releases and waits; `intake` has how inputs get to the engine.
 //!
 //! # Always true
-//! - At most one commit is on its way; its effects are released when it is done, in order.
+//! - No more commits are on their way than the store takes ahead; effects are released when theirs is done, in
+//!   order.
 //! - When the loop ends, everybody who waited has been answered.
 
 mod intake;
 
-use std::future::Future;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use engine::{Effect, Engine, Input, Now, Output};
@@ -28,6 +31,9 @@ use super::{Beat, EventBatch, FromWorker, NodeConfig, Readiness, Request, Reques
 
 /// Inputs that one batch takes; the inbox holds back the rest.
 const BATCH_INPUTS: usize = 16_384;
+/// Inputs that are worth a commit behind one that is on its way. Measured: with 2,048 the rate of jobs grew by a
+/// fifth for nothing; with none, what it cost to write a job grew by a fifth, for pages were written more often.
+const AHEAD_INPUTS: usize = 2_048;
 /// Inputs taken from a lane at a time.
 const CHUNK: usize = 1_024;
 /// The view is renewed this often while something changes, and at [`VIEW_IDLE`] at the latest.
@@ -70,6 +76,8 @@ struct Flight {
     effects: Vec<Effect>,
     since: Instant,
     commit: BoxFuture<Result<Committed, StoreError>>,
+    /// What came of the commit, until those before it are done as well.
+    came: Option<Result<Committed, StoreError>>,
 }
 
 /// What ended a wait.
@@ -92,7 +100,10 @@ pub(super) struct Reign<'a> {
     engine: Engine,
     leases: Arc<[Lease]>,
     outboxes: Outboxes,
-    flight: Option<Flight>,
+    /// In their order.
+    flights: VecDeque<Flight>,
+    /// How many may be on their way.
+    flights_max: usize,
     /// The number of the batch that inputs go into now.
     batch: u64,
     /// Inputs in it so far.
@@ -124,6 +135,7 @@ impl<'a> Reign<'a> {
         let (now, config) = (Instant::now(), &life.driver.config);
         let wall = config.clock.now();
         let reconciles = owned.engine.is_reconciling();
+        let flights_max = life.driver.store.commits_ahead().max(1);
         Self {
             outboxes: Outboxes::new(Some(config.members.clone()), config.metrics.clone()),
             clocks: (wall, now),
@@ -131,7 +143,8 @@ impl<'a> Reign<'a> {
             life,
             engine: owned.engine,
             leases: owned.leases,
-            flight: None,
+            flights: VecDeque::new(),
+            flights_max,
             batch: 1,
             taken: 0,
             committed: wall,
@@ -167,8 +180,8 @@ impl<'a> Reign<'a> {
             self.close();
         }
         // An ownership that ended with a commit on its way cannot know what became of it.
-        if let Some(flight) = self.flight.take() {
-            self.life.tickets.give_up(flight.number, &RequestError::OutcomeUnknown);
+        if let Some(newest) = self.flights.back() {
+            self.life.tickets.give_up(newest.number, &RequestError::OutcomeUnknown);
             return match end {
                 End::Again { .. } => End::Again { tainted: true },
                 end => end,
@@ -203,18 +216,23 @@ impl<'a> Reign<'a> {
         for grant in self.engine.take_grants() {
             self.outboxes.push(grant);
         }
-        if self.flight.is_none() {
+        if self.may_flush() {
             self.flush()?;
         }
         self.renew_view();
         self.reconcile();
-        let idle = self.flight.is_none() && self.engine.is_idle();
+        let idle = self.flights.is_empty() && self.engine.is_idle();
         match self.stop_by {
             Some(by) if (drained && idle) || Instant::now() > by => {
                 Err(if self.hands_over { End::HandedOver } else { End::Stopped })
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a batch may leave: what there is when nothing is on its way, and more only for many inputs.
+    fn may_flush(&self) -> bool {
+        self.flights.is_empty() || (self.flights.len() < self.flights_max && self.taken >= AHEAD_INPUTS)
     }
 
     /// Lets the engine decide, and commits that; or releases the effects at once if no row changed.
@@ -225,7 +243,11 @@ impl<'a> Reign<'a> {
         self.batch += 1;
         self.taken = 0;
         if batch.is_empty() {
-            self.release(effects);
+            match self.flights.back_mut() {
+                // They may tell of what that one is about to make durable.
+                Some(newest) => newest.effects.extend(effects),
+                None => self.release(effects),
+            }
             return Ok(());
         }
         crashes::reach(Moment::BeforeCommit, &batch);
@@ -233,7 +255,7 @@ impl<'a> Reign<'a> {
         let store = Arc::clone(&self.life.driver.store);
         let (leases, rows) = (Arc::clone(&self.leases), Arc::clone(&batch));
         let commit = Box::pin(async move { store.commit(&leases, rows).await });
-        self.flight = Some(Flight { number, batch, effects, since: Instant::now(), commit });
+        self.flights.push_back(Flight { number, batch, effects, since: Instant::now(), commit, came: None });
         Ok(())
     }
 
@@ -272,7 +294,7 @@ impl<'a> Reign<'a> {
         }
         tokio::select! {
             biased;
-            result = fly(&mut self.flight) => Woke::Committed(result),
+            result = fly(&mut self.flights) => Woke::Committed(result),
             // Also when every handle is gone; before the lanes, which have ended then too.
             _ = stop.wait_for(|stop| *stop), if open => Woke::Stop,
             Ok(_) = standing.wait_for(|standing| standing.gives), if open => Woke::HandOver,
@@ -288,13 +310,12 @@ impl<'a> Reign<'a> {
 
     fn sleep_until(&mut self) -> Instant {
         let now = Instant::now();
-        if self.flight.is_none() && !self.engine.is_idle() {
+        let may_flush = self.may_flush();
+        if may_flush && !self.engine.is_idle() {
             return now;
         }
         let mut until = now + SLEEP_MAX;
-        if self.flight.is_none()
-            && let Some(wakeup) = self.engine.wakeup()
-        {
+        if may_flush && let Some(wakeup) = self.engine.wakeup() {
             let wall = self.life.driver.config.clock.now();
             let micros = wakeup.as_micros().saturating_sub(wall.as_micros());
             until = until.min(now + Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
@@ -304,7 +325,7 @@ impl<'a> Reign<'a> {
         if self.renewal.is_none() {
             until = until.min(self.renew_at.max(now));
         }
-        if self.stop_by.is_some() && self.flight.is_none() {
+        if self.stop_by.is_some() && self.flights.is_empty() {
             until = until.min(now + Duration::from_millis(1));
         }
         until
@@ -362,9 +383,9 @@ impl<'a> Reign<'a> {
         }
     }
 
-    /// A commit came back.
+    /// The oldest commit came back.
     fn landed(&mut self, result: Result<Committed, StoreError>) -> Result<(), End> {
-        let Some(flight) = self.flight.take() else { return Ok(()) };
+        let Some(flight) = self.flights.pop_front() else { return Ok(()) };
         match result {
             Ok(committed) => {
                 crashes::reach(Moment::AfterCommit, &flight.batch);
@@ -375,12 +396,17 @@ impl<'a> Reign<'a> {
                 self.publish_events(committed, flight.batch);
                 Ok(())
             }
-            Err(error) => Err(self.lost(flight.number, error)),
+            Err(error) => {
+                // The store does none of those behind it.
+                let newest = self.flights.drain(..).next_back().map_or(flight.number, |newest| newest.number);
+                Err(self.lost(newest, error))
+            }
         }
     }
 
-    /// A commit failed: nobody may go on from what the engine believes.
-    fn lost(&mut self, number: u64, error: StoreError) -> End {
+    /// A commit failed, and with it those behind it, up to the batch `newest`: nobody may go on from what the
+    /// engine believes.
+    fn lost(&mut self, newest: u64, error: StoreError) -> End {
         let unknown = !matches!(
             error,
             StoreError::Fenced { .. }
@@ -394,7 +420,7 @@ impl<'a> Reign<'a> {
             _ => RequestError::Loading,
         };
         self.close();
-        self.life.tickets.give_up(number, &told);
+        self.life.tickets.give_up(newest, &told);
         if let StoreError::Fatal { reason } = error {
             return End::Fatal(reason);
         }
@@ -512,11 +538,20 @@ impl<'a> Reign<'a> {
     }
 }
 
-async fn fly(flight: &mut Option<Flight>) -> Result<Committed, StoreError> {
-    match flight {
-        Some(flight) => flight.commit.as_mut().await,
-        None => std::future::pending().await,
-    }
+/// What came of the oldest commit. All are driven; the store does them in the order of their first poll.
+async fn fly(flights: &mut VecDeque<Flight>) -> Result<Committed, StoreError> {
+    poll_fn(|context| {
+        for flight in flights.iter_mut().filter(|flight| flight.came.is_none()) {
+            if let Poll::Ready(result) = flight.commit.as_mut().poll(context) {
+                flight.came = Some(result);
+            }
+        }
+        match flights.front_mut().and_then(|oldest| oldest.came.take()) {
+            Some(result) => Poll::Ready(result),
+            None => Poll::Pending,
+        }
+    })
+    .await
 }
 
 async fn some<T>(future: &mut Option<BoxFuture<T>>) -> T {

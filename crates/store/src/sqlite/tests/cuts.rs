@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use model::record::{Batch, Lease};
+use model::record::{Batch, Change, Lease};
 use model::{Duration, ShardId};
 
 use super::process::{batch_of, newest_whole_batch_of, open};
 use super::torture::{Disk, Done, Fault, content, power_cut};
 use super::*;
 use crate::StoreError;
+use crate::suite::load;
 use crate::suite::sample::Sampler;
 
 /// Few enough jobs that every call of their commits can be tried.
@@ -66,6 +67,7 @@ async fn commits_on(folder: &Path, nth: u64, fault: Fault) -> Came {
             Err(StoreError::Full) => {
                 assert_eq!(fault, Fault::Full, "call {nth}");
                 came.full = true;
+                load(&store, &leases).await.unwrap();
             }
             Err(StoreError::Fatal { .. }) => (came.fatal, came.possible) = (true, next),
             Err(error) => panic!("call {nth}, {fault:?}: {error}"),
@@ -104,6 +106,51 @@ async fn every_call_of_a_commit_may_fail_once() {
     }
 }
 
+/// Commits that are all on their way at once, as a server sends them; the `nth` call fails and
+/// all behind it.
+async fn commits_ahead_on(folder: &Path, nth: u64) -> (Vec<Result<(), StoreError>>, bool) {
+    let disk = Disk::below(folder);
+    let store = open(folder).unwrap();
+    let leases = lease(&store).await;
+    let mut sampler = Sampler::new(9);
+    store.commit(&leases, Arc::new(batch(0, &mut sampler))).await.unwrap();
+    disk.arm_from(nth, Fault::Full);
+    let batches: Vec<_> = (1..=3).map(|number| Arc::new(batch(number, &mut sampler))).collect();
+    let commits = batches.into_iter().map(|batch| store.commit(&leases, batch));
+    let mut came = futures::future::join_all(commits).await;
+    let met = disk.disarm();
+    if let Err(StoreError::Full | StoreError::Unavailable { .. }) = &came[2] {
+        // Not even later, as long as whoever sent them may not know of it.
+        came.push(store.commit(&leases, Arc::new(batch(4, &mut sampler))).await);
+        // The log may have met the fault as well while it was moved.
+        came.extend(load(&store, &leases).await.err().map(Err));
+    }
+    drop(store);
+    (came.into_iter().map(|result| result.map(drop)).collect(), met)
+}
+
+/// F7. Each batch ends the jobs of the one before: one of them done without those before it would be the end.
+#[tokio::test]
+async fn of_batches_that_are_on_their_way_none_is_done_behind_one_that_failed() {
+    let mut refused = 0;
+    for nth in 0.. {
+        let place = folder();
+        let (came, met) = commits_ahead_on(place.path(), nth).await;
+        let found = newest_whole_batch(&open(place.path()).unwrap()).await.unwrap();
+        let first_failed = came.iter().position(Result::is_err).unwrap_or(came.len());
+        let is_fatal = came.iter().any(|result| matches!(result, Err(StoreError::Fatal { .. })));
+        assert!(came[first_failed..].iter().all(Result::is_err), "call {nth}: {came:?}");
+        assert!(found >= first_failed as u64, "call {nth}: {came:?}, and {found} is the newest");
+        // After a sync that failed nothing is known; else nothing was done that was refused.
+        assert!(is_fatal || found == first_failed as u64, "call {nth}: {came:?}, and {found} is the newest");
+        refused += came.iter().filter(|result| matches!(result, Err(StoreError::Unavailable { .. }))).count();
+        if !met {
+            break;
+        }
+    }
+    assert!(refused > 0, "no batch was refused for the one before it");
+}
+
 fn newest_acknowledged(done: &[Done]) -> Option<u64> {
     let numbers = done.iter().filter_map(|step| match step {
         Done::Acknowledged(number) => Some(*number),
@@ -113,12 +160,21 @@ fn newest_acknowledged(done: &[Done]) -> Option<u64> {
 }
 
 async fn assert_survives(files: &BTreeMap<String, Vec<u8>>, acknowledged: Option<u64>, context: &str) {
+    assert_survives_of(JOBS, files, acknowledged, context).await;
+}
+
+async fn assert_survives_of(
+    jobs: u64,
+    files: &BTreeMap<String, Vec<u8>>,
+    acknowledged: Option<u64>,
+    context: &str,
+) {
     let place = folder();
     for (name, bytes) in files.iter().filter(|(name, _)| !name.ends_with("-shm")) {
         fs::write(place.path().join(name), bytes).unwrap();
     }
     let store = open(place.path()).unwrap_or_else(|error| panic!("{context}: {error}"));
-    let found = newest_whole_batch(&store).await;
+    let found = newest_whole_batch_of(jobs, &store).await;
     assert!(
         found >= acknowledged,
         "{context}: {acknowledged:?} was acknowledged, and {found:?} is the newest"
@@ -156,6 +212,71 @@ async fn a_power_cut_after_any_call_loses_nothing_that_was_acknowledged() {
         let some = power_cut(&base, done, || some.below(2) == 0);
         assert_survives(&some, acknowledged, &format!("cut after call {cut}, some of the rest")).await;
     }
+}
+
+/// F2. The same where transactions are written while those before them are still being synced.
+#[tokio::test]
+async fn a_power_cut_between_a_commit_and_its_sync_loses_nothing_that_was_acknowledged() {
+    const COMMITS: u64 = 6;
+    let place = folder();
+    drop(open(place.path()).unwrap());
+    let base = content(place.path());
+    let disk = Disk::below(place.path());
+    disk.record();
+    let store = open(place.path()).unwrap();
+    let leases = lease(&store).await;
+    let mut sampler = Sampler::new(10);
+    // More rows than are synced where they are written.
+    let batches: Vec<_> = (0..COMMITS).map(|number| Arc::new(batch_of(70, number, &mut sampler))).collect();
+    let commits = batches.into_iter().enumerate().map(|(number, batch)| {
+        let (store, leases, disk) = (&store, &leases, &disk);
+        async move {
+            store.commit(leases, batch).await.unwrap();
+            disk.acknowledged(number as u64);
+        }
+    });
+    futures::future::join_all(commits).await;
+    let done = disk.take();
+    drop((store, disk));
+    assert_eq!(newest_acknowledged(&done), Some(COMMITS - 1));
+    for cut in (0..=done.len()).rev().step_by(9) {
+        let (done, mut some) = (&done[..cut], Sampler::new(cut as u64));
+        let left = power_cut(&base, done, || some.below(2) == 0);
+        let acknowledged = newest_acknowledged(done);
+        assert_survives_of(70, &left, acknowledged, &format!("cut after call {cut}")).await;
+    }
+}
+
+/// I6. What a query has seen of a commit must not be gone after a power cut.
+#[tokio::test]
+async fn a_query_that_saw_a_commit_is_answered_after_its_sync() {
+    let place = folder();
+    let disk = Disk::below(place.path());
+    let store = Arc::new(open(place.path()).unwrap());
+    let leases = lease(&store).await;
+    disk.hold_syncs(true);
+    let (first, written) = (batch(0, &mut Sampler::new(11)), Arc::clone(&store));
+    let Some(Change::Job { id, .. }) = first.changes.first() else { panic!("it has jobs") };
+    let id = *id;
+    let commit = tokio::spawn(async move { written.commit(&leases, Arc::new(first)).await });
+    let beside = rusqlite::Connection::open(place.path().join("x.db")).unwrap();
+    let is_visible = || beside.query_row("SELECT count(*) FROM jobs", [], |row| row.get::<_, u64>(0));
+    while is_visible().unwrap() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let asked = Arc::clone(&store);
+    let query = tokio::spawn(async move { asked.job(id).await });
+    while store.readers.idle_connections() == 0 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!query.is_finished(), "it has read its row and is not answered");
+    assert!(!commit.is_finished());
+    disk.hold_syncs(false);
+    assert!(query.await.unwrap().unwrap().is_some());
+    commit.await.unwrap().unwrap();
 }
 
 /// A model of a disk that keeps everything would prove nothing.

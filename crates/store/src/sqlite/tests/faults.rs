@@ -6,6 +6,7 @@ use model::{JobStatus, ShardId};
 use super::*;
 use crate::StoreError;
 use crate::faulty::{Fault, FaultyStore, Operation};
+use crate::suite::load;
 use crate::suite::sample::Sampler;
 
 struct Faulty {
@@ -34,6 +35,9 @@ impl Faulty {
     async fn commit(&mut self) -> (Result<(), StoreError>, bool) {
         let (id, batch) = self.batch();
         let result = self.store.commit(&self.leases, batch).await.map(drop);
+        if result.is_err() {
+            let _ = load(self.store.as_ref(), &self.leases).await;
+        }
         (result, self.store.inner().job(id).await.unwrap().is_some())
     }
 }

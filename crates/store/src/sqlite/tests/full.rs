@@ -9,6 +9,7 @@ use model::{JobId, JobStatus, ShardId};
 use super::*;
 use crate::StoreError;
 use crate::query::{JobFilter, Page};
+use crate::suite::load;
 use crate::suite::sample::Sampler;
 
 /// A file system in memory, unmounted at the end.
@@ -58,9 +59,17 @@ impl Filler {
         let state = Box::new(self.sampler.state(JobStatus::Waiting));
         let changes = vec![Change::Job { id, new: true, head, state }];
         let batch = Batch { now: self.sampler.now(), changes, events: Vec::new() };
-        self.store.commit(&self.leases, Arc::new(batch)).await?;
-        self.done.push(id);
-        Ok(id)
+        match self.store.commit(&self.leases, Arc::new(batch)).await {
+            Ok(_) => {
+                self.done.push(id);
+                Ok(id)
+            }
+            Err(error) => {
+                // As its owner does, who drops what it decided.
+                load(&self.store, &self.leases).await?;
+                Err(error)
+            }
+        }
     }
 
     async fn fill(&mut self) -> StoreError {

@@ -11,7 +11,7 @@ mod opening;
 mod pages;
 mod process;
 mod suite;
-mod torture;
+pub(super) mod torture;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -118,7 +118,7 @@ async fn commits_are_synced_in_full() {
             .map(|value| format!("{value:?}"))
             .unwrap()
     };
-    assert_eq!(pragma("synchronous"), "Integer(2)");
+    assert_eq!(pragma("synchronous"), "Integer(1)");
     assert_eq!(pragma("journal_mode"), "Text(\"wal\")");
     assert_eq!(pragma("wal_autocheckpoint"), "Integer(0)");
     assert_eq!(pragma("foreign_keys"), "Integer(0)");

@@ -13,6 +13,7 @@ use model::{Duration, JobId, JobStatus, ShardId};
 use super::*;
 use crate::StoreError;
 use crate::query::{JobFilter, Page};
+use crate::suite::load;
 use crate::suite::sample::Sampler;
 
 const FOLDER: &str = "BELFRY_STORE_TEST_FOLDER";
@@ -109,7 +110,10 @@ async fn child_that_commits() {
                 println!("acknowledged {number}");
                 number += 1;
             }
-            Err(StoreError::Full) => println!("full"),
+            Err(StoreError::Full) => {
+                println!("full");
+                let _ = load(&store, &leases).await;
+            }
             Err(StoreError::Fatal { .. }) => println!("fatal"),
             Err(error) => println!("error {error}"),
         }

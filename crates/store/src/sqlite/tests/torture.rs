@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 use rusqlite::ffi::{
     SQLITE_FULL, SQLITE_IOERR_FSYNC, SQLITE_IOERR_TRUNCATE, SQLITE_IOERR_WRITE, SQLITE_OK, sqlite3_file,
@@ -47,13 +47,21 @@ pub(super) enum Done {
 
 #[derive(Debug, Default)]
 struct Watch {
-    /// Calls until the one that fails, and how.
-    armed: Option<(u64, Fault)>,
+    /// Calls until the one that fails, how, and whether those behind it fail as well.
+    armed: Option<(u64, Fault, bool)>,
     failed: bool,
     done: Option<Vec<Done>>,
+    /// Whether the store's own syncs wait.
+    gate: Arc<Gate>,
 }
 
 type Shared = Arc<Mutex<Watch>>;
+
+#[derive(Debug, Default)]
+struct Gate {
+    is_closed: Mutex<bool>,
+    opened: Condvar,
+}
 
 static DISKS: Mutex<Vec<(PathBuf, Shared)>> = Mutex::new(Vec::new());
 
@@ -79,8 +87,17 @@ impl Disk {
 
     /// Lets one call fail: the `nth` from now, from 0.
     pub(super) fn arm(&self, nth: u64, fault: Fault) {
+        self.set(nth, fault, false);
+    }
+
+    /// Lets that call fail and all behind it.
+    pub(super) fn arm_from(&self, nth: u64, fault: Fault) {
+        self.set(nth, fault, true);
+    }
+
+    fn set(&self, nth: u64, fault: Fault, stays: bool) {
         let mut watch = lock(&self.watch);
-        (watch.armed, watch.failed) = (Some((nth, fault)), false);
+        (watch.armed, watch.failed) = (Some((nth, fault, stays)), false);
     }
 
     /// Lets no call fail any more, and says whether one did.
@@ -88,6 +105,13 @@ impl Disk {
         let mut watch = lock(&self.watch);
         watch.armed = None;
         watch.failed
+    }
+
+    /// Lets the store's own syncs wait from now on, or go on.
+    pub(super) fn hold_syncs(&self, hold: bool) {
+        let gate = Arc::clone(&lock(&self.watch).gate);
+        *lock(&gate.is_closed) = hold;
+        gate.opened.notify_all();
     }
 
     /// Keeps what is done from now on.
@@ -123,12 +147,15 @@ enum Verdict {
 impl Watch {
     fn next(&mut self) -> Verdict {
         match &mut self.armed {
-            Some((0, fault)) => {
-                let fault = *fault;
-                (self.armed, self.failed) = (None, true);
+            Some((0, fault, stays)) => {
+                let (fault, stays) = (*fault, *stays);
+                self.failed = true;
+                if !stays {
+                    self.armed = None;
+                }
                 Verdict::Fails(fault)
             }
-            Some((left, _)) => {
+            Some((left, ..)) => {
                 *left -= 1;
                 Verdict::Goes
             }
@@ -347,7 +374,11 @@ unsafe extern "C" fn open(
     // a C string, or null for a temporary file.
     unsafe {
         (*file).pMethods = std::ptr::null();
-        let of = if name.is_null() { None } else { watch_of(CStr::from_ptr(name)) };
+        let of = if name.is_null() {
+            None
+        } else {
+            CStr::from_ptr(name).to_str().ok().and_then(|name| watch_of(Path::new(name)))
+        };
         let below = (*vfs).pAppData.cast::<sqlite3_vfs>();
         let real = real(file);
         (*real).pMethods = std::ptr::null();
@@ -361,8 +392,25 @@ unsafe extern "C" fn open(
     }
 }
 
-fn watch_of(path: &CStr) -> Option<Watched> {
-    let path = Path::new(path.to_str().ok()?);
+/// What the store is about to sync by itself, without SQLite.
+///
+/// Kept as done from here on: what is written while a sync is under way need not be part of it.
+pub(in crate::sqlite) fn before_sync(path: &Path) -> std::io::Result<()> {
+    let Some(Watched { name, watch }) = watch_of(path) else { return Ok(()) };
+    let gate = Arc::clone(&lock(&watch).gate);
+    drop(gate.opened.wait_while(lock(&gate.is_closed), |is_closed| *is_closed));
+    let mut watch = lock(&watch);
+    match watch.next() {
+        Verdict::Goes => {
+            watch.keep(|| Done::Synced { file: name });
+            Ok(())
+        }
+        Verdict::Fails(Fault::Broken) => Err(std::io::ErrorKind::Other.into()),
+        Verdict::Fails(Fault::Full) => Err(std::io::ErrorKind::StorageFull.into()),
+    }
+}
+
+fn watch_of(path: &Path) -> Option<Watched> {
     let disks = lock(&DISKS);
     let (_, watch) = disks.iter().find(|(folder, _)| path.starts_with(folder))?;
     Some(Watched { name: path.file_name()?.to_str()?.to_owned(), watch: Arc::clone(watch) })

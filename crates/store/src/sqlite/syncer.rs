@@ -1,0 +1,169 @@
+//! The thread that makes durable what was written, and then answers.
+//!
+//! SQLite itself would sync the log within each `COMMIT`, and the one thread that writes would stand still
+//! meanwhile. Here it goes on with the next transaction (`synchronous=NORMAL`: a commit is written to the log and
+//! not synced), and this one syncs the log for all that were written since. What a power cut leaves of the log is
+//! a prefix of its transactions, for each of its frames carries a checksum over all before it.
+//!
+//! Nothing gets out before its sync: neither an answer, nor what a query has seen. A query that began while
+//! a transaction was being written may have seen it, and waits for the [`Durable`] place of that one.
+//!
+//! SQLite goes on to sync where it moves the log: the log before, the database after, and the head of a log
+//! that begins anew.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use tokio::sync::{oneshot, watch};
+
+use super::error::{Failure, Phase, Trust};
+use super::file;
+use super::operation::Answer;
+use crate::StoreError;
+
+/// Transactions that may be written and not synced; the writer waits then.
+const AHEAD_MAX: usize = 8;
+
+/// How far the log is written and how far it is durable, in transactions since the store was opened.
+#[derive(Debug, Clone)]
+pub(super) struct Durable {
+    begun: Arc<AtomicU64>,
+    settled: Arc<watch::Sender<u64>>,
+}
+
+impl Durable {
+    pub(super) fn new() -> Self {
+        Self { begun: Arc::default(), settled: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// A transaction is about to be committed, and with that visible.
+    pub(super) fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The newest transaction that a query which has begun can see.
+    pub(super) fn visible(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// Waits until all up to this one are durable, or are known never to be; only
+    /// [`Trust`] tells the two apart.
+    pub(super) async fn reached(&self, place: u64) {
+        if *self.settled.borrow() < place {
+            // An error would mean that the sender is gone, and that is here.
+            let _ = self.settled.subscribe().wait_for(|settled| *settled >= place).await;
+        }
+    }
+
+    fn settle(&self, place: u64) {
+        self.settled.send_replace(place);
+    }
+
+    fn waits_for_none_before(&self, place: u64) -> bool {
+        *self.settled.borrow() + 1 >= place
+    }
+}
+
+/// An answer to who asked for something.
+pub(super) struct Reply {
+    pub(super) to: oneshot::Sender<Result<Answer, StoreError>>,
+    pub(super) answer: Result<Answer, StoreError>,
+}
+
+/// A transaction that has ended.
+pub(super) struct Written {
+    /// The newest transaction up to which all are settled with this one.
+    pub(super) place: u64,
+    /// Whether it was committed; else there is nothing to sync.
+    pub(super) committed: bool,
+    pub(super) replies: Vec<Reply>,
+}
+
+/// Takes transactions to the thread that syncs them; the thread ends when it is dropped.
+#[derive(Debug)]
+pub(super) struct Syncer {
+    written: Option<SyncSender<Written>>,
+    thread: Option<JoinHandle<()>>,
+    log: Arc<Log>,
+}
+
+impl Syncer {
+    /// # Errors
+    /// If the log is not there, or there is no thread.
+    pub(super) fn start(trust: Trust, durable: Durable) -> Result<Self, Failure> {
+        let unavailable = |error: io::Error| Failure::Store(StoreError::Unavailable { source: error.into() });
+        let path = file::log_of(&trust.path);
+        let file = OpenOptions::new().write(true).open(&path).map_err(unavailable)?;
+        let log = Arc::new(Log { file, path, trust, durable });
+        let (written, ended) = sync_channel::<Written>(AHEAD_MAX);
+        let of_thread = Arc::clone(&log);
+        let thread = std::thread::Builder::new()
+            .name("store-syncer".into())
+            .spawn(move || {
+                while let Ok(first) = ended.recv() {
+                    of_thread.settle(std::iter::once(first).chain(ended.try_iter()).collect());
+                }
+            })
+            .map_err(unavailable)?;
+        Ok(Self { written: Some(written), thread: Some(thread), log })
+    }
+
+    /// Syncs this transaction and answers, soon or at once: on this very thread if `here`, and no other one
+    /// is being synced.
+    pub(super) fn settle(&self, written: Written, here: bool) {
+        if here && self.log.durable.waits_for_none_before(written.place) {
+            return self.log.settle(vec![written]);
+        }
+        let Some(thread) = &self.written else { return };
+        if let Err(unsent) = thread.send(written) {
+            self.log.settle(vec![unsent.0]);
+        }
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.written = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The log as a file.
+#[derive(Debug)]
+struct Log {
+    file: File,
+    path: PathBuf,
+    trust: Trust,
+    durable: Durable,
+}
+
+impl Log {
+    /// One sync for all of these, then their answers.
+    fn settle(&self, written: Vec<Written>) {
+        let Some(place) = written.last().map(|last| last.place) else { return };
+        if written.iter().any(|transaction| transaction.committed)
+            && let Err(error) = self.sync()
+        {
+            let what = format!("its log `{}` cannot be synced: {error}", self.path.display());
+            self.trust.judge(Failure::Broken(what), Phase::Commit);
+        }
+        self.durable.settle(place);
+        for Reply { to, answer } in written.into_iter().flat_map(|transaction| transaction.replies) {
+            // Whoever asked may have gone away; what was done stays done.
+            let _ = to.send(self.trust.check().and(answer));
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        #[cfg(test)]
+        super::tests::torture::before_sync(&self.path)?;
+        self.file.sync_data()
+    }
+}
