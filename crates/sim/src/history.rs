@@ -15,11 +15,11 @@ use model::firing::{BackfillStatus, Gap, LedgerRecord, Origin, ScheduleStatus};
 use model::id::Epoch;
 use model::queue::QueueSettings;
 use model::record::HistoryEntry;
-use model::run::{Caller, RunHistoryEntry, RunTrigger, StepCause, StepOrigin};
+use model::run::{Caller, RunHistoryEntry, RunTrigger, StepCause, StepOrigin, TriggerState};
 use model::worker::{Capacity, WorkerStatus};
 use model::{
     BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, RunId, RunStatus,
-    ScheduleId, ScheduleSpec, StepStatus, Timestamp, WorkerId, WorkflowSpec,
+    ScheduleId, ScheduleSpec, StepStatus, Timestamp, WorkerId, WorkflowId, WorkflowSpec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -324,6 +324,7 @@ pub enum Row {
     ScheduleRemoved(ScheduleId),
     Ledger(Box<LedgerRecord>),
     Backfill { backfill: BackfillId, status: BackfillStatus },
+    Workflow(Box<WorkflowRow>),
     Run(Box<RunRow>),
     Step(Box<StepRow>),
     Elements { added: Added, first: u32, count: u32 },
@@ -421,6 +422,20 @@ pub struct ScheduleRow {
     pub owed: Vec<Gap>,
     /// When it was made, in engine time.
     pub created_at: Timestamp,
+}
+
+/// What the row of a workflow tells.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowRow {
+    /// Which.
+    pub workflow: WorkflowId,
+    /// What it is, where that was written.
+    pub spec: Option<Arc<WorkflowSpec>>,
+    /// What each of its triggers has done.
+    pub triggers: Vec<TriggerState>,
+    /// Whether it was removed.
+    #[serde(default)]
+    pub removed: bool,
 }
 
 /// What the row of a run tells.

@@ -1,12 +1,14 @@
 //! An index of a history: everything about one thing, in order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
 use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, Work};
 use model::id::Epoch;
 use model::record::HistoryEntry;
 use model::run::{RunTrigger, StepOrigin};
-use model::worker::Capacity;
 use model::{
     BackfillId, Cause, ExecutionId, JobId, JobSpec, RunId, ScheduleId, StepStatus, Timestamp, WorkerId,
     WorkflowSpec,
@@ -17,6 +19,9 @@ use crate::history::{
     TaskStep, What,
 };
 
+/// In the order in which things were heard of first.
+type Map<K, V> = IndexMap<K, V, FixedState>;
+
 /// Where an event stands, and what it is.
 pub(super) type At<T> = (usize, T);
 
@@ -24,7 +29,7 @@ pub(super) type At<T> = (usize, T);
 pub(super) struct JobFacts<'a> {
     pub(super) rows: Vec<At<&'a JobRow>>,
     /// Its newest spec.
-    pub(super) spec: Option<&'a JobSpec>,
+    pub(super) spec: Option<&'a Arc<JobSpec>>,
     pub(super) origin: Option<&'a Origin>,
     pub(super) step: Option<&'a StepOrigin>,
     /// In the order of their numbers.
@@ -147,20 +152,21 @@ pub(super) struct RequestFacts<'a> {
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     pub(super) history: &'a History,
-    pub(super) jobs: BTreeMap<JobId, JobFacts<'a>>,
-    pub(super) executions: BTreeMap<ExecutionId, ExecutionFacts<'a>>,
+    pub(super) jobs: Map<JobId, JobFacts<'a>>,
+    pub(super) executions: Map<ExecutionId, ExecutionFacts<'a>>,
     pub(super) workflow_runs: BTreeMap<RunId, RunFacts<'a>>,
     pub(super) schedules: BTreeMap<ScheduleId, ScheduleFacts<'a>>,
-    pub(super) requests: BTreeMap<u64, RequestFacts<'a>>,
+    pub(super) requests: Map<u64, RequestFacts<'a>>,
     pub(super) commits: Vec<At<&'a Commit>>,
     pub(super) reads: Vec<At<(JobId, bool)>>,
     pub(super) owned: Vec<(usize, u32, Epoch, Timestamp)>,
     pub(super) woke: BTreeMap<WorkerId, Vec<Timestamp>>,
-    pub(super) capacities: BTreeMap<WorkerId, &'a Capacity>,
     /// When the faults were over.
     pub(super) calm: Option<At<Timestamp>>,
     /// Where the history ends, and what workers still keep then.
     pub(super) end: Option<At<&'a [ExecutionId]>>,
+    /// Whether what has ended will hear of nothing more.
+    pub(super) are_settled: bool,
     /// The last commits were lost, and it is not known since when.
     pub(super) lost_tail: bool,
     /// When commits were made that may be gone: from the first of them until it was known.
@@ -171,24 +177,28 @@ impl<'a> Facts<'a> {
     pub(super) fn of(history: &'a History) -> Self {
         let mut facts = Self {
             history,
-            jobs: BTreeMap::new(),
-            executions: BTreeMap::new(),
+            jobs: Map::default(),
+            executions: Map::default(),
             workflow_runs: BTreeMap::new(),
             schedules: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            requests: Map::default(),
             commits: Vec::new(),
             reads: Vec::new(),
             owned: Vec::new(),
             woke: BTreeMap::new(),
-            capacities: BTreeMap::new(),
             calm: None,
             end: None,
+            are_settled: false,
             lost_tail: false,
             lost: Vec::new(),
         };
+        // Most jobs have about twelve events.
+        facts.jobs.reserve(history.events.len() / 12);
+        facts.executions.reserve(history.events.len() / 12);
         for (index, event) in history.events.iter().enumerate() {
             facts.take(index, event.at, &event.what);
         }
+        facts.are_settled = facts.calm.is_some() && facts.end.is_some();
         facts
     }
 
@@ -226,7 +236,7 @@ impl<'a> Facts<'a> {
             Row::Job(row) => {
                 let job = self.jobs.entry(row.job).or_default();
                 job.rows.push((index, row));
-                job.spec = row.spec.as_deref().or(job.spec);
+                job.spec = row.spec.as_ref().or(job.spec);
                 if let (true, Some(origin)) = (row.new, row.origin.as_deref()) {
                     job.origin = Some(origin);
                     self.schedules.entry(origin.schedule).or_default().runs.push(row.job.into());
@@ -243,9 +253,6 @@ impl<'a> Facts<'a> {
                 if row.new {
                     self.jobs.entry(row.job).or_default().executions.push(row.execution);
                 }
-            }
-            Row::Worker { worker, capacity, .. } => {
-                self.capacities.insert(*worker, capacity);
             }
             Row::Schedule(row) => {
                 self.schedules.entry(row.schedule).or_default().rows.push((index, row, commit));
@@ -265,7 +272,11 @@ impl<'a> Facts<'a> {
                 let run = self.workflow_runs.entry(added.run).or_default();
                 run.added.push((index, (added, *first, *count)));
             }
-            Row::Key { .. } | Row::Queue { .. } | Row::Backfill { .. } => {}
+            Row::Key { .. }
+            | Row::Worker { .. }
+            | Row::Queue { .. }
+            | Row::Backfill { .. }
+            | Row::Workflow(_) => {}
         }
     }
 

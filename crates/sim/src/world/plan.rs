@@ -43,6 +43,7 @@ pub enum Mutation {
     LoadForgetsWorkers,
     LoadForgetsSteps,
     LoadForgetsElements,
+    LoadForgetsTriggers,
     StoreForgetsNewJobs,
     StoreForgetsKeys,
     StoreForgetsCancels,
@@ -196,6 +197,8 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// A deliberate bug.
     pub mutation: Option<Mutation>,
+    /// How many batches pass between two looks at an engine's invariants, each of which goes over all live jobs.
+    pub look_every: u64,
     /// How often an engine is rebuilt beside the running one.
     pub rebuild_every: Duration,
     /// Whether only faults that lose nothing durable may happen.
@@ -228,6 +231,7 @@ impl Plan {
             task_max: seconds(dice.between(1, 30)),
             faults: Vec::new(),
             mutation: None,
+            look_every: 32,
             rebuild_every: seconds(20),
             keeps_all: true,
             slots: u32::try_from(dice.between(2, 8)).unwrap_or(2),
@@ -247,6 +251,7 @@ impl Plan {
                 (plan.servers, plan.workers, plan.shards, plan.slots) = (1, 4, 4, 64);
                 (plan.rough, plan.jobs, plan.other_asks, plan.schedules) = (seconds(7_200), 83_333, 0, 0);
                 (plan.task_max, plan.rebuild_every) = (seconds(4), seconds(36_000));
+                plan.look_every = 512;
                 // More than a key lets through would only pile up.
                 plan.with_keys = false;
                 mean = Duration::ZERO;

@@ -20,8 +20,6 @@ use crate::history::{Answer, What};
 
 /// The longest that a driver sleeps.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How many batches pass between two looks at the engine's invariants.
-const LOOK_EVERY: u64 = 32;
 
 /// Who is at the other end of a session.
 #[derive(Debug, Clone, Copy)]
@@ -108,10 +106,11 @@ impl World {
         let now = self.clocks(server);
         let early = self.plan.has(Mutation::EffectsBeforeTheCommit);
         let early_replies = self.plan.has(Mutation::RepliesBeforeTheCommit);
+        let every = self.plan.look_every;
         let Some(reign) = self.reign(server) else { return };
         let mut output = reign.engine.flush(now);
         reign.batch += 1;
-        let look = reign.batch.is_multiple_of(LOOK_EVERY);
+        let look = reign.batch.is_multiple_of(every);
         let problem = look.then(|| reign.engine.check_invariants().err()).flatten();
         if let Some(problem) = problem {
             self.inconsistent(server, problem);
@@ -134,7 +133,7 @@ impl World {
         }
         let Some(reign) = self.reign(server) else { return };
         let leases = Arc::clone(&reign.leases);
-        let wish = Wish::Commit { leases, batch: Arc::new(output.batch), decided_at: self.now };
+        let wish = Wish::Commit { leases, batch: Box::new(output.batch), decided_at: self.now };
         let call = self.call_store(server, wish);
         if let Some(reign) = self.reign(server) {
             reign.flight = Some(Flight { call, effects });

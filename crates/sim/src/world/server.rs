@@ -28,7 +28,7 @@ pub(super) enum ServerMessage {
     // From workers.
     Hello { worker: usize, connection: u64, join: Box<Join> },
     Beat { worker: usize, connection: u64, session: Session, seq: u64 },
-    Report { connection: u64, execution: ExecutionId, fence: Fence, report: Report },
+    Report { connection: u64, execution: ExecutionId, fence: Fence, report: Box<Report> },
     Close { connection: u64 },
     // From clients.
     Ask { request: u64, attempt: u32, op: Arc<Op> },
@@ -122,7 +122,7 @@ impl World {
                 self.beat(server, worker, connection, session, seq);
             }
             ServerMessage::Report { connection, execution, fence, report } => {
-                self.report(server, connection, execution, fence, report);
+                self.report(server, connection, execution, fence, *report);
             }
             ServerMessage::Close { connection } => self.close_session(server, connection),
             ServerMessage::Ask { request, attempt, op } => self.ask(server, request, attempt, &op),

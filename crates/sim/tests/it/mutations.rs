@@ -107,6 +107,7 @@ mutations! {
     a_load_that_forgets_steps: LoadForgetsSteps, 10, [I19], runs_through_crashes;
     a_store_that_forgets_ends_of_steps: StoreForgetsEndsOfSteps, 10, [I19], runs_through_crashes;
     a_load_that_forgets_elements: LoadForgetsElements, 20, [I19, I28], runs_through_crashes;
+    a_load_that_forgets_triggers: LoadForgetsTriggers, 20, [I19], runs_through_crashes;
     a_store_that_forgets_elements: StoreForgetsElements, 20, [I1], runs_through_crashes;
     a_store_that_forgets_cursors: StoreForgetsCursors, 40, [I14], rough;
     a_store_that_tears_batches: StoreTearsBatches, 10, [I1, I4, I14], rough;
