@@ -89,7 +89,8 @@ fn told(
     match row {
         None if facts.may_be_lost(answer) => {}
         None => findings.add(Invariant::I1, subject, "it was accepted and is not in the store", [answer]),
-        Some(row) if row > answer && facts.exact() => {
+        // What was lost may have been done again.
+        Some(row) if row > answer && facts.exact() && !facts.may_be_lost(answer) => {
             findings.add(Invariant::I6, subject, "a client was told of it before its commit", [answer, row]);
         }
         Some(_) => {}
@@ -108,7 +109,7 @@ fn cancelled(facts: &Facts<'_>, findings: &mut Findings, ask: Option<&Ask>, answ
             "its cancellation was acknowledged and is not in the store",
             [answer],
         ),
-        Some((row, _)) if *row > answer && facts.exact() => {
+        Some((row, _)) if *row > answer && facts.exact() && !facts.may_be_lost(answer) => {
             findings.add(
                 Invariant::I6,
                 job,

@@ -20,6 +20,7 @@ pub(super) enum Wish {
     Renew(Arc<[Lease]>),
     Release(Arc<[Lease]>),
     Load,
+    TailReconciled(Arc<[Lease]>),
     Commit { leases: Arc<[Lease]>, batch: Box<Batch>, decided_at: Timestamp },
 }
 
@@ -38,13 +39,24 @@ struct Caller {
     number: u64,
 }
 
+/// What an engine is built from.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    pub(super) rows: Vec<LiveRow>,
+    /// Engine time of the newest commit.
+    pub(super) now: Timestamp,
+    /// Whether the commits after that may be gone.
+    pub(super) tail_lost: bool,
+}
+
 /// What the store answers, or what a server makes of its silence.
 #[derive(Debug, Clone)]
 pub(super) enum Verdict {
     Acquired(Option<Vec<Lease>>),
     Renewed,
     Released,
-    Loaded(Box<(Vec<LiveRow>, Timestamp)>),
+    Loaded(Box<Loaded>),
+    TailReconciled,
     Committed,
     Fenced,
     /// Not done, for certain.
@@ -129,7 +141,11 @@ impl World {
                 self.store.release(&leases, self.now);
                 Verdict::Released
             }
-            Wish::Load => Verdict::Loaded(Box::new((self.store.load(), self.store.now()))),
+            Wish::Load => Verdict::Loaded(Box::new(self.loaded_rows())),
+            Wish::TailReconciled(leases) => match self.store.tail_reconciled(&leases) {
+                Ok(()) => Verdict::TailReconciled,
+                Err(_fenced) => Verdict::Fenced,
+            },
             Wish::Commit { leases, batch, decided_at } => {
                 match self.store.commit(server, &leases, *batch, decided_at) {
                     Ok(commit) => {
@@ -141,6 +157,11 @@ impl World {
                 }
             }
         }
+    }
+
+    pub(super) fn loaded_rows(&self) -> Loaded {
+        let store = &self.store;
+        Loaded { rows: store.load(), now: store.now(), tail_lost: store.tail_lost() }
     }
 
     fn record_owned(&mut self, server: usize, leases: &[Lease]) {

@@ -55,6 +55,7 @@ pub enum Mutation {
     StoreIgnoresEpochs,
     StoreReusesEpochs,
     StoreReadsThePast,
+    LostTailIsTrusted,
     RandomOrderOfEffects,
 }
 

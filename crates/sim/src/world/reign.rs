@@ -11,7 +11,7 @@ use model::record::Lease;
 use model::{Duration, ExecutionId, Fence, Timestamp, WorkerId};
 
 use super::agent::AgentMessage;
-use super::calls::{Verdict, Wish};
+use super::calls::{Loaded, Verdict, Wish};
 use super::client::Op;
 use super::plan::Mutation;
 use super::server::{Phase, ServerMessage};
@@ -56,11 +56,16 @@ pub(super) struct Reign {
     connections: BTreeMap<u64, Session>,
     tickets: BTreeMap<Ticket, Waiting>,
     rebuild_wanted: bool,
+    /// Whether the store is still to hear that its lost commits were dealt with; and the call by which it is told.
+    reconciles: bool,
+    reconciled: Option<u64>,
 }
 
 impl Reign {
     pub(super) fn new(engine: Engine, leases: Arc<[Lease]>) -> Self {
         Self {
+            reconciles: engine.is_reconciling(),
+            reconciled: None,
             engine,
             leases,
             flight: None,
@@ -99,7 +104,21 @@ impl World {
         if free {
             self.flush(server);
         }
+        self.reconcile(server);
         self.sleep(server);
+    }
+
+    /// Tells the store once that every worker was heard after commits were lost.
+    fn reconcile(&mut self, server: usize) {
+        let Some(reign) = self.reign(server) else { return };
+        if !reign.reconciles || reign.reconciled.is_some() || reign.engine.is_reconciling() {
+            return;
+        }
+        let leases = Arc::clone(&reign.leases);
+        let call = self.call_store(server, Wish::TailReconciled(leases));
+        if let Some(reign) = self.reign(server) {
+            reign.reconciled = Some(call);
+        }
     }
 
     fn flush(&mut self, server: usize) {
@@ -176,6 +195,10 @@ impl World {
     /// A commit came back.
     pub(super) fn landed(&mut self, server: usize, number: u64, verdict: &Verdict) {
         let Some(reign) = self.reign(server) else { return };
+        if reign.reconciled.take_if(|call| *call == number).is_some() {
+            reign.reconciles = !matches!(verdict, Verdict::TailReconciled);
+            return;
+        }
         let Some(flight) = reign.flight.take_if(|flight| flight.call == number) else { return };
         if !matches!(verdict, Verdict::Committed) {
             self.end_reign(server, verdict);
@@ -386,13 +409,14 @@ impl World {
             reign.rebuild_wanted = true;
             return;
         }
-        let leases = Arc::clone(&reign.leases);
+        let (leases, reconciling) = (Arc::clone(&reign.leases), reign.engine.is_reconciling());
         if !self.store.holds(&leases) {
             // It hears of its last commit after another server went on from there.
             return;
         }
         let dice = self.server_dice.clone();
-        let engine = self.build(server, &leases, self.store.load(), self.store.now());
+        let loaded = Loaded { tail_lost: reconciling, ..self.loaded_rows() };
+        let engine = self.build(server, &leases, loaded);
         // Looking changes nothing.
         self.server_dice = dice;
         let Some(reign) = self.reign(server) else { return };

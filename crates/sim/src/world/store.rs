@@ -90,6 +90,8 @@ pub(crate) struct Store {
     /// Rows before the newest commits, oldest first; kept only where a tail may be lost.
     past: VecDeque<Rows>,
     keeps_past: bool,
+    /// Commits were lost, and what came of that on the workers was not dealt with yet.
+    tail_lost: bool,
     torn: u32,
 }
 
@@ -104,6 +106,7 @@ impl Store {
             mutation,
             past: VecDeque::new(),
             keeps_past: keeps_past || mutation == Some(Mutation::StoreReadsThePast),
+            tail_lost: false,
             torn: 0,
         }
     }
@@ -223,7 +226,22 @@ impl Store {
             self.rows = rows;
             lost += 1;
         }
+        self.tail_lost |= lost > 0;
         lost
+    }
+
+    /// Whether what runs on workers may be unknown here.
+    pub(crate) fn tail_lost(&self) -> bool {
+        self.tail_lost && !self.has(Mutation::LostTailIsTrusted)
+    }
+
+    /// Every worker was heard since.
+    pub(crate) fn tail_reconciled(&mut self, leases: &[Lease]) -> Result<(), Fenced> {
+        if !self.holds(leases) {
+            return Err(Fenced);
+        }
+        self.tail_lost = false;
+        Ok(())
     }
 
     /// Makes a batch durable, and says what a recorder of the store sees of it.

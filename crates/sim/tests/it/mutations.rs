@@ -114,6 +114,7 @@ mutations! {
     a_store_that_ignores_epochs: StoreIgnoresEpochs, 100, [I2, I4, I10, I27], rough;
     a_store_that_gives_an_epoch_twice: StoreReusesEpochs, 40, [I27], rough;
     a_store_that_reads_the_past: StoreReadsThePast, 10, [I1], rough;
+    a_lost_tail_that_is_trusted: LostTailIsTrusted, 100, [I8], lost_tails;
     an_order_of_effects_that_is_random: RandomOrderOfEffects, 10, [I29], rough;
 }
 
@@ -122,6 +123,13 @@ fn runs_through_crashes(seed: u64) -> Plan {
     let crash = |n: u64| fault(10 + 15 * n, 3, FaultKind::CrashServer { server: (n % 2) as usize });
     let faults = (0..7).map(crash).collect();
     Plan { workflows: 4, runs: 30, run_asks: 0, jobs: 5, faults, ..quiet(seed) }
+}
+
+/// The store forgets commits again and again, while tasks run that the next owner does not know of.
+fn lost_tails(seed: u64) -> Plan {
+    let lose = |n: u64| fault(10 + 12 * n, 1, FaultKind::LoseTail { commits: 12 });
+    let faults = (0..9).map(lose).collect();
+    Plan { jobs: 200, task_max: seconds(20), keeps_all: false, faults, ..quiet(seed) }
 }
 
 /// Tasks that run far longer than their timeouts.

@@ -34,6 +34,10 @@ fn a_cancellation_may_be_forgotten_with_the_commits_that_are_lost() {
         story
     };
     cancelled().event(loss(3)).holds();
+    let mut again = cancelled();
+    again.event(loss(3)).row.cancel_requested = true;
+    let row = again.step(JobStatus::Cancelled, Cause::CancelRequested);
+    again.commit(vec![row]).holds();
     cancelled().breaks(Invariant::I1);
 }
 
