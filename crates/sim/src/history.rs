@@ -136,6 +136,13 @@ pub enum What {
         /// Under which fence.
         fence: Fence,
     },
+    /// Worker: what it gives a task that an execution before it saved.
+    Found {
+        /// Which execution.
+        execution: ExecutionId,
+        /// What it is.
+        data: u64,
+    },
     /// Witness: a task did something.
     Task {
         /// Of which execution.
@@ -225,6 +232,11 @@ pub enum Ask {
     },
     /// Elements for a step, on behalf of a running task.
     Add(Added),
+    /// A checkpoint of a running task; no other has the same content.
+    Save {
+        execution: ExecutionId,
+        data: u64,
+    },
     /// Something of a run, in a word.
     Run {
         run: RunId,
@@ -257,6 +269,11 @@ pub enum Answer {
         first: u32,
         /// How many there are.
         count: u32,
+    },
+    /// The checkpoint is kept.
+    Saved {
+        /// Which one of its job's it is.
+        version: u64,
     },
     /// It was done.
     Done,
@@ -328,6 +345,7 @@ pub enum Row {
     Run(Box<RunRow>),
     Step(Box<StepRow>),
     Elements { added: Added, first: u32, count: u32 },
+    Checkpoint { job: JobId, version: u64, data: u64 },
 }
 
 /// Names what a task added to a step.

@@ -34,6 +34,8 @@ pub(super) struct JobFacts<'a> {
     pub(super) step: Option<&'a StepOrigin>,
     /// In the order of their numbers.
     pub(super) executions: Vec<ExecutionId>,
+    /// Version and content of each checkpoint, and where it was accepted.
+    pub(super) saved: Vec<(usize, u64, u64)>,
 }
 
 impl<'a> JobFacts<'a> {
@@ -59,6 +61,8 @@ impl<'a> JobFacts<'a> {
 pub(super) struct ExecutionFacts<'a> {
     pub(super) rows: Vec<At<&'a ExecutionRow>>,
     pub(super) heard: Vec<usize>,
+    /// The checkpoint that its task was given.
+    pub(super) found: Option<At<u64>>,
     /// What its tasks did, and when.
     pub(super) steps: Vec<(usize, Timestamp, &'a TaskStep)>,
 }
@@ -157,6 +161,8 @@ pub(super) struct Facts<'a> {
     pub(super) workflow_runs: BTreeMap<RunId, RunFacts<'a>>,
     pub(super) schedules: BTreeMap<ScheduleId, ScheduleFacts<'a>>,
     pub(super) requests: Map<u64, RequestFacts<'a>>,
+    /// Who asked to save what, and where.
+    pub(super) saves: Map<u64, (ExecutionId, usize)>,
     pub(super) commits: Vec<At<&'a Commit>>,
     pub(super) reads: Vec<At<(JobId, bool)>>,
     pub(super) owned: Vec<(usize, u32, Epoch, Timestamp)>,
@@ -182,6 +188,7 @@ impl<'a> Facts<'a> {
             workflow_runs: BTreeMap::new(),
             schedules: BTreeMap::new(),
             requests: Map::default(),
+            saves: Map::default(),
             commits: Vec::new(),
             reads: Vec::new(),
             owned: Vec::new(),
@@ -205,7 +212,10 @@ impl<'a> Facts<'a> {
     fn take(&mut self, index: usize, at: Timestamp, what: &'a What) {
         match what {
             What::Asked { request, ask } => {
-                self.requests.entry(*request).or_default().asks.push((index, ask))
+                self.requests.entry(*request).or_default().asks.push((index, ask));
+                if let Ask::Save { execution, data } = ask {
+                    self.saves.entry(*data).or_insert((*execution, index));
+                }
             }
             What::Answered { request, answer } => {
                 self.requests.entry(*request).or_default().answers.push((index, answer));
@@ -220,6 +230,9 @@ impl<'a> Facts<'a> {
             What::TailLost { since: Some(since), .. } => self.lost.push((*since, at)),
             What::Heard { execution, .. } => {
                 self.executions.entry(*execution).or_default().heard.push(index);
+            }
+            What::Found { execution, data } => {
+                self.executions.entry(*execution).or_default().found = Some((index, *data));
             }
             What::Task { execution, step } => {
                 self.executions.entry(*execution).or_default().steps.push((index, at, step));
@@ -267,6 +280,9 @@ impl<'a> Facts<'a> {
             Row::Step(row) => {
                 let run = self.workflow_runs.entry(row.run).or_default();
                 run.steps.entry((row.step, row.item)).or_default().push((index, row));
+            }
+            Row::Checkpoint { job, version, data } => {
+                self.jobs.entry(*job).or_default().saved.push((index, *version, *data));
             }
             Row::Elements { added, first, count } => {
                 let run = self.workflow_runs.entry(added.run).or_default();

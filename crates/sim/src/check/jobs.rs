@@ -6,7 +6,7 @@ use model::{JobId, JobSpec, Timestamp, lifecycle};
 
 use super::facts::{Facts, JobFacts};
 use super::slices::{Memory, Tag};
-use super::{Findings, Invariant};
+use super::{Findings, Invariant, checkpoints};
 use crate::history::{Answer, Ask, Commit};
 
 /// What clients were told.
@@ -23,6 +23,7 @@ pub(super) fn check(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findi
         chain(id, job, findings);
         steps(id, job, findings);
         versions(facts, id, job, findings);
+        checkpoints::check(facts, id, job, findings);
     }
     executions(facts, findings);
     visible(facts, findings);
@@ -53,6 +54,14 @@ fn accepted(facts: &Facts<'_>, memory: &Memory, lost: &BTreeSet<JobId>, findings
                     let rows = run.into_iter().flat_map(|run| &run.added);
                     let row = rows.into_iter().find(|(_, row)| *row == (added, *first, *count));
                     told(facts, findings, added.run, row.map(|(at, _)| *at), *index);
+                }
+                Answer::Saved { version } => {
+                    let Some((_, Ask::Save { execution, data })) = request.asks.first() else { continue };
+                    let row = facts.executions.get(execution).and_then(|known| known.rows.first());
+                    let Some(job) = row.map(|(_, row)| row.job) else { continue };
+                    let saved = facts.jobs.get(&job).into_iter().flat_map(|job| &job.saved);
+                    let row = saved.into_iter().find(|(_, known, of)| (known, of) == (version, data));
+                    told(facts, findings, job, row.map(|(at, ..)| *at), *index);
                 }
                 Answer::Done => cancelled(facts, findings, request.asks.first().map(|(_, ask)| *ask), *index),
                 Answer::Refused { .. } | Answer::Unknown => {}

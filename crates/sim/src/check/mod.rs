@@ -6,12 +6,14 @@
 //!
 //! - [`jobs`]: what was accepted is there, once, with a whole history (I1–I6).
 //! - [`runs`]: what ran, how often, how long, and with which result (I7–I13, I30).
+//! - [`checkpoints`]: what is saved by the current execution, and handed on (I1, I10).
 //! - [`schedules`]: every instant once, rightly, in time (I14–I18), by an [`oracle`] of its own.
 //! - [`workflows`]: each step once, by its rule, and a run as its steps; [`triggers`]: and what ends start (I19).
 //! - [`limits`]: queues, keys, rates, machines (I20–I22).
 //! - [`cluster`]: nothing stuck, one owner, memory equals rows (I26–I28).
 //! - [`slices`]: the same of a history that is too long to be kept.
 
+mod checkpoints;
 mod cluster;
 mod facts;
 pub(crate) mod jobs;
@@ -203,6 +205,7 @@ const NOT_IN_A_FEED: &[NotJudged] = &[
     not(Invariant::I12, "the upper bound of a backoff"),
     not(Invariant::I14, "whether a job, its line and the cursor are one commit"),
     not(Invariant::I18, "how many firings were made up for at once, where they may wait for their turn"),
+    not(Invariant::I19, "whether an end started what listens to it"),
     not(Invariant::I21, "all of it: engine time stands still and leaps with the wall clock"),
     not(Invariant::I27, "all of it: who owned the shards is not known"),
     not(Invariant::I28, "all of it: no engine was rebuilt beside a running one"),

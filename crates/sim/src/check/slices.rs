@@ -18,7 +18,7 @@ use model::{Duration, ExecutionId, JobId, Timestamp};
 
 use super::facts::{ExecutionFacts, Facts, JobFacts, RequestFacts};
 use super::{Findings, Report, cluster, jobs, limits, runs, schedules, triggers};
-use crate::history::{Answer, Event, History, Row, Setup, TaskStep, What};
+use crate::history::{Answer, Ask, Event, History, Row, Setup, TaskStep, What};
 
 /// How long nothing must have been heard of a job.
 const QUIET: Duration = Duration::from_secs(15);
@@ -106,14 +106,17 @@ impl Over {
     /// Whether the event, or some of its rows, is about anything else.
     fn leaves(&self, event: &mut Event) -> bool {
         match &mut event.what {
+            // It is what tells whose a checkpoint is.
+            What::Asked { ask: Ask::Save { execution, .. }, .. } => !self.executions.contains(execution),
             What::Asked { request, .. } | What::Answered { request, .. } => !self.requests.contains(request),
-            What::Heard { execution, .. } | What::Task { execution, .. } => {
+            What::Heard { execution, .. } | What::Found { execution, .. } | What::Task { execution, .. } => {
                 !self.executions.contains(execution)
             }
             What::Commit(commit) => {
                 commit.rows.retain(|row| match row {
                     Row::Job(row) => !self.jobs.contains(&row.job),
                     Row::Execution(row) => !self.jobs.contains(&row.job),
+                    Row::Checkpoint { job, .. } => !self.jobs.contains(job),
                     Row::Key { .. }
                     | Row::Worker { .. }
                     | Row::Queue { .. }

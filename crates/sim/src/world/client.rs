@@ -85,6 +85,7 @@ pub(super) enum ClientMessage {
     RetryRun,
     AskRun,
     AddElements,
+    Save,
     PauseSchedules,
     OpenAll,
     Answer {
@@ -139,6 +140,7 @@ pub(super) struct Clients {
     dice: Dice,
     /// For everything about workflows.
     pub(super) run_dice: Dice,
+    pub(super) save_dice: Dice,
     open: BTreeMap<u64, Request>,
     submitted: u64,
     /// Accepted jobs, and what they were asked to be.
@@ -159,6 +161,7 @@ impl Clients {
         Self {
             dice,
             run_dice: Dice::new(seed, concern::RUNS),
+            save_dice: Dice::new(seed, concern::SAVES),
             open: BTreeMap::new(),
             submitted: 0,
             jobs: Vec::new(),
@@ -222,6 +225,10 @@ impl World {
             self.put(self.begin + early, Happening::Client(ClientMessage::Apply(index)));
         }
         self.put_down_runs();
+        for _ in 0..self.plan.saves {
+            let at = self.begin + self.clients.save_dice.millis(0, rough);
+            self.put(at, Happening::Client(ClientMessage::Save));
+        }
     }
 
     pub(super) fn client_hears(&mut self, message: ClientMessage) {
@@ -234,6 +241,7 @@ impl World {
             ClientMessage::RetryRun => self.retry_run(),
             ClientMessage::AskRun => self.ask_of_run(),
             ClientMessage::AddElements => self.add_elements(),
+            ClientMessage::Save => self.save_checkpoint(),
             ClientMessage::PauseSchedules => self.pause_all(),
             ClientMessage::OpenAll => self.open_all(),
             ClientMessage::Answer { request, attempt, answer } => self.answered(request, attempt, answer),
@@ -327,6 +335,12 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// Whether a task still waits to hear what became of what it saved.
+    pub(super) fn is_saving(&self, execution: ExecutionId) -> bool {
+        let of_this = |ask: &Ask| matches!(ask, Ask::Save { execution: other, .. } if *other == execution);
+        self.clients.open.values().any(|asked| of_this(&asked.ask))
     }
 
     // What is asked.

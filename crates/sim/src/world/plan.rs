@@ -18,6 +18,7 @@ pub(crate) mod concern {
     pub(crate) const SERVERS: u64 = 6;
     pub(crate) const TASKS: u64 = 7;
     pub(crate) const RUNS: u64 = 8;
+    pub(crate) const SAVES: u64 = 9;
 }
 
 /// A deliberate bug in the model around the engine, to see that it is found.
@@ -30,12 +31,14 @@ pub enum Mutation {
     WorkerCountsItsLeaseFromTheAnswer,
     WorkerThawsBeforeItsStops,
     WorkerIgnoresTimeouts,
+    WorkerHandsOnNoCheckpoint,
     FuseDoesNotFire,
     LeaseEndIsIgnored,
     EffectsBeforeTheCommit,
     RepliesBeforeTheCommit,
     GrantsWithoutOwnLease,
     StaleReportAsCurrent,
+    StaleSaveAsCurrent,
     UnknownTakenForRefused,
     LoadForgetsExecutions,
     LoadForgetsJobs,
@@ -50,6 +53,7 @@ pub enum Mutation {
     StoreForgetsTheLedger,
     StoreForgetsEndsOfSteps,
     StoreForgetsElements,
+    StoreForgetsCheckpoints,
     StoreForgetsCursors,
     StoreTearsBatches,
     StoreIgnoresEpochs,
@@ -190,6 +194,8 @@ pub struct Plan {
     pub runs: u32,
     /// What clients ask of runs.
     pub run_asks: u32,
+    /// Checkpoints that running tasks save.
+    pub saves: u32,
     /// Whether some of the jobs share a concurrency key.
     pub with_keys: bool,
     /// The longest that a task runs.
@@ -228,6 +234,7 @@ impl Plan {
             workflows: 0,
             runs: 0,
             run_asks: 0,
+            saves: 0,
             with_keys: true,
             task_max: seconds(dice.between(1, 30)),
             faults: Vec::new(),
@@ -267,6 +274,9 @@ impl Plan {
             plan.workflows = u32::try_from(dice.between(1, 4)).unwrap_or(1);
             plan.runs = times * u32::try_from(dice.between(1, 15)).unwrap_or(1);
             plan.run_asks = times * u32::try_from(dice.between(0, 15)).unwrap_or(0);
+        }
+        if profile != Profile::Load {
+            plan.saves = u32::try_from(dice.between(0, 4)).unwrap_or(0) * plan.jobs;
         }
         plan
     }

@@ -318,6 +318,7 @@ impl World {
                 applied.first().map_or(Answer::Done, |one| Answer::Applied { schedule: one.schedule })
             }
             Ok(Reply::RunStarted { run, .. }) => Answer::Started { run },
+            Ok(Reply::CheckpointSaved { version }) => Answer::Saved { version },
             Ok(Reply::ElementsAdded(added)) => Answer::Added { first: added.first, count: added.count },
             Ok(_) => Answer::Done,
             Err(refusal) => Answer::Refused { code: code(&refusal).to_owned() },
@@ -390,7 +391,15 @@ impl World {
             let batch = reign.batch;
             reign.tickets.insert(ticket, Waiting { request, attempt, batch });
         }
-        self.input(server, op.input(ticket));
+        let input = match op {
+            Op::Task(execution, _, request) if self.plan.has(Mutation::StaleSaveAsCurrent) => {
+                let current =
+                    self.store.newest_like(*execution).map(|(_, execution, fence)| (execution, fence));
+                current.map(|(execution, fence)| Op::Task(execution, fence, request.clone()).input(ticket))
+            }
+            _ => None,
+        };
+        self.input(server, input.unwrap_or_else(|| op.input(ticket)));
     }
 
     // What the harness looks at.

@@ -52,6 +52,8 @@ pub(crate) struct Rows {
     runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
     batches: BTreeMap<BatchKey, ElementBatch>,
     steps: BTreeMap<StepKey, StepState>,
+    /// What the last checkpoint of each job holds.
+    checkpoints: BTreeMap<JobId, u64>,
     /// Runs that failed last, and what another try takes over from them.
     failed: VecDeque<(RunId, Arc<RunHead>, Takeover)>,
     run_keys: BTreeMap<u128, RunKeyRecord>,
@@ -198,6 +200,12 @@ impl Store {
         all.collect()
     }
 
+    /// What the last checkpoint of the job of an execution holds, for that execution while it goes on.
+    pub(crate) fn checkpoint(&self, execution: ExecutionId, fence: Fence) -> Option<u64> {
+        let current = self.rows.executions.get(&execution).filter(|record| record.fence == fence)?;
+        self.rows.checkpoints.get(&current.job).copied()
+    }
+
     /// Every schedule and every worker.
     pub(crate) fn known(&self) -> (Vec<ScheduleId>, Vec<WorkerId>) {
         (self.rows.schedules.keys().copied().collect(), self.rows.workers.keys().copied().collect())
@@ -294,6 +302,10 @@ impl Store {
                 record.state.status.is_final() && record.key.item.is_none()
             }
             (Some(Mutation::StoreForgetsElements), Change::ElementBatch(_)) => true,
+            (Some(Mutation::StoreForgetsCheckpoints), Change::Checkpoint(_)) => {
+                self.torn += 1;
+                self.torn.is_multiple_of(2)
+            }
             (Some(Mutation::StoreForgetsTheLedger), Change::Ledger(record)) => record.work.is_none(),
             _ => false,
         }
@@ -334,7 +346,7 @@ impl Rows {
         match change {
             Change::Job { id, new, head, state } => Some(self.apply_job(id, new, head, state)),
             Change::Execution { new, record } => {
-                if mutation == Some(Mutation::StaleReportAsCurrent) {
+                if matches!(mutation, Some(Mutation::StaleReportAsCurrent | Mutation::StaleSaveAsCurrent)) {
                     self.jobs_of.insert(record.id, record.job);
                 }
                 let row = execution_row(new, &record);
@@ -396,8 +408,11 @@ impl Rows {
                 }
                 Some(Row::Workflow(Box::new(row)))
             }
-            // Its bytes decide nothing, and what is known of it stands with the job.
-            Change::Checkpoint(_) => None,
+            Change::Checkpoint(record) => {
+                let data = content(&record.data);
+                self.checkpoints.insert(record.job, data);
+                Some(Row::Checkpoint { job: record.job, version: record.version, data })
+            }
             Change::RunKey(key) => {
                 self.run_keys.insert(key.key, key);
                 None
@@ -452,6 +467,7 @@ impl Rows {
         }));
         if state.status.is_final() {
             self.jobs.remove(&id);
+            self.checkpoints.remove(&id);
             self.ended.insert(id, state.status);
         } else if let Some((known, before)) = known {
             *known = head.unwrap_or_else(|| Arc::clone(known));
@@ -583,6 +599,11 @@ impl Rows {
         rows.extend(self.queues.values().map(|record| LiveRow::Queue((**record).clone())));
         rows
     }
+}
+
+/// What a task of a simulated world saved.
+fn content(data: &[u8]) -> u64 {
+    data.try_into().map_or(0, u64::from_le_bytes)
 }
 
 fn forget_triggers(row: &mut LiveRow) {

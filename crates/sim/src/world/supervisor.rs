@@ -329,6 +329,14 @@ impl World {
             let outcome = Outcome { error: Some("start_failed".into()), ..Outcome::default() };
             return self.conclude(worker, execution, fence, Report::StartFailed { outcome });
         }
+        if assignment.checkpoint.is_some() && !self.plan.has(Mutation::WorkerHandsOnNoCheckpoint) {
+            // Only the current execution is given it.
+            let Some(data) = self.store.checkpoint(execution, fence) else {
+                let outcome = Outcome { error: Some("checkpoint_failed".into()), ..Outcome::default() };
+                return self.conclude(worker, execution, fence, Report::StartFailed { outcome });
+            };
+            self.record(What::Found { execution, data });
+        }
         let wish = self.clients.wish_of(&assignment);
         let exit = i32::from(self.is_contrary(0.25));
         // In the end nobody keeps the others waiting for long.

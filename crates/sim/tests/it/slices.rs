@@ -41,6 +41,8 @@ fn what_the_whole_finds_slices_find() {
         Mutation::EffectsBeforeTheCommit,
         Mutation::RepliesBeforeTheCommit,
         Mutation::StaleReportAsCurrent,
+        Mutation::StaleSaveAsCurrent,
+        Mutation::WorkerHandsOnNoCheckpoint,
         Mutation::UnknownTakenForRefused,
         Mutation::LoadForgetsExecutions,
         Mutation::LoadForgetsQueues,
