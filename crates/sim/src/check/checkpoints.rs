@@ -47,7 +47,9 @@ fn handed_on(
 ) {
     let Some(known) = facts.executions.get(&execution) else { return };
     // What it found may be gone.
-    let Some(start) = known.starts().next().filter(|start| !facts.may_be_lost(*start)) else { return };
+    let Some(start) = known.starts().next().filter(|start| !facts.may_be_lost(*start, *start)) else {
+        return;
+    };
     let last = job.saved.iter().rfind(|(index, ..)| *index < start);
     let found = known.found.filter(|(index, _)| *index < start);
     if found.map(|(_, data)| data) != last.map(|(.., data)| *data) {

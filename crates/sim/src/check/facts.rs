@@ -152,6 +152,13 @@ pub(super) struct RequestFacts<'a> {
     pub(super) answers: Vec<At<&'a Answer>>,
 }
 
+impl RequestFacts<'_> {
+    /// Where the attempt was made that this answer is to.
+    pub(super) fn asked_for(&self, answer: usize) -> usize {
+        self.asks.iter().rfind(|(asked, _)| *asked < answer).map_or(answer, |(asked, _)| *asked)
+    }
+}
+
 /// All of a history, by what it is about.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
@@ -314,10 +321,10 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whether what was told at this event may have been forgotten by now.
-    pub(super) fn may_be_lost(&self, index: usize) -> bool {
-        let at = self.at(index);
-        self.lost.iter().any(|(since, until)| (*since..=*until).contains(&at))
+    /// Whether what was committed between these two events may have been forgotten since.
+    pub(super) fn may_be_lost(&self, from: usize, until: usize) -> bool {
+        let (from, until) = (self.at(from), self.at(until));
+        self.lost.iter().any(|&(since, known)| from <= known && since <= until)
     }
 
     /// The same for the start of a task: an assignment that was lost is on its way for a while, and

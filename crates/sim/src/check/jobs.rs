@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{JobId, JobSpec, Timestamp, lifecycle};
 
-use super::facts::{Facts, JobFacts};
+use super::facts::{Facts, JobFacts, RequestFacts};
 use super::slices::{Memory, Tag};
 use super::{Findings, Invariant, checkpoints};
 use crate::history::{Answer, Ask, Commit};
@@ -33,27 +33,28 @@ pub(super) fn check(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findi
 fn accepted(facts: &Facts<'_>, memory: &Memory, lost: &BTreeSet<JobId>, findings: &mut Findings) {
     for request in facts.requests.values() {
         for (index, answer) in &request.answers {
+            let asked = request.asked_for(*index);
             match answer {
                 Answer::Submitted { job } => {
                     let row = facts.jobs.get(job).and_then(|job| job.rows.first()).map(|(at, _)| *at);
                     // One that was left out was there before all of this.
                     let row = row.or_else(|| memory.jobs.contains(job).then_some(0));
-                    told(facts, findings, job, row, *index);
+                    told(facts, findings, job, row, (asked, *index));
                 }
                 Answer::Applied { schedule } => {
                     let row = facts.schedules.get(schedule).and_then(|known| known.rows.first());
-                    told(facts, findings, schedule, row.map(|(at, ..)| *at), *index);
+                    told(facts, findings, schedule, row.map(|(at, ..)| *at), (asked, *index));
                 }
                 Answer::Started { run } => {
                     let row = facts.workflow_runs.get(run).and_then(|known| known.rows.first());
-                    told(facts, findings, run, row.map(|(at, _)| *at), *index);
+                    told(facts, findings, run, row.map(|(at, _)| *at), (asked, *index));
                 }
                 Answer::Added { first, count } => {
                     let Some((_, Ask::Add(added))) = request.asks.first() else { continue };
                     let run = facts.workflow_runs.get(&added.run);
                     let rows = run.into_iter().flat_map(|run| &run.added);
                     let row = rows.into_iter().find(|(_, row)| *row == (added, *first, *count));
-                    told(facts, findings, added.run, row.map(|(at, _)| *at), *index);
+                    told(facts, findings, added.run, row.map(|(at, _)| *at), (asked, *index));
                 }
                 Answer::Saved { version } => {
                     let Some((_, Ask::Save { execution, data })) = request.asks.first() else { continue };
@@ -61,9 +62,9 @@ fn accepted(facts: &Facts<'_>, memory: &Memory, lost: &BTreeSet<JobId>, findings
                     let Some(job) = row.map(|(_, row)| row.job) else { continue };
                     let saved = facts.jobs.get(&job).into_iter().flat_map(|job| &job.saved);
                     let row = saved.into_iter().find(|(_, known, of)| (known, of) == (version, data));
-                    told(facts, findings, job, row.map(|(at, ..)| *at), *index);
+                    told(facts, findings, job, row.map(|(at, ..)| *at), (asked, *index));
                 }
-                Answer::Done => cancelled(facts, findings, request.asks.first().map(|(_, ask)| *ask), *index),
+                Answer::Done => cancelled(facts, findings, request, (asked, *index)),
                 Answer::Refused { .. } | Answer::Unknown => {}
             }
         }
@@ -80,9 +81,11 @@ fn lost_jobs(facts: &Facts<'_>) -> BTreeSet<JobId> {
     if facts.losses() == 0 {
         return BTreeSet::new();
     }
-    let answers = facts.requests.values().flat_map(|request| &request.answers);
-    let lost = answers.filter_map(|(index, answer)| match answer {
-        Answer::Submitted { job } if facts.may_be_lost(*index) => Some(*job),
+    let answers = facts.requests.values().flat_map(|request| {
+        request.answers.iter().map(|(index, answer)| (request.asked_for(*index), *index, *answer))
+    });
+    let lost = answers.filter_map(|(asked, index, answer)| match answer {
+        Answer::Submitted { job } if facts.may_be_lost(asked, index) => Some(*job),
         _ => None,
     });
     lost.filter(|job| !facts.jobs.contains_key(job)).collect()
@@ -93,32 +96,37 @@ fn told(
     findings: &mut Findings,
     subject: impl std::fmt::Display,
     row: Option<usize>,
-    answer: usize,
+    (asked, answer): (usize, usize),
 ) {
     match row {
-        None if facts.may_be_lost(answer) => {}
+        None if facts.may_be_lost(asked, answer) => {}
         None => findings.add(Invariant::I1, subject, "it was accepted and is not in the store", [answer]),
         // What was lost may have been done again.
-        Some(row) if row > answer && facts.exact() && !facts.may_be_lost(answer) => {
+        Some(row) if row > answer && facts.exact() && !facts.may_be_lost(asked, answer) => {
             findings.add(Invariant::I6, subject, "a client was told of it before its commit", [answer, row]);
         }
         Some(_) => {}
     }
 }
 
-fn cancelled(facts: &Facts<'_>, findings: &mut Findings, ask: Option<&Ask>, answer: usize) {
-    let Some(Ask::Cancel { job }) = ask else { return };
+fn cancelled(
+    facts: &Facts<'_>,
+    findings: &mut Findings,
+    request: &RequestFacts<'_>,
+    (asked, answer): (usize, usize),
+) {
+    let Some((_, Ask::Cancel { job })) = request.asks.first() else { return };
     let Some(known) = facts.jobs.get(job) else { return };
     let row = known.rows.iter().find(|(_, row)| row.cancel_requested);
     match row {
-        None if facts.may_be_lost(answer) => {}
+        None if facts.may_be_lost(asked, answer) => {}
         None => findings.add(
             Invariant::I1,
             job,
             "its cancellation was acknowledged and is not in the store",
             [answer],
         ),
-        Some((row, _)) if *row > answer && facts.exact() && !facts.may_be_lost(answer) => {
+        Some((row, _)) if *row > answer && facts.exact() && !facts.may_be_lost(asked, answer) => {
             findings.add(
                 Invariant::I6,
                 job,
