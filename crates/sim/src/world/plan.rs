@@ -75,7 +75,7 @@ pub enum Profile {
     Calm,
     /// The steady load of 1,000,000 jobs a day, without faults: how fast is it?
     Load,
-    /// As short, and the store may lose its newest commits; only what must hold then is judged.
+    /// As short, and the store may lose its newest commits, which nobody is then held to.
     LostTail,
 }
 
