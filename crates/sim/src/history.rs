@@ -15,11 +15,11 @@ use model::firing::{BackfillStatus, Gap, LedgerRecord, Origin, ScheduleStatus};
 use model::id::Epoch;
 use model::queue::QueueSettings;
 use model::record::HistoryEntry;
-use model::run::{Caller, RunHistoryEntry, RunTrigger, StepCause, StepOrigin};
+use model::run::{Caller, RunHistoryEntry, RunTrigger, StepCause, StepOrigin, TriggerState};
 use model::worker::{Capacity, WorkerStatus};
 use model::{
     BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobSpec, JobStatus, RunId, RunStatus,
-    ScheduleId, ScheduleSpec, StepStatus, Timestamp, WorkerId, WorkflowSpec,
+    ScheduleId, ScheduleSpec, StepStatus, Timestamp, WorkerId, WorkflowId, WorkflowSpec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -136,6 +136,13 @@ pub enum What {
         /// Under which fence.
         fence: Fence,
     },
+    /// Worker: what it gives a task that an execution before it saved.
+    Found {
+        /// Which execution.
+        execution: ExecutionId,
+        /// What it is.
+        data: u64,
+    },
     /// Witness: a task did something.
     Task {
         /// Of which execution.
@@ -225,6 +232,11 @@ pub enum Ask {
     },
     /// Elements for a step, on behalf of a running task.
     Add(Added),
+    /// A checkpoint of a running task; no other has the same content.
+    Save {
+        execution: ExecutionId,
+        data: u64,
+    },
     /// Something of a run, in a word.
     Run {
         run: RunId,
@@ -257,6 +269,11 @@ pub enum Answer {
         first: u32,
         /// How many there are.
         count: u32,
+    },
+    /// The checkpoint is kept.
+    Saved {
+        /// Which one of its job's it is.
+        version: u64,
     },
     /// It was done.
     Done,
@@ -324,9 +341,11 @@ pub enum Row {
     ScheduleRemoved(ScheduleId),
     Ledger(Box<LedgerRecord>),
     Backfill { backfill: BackfillId, status: BackfillStatus },
+    Workflow(Box<WorkflowRow>),
     Run(Box<RunRow>),
     Step(Box<StepRow>),
     Elements { added: Added, first: u32, count: u32 },
+    Checkpoint { job: JobId, version: u64, data: u64 },
 }
 
 /// Names what a task added to a step.
@@ -421,6 +440,20 @@ pub struct ScheduleRow {
     pub owed: Vec<Gap>,
     /// When it was made, in engine time.
     pub created_at: Timestamp,
+}
+
+/// What the row of a workflow tells.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowRow {
+    /// Which.
+    pub workflow: WorkflowId,
+    /// What it is, where that was written.
+    pub spec: Option<Arc<WorkflowSpec>>,
+    /// What each of its triggers has done.
+    pub triggers: Vec<TriggerState>,
+    /// Whether it was removed.
+    #[serde(default)]
+    pub removed: bool,
 }
 
 /// What the row of a run tells.

@@ -3,17 +3,25 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use sim::history::History;
 use sim::results::{Run, Tally};
-use sim::run::{self, Played, Wrong};
+use sim::run::{self, Played};
 use sim::world::Stats;
 use sim::world::plan::{Mutation, Plan, Profile};
+
+/// A history is millions of small pieces: a fifth of the time is their allocation, with the one of libc.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Plays whole clusters from seeds, and judges what happened in them.
 #[derive(Parser)]
@@ -80,9 +88,12 @@ struct RunArgs {
     /// The first seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Every so many worlds are played twice and compared (I29); 0 for none.
+    /// Every so many worlds are played twice and compared (I29); 0 for none. Their histories are kept whole.
     #[arg(long, default_value_t = 16)]
     twice_every: u64,
+    /// How many seeds are played at a time; as many as there are processors where absent.
+    #[arg(long)]
+    threads: Option<NonZero<usize>>,
     /// Judge nothing: measures what the simulator costs without its checker.
     #[arg(long)]
     unjudged: bool,
@@ -138,40 +149,104 @@ fn main() -> Result<ExitCode> {
 
 fn run(args: &RunArgs) -> Result<ExitCode> {
     let begin = Instant::now();
-    let until = args.minutes.map(|minutes| begin + Duration::from_secs_f64(minutes.max(0.0) * 60.0));
-    let (mut total, mut worlds, mut told) = (Stats::default(), 0, begin);
-    let mut tally = Tally::default();
-    for seed in args.seed.. {
-        if until.map_or(worlds >= args.seeds, |until| Instant::now() >= until) {
-            break;
-        }
-        let plan = args.world.plan(seed);
-        let mut played = if args.unjudged { run::play_unjudged(&plan) } else { run::play(&plan) };
-        if args.twice_every > 0 && seed % args.twice_every == 0 && played.wrong().is_none() {
-            played.report.violations.extend(run::differs_again(&plan, &played));
-        }
-        if let Some(wrong) = played.wrong() {
-            return Ok(failed(args, &plan, &played, &wrong));
-        }
-        if args.results.is_some() {
-            tally.add(&played.history, &played.report);
-        }
-        worlds += 1;
-        total += played.stats;
-        if told.elapsed() >= Duration::from_secs(10) {
-            told = Instant::now();
-            eprintln!("{worlds} worlds, {}", figures(&total, begin.elapsed()));
-        }
+    let threads = args.threads.map_or_else(available_parallelism, Ok)?;
+    let series = Series {
+        args,
+        begin,
+        until: args.minutes.map(|minutes| begin + Duration::from_secs_f64(minutes.max(0.0) * 60.0)),
+        next: AtomicU64::new(args.seed),
+        totals: Mutex::new(Totals::new(begin)),
+    };
+    thread::scope(|scope| (0..threads.get()).for_each(|_| drop(scope.spawn(|| series.work()))));
+    let totals = series.totals.into_inner().expect("nobody fails while they add up");
+    if let Some((plan, played)) = totals.failed {
+        return Ok(failed(args, &plan, &played));
     }
     let verdict = if args.unjudged { "not judged" } else { "without a violation" };
-    println!("{worlds} worlds {verdict}: {}", figures(&total, begin.elapsed()));
+    println!("{} worlds {verdict}: {}", totals.worlds, figures(&totals.stats, begin.elapsed()));
     if let Some(path) = &args.results {
-        let results = tally.results(args.named(worlds), begin.elapsed(), total.inputs);
+        let results = totals.tally.results(args.named(totals.worlds), begin.elapsed(), totals.stats.inputs);
         let text = serde_json::to_string_pretty(&results)?;
         std::fs::write(path, text + "\n")
             .with_context(|| format!("cannot write the results to `{}`", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Seeds that several threads play, each its next one.
+struct Series<'a> {
+    args: &'a RunArgs,
+    begin: Instant,
+    until: Option<Instant>,
+    next: AtomicU64,
+    totals: Mutex<Totals>,
+}
+
+/// What all of them came to.
+struct Totals {
+    stats: Stats,
+    worlds: u64,
+    tally: Tally,
+    told: Instant,
+    /// Of the seeds that fail the lowest: those before it were begun before it, and are waited for.
+    failed: Option<(Plan, Played)>,
+}
+
+impl Totals {
+    fn new(told: Instant) -> Self {
+        Self { stats: Stats::default(), worlds: 0, tally: Tally::default(), told, failed: None }
+    }
+}
+
+impl Series<'_> {
+    fn work(&self) {
+        while let Some(seed) = self.next_seed() {
+            let plan = self.args.world.plan(seed);
+            let played = self.play(&plan);
+            let mut totals = self.totals.lock().expect("nobody fails while they add up");
+            if played.wrong().is_some() {
+                if totals.failed.as_ref().is_none_or(|(known, _)| known.seed > seed) {
+                    totals.failed = Some((plan, played));
+                }
+                return;
+            }
+            if self.args.results.is_some() {
+                totals.tally.add(&played.history, &played.report);
+            }
+            totals.worlds += 1;
+            totals.stats += played.stats;
+            if totals.told.elapsed() >= Duration::from_secs(10) {
+                totals.told = Instant::now();
+                eprintln!("{} worlds, {}", totals.worlds, figures(&totals.stats, self.begin.elapsed()));
+            }
+        }
+    }
+
+    fn next_seed(&self) -> Option<u64> {
+        let seed = self.next.fetch_add(1, Ordering::Relaxed);
+        let is_over = match self.until {
+            Some(until) => Instant::now() >= until,
+            None => seed - self.args.seed >= self.args.seeds,
+        };
+        let failed = || self.totals.lock().expect("nobody fails while they add up").failed.is_some();
+        (!is_over && !failed()).then_some(seed)
+    }
+
+    fn play(&self, plan: &Plan) -> Played {
+        let RunArgs { unjudged, results, twice_every, .. } = self.args;
+        if *unjudged {
+            return run::play_and_forget(plan);
+        }
+        let twice = *twice_every > 0 && plan.seed.is_multiple_of(*twice_every);
+        if !twice && results.is_none() {
+            return run::play_in_slices(plan);
+        }
+        let mut played = run::play(plan);
+        if twice && played.wrong().is_none() {
+            played.report.violations.extend(run::differs_again(plan, &played));
+        }
+        played
+    }
 }
 
 fn figures(stats: &Stats, real: Duration) -> String {
@@ -186,11 +261,13 @@ fn figures(stats: &Stats, real: Duration) -> String {
     )
 }
 
-fn failed(args: &RunArgs, plan: &Plan, played: &Played, wrong: &Wrong) -> ExitCode {
+fn failed(args: &RunArgs, plan: &Plan, played: &Played) -> ExitCode {
     eprintln!("seed {} fails at commit {}\n{}", plan.seed, args.commit, played.show());
     eprintln!("shrinking {} faults …", plan.faults.len());
-    let (small, shown) = run::shrink(plan, wrong);
-    show_small(&small, &shown);
+    if let Some(wrong) = played.wrong() {
+        let (small, shown) = run::shrink(plan, &wrong);
+        show_small(&small, &shown);
+    }
     eprintln!("replay: belfry-sim replay {} --shrink {}", plan.seed, args.world.text());
     ExitCode::FAILURE
 }

@@ -3,8 +3,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::check::{self, Invariant, Report, Violation};
-use crate::history::History;
+use crate::check::{self, Invariant, Judge, Report, Violation};
+use crate::history::{Event, History};
 use crate::world::plan::{Fault, Plan};
 use crate::world::{Stats, World};
 
@@ -77,10 +77,45 @@ pub fn play(plan: &Plan) -> Played {
     played
 }
 
-/// Plays a world and judges nothing: to measure what the judging costs.
-pub fn play_unjudged(plan: &Plan) -> Played {
-    match catch_unwind(AssertUnwindSafe(|| World::new(plan.clone()).run())) {
-        Ok((history, stats)) => Played { history, stats, report: Report::default(), panic: None },
+/// Plays a world and judges it while it goes on, so that its history, which may be far longer than memory, is not
+/// kept. Only where something is wrong it is played once more, and judged as a whole.
+pub fn play_in_slices(plan: &Plan) -> Played {
+    if !plan.keeps_all {
+        return play(plan);
+    }
+    let mut judge = Judge::new(plan.setup.clone());
+    let sliced = caught(|| {
+        let mut left = Vec::new();
+        let stats = World::new(plan.clone()).run_in_slices(|events| {
+            left.append(events);
+            if left.len() >= judge.carried() {
+                judge.take(&mut left);
+            }
+        });
+        (History::default(), stats, judge.finish(&mut left))
+    });
+    if sliced.wrong().is_some() { play(plan) } else { sliced }
+}
+
+/// Plays a world and judges nothing.
+fn play_unjudged(plan: &Plan) -> Played {
+    caught(|| {
+        let (history, stats) = World::new(plan.clone()).run();
+        (history, stats, Report::default())
+    })
+}
+
+/// Plays a world, judges nothing and keeps nothing: to measure what the judging costs.
+pub fn play_and_forget(plan: &Plan) -> Played {
+    caught(|| {
+        let stats = World::new(plan.clone()).run_in_slices(Vec::<Event>::clear);
+        (History::default(), stats, Report::default())
+    })
+}
+
+fn caught(play: impl FnOnce() -> (History, Stats, Report)) -> Played {
+    match catch_unwind(AssertUnwindSafe(play)) {
+        Ok((history, stats, report)) => Played { history, stats, report, panic: None },
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));

@@ -16,9 +16,9 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
     }
 }
 
-/// I28, and I26 as engines check it themselves.
-pub(super) fn rebuilds(facts: &Facts<'_>, findings: &mut Findings) {
-    for (index, event) in facts.history.events.iter().enumerate() {
+/// I28, and I26 as engines check it themselves, from this event on.
+pub(super) fn rebuilds(facts: &Facts<'_>, from: usize, findings: &mut Findings) {
+    for (index, event) in facts.history.events.iter().enumerate().skip(from) {
         match &event.what {
             What::Rebuilt { server, difference: Some(difference) } => {
                 findings.add(Invariant::I28, format!("server {server}"), difference, [index]);

@@ -1,12 +1,14 @@
 //! An index of a history: everything about one thing, in order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
 use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, Work};
 use model::id::Epoch;
 use model::record::HistoryEntry;
 use model::run::{RunTrigger, StepOrigin};
-use model::worker::Capacity;
 use model::{
     BackfillId, Cause, ExecutionId, JobId, JobSpec, RunId, ScheduleId, StepStatus, Timestamp, WorkerId,
     WorkflowSpec,
@@ -17,6 +19,9 @@ use crate::history::{
     TaskStep, What,
 };
 
+/// In the order in which things were heard of first.
+type Map<K, V> = IndexMap<K, V, FixedState>;
+
 /// Where an event stands, and what it is.
 pub(super) type At<T> = (usize, T);
 
@@ -24,11 +29,13 @@ pub(super) type At<T> = (usize, T);
 pub(super) struct JobFacts<'a> {
     pub(super) rows: Vec<At<&'a JobRow>>,
     /// Its newest spec.
-    pub(super) spec: Option<&'a JobSpec>,
+    pub(super) spec: Option<&'a Arc<JobSpec>>,
     pub(super) origin: Option<&'a Origin>,
     pub(super) step: Option<&'a StepOrigin>,
     /// In the order of their numbers.
     pub(super) executions: Vec<ExecutionId>,
+    /// Version and content of each checkpoint, and where it was accepted.
+    pub(super) saved: Vec<(usize, u64, u64)>,
 }
 
 impl<'a> JobFacts<'a> {
@@ -54,6 +61,8 @@ impl<'a> JobFacts<'a> {
 pub(super) struct ExecutionFacts<'a> {
     pub(super) rows: Vec<At<&'a ExecutionRow>>,
     pub(super) heard: Vec<usize>,
+    /// The checkpoint that its task was given.
+    pub(super) found: Option<At<u64>>,
     /// What its tasks did, and when.
     pub(super) steps: Vec<(usize, Timestamp, &'a TaskStep)>,
 }
@@ -143,24 +152,34 @@ pub(super) struct RequestFacts<'a> {
     pub(super) answers: Vec<At<&'a Answer>>,
 }
 
+impl RequestFacts<'_> {
+    /// Where the attempt was made that this answer is to.
+    pub(super) fn asked_for(&self, answer: usize) -> usize {
+        self.asks.iter().rfind(|(asked, _)| *asked < answer).map_or(answer, |(asked, _)| *asked)
+    }
+}
+
 /// All of a history, by what it is about.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     pub(super) history: &'a History,
-    pub(super) jobs: BTreeMap<JobId, JobFacts<'a>>,
-    pub(super) executions: BTreeMap<ExecutionId, ExecutionFacts<'a>>,
+    pub(super) jobs: Map<JobId, JobFacts<'a>>,
+    pub(super) executions: Map<ExecutionId, ExecutionFacts<'a>>,
     pub(super) workflow_runs: BTreeMap<RunId, RunFacts<'a>>,
     pub(super) schedules: BTreeMap<ScheduleId, ScheduleFacts<'a>>,
-    pub(super) requests: BTreeMap<u64, RequestFacts<'a>>,
+    pub(super) requests: Map<u64, RequestFacts<'a>>,
+    /// Who asked to save what, and where.
+    pub(super) saves: Map<u64, (ExecutionId, usize)>,
     pub(super) commits: Vec<At<&'a Commit>>,
     pub(super) reads: Vec<At<(JobId, bool)>>,
     pub(super) owned: Vec<(usize, u32, Epoch, Timestamp)>,
     pub(super) woke: BTreeMap<WorkerId, Vec<Timestamp>>,
-    pub(super) capacities: BTreeMap<WorkerId, &'a Capacity>,
     /// When the faults were over.
     pub(super) calm: Option<At<Timestamp>>,
     /// Where the history ends, and what workers still keep then.
     pub(super) end: Option<At<&'a [ExecutionId]>>,
+    /// Whether what has ended will hear of nothing more.
+    pub(super) are_settled: bool,
     /// The last commits were lost, and it is not known since when.
     pub(super) lost_tail: bool,
     /// When commits were made that may be gone: from the first of them until it was known.
@@ -171,31 +190,39 @@ impl<'a> Facts<'a> {
     pub(super) fn of(history: &'a History) -> Self {
         let mut facts = Self {
             history,
-            jobs: BTreeMap::new(),
-            executions: BTreeMap::new(),
+            jobs: Map::default(),
+            executions: Map::default(),
             workflow_runs: BTreeMap::new(),
             schedules: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            requests: Map::default(),
+            saves: Map::default(),
             commits: Vec::new(),
             reads: Vec::new(),
             owned: Vec::new(),
             woke: BTreeMap::new(),
-            capacities: BTreeMap::new(),
             calm: None,
             end: None,
+            are_settled: false,
             lost_tail: false,
             lost: Vec::new(),
         };
+        // Most jobs have about twelve events.
+        facts.jobs.reserve(history.events.len() / 12);
+        facts.executions.reserve(history.events.len() / 12);
         for (index, event) in history.events.iter().enumerate() {
             facts.take(index, event.at, &event.what);
         }
+        facts.are_settled = facts.calm.is_some() && facts.end.is_some();
         facts
     }
 
     fn take(&mut self, index: usize, at: Timestamp, what: &'a What) {
         match what {
             What::Asked { request, ask } => {
-                self.requests.entry(*request).or_default().asks.push((index, ask))
+                self.requests.entry(*request).or_default().asks.push((index, ask));
+                if let Ask::Save { execution, data } = ask {
+                    self.saves.entry(*data).or_insert((*execution, index));
+                }
             }
             What::Answered { request, answer } => {
                 self.requests.entry(*request).or_default().answers.push((index, answer));
@@ -210,6 +237,9 @@ impl<'a> Facts<'a> {
             What::TailLost { since: Some(since), .. } => self.lost.push((*since, at)),
             What::Heard { execution, .. } => {
                 self.executions.entry(*execution).or_default().heard.push(index);
+            }
+            What::Found { execution, data } => {
+                self.executions.entry(*execution).or_default().found = Some((index, *data));
             }
             What::Task { execution, step } => {
                 self.executions.entry(*execution).or_default().steps.push((index, at, step));
@@ -226,7 +256,7 @@ impl<'a> Facts<'a> {
             Row::Job(row) => {
                 let job = self.jobs.entry(row.job).or_default();
                 job.rows.push((index, row));
-                job.spec = row.spec.as_deref().or(job.spec);
+                job.spec = row.spec.as_ref().or(job.spec);
                 if let (true, Some(origin)) = (row.new, row.origin.as_deref()) {
                     job.origin = Some(origin);
                     self.schedules.entry(origin.schedule).or_default().runs.push(row.job.into());
@@ -244,9 +274,6 @@ impl<'a> Facts<'a> {
                     self.jobs.entry(row.job).or_default().executions.push(row.execution);
                 }
             }
-            Row::Worker { worker, capacity, .. } => {
-                self.capacities.insert(*worker, capacity);
-            }
             Row::Schedule(row) => {
                 self.schedules.entry(row.schedule).or_default().rows.push((index, row, commit));
             }
@@ -261,11 +288,18 @@ impl<'a> Facts<'a> {
                 let run = self.workflow_runs.entry(row.run).or_default();
                 run.steps.entry((row.step, row.item)).or_default().push((index, row));
             }
+            Row::Checkpoint { job, version, data } => {
+                self.jobs.entry(*job).or_default().saved.push((index, *version, *data));
+            }
             Row::Elements { added, first, count } => {
                 let run = self.workflow_runs.entry(added.run).or_default();
                 run.added.push((index, (added, *first, *count)));
             }
-            Row::Key { .. } | Row::Queue { .. } | Row::Backfill { .. } => {}
+            Row::Key { .. }
+            | Row::Worker { .. }
+            | Row::Queue { .. }
+            | Row::Backfill { .. }
+            | Row::Workflow(_) => {}
         }
     }
 
@@ -287,10 +321,10 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whether what was told at this event may have been forgotten by now.
-    pub(super) fn may_be_lost(&self, index: usize) -> bool {
-        let at = self.at(index);
-        self.lost.iter().any(|(since, until)| (*since..=*until).contains(&at))
+    /// Whether what was committed between these two events may have been forgotten since.
+    pub(super) fn may_be_lost(&self, from: usize, until: usize) -> bool {
+        let (from, until) = (self.at(from), self.at(until));
+        self.lost.iter().any(|&(since, known)| from <= known && since <= until)
     }
 
     /// The same for the start of a task: an assignment that was lost is on its way for a while, and

@@ -2,59 +2,73 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{JobId, lifecycle};
+use model::{JobId, JobSpec, Timestamp, lifecycle};
 
-use super::facts::{Facts, JobFacts};
-use super::{Findings, Invariant};
-use crate::history::{Answer, Ask};
+use super::facts::{Facts, JobFacts, RequestFacts};
+use super::slices::{Memory, Tag};
+use super::{Findings, Invariant, checkpoints};
+use crate::history::{Answer, Ask, Commit};
 
-pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
-    accepted(facts, findings);
-    keys(facts, findings);
-    invented(facts, findings);
+/// What clients were told.
+pub(super) fn requests(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findings) {
+    let lost = lost_jobs(facts);
+    accepted(facts, memory, &lost, findings);
+    keys(facts, &lost, memory, findings);
+}
+
+/// The lives of jobs and executions.
+pub(super) fn check(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findings) {
+    invented(facts, memory, findings);
     for (&id, job) in &facts.jobs {
         chain(id, job, findings);
         steps(id, job, findings);
         versions(facts, id, job, findings);
+        checkpoints::check(facts, id, job, findings);
     }
     executions(facts, findings);
-    times(facts, findings);
     visible(facts, findings);
-    if facts.exact() {
-        epochs(facts, findings);
-    }
 }
 
 /// I1, and I6 for answers: what a client was told of had been committed, and stays.
-fn accepted(facts: &Facts<'_>, findings: &mut Findings) {
+fn accepted(facts: &Facts<'_>, memory: &Memory, lost: &BTreeSet<JobId>, findings: &mut Findings) {
     for request in facts.requests.values() {
         for (index, answer) in &request.answers {
+            let asked = request.asked_for(*index);
             match answer {
                 Answer::Submitted { job } => {
-                    let row = facts.jobs.get(job).and_then(|job| job.rows.first());
-                    told(facts, findings, job, row.map(|(at, _)| *at), *index);
+                    let row = facts.jobs.get(job).and_then(|job| job.rows.first()).map(|(at, _)| *at);
+                    // One that was left out was there before all of this.
+                    let row = row.or_else(|| memory.jobs.contains(job).then_some(0));
+                    told(facts, findings, job, row, (asked, *index));
                 }
                 Answer::Applied { schedule } => {
                     let row = facts.schedules.get(schedule).and_then(|known| known.rows.first());
-                    told(facts, findings, schedule, row.map(|(at, ..)| *at), *index);
+                    told(facts, findings, schedule, row.map(|(at, ..)| *at), (asked, *index));
                 }
                 Answer::Started { run } => {
                     let row = facts.workflow_runs.get(run).and_then(|known| known.rows.first());
-                    told(facts, findings, run, row.map(|(at, _)| *at), *index);
+                    told(facts, findings, run, row.map(|(at, _)| *at), (asked, *index));
                 }
                 Answer::Added { first, count } => {
                     let Some((_, Ask::Add(added))) = request.asks.first() else { continue };
                     let run = facts.workflow_runs.get(&added.run);
                     let rows = run.into_iter().flat_map(|run| &run.added);
                     let row = rows.into_iter().find(|(_, row)| *row == (added, *first, *count));
-                    told(facts, findings, added.run, row.map(|(at, _)| *at), *index);
+                    told(facts, findings, added.run, row.map(|(at, _)| *at), (asked, *index));
                 }
-                Answer::Done => cancelled(facts, findings, request.asks.first().map(|(_, ask)| *ask), *index),
+                Answer::Saved { version } => {
+                    let Some((_, Ask::Save { execution, data })) = request.asks.first() else { continue };
+                    let row = facts.executions.get(execution).and_then(|known| known.rows.first());
+                    let Some(job) = row.map(|(_, row)| row.job) else { continue };
+                    let saved = facts.jobs.get(&job).into_iter().flat_map(|job| &job.saved);
+                    let row = saved.into_iter().find(|(_, known, of)| (known, of) == (version, data));
+                    told(facts, findings, job, row.map(|(at, ..)| *at), (asked, *index));
+                }
+                Answer::Done => cancelled(facts, findings, request, (asked, *index)),
                 Answer::Refused { .. } | Answer::Unknown => {}
             }
         }
     }
-    let lost = lost_jobs(facts);
     for (index, (job, found)) in &facts.reads {
         if !found && !lost.contains(job) {
             findings.add(Invariant::I1, job, "it was accepted, and a reader did not find it", [*index]);
@@ -64,9 +78,14 @@ fn accepted(facts: &Facts<'_>, findings: &mut Findings) {
 
 /// Jobs that were accepted in commits that are gone, and are gone with them.
 fn lost_jobs(facts: &Facts<'_>) -> BTreeSet<JobId> {
-    let answers = facts.requests.values().flat_map(|request| &request.answers);
-    let lost = answers.filter_map(|(index, answer)| match answer {
-        Answer::Submitted { job } if facts.may_be_lost(*index) => Some(*job),
+    if facts.losses() == 0 {
+        return BTreeSet::new();
+    }
+    let answers = facts.requests.values().flat_map(|request| {
+        request.answers.iter().map(|(index, answer)| (request.asked_for(*index), *index, *answer))
+    });
+    let lost = answers.filter_map(|(asked, index, answer)| match answer {
+        Answer::Submitted { job } if facts.may_be_lost(asked, index) => Some(*job),
         _ => None,
     });
     lost.filter(|job| !facts.jobs.contains_key(job)).collect()
@@ -77,31 +96,37 @@ fn told(
     findings: &mut Findings,
     subject: impl std::fmt::Display,
     row: Option<usize>,
-    answer: usize,
+    (asked, answer): (usize, usize),
 ) {
     match row {
-        None if facts.may_be_lost(answer) => {}
+        None if facts.may_be_lost(asked, answer) => {}
         None => findings.add(Invariant::I1, subject, "it was accepted and is not in the store", [answer]),
-        Some(row) if row > answer && facts.exact() => {
+        // What was lost may have been done again.
+        Some(row) if row > answer && facts.exact() && !facts.may_be_lost(asked, answer) => {
             findings.add(Invariant::I6, subject, "a client was told of it before its commit", [answer, row]);
         }
         Some(_) => {}
     }
 }
 
-fn cancelled(facts: &Facts<'_>, findings: &mut Findings, ask: Option<&Ask>, answer: usize) {
-    let Some(Ask::Cancel { job }) = ask else { return };
+fn cancelled(
+    facts: &Facts<'_>,
+    findings: &mut Findings,
+    request: &RequestFacts<'_>,
+    (asked, answer): (usize, usize),
+) {
+    let Some((_, Ask::Cancel { job })) = request.asks.first() else { return };
     let Some(known) = facts.jobs.get(job) else { return };
     let row = known.rows.iter().find(|(_, row)| row.cancel_requested);
     match row {
-        None if facts.may_be_lost(answer) => {}
+        None if facts.may_be_lost(asked, answer) => {}
         None => findings.add(
             Invariant::I1,
             job,
             "its cancellation was acknowledged and is not in the store",
             [answer],
         ),
-        Some((row, _)) if *row > answer && facts.exact() => {
+        Some((row, _)) if *row > answer && facts.exact() && !facts.may_be_lost(asked, answer) => {
             findings.add(
                 Invariant::I6,
                 job,
@@ -114,35 +139,52 @@ fn cancelled(facts: &Facts<'_>, findings: &mut Findings, ask: Option<&Ask>, answ
 }
 
 /// I2.
-fn keys(facts: &Facts<'_>, findings: &mut Findings) {
-    let mut told: BTreeMap<&str, BTreeMap<JobId, usize>> = BTreeMap::new();
-    let lost = lost_jobs(facts);
+fn keys(facts: &Facts<'_>, lost: &BTreeSet<JobId>, memory: &mut Memory, findings: &mut Findings) {
     for request in facts.requests.values() {
         let Some((_, Ask::Submit { key: Some(key), .. })) = request.asks.first() else { continue };
         for (index, answer) in &request.answers {
-            if let Answer::Submitted { job } = answer
-                && !lost.contains(job)
-            {
-                told.entry(key).or_default().entry(*job).or_insert(*index);
+            let Answer::Submitted { job } = answer else { continue };
+            if lost.contains(job) {
+                continue;
+            }
+            match memory.keys.get(key.as_str()) {
+                None => {
+                    memory.keys.insert(key.as_str().into(), (*job, *index));
+                }
+                Some((known, _)) if known == job => {}
+                Some(&(known, at)) => {
+                    let message = format!("{known} and {job} were made under it");
+                    findings.add(Invariant::I2, format!("key {key}"), message, [at, *index]);
+                }
             }
         }
     }
-    for (key, jobs) in told.iter().filter(|(_, jobs)| jobs.len() > 1) {
-        let message = format!("{} jobs were made under it", jobs.len());
-        findings.add(Invariant::I2, format!("key {key}"), message, jobs.values().copied());
+}
+
+/// Which jobs were asked for, and when first.
+pub(super) fn note_asks(facts: &Facts<'_>, memory: &mut Memory) {
+    for request in facts.requests.values() {
+        let Some((index, Ask::Submit { tag, key })) = request.asks.first() else { continue };
+        let asked_at = facts.at(*index);
+        match memory.tags.get_mut(tag.as_str()) {
+            Some(known) => known.asked_at = known.asked_at.min(asked_at),
+            None => {
+                let tag_of = Tag { asked_at, has_key: key.is_some(), made: None };
+                memory.tags.insert(tag.as_str().into(), tag_of);
+            }
+        }
     }
 }
 
+/// The label by which a request knows its job, where many jobs have one name.
+pub(crate) const TAG: &str = "request";
+
+fn tag_of(spec: &JobSpec) -> &str {
+    spec.labels.get(TAG).unwrap_or(&spec.name)
+}
+
 /// I2 and I3: each job was asked for, and no request made two.
-fn invented(facts: &Facts<'_>, findings: &mut Findings) {
-    let mut asked: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
-    for request in facts.requests.values() {
-        if let Some((index, Ask::Submit { tag, key })) = request.asks.first() {
-            let known = asked.entry(tag).or_insert((*index, key.is_some()));
-            known.0 = known.0.min(*index);
-        }
-    }
-    let mut made: BTreeMap<&str, (JobId, usize)> = BTreeMap::new();
+fn invented(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findings) {
     for (&id, job) in &facts.jobs {
         let Some((index, row)) = job.rows.first() else { continue };
         if let Some(origin) = job.origin {
@@ -160,14 +202,13 @@ fn invented(facts: &Facts<'_>, findings: &mut Findings) {
             }
             continue;
         }
-        let Some(tag) = row.spec.as_ref().map(|spec| spec.name.as_str()) else { continue };
-        match asked.get(tag) {
-            Some((ask, _)) if ask < index => {}
-            _ => findings.add(Invariant::I3, id, "nobody asked for it", [*index]),
-        }
-        if let Some((other, first)) = made.insert(tag, (id, *index)) {
-            let keyed = asked.get(tag).is_some_and(|(_, keyed)| *keyed);
-            let invariant = if keyed { Invariant::I2 } else { Invariant::I3 };
+        let Some(tag) = row.spec.as_deref().map(tag_of) else { continue };
+        let Some(asked) = memory.tags.get_mut(tag).filter(|asked| asked.asked_at <= facts.at(*index)) else {
+            findings.add(Invariant::I3, id, "nobody asked for it", [*index]);
+            continue;
+        };
+        if let Some((other, first)) = asked.made.replace((id, *index)) {
+            let invariant = if asked.has_key { Invariant::I2 } else { Invariant::I3 };
             let message = format!("the request that made it had made {other} before");
             findings.add(invariant, id, message, [first, *index]);
         }
@@ -277,32 +318,43 @@ fn executions(facts: &Facts<'_>, findings: &mut Findings) {
     }
 }
 
-/// I10 and I27: nobody commits under an ownership that is over, and each has one owner.
-fn epochs(facts: &Facts<'_>, findings: &mut Findings) {
-    let mut owners: BTreeMap<u64, (u32, usize)> = BTreeMap::new();
-    let mut newest: Option<(u64, usize)> = None;
-    for (index, commit) in &facts.commits {
-        let epoch = commit.epoch.0;
-        if let Some((before, at)) = newest.filter(|(before, _)| *before > epoch) {
-            let message = format!("a commit of epoch {epoch} comes after one of epoch {before}");
-            findings.add(Invariant::I10, format!("epoch {epoch}"), message, [at, *index]);
-        }
-        newest = newest.max(Some((epoch, *index)));
-        let (server, at) = *owners.entry(epoch).or_insert((commit.server, *index));
-        if server != commit.server {
-            let message = format!("servers {server} and {} commit in it", commit.server);
-            findings.add(Invariant::I27, format!("epoch {epoch}"), message, [at, *index]);
-        }
-    }
+/// From commit to commit.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    owners: BTreeMap<u64, (u32, usize)>,
+    newest: Option<(u64, usize)>,
+    last: Option<(Timestamp, usize)>,
 }
 
-/// I4: engine time never runs back.
-fn times(facts: &Facts<'_>, findings: &mut Findings) {
-    for pair in facts.commits.windows(2) {
-        let [(before, old), (after, new)] = pair else { continue };
-        if new.now < old.now {
-            let message = format!("engine time runs back from {} to {}", old.now, new.now);
-            findings.add(Invariant::I4, format!("epoch {}", new.epoch.0), message, [*before, *after]);
+impl Order {
+    pub(super) fn take(&mut self, facts: &Facts<'_>, index: usize, commit: &Commit, findings: &mut Findings) {
+        self.times(index, commit, findings);
+        if facts.exact() {
+            self.epochs(index, commit, findings);
+        }
+    }
+
+    /// I4: engine time never runs back.
+    fn times(&mut self, index: usize, commit: &Commit, findings: &mut Findings) {
+        if let Some((before, at)) = self.last.filter(|(before, _)| *before > commit.now) {
+            let message = format!("engine time runs back from {before} to {}", commit.now);
+            findings.add(Invariant::I4, format!("epoch {}", commit.epoch.0), message, [at, index]);
+        }
+        self.last = Some((commit.now, index));
+    }
+
+    /// I10 and I27: nobody commits under an ownership that is over, and each has one owner.
+    fn epochs(&mut self, index: usize, commit: &Commit, findings: &mut Findings) {
+        let epoch = commit.epoch.0;
+        if let Some((before, at)) = self.newest.filter(|(before, _)| *before > epoch) {
+            let message = format!("a commit of epoch {epoch} comes after one of epoch {before}");
+            findings.add(Invariant::I10, format!("epoch {epoch}"), message, [at, index]);
+        }
+        self.newest = self.newest.max(Some((epoch, index)));
+        let (server, at) = *self.owners.entry(epoch).or_insert((commit.server, index));
+        if server != commit.server {
+            let message = format!("servers {server} and {} commit in it", commit.server);
+            findings.add(Invariant::I27, format!("epoch {epoch}"), message, [at, index]);
         }
     }
 }
@@ -310,8 +362,9 @@ fn times(facts: &Facts<'_>, findings: &mut Findings) {
 /// I6 for workers: an assignment, and the start of a task, come after the commit.
 fn visible(facts: &Facts<'_>, findings: &mut Findings) {
     for (id, execution) in &facts.executions {
-        let seen: BTreeSet<usize> = execution.heard.iter().copied().chain(execution.starts()).collect();
-        let Some(&seen) = seen.first() else { continue };
+        let Some(seen) = execution.heard.first().copied().into_iter().chain(execution.starts()).min() else {
+            continue;
+        };
         match facts.committed(*id) {
             Some(row) if row < seen || !facts.exact() => {}
             None if facts.may_be_of_a_lost_commit(seen) => {}

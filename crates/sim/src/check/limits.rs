@@ -1,9 +1,13 @@
 //! Limits of queues, keys, rates and machines, as they were in force when work was assigned.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+use indexmap::IndexMap;
 use model::queue::QueueSettings;
 use model::spec::JobSpec;
+use model::worker::Capacity;
 use model::{ExecutionId, Timestamp, WorkerId};
 
 use super::facts::Facts;
@@ -19,54 +23,60 @@ struct Leak {
     at: Timestamp,
 }
 
+/// What is in force, and what runs under it, from commit to commit.
 #[derive(Debug, Default)]
-struct State<'a> {
-    live: BTreeMap<ExecutionId, (&'a JobSpec, WorkerId)>,
-    queues: BTreeMap<&'a str, &'a QueueSettings>,
-    leaks: BTreeMap<&'a str, Leak>,
+pub(super) struct State {
+    live: IndexMap<ExecutionId, (Arc<JobSpec>, WorkerId), FixedState>,
+    queues: BTreeMap<String, QueueSettings>,
+    leaks: BTreeMap<String, Leak>,
+    capacities: BTreeMap<WorkerId, Capacity>,
 }
 
-pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
-    let mut state = State::default();
-    for (index, commit) in &facts.commits {
-        state.take(facts, *index, commit, findings);
-    }
-}
+type Assigned<'a> = [(&'a ExecutionRow, &'a JobSpec)];
 
-impl<'a> State<'a> {
-    fn take(&mut self, facts: &Facts<'a>, index: usize, commit: &'a Commit, findings: &mut Findings) {
-        let before: BTreeMap<&str, &QueueSettings> = self.queues.clone();
+impl State {
+    pub(super) fn take(&mut self, facts: &Facts<'_>, index: usize, commit: &Commit, findings: &mut Findings) {
+        let mut before = BTreeMap::new();
         let mut assigned = Vec::new();
         for row in &commit.rows {
             match row {
-                Row::Queue { name, settings } => self.set(name, settings, commit.decided_at),
+                Row::Queue { name, settings } => {
+                    before.extend(self.queues.get(name).map(|known| (name.as_str(), known.concurrency)));
+                    self.set(name, settings, commit.decided_at);
+                }
+                Row::Worker { worker, capacity, .. } => {
+                    self.capacities.insert(*worker, capacity.clone());
+                }
                 Row::Execution(row) if row.status.is_final() => {
-                    self.live.remove(&row.execution);
+                    self.live.swap_remove(&row.execution);
                 }
                 Row::Execution(row) => {
                     let spec = facts.jobs.get(&row.job).and_then(|job| job.spec);
                     if let (true, Some(spec)) = (row.new, spec) {
-                        assigned.push((&**row, spec));
-                        self.live.insert(row.execution, (spec, row.worker));
+                        assigned.push((&**row, &**spec));
+                        self.live.insert(row.execution, (Arc::clone(spec), row.worker));
                     }
                 }
                 _ => {}
             }
+        }
+        if assigned.is_empty() {
+            return;
         }
         self.queue_limits(index, &assigned, &before, findings);
         self.key_limits(index, &assigned, findings);
         if facts.exact() {
             self.rates(index, commit, &assigned, findings);
         }
-        self.machines(facts, index, &assigned, findings);
+        self.machines(index, &assigned, findings);
     }
 
-    fn set(&mut self, name: &'a str, settings: &'a QueueSettings, at: Timestamp) {
-        self.queues.insert(name, settings);
+    fn set(&mut self, name: &str, settings: &QueueSettings, at: Timestamp) {
+        self.queues.insert(name.to_owned(), settings.clone());
         match settings.rate_per_second {
             Some(per_second) => {
                 let burst = settings.burst.map_or(per_second.max(1.0), f64::from);
-                self.leaks.insert(name, Leak { per_second, burst, level: 0.0, at });
+                self.leaks.insert(name.to_owned(), Leak { per_second, burst, level: 0.0, at });
             }
             None => {
                 self.leaks.remove(name);
@@ -78,16 +88,16 @@ impl<'a> State<'a> {
     fn queue_limits(
         &self,
         index: usize,
-        assigned: &[(&ExecutionRow, &'a JobSpec)],
-        before: &BTreeMap<&str, &QueueSettings>,
+        assigned: &Assigned<'_>,
+        before: &BTreeMap<&str, Option<u32>>,
         findings: &mut Findings,
     ) {
         let queues: BTreeSet<&str> = assigned.iter().map(|(_, spec)| spec.queue.as_str()).collect();
         for queue in queues {
-            let limit = |queues: &BTreeMap<&str, &QueueSettings>| {
-                queues.get(queue).and_then(|settings| settings.concurrency)
+            let Some(new) = self.queues.get(queue).and_then(|settings| settings.concurrency) else {
+                continue;
             };
-            let (Some(old), Some(new)) = (limit(before), limit(&self.queues)) else { continue };
+            let Some(old) = before.get(queue).copied().unwrap_or(Some(new)) else { continue };
             let live = self.live.values().filter(|(spec, _)| spec.queue == queue).count();
             if live > old.max(new) as usize {
                 let message = format!("{live} executions run with a limit of {}", old.max(new));
@@ -97,7 +107,7 @@ impl<'a> State<'a> {
     }
 
     /// I20 for concurrency keys.
-    fn key_limits(&self, index: usize, assigned: &[(&ExecutionRow, &'a JobSpec)], findings: &mut Findings) {
+    fn key_limits(&self, index: usize, assigned: &Assigned<'_>, findings: &mut Findings) {
         let mut limits: BTreeMap<(&str, &str), u32> = BTreeMap::new();
         for (_, spec) in assigned {
             if let Some(concurrency) = &spec.concurrency {
@@ -118,16 +128,9 @@ impl<'a> State<'a> {
     }
 
     /// I21.
-    fn rates(
-        &mut self,
-        index: usize,
-        commit: &Commit,
-        assigned: &[(&ExecutionRow, &JobSpec)],
-        findings: &mut Findings,
-    ) {
+    fn rates(&mut self, index: usize, commit: &Commit, assigned: &Assigned<'_>, findings: &mut Findings) {
         for (_, spec) in assigned {
-            let Some((name, leak)) = self.leaks.get_key_value(spec.queue.as_str()) else { continue };
-            let mut leak = *leak;
+            let Some(leak) = self.leaks.get_mut(&spec.queue) else { continue };
             let passed = commit.decided_at.as_micros() - leak.at.as_micros();
             leak.level = (leak.level - passed as f64 / 1e6 * leak.per_second).max(0.0) + 1.0;
             leak.at = commit.decided_at;
@@ -135,30 +138,21 @@ impl<'a> State<'a> {
                 let message = format!("{:.2} starts at once with a burst of {}", leak.level, leak.burst);
                 findings.add(Invariant::I21, format!("queue {}", spec.queue), message, [index]);
             }
-            let name = *name;
-            self.leaks.insert(name, leak);
         }
     }
 
     /// I22.
-    fn machines(
-        &self,
-        facts: &Facts<'_>,
-        index: usize,
-        assigned: &[(&ExecutionRow, &JobSpec)],
-        findings: &mut Findings,
-    ) {
+    fn machines(&self, index: usize, assigned: &Assigned<'_>, findings: &mut Findings) {
         let workers: BTreeSet<WorkerId> = assigned.iter().map(|(row, _)| row.worker).collect();
         for worker in workers {
-            let Some(capacity) = facts.capacities.get(&worker) else { continue };
-            let there = || self.live.values().filter(|(_, on)| *on == worker).map(|(spec, _)| *spec);
-            let cpu: u64 = there().map(|spec| u64::from(spec.resources.cpu_request().0)).sum();
-            let memory: u64 = there().map(|spec| spec.resources.memory_request().0).sum();
-            let slots = there().count();
-            if cpu > u64::from(capacity.cpu.0)
-                || memory > capacity.memory.0
-                || slots > capacity.slots as usize
-            {
+            let Some(capacity) = self.capacities.get(&worker) else { continue };
+            let (mut cpu, mut memory, mut slots) = (0, 0, 0);
+            for (spec, _) in self.live.values().filter(|(_, on)| *on == worker) {
+                cpu += u64::from(spec.resources.cpu_request().0);
+                memory += spec.resources.memory_request().0;
+                slots += 1;
+            }
+            if cpu > u64::from(capacity.cpu.0) || memory > capacity.memory.0 || slots > capacity.slots {
                 let message = format!(
                     "{slots} executions with {cpu} millicores and {memory} bytes are on a machine of {capacity:?}"
                 );

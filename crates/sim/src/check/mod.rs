@@ -6,27 +6,33 @@
 //!
 //! - [`jobs`]: what was accepted is there, once, with a whole history (I1–I6).
 //! - [`runs`]: what ran, how often, how long, and with which result (I7–I13, I30).
+//! - [`checkpoints`]: what is saved by the current execution, and handed on (I1, I10).
 //! - [`schedules`]: every instant once, rightly, in time (I14–I18), by an [`oracle`] of its own.
-//! - [`workflows`]: each step once, by its rule, and a run as its steps (I19).
+//! - [`workflows`]: each step once, by its rule, and a run as its steps; [`triggers`]: and what ends start (I19).
 //! - [`limits`]: queues, keys, rates, machines (I20–I22).
 //! - [`cluster`]: nothing stuck, one owner, memory equals rows (I26–I28).
+//! - [`slices`]: the same of a history that is too long to be kept.
 
+mod checkpoints;
 mod cluster;
 mod facts;
-mod jobs;
+pub(crate) mod jobs;
 mod limits;
 mod oracle;
 mod runs;
 mod schedules;
+mod slices;
 #[cfg(test)]
 mod tests;
+mod triggers;
 mod workflows;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::history::{History, StoreView};
-use facts::Facts;
+pub use slices::Judge;
+use slices::State;
 
 /// What must always hold; the numbers are those of the reliability page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -199,6 +205,7 @@ const NOT_IN_A_FEED: &[NotJudged] = &[
     not(Invariant::I12, "the upper bound of a backoff"),
     not(Invariant::I14, "whether a job, its line and the cursor are one commit"),
     not(Invariant::I18, "how many firings were made up for at once, where they may wait for their turn"),
+    not(Invariant::I19, "whether an end started what listens to it"),
     not(Invariant::I21, "all of it: engine time stands still and leaps with the wall clock"),
     not(Invariant::I27, "all of it: who owned the shards is not known"),
     not(Invariant::I28, "all of it: no engine was rebuilt beside a running one"),
@@ -246,19 +253,12 @@ impl Findings {
 /// that must hold all the same: I7 and I8. Where it is known, everything is, but that what was told since then is
 /// still there; and what a lost commit had started may be started once more, not beside it unless it may run twice.
 pub fn check(history: &History) -> Report {
-    let facts = Facts::of(history);
-    let mut findings = Findings::default();
-    runs::starts(&facts, &mut findings);
-    runs::overlaps(&facts, &mut findings);
-    cluster::rebuilds(&facts, &mut findings);
-    if !facts.lost_tail {
-        jobs::check(&facts, &mut findings);
-        runs::check(&facts, &mut findings);
-        limits::check(&facts, &mut findings);
-        schedules::check(&facts, &mut findings);
-        workflows::check(&facts, &mut findings);
-        cluster::check(&facts, &mut findings);
-    }
+    let mut state = State::default();
+    state.judge_the_rest(history, 0);
+    report(state.findings, history)
+}
+
+fn report(findings: Findings, history: &History) -> Report {
     let mut report = findings.0;
     report.violations.sort_by_key(|violation| violation.invariant);
     if history.setup.store == StoreView::Feed {

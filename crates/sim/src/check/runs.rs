@@ -33,8 +33,8 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
 /// A start that the store forgot is one that it may repeat: once for each time that it forgot.
 pub(super) fn starts(facts: &Facts<'_>, findings: &mut Findings) {
     for (id, execution) in &facts.executions {
-        let starts: Vec<_> = execution.starts().collect();
-        if starts.len() > 1 {
+        if execution.starts().nth(1).is_some() {
+            let starts: Vec<_> = execution.starts().collect();
             findings.add(Invariant::I10, id, format!("it was started {} times", starts.len()), starts);
         }
     }
@@ -277,7 +277,7 @@ fn least_once(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut F
     let (Some(last), Some(spec)) = (job.last(), job.spec) else { return };
     let codes = &spec.retry;
     let picky = !codes.retry_exit_codes.is_empty() || !codes.final_exit_codes.is_empty();
-    let judged = spec.delivery == Delivery::AtLeastOnce && facts.calm.is_some() && facts.end.is_some();
+    let judged = spec.delivery == Delivery::AtLeastOnce && facts.are_settled;
     if !judged || picky || last.cancel_requested {
         return;
     }
@@ -290,7 +290,7 @@ fn least_once(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut F
 
 /// I30: what a task did is in the store in the end, accepted or as stale.
 fn reports(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, findings: &mut Findings) {
-    if facts.calm.is_none() || facts.end.is_none() {
+    if !facts.are_settled {
         return;
     }
     let ended = execution.steps.iter().find(|(.., step)| matches!(step, TaskStep::Ended { .. }));

@@ -22,7 +22,6 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
         caught_up(facts, id, schedule, findings);
     }
     one_step(facts, findings);
-    in_time(facts, findings);
     overlap_limits(facts, findings);
 }
 
@@ -102,7 +101,7 @@ fn never_early(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, 
 }
 
 /// I16: what did not start before its deadline does not start.
-fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
+pub(super) fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
     for (id, job) in &facts.jobs {
         if job.steps().any(|(_, step)| step.cause == Cause::Updated) {
             continue;

@@ -89,7 +89,7 @@ fn once(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Finding
     }
 }
 
-/// I19: an end starts a run once, in its own commit; the two know each other.
+/// I19: an end starts a run once; the two know each other.
 fn triggered(facts: &Facts<'_>, findings: &mut Findings) {
     let mut seen = BTreeSet::new();
     for (&id, run) in &facts.workflow_runs {
@@ -108,11 +108,6 @@ fn triggered(facts: &Facts<'_>, findings: &mut Findings) {
         let name = run.spec.map(|spec| spec.name.as_str());
         if !seen.insert((name, trigger.number, ends.clone())) {
             findings.add(Invariant::I19, id, format!("{ends:?} started two runs of {name:?}"), [begun]);
-        }
-        let last = ends.iter().filter_map(|work| facts.end_of(*work)).max();
-        if facts.exact() && last != Some(begun) {
-            let message = "it was not started in the commit of the end that started it";
-            findings.add(Invariant::I19, id, message, last.into_iter().chain([begun]));
         }
         if trigger.chain.len() > limits::TRIGGER_CHAIN_MAX {
             let message = format!("{} ends led to it", trigger.chain.len());

@@ -2,7 +2,8 @@
 //!
 //! # Cost
 //! `put` and `next` are O(log n). Only small keys move about in the heap; what happens stays where it
-//! was put until its time has come.
+//! was put until its time has come. A load that is known beforehand stays out of the heap: it is sorted
+//! once, and costs nobody else anything.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,6 +20,9 @@ pub(super) struct Agenda {
     places: Vec<Option<Happening>>,
     free: Vec<u32>,
     seq: u64,
+    /// When the same thing happens again and again, and in which order, the first one last.
+    often: Vec<(Timestamp, u64)>,
+    what_often: Option<Happening>,
 }
 
 impl Agenda {
@@ -37,8 +41,25 @@ impl Agenda {
         self.keys.push(Reverse((at, self.seq, place)));
     }
 
+    /// Puts down the same for many times, as `put` does for each of them. Only one such thing is kept.
+    pub(super) fn put_often(&mut self, times: impl IntoIterator<Item = Timestamp>, happening: Happening) {
+        debug_assert!(self.often.is_empty(), "one load is put down");
+        for at in times {
+            self.seq += 1;
+            self.often.push((at, self.seq));
+        }
+        self.often.sort_unstable_by_key(|&key| Reverse(key));
+        self.what_often = Some(happening);
+    }
+
     /// What comes first, and when.
     pub(super) fn next(&mut self) -> Option<(Timestamp, Happening)> {
+        if let Some(&often) = self.often.last()
+            && self.keys.peek().is_none_or(|&Reverse((at, seq, _))| often < (at, seq))
+        {
+            self.often.pop();
+            return Some((often.0, self.what_often.clone()?));
+        }
         let Reverse((at, _, place)) = self.keys.pop()?;
         self.free.push(place);
         Some((at, self.places[place as usize].take()?))

@@ -366,6 +366,7 @@ impl World {
         let agent = &self.workers[worker].agent;
         if agent.up && !agent.paused && agent.session.is_some() {
             let connection = agent.connection;
+            let report = Box::new(report);
             self.send_up(worker, ServerMessage::Report { connection, execution, fence, report });
         }
     }

@@ -20,16 +20,33 @@ pub(super) enum Wish {
     Renew(Arc<[Lease]>),
     Release(Arc<[Lease]>),
     Load,
-    Commit { leases: Arc<[Lease]>, batch: Arc<Batch>, decided_at: Timestamp },
+    TailReconciled(Arc<[Lease]>),
+    Commit { leases: Arc<[Lease]>, batch: Box<Batch>, decided_at: Timestamp },
 }
 
 /// A call on its way.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    pub(super) server: usize,
-    pub(super) life: u32,
-    pub(super) number: u64,
-    pub(super) wish: Wish,
+    caller: Caller,
+    wish: Wish,
+}
+
+/// Whom its answer goes to.
+#[derive(Debug, Clone, Copy)]
+struct Caller {
+    server: usize,
+    life: u32,
+    number: u64,
+}
+
+/// What an engine is built from.
+#[derive(Debug, Clone)]
+pub(super) struct Loaded {
+    pub(super) rows: Vec<LiveRow>,
+    /// Engine time of the newest commit.
+    pub(super) now: Timestamp,
+    /// Whether the commits after that may be gone.
+    pub(super) tail_lost: bool,
 }
 
 /// What the store answers, or what a server makes of its silence.
@@ -38,7 +55,8 @@ pub(super) enum Verdict {
     Acquired(Option<Vec<Lease>>),
     Renewed,
     Released,
-    Loaded(Box<(Vec<LiveRow>, Timestamp)>),
+    Loaded(Box<Loaded>),
+    TailReconciled,
     Committed,
     Fenced,
     /// Not done, for certain.
@@ -52,9 +70,9 @@ impl World {
     pub(super) fn call_store(&mut self, server: usize, wish: Wish) -> u64 {
         let number = self.number();
         let life = self.servers[server].life;
-        let call = Call { server, life, number, wish };
+        let caller = Caller { server, life, number };
         if self.net.from_store.contains_key(&server) {
-            self.give_up(&call);
+            self.give_up(caller);
         } else {
             let slow = self.store_faults.iter().filter_map(|(_, fault)| match fault {
                 FaultKind::SlowStore { most } => Some(most.as_millis()),
@@ -62,22 +80,24 @@ impl World {
             });
             let most = slow.max().unwrap_or(3);
             let delay = self.store_dice.millis(1, most.max(1));
-            self.put_in(delay, Happening::Store(Box::new(call)));
+            self.put_in(delay, Happening::Store(Box::new(Call { caller, wish })));
         }
         number
     }
 
-    fn give_up(&mut self, call: &Call) {
-        self.answer_in(PATIENCE, call, Verdict::Unknown);
+    fn give_up(&mut self, caller: Caller) {
+        self.answer_in(PATIENCE, caller, Verdict::Unknown);
     }
 
-    fn answer_in(&mut self, delay: Duration, call: &Call, verdict: Verdict) {
-        let message = ServerMessage::Store { number: call.number, verdict };
-        self.put_in(delay, Happening::Server { server: call.server, life: Some(call.life), message });
+    fn answer_in(&mut self, delay: Duration, caller: Caller, verdict: Verdict) {
+        let Caller { server, life, number } = caller;
+        let message = ServerMessage::Store { number, verdict };
+        self.put_in(delay, Happening::Server { server, life: Some(life), message });
     }
 
     /// The store takes a call.
     pub(super) fn store_hears(&mut self, call: Call) {
+        let Call { caller, wish } = call;
         let (mut fails, mut unknown) = (0.0, 0.0);
         for (_, fault) in &self.store_faults {
             match fault {
@@ -87,43 +107,47 @@ impl World {
             }
         }
         if self.store_dice.chance(fails) {
-            return self.answer_in(Duration::from_millis(1), &call, Verdict::Unavailable);
+            return self.answer_in(Duration::from_millis(1), caller, Verdict::Unavailable);
         }
         let hidden = self.store_dice.chance(unknown);
         let done = !hidden || self.store_dice.chance(0.5);
-        let verdict = if done { self.carry_out(&call) } else { Verdict::Unknown };
-        if self.net.from_store.contains_key(&call.server) {
-            self.give_up(&call);
+        let verdict = if done { self.carry_out(caller.server, wish) } else { Verdict::Unknown };
+        if self.net.from_store.contains_key(&caller.server) {
+            self.give_up(caller);
         } else {
             let verdict = if hidden { Verdict::Unknown } else { verdict };
-            self.answer_in(Duration::from_millis(1), &call, verdict);
+            self.answer_in(Duration::from_millis(1), caller, verdict);
         }
     }
 
-    fn carry_out(&mut self, call: &Call) -> Verdict {
+    fn carry_out(&mut self, server: usize, wish: Wish) -> Verdict {
         let ttl = self.plan.setup.shard_lease;
-        match &call.wish {
+        match wish {
             Wish::Acquire => {
-                let taken = self.store.acquire(call.server, ttl, self.now);
+                let taken = self.store.acquire(server, ttl, self.now);
                 if let Some(leases) = &taken {
-                    self.record_owned(call.server, leases);
+                    self.record_owned(server, leases);
                 }
                 Verdict::Acquired(taken)
             }
-            Wish::Renew(leases) => match self.store.renew(leases, ttl, self.now) {
+            Wish::Renew(leases) => match self.store.renew(&leases, ttl, self.now) {
                 Ok(()) => {
-                    self.record_owned(call.server, leases);
+                    self.record_owned(server, &leases);
                     Verdict::Renewed
                 }
                 Err(_fenced) => Verdict::Fenced,
             },
             Wish::Release(leases) => {
-                self.store.release(leases, self.now);
+                self.store.release(&leases, self.now);
                 Verdict::Released
             }
-            Wish::Load => Verdict::Loaded(Box::new((self.store.load(), self.store.now()))),
+            Wish::Load => Verdict::Loaded(Box::new(self.loaded_rows())),
+            Wish::TailReconciled(leases) => match self.store.tail_reconciled(&leases) {
+                Ok(()) => Verdict::TailReconciled,
+                Err(_fenced) => Verdict::Fenced,
+            },
             Wish::Commit { leases, batch, decided_at } => {
-                match self.store.commit(call.server, leases, batch, *decided_at) {
+                match self.store.commit(server, &leases, *batch, decided_at) {
                     Ok(commit) => {
                         self.stats.commits += 1;
                         self.record(What::Commit(Box::new(commit)));
@@ -133,6 +157,11 @@ impl World {
                 }
             }
         }
+    }
+
+    pub(super) fn loaded_rows(&self) -> Loaded {
+        let store = &self.store;
+        Loaded { rows: store.load(), now: store.now(), tail_lost: store.tail_lost() }
     }
 
     fn record_owned(&mut self, server: usize, leases: &[Lease]) {

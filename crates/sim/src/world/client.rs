@@ -17,12 +17,15 @@ use model::spec::{Concurrency, Delivery};
 use model::timing::{Cron, Every, Rule, Timing};
 use model::worker::Admission;
 use model::workflow::Call;
-use model::{Duration, ExecutionId, Fence, JobId, JobSpec, Millicores, ScheduleId, ScheduleSpec, WorkerId};
+use model::{
+    Duration, ExecutionId, Fence, JobId, JobSpec, Millicores, ScheduleId, ScheduleSpec, Timestamp, WorkerId,
+};
 
 use super::plan::concern;
 use super::server::ServerMessage;
 use super::task::RunWish;
 use super::{Happening, World};
+use crate::check::jobs::TAG;
 use crate::dice::Dice;
 use crate::history::{Answer, Ask, What};
 
@@ -82,6 +85,7 @@ pub(super) enum ClientMessage {
     RetryRun,
     AskRun,
     AddElements,
+    Save,
     PauseSchedules,
     OpenAll,
     Answer {
@@ -102,8 +106,32 @@ pub(super) enum ClientMessage {
 struct Request {
     op: Arc<Op>,
     ask: Ask,
+    submission: Option<Submission>,
     repeatable: bool,
     attempt: u32,
+}
+
+/// What makes one submission another than the next: a few bytes to keep of each job.
+#[derive(Debug, Clone, Copy)]
+struct Submission {
+    number: u64,
+    template: usize,
+    key: Option<u64>,
+    run_at: Option<Timestamp>,
+    start_deadline: Option<Duration>,
+}
+
+impl Submission {
+    fn tag(&self) -> String {
+        format!("r{}", self.number)
+    }
+
+    fn head(&self, templates: &[(JobSpec, Arc<str>)]) -> JobHead {
+        let (mut spec, body) = templates[self.template].clone();
+        spec.labels.insert(TAG.to_owned(), self.tag());
+        (spec.run_at, spec.start_deadline) = (self.run_at, self.start_deadline);
+        JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None }
+    }
 }
 
 /// Everybody who asks.
@@ -112,13 +140,14 @@ pub(super) struct Clients {
     dice: Dice,
     /// For everything about workflows.
     pub(super) run_dice: Dice,
+    pub(super) save_dice: Dice,
     open: BTreeMap<u64, Request>,
     submitted: u64,
     /// Accepted jobs, and what they were asked to be.
-    jobs: Vec<(JobId, Arc<JobHead>)>,
+    jobs: Vec<(JobId, Submission)>,
     schedules: Vec<ScheduleId>,
     /// Submissions under a key, which may be made again.
-    keyed: Vec<(Ask, Arc<Op>)>,
+    keyed: Vec<Submission>,
     /// What specs say to who runs them, by their text.
     wishes: BTreeMap<Arc<str>, RunWish>,
     pub(super) templates: Vec<(JobSpec, Arc<str>)>,
@@ -132,6 +161,7 @@ impl Clients {
         Self {
             dice,
             run_dice: Dice::new(seed, concern::RUNS),
+            save_dice: Dice::new(seed, concern::SAVES),
             open: BTreeMap::new(),
             submitted: 0,
             jobs: Vec::new(),
@@ -184,10 +214,8 @@ impl World {
     pub(super) fn put_down_load(&mut self) {
         let rough = self.plan.rough.as_millis();
         let at = |world: &mut Self| world.begin + world.clients.dice.millis(0, rough);
-        for _ in 0..self.plan.jobs {
-            let at = at(self);
-            self.put(at, Happening::Client(ClientMessage::Submit));
-        }
+        let submits: Vec<_> = (0..self.plan.jobs).map(|_| at(self)).collect();
+        self.agenda.put_often(submits, Happening::Client(ClientMessage::Submit));
         for _ in 0..self.plan.other_asks {
             let at = at(self);
             self.put(at, Happening::Client(ClientMessage::Other));
@@ -197,6 +225,10 @@ impl World {
             self.put(self.begin + early, Happening::Client(ClientMessage::Apply(index)));
         }
         self.put_down_runs();
+        for _ in 0..self.plan.saves {
+            let at = self.begin + self.clients.save_dice.millis(0, rough);
+            self.put(at, Happening::Client(ClientMessage::Save));
+        }
     }
 
     pub(super) fn client_hears(&mut self, message: ClientMessage) {
@@ -209,6 +241,7 @@ impl World {
             ClientMessage::RetryRun => self.retry_run(),
             ClientMessage::AskRun => self.ask_of_run(),
             ClientMessage::AddElements => self.add_elements(),
+            ClientMessage::Save => self.save_checkpoint(),
             ClientMessage::PauseSchedules => self.pause_all(),
             ClientMessage::OpenAll => self.open_all(),
             ClientMessage::Answer { request, attempt, answer } => self.answered(request, attempt, answer),
@@ -228,8 +261,22 @@ impl World {
     // Asking.
 
     pub(super) fn begin_request(&mut self, ask: Ask, op: Arc<Op>, repeatable: bool) {
+        self.begin(Request { op, ask, submission: None, repeatable, attempt: 0 });
+    }
+
+    fn begin_submission(&mut self, submission: Submission) {
+        let head = Arc::new(submission.head(&self.clients.templates));
+        let body = u128::from(submission.number);
+        let key = submission.key.map(|key| Key { key: key.into(), body });
+        let op = Arc::new(Op::Submit(NewJob { head, key, actor: "sim".into() }));
+        let ask = Ask::Submit { tag: submission.tag(), key: submission.key.map(|key| format!("{key:x}")) };
+        let (submission, repeatable) = (Some(submission), key.is_some());
+        self.begin(Request { op, ask, submission, repeatable, attempt: 0 });
+    }
+
+    fn begin(&mut self, asked: Request) {
         let request = self.number();
-        self.clients.open.insert(request, Request { op, ask, repeatable, attempt: 0 });
+        self.clients.open.insert(request, asked);
         self.attempt(request);
     }
 
@@ -276,13 +323,11 @@ impl World {
         match answer {
             Answer::Submitted { job } => {
                 self.stats.jobs += 1;
-                if let Some(Op::Submit(new)) = asked.as_ref().map(|asked| &*asked.op) {
-                    self.clients.jobs.push((job, Arc::clone(&new.head)));
-                }
                 let found = self.store.has_job(job);
                 self.record(What::Read { job, found });
-                if let Some(Request { ask: ask @ Ask::Submit { key: Some(_), .. }, op, .. }) = asked {
-                    self.clients.keyed.push((ask, op));
+                if let Some(submission) = asked.and_then(|asked| asked.submission) {
+                    self.clients.jobs.push((job, submission));
+                    self.clients.keyed.extend(submission.key.map(|_| submission));
                 }
             }
             Answer::Applied { schedule } if !self.clients.schedules.contains(&schedule) => {
@@ -292,24 +337,23 @@ impl World {
         }
     }
 
+    /// Whether a task still waits to hear what became of what it saved.
+    pub(super) fn is_saving(&self, execution: ExecutionId) -> bool {
+        let of_this = |ask: &Ask| matches!(ask, Ask::Save { execution: other, .. } if *other == execution);
+        self.clients.open.values().any(|asked| of_this(&asked.ask))
+    }
+
     // What is asked.
 
     pub(super) fn submit(&mut self) {
         if self.clients.dice.chance(0.05) && !self.clients.keyed.is_empty() {
-            let (ask, op) = self.clients.dice.pick(&self.clients.keyed).clone();
-            return self.begin_request(ask, op, true);
+            let again = *self.clients.dice.pick(&self.clients.keyed);
+            return self.begin_submission(again);
         }
         self.clients.submitted += 1;
-        let tag = format!("r{}", self.clients.submitted);
         let key = self.clients.dice.chance(0.6).then(|| self.some_key());
-        let head = self.head(&tag);
-        let op = Op::Submit(NewJob {
-            head,
-            key: key.map(|key| Key { key: key.into(), body: u128::from(self.clients.submitted) }),
-            actor: "sim".into(),
-        });
-        let ask = Ask::Submit { tag, key: key.map(|key| format!("{key:x}")) };
-        self.begin_request(ask, Arc::new(op), key.is_some());
+        let submission = self.some_submission(self.clients.submitted, key);
+        self.begin_submission(submission);
     }
 
     /// Nearly always a new one; sometimes one that somebody used.
@@ -321,32 +365,28 @@ impl World {
         }
     }
 
-    fn head(&mut self, tag: &str) -> Arc<JobHead> {
-        let (mut spec, body) = self.clients.dice.pick(&self.clients.templates).clone();
-        tag.clone_into(&mut spec.name);
-        if self.clients.dice.chance(0.2) {
-            spec.run_at = Some(self.now + self.clients.dice.millis(100, 30_000));
-        }
-        if self.clients.dice.chance(0.1) {
-            spec.start_deadline = Some(self.clients.dice.millis(1_000, 60_000));
-        }
-        Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None })
+    fn some_submission(&mut self, number: u64, key: Option<u64>) -> Submission {
+        let dice = &mut self.clients.dice;
+        let template = dice.below(self.clients.templates.len());
+        let run_at = dice.chance(0.2).then(|| self.now + dice.millis(100, 30_000));
+        let start_deadline = dice.chance(0.1).then(|| dice.millis(1_000, 60_000));
+        Submission { number, template, key, run_at, start_deadline }
     }
 
     fn ask_other(&mut self) {
         let some = self.clients.dice.below(self.clients.jobs.len());
-        let (job, known) = self.clients.jobs.get(some).cloned().unzip();
+        let (job, known) = self.clients.jobs.get(some).copied().unzip();
         let which = self.clients.dice.below(self.clients.schedules.len());
         let schedule = self.clients.schedules.get(which).copied();
         match (self.clients.dice.below(12), job, schedule) {
             (0..=2, Some(job), _) => self.begin_request(Ask::Cancel { job }, Arc::new(Op::Cancel(job)), true),
             (3, Some(job), _) => {
-                let mut head = (*self.head("")).clone();
-                let mut spec = (*head.spec).clone();
+                let mut head = self.some_submission(0, None).head(&self.clients.templates);
                 if let Some(known) = known {
-                    (spec.name, spec.namespace) = (known.spec.name.clone(), known.spec.namespace.clone());
+                    let spec = Arc::make_mut(&mut head.spec);
+                    spec.labels.insert(TAG.to_owned(), known.tag());
+                    spec.namespace.clone_from(&self.clients.templates[known.template].0.namespace);
                 }
-                head.spec = Arc::new(spec);
                 let head = Arc::new(head);
                 self.begin_request(Ask::Update { job }, Arc::new(Op::Update(job, head)), true);
             }

@@ -50,6 +50,7 @@ pub use store::StoreRecorder;
 use supervisor::SupervisorMessage;
 
 /// Something that is going to happen. Those that belong to one life of a process are void in the next.
+/// It is moved often, so what is large in it is boxed.
 #[derive(Debug, Clone)]
 enum Happening {
     Server { server: usize, life: Option<u32>, message: ServerMessage },
@@ -133,6 +134,8 @@ pub struct World {
     stats: Stats,
 }
 
+/// How many events are told at a time: as many as the caches of a processor hold.
+const SLICE: usize = 16_384;
 /// How much longer than anything else a world goes on once all is quiet, so that schedules fire on.
 const QUIET_MIN: Duration = Duration::from_secs(90);
 
@@ -198,10 +201,28 @@ impl World {
 
     /// Lets everything happen, and returns what the recorders saw.
     pub fn run(mut self) -> (History, Stats) {
+        self.play(|_| {});
+        (self.history, self.stats)
+    }
+
+    /// Lets everything happen, and keeps nothing of what the recorders saw: `hear` takes it, some thousand events at
+    /// a time. What it leaves, it is given again, with more.
+    pub fn run_in_slices(mut self, mut hear: impl FnMut(&mut Vec<Event>)) -> Stats {
+        self.play(|events| {
+            if events.len() >= SLICE {
+                hear(events);
+            }
+        });
+        hear(&mut self.history.events);
+        self.stats
+    }
+
+    fn play(&mut self, mut happened: impl FnMut(&mut Vec<Event>)) {
         while let Some((at, happening)) = self.agenda.next() {
             debug_assert!(at >= self.now, "time runs on");
             self.now = at;
             self.happen(happening);
+            happened(&mut self.history.events);
             if self.is_over() {
                 break;
             }
@@ -209,7 +230,6 @@ impl World {
         let unacknowledged = self.unacknowledged();
         self.record(What::End { unacknowledged });
         self.stats.virtual_millis = self.now.since(self.begin).as_millis();
-        (self.history, self.stats)
     }
 
     fn happen(&mut self, happening: Happening) {

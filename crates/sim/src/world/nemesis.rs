@@ -143,10 +143,16 @@ impl World {
         }
     }
 
-    /// The newest commits of the store are gone, and with them everybody who knew of them.
+    /// The newest commits of the store are gone, and with them everybody who knew of them. Nor does the recorder of
+    /// the store know of them any more, as one that reads what is left does not.
     fn lose_tail(&mut self, commits: u32) {
         let commits = self.store.lose_tail(commits);
-        self.record(What::TailLost { commits, since: None });
+        let mut since = None;
+        for _ in 0..commits {
+            let newest = self.history.events.iter().rposition(|event| matches!(event.what, What::Commit(_)));
+            since = newest.map(|newest| self.history.events.remove(newest).at).or(since);
+        }
+        self.record(What::TailLost { commits, since });
         for server in 0..self.servers.len() {
             if self.servers[server].up {
                 self.crash_server(server);

@@ -18,6 +18,7 @@ pub(crate) mod concern {
     pub(crate) const SERVERS: u64 = 6;
     pub(crate) const TASKS: u64 = 7;
     pub(crate) const RUNS: u64 = 8;
+    pub(crate) const SAVES: u64 = 9;
 }
 
 /// A deliberate bug in the model around the engine, to see that it is found.
@@ -30,12 +31,14 @@ pub enum Mutation {
     WorkerCountsItsLeaseFromTheAnswer,
     WorkerThawsBeforeItsStops,
     WorkerIgnoresTimeouts,
+    WorkerHandsOnNoCheckpoint,
     FuseDoesNotFire,
     LeaseEndIsIgnored,
     EffectsBeforeTheCommit,
     RepliesBeforeTheCommit,
     GrantsWithoutOwnLease,
     StaleReportAsCurrent,
+    StaleSaveAsCurrent,
     UnknownTakenForRefused,
     LoadForgetsExecutions,
     LoadForgetsJobs,
@@ -43,17 +46,20 @@ pub enum Mutation {
     LoadForgetsWorkers,
     LoadForgetsSteps,
     LoadForgetsElements,
+    LoadForgetsTriggers,
     StoreForgetsNewJobs,
     StoreForgetsKeys,
     StoreForgetsCancels,
     StoreForgetsTheLedger,
     StoreForgetsEndsOfSteps,
     StoreForgetsElements,
+    StoreForgetsCheckpoints,
     StoreForgetsCursors,
     StoreTearsBatches,
     StoreIgnoresEpochs,
     StoreReusesEpochs,
     StoreReadsThePast,
+    LostTailIsTrusted,
     RandomOrderOfEffects,
 }
 
@@ -69,7 +75,7 @@ pub enum Profile {
     Calm,
     /// The steady load of 1,000,000 jobs a day, without faults: how fast is it?
     Load,
-    /// As short, and the store may lose its newest commits; only what must hold then is judged.
+    /// As short, and the store may lose its newest commits, which nobody is then held to.
     LostTail,
 }
 
@@ -188,6 +194,8 @@ pub struct Plan {
     pub runs: u32,
     /// What clients ask of runs.
     pub run_asks: u32,
+    /// Checkpoints that running tasks save.
+    pub saves: u32,
     /// Whether some of the jobs share a concurrency key.
     pub with_keys: bool,
     /// The longest that a task runs.
@@ -196,6 +204,8 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// A deliberate bug.
     pub mutation: Option<Mutation>,
+    /// How many batches pass between two looks at an engine's invariants, each of which goes over all live jobs.
+    pub look_every: u64,
     /// How often an engine is rebuilt beside the running one.
     pub rebuild_every: Duration,
     /// Whether only faults that lose nothing durable may happen.
@@ -224,10 +234,12 @@ impl Plan {
             workflows: 0,
             runs: 0,
             run_asks: 0,
+            saves: 0,
             with_keys: true,
             task_max: seconds(dice.between(1, 30)),
             faults: Vec::new(),
             mutation: None,
+            look_every: 32,
             rebuild_every: seconds(20),
             keeps_all: true,
             slots: u32::try_from(dice.between(2, 8)).unwrap_or(2),
@@ -247,6 +259,7 @@ impl Plan {
                 (plan.servers, plan.workers, plan.shards, plan.slots) = (1, 4, 4, 64);
                 (plan.rough, plan.jobs, plan.other_asks, plan.schedules) = (seconds(7_200), 83_333, 0, 0);
                 (plan.task_max, plan.rebuild_every) = (seconds(4), seconds(36_000));
+                plan.look_every = 512;
                 // More than a key lets through would only pile up.
                 plan.with_keys = false;
                 mean = Duration::ZERO;
@@ -261,6 +274,9 @@ impl Plan {
             plan.workflows = u32::try_from(dice.between(1, 4)).unwrap_or(1);
             plan.runs = times * u32::try_from(dice.between(1, 15)).unwrap_or(1);
             plan.run_asks = times * u32::try_from(dice.between(0, 15)).unwrap_or(0);
+        }
+        if profile != Profile::Load {
+            plan.saves = u32::try_from(dice.between(0, 4)).unwrap_or(0) * plan.jobs;
         }
         plan
     }

@@ -11,7 +11,7 @@ use model::record::Lease;
 use model::{Duration, ExecutionId, Fence, Timestamp, WorkerId};
 
 use super::agent::AgentMessage;
-use super::calls::{Verdict, Wish};
+use super::calls::{Loaded, Verdict, Wish};
 use super::client::Op;
 use super::plan::Mutation;
 use super::server::{Phase, ServerMessage};
@@ -20,8 +20,6 @@ use crate::history::{Answer, What};
 
 /// The longest that a driver sleeps.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// How many batches pass between two looks at the engine's invariants.
-const LOOK_EVERY: u64 = 32;
 
 /// Who is at the other end of a session.
 #[derive(Debug, Clone, Copy)]
@@ -58,11 +56,16 @@ pub(super) struct Reign {
     connections: BTreeMap<u64, Session>,
     tickets: BTreeMap<Ticket, Waiting>,
     rebuild_wanted: bool,
+    /// Whether the store is still to hear that its lost commits were dealt with; and the call by which it is told.
+    reconciles: bool,
+    reconciled: Option<u64>,
 }
 
 impl Reign {
     pub(super) fn new(engine: Engine, leases: Arc<[Lease]>) -> Self {
         Self {
+            reconciles: engine.is_reconciling(),
+            reconciled: None,
             engine,
             leases,
             flight: None,
@@ -101,17 +104,32 @@ impl World {
         if free {
             self.flush(server);
         }
+        self.reconcile(server);
         self.sleep(server);
+    }
+
+    /// Tells the store once that every worker was heard after commits were lost.
+    fn reconcile(&mut self, server: usize) {
+        let Some(reign) = self.reign(server) else { return };
+        if !reign.reconciles || reign.reconciled.is_some() || reign.engine.is_reconciling() {
+            return;
+        }
+        let leases = Arc::clone(&reign.leases);
+        let call = self.call_store(server, Wish::TailReconciled(leases));
+        if let Some(reign) = self.reign(server) {
+            reign.reconciled = Some(call);
+        }
     }
 
     fn flush(&mut self, server: usize) {
         let now = self.clocks(server);
         let early = self.plan.has(Mutation::EffectsBeforeTheCommit);
         let early_replies = self.plan.has(Mutation::RepliesBeforeTheCommit);
+        let every = self.plan.look_every;
         let Some(reign) = self.reign(server) else { return };
         let mut output = reign.engine.flush(now);
         reign.batch += 1;
-        let look = reign.batch.is_multiple_of(LOOK_EVERY);
+        let look = reign.batch.is_multiple_of(every);
         let problem = look.then(|| reign.engine.check_invariants().err()).flatten();
         if let Some(problem) = problem {
             self.inconsistent(server, problem);
@@ -134,7 +152,7 @@ impl World {
         }
         let Some(reign) = self.reign(server) else { return };
         let leases = Arc::clone(&reign.leases);
-        let wish = Wish::Commit { leases, batch: Arc::new(output.batch), decided_at: self.now };
+        let wish = Wish::Commit { leases, batch: Box::new(output.batch), decided_at: self.now };
         let call = self.call_store(server, wish);
         if let Some(reign) = self.reign(server) {
             reign.flight = Some(Flight { call, effects });
@@ -177,6 +195,10 @@ impl World {
     /// A commit came back.
     pub(super) fn landed(&mut self, server: usize, number: u64, verdict: &Verdict) {
         let Some(reign) = self.reign(server) else { return };
+        if reign.reconciled.take_if(|call| *call == number).is_some() {
+            reign.reconciles = !matches!(verdict, Verdict::TailReconciled);
+            return;
+        }
         let Some(flight) = reign.flight.take_if(|flight| flight.call == number) else { return };
         if !matches!(verdict, Verdict::Committed) {
             self.end_reign(server, verdict);
@@ -296,6 +318,7 @@ impl World {
                 applied.first().map_or(Answer::Done, |one| Answer::Applied { schedule: one.schedule })
             }
             Ok(Reply::RunStarted { run, .. }) => Answer::Started { run },
+            Ok(Reply::CheckpointSaved { version }) => Answer::Saved { version },
             Ok(Reply::ElementsAdded(added)) => Answer::Added { first: added.first, count: added.count },
             Ok(_) => Answer::Done,
             Err(refusal) => Answer::Refused { code: code(&refusal).to_owned() },
@@ -368,7 +391,15 @@ impl World {
             let batch = reign.batch;
             reign.tickets.insert(ticket, Waiting { request, attempt, batch });
         }
-        self.input(server, op.input(ticket));
+        let input = match op {
+            Op::Task(execution, _, request) if self.plan.has(Mutation::StaleSaveAsCurrent) => {
+                let current =
+                    self.store.newest_like(*execution).map(|(_, execution, fence)| (execution, fence));
+                current.map(|(execution, fence)| Op::Task(execution, fence, request.clone()).input(ticket))
+            }
+            _ => None,
+        };
+        self.input(server, input.unwrap_or_else(|| op.input(ticket)));
     }
 
     // What the harness looks at.
@@ -387,13 +418,14 @@ impl World {
             reign.rebuild_wanted = true;
             return;
         }
-        let leases = Arc::clone(&reign.leases);
+        let (leases, reconciling) = (Arc::clone(&reign.leases), reign.engine.is_reconciling());
         if !self.store.holds(&leases) {
             // It hears of its last commit after another server went on from there.
             return;
         }
         let dice = self.server_dice.clone();
-        let engine = self.build(server, &leases, self.store.load(), self.store.now());
+        let loaded = Loaded { tail_lost: reconciling, ..self.loaded_rows() };
+        let engine = self.build(server, &leases, loaded);
         // Looking changes nothing.
         self.server_dice = dice;
         let Some(reign) = self.reign(server) else { return };

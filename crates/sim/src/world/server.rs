@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use engine::{Engine, Input, Join, Now, Report, Session};
-use model::record::{Lease, LiveRow};
+use model::ShardId;
+use model::record::Lease;
 use model::worker::Health;
 use model::{Duration, ExecutionId, Fence, Timestamp};
 
-use super::calls::{Verdict, Wish};
+use super::calls::{Loaded, Verdict, Wish};
 use super::client::Op;
 use super::reign::Reign;
 use super::{Happening, World};
@@ -28,7 +29,7 @@ pub(super) enum ServerMessage {
     // From workers.
     Hello { worker: usize, connection: u64, join: Box<Join> },
     Beat { worker: usize, connection: u64, session: Session, seq: u64 },
-    Report { connection: u64, execution: ExecutionId, fence: Fence, report: Report },
+    Report { connection: u64, execution: ExecutionId, fence: Fence, report: Box<Report> },
     Close { connection: u64 },
     // From clients.
     Ask { request: u64, attempt: u32, op: Arc<Op> },
@@ -122,7 +123,7 @@ impl World {
                 self.beat(server, worker, connection, session, seq);
             }
             ServerMessage::Report { connection, execution, fence, report } => {
-                self.report(server, connection, execution, fence, report);
+                self.report(server, connection, execution, fence, *report);
             }
             ServerMessage::Close { connection } => self.close_session(server, connection),
             ServerMessage::Ask { request, attempt, op } => self.ask(server, request, attempt, &op),
@@ -257,20 +258,13 @@ impl World {
         let (Verdict::Loaded(loaded), Some(leases)) = (verdict, leases) else {
             return self.try_later(server);
         };
-        let (rows, committed) = *loaded;
-        let engine = self.build(server, &leases, rows, committed);
+        let engine = self.build(server, &leases, *loaded);
         self.servers[server].phase = Phase::Reigning(Box::new(Reign::new(engine, leases)));
         self.turn(server);
     }
 
     /// An engine from rows, with a seed of its own.
-    pub(super) fn build(
-        &mut self,
-        server: usize,
-        leases: &[Lease],
-        rows: Vec<LiveRow>,
-        committed: Timestamp,
-    ) -> Engine {
+    pub(super) fn build(&mut self, server: usize, leases: &[Lease], loaded: Loaded) -> Engine {
         let config = engine::Config {
             seed: self.server_dice.number(),
             lease: self.plan.setup.lease,
@@ -278,12 +272,15 @@ impl World {
         };
         let now = self.clocks(server);
         let mut engine = Engine::new(config, leases, self.plan.shards, now);
-        for row in rows {
+        for row in loaded.rows {
             if let Err(poison) = engine.restore(row) {
                 self.inconsistent(server, format!("a row that was committed is refused: {poison}"));
             }
         }
-        engine.start(Now { wall: now.wall.max(committed), ..now });
+        if loaded.tail_lost {
+            engine.distrust(&(0..self.plan.shards).map(ShardId).collect::<Vec<_>>());
+        }
+        engine.start(Now { wall: now.wall.max(loaded.now), ..now });
         engine
     }
 

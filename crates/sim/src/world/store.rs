@@ -25,7 +25,7 @@ use model::{
 use engine::input::Takeover;
 
 use super::plan::Mutation;
-use crate::history::{Added, Commit, ExecutionRow, JobRow, Row, RunRow, ScheduleRow, StepRow};
+use crate::history::{Added, Commit, ExecutionRow, JobRow, Row, RunRow, ScheduleRow, StepRow, WorkflowRow};
 
 /// Who owns a shard.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,10 +38,10 @@ struct Ownership {
 /// The rows of a store.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rows {
-    jobs: BTreeMap<JobId, (Arc<JobHead>, JobState)>,
+    jobs: BTreeMap<JobId, (Arc<JobHead>, Box<JobState>)>,
     /// Jobs that have ended: of them only that they were there.
     ended: BTreeMap<JobId, JobStatus>,
-    executions: BTreeMap<ExecutionId, ExecutionRecord>,
+    executions: BTreeMap<ExecutionId, Box<ExecutionRecord>>,
     keys: BTreeMap<u128, KeyRecord>,
     workers: BTreeMap<WorkerId, Arc<WorkerRecord>>,
     queues: BTreeMap<String, Arc<QueueRecord>>,
@@ -52,6 +52,8 @@ pub(crate) struct Rows {
     runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
     batches: BTreeMap<BatchKey, ElementBatch>,
     steps: BTreeMap<StepKey, StepState>,
+    /// What the last checkpoint of each job holds.
+    checkpoints: BTreeMap<JobId, u64>,
     /// Runs that failed last, and what another try takes over from them.
     failed: VecDeque<(RunId, Arc<RunHead>, Takeover)>,
     run_keys: BTreeMap<u128, RunKeyRecord>,
@@ -71,7 +73,7 @@ pub struct StoreRecorder(Rows);
 impl StoreRecorder {
     /// A batch became durable, under an ownership of this server.
     pub fn committed(&mut self, server: u32, epoch: Epoch, decided_at: Timestamp, batch: &Batch) -> Commit {
-        let rows = batch.changes.iter().filter_map(|change| self.0.apply(change, None)).collect();
+        let rows = batch.changes.iter().cloned().filter_map(|change| self.0.apply(change, None)).collect();
         Commit { server, epoch, decided_at, now: batch.now, rows }
     }
 
@@ -90,6 +92,8 @@ pub(crate) struct Store {
     /// Rows before the newest commits, oldest first; kept only where a tail may be lost.
     past: VecDeque<Rows>,
     keeps_past: bool,
+    /// Commits were lost, and what came of that on the workers was not dealt with yet.
+    tail_lost: bool,
     torn: u32,
 }
 
@@ -104,6 +108,7 @@ impl Store {
             mutation,
             past: VecDeque::new(),
             keeps_past: keeps_past || mutation == Some(Mutation::StoreReadsThePast),
+            tail_lost: false,
             torn: 0,
         }
     }
@@ -195,6 +200,12 @@ impl Store {
         all.collect()
     }
 
+    /// What the last checkpoint of the job of an execution holds, for that execution while it goes on.
+    pub(crate) fn checkpoint(&self, execution: ExecutionId, fence: Fence) -> Option<u64> {
+        let current = self.rows.executions.get(&execution).filter(|record| record.fence == fence)?;
+        self.rows.checkpoints.get(&current.job).copied()
+    }
+
     /// Every schedule and every worker.
     pub(crate) fn known(&self) -> (Vec<ScheduleId>, Vec<WorkerId>) {
         (self.rows.schedules.keys().copied().collect(), self.rows.workers.keys().copied().collect())
@@ -212,16 +223,33 @@ impl Store {
         self.rows.now
     }
 
-    /// Forgets the newest commits. Epochs are kept: they are what fences are made of.
+    /// Forgets the newest commits. Epochs grow over it, for they are what fences are made of: what is on its way
+    /// under the old ones comes to nothing.
     pub(crate) fn lose_tail(&mut self, commits: u32) -> u32 {
         let mut lost = 0;
+        self.shards.iter_mut().for_each(|shard| shard.epoch.0 += 1);
         while lost < commits
             && let Some(rows) = self.past.pop_back()
         {
             self.rows = rows;
             lost += 1;
         }
+        self.tail_lost |= lost > 0;
         lost
+    }
+
+    /// Whether what runs on workers may be unknown here.
+    pub(crate) fn tail_lost(&self) -> bool {
+        self.tail_lost && !self.has(Mutation::LostTailIsTrusted)
+    }
+
+    /// Every worker was heard since.
+    pub(crate) fn tail_reconciled(&mut self, leases: &[Lease]) -> Result<(), Fenced> {
+        if !self.holds(leases) {
+            return Err(Fenced);
+        }
+        self.tail_lost = false;
+        Ok(())
     }
 
     /// Makes a batch durable, and says what a recorder of the store sees of it.
@@ -229,7 +257,7 @@ impl Store {
         &mut self,
         server: usize,
         leases: &[Lease],
-        batch: &Batch,
+        batch: Batch,
         decided_at: Timestamp,
     ) -> Result<Commit, Fenced> {
         if !self.holds(leases) && !self.has(Mutation::StoreIgnoresEpochs) {
@@ -241,16 +269,16 @@ impl Store {
                 self.past.pop_front();
             }
         }
-        let mut rows = Vec::with_capacity(batch.changes.len());
-        let mut changes = batch.changes.as_slice();
+        let mut changes = batch.changes;
+        let mut rows = Vec::with_capacity(changes.len());
         if self.has(Mutation::StoreTearsBatches) {
             self.torn += 1;
             if self.torn.is_multiple_of(7) {
-                changes = &changes[..changes.len() / 2];
+                changes.truncate(changes.len() / 2);
             }
         }
         for change in changes {
-            if !self.forgets(change) {
+            if !self.forgets(&change) {
                 rows.extend(self.rows.apply(change, self.mutation));
             }
         }
@@ -274,6 +302,10 @@ impl Store {
                 record.state.status.is_final() && record.key.item.is_none()
             }
             (Some(Mutation::StoreForgetsElements), Change::ElementBatch(_)) => true,
+            (Some(Mutation::StoreForgetsCheckpoints), Change::Checkpoint(_)) => {
+                self.torn += 1;
+                self.torn.is_multiple_of(2)
+            }
             (Some(Mutation::StoreForgetsTheLedger), Change::Ledger(record)) => record.work.is_none(),
             _ => false,
         }
@@ -284,6 +316,9 @@ impl Store {
         let mut rows = self.rows.live();
         if self.mutation.is_none() {
             return rows;
+        }
+        if self.has(Mutation::LoadForgetsTriggers) {
+            rows.iter_mut().for_each(forget_triggers);
         }
         rows.retain(|row| {
             !matches!(
@@ -307,91 +342,101 @@ impl Store {
 }
 
 impl Rows {
-    fn apply(&mut self, change: &Change, mutation: Option<Mutation>) -> Option<Row> {
+    fn apply(&mut self, change: Change, mutation: Option<Mutation>) -> Option<Row> {
         match change {
-            Change::Job { id, new, head, state } => Some(self.apply_job(*id, *new, head.as_ref(), state)),
+            Change::Job { id, new, head, state } => Some(self.apply_job(id, new, head, state)),
             Change::Execution { new, record } => {
-                if mutation == Some(Mutation::StaleReportAsCurrent) {
+                if matches!(mutation, Some(Mutation::StaleReportAsCurrent | Mutation::StaleSaveAsCurrent)) {
                     self.jobs_of.insert(record.id, record.job);
                 }
+                let row = execution_row(new, &record);
                 if record.status.is_final() {
                     self.executions.remove(&record.id);
                 } else {
-                    self.executions.insert(record.id, (**record).clone());
+                    self.executions.insert(record.id, record);
                 }
-                Some(execution_row(*new, record))
+                Some(row)
             }
             Change::Key(key) => {
-                self.keys.insert(key.key, *key);
+                self.keys.insert(key.key, key);
                 Some(Row::Key { key: format!("{:x}", key.key), job: key.job })
             }
             Change::ForgetKeys { expired_before, .. } => {
-                self.keys.retain(|_, key| key.expires_at > *expired_before);
-                self.run_keys.retain(|_, key| key.expires_at > *expired_before);
+                self.keys.retain(|_, key| key.expires_at > expired_before);
+                self.run_keys.retain(|_, key| key.expires_at > expired_before);
                 None
             }
             Change::Worker(record) => {
-                self.workers.insert(record.id, Arc::clone(record));
-                let capacity = record.capacity.clone();
-                Some(Row::Worker { worker: record.id, status: record.status, capacity })
+                let (worker, status, capacity) = (record.id, record.status, record.capacity.clone());
+                self.workers.insert(worker, record);
+                Some(Row::Worker { worker, status, capacity })
             }
             Change::RemoveWorker(id) => {
-                self.workers.remove(id);
+                self.workers.remove(&id);
                 None
             }
             Change::Queue(record) => {
-                self.queues.insert(record.name.clone(), Arc::clone(record));
-                Some(Row::Queue { name: record.name.clone(), settings: record.settings.clone() })
+                let (name, settings) = (record.name.clone(), record.settings.clone());
+                self.queues.insert(name.clone(), record);
+                Some(Row::Queue { name, settings })
             }
             Change::Schedule { id, new, head, state } => {
-                Some(self.apply_schedule(*id, *new, head.as_ref(), state, mutation))
+                Some(self.apply_schedule(id, new, head.as_ref(), *state, mutation))
             }
             Change::RemoveSchedule(id) => {
-                self.schedules.remove(id);
-                Some(Row::ScheduleRemoved(*id))
+                self.schedules.remove(&id);
+                Some(Row::ScheduleRemoved(id))
             }
-            Change::Ledger(record) => Some(Row::Ledger(record.clone())),
+            Change::Ledger(record) => Some(Row::Ledger(record)),
             Change::Backfill { id, head, state } => {
-                match (head, self.backfills.get_mut(id)) {
-                    (_, Some(known)) => known.1 = *state,
+                match (head, self.backfills.get_mut(&id)) {
+                    (_, Some(known)) => known.1 = state,
                     (Some(head), None) => {
-                        self.backfills.insert(*id, (Arc::clone(head), *state));
+                        self.backfills.insert(id, (head, state));
                     }
                     (None, None) => {}
                 }
-                Some(Row::Backfill { backfill: *id, status: state.status })
+                Some(Row::Backfill { backfill: id, status: state.status })
             }
             Change::Workflow { id, head, state, .. } => {
-                let known = self.workflows.remove(id).map(|(head, _)| head);
-                if let Some(head) = head.clone().or(known) {
-                    self.workflows.insert(*id, (head, state.clone()));
+                let spec = head.as_ref().map(|head| Arc::clone(&head.spec));
+                let row =
+                    WorkflowRow { workflow: id, spec, triggers: state.triggers.clone(), removed: false };
+                let known = self.workflows.remove(&id).map(|(head, _)| head);
+                if let Some(head) = head.or(known) {
+                    self.workflows.insert(id, (head, state));
                 }
-                None
+                Some(Row::Workflow(Box::new(row)))
             }
-            // Its bytes decide nothing, and what is known of it stands with the job.
-            Change::Checkpoint(_) => None,
+            Change::Checkpoint(record) => {
+                let data = content(&record.data);
+                self.checkpoints.insert(record.job, data);
+                Some(Row::Checkpoint { job: record.job, version: record.version, data })
+            }
             Change::RunKey(key) => {
-                self.run_keys.insert(key.key, *key);
+                self.run_keys.insert(key.key, key);
                 None
             }
             Change::RemoveWorkflow(id) => {
-                self.workflows.remove(id);
-                None
+                self.workflows.remove(&id);
+                let row = WorkflowRow { workflow: id, spec: None, triggers: Vec::new(), removed: true };
+                Some(Row::Workflow(Box::new(row)))
             }
-            Change::Run { id, head, state } => Some(self.apply_run(*id, head.as_ref(), state)),
+            Change::Run { id, head, state } => Some(self.apply_run(id, head.as_ref(), &state)),
             Change::Step(record) => {
-                self.steps.insert(record.key, record.state.clone());
                 let StepKey { run, step, item } = record.key;
                 let StepState { status, cause, .. } = record.state;
+                self.steps.insert(record.key, record.state);
                 Some(Row::Step(Box::new(StepRow { run, step, item, status, cause })))
             }
             Change::ElementBatch(batch) => {
-                self.batches.insert(batch.key, (**batch).clone());
-                Some(elements_row(batch))
+                let row = elements_row(&batch);
+                self.batches.insert(batch.key, *batch);
+                Some(row)
             }
             Change::Calendar(record) => {
                 let key = (record.spec.namespace.clone(), record.spec.name.clone());
-                self.calendars.insert(key, Arc::clone(record));
+                self.calendars.insert(key, record);
                 None
             }
             Change::RemoveCalendar { namespace, name } => {
@@ -401,22 +446,15 @@ impl Rows {
         }
     }
 
-    fn apply_job(&mut self, id: JobId, new: bool, head: Option<&Arc<JobHead>>, state: &JobState) -> Row {
-        let known = self.jobs.get(&id);
-        let steps = added(known.map_or(&[], |(_, before)| &before.history), &state.history);
-        let kept = head.cloned().or_else(|| known.map(|(head, _)| Arc::clone(head)));
-        if state.status.is_final() {
-            self.jobs.remove(&id);
-            self.ended.insert(id, state.status);
-        } else if let Some(kept) = kept {
-            self.jobs.insert(id, (kept, state.clone()));
-        }
-        Row::Job(Box::new(JobRow {
+    fn apply_job(&mut self, id: JobId, new: bool, head: Option<Arc<JobHead>>, state: Box<JobState>) -> Row {
+        let known = self.jobs.get_mut(&id);
+        let steps = added(known.as_ref().map_or(&[], |(_, before)| &before.history), &state.history);
+        let row = Row::Job(Box::new(JobRow {
             job: id,
             new,
-            spec: head.map(|head| Arc::clone(&head.spec)),
-            origin: head.and_then(|head| head.origin.clone()),
-            step: head.and_then(|head| head.step.clone()),
+            spec: head.as_ref().map(|head| Arc::clone(&head.spec)),
+            origin: head.as_ref().and_then(|head| head.origin.clone()),
+            step: head.as_ref().and_then(|head| head.step.clone()),
             status: state.status,
             version: state.version,
             due_at: state.due_at,
@@ -426,7 +464,18 @@ impl Rows {
             fence: state.fence,
             cancel_requested: state.cancel_requested_at.is_some(),
             steps,
-        }))
+        }));
+        if state.status.is_final() {
+            self.jobs.remove(&id);
+            self.checkpoints.remove(&id);
+            self.ended.insert(id, state.status);
+        } else if let Some((known, before)) = known {
+            *known = head.unwrap_or_else(|| Arc::clone(known));
+            *before = state;
+        } else if let Some(head) = head {
+            self.jobs.insert(id, (head, state));
+        }
+        row
     }
 
     /// A run that ended takes its steps and what was added to these with it: an engine that takes over never
@@ -480,10 +529,9 @@ impl Rows {
         id: ScheduleId,
         new: bool,
         head: Option<&Arc<ScheduleHead>>,
-        state: &ScheduleState,
+        mut state: ScheduleState,
         mutation: Option<Mutation>,
     ) -> Row {
-        let mut state = state.clone();
         if let Some((known, before)) = self.schedules.get(&id) {
             if mutation == Some(Mutation::StoreForgetsCursors) {
                 state.cursor = before.cursor;
@@ -533,7 +581,7 @@ impl Rows {
         let jobs = self.jobs.iter().map(|(&id, (head, state))| LiveRow::Job {
             id,
             head: (**head).clone(),
-            state: Box::new(state.clone()),
+            state: state.clone(),
         });
         let mut rows = Vec::with_capacity(self.jobs.len() + self.executions.len() + self.keys.len() + 64);
         rows.extend(calendars);
@@ -544,12 +592,24 @@ impl Rows {
         rows.extend(batches);
         rows.extend(steps);
         rows.extend(jobs);
-        rows.extend(self.executions.values().map(|record| LiveRow::Execution(Box::new(record.clone()))));
+        rows.extend(self.executions.values().map(|record| LiveRow::Execution(record.clone())));
         rows.extend(self.keys.values().map(|key| LiveRow::Key(*key)));
         rows.extend(self.run_keys.values().map(|key| LiveRow::RunKey(*key)));
         rows.extend(self.workers.values().map(|record| LiveRow::Worker((**record).clone())));
         rows.extend(self.queues.values().map(|record| LiveRow::Queue((**record).clone())));
         rows
+    }
+}
+
+/// What a task of a simulated world saved.
+fn content(data: &[u8]) -> u64 {
+    data.try_into().map_or(0, u64::from_le_bytes)
+}
+
+fn forget_triggers(row: &mut LiveRow) {
+    if let LiveRow::Workflow { head, state, .. } = row {
+        Arc::make_mut(&mut head.spec).triggers.clear();
+        state.triggers.clear();
     }
 }
 

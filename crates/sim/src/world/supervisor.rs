@@ -34,7 +34,7 @@ pub(super) enum SupervisorMessage {
         until: i64,
     },
     RepeatReports,
-    Written(Note),
+    Written(Box<Note>),
     /// For the fuse as well.
     LeaseEnd {
         until: i64,
@@ -212,7 +212,7 @@ impl World {
                 let all: Vec<_> = this.supervisor.executions.keys().copied().collect();
                 all.into_iter().for_each(|execution| self.announce(worker, execution));
             }
-            SupervisorMessage::Written(note) => self.written(worker, note),
+            SupervisorMessage::Written(note) => self.written(worker, *note),
             SupervisorMessage::LeaseEnd { until } => self.lease_ends(worker, until),
             SupervisorMessage::TaskEnd { execution, run } => self.task_ends(worker, execution, run),
             SupervisorMessage::Exited { execution, exit } => self.exited(worker, execution, exit),
@@ -287,7 +287,7 @@ impl World {
     fn write_down(&mut self, worker: usize, note: Note) {
         let longest = if self.plan.has(Mutation::WorkerStartsBeforeItsJournal) { 2_000 } else { 20 };
         let delay = self.worker_dice.millis(1, longest);
-        self.supervisor_in(worker, delay, SupervisorMessage::Written(note));
+        self.supervisor_in(worker, delay, SupervisorMessage::Written(Box::new(note)));
     }
 
     fn written(&mut self, worker: usize, note: Note) {
@@ -328,6 +328,14 @@ impl World {
         if self.is_contrary(0.03) {
             let outcome = Outcome { error: Some("start_failed".into()), ..Outcome::default() };
             return self.conclude(worker, execution, fence, Report::StartFailed { outcome });
+        }
+        if assignment.checkpoint.is_some() && !self.plan.has(Mutation::WorkerHandsOnNoCheckpoint) {
+            // Only the current execution is given it.
+            let Some(data) = self.store.checkpoint(execution, fence) else {
+                let outcome = Outcome { error: Some("checkpoint_failed".into()), ..Outcome::default() };
+                return self.conclude(worker, execution, fence, Report::StartFailed { outcome });
+            };
+            self.record(What::Found { execution, data });
         }
         let wish = self.clients.wish_of(&assignment);
         let exit = i32::from(self.is_contrary(0.25));

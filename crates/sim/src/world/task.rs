@@ -4,15 +4,19 @@
 //! counted down only then. Each stretch of running has a number, so that timers of an earlier stretch
 //! are void.
 
+use std::sync::Arc;
+
+use engine::TaskRequest;
 use engine::input::How;
 use model::spec::Delivery;
 use model::{Duration, ExecutionId, Timestamp};
 
 use super::World;
 use super::agent::micros;
+use super::client::Op;
 use super::plan::Mutation;
 use super::supervisor::{Phase, SupervisorMessage, finished};
-use crate::history::{TaskStep, What};
+use crate::history::{Ask, TaskStep, What};
 
 /// Frozen for longer, a task is killed.
 const ORPHAN_LIMIT: Duration = Duration::from_secs(300);
@@ -115,6 +119,31 @@ impl World {
             task.timeout_left = task.timeout_left.map(|left| (left - ran).max(0));
             task.run += 1;
         }
+    }
+
+    /// Some task that runs, whether anybody still believes in it or not, saves how far it is; one thing at a time.
+    pub(super) fn save_checkpoint(&mut self) {
+        let mut all = Vec::new();
+        for worker in 0..self.workers.len() {
+            all.extend(self.tasks(worker).into_iter().filter_map(|execution| {
+                let held = self.workers[worker].supervisor.executions.get(&execution)?;
+                let runs = matches!(&held.phase, Phase::Running(task) if task.since.is_some());
+                (runs && !self.is_saving(execution)).then_some((execution, held.fence))
+            }));
+        }
+        if all.is_empty() {
+            return;
+        }
+        let (execution, fence) = *self.clients.save_dice.pick(&all);
+        let data = self.clients.save_dice.number();
+        let request = TaskRequest::SaveCheckpoint {
+            content_type: model::checkpoint::BYTES.into(),
+            data: data.to_le_bytes().into(),
+            hash: data.into(),
+            expected_version: None,
+        };
+        let op = Op::Task(execution, fence, request);
+        self.begin_request(Ask::Save { execution, data }, Arc::new(op), true);
     }
 
     // Leases.

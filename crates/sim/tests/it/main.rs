@@ -5,6 +5,7 @@ mod command;
 mod mutations;
 mod scenarios;
 mod seeds;
+mod slices;
 
 use model::Duration;
 use sim::run::{self, Played};

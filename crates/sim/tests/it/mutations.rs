@@ -64,6 +64,11 @@ fn cut_workers(seed: u64) -> Plan {
     Plan { faults: (0..9).flat_map(|n| [cut(n, 0), cut(n, 1)]).collect(), ..plan }
 }
 
+/// The same, and tasks save how far they are.
+fn cut_workers_that_save(seed: u64) -> Plan {
+    Plan { saves: 2_000, ..cut_workers(seed) }
+}
+
 /// Answers take longer than the margin of a lease, and then there are none.
 fn slow_answers(seed: u64) -> Plan {
     let delay = seconds(4);
@@ -84,7 +89,7 @@ macro_rules! mutations {
 mutations! {
     a_worker_that_forgets_what_it_started: WorkerForgetsWhatItStarted, 40, [I7, I8, I10], crashes_in_silence;
     a_worker_that_starts_before_its_journal: WorkerStartsBeforeItsJournal, 40, [I7, I10], crashes_in_silence;
-    a_worker_that_drops_its_reports: WorkerDropsReportsUnacknowledged, 40, [I7, I26, I30], rough;
+    a_worker_that_drops_its_reports: WorkerDropsReportsUnacknowledged, 100, [I7, I26, I30], rough;
     a_worker_that_counts_its_lease_from_the_answer:
         WorkerCountsItsLeaseFromTheAnswer, 20, [I8], slow_answers;
     a_worker_that_thaws_before_its_stops: WorkerThawsBeforeItsStops, 20, [I8], cut_workers;
@@ -96,6 +101,9 @@ mutations! {
     grants_without_an_own_lease: GrantsWithoutOwnLease, 100, [I8], owners_cut_from_the_store;
     a_stale_report_that_is_taken_as_current: StaleReportAsCurrent, 20, [I9], cut_workers;
     an_unknown_outcome_that_is_told_as_a_refusal: UnknownTakenForRefused, 100, [I2, I3], rough;
+    a_save_of_a_stale_execution_that_is_taken_as_current: StaleSaveAsCurrent, 20, [I10], cut_workers_that_save;
+    a_store_that_forgets_checkpoints: StoreForgetsCheckpoints, 20, [I1], cut_workers_that_save;
+    a_worker_that_hands_on_no_checkpoint: WorkerHandsOnNoCheckpoint, 20, [I1], cut_workers_that_save;
     a_load_that_forgets_executions: LoadForgetsExecutions, 10, [I4, I8, I28], rough;
     a_load_that_forgets_jobs: LoadForgetsJobs, 40, [I26, I28], rough;
     a_load_that_forgets_queues: LoadForgetsQueues, 40, [I20, I21, I28], rough;
@@ -107,12 +115,14 @@ mutations! {
     a_load_that_forgets_steps: LoadForgetsSteps, 10, [I19], runs_through_crashes;
     a_store_that_forgets_ends_of_steps: StoreForgetsEndsOfSteps, 10, [I19], runs_through_crashes;
     a_load_that_forgets_elements: LoadForgetsElements, 20, [I19, I28], runs_through_crashes;
+    a_load_that_forgets_triggers: LoadForgetsTriggers, 20, [I19], runs_through_crashes;
     a_store_that_forgets_elements: StoreForgetsElements, 20, [I1], runs_through_crashes;
     a_store_that_forgets_cursors: StoreForgetsCursors, 40, [I14], rough;
     a_store_that_tears_batches: StoreTearsBatches, 10, [I1, I4, I14], rough;
     a_store_that_ignores_epochs: StoreIgnoresEpochs, 100, [I2, I4, I10, I27], rough;
     a_store_that_gives_an_epoch_twice: StoreReusesEpochs, 40, [I27], rough;
     a_store_that_reads_the_past: StoreReadsThePast, 10, [I1], rough;
+    a_lost_tail_that_is_trusted: LostTailIsTrusted, 100, [I8], lost_tails;
     an_order_of_effects_that_is_random: RandomOrderOfEffects, 10, [I29], rough;
 }
 
@@ -121,6 +131,13 @@ fn runs_through_crashes(seed: u64) -> Plan {
     let crash = |n: u64| fault(10 + 15 * n, 3, FaultKind::CrashServer { server: (n % 2) as usize });
     let faults = (0..7).map(crash).collect();
     Plan { workflows: 4, runs: 30, run_asks: 0, jobs: 5, faults, ..quiet(seed) }
+}
+
+/// The store forgets commits again and again, while tasks run that the next owner does not know of.
+fn lost_tails(seed: u64) -> Plan {
+    let lose = |n: u64| fault(10 + 12 * n, 1, FaultKind::LoseTail { commits: 12 });
+    let faults = (0..9).map(lose).collect();
+    Plan { jobs: 200, task_max: seconds(20), keeps_all: false, faults, ..quiet(seed) }
 }
 
 /// Tasks that run far longer than their timeouts.

@@ -1,8 +1,9 @@
 //! Each invariant can fail: a hand-made history that breaks it, and the nearest one that does not.
 //!
-//! Here the lives of jobs, and what a history can show; in [`schedules`] and [`workflows`] those; in
-//! [`tails`] what a store forgot.
+//! Here the lives of jobs, and what a history can show; in [`schedules`], [`workflows`] and [`checkpoints`]
+//! those; in [`tails`] what a store forgot.
 
+mod checkpoints;
 mod schedules;
 mod tails;
 mod workflows;

@@ -19,6 +19,8 @@ fn forgotten(delivery: Delivery) -> Story {
 fn a_job_that_was_accepted_among_the_lost_commits_may_be_gone_and_no_other() {
     let read = What::Read { job: JOB, found: false };
     Story::new().asked().answered().event(loss(1)).event(read.clone()).holds();
+    // The answer was on its way.
+    Story::new().asked().event(loss(2)).answered().event(read.clone()).holds();
     Story::new().asked().answered().event(loss(3)).breaks(Invariant::I1);
     Story::new().event(loss(1)).asked().answered().breaks(Invariant::I1);
     Story::new().submitted().answered().event(loss(1)).event(read).breaks(Invariant::I1);
@@ -34,6 +36,10 @@ fn a_cancellation_may_be_forgotten_with_the_commits_that_are_lost() {
         story
     };
     cancelled().event(loss(3)).holds();
+    let mut again = cancelled();
+    again.event(loss(3)).row.cancel_requested = true;
+    let row = again.step(JobStatus::Cancelled, Cause::CancelRequested);
+    again.commit(vec![row]).holds();
     cancelled().breaks(Invariant::I1);
 }
 

@@ -1,11 +1,14 @@
 //! Runs of workflows, and what tasks add to their lists.
 
-use model::run::{Ended, RunCause, RunHistoryEntry, RunTrigger, StepCause, StepOrigin};
-use model::workflow::{ForEach, Over, StepSpec};
-use model::{RunId, RunStatus, StepStatus, WorkflowSpec};
+use model::run::{
+    Ended, KeptEnd, NotTriggered, RunCause, RunHistoryEntry, RunTrigger, StepCause, StepOrigin,
+    TriggerRefusal, TriggerState,
+};
+use model::workflow::{EndsIn, ForEach, Listens, Over, Source, SourceKind, StepSpec, TriggerSpec};
+use model::{RunId, RunStatus, StepStatus, WorkflowId, WorkflowSpec};
 
 use super::*;
-use crate::history::{Added, RunRow, StepRow};
+use crate::history::{Added, RunRow, StepRow, WorkflowRow};
 
 const RUN: RunId = RunId::from_bits(5 << 64);
 
@@ -135,6 +138,83 @@ fn an_end_starts_a_run_once_and_in_its_own_commit() {
     told(vec![vec![started()], end()]).breaks(Invariant::I19);
     told(vec![vec![started()], end(), vec![triggered(one)]]).breaks(Invariant::I19);
     told(vec![vec![started()], with(end(), vec![triggered(one), triggered(two)])]).breaks(Invariant::I19);
+}
+
+/// The row of workflow `report`, whose trigger listens to this and did that.
+fn report(listens: Listens, paused: bool, did: TriggerState, new: bool) -> Row {
+    let step = StepSpec::job("send", JobSpec::command(["true"]));
+    let mut spec = WorkflowSpec::new("report", vec![step]);
+    spec.triggers.push(TriggerSpec { listens, parameters: Default::default(), paused });
+    let (workflow, spec) = (WorkflowId::from_bits(9 << 64), new.then(|| Arc::new(spec)));
+    Row::Workflow(Box::new(WorkflowRow { workflow, spec, triggers: vec![did], removed: false }))
+}
+
+fn source(kind: SourceKind, name: &str, on: EndsIn) -> Source {
+    Source { kind, name: name.into(), on, labels: Default::default(), within: None }
+}
+
+/// Run `one` of `report`, which the end of [`RUN`] started.
+fn reported(one: RunId) -> Row {
+    let Row::Run(mut row) = triggered(one) else { panic!("the row of a run") };
+    let mut spec = (**row.spec.as_ref().unwrap()).clone();
+    spec.name = "report".into();
+    row.spec = Some(Arc::new(spec));
+    Row::Run(row)
+}
+
+/// I19.
+#[test]
+fn a_run_that_an_end_should_have_started_is_missed() {
+    let one = RunId::from_bits(6 << 64);
+    let none = TriggerState::default;
+    let ends_with = |on, paused, runs: &[RunId], more: Vec<Row>| {
+        let listens = Listens::To(source(SourceKind::Workflow, "w", on));
+        let first = report(listens, paused, none(), true);
+        let mut end = succeeded_and_started(runs);
+        end.extend(more);
+        told(vec![vec![first], vec![started()], end])
+    };
+    ends_with(EndsIn::Success, false, &[one], vec![reported(one)]).holds();
+    ends_with(EndsIn::Success, false, &[], vec![]).breaks(Invariant::I19);
+    ends_with(EndsIn::Failure, false, &[], vec![]).holds();
+    ends_with(EndsIn::Failure, false, &[one], vec![reported(one)]).breaks(Invariant::I19);
+    // Where nothing is started, it is said why.
+    let ended = Ended::new(RUN.into(), "w".into(), JobStatus::Succeeded, second(1));
+    let refused = |reason| {
+        let ended = ended.clone();
+        let last = TriggerRefusal { at: second(3), ended, reason, detail: None };
+        let did = TriggerState { refused: 1, last_refusal: Some(Box::new(last)), ..none() };
+        let listens = Listens::To(source(SourceKind::Workflow, "w", EndsIn::Success));
+        report(listens, true, did, false)
+    };
+    ends_with(EndsIn::Success, true, &[], vec![refused(NotTriggered::Paused)]).holds();
+    ends_with(EndsIn::Success, true, &[], vec![refused(NotTriggered::Late)]).breaks(Invariant::I19);
+    ends_with(EndsIn::Success, true, &[], vec![]).breaks(Invariant::I19);
+    ends_with(EndsIn::Success, false, &[], vec![refused(NotTriggered::TooManyRuns)]).breaks(Invariant::I19);
+}
+
+/// I19.
+#[test]
+fn a_join_that_forgets_an_end_is_seen() {
+    let sources = vec![
+        source(SourceKind::Workflow, "w", EndsIn::Any),
+        source(SourceKind::Job, "rates", EndsIn::Success),
+    ];
+    let listens = || Listens::All { sources: sources.clone(), window: Duration::from_secs(60) };
+    let first = || vec![report(listens(), false, TriggerState::default(), true)];
+    let end = |more: Vec<Row>| succeeded_and_started(&[]).into_iter().chain(more).collect::<Vec<_>>();
+    let kept = KeptEnd {
+        source: 0,
+        ended: Ended::new(RUN.into(), "w".into(), JobStatus::Succeeded, second(1)),
+        created_at: second(1),
+        scheduled_for: None,
+        interval_start: None,
+        output: None,
+        chain: vec!["w".into()],
+    };
+    let keeps = report(listens(), false, TriggerState { kept: vec![kept], ..Default::default() }, false);
+    told(vec![first(), vec![started()], end(vec![keeps])]).holds();
+    told(vec![first(), vec![started()], end(vec![])]).breaks(Invariant::I19);
 }
 
 /// I19.

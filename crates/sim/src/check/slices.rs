@@ -1,0 +1,217 @@
+//! Judging a history while it is made, slice by slice, so that it need not be kept.
+//!
+//! A job is over when its last row is final, everybody who ran it is done, and nothing was heard of it for a while;
+//! a request is when its answer is certain. What is over is judged and left out, and what is not is carried into
+//! the next slice, as is everything about schedules and runs of workflows. What goes from commit to commit, such as
+//! limits, is followed over all slices.
+//!
+//! Something that is heard of a job after it was left out looks like something of a job that never was. So what is
+//! found here is judged once more by a whole history, which [`check`](super::check) does; no one relies on the
+//! excerpts of slices.
+//!
+//! # Cost
+//! Memory is bounded by what lives, but for a few dozen bytes for each job and key that ever was.
+
+use foldhash::fast::FixedState;
+use indexmap::{IndexMap, IndexSet};
+use model::{Duration, ExecutionId, JobId, Timestamp};
+
+use super::facts::{ExecutionFacts, Facts, JobFacts, RequestFacts};
+use super::{Findings, Report, cluster, jobs, limits, runs, schedules, triggers};
+use crate::history::{Answer, Ask, Event, History, Row, Setup, TaskStep, What};
+
+/// How long nothing must have been heard of a job.
+const QUIET: Duration = Duration::from_secs(15);
+
+type Set<T> = IndexSet<T, FixedState>;
+
+/// What goes on from one slice to the next.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) memory: Memory,
+    pub(super) limits: limits::State,
+    pub(super) order: jobs::Order,
+    pub(super) triggers: triggers::Triggers,
+    pub(super) findings: Findings,
+}
+
+/// What is known of requests, and of things that were left out.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Jobs that are over.
+    pub(super) jobs: Set<JobId>,
+    /// By the name that a request gives its job.
+    pub(super) tags: IndexMap<Box<str>, Tag, FixedState>,
+    /// The job of each key, and where that was told.
+    pub(super) keys: IndexMap<Box<str>, (JobId, usize), FixedState>,
+}
+
+/// A request for a job.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tag {
+    pub(super) asked_at: Timestamp,
+    pub(super) has_key: bool,
+    /// Its job, and where that was made.
+    pub(super) made: Option<(JobId, usize)>,
+}
+
+/// Judges a history that comes in slices.
+#[derive(Debug)]
+pub struct Judge {
+    /// What is not over yet, and what is new.
+    window: History,
+    state: State,
+}
+
+impl Judge {
+    /// Of a history for which this holds. It must not be one of a store that loses commits: there what comes
+    /// later says how to judge what came before.
+    pub fn new(setup: Setup) -> Self {
+        Self { window: History { setup, events: Vec::new() }, state: State::default() }
+    }
+
+    /// How many events are not over yet. The next slice is best not shorter, for all of them are looked at again.
+    pub fn carried(&self) -> usize {
+        self.window.events.len()
+    }
+
+    /// The next events; what is over by the last of them is judged. Leaves `events` empty.
+    pub fn take(&mut self, events: &mut Vec<Event>) {
+        let from = self.carried();
+        self.window.events.append(events);
+        let Some(last) = self.window.events.last() else { return };
+        let over = self.state.judge_what_is_over(&self.window, from, last.at - QUIET);
+        self.window.events.retain_mut(|event| over.leaves(event));
+    }
+
+    /// The last events; everything that is left is judged.
+    pub fn finish(mut self, events: &mut Vec<Event>) -> Report {
+        let from = self.carried();
+        self.window.events.append(events);
+        self.state.judge_the_rest(&self.window, from);
+        super::report(self.state.findings, &self.window)
+    }
+}
+
+/// What is left out of the slices that come.
+#[derive(Debug)]
+struct Over {
+    jobs: Set<JobId>,
+    executions: Set<ExecutionId>,
+    requests: Set<u64>,
+    since: Timestamp,
+}
+
+impl Over {
+    /// Whether the event, or some of its rows, is about anything else.
+    fn leaves(&self, event: &mut Event) -> bool {
+        match &mut event.what {
+            // It is what tells whose a checkpoint is.
+            What::Asked { ask: Ask::Save { execution, .. }, .. } => !self.executions.contains(execution),
+            What::Asked { request, .. } | What::Answered { request, .. } => !self.requests.contains(request),
+            What::Heard { execution, .. } | What::Found { execution, .. } | What::Task { execution, .. } => {
+                !self.executions.contains(execution)
+            }
+            What::Commit(commit) => {
+                commit.rows.retain(|row| match row {
+                    Row::Job(row) => !self.jobs.contains(&row.job),
+                    Row::Execution(row) => !self.jobs.contains(&row.job),
+                    Row::Checkpoint { job, .. } => !self.jobs.contains(job),
+                    Row::Key { .. }
+                    | Row::Worker { .. }
+                    | Row::Queue { .. }
+                    | Row::Backfill { .. }
+                    | Row::Workflow(_) => false,
+                    _ => true,
+                });
+                !commit.rows.is_empty()
+            }
+            // Only the newest before the calm counts.
+            What::Owned { .. } => event.at > self.since,
+            What::Read { .. } | What::Fault { .. } | What::Rebuilt { .. } | What::Inconsistent { .. } => {
+                false
+            }
+            What::TailLost { .. } | What::Woke { .. } | What::Calm | What::End { .. } => true,
+        }
+    }
+}
+
+impl State {
+    fn judge_what_is_over(&mut self, window: &History, from: usize, quiet_since: Timestamp) -> Over {
+        let mut facts = Facts::of(window);
+        cluster::rebuilds(&facts, from, &mut self.findings);
+        self.follow_commits(&facts, from);
+        jobs::note_asks(&facts, &mut self.memory);
+        facts.requests.retain(|_, request| is_certain(request));
+        jobs::requests(&facts, &mut self.memory, &mut self.findings);
+        let jobs = facts.jobs.iter().filter(|(_, job)| is_over(&facts, job, quiet_since));
+        let jobs: Set<JobId> = jobs.map(|(id, _)| *id).collect();
+        facts.jobs.retain(|id, _| jobs.contains(id));
+        let executions: Set<_> = facts.jobs.values().flat_map(|job| &job.executions).copied().collect();
+        facts.executions.retain(|id, _| executions.contains(id));
+        facts.are_settled = true;
+        runs::starts(&facts, &mut self.findings);
+        runs::overlaps(&facts, &mut self.findings);
+        jobs::check(&facts, &mut self.memory, &mut self.findings);
+        runs::check(&facts, &mut self.findings);
+        schedules::in_time(&facts, &mut self.findings);
+        self.memory.jobs.extend(&jobs);
+        let since = facts.calm.map_or(quiet_since, |(_, calm)| calm - QUIET);
+        Over { jobs, executions, requests: facts.requests.keys().copied().collect(), since }
+    }
+
+    /// Everything that goes on to the end of a history, whether it is over or not.
+    pub(super) fn judge_the_rest(&mut self, history: &History, from: usize) {
+        let facts = Facts::of(history);
+        runs::starts(&facts, &mut self.findings);
+        runs::overlaps(&facts, &mut self.findings);
+        cluster::rebuilds(&facts, from, &mut self.findings);
+        if facts.lost_tail {
+            return;
+        }
+        jobs::note_asks(&facts, &mut self.memory);
+        jobs::requests(&facts, &mut self.memory, &mut self.findings);
+        jobs::check(&facts, &mut self.memory, &mut self.findings);
+        self.follow_commits(&facts, from);
+        runs::check(&facts, &mut self.findings);
+        schedules::check(&facts, &mut self.findings);
+        schedules::in_time(&facts, &mut self.findings);
+        super::workflows::check(&facts, &mut self.findings);
+        cluster::check(&facts, &mut self.findings);
+    }
+
+    /// What goes from commit to commit, from this event on.
+    fn follow_commits(&mut self, facts: &Facts<'_>, from: usize) {
+        for &(index, commit) in facts.commits.iter().filter(|(index, _)| *index >= from) {
+            self.order.take(facts, index, commit, &mut self.findings);
+            self.limits.take(facts, index, commit, &mut self.findings);
+            if facts.exact() {
+                self.triggers.take(facts, index, commit, &mut self.findings);
+            }
+        }
+    }
+}
+
+/// Whether nobody asks again.
+fn is_certain(request: &RequestFacts<'_>) -> bool {
+    let certain = |answer: &Answer| match answer {
+        Answer::Refused { code } => code != "loading",
+        Answer::Unknown => false,
+        _ => true,
+    };
+    request.answers.iter().any(|(_, answer)| certain(answer))
+}
+
+fn is_over(facts: &Facts<'_>, job: &JobFacts<'_>, quiet_since: Timestamp) -> bool {
+    let quiet = |index: usize| facts.at(index) <= quiet_since;
+    let ended = |execution: &ExecutionFacts<'_>| {
+        let nobody_runs = |step: &TaskStep| matches!(step, TaskStep::Ended { .. } | TaskStep::Killed);
+        execution.rows.last().is_some_and(|(_, row)| row.status.is_final())
+            && execution.steps.last().is_none_or(|(index, _, step)| nobody_runs(step) && quiet(*index))
+            && execution.heard.last().is_none_or(|index| quiet(*index))
+    };
+    job.origin.is_none()
+        && job.step.is_none()
+        && job.rows.last().is_some_and(|(index, row)| row.status.is_final() && quiet(*index))
+        && job.executions.iter().all(|id| facts.executions.get(id).is_some_and(ended))
+}

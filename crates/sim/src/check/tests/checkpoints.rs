@@ -1,0 +1,81 @@
+//! What tasks save for the next execution.
+
+use super::*;
+
+/// A task that runs and asks to save `7`.
+fn saving() -> Story {
+    let mut story = Story::new();
+    story.submitted().placed().starts(1).event(asks(1));
+    story
+}
+
+fn asks(number: u32) -> What {
+    What::Asked { request: 20, ask: Ask::Save { execution: execution(number), data: 7 } }
+}
+
+fn saved(version: u64) -> Row {
+    Row::Checkpoint { job: JOB, version, data: 7 }
+}
+
+fn found(number: u32, data: u64) -> What {
+    What::Found { execution: execution(number), data }
+}
+
+impl Story {
+    fn keeps(&mut self, version: u64) -> &mut Self {
+        self.commit(vec![saved(version)])
+    }
+
+    fn is_told_of_it(&mut self) -> &mut Self {
+        self.event(What::Answered { request: 20, answer: Answer::Saved { version: 1 } })
+    }
+
+    fn goes_down(&mut self) -> &mut Self {
+        self.task(1, TaskStep::Killed).lost().placed()
+    }
+}
+
+/// I1, I6.
+#[test]
+fn a_checkpoint_that_a_task_was_told_of_is_there() {
+    saving().keeps(1).is_told_of_it().succeeds().holds();
+    saving().is_told_of_it().breaks(Invariant::I1);
+    saving().is_told_of_it().keeps(1).breaks(Invariant::I6);
+}
+
+/// I1. What is accepted last is what the next execution goes on from.
+#[test]
+fn the_next_execution_is_given_the_last_checkpoint() {
+    saving().keeps(1).goes_down().event(found(2, 7)).starts(2).succeeds().holds();
+    saving().keeps(1).goes_down().starts(2).breaks(Invariant::I1);
+    saving().keeps(1).goes_down().event(found(2, 8)).starts(2).breaks(Invariant::I1);
+    saving().goes_down().event(found(2, 7)).starts(2).breaks(Invariant::I1);
+}
+
+/// I10. A stale fence changes nothing.
+#[test]
+fn an_execution_that_was_replaced_saves_nothing() {
+    saving().goes_down().keeps(1).breaks(Invariant::I10);
+    saving().task(1, TaskStep::Killed).lost().keeps(1).breaks(Invariant::I10);
+}
+
+/// I3, I4.
+#[test]
+fn a_checkpoint_that_nobody_saved_and_a_gap_between_two_are_seen() {
+    Story::new().submitted().placed().starts(1).keeps(1).breaks(Invariant::I3);
+    saving().keeps(2).breaks(Invariant::I4);
+    saving().keeps(1).keeps(3).breaks(Invariant::I4);
+}
+
+/// I1. A store that lost it lets the next execution go on from the one before.
+#[test]
+fn a_checkpoint_may_be_lost_with_the_commits_that_are() {
+    let told = || {
+        let mut story = saving();
+        story.is_told_of_it();
+        story
+    };
+    let loss = |since| What::TailLost { commits: 1, since: Some(second(since)) };
+    told().event(loss(5)).goes_down().starts(2).succeeds().holds();
+    told().goes_down().event(loss(9)).starts(2).succeeds().breaks(Invariant::I1);
+}

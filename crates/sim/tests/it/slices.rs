@@ -1,0 +1,83 @@
+//! A history that is judged slice by slice comes to the same as one that is judged as a whole.
+
+use std::collections::BTreeSet;
+
+use sim::check::{Invariant, Judge, Report};
+use sim::history::History;
+use sim::run;
+use sim::world::plan::{Mutation, Plan, Profile};
+
+use crate::{quiet, seconds};
+
+/// Judged a few hundred events at a time; and the most that was carried on.
+fn in_slices(history: &History) -> (Report, usize) {
+    let mut judge = Judge::new(history.setup.clone());
+    let mut most = 0;
+    for slice in history.events.chunks(300) {
+        judge.take(&mut slice.to_vec());
+        most = most.max(judge.carried());
+    }
+    (judge.finish(&mut Vec::new()), most)
+}
+
+#[test]
+fn slices_find_nothing_where_the_whole_has_nothing() {
+    for seed in 0..60 {
+        let played = run::play(&Plan::draw(seed, Profile::Short));
+        assert_eq!(played.report.violations, [], "seed {seed}");
+        let (report, _) = in_slices(&played.history);
+        assert_eq!(report.violations, [], "seed {seed}");
+    }
+}
+
+#[test]
+fn what_the_whole_finds_slices_find() {
+    let mut found = BTreeSet::new();
+    for mutation in [
+        Mutation::WorkerForgetsWhatItStarted,
+        Mutation::WorkerDropsReportsUnacknowledged,
+        Mutation::WorkerThawsBeforeItsStops,
+        Mutation::LeaseEndIsIgnored,
+        Mutation::EffectsBeforeTheCommit,
+        Mutation::RepliesBeforeTheCommit,
+        Mutation::StaleReportAsCurrent,
+        Mutation::StaleSaveAsCurrent,
+        Mutation::WorkerHandsOnNoCheckpoint,
+        Mutation::UnknownTakenForRefused,
+        Mutation::LoadForgetsExecutions,
+        Mutation::LoadForgetsQueues,
+        Mutation::StoreForgetsNewJobs,
+        Mutation::StoreForgetsKeys,
+        Mutation::StoreForgetsCancels,
+        Mutation::StoreTearsBatches,
+        Mutation::StoreIgnoresEpochs,
+        Mutation::StoreReusesEpochs,
+        Mutation::StoreReadsThePast,
+    ] {
+        for seed in 0..6 {
+            let played = run::play(&Plan::draw(seed, Profile::Short).with(mutation));
+            if played.panic.is_some() || played.report.violations.is_empty() {
+                continue;
+            }
+            let (report, _) = in_slices(&played.history);
+            let whole = played.show();
+            assert!(!report.violations.is_empty(), "{mutation:?}, seed {seed}: slices find none of {whole}");
+            found.extend(played.report.counts.into_keys());
+        }
+    }
+    let expected = [Invariant::I1, Invariant::I2, Invariant::I4, Invariant::I6, Invariant::I7, Invariant::I8];
+    assert!(expected.iter().all(|invariant| found.contains(invariant)), "{found:?}");
+}
+
+/// What is carried on is what lives, however long the history is.
+#[test]
+fn a_history_three_times_as_long_carries_no_more() {
+    let carried = |times: u64| {
+        let (rough, jobs) = (seconds(120 * times), u32::try_from(100 * times).unwrap());
+        let plan = Plan { schedules: 0, workflows: 0, runs: 0, other_asks: 0, with_keys: false, ..quiet(1) };
+        let played = run::play(&Plan { rough, jobs, ..plan });
+        in_slices(&played.history).1
+    };
+    let (short, long) = (carried(1), carried(3));
+    assert!(long < short + short / 2, "{short} events at first, then {long}");
+}
