@@ -43,4 +43,6 @@ test("a step says its cause first", () => {
   );
   expect(whyOf({ cause: "not_failed" }, zh)).toBe("运行没有失败");
   expect(messageOf("there was no element", zh)).toBe("列表为空");
+  expect(messageOf("exited with code 3", zh)).toBe("退出码 3");
+  expect(messageOf("killed by signal 9 (SIGKILL)", zh)).toBe("被信号 9 (SIGKILL) 终止");
 });

@@ -11,6 +11,8 @@ import type { RunHistoryEntry, RunStepState, RunTries } from "../api/schema";
 
 const FAILED_STEP = /^step `([^`]+)`(?: (failed|cancelled|upstream_failed))?(?:: ([\s\S]+))?$/;
 const PAUSED_BY = /^paused by ([^:]+?)(: [\s\S]+)?$/;
+const EXITED = /^exited with code (\d+)$/;
+const KILLED = /^killed by signal (\d+ \(\w+\))$/;
 const ELEMENTS = /^(\d+) of (\d+) elements succeeded, (\d+) failed$/;
 
 /** What is known of a transition beyond its cause: who asked for it, or which step made a run fail. */
@@ -32,6 +34,10 @@ export function messageOf(message: string, t: TFunction): string {
     const [, succeeded, total, failed] = elements;
     return t("step.elementsOver", { succeeded, total, failed });
   }
+  const exited = EXITED.exec(message);
+  if (exited?.[1]) return t("step.exited", { code: exited[1] });
+  const killed = KILLED.exec(message);
+  if (killed?.[1]) return t("step.killed", { signal: killed[1] });
   return message === "there was no element" ? t("step.noElement") : message;
 }
 
