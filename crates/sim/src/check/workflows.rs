@@ -91,10 +91,8 @@ fn once(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Finding
             let by_rule = matches!(row.cause, StepCause::Rule | StepCause::Condition | StepCause::NotFailed);
             by_rule && matches!(row.status, StepStatus::Skipped | StepStatus::UpstreamFailed)
         });
-        if never_began {
-            if places().next().is_some() {
-                findings.add(Invariant::I19, id, format!("step {step} never began, and has work"), places());
-            }
+        if never_began && places().next().is_some() {
+            findings.add(Invariant::I19, id, format!("step {step} never began, and has work"), places());
         }
         if let Some((end, _)) = run.end()
             && places().any(|begun| begun > end)
