@@ -139,7 +139,7 @@ impl Detail for RunPage {
         if !is_own(run) {
             lines[1].1 = run.workflow.as_str().into();
         }
-        lines.extend(run.tries.map(|tries| ("Try", which_try(look, &tries).into())));
+        lines.extend(run.tries.map(|tries| ("Try", which_try(look, run.status, &tries).into())));
         for (name, value) in &run.parameters {
             lines.push(("Parameter", format!("{name}={}", short(&plain(value), SHOWN)).into()));
         }
@@ -180,9 +180,10 @@ impl Detail for RunPage {
 }
 
 /// `2 of 3, which begins at …`.
-fn which_try(look: &Look, tries: &RunTries) -> String {
+fn which_try(look: &Look, status: RunStatus, tries: &RunTries) -> String {
     let RunTries { number, most, next_at, began_at } = tries;
     match (next_at, began_at) {
+        (Some(_), _) if status == RunStatus::Paused => format!("{number} of {most}, once the run is resumed"),
         (Some(at), _) => format!("{number} of {most}, which begins at {}", exact(look, *at)),
         (None, Some(at)) => format!("{number} of {most}, begun at {}", exact(look, *at)),
         (None, None) => format!("{number} of {most}"),
@@ -541,6 +542,11 @@ mod tests {
         insta::assert_snapshot!(told(&waits), @"
         Status:     retrying
         Try:        2 of 3, which begins at 2026-11-21T08:15:00Z (in 5m)
+        ");
+        let paused = json!({"status": "paused", "tries": {"number": 2, "most": 3, "next_at": at}});
+        insta::assert_snapshot!(told(&paused), @"
+        Status:     paused
+        Try:        2 of 3, once the run is resumed
         ");
         let goes_on = json!({"tries": {"number": 2, "most": 3, "began_at": at}});
         insta::assert_snapshot!(told(&goes_on), @"

@@ -10,7 +10,7 @@ import { workersQuery } from "../../api/queries";
 import { itemsQuery, liveItemsQuery } from "../../api/workflows";
 import { isStepOver } from "../../lib/runs";
 import { Card, Loading, ProblemBox } from "../../ui/kit";
-import { whyOf } from "../../lib/runWords";
+import { messageOf, whyOf } from "../../lib/runWords";
 import { RunBadge, StatusBadge, StepBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
 import style from "./run.module.css";
@@ -135,7 +135,13 @@ function Item({ item, isChosen, onJob }: { item: RunItem; isChosen: boolean; onJ
       <span className="num quiet">{item.index}</span>
       <StepBadge status={item.status} plain />
       <span className="clip quiet" title={item.message ?? undefined}>
-        {isGood ? (item.output === undefined ? "" : JSON.stringify(item.output)) : whyOf(item, t)}
+        {isGood
+          ? item.output === undefined
+            ? ""
+            : JSON.stringify(item.output)
+          : item.message
+            ? messageOf(item.message, t)
+            : whyOf(item, t)}
       </span>
       <span className="num quiet">
         {item.started_at && <Elapsed from={item.started_at} to={item.finished_at} />}

@@ -188,7 +188,8 @@ function Needs({
 function Why({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const { t } = useTranslation();
   const { data } = useQuery({ ...stepWhyQuery(run.id, step.name), refetchInterval: 5_000 });
-  const reasons = data?.reasons ?? [];
+  // How it ended stands among the facts.
+  const reasons = data?.reasons.filter(({ reason }) => reason !== "over") ?? [];
   if (reasons.length === 0) return null;
   return (
     <section className={`${job.why} ${style.why}`} aria-label={t("why.title")} data-testid="step-why">
