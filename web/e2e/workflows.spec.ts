@@ -529,3 +529,57 @@ test("a picture of a thousand steps is there at once, and moves and grows smooth
   await expect(node(page, "step-0777")).toBeInViewport();
   await expect(page.getByTestId("step-definition")).toContainText("step-0777");
 });
+
+test("a run that failed says which try comes when, and goes on by itself", async ({ page, server }) => {
+  const flag = '"/tmp/belfry-e2e-$BELFRY_RUN"';
+  const flaky = `if [ -e ${flag} ]; then rm ${flag}; echo "second time"; else touch ${flag}; exit 3; fi`;
+  await apply(server, {
+    name: "flaky",
+    retry: { max_retries: 2, backoff: { initial: "10s", jitter: 0 } },
+    steps: [
+      { name: "fetch", job: runs("true") },
+      { name: "load", needs: ["fetch"], job: runs(flaky) },
+    ],
+    on_failure: [{ name: "alert", job: runs("true") }],
+  });
+  const id = await start(server, "flaky");
+  await untilRun(server, id, "retrying");
+  await page.goto(`/runs/${id}?step=load`);
+  await expect(page.getByTestId("retrying")).toContainText("2 of 3");
+  await expect(page.getByTestId("retrying")).toContainText("step load");
+  await expect(page.getByTestId("step-why")).toContainText("waits for try 2 of 3");
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+  await expect(page.getByTestId("step-why")).toContainText("once it is resumed");
+  await page.getByRole("button", { name: "Resume" }).first().click();
+  await untilRun(server, id, "succeeded");
+  await expect(page.getByTestId("log")).toContainText("second time");
+  await page.getByRole("tab", { name: "History" }).click();
+  await expect(page.getByTestId("history")).toContainText("A step failed · step load");
+  await page.getByRole("tab", { name: "Graph" }).click();
+  await expect(node(page, "alert")).toHaveAccessibleName("alert: Skipped");
+});
+
+test("what the server says about runs is Chinese in Chinese", async ({ page, server }) => {
+  await apply(server, {
+    name: "chinese",
+    retry: { max_retries: 1, backoff: { initial: "5m" } },
+    steps: [
+      { name: "many", for_each: { over: { shards: 2 } }, job: runs('test "$BELFRY_INDEX" = 0') },
+      { name: "after", needs: ["many"], job: runs("true") },
+    ],
+    on_failure: [{ name: "alert", job: runs("true") }],
+  });
+  const id = await start(server, "chinese");
+  await untilRun(server, id, "retrying");
+  await page.addInitScript(() => localStorage.setItem("belfry.preferences", '{"language": "zh-CN"}'));
+  await page.goto(`/runs/${id}?tab=steps&step=many`);
+  await expect(page.getByTestId("retrying")).toContainText("第 2 次，共 2 次");
+  await expect(page.getByTestId("retrying")).toContainText("步骤 many：2 个元素中成功 1 个，失败 1 个");
+  await expect(page.getByTestId("step-why")).toContainText("等待第 2 次尝试");
+  await expect(page.getByTestId("steps")).toContainText("2 个元素中成功 1 个，失败 1 个");
+  await page.getByRole("button", { name: "取消" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "取消" }).last().click();
+  await untilRun(server, id, "cancelled");
+  await expect(page.getByTestId("steps")).toContainText("运行被取消");
+});

@@ -139,10 +139,25 @@ pub struct StepWhy {
 pub struct RunWhy {
     /// Which run.
     pub run: RunId,
+    /// What it waits for itself: it failed, and is tried again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_try: Option<NextTry>,
     /// Those that go on or wait, then those that have not begun.
     pub steps: Vec<StepWhy>,
     /// How many more there are.
     pub left_out: usize,
+}
+
+/// Another try of a run that failed, by the policy of its workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextTry {
+    /// Which, from 1; the next is the second at least.
+    pub number: u32,
+    /// How many there are at most, the first included.
+    pub most: u32,
+    /// When it begins; absent while the run is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 /// A step that another one needs.
@@ -162,6 +177,8 @@ pub struct NeedView {
 pub enum StepReason {
     /// As many runs of its workflow go on as may.
     RunWaits { running: u64, limit: u64, ahead: u64 },
+    /// Its run failed and waits before its next try.
+    RunRetries(NextTry),
     /// Its section has not begun.
     LaterSection { section: Section, now: Section },
     /// Its run is paused.

@@ -5,6 +5,7 @@ import type { JobStatus, RunStatus, RunStep, StepCounts, StepStatus } from "../a
 export const RUN_STATUSES = [
   "waiting",
   "running",
+  "retrying",
   "paused",
   "stopping",
   "succeeded",
@@ -35,6 +36,7 @@ const RUN_TONES: Record<RunStatus, JobStatus> = {
   waiting: "ready",
   running: "running",
   paused: "waiting",
+  retrying: "retrying",
   stopping: "retrying",
   succeeded: "succeeded",
   failed: "failed",

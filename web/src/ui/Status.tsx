@@ -105,6 +105,7 @@ export function WorkerBadge({ status }: { status: WorkerStatus }) {
 const RUN_ICONS: Record<RunStatus, LucideIcon> = {
   waiting: Clock,
   running: LoaderCircle,
+  retrying: RotateCw,
   paused: CirclePause,
   stopping: OctagonX,
   succeeded: Check,

@@ -205,7 +205,7 @@ pub(crate) struct RunGetArgs {
     "belfry run list --workflow nightly --limit 5"
 })]
 pub(crate) struct RunListArgs {
-    /// With one of these statuses: waiting, running, paused, stopping, succeeded, failed, cancelled
+    /// With one of these statuses: waiting, running, retrying, paused, stopping, succeeded, failed, cancelled
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<RunStatus>,
     /// Of this workflow, by name or id; with a name also those that other workflows called

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use model::api::{EventTaken, RunItem, RunStep, RunStepState, StepCounts, WorkflowRun};
+use model::api::{EventTaken, RunItem, RunStep, RunStepState, RunTries, StepCounts, WorkflowRun};
 use model::run::{Caller, Ended, LateWorkers, RunHistoryEntry, StepCause};
 use model::{JobStatus, RunId, RunStatus, StepStatus, Timestamp};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use super::workflows::{SHOWN, STEPS_SHOWN, in_section, joined, kind, left_out, w
 
 pub(super) fn run_status(status: RunStatus) -> Cell {
     let tone = match status {
-        RunStatus::Waiting | RunStatus::Paused => Tone::Waiting,
+        RunStatus::Waiting | RunStatus::Paused | RunStatus::Retrying => Tone::Waiting,
         RunStatus::Running | RunStatus::Stopping => Tone::Busy,
         RunStatus::Succeeded => Tone::Good,
         RunStatus::Failed => Tone::Bad,
@@ -139,6 +139,7 @@ impl Detail for RunPage {
         if !is_own(run) {
             lines[1].1 = run.workflow.as_str().into();
         }
+        lines.extend(run.tries.map(|tries| ("Try", which_try(look, run.status, &tries).into())));
         for (name, value) in &run.parameters {
             lines.push(("Parameter", format!("{name}={}", short(&plain(value), SHOWN)).into()));
         }
@@ -175,6 +176,17 @@ impl Detail for RunPage {
             let _ = write!(text, "\n{}", table::rows(look, &self.run.history));
         }
         text
+    }
+}
+
+/// `2 of 3, which begins at …`.
+fn which_try(look: &Look, status: RunStatus, tries: &RunTries) -> String {
+    let RunTries { number, most, next_at, began_at } = tries;
+    match (next_at, began_at) {
+        (Some(_), _) if status == RunStatus::Paused => format!("{number} of {most}, once the run is resumed"),
+        (Some(at), _) => format!("{number} of {most}, which begins at {}", exact(look, *at)),
+        (None, Some(at)) => format!("{number} of {most}, begun at {}", exact(look, *at)),
+        (None, None) => format!("{number} of {most}"),
     }
 }
 
@@ -512,6 +524,39 @@ mod tests {
         insta::assert_snapshot!("run_page_wide", one(&look(Format::Wide), &page).unwrap());
         let json = one(&look(Format::Json), &page).unwrap();
         assert_eq!(serde_json::from_str::<WorkflowRun>(&json).unwrap(), whole);
+    }
+
+    /// C2. A run that waits for its next try says which that is, and when it begins.
+    #[test]
+    fn the_page_of_a_run_says_which_try_it_is() {
+        let told = |changes: &Value| {
+            let page = RunPage { run: run(changes), steps: Vec::new() };
+            let text = one(&look(Format::Table), &page).unwrap();
+            text.lines()
+                .filter(|line| line.starts_with("Status") || line.starts_with("Try"))
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        let at = "2026-11-21T08:15:00Z";
+        let waits = json!({"status": "retrying", "tries": {"number": 2, "most": 3, "next_at": at}});
+        insta::assert_snapshot!(told(&waits), @"
+        Status:     retrying
+        Try:        2 of 3, which begins at 2026-11-21T08:15:00Z (in 5m)
+        ");
+        let paused = json!({"status": "paused", "tries": {"number": 2, "most": 3, "next_at": at}});
+        insta::assert_snapshot!(told(&paused), @"
+        Status:     paused
+        Try:        2 of 3, once the run is resumed
+        ");
+        let goes_on = json!({"tries": {"number": 2, "most": 3, "began_at": at}});
+        insta::assert_snapshot!(told(&goes_on), @"
+        Status:     running
+        Try:        2 of 3, begun at 2026-11-21T08:15:00Z (in 5m)
+        ");
+        insta::assert_snapshot!(told(&json!({"tries": {"number": 1, "most": 3}})), @"
+        Status:     running
+        Try:        1 of 3
+        ");
     }
 
     /// A page has room for so many, and what needs somebody's eye is among them.

@@ -390,7 +390,7 @@ fn left_out(left_out: &LeftOut) -> String {
 
 fn run_status(status: RunStatus) -> Cell {
     let tone = match status {
-        RunStatus::Waiting | RunStatus::Paused => Tone::Waiting,
+        RunStatus::Waiting | RunStatus::Paused | RunStatus::Retrying => Tone::Waiting,
         RunStatus::Running | RunStatus::Stopping => Tone::Busy,
         RunStatus::Succeeded => Tone::Good,
         RunStatus::Failed => Tone::Bad,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use client::{NeedView, StepReason, StepWhy};
+use client::{NeedView, NextTry, StepReason, StepWhy};
 use model::{StepStatus, Timestamp};
 
 use super::text::{clean, count};
@@ -49,6 +49,13 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
                 ahead => format!("{ahead} runs come before its own"),
             };
             format!("{}, and at most {limit} may; {turn}.", go_on(*running, "run", "workflow"))
+        }
+        StepReason::RunRetries(next) => {
+            let what = match why.status.is_final() {
+                true => "It is done again in",
+                false => "Its run waits for",
+            };
+            format!("{what} {}.", next_try(look, next))
         }
         StepReason::LaterSection { section, now } => {
             format!("It stands in `{}`, and the run is still in `{}`.", section.as_str(), now.as_str())
@@ -109,6 +116,15 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
     }
 }
 
+/// `try 2 of 3, which begins at …`.
+pub(crate) fn next_try(look: &Look, next: &NextTry) -> String {
+    let NextTry { number, most, at } = next;
+    match at {
+        Some(at) => format!("try {number} of {most}, which begins at {}", exact(look, *at)),
+        None => format!("try {number} of {most}, once the run is resumed"),
+    }
+}
+
 /// `3 steps of its run go on`.
 fn go_on(running: u64, what: &str, of: &str) -> String {
     format!("{} of its {of} go{} on", count(running, what), if running == 1 { "es" } else { "" })
@@ -147,6 +163,8 @@ mod tests {
             "reasons": [
                 {"reason": "run_waits", "running": 1, "limit": 1, "ahead": 2},
                 {"reason": "run_waits", "running": 3, "limit": 3, "ahead": 0},
+                {"reason": "run_retries", "number": 2, "most": 3, "at": at},
+                {"reason": "run_retries", "number": 3, "most": 3},
                 {"reason": "later_section", "section": "finally", "now": "steps"},
                 {"reason": "paused", "by": "ann", "since": at},
                 {"reason": "needs", "join": "all_success", "more": 3, "needs": [
@@ -171,7 +189,9 @@ mod tests {
         .unwrap();
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let look = Look { format: Format::Table, color: false, now };
-        let ended = StepWhy { status: StepStatus::Failed, reasons: Vec::new(), ..told.clone() };
+        let again = told.reasons.iter().filter(|reason| matches!(reason, StepReason::RunRetries(_)));
+        let reasons = again.cloned().collect();
+        let ended = StepWhy { status: StepStatus::Failed, reasons, ..told.clone() };
         insta::assert_snapshot!(whys(&look, &[told, ended]).unwrap());
     }
 }

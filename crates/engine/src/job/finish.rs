@@ -243,7 +243,7 @@ fn may_retry(
 
 /// The wait after failure number `failures`, from 1: exponential, bounded, and drawn a little
 /// shorter or longer, so that jobs that failed together do not come back together.
-fn backoff(policy: &Backoff, failures: u32, rng: &mut impl Rng) -> Duration {
+pub(crate) fn backoff(policy: &Backoff, failures: u32, rng: &mut impl Rng) -> Duration {
     let exponent = f64::from(failures.saturating_sub(1).min(1_000));
     let max = millis_f64(policy.max);
     let plain = (millis_f64(policy.initial) * policy.factor.powf(exponent)).min(max);

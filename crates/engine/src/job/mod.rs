@@ -28,6 +28,8 @@ use crate::schedule::RunEnd;
 use crate::timer::Timer;
 use crate::workflow::JobEnd;
 
+pub(crate) use finish::backoff;
+
 /// A live job.
 #[derive(Debug)]
 pub(crate) struct Job {

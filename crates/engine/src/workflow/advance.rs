@@ -76,8 +76,7 @@ impl Engine {
                 Verdict::Wait => {}
                 Verdict::Go => self.ask_condition(id, step),
                 Verdict::Skip => {
-                    let also = Also::message("its join rule does not let it through");
-                    self.end_step(id, step, StepStatus::Skipped, StepCause::Rule, also);
+                    self.end_step(id, step, StepStatus::Skipped, StepCause::Rule, Also::default());
                 }
                 Verdict::UpstreamFailed => {
                     self.end_step(id, step, StepStatus::UpstreamFailed, StepCause::Rule, Also::default());
@@ -128,6 +127,9 @@ impl Engine {
         if section == Section::Steps {
             self.disarm_deadline_of(id);
             self.gather_outputs(id);
+            if self.waits_for_next_try(id) {
+                return;
+            }
         }
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let next = match section {
@@ -136,12 +138,13 @@ impl Engine {
             Section::Finally => return self.end_run(id),
         };
         run.state.section = next;
+        run.drop_elements();
         self.touch_run(id);
         let why_not = match (next, self.fails(id)) {
-            _ if self.skips_finally(id) => Some("somebody asked to leave it out"),
-            (Section::OnFailure, None) => Some("the run did not fail"),
+            _ if self.skips_finally(id) => Some(StepCause::LeftOut),
+            (Section::OnFailure, None) => Some(StepCause::NotFailed),
             (Section::OnFailure, Some(RunCause::CancelRequested | RunCause::ParentStopped)) => {
-                Some("the run was cancelled")
+                Some(StepCause::NotAfterCancel)
             }
             _ => None,
         };
@@ -155,13 +158,13 @@ impl Engine {
         self.workflows.runs.get(&id).is_some_and(|run| run.state.skip_finally)
     }
 
-    fn skip_section(&mut self, id: RunId, section: Section, why_not: &str) {
+    fn skip_section(&mut self, id: RunId, section: Section, why_not: StepCause) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let plan = std::sync::Arc::clone(&run.plan);
         for step in plan.steps_of(section) {
             let pending = self.workflows.runs.get(&id).is_some_and(|run| !run.step(step).status().is_final());
             if pending {
-                self.end_step(id, step, StepStatus::Skipped, StepCause::Rule, Also::message(why_not));
+                self.end_step(id, step, StepStatus::Skipped, why_not, Also::default());
             }
         }
     }

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use model::RunId;
 use model::firing::Work;
 use model::run::{RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
-use model::workflow::NeedCounts;
+use model::workflow::{NeedCounts, Section};
 
 use super::added::{Batches, Growing};
 use super::elements::{Elements, work_of};
+use super::plan::deadline;
 use super::{Run, Step, Workflow, Workflows};
 use crate::digest::{Difference, first};
 use crate::engine::Engine;
@@ -72,6 +73,14 @@ impl Engine {
                 "{id} has {open:?} open and {live} live, not {:?} and {}",
                 run.open, run.live
             ));
+        }
+        if let Some(at) = deadline(run).filter(|_| run.state.status == RunStatus::Retrying)
+            && (!self.agenda.is_armed(at, Timer::Run(id)) || open[Section::Steps as usize] > 0)
+        {
+            return Err(format!("{id} is tried again at {at}, and nothing is armed for it, or steps go on"));
+        }
+        if run.state.status == RunStatus::Retrying && run.state.next_try_at().is_none() {
+            return Err(format!("{id} waits for a try that never comes"));
         }
         let stands_still = run.begins_steps() && live == 0 && !run.stirred;
         let waits = counts[usize::from(StepStatus::Waiting.code())] > 0;

@@ -64,7 +64,9 @@ impl Engine {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         match run.state.status {
             RunStatus::Waiting => self.close_waiting(id, RunStatus::Cancelled, cause, detail),
-            RunStatus::Running | RunStatus::Paused => {
+            RunStatus::Running | RunStatus::Paused | RunStatus::Retrying => {
+                self.leave_out_next_try(id);
+                let Some(run) = self.workflows.runs.get_mut(&id) else { return };
                 run.state.stopping = Some(cause);
                 run.state.pause = None;
                 let in_finally = run.state.section == Section::Finally;
@@ -139,10 +141,13 @@ impl Engine {
         note: Option<Box<str>>,
     ) -> Result<Reply, Refusal> {
         let status = self.live_run(id)?.state.status;
-        if !matches!(status, RunStatus::Running | RunStatus::Paused) {
+        if !matches!(status, RunStatus::Running | RunStatus::Retrying | RunStatus::Paused) {
             return Err(Refusal::NotRunning { run: id, status });
         }
-        if status == RunStatus::Running {
+        if status != RunStatus::Paused {
+            if status == RunStatus::Retrying {
+                self.disarm_deadline_of(id);
+            }
             let pause = Pause { at: self.now, by: actor.as_ref().into(), note: note.clone() };
             let detail = pause.to_string();
             if let Some(run) = self.workflows.runs.get_mut(&id) {
@@ -159,10 +164,14 @@ impl Engine {
     pub(super) fn resume_run(&mut self, id: RunId, actor: &Arc<str>) -> Result<Reply, Refusal> {
         let status = self.live_run(id)?.state.status;
         if status == RunStatus::Paused {
-            if let Some(run) = self.workflows.runs.get_mut(&id) {
-                run.state.pause = None;
+            let Some(run) = self.workflows.runs.get_mut(&id) else { return self.run_reply(id) };
+            run.state.pause = None;
+            if run.state.next_try_at().is_some() {
+                self.step_run(id, RunStatus::Retrying, RunCause::ResumeRequested, Some(actor));
+                self.arm_deadline_of(id);
+            } else {
+                self.step_run(id, RunStatus::Running, RunCause::ResumeRequested, Some(actor));
             }
-            self.step_run(id, RunStatus::Running, RunCause::ResumeRequested, Some(actor));
             self.stir(id);
             for called in self.called_runs(id) {
                 let _ = self.resume_run(called, actor);

@@ -192,6 +192,24 @@ impl Elements {
         true
     }
 
+    /// Lets elements that ended wait again: all of them, or those that did not end well. Returns which.
+    pub(super) fn wait_again(&mut self, all: bool) -> Vec<u32> {
+        let mut again = Vec::new();
+        for (item, place) in (0..).zip(&mut self.places) {
+            let ended =
+                matches!(place, Place::Ended { status, .. } if all || *status != StepStatus::Succeeded);
+            if ended {
+                *place = Place::Waits;
+                again.push(item);
+            }
+        }
+        if all {
+            self.succeeded = 0;
+        }
+        (self.next, self.failed, self.done) = (0, 0, self.succeeded);
+        again
+    }
+
     /// The next element that has not begun.
     fn next(&mut self) -> Option<u32> {
         let waits = |place: Option<&Place>| matches!(place, None | Some(Place::Waits));

@@ -8,7 +8,7 @@ use super::Run;
 use super::plan::Act;
 use crate::engine::Engine;
 use crate::output::{Refusal, Reply};
-use crate::why::{NeedView, RunWhy, StepReason, StepWhy};
+use crate::why::{NeedView, NextTry, RunWhy, StepReason, StepWhy};
 
 /// Needs that an explanation names one by one.
 const NEEDS_SHOWN: usize = 100;
@@ -26,10 +26,12 @@ impl Engine {
             let steps = (0..).zip(&run.steps).filter(move |(_, step)| wanted(step.status()));
             steps.map(|(number, _)| number)
         };
-        let open = with(StepStatus::is_live).chain(with(|status| status == StepStatus::Pending));
+        let again: Vec<u32> = run.next_try().iter().flat_map(|_| run.done_again().into_keys()).collect();
+        let open = with(StepStatus::is_live).chain(again);
+        let open = open.chain(with(|status| status == StepStatus::Pending));
         let left_out = open.clone().count().saturating_sub(most);
         let steps = open.take(most).map(|step| self.step_why(id, run, step)).collect();
-        Ok(Reply::RunWhy(Box::new(RunWhy { run: id, steps, left_out })))
+        Ok(Reply::RunWhy(Box::new(RunWhy { run: id, next_try: run.next_try(), steps, left_out })))
     }
 
     fn step_why(&self, id: RunId, run: &Run, step: u32) -> StepWhy {
@@ -44,7 +46,8 @@ impl Engine {
                     cause: state.cause,
                     message: state.message.as_deref().map(Into::into),
                 });
-                over.into_iter().collect()
+                let again = run.next_try().filter(|_| run.done_again().contains_key(&step));
+                over.into_iter().chain(again.map(StepReason::RunRetries)).collect()
             }
         };
         StepWhy { run: id, step: run.plan.node(step).name.as_ref().into(), status, reasons }
@@ -61,6 +64,7 @@ impl Engine {
                 ahead: workflow.waiting.iter().take_while(|other| **other != id).count(),
             }));
         }
+        reasons.extend(run.next_try().map(StepReason::RunRetries));
         if node.section > run.state.section {
             reasons.push(StepReason::LaterSection { section: node.section, now: run.state.section });
         }
@@ -79,6 +83,16 @@ impl Engine {
             reasons.push(StepReason::NextBatch);
         }
         reasons
+    }
+}
+
+impl Run {
+    /// The try that it waits for.
+    fn next_try(&self) -> Option<NextTry> {
+        let at = self.state.next_try_at()?;
+        let most = self.plan.definition.workflow.retry.max_retries + 1;
+        let at = Some(at).filter(|_| self.state.status == RunStatus::Retrying);
+        Some(NextTry { number: self.state.failures() + 1, most, at })
     }
 }
 

@@ -35,9 +35,13 @@ impl Engine {
         self.arm_step(id, step, None);
         self.step_step(id, step, to, cause, also);
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+        let keeps = run.keeps_elements(step);
         let known = run.step_mut(step);
-        // What its elements did is in its row from here on.
-        let tally = known.elements.take().map(|elements| elements.tally());
+        let tally = known.elements.as_ref().map(|elements| elements.tally());
+        if !keeps {
+            // What they did is in its row from here on.
+            known.elements = None;
+        }
         if let Some(state) = known.state.as_deref_mut() {
             state.ending = None;
             state.tally = tally.or(state.tally);
@@ -156,7 +160,7 @@ impl Engine {
     }
 
     /// What made a run fail, for people: the first step that did, or the output that it cannot give.
-    fn failed_step(&self, id: RunId, cause: RunCause) -> Option<String> {
+    pub(super) fn failed_step(&self, id: RunId, cause: RunCause) -> Option<String> {
         let run = self.workflows.runs.get(&id)?;
         if cause == RunCause::OutputFailed {
             return self.outputs_of(id).err();

@@ -14,7 +14,8 @@
 //! asks of a run, [`wait`] what time and events bring, [`late`] what workers bring that come late; [`scheduled`] starts runs of schedules and [`trigger`]
 //! those that the end of something else starts; [`scope`] holds the values that expressions speak of;
 //! [`added`] takes the elements that running tasks add;
-//! [`explain`] says why a step stands where it stands, [`restore`] rebuilds all of it from rows.
+//! [`retry`] tries a run again that failed; [`explain`] says why a step stands where it stands, [`restore`]
+//! rebuilds all of it from rows.
 //!
 //! # Always true
 //! - A step's end and the beginning of whatever follows from it are decided in one flush, so they are one
@@ -23,7 +24,8 @@
 //!   rebuilt engine could not know, so a crash between two commits loses nothing and repeats nothing.
 //! - A step that goes on has its job, its called run or its elements, or its timer, or it waits for somebody
 //!   by name. A pending one has a need that has not ended, or is held by a limit, a pause or its run's turn.
-//! - A run ends once all of its steps have, and its outcome is that of all of them.
+//! - A run ends once all of its steps have, and no other try of it is to come; its outcome is that of all of
+//!   its steps.
 //!
 //! # Cost
 //! A step's end costs one look at each edge that leaves it. A pending step takes about 60 bytes, one that
@@ -42,6 +44,7 @@ mod job;
 mod late;
 mod plan;
 mod restore;
+mod retry;
 mod scheduled;
 mod scope;
 mod start;
@@ -199,6 +202,16 @@ impl Workflows {
     }
 }
 
+/// Rows of elements, each once: one that was to be done again may have ended again in the same flush.
+fn last_of_each(records: Vec<StepRecord>) -> Vec<StepRecord> {
+    if records.iter().all(|record| record.state.status.is_final()) {
+        return records;
+    }
+    let last: BTreeMap<StepKey, StepRecord> =
+        records.into_iter().map(|record| (record.key, record)).collect();
+    last.into_values().collect()
+}
+
 /// What a step's state gets with a transition.
 #[derive(Debug, Default)]
 struct Also {
@@ -317,7 +330,7 @@ impl Engine {
         (state.status, state.cause) = (to, cause);
         if to.is_live() {
             state.started_at.get_or_insert(now);
-        } else {
+        } else if to.is_final() {
             state.finished_at = Some(now);
         }
         state.message = also.message.or(state.message.take());
@@ -371,7 +384,7 @@ impl Engine {
         }
         let added = std::mem::take(&mut self.workflows.added);
         changes.extend(added.into_iter().map(|batch| Change::ElementBatch(Box::new(batch))));
-        let elements = std::mem::take(&mut self.workflows.ended_elements);
+        let elements = last_of_each(std::mem::take(&mut self.workflows.ended_elements));
         changes.extend(elements.into_iter().map(|record| Change::Step(Box::new(record))));
         for id in ended {
             self.workflows.runs.swap_remove(&id);

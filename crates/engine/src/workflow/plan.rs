@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use model::JobSpec;
 use model::expression::Expression;
+use model::run::RunStatus;
 use model::spec::Constraint;
 use model::workflow::template::Template;
 use model::workflow::{
@@ -283,10 +284,14 @@ impl JobPlan {
 }
 
 /// The end of a run's steps by its timeout; of one that waits for its turn, the end of its waiting by the
-/// starting deadline of its schedule.
+/// starting deadline of its schedule; of one that waits for its next try, the beginning of that.
 pub(super) fn deadline(run: &Run) -> Option<Timestamp> {
-    match run.state.started_at {
-        Some(started_at) => Some(started_at + run.plan.definition.workflow.timeout?),
-        None => run.firing()?.start_by,
+    let state = &run.state;
+    match state.next_try_at() {
+        Some(next_at) => Some(next_at).filter(|_| state.status == RunStatus::Retrying),
+        None => match state.try_began_at() {
+            Some(began_at) => Some(began_at + run.plan.definition.workflow.timeout?),
+            None => run.firing()?.start_by,
+        },
     }
 }

@@ -68,6 +68,10 @@ impl Engine {
             known.state = Some(Box::new(record.state));
             return Ok(());
         };
+        if !record.state.status.is_final() {
+            // It is to be done again.
+            return Ok(());
+        }
         // An element that an earlier run did comes before its step began.
         let total = known.state.as_ref().and_then(|state| state.total).or(record.state.total);
         let total = total.ok_or("its step has no elements")?;
@@ -119,7 +123,6 @@ impl Engine {
             if status.is_final() {
                 run.open[node.section as usize] -= 1;
                 ended.push(step);
-                run.step_mut(step).elements = None;
             } else if status == StepStatus::Running && node.each.is_some() {
                 run.live += going;
                 run.filling.insert(step);
@@ -128,6 +131,7 @@ impl Engine {
                 run.live += 1;
             }
         }
+        run.drop_elements();
         self.workflows.broadcasts.extend(broadcasts);
         for step in ended {
             self.tell_dependents(id, step);
@@ -189,8 +193,7 @@ impl Engine {
             if there {
                 self.settle_elements(id, step);
             } else {
-                let also = Also::message("its job was not in the store");
-                self.end_step(id, step, StepStatus::Failed, StepCause::JobMissing, also);
+                self.end_step(id, step, StepStatus::Failed, StepCause::JobMissing, Also::default());
             }
         }
     }

@@ -61,6 +61,7 @@ fn fresh_state(now: Timestamp, steps: usize) -> RunState {
         updated_at: now,
         pause: None,
         stopping: None,
+        retry: None,
         skip_finally: false,
         counts,
         output: None,
@@ -223,7 +224,7 @@ impl Engine {
         self.ask_section(id);
     }
 
-    fn arm_deadline_of(&mut self, id: RunId) {
+    pub(super) fn arm_deadline_of(&mut self, id: RunId) {
         if let Some(deadline) = self.workflows.runs.get(&id).and_then(deadline) {
             self.agenda.arm(deadline, Timer::Run(id));
         }

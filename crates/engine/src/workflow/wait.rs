@@ -12,12 +12,15 @@ use crate::engine::Engine;
 use crate::output::{Refusal, Reply};
 
 impl Engine {
-    /// The timeout of a run may have passed, or the time by which it was to start.
+    /// The timeout of a run may have passed, the time by which it was to start, or its backoff.
     pub(crate) fn on_run_timeout(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let passed = deadline(run).is_some_and(|deadline| deadline <= self.now);
         if passed && run.state.status == RunStatus::Waiting {
             return self.close_waiting(id, RunStatus::Failed, RunCause::Expired, None);
+        }
+        if passed && run.state.status == RunStatus::Retrying {
+            return self.begin_next_try(id);
         }
         let goes_on = matches!(run.state.status, RunStatus::Running | RunStatus::Paused);
         if passed && goes_on && run.state.section == Section::Steps {
@@ -74,7 +77,7 @@ impl Engine {
             let open = match known.status() {
                 StepStatus::Waiting => true,
                 // The first event that comes early counts.
-                StepStatus::Pending => known.state.is_none(),
+                StepStatus::Pending => known.state.as_ref().is_none_or(|state| state.output.is_none()),
                 _ => false,
             };
             open.then_some(step)

@@ -156,6 +156,7 @@ impl From<RunStatus> for WorkStatus {
             RunStatus::Succeeded => Self::Succeeded,
             RunStatus::Failed => Self::Failed,
             RunStatus::Cancelled => Self::Cancelled,
+            RunStatus::Retrying => Self::Retrying,
         }
     }
 }

@@ -279,6 +279,9 @@ pub struct WorkflowRun {
     /// Why it is being stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<RunCause>,
+    /// Which try of it goes on, or was the last, where its workflow has more than one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tries: Option<RunTries>,
     /// How many of its steps there are of each status.
     pub steps: StepCounts,
     /// Its steps that wait for approval; only in lists with `approvals=true`.
@@ -293,6 +296,21 @@ pub struct WorkflowRun {
     /// What it is pinned to: the spec of its workflow; left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<WorkflowSpec>>,
+}
+
+/// The tries of a run by the policy of its workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RunTries {
+    /// Which one goes on, comes next or was the last, from 1.
+    pub number: u32,
+    /// How many there are at most, the first included.
+    pub most: u32,
+    /// When it begins, while the run waits for that; also if it was paused meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<Timestamp>,
+    /// When the newest one began, from the second on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_at: Option<Timestamp>,
 }
 
 /// A step that waits for somebody's approval.

@@ -63,7 +63,7 @@ pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<
         .filter(|record| record.key.item.is_none())
         .map(|record| (record.key.step, record))
         .collect();
-    let again = done_again(spec, &rows, from);
+    let again = done_again(spec, |step| rows.get(&step).map(|record| record.state.status), from);
     let sections = spec.all_steps().map(|(section, _)| section).collect::<Vec<_>>();
     // The list may be another one once steps before it were done again.
     let has_same_list = |step: u32| {
@@ -97,18 +97,16 @@ pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<
     }
 }
 
-/// The steps that are done again, and whether that is because one before them is.
-fn done_again(
+/// The steps of `steps` that are done again, and whether that is because one before them is. `status_of` is
+/// asked where a step stands.
+pub fn done_again(
     spec: &WorkflowSpec,
-    rows: &BTreeMap<u32, &StepRecord>,
+    status_of: impl Fn(u32) -> Option<StepStatus>,
     from: RetryFrom<'_>,
 ) -> BTreeMap<u32, bool> {
     let names: BTreeMap<&str, u32> =
         (0..).zip(&spec.steps).map(|(i, step)| (step.name.as_str(), i)).collect();
-    let ended_well = |step: u32| {
-        let status = rows.get(&step).map(|record| record.state.status);
-        matches!(status, Some(StepStatus::Succeeded | StepStatus::Skipped))
-    };
+    let ended_well = |step: u32| matches!(status_of(step), Some(StepStatus::Succeeded | StepStatus::Skipped));
     let begins_at = |step: u32, name: &str| !ended_well(step) || from == RetryFrom::Step(name);
     let mut dependents: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (step, spec) in (0..).zip(&spec.steps) {

@@ -1,7 +1,8 @@
 //! The tables of legal transitions of runs and steps.
 //!
-//! As with jobs: the engine checks every step by them, and the docs draw them. Nothing leaves a final
-//! status; to try an ended run again is to start another one that takes over what the first achieved.
+//! As with jobs: the engine checks every step by them, and the docs draw them. No run leaves a final
+//! status; to try an ended run again is to start another one that takes over what the first achieved. Steps
+//! leave theirs only while their run goes on: when its workflow's policy tries it again.
 
 use super::{RunStatus, StepStatus};
 use crate::lifecycle::causes;
@@ -22,6 +23,7 @@ causes! {
         OutputFailed = 10, "output_failed", "An output of it refers to something that is not there.";
         ParentStopped = 11, "parent_stopped", "The step that called it was stopped.";
         Expired = 12, "expired", "Its turn did not come before its schedule's starting deadline.";
+        BackoffOver = 13, "backoff_over", "The wait before its next try is over.";
     }
 }
 
@@ -52,6 +54,10 @@ causes! {
         Carried = 21, "carried", "An earlier run had done it.";
         JobMissing = 22, "job_missing", "Its job was not in the store.";
         ListUnfinished = 23, "list_unfinished", "A step that adds its elements did not succeed.";
+        RunRetried = 24, "run_retried", "Its run is tried again.";
+        NotFailed = 25, "not_failed", "Its run did not fail.";
+        NotAfterCancel = 26, "not_after_cancel", "Its run was cancelled.";
+        LeftOut = 27, "left_out", "Somebody asked to leave it out.";
     }
 }
 
@@ -72,7 +78,7 @@ const fn run(from: RunStatus, to: RunStatus, cause: RunCause) -> RunTransition {
 
 /// Every legal step of a run.
 pub const RUN_TRANSITIONS: &[RunTransition] = {
-    use RunStatus::{Cancelled, Failed, Paused, Running, Stopping, Succeeded, Waiting};
+    use RunStatus::{Cancelled, Failed, Paused, Retrying, Running, Stopping, Succeeded, Waiting};
     &[
         RunTransition { from: None, to: Running, cause: RunCause::Started },
         RunTransition { from: None, to: Waiting, cause: RunCause::Queued },
@@ -89,6 +95,14 @@ pub const RUN_TRANSITIONS: &[RunTransition] = {
         run(Paused, Stopping, RunCause::TimedOut),
         run(Paused, Stopping, RunCause::CancelRequested),
         run(Paused, Stopping, RunCause::ParentStopped),
+        run(Running, Retrying, RunCause::StepFailed),
+        run(Stopping, Retrying, RunCause::FailFast),
+        run(Stopping, Retrying, RunCause::TimedOut),
+        run(Retrying, Running, RunCause::BackoffOver),
+        run(Retrying, Paused, RunCause::PauseRequested),
+        run(Paused, Retrying, RunCause::ResumeRequested),
+        run(Retrying, Stopping, RunCause::CancelRequested),
+        run(Retrying, Stopping, RunCause::ParentStopped),
         run(Running, Succeeded, RunCause::Succeeded),
         run(Running, Failed, RunCause::StepFailed),
         run(Running, Failed, RunCause::OutputFailed),
@@ -111,7 +125,11 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
     &[
         (&[Pending], Running, &[C::NeedsOver]),
         (&[Pending], Waiting, &[C::NeedsOver]),
-        (&[Pending], Skipped, &[C::Rule, C::Condition, C::Marked, C::Carried]),
+        (
+            &[Pending],
+            Skipped,
+            &[C::Rule, C::Condition, C::NotFailed, C::NotAfterCancel, C::LeftOut, C::Marked, C::Carried],
+        ),
         (&[Pending], UpstreamFailed, &[C::Rule]),
         (&[Pending], Failed, &[C::ConditionFailed, C::BadReference, C::Marked]),
         (&[Pending], Succeeded, &[C::Marked, C::Carried, C::TimeCame, C::EventCame, C::ItemsOver]),
@@ -137,6 +155,7 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
         (&[Waiting], Failed, &[C::Rejected, C::TimedOut, C::Marked]),
         (&[Waiting], Skipped, &[C::TimedOut, C::Marked]),
         (&[Waiting], Cancelled, &[C::Stopped]),
+        (&[Succeeded, Failed, UpstreamFailed, Skipped, Cancelled], Pending, &[C::RunRetried]),
     ]
 };
 
@@ -168,10 +187,17 @@ pub fn diagrams() -> (String, String) {
 mod tests {
     use super::*;
 
+    type Transition = (&'static [StepStatus], StepStatus, &'static [StepCause]);
+
+    /// Transitions of steps within one try of their run.
+    fn within_a_try() -> impl Iterator<Item = &'static Transition> {
+        STEP_TRANSITIONS.iter().filter(|(_, _, causes)| *causes != [StepCause::RunRetried])
+    }
+
     #[test]
     fn nothing_leaves_a_final_status() {
         assert!(RUN_TRANSITIONS.iter().all(|t| t.from.is_none_or(|from| !from.is_final())));
-        assert!(STEP_TRANSITIONS.iter().all(|(before, ..)| before.iter().all(|from| !from.is_final())));
+        assert!(within_a_try().all(|(before, ..)| before.iter().all(|from| !from.is_final())));
     }
 
     #[test]
@@ -184,7 +210,7 @@ mod tests {
         for &status in StepStatus::ALL {
             let reached = STEP_TRANSITIONS.iter().any(|(_, to, _)| *to == status);
             assert!(reached || status == StepStatus::Pending, "{status} is never reached");
-            let leaves = STEP_TRANSITIONS.iter().any(|(before, ..)| before.contains(&status));
+            let leaves = within_a_try().any(|(before, ..)| before.contains(&status));
             assert_eq!(leaves, !status.is_final(), "{status}");
         }
     }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use thin_vec::ThinVec;
 use utoipa::ToSchema;
 
-pub use carry::{Carried, RetryFrom, carried};
+pub use carry::{Carried, RetryFrom, carried, done_again};
 pub use lifecycle::{RunCause, StepCause};
 pub use trigger::{Ended, KeptEnd, NotTriggered, RunTrigger, TriggerRefusal, TriggerState};
 
@@ -42,6 +42,8 @@ statuses! {
         Failed = 5, "failed";
         /// Ended because somebody asked for it.
         Cancelled = 6, "cancelled";
+        /// Failed, and waits before its next try.
+        Retrying = 7, "retrying";
     }
 }
 
@@ -199,6 +201,9 @@ pub struct RunState {
     /// Why it is being stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<RunCause>,
+    /// How its workflow's policy tried it again; none while its first try goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<Box<RunRetry>>,
     /// Whether `on_failure` and `finally` are left out because somebody said so.
     pub skip_finally: bool,
     /// How many of its steps stand where, by [`StepStatus::code`]; pending ones are the rest.
@@ -214,6 +219,36 @@ pub struct RunState {
     /// The runs that its end started.
     #[serde(default, skip_serializing_if = "ThinVec::is_empty")]
     pub started: ThinVec<RunId>,
+}
+
+impl RunState {
+    /// How many of its tries failed and were, or will be, followed by another.
+    pub fn failures(&self) -> u32 {
+        self.retry.as_ref().map_or(0, |retry| retry.failures)
+    }
+
+    /// When its next try begins, while it waits for that; also if it was paused meanwhile.
+    pub fn next_try_at(&self) -> Option<Timestamp> {
+        self.retry.as_ref()?.next_at
+    }
+
+    /// When its newest try began.
+    pub fn try_began_at(&self) -> Option<Timestamp> {
+        self.retry.as_ref().and_then(|retry| retry.began_at).or(self.started_at)
+    }
+}
+
+/// How a run was tried again by the policy of its workflow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct RunRetry {
+    /// How many of its tries failed, each of them followed by another.
+    pub failures: u32,
+    /// When the next try begins; absent while one goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<Timestamp>,
+    /// When the newest try began; absent until the second does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_at: Option<Timestamp>,
 }
 
 /// Names a step of a run, or one element of it.
@@ -302,7 +337,7 @@ pub struct Tally {
 /// All of a step that changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepState {
-    /// Where it stands. Pending only where its event came early.
+    /// Where it stands. Pending only where its event came early, or it is to be done again.
     pub status: StepStatus,
     /// Why it stands there.
     pub cause: StepCause,

@@ -16,6 +16,7 @@ mod definition;
 mod join;
 mod parameter;
 mod render;
+mod retry;
 mod step;
 pub mod template;
 mod trigger;
@@ -29,6 +30,7 @@ pub use definition::{Definition, Section};
 pub use join::{JoinRule, NeedCounts, Verdict};
 pub use parameter::{Parameter, ParameterType, complete, schema_problems};
 pub use render::{JobTemplate, RenderError};
+pub use retry::{RunFailure, RunRetryPolicy};
 pub use step::{Action, Approval, Call, EventWait, ForEach, LatePolicy, OnTimeout, Over, StepSpec, Wait};
 pub use trigger::{EndsIn, Listens, Source, SourceKind, TriggerSpec};
 
@@ -87,7 +89,10 @@ pub struct WorkflowSpec {
     /// call do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel_runs: Option<u32>,
-    /// The longest that `steps` may take, from the start of the run.
+    /// When a run that failed is tried again.
+    #[serde(default, skip_serializing_if = "RunRetryPolicy::is_default")]
+    pub retry: RunRetryPolicy,
+    /// The longest that `steps` may take, from the start of the run; of each try, where it has more than one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
     /// The priority of its jobs where they name none: 0 (last) to 100 (first).
@@ -119,6 +124,7 @@ impl WorkflowSpec {
             failure: FailurePolicy::default(),
             max_parallel_steps: None,
             max_parallel_runs: None,
+            retry: RunRetryPolicy::default(),
             timeout: None,
             priority: default_priority(),
             queue: default_namespace(),

@@ -1,6 +1,6 @@
 //! An index of a history: everything about one thing, in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, Work};
 use model::id::Epoch;
 use model::record::HistoryEntry;
-use model::run::{RunTrigger, StepOrigin};
+use model::run::{RunCause, RunTrigger, StepOrigin};
 use model::{
     BackfillId, Cause, ExecutionId, JobId, JobSpec, RunId, ScheduleId, StepStatus, Timestamp, WorkerId,
     WorkflowSpec,
@@ -82,6 +82,8 @@ impl<'a> ExecutionFacts<'a> {
 #[derive(Debug, Default)]
 pub(super) struct RunFacts<'a> {
     pub(super) rows: Vec<At<&'a RunRow>>,
+    /// Where its tries after the first began.
+    pub(super) tries: BTreeSet<usize>,
     pub(super) spec: Option<&'a WorkflowSpec>,
     /// The firing that it belongs to; none for one that another run called.
     pub(super) origin: Option<&'a Origin>,
@@ -105,10 +107,23 @@ impl<'a> RunFacts<'a> {
         self.steps.get(&(step, item))?.last().map(|(_, row)| *row)
     }
 
-    /// The row that says how it was decided about a step.
-    pub(super) fn decided(&self, step: u32) -> Option<At<&'a StepRow>> {
-        let rows = self.steps.get(&(step, None))?;
-        rows.iter().copied().find(|(_, row)| row.status != StepStatus::Pending)
+    /// The rows that say how it was decided about a step: one for each of the run's tries that asked it.
+    pub(super) fn decided(&self, step: u32) -> Vec<At<&'a StepRow>> {
+        let mut decided = Vec::new();
+        let mut open = true;
+        for &(index, row) in self.steps.get(&(step, None)).into_iter().flatten() {
+            open |= self.tries.contains(&index);
+            if open && row.status != StepStatus::Pending {
+                decided.push((index, row));
+                open = false;
+            }
+        }
+        decided
+    }
+
+    /// How many other tries of the run had begun when something happened.
+    pub(super) fn tries_before(&self, index: usize) -> usize {
+        self.tries.range(..=index).count()
     }
 
     /// Where a step, or an element, stood once the event at `index` had happened.
@@ -306,6 +321,9 @@ impl<'a> Facts<'a> {
     fn take_run(&mut self, index: usize, row: &'a RunRow) {
         let run = self.workflow_runs.entry(row.run).or_default();
         run.rows.push((index, row));
+        if row.steps.iter().any(|step| step.cause == RunCause::BackoffOver) {
+            run.tries.insert(index);
+        }
         run.spec = row.spec.as_deref().or(run.spec);
         if !row.new {
             return;

@@ -54,9 +54,13 @@ fn chain(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     }
     let end = run.end().map(|(at, _)| at);
     for (&(step, item), rows) in &run.steps {
-        let ended = rows.iter().position(|(_, row)| row.status.is_final());
-        if let Some((next, _)) = ended.and_then(|ended| rows.get(ended + 1)) {
-            findings.add(Invariant::I5, id, format!("step {step} {item:?} changed after its end"), [*next]);
+        // Another try of the run may ask it again, in the commit that begins it.
+        let changed = rows.windows(2).find_map(|pair| {
+            let [(_, before), (next, _)] = pair else { return None };
+            (before.status.is_final() && !run.tries.contains(next)).then_some(*next)
+        });
+        if let Some(next) = changed {
+            findings.add(Invariant::I5, id, format!("step {step} {item:?} changed after its end"), [next]);
         }
         if let (Some(end), Some((late, _))) = (end, rows.last())
             && *late > end
@@ -66,19 +70,28 @@ fn chain(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     }
 }
 
-/// I19: one job, or one called run, for a step and each element; none for a step that never began.
+/// I19: one job, or one called run, for a step and each element in each try of the run; none for a step that never
+/// began. No more tries than the policy of its workflow lets it have.
 fn once(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
+    let most = run.spec.map_or(0, |spec| spec.retry.max_retries as usize);
+    if run.tries.len() > most {
+        let message = format!("it was tried again {} times, and {most} were allowed", run.tries.len());
+        findings.add(Invariant::I19, id, message, run.tries.iter().copied());
+    }
     for (&(step, item), work) in &run.work {
-        let places = || work.iter().filter_map(|work| facts.begin_of(*work)).map(|(index, _)| index);
-        if work.len() > 1 {
+        let begun = || work.iter().filter_map(|work| facts.begin_of(*work)).map(|(index, _)| index);
+        let mut in_try = BTreeSet::new();
+        if let Some(twice) = begun().find(|&index| !in_try.insert(run.tries_before(index))) {
             let message = format!("step {step} {item:?} has {} jobs or runs", work.len());
-            findings.add(Invariant::I19, id, message, places());
+            findings.add(Invariant::I19, id, message, begun().filter(|&index| index <= twice));
         }
+        let last_try = run.tries.last().copied().unwrap_or(0);
+        let places = || begun().filter(|&index| index >= last_try);
         let never_began = run.last(step, None).is_some_and(|row| {
-            let by_rule = matches!(row.cause, StepCause::Rule | StepCause::Condition);
+            let by_rule = matches!(row.cause, StepCause::Rule | StepCause::Condition | StepCause::NotFailed);
             by_rule && matches!(row.status, StepStatus::Skipped | StepStatus::UpstreamFailed)
         });
-        if never_began {
+        if never_began && places().next().is_some() {
             findings.add(Invariant::I19, id, format!("step {step} never began, and has work"), places());
         }
         if let Some((end, _)) = run.end()
@@ -165,8 +178,9 @@ fn order(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     let Some(spec) = run.spec else { return };
     let all: Vec<(Section, &StepSpec)> = spec.all_steps().collect();
     let number: BTreeMap<&str, u32> = (0..).zip(&all).map(|(n, (_, step))| (step.name.as_str(), n)).collect();
-    for (step, (section, spec)) in (0u32..).zip(&all) {
-        let Some((index, row)) = run.decided(step) else { continue };
+    let asked =
+        (0u32..).zip(&all).flat_map(|(step, of)| run.decided(step).into_iter().map(move |at| (of, at)));
+    for ((section, spec), (index, row)) in asked {
         let ends: Vec<Option<End>> = spec
             .needs
             .iter()
@@ -177,7 +191,7 @@ fn order(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
         let name = &spec.name;
         match row.cause {
             StepCause::Marked | StepCause::Stopped | StepCause::Carried => continue,
-            StepCause::Rule if *section != Section::Steps => continue,
+            StepCause::NotFailed | StepCause::NotAfterCancel | StepCause::LeftOut => continue,
             StepCause::Rule if lets_it => {
                 let message = format!("step `{name}` was left out, and its rule {:?} lets it go", spec.join);
                 findings.add(Invariant::I19, id, message, [index]);
@@ -269,7 +283,7 @@ fn ends_are_heard(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &m
     let mut lost = BTreeSet::new();
     for (&(step, item), work) in &run.work {
         for end in work.iter().filter_map(|work| facts.end_of(*work)) {
-            let own = run.status_at(step, item, end).is_final();
+            let own = run.status_at(step, item, end).is_final() || run.tries.contains(&end);
             if !own && !run.status_at(step, None, end).is_final() {
                 lost.insert((step, item, end));
             }

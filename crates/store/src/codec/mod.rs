@@ -45,8 +45,8 @@ pub(crate) use ledger::{
 };
 pub(crate) use run::{
     NO_LIST, RunColumns, definition_hash, open_definition, open_run, open_run_head, open_step, open_workflow,
-    open_workflow_head, seal_definition, seal_run, seal_run_head, seal_step, seal_workflow,
-    seal_workflow_head, step_key, step_place,
+    open_workflow_head, run_status_column, seal_definition, seal_run, seal_run_head, seal_step,
+    seal_workflow, seal_workflow_head, step_key, step_place,
 };
 pub(crate) use schedule::{
     ScheduleColumns, calendar_context, open_schedule, open_schedule_head, parse_schedule_spec,
@@ -179,6 +179,43 @@ fn open_with<'a, T: Deserialize<'a>, M: Deserialize<'a>>(
         Ok((_, rest)) => Err(Damage::decode(column, format!("{} bytes too many", rest.len()))),
         Err(error) => Err(Damage::decode(column, error)),
     }
+}
+
+/// Seals a value with more behind it, and with further things behind that, as far as there are any. What was
+/// sealed before there could be either is read by [`open_with_further`] as well.
+fn seal_with_further<T: Serialize, M: Serialize + Default, F: Serialize>(
+    context: Context,
+    value: &T,
+    more: Option<&M>,
+    further: Option<&F>,
+) -> Vec<u8> {
+    let Some(further) = further else { return seal_with(context, value, more) };
+    let nothing = M::default();
+    seal_with(context, value, Some(&(more.unwrap_or(&nothing), further)))
+}
+
+/// What [`seal_with_further`] sealed.
+fn open_with_further<'a, T: Deserialize<'a>, M: Deserialize<'a>, F: Deserialize<'a>>(
+    context: Context,
+    column: &'static str,
+    sealed: &'a [u8],
+) -> Result<(T, Option<M>, Option<F>), Damage> {
+    let bytes = open_bytes(context, column, sealed)?;
+    let failed = |error: postcard::Error| Damage::decode(column, error);
+    let (value, rest) = postcard::take_from_bytes(bytes).map_err(failed)?;
+    let (more, rest) = take_if_any(rest).map_err(failed)?;
+    let (further, rest) = take_if_any(rest).map_err(failed)?;
+    match rest {
+        [] => Ok((value, more, further)),
+        rest => Err(Damage::decode(column, format!("{} bytes too many", rest.len()))),
+    }
+}
+
+fn take_if_any<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> postcard::Result<(Option<T>, &'a [u8])> {
+    if bytes.is_empty() {
+        return Ok((None, bytes));
+    }
+    postcard::take_from_bytes(bytes).map(|(value, rest)| (Some(value), rest))
 }
 
 /// Ids as they stand behind a row.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use model::firing::{Origin, Pause};
 use model::run::{
-    Caller, LateWorkers, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, RunTrigger, Said,
+    Caller, LateWorkers, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger, Said,
     StepCause, StepKey, StepState, StepStatus, Tally, TriggerState, WorkflowHead, WorkflowState,
 };
 use model::workflow::{Definition, Section};
@@ -18,7 +18,8 @@ use sha2::{Digest, Sha256};
 use super::job::OriginRow;
 use super::trigger::{RunTriggerRow, TriggerStateRow};
 use super::{
-    Context, Damage, NONE, id_bytes, ids_from, instant, micros, open_text, open_with, seal_text, seal_with,
+    Context, Damage, NONE, id_bytes, ids_from, instant, micros, open_text, open_with, open_with_further,
+    seal_text, seal_with, seal_with_further,
 };
 
 const STATE: &str = "state";
@@ -42,8 +43,8 @@ fn run_cause(code: u8) -> Result<RunCause, Damage> {
     value(RunCause::from_code(code), STATE, "cause of a run", code)
 }
 
-fn run_status(column: &'static str, code: u8) -> Result<RunStatus, Damage> {
-    value(RunStatus::from_code(code), column, "status of a run", code)
+fn run_status(code: u8) -> Result<RunStatus, Damage> {
+    value(RunStatus::from_code(code), STATE, "status of a run", code)
 }
 
 fn step_cause(code: u8) -> Result<StepCause, Damage> {
@@ -259,6 +260,28 @@ struct RunRow<'a> {
     history: Vec<HistoryRow<'a>>,
 }
 
+/// How a run was tried again; behind its row, and behind the runs that its end started.
+#[derive(Serialize, Deserialize)]
+struct RetryRow {
+    failures: u32,
+    next_at: Option<i64>,
+    began_at: Option<i64>,
+}
+
+impl From<RunRetry> for RetryRow {
+    fn from(retry: RunRetry) -> Self {
+        let RunRetry { failures, next_at, began_at } = retry;
+        Self { failures, next_at: micros(next_at), began_at: micros(began_at) }
+    }
+}
+
+impl From<RetryRow> for RunRetry {
+    fn from(row: RetryRow) -> Self {
+        let RetryRow { failures, next_at, began_at } = row;
+        Self { failures, next_at: instant(next_at), began_at: instant(began_at) }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct HistoryRow<'a> {
     at: i64,
@@ -287,8 +310,8 @@ impl TryFrom<HistoryRow<'_>> for RunHistoryEntry {
     fn try_from(row: HistoryRow<'_>) -> Result<Self, Damage> {
         Ok(Self {
             at: Timestamp::from_micros(row.at),
-            from: if row.from == NONE { None } else { Some(run_status(STATE, row.from)?) },
-            to: run_status(STATE, row.to)?,
+            from: if row.from == NONE { None } else { Some(run_status(row.from)?) },
+            to: run_status(row.to)?,
             cause: run_cause(row.cause)?,
             detail: row.detail.map(Into::into),
         })
@@ -298,18 +321,33 @@ impl TryFrom<HistoryRow<'_>> for RunHistoryEntry {
 /// The columns of a run's state that lists search by.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunColumns {
-    pub(crate) status: u8,
+    pub(crate) status: i16,
     pub(crate) expires_at: Option<i64>,
+}
+
+/// What stands in the column `status` of a run. Live runs stand below those that ended, as statements and
+/// indexes take it; a live status that came later stands below zero.
+pub(crate) const fn run_status_column(status: RunStatus) -> i16 {
+    match status {
+        RunStatus::Retrying => -1,
+        other => other.code() as i16,
+    }
+}
+
+fn status_of_column(found: i16) -> Result<RunStatus, Damage> {
+    let known = RunStatus::ALL.iter().copied().find(|status| run_status_column(*status) == found);
+    known.ok_or(Damage::Value { column: "status", what: "status of a run", found: found.into() })
 }
 
 impl RunColumns {
     pub(crate) fn of(state: &RunState) -> Self {
-        Self { status: state.status.code(), expires_at: micros(state.expires_at) }
+        Self { status: run_status_column(state.status), expires_at: micros(state.expires_at) }
     }
 
     fn context(&self, id: RunId) -> Context {
         Context::of(id.to_bits())
-            .with(&[self.status])
+            // The same byte as when no code was below zero.
+            .with(&self.status.to_le_bytes()[..1])
             .with_optional(self.expires_at.map(i64::to_le_bytes).as_ref().map(|at| at.as_slice()))
     }
 }
@@ -330,14 +368,16 @@ pub(crate) fn seal_run(id: RunId, columns: &RunColumns, state: &RunState) -> Vec
         output: state.output.as_deref().map(Cow::Borrowed),
         history: state.history.iter().map(HistoryRow::from).collect(),
     };
-    seal_with(columns.context(id), &row, id_bytes(&state.started).as_ref())
+    let retry = state.retry.as_deref().map(|&retry| RetryRow::from(retry));
+    seal_with_further(columns.context(id), &row, id_bytes(&state.started).as_ref(), retry.as_ref())
 }
 
 /// What [`seal_run`] sealed.
 pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result<RunState, Damage> {
-    let (row, started): (RunRow<'_>, _) = open_with(columns.context(id), STATE, sealed)?;
+    let (row, started, retry): (RunRow<'_>, _, Option<RetryRow>) =
+        open_with_further(columns.context(id), STATE, sealed)?;
     Ok(RunState {
-        status: run_status("status", columns.status)?,
+        status: status_of_column(columns.status)?,
         section: section(row.section)?,
         version: row.version,
         created_at: Timestamp::from_micros(row.created_at),
@@ -346,6 +386,7 @@ pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result
         updated_at: Timestamp::from_micros(row.updated_at),
         pause: row.pause.map(|pause| Box::new(pause.into_pause())),
         stopping: row.stopping.map(run_cause).transpose()?,
+        retry: retry.map(|retry| Box::new(retry.into())),
         skip_finally: row.skip_finally,
         counts: row.counts,
         output: row.output.map(Into::into),

@@ -269,8 +269,8 @@ fn first_id_from(at: Timestamp) -> u128 {
     }
 }
 
-fn one_of(codes: &[u8]) -> String {
-    let codes: Vec<_> = codes.iter().map(u8::to_string).collect();
+fn one_of(codes: &[impl ToString]) -> String {
+    let codes: Vec<_> = codes.iter().map(ToString::to_string).collect();
     format!("t.status IN ({})", codes.join(", "))
 }
 

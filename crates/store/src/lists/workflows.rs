@@ -4,6 +4,7 @@ use model::run::RunStatus;
 use model::{RunId, WorkflowId};
 
 use super::{Conditions, Dialect, Leg, List, Value, one_of};
+use crate::codec::run_status_column;
 use crate::query::{Page, RunFilter, WorkflowFilter};
 use crate::rows::{RUN_COLUMNS, RUN_REST, Table, WORKFLOW_COLUMNS, WORKFLOW_REST};
 
@@ -71,15 +72,15 @@ pub(crate) fn definitions_sql(list: &List, leg: &Leg, dialect: Dialect) -> Strin
 
 fn run_legs(filter: &RunFilter) -> Vec<Leg> {
     let leg = Leg { rest: RUN_REST, ..Leg::of(Table::Runs, "t.id DESC") };
-    let mut statuses: Vec<u8> = filter.statuses.iter().map(|status| status.code()).collect();
+    let mut statuses: Vec<i16> = filter.statuses.iter().copied().map(run_status_column).collect();
     statuses.sort_unstable();
     statuses.dedup();
     let (index, partial) = run_index(filter);
-    let first_ended = RunStatus::Succeeded.code();
+    let first_ended = run_status_column(RunStatus::Succeeded);
     // Live runs are few, and so are those that did not succeed: each have an index of their own.
-    let rare = !statuses.is_empty() && !statuses.contains(&RunStatus::Succeeded.code());
+    let rare = !statuses.is_empty() && !statuses.contains(&first_ended);
     if rare && matches!(index, None | Some("runs_namespace")) {
-        let (live, ended): (Vec<u8>, Vec<u8>) = statuses.iter().partition(|status| **status < first_ended);
+        let (live, ended): (Vec<i16>, Vec<i16>) = statuses.iter().partition(|status| **status < first_ended);
         let live = (!live.is_empty()).then(|| Leg {
             index: Some("runs_live"),
             condition: Some(format!("t.status < {first_ended} AND {}", one_of(&live))),
@@ -196,6 +197,7 @@ mod tests {
                 "runs_live (id<?)",
             ),
             (status(&[RunStatus::Failed, RunStatus::Paused]), "runs_live (id<?)"),
+            (status(&[RunStatus::Retrying]), "runs_live (id<?)"),
             (status(&[RunStatus::Succeeded, RunStatus::Failed]), "t USING PRIMARY KEY (id<?)"),
         ];
         for (filter, index) in filters {

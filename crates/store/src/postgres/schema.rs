@@ -16,7 +16,7 @@ use super::param;
 use crate::StoreError;
 
 /// One step from a version to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -420,6 +420,11 @@ CREATE TABLE element_batches (
 /// its one server in memory.
 const VERSION_6: &str = "
 ALTER TABLE servers ADD COLUMN fingerprint BYTEA;
+";
+
+/// Runs that are tried again: as in the embedded store.
+const VERSION_7: &str = "
+-- Live runs: 0 to 3 as ever, and -1 for one that waits for its next try.
 ";
 
 /// How often a start tries again when another server makes the first tables at the same time.

@@ -21,7 +21,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// One step from a version to the next; the first makes an empty file version 1.
 ///
 /// A released step is never changed: files that went through it exist.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -407,6 +407,12 @@ CREATE TABLE element_batches (
     batch       BLOB NOT NULL,
     PRIMARY KEY (run, step, first)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Runs that are tried again. No table changes: a program that does not know their status, -1, must not take a file
+/// that has some.
+const VERSION_6: &str = "
+-- Live runs: 0 to 3 as ever, and -1 for one that waits for its next try.
 ";
 
 /// Which version the file has; zero for a new one.

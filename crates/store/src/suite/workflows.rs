@@ -81,8 +81,8 @@ fn row(id: WorkflowId, head: &WorkflowHead, state: &WorkflowState) -> LiveRow {
     LiveRow::Workflow { id, head: head.clone(), state: state.clone() }
 }
 
-pub(super) const LIVE: [RunStatus; 4] =
-    [RunStatus::Waiting, RunStatus::Running, RunStatus::Paused, RunStatus::Stopping];
+pub(super) const LIVE: [RunStatus; 5] =
+    [RunStatus::Waiting, RunStatus::Running, RunStatus::Paused, RunStatus::Stopping, RunStatus::Retrying];
 pub(super) const ENDED: [RunStatus; 3] = [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled];
 
 /// C1, D5. Also after a change of its state, and of its spec.

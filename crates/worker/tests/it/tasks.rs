@@ -99,6 +99,7 @@ pub(crate) async fn a_request_that_cannot_be_granted_says_why() {
         (Status::failed_precondition("x"), 409, "not_current"),
         (Status::aborted("x"), 412, "version_mismatch"),
         (Status::unavailable("x"), 503, "outcome_unknown"),
+        (Status::unimplemented("x"), 501, "not_supported"),
     ];
     for (refusal, expected, code) in refusals {
         rig.server.state().refusal = Some(refusal);
@@ -159,6 +160,7 @@ pub(crate) async fn elements_that_cannot_be_added_are_refused_with_the_reason() 
         (Status::aborted("x"), 409, "step_ended"),
         (Status::invalid_argument("x"), 400, "invalid_elements"),
         (Status::unavailable("x"), 503, "outcome_unknown"),
+        (Status::unimplemented("x"), 501, "not_supported"),
     ];
     for (refusal, expected, code) in refusals {
         rig.server.state().refusal = Some(refusal);

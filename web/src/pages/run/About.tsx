@@ -2,12 +2,13 @@
 
 import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
-import { CirclePause, OctagonX, Play } from "lucide-react";
+import { CirclePause, OctagonX, Play, RotateCcw } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
 import type { WorkflowRun } from "../../api/schema";
 import { resumeRun } from "../../api/workflows";
 import { isRunOver } from "../../lib/runs";
+import { detailOf, tryOf } from "../../lib/runWords";
 import { act } from "../../ui/act";
 import { Card, Copyable, Facts } from "../../ui/kit";
 import { Ago, At, Elapsed } from "../../ui/Time";
@@ -38,6 +39,7 @@ export function About({ run }: { run: WorkflowRun }) {
                   />,
                 ]
               : null,
+            run.tries ? [t("run.facts.try"), tryOf(run.tries, t)] : null,
             run.finished_at ? [t("job.facts.finished"), <Ago key="" at={run.finished_at} />] : null,
             !isRunOver(run.status) && [t("run.facts.section"), t(`section.${run.section}`)],
             [t("job.facts.namespace"), run.namespace],
@@ -117,7 +119,7 @@ export function Values({ title, value }: { title: string; value: unknown }) {
   );
 }
 
-/** That it was paused, or is being stopped. */
+/** That it was paused, is being stopped, or failed and waits for its next try. */
 export function Paused({ run }: { run: WorkflowRun }) {
   const { t } = useTranslation();
   const name = run.workflow;
@@ -127,6 +129,23 @@ export function Paused({ run }: { run: WorkflowRun }) {
         <OctagonX size={16} aria-hidden />
         <div>
           <strong>{t("run.stopping")}</strong> {t(`runCause.${run.stopping}`)}
+        </div>
+      </div>
+    );
+  }
+  if (run.status === "retrying" && run.tries?.next_at) {
+    const failed = run.history?.at(-1);
+    return (
+      <div className={banner.banner} role="status" data-testid="retrying">
+        <RotateCcw size={16} aria-hidden />
+        <div>
+          <strong>{t("run.retries")}</strong> {tryOf(run.tries, t)}{" "}
+          <span className="quiet">
+            <Ago at={run.tries.next_at} />
+          </span>
+          {failed && (
+            <q>{[t(`runCause.${failed.cause}`), detailOf(failed, t)].filter(Boolean).join(" · ")}</q>
+          )}
         </div>
       </div>
     );

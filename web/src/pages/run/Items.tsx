@@ -10,6 +10,7 @@ import { workersQuery } from "../../api/queries";
 import { itemsQuery, liveItemsQuery } from "../../api/workflows";
 import { isStepOver } from "../../lib/runs";
 import { Card, Loading, ProblemBox } from "../../ui/kit";
+import { messageOf, whyOf } from "../../lib/runWords";
 import { RunBadge, StatusBadge, StepBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
 import style from "./run.module.css";
@@ -128,12 +129,19 @@ function LiveItems({ run, step, job, onJob }: Props) {
 function Item({ item, isChosen, onJob }: { item: RunItem; isChosen: boolean; onJob: (job: string) => void }) {
   const { t } = useTranslation();
   const { job_id: job, called } = item;
+  const isGood = item.status === "succeeded";
   return (
     <li data-chosen={isChosen || undefined}>
       <span className="num quiet">{item.index}</span>
       <StepBadge status={item.status} plain />
       <span className="clip quiet" title={item.message ?? undefined}>
-        {item.message ?? (item.output === undefined ? "" : JSON.stringify(item.output))}
+        {isGood
+          ? item.output === undefined
+            ? ""
+            : JSON.stringify(item.output)
+          : item.message
+            ? messageOf(item.message, t)
+            : whyOf(item, t)}
       </span>
       <span className="num quiet">
         {item.started_at && <Elapsed from={item.started_at} to={item.finished_at} />}

@@ -43,7 +43,7 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
             <Button
               variant="default"
               leftSection={<Pause size={14} />}
-              disabled={status !== "running"}
+              disabled={status !== "running" && status !== "retrying"}
               onClick={() => setOpen("pause")}
             >
               {t("schedule.pause")}

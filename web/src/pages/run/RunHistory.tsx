@@ -4,6 +4,7 @@ import { useTranslation } from "react-i18next";
 
 import type { RunHistoryEntry } from "../../api/schema";
 import { formatDuration } from "../../lib/quantities";
+import { detailOf } from "../../lib/runWords";
 import { RunBadge } from "../../ui/Status";
 import { At } from "../../ui/Time";
 import style from "../job/job.module.css";
@@ -23,7 +24,7 @@ export function RunHistory({ entries }: { entries: readonly RunHistoryEntry[] })
             </span>
             <span>
               {t(`runCause.${entry.cause}`)}
-              {entry.detail && <span className="quiet"> · {entry.detail}</span>}
+              {detailOf(entry, t) && <span className="quiet"> · {detailOf(entry, t)}</span>}
             </span>
             <span className={style.when}>
               <At at={entry.at} />

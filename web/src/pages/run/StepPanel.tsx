@@ -11,6 +11,7 @@ import type { RunStep, StepSpec, WorkflowRun } from "../../api/schema";
 import { approveStep, type Mark, markStep, rejectStep, stepsQuery, stepWhyQuery } from "../../api/workflows";
 import { SECTIONS } from "../../lib/dag/graph";
 import { isMarkable, isRunOver, isStepOver } from "../../lib/runs";
+import { messageOf } from "../../lib/runWords";
 import { toYaml } from "../../lib/spec";
 import { act } from "../../ui/act";
 import { Ask } from "../../ui/Ask";
@@ -61,7 +62,9 @@ export function StepPanel({ run, step, job, onChoose, onJob }: Props) {
       >
         {spec?.description && <p className={style.about}>{spec.description}</p>}
         <StepActions run={run} step={step} spec={spec} />
-        {!isRunOver(run.status) && !isStepOver(step.status) && <Why run={run} step={step} />}
+        {!isRunOver(run.status) && (!isStepOver(step.status) || run.tries?.next_at) && (
+          <Why run={run} step={step} />
+        )}
         <StepFacts run={run} step={step} spec={spec} job={job} onChoose={onChoose} />
       </Card>
       {step.for_each && <Items run={run} step={step} job={job} onJob={onJob} />}
@@ -96,7 +99,7 @@ function StepFacts({
           ? [
               t("job.result.message"),
               <span key="" className={style.message}>
-                {step.message}
+                {messageOf(step.message, t)}
               </span>,
             ]
           : null,
@@ -185,7 +188,8 @@ function Needs({
 function Why({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const { t } = useTranslation();
   const { data } = useQuery({ ...stepWhyQuery(run.id, step.name), refetchInterval: 5_000 });
-  const reasons = data?.reasons ?? [];
+  // How it ended stands among the facts.
+  const reasons = data?.reasons.filter(({ reason }) => reason !== "over") ?? [];
   if (reasons.length === 0) return null;
   return (
     <section className={`${job.why} ${style.why}`} aria-label={t("why.title")} data-testid="step-why">

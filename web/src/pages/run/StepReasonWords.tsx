@@ -5,6 +5,7 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { StepReason } from "../../api/schema";
+import { whyOf } from "../../lib/runWords";
 import { StepBadge } from "../../ui/Status";
 import { WhyBox } from "../job/WhyBox";
 import { useUntil } from "../job/until";
@@ -17,6 +18,14 @@ export function StepReasonWords({ reason }: { reason: StepReason }): ReactNode {
   switch (reason.reason) {
     case "run_waits":
       return <p>{t("stepWhy.run_waits", reason)}</p>;
+    case "run_retries":
+      return (
+        <p>
+          {reason.at
+            ? t("stepWhy.run_retries", { ...reason, at: until(reason.at) })
+            : t("stepWhy.run_retries_paused", reason)}
+        </p>
+      );
     case "later_section":
       return (
         <p>
@@ -97,6 +106,6 @@ export function StepReasonWords({ reason }: { reason: StepReason }): ReactNode {
     case "stopping":
       return <p>{t("stepWhy.stopping", { becomes: t(`stepStatus.${reason.becomes}`) })}</p>;
     case "over":
-      return <p>{t(`stepCause.${reason.cause}`)}</p>;
+      return <p>{whyOf(reason, t)}</p>;
   }
 }

@@ -8,6 +8,7 @@ import { useTranslation } from "react-i18next";
 
 import type { RunStep, StepStatus } from "../../api/schema";
 import { isStepOver, STEP_STATUSES } from "../../lib/runs";
+import { whyOf } from "../../lib/runWords";
 import { KIND_ICONS } from "../../ui/dag/Node";
 import { StepBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
@@ -134,7 +135,7 @@ function Row({ step, isChosen, onChoose, style: place }: RowProps) {
         )}
       </span>
       <span role="cell" className={`${style.cause} quiet clip`}>
-        {step.message ?? (step.cause && t(`stepCause.${step.cause}`))}
+        {whyOf(step, t)}
       </span>
       <span role="cell" className={style.took}>
         {step.started_at && (

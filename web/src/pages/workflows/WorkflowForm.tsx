@@ -1,6 +1,6 @@
 /** A workflow step by step: what most of them say, as fields. What it does not show, the file keeps. */
 
-import { Accordion, Button, TextInput } from "@mantine/core";
+import { Accordion, Button, NumberInput, TextInput } from "@mantine/core";
 import { Plus } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -45,6 +45,34 @@ export function WorkflowForm({ spec, set, fields, named }: Props) {
         value={spec.description ?? ""}
         onChange={(event) => word(["description"], event.currentTarget.value)}
       />
+      <details className={style.limits}>
+        <summary>{t("workflow.form.limits")}</summary>
+        <div className={style.triple}>
+          <NumberInput
+            label={t("workflow.form.retries")}
+            placeholder="0"
+            min={0}
+            value={spec.retry?.max_retries ?? ""}
+            onChange={(value) => set(["retry", "max_retries"], value === "" ? undefined : Number(value))}
+            error={error("retry.max_retries")}
+            data-testid="run-retries"
+          />
+          <TextInput
+            label={t("workflow.form.backoff")}
+            placeholder="1s"
+            value={spec.retry?.backoff?.initial ?? ""}
+            onChange={(event) => word(["retry", "backoff", "initial"], event.currentTarget.value)}
+            error={error("retry.backoff.initial")}
+          />
+          <TextInput
+            label={t("workflow.form.timeout")}
+            placeholder="2h"
+            value={spec.timeout ?? ""}
+            onChange={(event) => word(["timeout"], event.currentTarget.value)}
+            error={error("timeout")}
+          />
+        </div>
+      </details>
       {SECTIONS.map((section) => (
         <section key={section} aria-label={t(`section.${section}`)}>
           <h3>{t(`section.${section}`)}</h3>

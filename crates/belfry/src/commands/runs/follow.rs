@@ -202,6 +202,10 @@ fn sentence(run: &WorkflowRun) -> String {
     let status = match run.status {
         RunStatus::Waiting => "waits for its turn".to_owned(),
         RunStatus::Stopping => "is being stopped".to_owned(),
+        RunStatus::Retrying => match &run.tries {
+            Some(tries) => format!("failed and waits for try {} of {}", tries.number, tries.most),
+            None => "failed and waits for its next try".to_owned(),
+        },
         live if !live.is_final() => format!("is {live}"),
         ended => ended.to_string(),
     };

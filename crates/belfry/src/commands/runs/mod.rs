@@ -158,6 +158,10 @@ async fn why(context: &Context, args: StepArgs) -> Result<(), Failure> {
         Some(step) => (vec![client.step_why(args.id, &step).await?], 0),
         None => {
             let told = client.run_why(args.id, EXPLAINED_MAX).await?;
+            if let Some(next) = &told.next_try {
+                let next = step_why::next_try(&context.out.look, next);
+                context.out.note(format!("{} failed, and waits for {next}", args.id));
+            }
             (told.steps, told.left_out)
         }
     };

@@ -49,7 +49,7 @@ fn cleaning_up_can_be_left_out() {
     t.ask_for(cancel(run, true)).unwrap();
     let first = t.job_of(run, "a");
     t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
-    insta::assert_snapshot!(t.steps(run), @"a cancelled (stopped), b cancelled (stopped), c cancelled (stopped), clean skipped (rule)");
+    insta::assert_snapshot!(t.steps(run), @"a cancelled (stopped), b cancelled (stopped), c cancelled (stopped), clean skipped (left_out)");
 
     let run = t.run(&chain());
     t.ask_for(cancel(run, false)).unwrap();

@@ -239,7 +239,10 @@ impl World {
 
     /// Nobody holds anything back any longer.
     fn let_it_end(&mut self) {
-        for _ in 0..60 {
+        for _ in 0..600 {
+            if self.live_runs().is_empty() {
+                return;
+            }
             for run in self.live_runs() {
                 let _ = self.t.ask_for(WorkflowRequest::Resume { run });
                 let _ =
@@ -274,6 +277,7 @@ proptest! {
             1..7,
         ),
         fast: bool,
+        retries in (0u32..3, 0u32..2),
         timeout in prop::option::of(5u64..40),
         limit in prop::option::of(1u32..3),
         turns in prop::option::of(Just(1u32)),
@@ -292,13 +296,15 @@ proptest! {
         let mut spec = WorkflowSpec::new("outer", steps);
         spec.failure = if fast { FailurePolicy::FailFast } else { FailurePolicy::FinishWhatCan };
         spec.timeout = timeout.map(Duration::from_secs);
+        let mut inner = inner();
+        (spec.retry.max_retries, inner.retry.max_retries) = retries;
         (spec.max_parallel_steps, spec.max_parallel_runs) = (limit, turns);
         spec.on_failure = vec![job("alert", &[])];
         spec.finally = vec![job("clean", &[])];
         let mut world = World { t: Scenario::with_room() };
         let workflow = world.t.apply(&spec);
         for _ in 0..2 {
-            let new = world.t.new_run(workflow, &[&inner()], &json!({}));
+            let new = world.t.new_run(workflow, &[&inner], &json!({}));
             world.t.start_with(new);
         }
         for wanted in &played {
@@ -319,7 +325,7 @@ proptest! {
             head.workflow.is_some() && state.status == RunStatus::Failed && state.started_at.is_some()
         });
         if let Some((&run, (head, _))) = failed {
-            let mut new = world.t.new_run(workflow, &[&inner()], &json!({}));
+            let mut new = world.t.new_run(workflow, &[&inner], &json!({}));
             let before = carried(&head.definition, &world.t.step_records(run), RetryFrom::Failed);
             new.carried = world.t.takeover(run, before);
             let again = world.t.start_with(new);

@@ -5,6 +5,7 @@ mod control;
 mod lists;
 mod liveness;
 mod properties;
+mod retries;
 mod rules;
 mod scheduled;
 mod triggers;

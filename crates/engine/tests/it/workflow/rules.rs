@@ -225,7 +225,7 @@ fn sections_run_one_after_the_other() {
     assert_eq!(t.env_of(t.job_of(good, "clean"), "STATUS"), "succeeded");
     t.succeed_step(good, "clean");
     t.succeed_step(good, "last");
-    insta::assert_snapshot!(t.steps(good), @"a succeeded (job_succeeded), alert skipped (rule), clean succeeded (job_succeeded), last succeeded (job_succeeded)");
+    insta::assert_snapshot!(t.steps(good), @"a succeeded (job_succeeded), alert skipped (not_failed), clean succeeded (job_succeeded), last succeeded (job_succeeded)");
     assert_eq!(t.status_of_run(good), RunStatus::Succeeded);
 
     let bad = t.run(&spec);

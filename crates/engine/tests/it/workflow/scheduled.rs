@@ -350,3 +350,34 @@ fn a_restart_at_any_moment_neither_loses_nor_doubles_a_run() {
     let waiting = records.iter().filter(|record| record.outcome == FiringOutcome::Buffered).count();
     assert_eq!((records.len(), waiting), (6, t.schedule_state(schedule).buffer.len()));
 }
+
+/// B2, C2. A run between its tries goes on: the next firing meets it as it would meet one that runs, and the schedule
+/// counts its last end alone.
+#[test]
+fn a_schedule_waits_for_the_last_try_of_its_run() {
+    let mut t = Scenario::with_room();
+    let mut spec = load();
+    spec.retry.max_retries = 1;
+    spec.retry.backoff.initial = Duration::from_secs(240);
+    spec.retry.backoff.jitter = 0.0;
+    t.apply(&spec);
+    let schedule =
+        t.schedule("s").cron("*/5 * * * *").overlap(OverlapPolicy::Skip).starts("load", json!({})).apply();
+    t.live_until(at("2026-11-21T08:07:00Z"));
+    let run = t.scheduled(schedule)[0];
+    t.fail_step(run, "load");
+    t.check_rebuilt();
+    t.live_until(at("2026-11-21T08:10:30Z"));
+    assert_eq!(t.status_of_run(run), RunStatus::Retrying);
+    assert_eq!(t.schedule_state(schedule).track.as_deref().map(|track| track.failed), None);
+    t.live_until(at("2026-11-21T08:11:30Z"));
+    t.fail_step(run, "load");
+    let track = t.schedule_state(schedule).track.as_deref().unwrap();
+    assert_eq!((track.failed, track.streak), (1, -1));
+    t.live_until(at("2026-11-21T08:15:30Z"));
+    insta::assert_snapshot!(t.ledger(schedule), @"
+    08:05:00 fired (timer)
+    08:10:00 skipped_overlap (timer)
+    08:15:00 fired (timer)
+    ");
+}

@@ -151,7 +151,7 @@ impl<'a> Graph<'a> {
         adders
     }
 
-    fn no_step(&self, name: &str) -> String {
+    pub(super) fn no_step(&self, name: &str) -> String {
         let nearest = self.nearest(name);
         let hint = nearest.map(|name| format!(": did you mean `{name}`?")).unwrap_or_default();
         format!("there is no step `{}`{hint}", shown(name))

@@ -11,6 +11,8 @@ mod names;
 mod steps;
 mod triggers;
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 pub use definition::definition;
@@ -21,7 +23,7 @@ use crate::expression::{Expression, Names, Type};
 use crate::limits;
 use crate::time::{Duration, Timestamp};
 use crate::workflow::template::{Template, has_reference};
-use crate::workflow::{Section, WorkflowSpec, schema_problems};
+use crate::workflow::{Action, RunRetryPolicy, Section, WorkflowSpec, schema_problems};
 
 /// Checks all of a spec that its types do not; its jobs too. Calls are looked at as far as this spec
 /// says: whether the workflows that it calls exist is known to [`definition`].
@@ -49,6 +51,7 @@ pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
         steps::step(&mut check, spec, &names, place, section, step, now);
     }
     outputs(&mut check, spec, &names);
+    retry(&mut check, &spec.retry, &graph);
     limits_of(&mut check, spec);
     check.finish()
 }
@@ -67,6 +70,7 @@ pub fn workflow_warnings(spec: &WorkflowSpec) -> Vec<Problem> {
         check.fail(place, format!("waits for event `{name}` without a timeout: it may wait forever"));
     }
     check.problems.extend(triggers::of_itself(spec));
+    many_tries(&mut check, spec);
     check.problems
 }
 
@@ -127,6 +131,48 @@ fn limits_of(check: &mut Check, spec: &WorkflowSpec) {
     check.name("queue", &spec.queue);
     if let Some(retention) = spec.retention {
         check.at_most("retention", retention, limits::RETENTION_MAX);
+    }
+}
+
+fn retry(check: &mut Check, policy: &RunRetryPolicy, graph: &graph::Graph<'_>) {
+    check.ensure(policy.max_retries <= limits::RETRIES_MAX, "retry.max_retries", || {
+        format!("`{}` is too many: expected at most {}", policy.max_retries, limits::RETRIES_MAX)
+    });
+    check.backoff("retry.backoff", &policy.backoff);
+    let mut named = BTreeSet::new();
+    for (i, name) in policy.final_steps.iter().enumerate() {
+        let at = format!("retry.final_steps[{i}]");
+        match graph.place(name).map(|place| graph.section(place)) {
+            None => check.fail(&at, graph.no_step(name)),
+            Some(Section::Steps) => {}
+            Some(section) => {
+                let (name, section) = (super::shown(name), section.as_str());
+                check.fail(&at, format!("`{name}` is in `{section}`: expected a step of `steps`"));
+            }
+        }
+        check.ensure(named.insert(name), &at, || format!("`{}` is named twice", super::shown(name)));
+    }
+    let mut causes = BTreeSet::new();
+    for (i, cause) in policy.final_causes.iter().enumerate() {
+        check.ensure(causes.insert(cause), &format!("retry.final_causes[{i}]"), || {
+            format!("`{}` is named twice", cause.as_str())
+        });
+    }
+}
+
+/// Retries of a run and of its jobs multiply, which is easily more than was meant.
+fn many_tries(check: &mut Check, spec: &WorkflowSpec) {
+    const MANY: u64 = 20;
+    for (i, step) in spec.steps.iter().enumerate() {
+        let Action::Job(job) = &step.action else { continue };
+        let (of_run, of_job) = (1 + u64::from(spec.retry.max_retries), 1 + u64::from(job.retry.max_retries));
+        if of_run > 1 && of_job > 1 && of_run * of_job > MANY {
+            let most = of_run * of_job;
+            check.fail(
+                format!("steps[{i}].job.retry.max_retries"),
+                format!("lets a failing task run {most} times: {of_job} times in each of {of_run} tries of the run"),
+            );
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::spec::{JobSpec, ProcessRun, Run};
 use crate::workflow::{Action, Wait};
 use crate::workflow::{
-    Approval, Call, Definition, ForEach, JoinRule, Over, Parameter, ParameterType, StepSpec,
+    Approval, Call, Definition, ForEach, JoinRule, Over, Parameter, ParameterType, RunFailure, StepSpec,
 };
 
 fn step(name: &str, needs: &[&str]) -> StepSpec {
@@ -235,4 +235,35 @@ fn triggers_are_checked_when_a_workflow_is_submitted() {
     ] {
         assert!(told.contains(expected), "{expected} is missing:\n{told}");
     }
+}
+
+/// C2. A policy names steps that can be tried again, each once.
+#[test]
+fn a_retry_policy_is_checked_field_by_field() {
+    let mut spec = WorkflowSpec::new("w", vec![step("charge", &[]), step("ship", &["charge"])]);
+    spec.finally = vec![step("clean", &[])];
+    spec.retry.max_retries = 5_000;
+    spec.retry.backoff.factor = 0.5;
+    spec.retry.final_steps = ["chrge", "charge", "charge", "clean"].map(str::to_owned).to_vec();
+    spec.retry.final_causes = vec![RunFailure::TimedOut, RunFailure::TimedOut];
+    insta::assert_snapshot!(told(&spec), @"
+    retry.max_retries: `5000` is too many: expected at most 1000
+    retry.backoff.factor: `0.5` is out of range: expected 1 to 100
+    retry.final_steps[0]: there is no step `chrge`: did you mean `charge`?
+    retry.final_steps[2]: `charge` is named twice
+    retry.final_steps[3]: `clean` is in `finally`: expected a step of `steps`
+    retry.final_causes[1]: `timed_out` is named twice
+    ");
+}
+
+/// C2. Retries of a job and of its run multiply; who writes both large is told what comes of it.
+#[test]
+fn tries_that_multiply_are_warned_of() {
+    let mut spec = WorkflowSpec::new("w", vec![step("a", &[]), step("b", &[])]);
+    spec.retry.max_retries = 9;
+    let Action::Job(job) = &mut spec.steps[1].action else { panic!("a job is expected") };
+    job.retry.max_retries = 2;
+    let warnings: String =
+        workflow_warnings(&spec).iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect();
+    insta::assert_snapshot!(warnings, @"steps[1].job.retry.max_retries: lets a failing task run 30 times: 3 times in each of 10 tries of the run");
 }

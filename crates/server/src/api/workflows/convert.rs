@@ -1,10 +1,11 @@
 //! Rows of workflows and runs as what the API shows.
 
+use model::WorkflowSpec;
 use model::api::{
-    RecentRun, RunStep, RunStepState, StepCounts, StepKind, TriggerStatus, WaitingApproval, Workflow,
-    WorkflowRun,
+    RecentRun, RunStep, RunStepState, RunTries, StepCounts, StepKind, TriggerStatus, WaitingApproval,
+    Workflow, WorkflowRun,
 };
-use model::run::{StepRecord, StepState, StepStatus, TriggerState, WorkflowState};
+use model::run::{RunState, StepRecord, StepState, StepStatus, TriggerState, WorkflowState};
 use model::workflow::{Action, StepSpec};
 use serde_json::Value;
 use store::query::{RunRow, WorkflowRow};
@@ -62,6 +63,7 @@ pub(super) fn recent(row: &RunRow) -> RecentRun {
 pub(super) fn run(row: RunRow) -> WorkflowRun {
     let RunRow { id, head, state } = row;
     let spec = &head.definition.workflow;
+    let tries = tries(spec, &state);
     WorkflowRun {
         id,
         workflow_id: head.workflow,
@@ -87,12 +89,19 @@ pub(super) fn run(row: RunRow) -> WorkflowRun {
         started_runs: state.started.to_vec(),
         pause: state.pause.map(|pause| *pause),
         stopping: state.stopping,
+        tries,
         steps: counts(&state.counts),
         approvals: None,
         output: state.output.as_deref().map(json),
         history: state.history,
         spec: None,
     }
+}
+
+fn tries(spec: &WorkflowSpec, state: &RunState) -> Option<RunTries> {
+    let most = spec.retry.max_retries + 1;
+    let (next_at, began_at) = (state.next_try_at(), state.retry.as_ref().and_then(|retry| retry.began_at));
+    (most > 1).then(|| RunTries { number: state.failures() + 1, most, next_at, began_at })
 }
 
 fn counts(counts: &[u32; 8]) -> StepCounts {

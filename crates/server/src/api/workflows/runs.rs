@@ -170,9 +170,11 @@ async fn list_items(
     let item = |record: model::run::StepRecord| {
         Some(RunItem { index: record.key.item?, state: convert::step_state(record.state) })
     };
-    let items: Vec<_> = records.into_iter().filter_map(item).collect();
-    let last = items.last().filter(|_| more);
-    let next_cursor = last.map(|item| api.shared.cursors.make("items", &list, &item.index.to_string()));
+    let last = records.last().and_then(|record| record.key.item).filter(|_| more);
+    let next_cursor = last.map(|index| api.shared.cursors.make("items", &list, &index.to_string()));
+    // Those that the next try does again have a row of the last one.
+    let ended = records.into_iter().filter(|record| record.state.status.is_final());
+    let items: Vec<_> = ended.filter_map(item).collect();
     Ok(Json(List { items, next_cursor }))
 }
 
@@ -243,7 +245,7 @@ async fn explain_run(
         Ok(other) => Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::NoRun { .. })) => {
             find_run(&api, id).await?;
-            Ok(Json(RunWhy { run: id, steps: Vec::new(), left_out: 0 }))
+            Ok(Json(RunWhy { run: id, next_try: None, steps: Vec::new(), left_out: 0 }))
         }
         Err(error) => Err(error.into()),
     }

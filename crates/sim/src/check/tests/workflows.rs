@@ -302,3 +302,41 @@ fn elements_that_were_told_to_be_added_are_there() {
     told_of(0).holds();
     told_of(1).breaks(Invariant::I1);
 }
+
+/// A run of `a`, then `b`, that may be tried once more.
+fn started_with_a_retry() -> Row {
+    let Row::Run(mut row) = started() else { panic!("the row of a run") };
+    let mut spec = (**row.spec.as_ref().unwrap()).clone();
+    spec.retry.max_retries = 1;
+    row.spec = Some(Arc::new(spec));
+    Row::Run(row)
+}
+
+/// The row of a run that fails, or that begins another try.
+fn between_tries(version: u64, to: RunStatus, cause: RunCause) -> Row {
+    let Row::Run(mut row) = run_row(false, version, to, cause) else { panic!("the row of a run") };
+    row.steps[0].from = Some(if to == RunStatus::Running { RunStatus::Retrying } else { RunStatus::Running });
+    Row::Run(row)
+}
+
+/// Two tries of a run: `a` fails in the first, and the second begins with these rows.
+fn tried_again(first: Row, second: Vec<Row>) -> Story {
+    let fails = step_row(0, StepStatus::Failed, StepCause::JobFailed);
+    let waits = between_tries(2, RunStatus::Retrying, RunCause::StepFailed);
+    told(vec![vec![first, goes_on(0), job_of(0, 11, WAITS)], vec![fails, waits], second])
+}
+
+/// I5 and I19. Another try of a run asks a step again, once, in the commit that begins it, and only if its policy says so.
+#[test]
+fn another_try_of_a_run_does_a_step_again_once() {
+    let begins = || between_tries(3, RunStatus::Running, RunCause::BackoffOver);
+    let again = || step_row(0, StepStatus::Pending, StepCause::RunRetried);
+    tried_again(started_with_a_retry(), vec![begins(), goes_on(0), job_of(0, 12, WAITS)]).holds();
+    tried_again(started_with_a_retry(), vec![begins(), again()]).holds();
+    tried_again(started_with_a_retry(), vec![again()]).breaks(Invariant::I5);
+    tried_again(started(), vec![begins(), again()]).breaks(Invariant::I19);
+    let twice = vec![begins(), goes_on(0), job_of(0, 12, WAITS), job_of(0, 13, WAITS)];
+    tried_again(started_with_a_retry(), twice).breaks(Invariant::I19);
+    let mut story = tried_again(started_with_a_retry(), vec![begins(), again()]);
+    story.commit(vec![goes_on(1)]).breaks(Invariant::I19);
+}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use model::firing::Pause;
 use model::run::{
     Adder, BatchKey, Caller, ElementBatch, Ended, ItemOrigin, KeptEnd, LateWorkers, NotTriggered, RunCause,
-    RunHead, RunHistoryEntry, RunState, RunStatus, RunTrigger, Said, StepCause, StepKey, StepOrigin,
-    StepState, StepStatus, Tally, TriggerRefusal, TriggerState, WorkflowHead, WorkflowState,
+    RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger, Said, StepCause, StepKey,
+    StepOrigin, StepState, StepStatus, Tally, TriggerRefusal, TriggerState, WorkflowHead, WorkflowState,
 };
 use model::workflow::{Action, Call, Definition, Section, StepSpec};
 use model::{JobSpec, RunId, ShardId, WorkflowId, WorkflowSpec};
@@ -72,6 +72,7 @@ impl Sampler {
             spec.labels.insert(key.to_owned(), value);
         }
         spec.max_parallel_runs = self.maybe(|s| s.pick(&[1, 7]));
+        spec.retry.max_retries = self.pick(&[0, 3]);
         spec
     }
 
@@ -170,6 +171,10 @@ impl Sampler {
                 Box::new(Pause { at: s.any_time(), by: s.text().into(), note: s.maybe(|s| s.text().into()) })
             }),
             stopping: self.maybe(|s| s.pick(RunCause::ALL)),
+            retry: self.maybe(|s| {
+                let (next_at, began_at) = (s.maybe(Self::any_time), s.maybe(Self::any_time));
+                Box::new(RunRetry { failures: s.pick(&[1, 1_000]), next_at, began_at })
+            }),
             skip_finally: self.coin(),
             counts: [1, 0, 0, 5, 0, 0, 0, 7],
             output: self.maybe(|s| s.text().into()),

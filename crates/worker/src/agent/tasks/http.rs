@@ -225,6 +225,13 @@ pub(super) fn refused(status: &Status) -> Refusal {
         Code::InvalidArgument => {
             Refusal::new(StatusCode::BAD_REQUEST, "invalid_request", detail, "correct the request")
         }
+        // Its words name a method that means nothing to a task.
+        Code::Unimplemented => Refusal::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "not_supported",
+            "the server of this worker is of an older version, which cannot do this".into(),
+            "upgrade the servers; asking this one again does not help",
+        ),
         _ => Refusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "outcome_unknown",
@@ -297,5 +304,7 @@ mod tests {
         }
         let response = refused(&Status::unavailable("")).into_response();
         assert_eq!(response.headers()[RETRY_AFTER], "1");
+        assert_eq!(told(Status::unimplemented("")), (501, "not_supported"));
+        assert!(!refused(&Status::unimplemented("")).into_response().headers().contains_key(RETRY_AFTER));
     }
 }

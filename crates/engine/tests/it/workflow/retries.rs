@@ -1,0 +1,506 @@
+//! Runs that failed are tried again by the policy of their workflow.
+
+use engine::WorkflowRequest;
+use engine::input::How;
+use engine::why::{NextTry, StepReason};
+use engine::{Refusal, Reply};
+use model::run::{RunCause, StepKey};
+use model::spec::Delivery;
+use model::workflow::{
+    Action, Approval, Call, EventWait, FailurePolicy, JoinRule, OnTimeout, Over, RunFailure, StepSpec, Wait,
+};
+use model::{Duration, RunId, RunStatus, StepStatus, WorkflowSpec};
+use serde_json::json;
+
+use super::{act, each, env, job};
+use crate::scenario::{Scenario, finished};
+
+/// A chain whose runs are tried twice more, with waits of 10 s and 20 s.
+fn chain() -> WorkflowSpec {
+    let mut spec = with_retries(2, vec![job("a", &[]), job("b", &["a"]), job("c", &["b"])]);
+    spec.on_failure = vec![job("alert", &[])];
+    spec.finally = vec![job("clean", &[])];
+    spec
+}
+
+fn with_retries(max_retries: u32, steps: Vec<StepSpec>) -> WorkflowSpec {
+    let mut spec = WorkflowSpec::new("w", steps);
+    spec.retry.max_retries = max_retries;
+    spec.retry.backoff.initial = Duration::from_secs(10);
+    spec.retry.backoff.jitter = 0.0;
+    spec
+}
+
+fn cancel(run: RunId) -> WorkflowRequest {
+    WorkflowRequest::Cancel { run, reason: None, skip_finally: false }
+}
+
+fn pause(run: RunId) -> WorkflowRequest {
+    WorkflowRequest::Pause { run, note: None }
+}
+
+/// C2. Another try does what did not end well, keeps the rest, and comes after its backoff; only the last one
+/// is followed by `on_failure` and `finally`.
+#[test]
+fn a_run_that_fails_is_tried_again_from_what_failed() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&chain());
+    let first = t.job_of(run, "a");
+    t.succeed(first);
+    t.fail_step(run, "b");
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b failed (job_failed), c upstream_failed (rule), alert pending, clean pending");
+    t.check_rebuilt();
+    t.pass(9);
+    assert_eq!((t.status_of_run(run), t.running()), (RunStatus::Retrying, 0));
+    t.pass(1);
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b running (needs_over), c pending (run_retried), alert pending, clean pending");
+    t.check_rebuilt();
+    t.succeed_step(run, "b");
+    t.fail_step(run, "c");
+    t.pass(19);
+    assert_eq!(t.status_of_run(run), RunStatus::Retrying);
+    t.pass(1);
+    t.succeed_step(run, "c");
+    t.succeed_step(run, "clean");
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b succeeded (job_succeeded), c succeeded (job_succeeded), alert skipped (not_failed), clean succeeded (job_succeeded)");
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → retrying (step_failed: step `b`) → running (backoff_over) → retrying (step_failed: step `c`) → running (backoff_over) → succeeded (succeeded)");
+    assert_eq!((t.job_of(run, "a"), t.jobs_of(t.key(run, "b"))), (first, 2));
+    let state = t.run_state(run);
+    assert_eq!((state.failures(), state.next_try_at()), (2, None));
+}
+
+/// C2. Once its tries are used up a run fails, and then whoever waits for that hears of it.
+#[test]
+fn a_run_whose_tries_are_used_up_fails_once() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&WorkflowSpec { steps: vec![job("a", &[])], ..chain() });
+    for wait in [10, 20] {
+        t.fail_step(run, "a");
+        assert_eq!((t.status_of_run(run), t.step(run, "alert")), (RunStatus::Retrying, StepStatus::Pending));
+        t.pass(wait);
+    }
+    t.fail_step(run, "a");
+    t.succeed_step(run, "alert");
+    t.succeed_step(run, "clean");
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → retrying (step_failed: step `a`) → running (backoff_over) → retrying (step_failed: step `a`) → running (backoff_over) → failed (step_failed: step `a`)");
+    assert_eq!(t.jobs_of(t.key(run, "alert")), 1);
+}
+
+/// C2, D5. The wait is in the rows: the next engine waits for what is left of it, and one that comes later tries at
+/// once.
+#[test]
+fn a_backoff_survives_a_restart() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&chain());
+    t.fail_step(run, "a");
+    t.restart();
+    t.rejoin_all();
+    t.pass(9);
+    assert_eq!(t.status_of_run(run), RunStatus::Retrying);
+    t.pass(1);
+    t.fail_step(run, "a");
+    t.outage(Duration::from_secs(300));
+    t.rejoin_all();
+    assert_eq!((t.status_of_run(run), t.step(run, "a")), (RunStatus::Running, StepStatus::Running));
+}
+
+/// C2. A run that waits for its next try can be cancelled, which cleans up and raises no alarm.
+#[test]
+fn a_backoff_can_be_cancelled() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&chain());
+    t.fail_step(run, "a");
+    t.ask_for(cancel(run)).unwrap();
+    insta::assert_snapshot!(t.steps(run), @"a failed (job_failed), b upstream_failed (rule), c upstream_failed (rule), alert skipped (not_after_cancel), clean running (needs_over)");
+    t.check_rebuilt();
+    t.succeed_step(run, "clean");
+    t.pass(30);
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → retrying (step_failed: step `a`) → stopping (cancel_requested: alice) → cancelled (cancel_requested)");
+}
+
+/// C2. A paused run is not tried until somebody lets it go on; then it waits for what is left, if anything is.
+#[test]
+fn a_backoff_can_be_paused() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&chain());
+    t.fail_step(run, "a");
+    t.ask_for(pause(run)).unwrap();
+    t.check_rebuilt();
+    t.ask_for(WorkflowRequest::Resume { run }).unwrap();
+    assert_eq!(t.status_of_run(run), RunStatus::Retrying);
+    t.ask_for(pause(run)).unwrap();
+    t.restart();
+    t.rejoin_all();
+    t.pass(60);
+    assert_eq!((t.status_of_run(run), t.running()), (RunStatus::Paused, 0));
+    t.ask_for(WorkflowRequest::Resume { run }).unwrap();
+    t.pass(1);
+    assert_eq!(t.step(run, "a"), StepStatus::Running);
+    t.check_rebuilt();
+}
+
+/// C2. A run keeps its place among those of its workflow: the next one does not overtake it.
+#[test]
+fn a_backoff_holds_the_place_of_its_run() {
+    let mut t = Scenario::with_room();
+    let spec = WorkflowSpec { max_parallel_runs: Some(1), ..chain() };
+    let (first, second) = (t.run(&spec), t.run(&spec));
+    t.fail_step(first, "a");
+    assert_eq!((t.status_of_run(first), t.status_of_run(second)), (RunStatus::Retrying, RunStatus::Waiting));
+    assert_eq!(t.why_step(second, "a")[0], StepReason::RunWaits { running: 1, limit: 1, ahead: 0 });
+    t.restart();
+    t.rejoin_all();
+    assert_eq!(t.status_of_run(second), RunStatus::Waiting);
+    t.ask_for(cancel(first)).unwrap();
+    t.succeed_step(first, "clean");
+    assert_eq!(t.status_of_run(second), RunStatus::Running);
+}
+
+/// C2, B7. A timeout is that of each try, and is tried again unless the policy says that it is final.
+#[test]
+fn a_try_that_takes_too_long_is_tried_again() {
+    let mut t = Scenario::with_room();
+    let mut spec = with_retries(1, vec![job("a", &[]), job("b", &["a"])]);
+    spec.timeout = Some(Duration::from_secs(30));
+    let run = t.run(&spec);
+    t.pass(25);
+    t.succeed_step(run, "a");
+    let slow = t.job_of(run, "b");
+    t.start(slow);
+    t.pass(5);
+    t.end_with(slow, finished(How::Stopped, None));
+    t.pass(10);
+    t.check_rebuilt();
+    t.pass(29);
+    assert_eq!((t.status_of_run(run), t.step(run, "b")), (RunStatus::Running, StepStatus::Running));
+    t.pass(1);
+    t.end_with(t.job_of(run, "b"), finished(How::Stopped, None));
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (timed_out) → retrying (timed_out) → running (backoff_over) → stopping (timed_out) → failed (timed_out)");
+
+    spec.retry.final_causes = vec![RunFailure::TimedOut];
+    let run = t.run(&spec);
+    let slow = t.job_of(run, "a");
+    t.start(slow);
+    t.pass(30);
+    t.end_with(slow, finished(How::Stopped, None));
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+    let run = t.run(&spec);
+    t.fail_step(run, "a");
+    assert_eq!(t.status_of_run(run), RunStatus::Retrying);
+}
+
+/// C2. Where the first failure stops everything, what was stopped is done again as well.
+#[test]
+fn what_a_failure_stopped_is_done_again() {
+    let mut t = Scenario::with_room();
+    let spec = with_retries(1, vec![job("a", &[]), job("b", &[])]);
+    let run = t.run(&WorkflowSpec { failure: FailurePolicy::FailFast, ..spec });
+    let stopped = t.job_of(run, "b");
+    t.start(stopped);
+    t.fail_step(run, "a");
+    t.end_with(stopped, finished(How::Stopped, None));
+    assert_eq!(t.status_of_run(run), RunStatus::Retrying);
+    t.pass(10);
+    insta::assert_snapshot!(t.steps(run), @"a running (needs_over), b running (needs_over)");
+    t.succeed_step(run, "a");
+    t.succeed_step(run, "b");
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (fail_fast: step `a` failed) → retrying (fail_fast: step `a`) → running (backoff_over) → succeeded (succeeded)");
+}
+
+/// C2. What comes after something that is done again is done again too, however it ended.
+#[test]
+fn what_came_after_a_failure_is_asked_again() {
+    let mut t = Scenario::with_room();
+    let mut report = job("report", &["a"]);
+    report.join = JoinRule::AllDone;
+    let run = t.run(&with_retries(1, vec![job("a", &[]), report, job("other", &[])]));
+    t.succeed_step(run, "other");
+    t.fail_step(run, "a");
+    t.succeed_step(run, "report");
+    t.pass(10);
+    insta::assert_snapshot!(t.steps(run), @"a running (needs_over), report pending (run_retried), other succeeded (job_succeeded)");
+    t.succeed_step(run, "a");
+    t.succeed_step(run, "report");
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+}
+
+/// C2. What somebody decided is not tried again.
+#[test]
+fn what_somebody_decided_is_final() {
+    let mut t = Scenario::with_room();
+    let ask = act("ask", &[], Action::Approval(Approval::default()));
+    let run = t.run(&with_retries(3, vec![ask]));
+    t.ask_for(WorkflowRequest::Decide { run, step: "ask".into(), approve: false, note: None }).unwrap();
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+
+    let spec = with_retries(3, vec![job("a", &[]), job("b", &[])]);
+    let run = t.run(&spec);
+    t.fail_step(run, "a");
+    t.ask_for(WorkflowRequest::Mark { run, step: "b".into(), status: StepStatus::Failed, note: None })
+        .unwrap();
+    t.end_with(t.job_of(run, "b"), finished(How::Stopped, None));
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+
+    let run = t.run(&spec);
+    t.succeed_step(run, "a");
+    let job = t.job_of(run, "b");
+    t.cancel(job).unwrap();
+    t.end_with(job, finished(How::Stopped, None));
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+}
+
+/// C2, D2. A step that its policy calls final, and a job that runs at most once, never begin twice in a run; not
+/// in a workflow that it calls either. One that never began does not stand in the way.
+#[test]
+fn what_may_not_be_done_twice_is_final() {
+    let mut t = Scenario::with_room();
+    let mut spec = with_retries(3, vec![job("a", &[]), job("charge", &["a"])]);
+    spec.retry.final_steps = vec!["charge".into()];
+    let run = t.run(&spec);
+    t.fail_step(run, "a");
+    t.pass(10);
+    t.succeed_step(run, "a");
+    t.fail_step(run, "charge");
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+
+    let once = |name: &str, needs: &[&str]| {
+        let mut step = job(name, needs);
+        let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
+        job.delivery = Delivery::AtMostOnce;
+        step
+    };
+    // It ended well, and would be done again because it comes after what failed.
+    let mut after = once("after", &["a"]);
+    after.join = JoinRule::AllDone;
+    let run = t.run(&with_retries(3, vec![job("a", &[]), after]));
+    t.fail_step(run, "a");
+    t.succeed_step(run, "after");
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+
+    let inner = WorkflowSpec::new("inner", vec![once("x", &[]), job("y", &["x"])]);
+    let outer = with_retries(3, vec![act("call", &[], call())]);
+    let workflow = t.apply(&outer);
+    let run = t.start_with(t.new_run(workflow, &[&inner], &json!({})));
+    let called = t.row(run, "call").unwrap().called.unwrap();
+    t.succeed_step(called, "x");
+    t.fail_step(called, "y");
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+}
+
+fn call() -> Action {
+    Action::Workflow(Call { name: "inner".into(), parameters: Default::default() })
+}
+
+/// C2, C4. Of a list only the elements that did not end well are done again, also by an engine that was built between
+/// the tries and one that was built while the second goes on.
+#[test]
+fn only_the_failed_elements_are_done_again() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&with_retries(1, vec![each("load", &[], Over::Shards(4)), job("sum", &["load"])]));
+    for item in [0, 1, 3] {
+        let job = t.job_of_element(run, "load", item).unwrap();
+        t.give(job, &json!(item));
+    }
+    t.fail(t.job_of_element(run, "load", 2).unwrap(), 1);
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    t.pass(10);
+    t.check_rebuilt();
+    assert_eq!(t.running(), 1);
+    t.restart();
+    t.rejoin_all();
+    let job = t.job_of_element(run, "load", 2).unwrap();
+    t.give(job, &json!("again"));
+    t.succeed_step(run, "sum");
+    assert_eq!(t.row(run, "load").unwrap().output.as_deref(), Some(r#"[0,1,"again",3]"#));
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+    t.check_rebuilt();
+}
+
+/// C2, C4. A list that may be another one now is gone over anew.
+#[test]
+fn a_list_that_comes_from_what_is_done_again_is_gone_over_anew() {
+    let mut t = Scenario::with_room();
+    let mut load = each("load", &["find"], Over::List("steps.find.output".into()));
+    load.join = JoinRule::AllDone;
+    let run = t.run(&with_retries(1, vec![job("check", &[]), find_after("check"), load]));
+    t.fail_step(run, "check");
+    t.give(t.job_of(run, "find"), &json!(["x", "y", "z"]));
+    for item in 0..3 {
+        t.succeed(t.job_of_element(run, "load", item).unwrap());
+    }
+    assert_eq!(t.status_of_run(run), RunStatus::Retrying);
+    t.check_rebuilt();
+    t.pass(10);
+    t.check_rebuilt();
+    t.succeed_step(run, "check");
+    t.give(t.job_of(run, "find"), &json!(["p", "q"]));
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    for item in 0..2 {
+        t.succeed(t.job_of_element(run, "load", item).unwrap());
+    }
+    assert_eq!(t.row(run, "load").unwrap().total, Some(2));
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+}
+
+fn find_after(need: &str) -> StepSpec {
+    StepSpec { join: JoinRule::AllDone, ..job("find", &[need]) }
+}
+
+/// C2, C4. What tasks added stays added, as it does when a job is tried again: a task that repeats a batch adds nothing,
+/// and what was done of it is not done again.
+#[test]
+fn what_tasks_added_is_kept_for_the_next_try() {
+    let mut t = Scenario::with_room();
+    let crawl = each("crawl", &[], Over::AddedBy(vec!["split".into()]));
+    let run = t.run(&with_retries(1, vec![job("split", &[]), crawl]));
+    let split = t.job_of(run, "split");
+    t.start(split);
+    t.add(split, None, "one", &[json!("p"), json!("q")]).unwrap();
+    t.succeed(t.job_of_element(run, "crawl", 0).unwrap());
+    t.fail(split, 1);
+    t.fail(t.job_of_element(run, "crawl", 1).unwrap(), 1);
+    assert_eq!(t.status_of_run(run), RunStatus::Retrying);
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    t.pass(10);
+    t.check_rebuilt();
+    let split = t.job_of(run, "split");
+    t.start(split);
+    assert!(!t.add(split, None, "one", &[json!("p"), json!("q")]).unwrap().new);
+    assert!(t.add(split, None, "two", &[json!("r")]).unwrap().new);
+    t.succeed(split);
+    assert_eq!(t.jobs_of(StepKey { item: Some(0), ..t.key(run, "crawl") }), 1);
+    for item in [1, 2] {
+        t.succeed(t.job_of_element(run, "crawl", item).unwrap());
+    }
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+}
+
+/// C2. A called run is tried by its own policy first; the step that called it hears of its end alone, and another try of
+/// the caller calls another run.
+#[test]
+fn a_step_hears_of_the_end_of_the_run_that_it_called_alone() {
+    let mut t = Scenario::with_room();
+    let inner = WorkflowSpec { name: "inner".into(), ..with_retries(1, vec![job("x", &[])]) };
+    let workflow = t.apply(&with_retries(1, vec![act("call", &[], call())]));
+    let run = t.start_with(t.new_run(workflow, &[&inner], &json!({})));
+    let called = t.row(run, "call").unwrap().called.unwrap();
+    t.fail_step(called, "x");
+    assert_eq!((t.status_of_run(called), t.step(run, "call")), (RunStatus::Retrying, StepStatus::Running));
+    t.ask_for(pause(run)).unwrap();
+    assert_eq!(t.status_of_run(called), RunStatus::Paused);
+    t.check_rebuilt();
+    t.ask_for(WorkflowRequest::Resume { run }).unwrap();
+    t.pass(10);
+    t.fail_step(called, "x");
+    assert_eq!((t.status_of_run(called), t.status_of_run(run)), (RunStatus::Failed, RunStatus::Retrying));
+    t.pass(10);
+    let again = t.row(run, "call").unwrap().called.unwrap();
+    assert_ne!(again, called);
+    t.fail_step(again, "x");
+    t.ask_for(cancel(run)).unwrap();
+    insta::assert_snapshot!(t.run_history(again), @"running (started) → retrying (step_failed: step `x`) → stopping (parent_stopped) → cancelled (parent_stopped)");
+    assert_eq!(t.status_of_run(run), RunStatus::Cancelled);
+}
+
+/// C1, C2. Whoever listens to the end of a run hears of the last try.
+#[test]
+fn a_trigger_hears_of_the_last_try_alone() {
+    let mut t = Scenario::with_room();
+    let mut alarm = WorkflowSpec::new("alarm", vec![job("call", &[])]);
+    alarm.triggers = serde_json::from_value(json!([{"workflow": "w", "on": "any"}])).unwrap();
+    t.apply(&alarm);
+    let run = t.run(&with_retries(1, vec![job("a", &[])]));
+    t.fail_step(run, "a");
+    assert_eq!(t.rows.runs.len(), 1);
+    t.pass(10);
+    t.fail_step(run, "a");
+    assert_eq!((t.status_of_run(run), t.rows.runs.len()), (RunStatus::Failed, 2));
+    assert_eq!(t.run_state(run).started.len(), 1);
+}
+
+/// C2. An event that a step waits for may come between the tries.
+#[test]
+fn an_event_may_come_before_the_step_waits_again() {
+    let mut t = Scenario::with_room();
+    let event = EventWait { name: "paid".into(), on_timeout: OnTimeout::Fail };
+    let mut wait = act("wait", &["a"], Action::Wait(Wait::Event(event)));
+    wait.timeout = Some(Duration::from_secs(5));
+    let run = t.run(&with_retries(1, vec![job("a", &[]), job("b", &[]), wait]));
+    let event = |run| WorkflowRequest::Event { run, event: "paid".into(), payload: "{}".into() };
+    t.succeed_step(run, "a");
+    t.fail_step(run, "b");
+    t.pass(5);
+    assert_eq!((t.step(run, "wait"), t.status_of_run(run)), (StepStatus::Failed, RunStatus::Retrying));
+    assert!(matches!(t.ask_for(event(run)), Err(Refusal::NobodyWaits { .. })));
+    t.pass(10);
+    assert_eq!(t.step(run, "wait"), StepStatus::Waiting);
+    t.ask_for(event(run)).unwrap();
+    t.succeed_step(run, "b");
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+}
+
+/// C2. Why says when the next try begins, which it is, and what it does again.
+#[test]
+fn a_run_says_that_it_waits_for_its_next_try() {
+    let mut t = Scenario::with_room();
+    let run = t.run(&chain());
+    t.succeed_step(run, "a");
+    t.fail_step(run, "b");
+    let at = Some(t.now + Duration::from_secs(10));
+    let next = NextTry { number: 2, most: 3, at };
+    assert_eq!(t.why_step(run, "b").last(), Some(&StepReason::RunRetries(next)));
+    assert_eq!(t.why_step(run, "clean")[0], StepReason::RunRetries(next));
+    assert!(matches!(t.why_step(run, "a")[..], [StepReason::Over { .. }]));
+    let Ok(Reply::RunWhy(why)) = t.ask_for(WorkflowRequest::WhyRun { run, most: 10 }) else { panic!() };
+    assert_eq!(why.next_try, Some(next));
+    let names: Vec<_> = why.steps.iter().map(|why| why.step.as_str()).collect();
+    assert_eq!(names, ["b", "c", "alert", "clean"]);
+    t.ask_for(pause(run)).unwrap();
+    assert_eq!(t.why_step(run, "clean")[0], StepReason::RunRetries(NextTry { at: None, ..next }));
+    assert!(t.run_state(run).history.iter().any(|entry| entry.cause == RunCause::PauseRequested));
+    let refused =
+        t.ask_for(WorkflowRequest::Mark { run, step: "b".into(), status: StepStatus::Succeeded, note: None });
+    assert!(matches!(refused, Err(Refusal::StepOver { .. })));
+}
+
+/// C2. An output that cannot be given, and a failure after the steps, are not tried again: no step of it failed.
+#[test]
+fn what_comes_after_the_steps_is_not_tried_again() {
+    let mut t = Scenario::with_room();
+    let mut spec = with_retries(1, vec![job("a", &[])]);
+    spec.outputs.insert("file".into(), json!("${{ steps.a.output.file }}"));
+    let run = t.run(&spec);
+    t.give(t.job_of(run, "a"), &json!({}));
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+
+    let mut spec = with_retries(1, vec![job("a", &[])]);
+    spec.finally = vec![job("clean", &[])];
+    let run = t.run(&spec);
+    t.succeed_step(run, "a");
+    t.fail_step(run, "clean");
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+}
+
+/// C2. Steps that are done again see what is new: their references are read in each try.
+#[test]
+fn references_are_read_in_each_try() {
+    let mut t = Scenario::with_room();
+    let mut use_it = job("use", &["make"]);
+    *env(&mut use_it, "N") = "${{ steps.make.output }}".into();
+    let mut make = job("make", &["flaky"]);
+    make.join = JoinRule::AllDone;
+    let run = t.run(&with_retries(1, vec![job("flaky", &[]), make, use_it]));
+    t.fail_step(run, "flaky");
+    t.give(t.job_of(run, "make"), &json!(1));
+    t.succeed_step(run, "use");
+    t.pass(10);
+    t.succeed_step(run, "flaky");
+    t.give(t.job_of(run, "make"), &json!(2));
+    assert_eq!(t.env_of(t.job_of(run, "use"), "N"), "2");
+}

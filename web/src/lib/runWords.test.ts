@@ -1,0 +1,48 @@
+/** G3. What the server says about runs in English is said in the user's own language. */
+
+import { createInstance } from "i18next";
+import { expect, test } from "vitest";
+
+import type { RunHistoryEntry } from "../api/schema";
+import english from "../i18n/en.json";
+import chinese from "../i18n/zh-CN.json";
+import { detailOf, messageOf, whyOf } from "./runWords";
+
+const i18n = createInstance();
+await i18n.init({
+  resources: { en: { translation: english }, "zh-CN": { translation: chinese } },
+  interpolation: { escapeValue: false },
+});
+const zh = i18n.getFixedT("zh-CN");
+const en = i18n.getFixedT("en");
+
+function entry(cause: RunHistoryEntry["cause"], detail: string): RunHistoryEntry {
+  return { at: "2026-11-21T08:00:00Z", to: "failed", cause, detail };
+}
+
+test("a failed step is named, with what is known of it", () => {
+  expect(detailOf(entry("step_failed", "step `load`"), zh)).toBe("步骤 load");
+  expect(detailOf(entry("fail_fast", "step `load` failed"), zh)).toBe("步骤 load");
+  expect(detailOf(entry("step_failed", "step `load`: signal 9"), zh)).toBe("步骤 load：signal 9");
+  expect(detailOf(entry("step_failed", "step `load`: 2 of 4 elements succeeded, 1 failed"), zh)).toBe(
+    "步骤 load：4 个元素中成功 2 个，失败 1 个",
+  );
+  expect(detailOf(entry("step_failed", "step `load`: signal 9"), en)).toBe("step load: signal 9");
+});
+
+test("what somebody said is left as it is", () => {
+  expect(detailOf(entry("pause_requested", "paused by ann: disk full"), zh)).toBe("ann: disk full");
+  expect(detailOf(entry("pause_requested", "paused by ann"), zh)).toBe("ann");
+  expect(detailOf(entry("cancel_requested", "ann: paused by bob"), zh)).toBe("ann: paused by bob");
+  expect(detailOf({ ...entry("started", ""), detail: null }, zh)).toBeNull();
+});
+
+test("a step says its cause first", () => {
+  expect(whyOf({ cause: "condition_failed", message: "there is no field `x`" }, zh)).toBe(
+    "条件无法求值：there is no field `x`",
+  );
+  expect(whyOf({ cause: "not_failed" }, zh)).toBe("运行没有失败");
+  expect(messageOf("there was no element", zh)).toBe("列表为空");
+  expect(messageOf("exited with code 3", zh)).toBe("退出码 3");
+  expect(messageOf("killed by signal 9 (SIGKILL)", zh)).toBe("被信号 9 (SIGKILL) 终止");
+});
