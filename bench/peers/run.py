@@ -107,7 +107,8 @@ def node():
         for name in ("package.json", "package-lock.json"):
             if (HERE / name).exists():
                 shutil.copy(HERE / name, folder)
-        run(["npm", "ci" if (folder / "package-lock.json").exists() else "install", "--no-audit", "--no-fund"], cwd=folder)
+        # Not `npm ci`: it refuses a lock without the optional parts for other systems, which some registries lack.
+        run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder)
     for script in HERE.glob("*.mjs"):
         shutil.copy(script, folder)
     return folder
