@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Adder, ElementBatch, StepRecord, StepStatus};
-use crate::workflow::{Definition, Section, WorkflowSpec};
+use crate::workflow::{Definition, Section, StepSpec, WorkflowSpec};
 
 /// Where another try begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,8 @@ impl Carried {
 
 /// What another try of an ended run takes over: steps that ended well or were skipped, unless the
 /// try begins at them or at a step before them. Of a step over a list that failed, the elements that
-/// ended well. `on_failure` and `finally` belong to each try.
+/// ended well, unless it goes over the workers, which may be others by now. `on_failure` and `finally` belong
+/// to each try.
 ///
 /// `records` are all rows of the ended run, in any order.
 pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<'_>) -> Carried {
@@ -65,10 +66,10 @@ pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<
         .collect();
     let again = done_again(spec, |step| rows.get(&step).map(|record| record.state.status), from);
     let sections = spec.all_steps().map(|(section, _)| section).collect::<Vec<_>>();
-    // The list may be another one once steps before it were done again.
+    // The list may be another one once steps before it were done again, and so may the workers that are there.
     let has_same_list = |step: u32| {
-        let chosen = spec.steps.get(step as usize).is_some_and(|s| from == RetryFrom::Step(&s.name));
-        again.get(&step) == Some(&false) && !chosen
+        let is_free = |s: &StepSpec| from == RetryFrom::Step(&s.name) || s.is_broadcast();
+        again.get(&step) == Some(&false) && !spec.steps.get(step as usize).is_some_and(is_free)
     };
     let keeps = |record: &&StepRecord| {
         let (step, item) = (record.key.step, record.key.item);

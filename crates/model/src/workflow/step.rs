@@ -160,6 +160,11 @@ impl ToSchema for StepSpec {
 }
 
 impl StepSpec {
+    /// Whether it is done once on every worker that is there when it begins.
+    pub fn is_broadcast(&self) -> bool {
+        self.for_each.as_ref().is_some_and(|each| matches!(each.over, Over::Workers(_)))
+    }
+
     /// A step that does this, with every default.
     pub fn new(name: impl Into<String>, action: Action) -> Self {
         Self {

@@ -215,7 +215,7 @@ fn order(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
 }
 
 /// I19: what tasks added stands in one list without gaps, each batch once, and a step that succeeded went over
-/// all of it.
+/// all of it that was there; a later try of its run may add more.
 fn elements(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     let mut lists: BTreeMap<u32, (u32, BTreeSet<&Added>)> = BTreeMap::new();
     for &(index, (added, first, count)) in &run.added {
@@ -230,18 +230,21 @@ fn elements(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
         *total = first + count;
     }
     let Some(spec) = run.spec else { return };
-    for (step, (total, _)) in lists {
+    for step in lists.into_keys() {
         let all_count = spec
             .all_steps()
             .nth(step as usize)
             .is_some_and(|(_, step)| step.for_each.as_ref().is_some_and(|each| each.enough.is_none()));
         let rows = run.steps.get(&(step, None)).into_iter().flatten();
-        let mut ends = rows.filter(|(_, row)| row.cause == StepCause::ItemsOver);
-        let Some((end, _)) = ends.next().filter(|_| all_count) else { continue };
-        let left_out = (0..total).find(|&item| !run.status_at(step, Some(item), *end).is_final());
-        if let Some(item) = left_out {
-            let message = format!("step {step} succeeded, and its element {item} of {total} did not end");
-            findings.add(Invariant::I19, id, message, [*end]);
+        let ends = rows.filter(|(_, row)| all_count && row.cause == StepCause::ItemsOver);
+        for (end, _) in ends {
+            let here = run.added.iter().filter(|(index, (added, ..))| index <= end && added.step == step);
+            let total = here.map(|(_, (_, first, count))| first + count).max().unwrap_or(0);
+            let left_out = (0..total).find(|&item| !run.status_at(step, Some(item), *end).is_final());
+            if let Some(item) = left_out {
+                let message = format!("step {step} succeeded, and its element {item} of {total} did not end");
+                findings.add(Invariant::I19, id, message, [*end]);
+            }
         }
     }
 }

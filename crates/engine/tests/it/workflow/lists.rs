@@ -191,6 +191,29 @@ fn a_broadcast_runs_once_on_every_worker_with_the_labels() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
+/// C4. Another try goes to the workers that are there then, all of them: the elements of the first try have the
+/// numbers of other workers.
+#[test]
+fn a_broadcast_that_is_tried_again_by_hand_goes_to_every_worker_that_is_there() {
+    let mut t = Scenario::new();
+    let [first, second] = [t.worker().join(), t.worker().join()];
+    let run = t.run(&WorkflowSpec::new("w", vec![each("patch", &[], Over::Workers(Vec::new()))]));
+    let jobs: Vec<_> = (0..2).map(|i| t.job_of_element(run, "patch", i).unwrap()).collect();
+    let workers: Vec<_> = jobs.iter().map(|&job| t.execution(job).worker).collect();
+    assert_eq!(workers, [first, second]);
+    t.succeed(jobs[1]);
+    t.fail(jobs[0], 1);
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+    let workflow = t.rows.runs[&run].0.workflow.unwrap();
+    let mut new = t.new_run(workflow, &[], &json!({}));
+    new.carried.records = carried(&new.definition, &t.step_records(run), RetryFrom::Failed).records;
+    let again = t.start_with(new);
+    let jobs: Vec<_> = (0..2).map(|i| t.job_of_element(again, "patch", i).unwrap()).collect();
+    assert_eq!([t.execution(jobs[0]).worker, t.execution(jobs[1]).worker], [first, second]);
+    jobs.into_iter().for_each(|job| t.succeed(job));
+    assert_eq!(t.status_of_run(again), RunStatus::Succeeded);
+}
+
 /// C4. A worker that comes late is taken in where the step says so, as long as it goes on.
 #[test]
 fn a_broadcast_takes_in_workers_that_come_late() {
