@@ -64,8 +64,10 @@ impl Durable {
         self.settled.send_replace(place);
     }
 
-    fn waits_for_none_before(&self, place: u64) -> bool {
-        *self.settled.borrow() + 1 >= place
+    /// Whether nothing but this one is left to be settled up to its place. One that was not committed has no
+    /// place of its own: what is there may still wait for its sync.
+    fn is_last(&self, written: &Written) -> bool {
+        *self.settled.borrow() + u64::from(written.committed) >= written.place
     }
 }
 
@@ -116,7 +118,7 @@ impl Syncer {
     /// Syncs this transaction and answers, soon or at once: on this very thread if `here`, and no other one
     /// is being synced.
     pub(super) fn settle(&self, written: Written, here: bool) {
-        if here && self.log.durable.waits_for_none_before(written.place) {
+        if here && self.log.durable.is_last(&written) {
             return self.log.settle(vec![written]);
         }
         let Some(thread) = &self.written else { return };
@@ -165,5 +167,32 @@ impl Log {
         #[cfg(test)]
         super::tests::torture::before_sync(&self.path)?;
         self.file.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::tests::torture::Disk;
+
+    /// I6. It is answered at once or in its turn, and says nothing about what is still being synced.
+    #[test]
+    fn a_transaction_that_failed_settles_none_before_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.db");
+        std::fs::write(file::log_of(&path), []).unwrap();
+        let (disk, durable) = (Disk::below(folder.path()), Durable::new());
+        let syncer = Syncer::start(Trust::new(&path), durable.clone()).unwrap();
+        disk.hold_syncs(true);
+        durable.begin();
+        syncer.settle(Written { place: 1, committed: true, replies: Vec::new() }, false);
+        let (to, answer) = oneshot::channel();
+        let failed = Reply { to, answer: Err(StoreError::Full) };
+        syncer.settle(Written { place: 1, committed: false, replies: vec![failed] }, true);
+        let settled = *durable.settled.borrow();
+        disk.hold_syncs(false);
+        assert_eq!(settled, 0, "the first one is still being synced");
+        assert!(matches!(answer.blocking_recv().unwrap(), Err(StoreError::Full)));
+        assert_eq!(*durable.settled.borrow(), 1);
     }
 }

@@ -30,8 +30,8 @@ use crate::{Committed, StoreError};
 const QUEUE_MAX: usize = 1024;
 /// The most rows that are written in one transaction, if more than one operation makes them.
 const GROUP_ROWS_MAX: usize = 8_192;
-/// Up to so many rows are synced on the writing thread itself: to wake another one takes longer than what
-/// could be written meanwhile.
+/// Up to so many rows are synced on the writing thread itself, which wakes nobody: of work that is so little there
+/// is hardly any that could be written meanwhile.
 const SYNCED_HERE_ROWS_MAX: usize = 64;
 
 struct Request {

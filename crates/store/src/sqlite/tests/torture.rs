@@ -71,14 +71,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Everything below a folder, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(in crate::sqlite) struct Disk {
     folder: PathBuf,
     watch: Shared,
 }
 
 impl Disk {
     /// Watches the files that SQLite opens below this folder from now on.
-    pub(super) fn below(folder: &Path) -> Self {
+    pub(in crate::sqlite) fn below(folder: &Path) -> Self {
         install();
         let disk = Self { folder: folder.canonicalize().unwrap(), watch: Shared::default() };
         lock(&DISKS).push((disk.folder.clone(), Arc::clone(&disk.watch)));
@@ -108,7 +108,7 @@ impl Disk {
     }
 
     /// Lets the store's own syncs wait from now on, or go on.
-    pub(super) fn hold_syncs(&self, hold: bool) {
+    pub(in crate::sqlite) fn hold_syncs(&self, hold: bool) {
         let gate = Arc::clone(&lock(&self.watch).gate);
         *lock(&gate.is_closed) = hold;
         gate.opened.notify_all();
