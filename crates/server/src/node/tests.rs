@@ -1,11 +1,16 @@
-//! What cannot be seen from outside: beats and the time that they are counted from.
+//! What cannot be seen from outside: the time that beats are counted from, and what has been decided while a
+//! commit is on its way.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use engine::Join;
+use engine::input::{Key, NewJob};
+use engine::{Join, Reply};
+use futures::FutureExt;
+use model::record::JobHead;
 use model::worker::{Capabilities, Capacity, Health};
-use model::{Timestamp, WorkerId};
+use model::{JobSpec, Timestamp, WorkerId};
+use store::faulty::{FaultyStore, Operation};
 use store::sqlite::{Options, SqliteStore};
 
 use super::*;
@@ -115,22 +120,74 @@ impl Lanes {
     }
 }
 
+/// A node over this store, once it decides.
+async fn ready(store: Arc<dyn Store>, dir: &std::path::Path, clock: Arc<Dial>) -> (Node, DriverHandle) {
+    let mut settings = ServerConfig::new(dir);
+    settings.engine.lease = LEASE;
+    let members = Members::new(Arc::clone(&store), &settings, None);
+    let mut config = NodeConfig::new(&settings, members, Metrics::new());
+    config.clock = clock;
+    let (node, driver) = Node::new(store, config);
+    let thread = driver.spawn().unwrap();
+    node.wait_ready(|now| *now == Readiness::Ready).await;
+    (node, thread)
+}
+
+fn dial() -> Arc<Dial> {
+    Arc::new(Dial { now: AtomicI64::new(1_800_000_000_000_000), meanwhile: Mutex::new(None) })
+}
+
+fn sqlite(dir: &std::path::Path) -> SqliteStore {
+    SqliteStore::open(dir.join("belfry.db"), Options::default()).unwrap()
+}
+
+/// Submits jobs that all have the same key.
+async fn submit(node: &Node, count: usize) -> Vec<model::JobId> {
+    let spec = JobSpec::command(["true"]);
+    let body = serde_json::to_string(&spec).unwrap().into();
+    let head = JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None };
+    let job = NewJob { head: Arc::new(head), key: Some(Key { key: 7, body: 1 }), actor: "test".into() };
+    let jobs = vec![job; count];
+    match node.request(move |ticket| Input::Submit { ticket, jobs }).await.unwrap() {
+        Reply::Submitted(made) => made.into_iter().map(|made| made.job).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// D7, I6. What changes no row may still tell of one that is not there yet.
+#[tokio::test]
+async fn an_answer_that_needs_no_commit_waits_for_those_that_are_on_their_way() {
+    // So many are decided about while a commit is on its way.
+    const MANY: usize = 3_000;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(FaultyStore::new(sqlite(dir.path())));
+    let (node, thread) = ready(Arc::clone(&store) as Arc<dyn Store>, dir.path(), dial()).await;
+    let mut lanes = Lanes::open(&node).await;
+    let stall = store.stall(Operation::Commit, store.calls(Operation::Commit) + 1);
+    let of_first = node.clone();
+    let first = tokio::spawn(async move { submit(&of_first, 1).await });
+    stall.reached().await;
+    let mut others = Box::pin(submit(&node, MANY));
+    assert!(others.as_mut().now_or_never().is_none());
+    // A grant says that what was in the lanes before was taken, and the one behind it that it was decided.
+    for _ in 0..3 {
+        lanes.poke().await;
+    }
+    assert!(others.as_mut().now_or_never().is_none(), "they are told of a job that is not there yet");
+    stall.release();
+    let made = first.await.unwrap();
+    assert_eq!(others.await, vec![made[0]; MANY]);
+    node.stop();
+    thread.join().await.unwrap();
+}
+
 /// D2. The worker counts its lease from the sending of its beat. Counted here from before that, it would be
 /// shorter here than there, and its work be started elsewhere while it goes on.
 #[tokio::test]
 async fn a_beat_that_came_while_the_thread_stood_still_is_counted_from_its_coming() {
     let dir = tempfile::tempdir().unwrap();
-    let dial = Arc::new(Dial { now: AtomicI64::new(1_800_000_000_000_000), meanwhile: Mutex::new(None) });
-    let store = SqliteStore::open(dir.path().join("belfry.db"), Options::default()).unwrap();
-    let store: Arc<dyn Store> = Arc::new(store);
-    let mut settings = ServerConfig::new(dir.path());
-    settings.engine.lease = LEASE;
-    let members = Members::new(Arc::clone(&store), &settings, None);
-    let mut config = NodeConfig::new(&settings, members, Metrics::new());
-    config.clock = Arc::clone(&dial) as Arc<dyn Clock>;
-    let (node, driver) = Node::new(store, config);
-    let thread = driver.spawn().unwrap();
-    node.wait_ready(|now| *now == Readiness::Ready).await;
+    let dial = dial();
+    let (node, thread) = ready(Arc::new(sqlite(dir.path())), dir.path(), Arc::clone(&dial)).await;
 
     let mut lanes = Lanes::open(&node).await;
     // The thread reads its clock in more places than one, and this test does not know at which it is.
