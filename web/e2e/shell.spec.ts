@@ -106,6 +106,33 @@ test("the palette leads to pages and to jobs by name, with the keyboard alone", 
   await expect(page.getByRole("heading", { name: "Workers", level: 1 })).toBeVisible();
 });
 
+test("the palette's Enter goes where its letters lead, whatever the server says late", async ({
+  page,
+  server,
+}) => {
+  await server.schedule("servers-nightly", [{ every: "1h" }]);
+  await server.schedule("ser-weekly", [{ every: "1h" }]);
+  let letGo = () => {};
+  const held = new Promise<void>((resolve) => (letGo = resolve));
+  await page.route(/schedules\?.*text=servers/, async (route) => {
+    await held;
+    await route.continue();
+  });
+  await page.goto("/");
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("ser");
+  await expect(page.getByRole("option", { name: "ser-weekly" })).toBeVisible();
+  await page.keyboard.type("vers");
+  await expect(page.getByRole("option", { name: "ser-weekly" })).toBeHidden();
+  await expect(page.getByRole("option", { selected: true })).toHaveText("Servers");
+  letGo();
+  await expect(page.getByRole("option", { name: "servers-nightly" })).toBeVisible();
+  await expect(page.getByRole("option", { selected: true })).toHaveText("Servers");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/servers$/);
+});
+
 test("the language is switched and stays", async ({ page }) => {
   await page.goto("/settings");
   await page.getByText("中文", { exact: true }).click();

@@ -176,13 +176,20 @@ function useCommands(text: string): Command[] {
   const isId = /^(job|exe|wkr|sch|wfl|run)_[0-9a-z]{26}$/.test(text);
   const isName = /^[A-Za-z0-9][\w.-]*$/.test(text) && !isId;
   const jobs = useQuery({ ...namesakesQuery(text, "*"), enabled: isName }).data?.items;
-  const schedules = useQuery({ ...suggestedQuery(text), enabled: isName }).data?.items;
-  const workflows = useQuery({ ...suggestedWorkflowsQuery(text), enabled: isName }).data?.items;
+  const schedules = useQuery({ ...suggestedQuery(text), enabled: isName });
+  const workflows = useQuery({ ...suggestedWorkflowsQuery(text), enabled: isName });
 
   return useMemo(() => {
-    const has = (...words: string[]) => words.some((word) => word.toLowerCase().includes(text.toLowerCase()));
+    const begun = text.toLowerCase();
+    const has = (...words: string[]) => words.some((word) => word.toLowerCase().includes(begun));
+    const isBegun = (page: (typeof PAGES)[number]) =>
+      text !== "" && [t(`nav.${page}`), page].some((word) => word.toLowerCase().startsWith(begun));
     const commands: Command[] = [];
-    const add = (command: Command | false) => command && commands.push(command);
+    const add = (command: Command) => commands.push(command);
+    const addPage = (page: (typeof PAGES)[number]) => {
+      const to = page === "overview" ? "/" : (`/${page}` as const);
+      add({ id: page, icon: ArrowRight, title: t(`nav.${page}`), run: () => void navigate({ to }) });
+    };
     if (isId && text.startsWith("job_")) {
       const run = () => void navigate({ to: "/jobs/$id", params: { id: text } });
       add({ id: "id", icon: Hash, title: text, aside: t("palette.goTo"), run });
@@ -199,7 +206,9 @@ function useCommands(text: string): Command[] {
       const run = () => void navigate({ to: "/runs/$id", params: { id: text } });
       add({ id: "id", icon: Workflow, title: text, aside: t("palette.goTo"), run });
     }
-    for (const workflow of (isName ? (workflows ?? []) : []).slice(0, 5)) {
+    // Before what the server finds: it comes later, and must not take the place of what Enter would choose.
+    for (const page of PAGES) if (isBegun(page)) addPage(page);
+    for (const workflow of isName ? stillFitting(workflows, has) : []) {
       add({
         id: workflow.id,
         icon: Workflow,
@@ -208,7 +217,7 @@ function useCommands(text: string): Command[] {
         run: () => void navigate({ to: "/workflows/$id", params: { id: workflow.id } }),
       });
     }
-    for (const schedule of (isName ? (schedules ?? []) : []).slice(0, 5)) {
+    for (const schedule of isName ? stillFitting(schedules, has) : []) {
       add({
         id: schedule.id,
         icon: CalendarClock,
@@ -249,9 +258,7 @@ function useCommands(text: string): Command[] {
       add({ id: "new-workflow", icon: Workflow, title: t("workflow.new"), run });
     }
     for (const page of PAGES) {
-      if (text !== "" && !has(t(`nav.${page}`), page)) continue;
-      const to = page === "overview" ? "/" : (`/${page}` as const);
-      add({ id: page, icon: ArrowRight, title: t(`nav.${page}`), run: () => void navigate({ to }) });
+      if (text === "" || (has(t(`nav.${page}`), page) && !isBegun(page))) addPage(page);
     }
     for (const status of ["failed", "running", "waiting"] as const) {
       if (text !== "" && !has(status, t(`status.${status}`))) continue;
@@ -284,4 +291,14 @@ function useCommands(text: string): Command[] {
     }
     return commands;
   }, [text, isId, isName, jobs, schedules, workflows, workers, queues, language, theme, t, navigate]);
+}
+
+/** The first few that were found. While nothing has come yet for the last letters: those found for the ones before
+ * that these letters fit too. */
+function stillFitting<T extends { name: string }>(
+  found: { data: { items: T[] } | undefined; isPlaceholderData: boolean },
+  fits: (name: string) => boolean,
+): T[] {
+  const items = found.data?.items ?? [];
+  return (found.isPlaceholderData ? items.filter((item) => fits(item.name)) : items).slice(0, 5);
 }
