@@ -21,7 +21,13 @@ pub(super) enum Wish {
     Release(Arc<[Lease]>),
     Load,
     TailReconciled(Arc<[Lease]>),
-    Commit { leases: Arc<[Lease]>, batch: Box<Batch>, decided_at: Timestamp },
+    /// `behind` is the call of the commit before, if that one is still on its way: only with it may this one be done.
+    Commit {
+        leases: Arc<[Lease]>,
+        batch: Box<Batch>,
+        decided_at: Timestamp,
+        behind: Option<u64>,
+    },
 }
 
 /// A call on its way.
@@ -79,8 +85,13 @@ impl World {
                 _ => None,
             });
             let most = slow.max().unwrap_or(3);
-            let delay = self.store_dice.millis(1, most.max(1));
-            self.put_in(delay, Happening::Store(Box::new(Call { caller, wish })));
+            let mut at = self.now + self.store_dice.millis(1, most.max(1));
+            if let Wish::Commit { behind, .. } = &wish {
+                let newest = &mut self.servers[server].commit_arrives;
+                at = if behind.is_some() { at.max(*newest) } else { at };
+                *newest = at;
+            }
+            self.put(at, Happening::Store(Box::new(Call { caller, wish })));
         }
         number
     }
@@ -111,7 +122,7 @@ impl World {
         }
         let hidden = self.store_dice.chance(unknown);
         let done = !hidden || self.store_dice.chance(0.5);
-        let verdict = if done { self.carry_out(caller.server, wish) } else { Verdict::Unknown };
+        let verdict = if done { self.carry_out(caller, wish) } else { Verdict::Unknown };
         if self.net.from_store.contains_key(&caller.server) {
             self.give_up(caller);
         } else {
@@ -120,7 +131,8 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, server: usize, wish: Wish) -> Verdict {
+    fn carry_out(&mut self, caller: Caller, wish: Wish) -> Verdict {
+        let Caller { server, number, .. } = caller;
         let ttl = self.plan.setup.shard_lease;
         match wish {
             Wish::Acquire => {
@@ -146,9 +158,13 @@ impl World {
                 Ok(()) => Verdict::TailReconciled,
                 Err(_fenced) => Verdict::Fenced,
             },
-            Wish::Commit { leases, batch, decided_at } => {
+            Wish::Commit { behind: Some(before), .. } if !self.store.may_go_on(server, before) => {
+                Verdict::Unavailable
+            }
+            Wish::Commit { leases, batch, decided_at, .. } => {
                 match self.store.commit(server, &leases, *batch, decided_at) {
                     Ok(commit) => {
+                        self.store.done(server, number);
                         self.stats.commits += 1;
                         self.record(What::Commit(Box::new(commit)));
                         Verdict::Committed

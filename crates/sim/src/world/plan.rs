@@ -19,6 +19,7 @@ pub(crate) mod concern {
     pub(crate) const TASKS: u64 = 7;
     pub(crate) const RUNS: u64 = 8;
     pub(crate) const SAVES: u64 = 9;
+    pub(crate) const AHEAD: u64 = 10;
 }
 
 /// A deliberate bug in the model around the engine, to see that it is found.
@@ -36,6 +37,8 @@ pub enum Mutation {
     LeaseEndIsIgnored,
     EffectsBeforeTheCommit,
     RepliesBeforeTheCommit,
+    RepliesWithoutACommitAtOnce,
+    EffectsOfAllThatAreOnTheirWay,
     GrantsWithoutOwnLease,
     StaleReportAsCurrent,
     StaleSaveAsCurrent,
@@ -47,6 +50,8 @@ pub enum Mutation {
     LoadForgetsSteps,
     LoadForgetsElements,
     LoadForgetsTriggers,
+    LoadForgetsTriesOfRuns,
+    LoadForgetsRunsBetweenTries,
     StoreForgetsNewJobs,
     StoreForgetsKeys,
     StoreForgetsCancels,
@@ -58,6 +63,7 @@ pub enum Mutation {
     StoreTearsBatches,
     StoreIgnoresEpochs,
     StoreReusesEpochs,
+    StoreGoesOnBehindAFailure,
     StoreReadsThePast,
     LostTailIsTrusted,
     RandomOrderOfEffects,
@@ -161,6 +167,13 @@ pub enum FaultKind {
     },
 }
 
+impl Fault {
+    /// From `at` seconds on, for `length` seconds.
+    pub fn new(at: u64, length: u64, kind: FaultKind) -> Self {
+        Self { at: Duration::from_secs(at), length: Duration::from_secs(length), kind }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} at {} for {}", self.kind, self.at, self.length)
@@ -178,6 +191,10 @@ pub struct Plan {
     pub workers: usize,
     /// How many shards.
     pub shards: u16,
+    /// Commits of a server that may be on their way to the store.
+    pub commits_ahead: usize,
+    /// Inputs that a batch has at least if it is sent behind one that is on its way.
+    pub ahead_inputs: u32,
     /// How long work comes and faults happen.
     pub rough: Duration,
     /// How long everything may take to end afterwards.
@@ -226,6 +243,8 @@ impl Plan {
             servers: 1 + dice.below(3),
             workers: 1 + dice.below(4),
             shards: *dice.pick(&[1, 2, 4]),
+            commits_ahead: 1,
+            ahead_inputs: 1,
             rough: seconds(dice.between(60, 180)),
             calm: seconds(7_200),
             jobs: u32::try_from(dice.between(5, 60)).unwrap_or(5),
@@ -277,8 +296,16 @@ impl Plan {
         }
         if profile != Profile::Load {
             plan.saves = u32::try_from(dice.between(0, 4)).unwrap_or(0) * plan.jobs;
+            plan.draw_commits_ahead();
         }
         plan
+    }
+
+    /// A world of a size that suits most scenarios, without faults: two servers, three workers.
+    pub fn quiet(seed: u64) -> Self {
+        let seconds = Duration::from_secs;
+        let plan = Self::draw(seed, Profile::Calm);
+        Self { servers: 2, workers: 3, rough: seconds(120), task_max: seconds(10), jobs: 40, ..plan }
     }
 
     /// The same with a bug.
@@ -291,6 +318,15 @@ impl Plan {
     /// Whether the world has this bug.
     pub(crate) fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
+    }
+
+    /// By dice of its own, which leaves all else of a seed as it is.
+    fn draw_commits_ahead(&mut self) {
+        let mut dice = Dice::new(self.seed, concern::AHEAD);
+        if dice.chance(0.5) {
+            self.commits_ahead = 2 + dice.below(3);
+            self.ahead_inputs = u32::try_from(dice.between(1, 4)).unwrap_or(1);
+        }
     }
 
     fn draw_faults(&mut self, dice: &mut Dice, mean: Duration) {

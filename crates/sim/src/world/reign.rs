@@ -1,9 +1,9 @@
 //! A server while it owns the shards: it drives the engine as the crate's page of the engine asks.
 //!
-//! At most one commit is on its way, and the engine takes inputs for the next meanwhile. Effects are
-//! released when their batch has landed; a batch that did not land ends the reign.
+//! One commit is on its way, or some, one behind the other; the engine takes inputs for the next meanwhile. Effects
+//! are released when their batch and all before it have landed; a batch that did not land ends the reign.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use engine::{Difference, Effect, Engine, Input, Join, Refusal, Reply, Report, Session, Ticket};
@@ -29,10 +29,13 @@ pub(super) struct Link {
     connection: u64,
 }
 
+/// A commit on its way.
 #[derive(Debug)]
 struct Flight {
     call: u64,
     effects: Vec<Effect>,
+    /// What became of it, while it waits for those before it.
+    came: Option<Verdict>,
 }
 
 /// A request that waits for its batch.
@@ -48,8 +51,11 @@ struct Waiting {
 pub(super) struct Reign {
     pub(super) engine: Engine,
     leases: Arc<[Lease]>,
-    flight: Option<Flight>,
+    /// In their order.
+    flights: VecDeque<Flight>,
     batch: u64,
+    /// Inputs that it has so far.
+    pub(super) taken: u32,
     pub(super) turn_wanted: bool,
     wake_at: Timestamp,
     sessions: BTreeMap<Session, Link>,
@@ -68,8 +74,9 @@ impl Reign {
             reconciled: None,
             engine,
             leases,
-            flight: None,
+            flights: VecDeque::new(),
             batch: 0,
+            taken: 0,
             turn_wanted: false,
             wake_at: Timestamp::MAX,
             sessions: BTreeMap::new(),
@@ -88,7 +95,14 @@ impl World {
         }
     }
 
-    /// Answers beats, and sends off the next batch if the store is free.
+    /// Whether a batch may leave: what there is when nothing is on its way, and more only for many inputs.
+    fn may_flush(&self, server: usize) -> bool {
+        let Phase::Reigning(reign) = &self.servers[server].phase else { return false };
+        let (flights, plan) = (reign.flights.len(), &self.plan);
+        flights == 0 || (flights < plan.commits_ahead && reign.taken >= plan.ahead_inputs)
+    }
+
+    /// Answers beats, and sends off the next batch if it may leave.
     pub(super) fn turn(&mut self, server: usize) {
         let own = self.servers[server].leased_until > self.now;
         let careless = self.plan.has(Mutation::GrantsWithoutOwnLease);
@@ -97,11 +111,10 @@ impl World {
         // A worker that lives on our word alone must not outlive the ownership: who takes over waits
         // for leases that were granted before, and for no others.
         let grants = reign.engine.take_grants();
-        let free = reign.flight.is_none();
         if own || careless {
             self.release(server, grants);
         }
-        if free {
+        if self.may_flush(server) {
             self.flush(server);
         }
         self.reconcile(server);
@@ -129,6 +142,7 @@ impl World {
         let Some(reign) = self.reign(server) else { return };
         let mut output = reign.engine.flush(now);
         reign.batch += 1;
+        reign.taken = 0;
         let look = reign.batch.is_multiple_of(every);
         let problem = look.then(|| reign.engine.check_invariants().err()).flatten();
         if let Some(problem) = problem {
@@ -141,7 +155,7 @@ impl World {
             output.effects.sort_by_cached_key(|effect| order.hash_one(format!("{effect:?}")));
         }
         if output.batch.is_empty() {
-            return self.release(server, output.effects);
+            return self.release_behind_all(server, output.effects);
         }
         let mut effects = output.effects;
         if early || early_replies {
@@ -151,22 +165,30 @@ impl World {
             self.release(server, now);
         }
         let Some(reign) = self.reign(server) else { return };
-        let leases = Arc::clone(&reign.leases);
-        let wish = Wish::Commit { leases, batch: Box::new(output.batch), decided_at: self.now };
+        let (leases, behind) = (Arc::clone(&reign.leases), reign.flights.back().map(|before| before.call));
+        let wish = Wish::Commit { leases, batch: Box::new(output.batch), decided_at: self.now, behind };
         let call = self.call_store(server, wish);
         if let Some(reign) = self.reign(server) {
-            reign.flight = Some(Flight { call, effects });
+            reign.flights.push_back(Flight { call, effects, came: None });
+        }
+    }
+
+    /// What changed no row may still tell of what is about to become durable.
+    fn release_behind_all(&mut self, server: usize, effects: Vec<Effect>) {
+        let careless = self.plan.has(Mutation::RepliesWithoutACommitAtOnce);
+        match self.reign(server).and_then(|reign| reign.flights.back_mut()) {
+            Some(newest) if !careless => newest.effects.extend(effects),
+            _ => self.release(server, effects),
         }
     }
 
     /// Sees to it that the engine is called again in time.
     fn sleep(&mut self, server: usize) {
-        let (now, wall) = (self.now, self.clocks(server).wall);
+        let (now, wall, free) = (self.now, self.clocks(server).wall, self.may_flush(server));
         let Some(reign) = self.reign(server) else { return };
         if reign.turn_wanted {
             return;
         }
-        let free = reign.flight.is_none();
         if free && !reign.engine.is_idle() {
             reign.turn_wanted = true;
             return self.tell_self(server, Duration::from_millis(1), ServerMessage::Turn);
@@ -199,22 +221,39 @@ impl World {
             reign.reconciles = !matches!(verdict, Verdict::TailReconciled);
             return;
         }
-        let Some(flight) = reign.flight.take_if(|flight| flight.call == number) else { return };
-        if !matches!(verdict, Verdict::Committed) {
-            self.end_reign(server, verdict);
-            return self.try_later(server);
+        let Some(flight) = reign.flights.iter_mut().find(|flight| flight.call == number) else { return };
+        flight.came = Some(verdict.clone());
+        while let Some((came, effects)) = self.oldest_that_came(server) {
+            if !matches!(came, Verdict::Committed) {
+                self.end_reign(server, &came);
+                return self.try_later(server);
+            }
+            self.release(server, effects);
         }
-        self.release(server, flight.effects);
         self.turn(server);
         if self.reign(server).is_some_and(|reign| std::mem::take(&mut reign.rebuild_wanted)) {
             self.rebuild(server);
         }
     }
 
+    /// The oldest commit, if it came back; after one that failed none is left, for none behind it is done.
+    fn oldest_that_came(&mut self, server: usize) -> Option<(Verdict, Vec<Effect>)> {
+        let careless = self.plan.has(Mutation::EffectsOfAllThatAreOnTheirWay);
+        let flights = &mut self.reign(server)?.flights;
+        let came = flights.front_mut()?.came.take()?;
+        let mut effects = flights.pop_front()?.effects;
+        if !matches!(came, Verdict::Committed) {
+            flights.clear();
+        } else if careless {
+            effects.extend(flights.iter_mut().flat_map(|later| std::mem::take(&mut later.effects)));
+        }
+        Some((came, effects))
+    }
+
     /// Lets go of the engine and of everybody who waited for it.
     pub(super) fn end_reign(&mut self, server: usize, verdict: &Verdict) {
         let Phase::Reigning(reign) = std::mem::take(&mut self.servers[server].phase) else { return };
-        let unknown = matches!(verdict, Verdict::Unknown) || reign.flight.is_some();
+        let unknown = matches!(verdict, Verdict::Unknown) || !reign.flights.is_empty();
         self.servers[server].tainted |= unknown || matches!(verdict, Verdict::Fenced);
         for waiting in reign.tickets.values() {
             // What came after the batch that did not land was never sent.
@@ -244,7 +283,7 @@ impl World {
     pub(super) fn hand_over(&mut self) {
         let Some(server) = self.store.owner(self.now) else { return };
         let Phase::Reigning(reign) = &self.servers[server].phase else { return };
-        if reign.flight.is_some() || self.servers[server].paused {
+        if !reign.flights.is_empty() || self.servers[server].paused {
             return;
         }
         let leases = Arc::clone(&reign.leases);
@@ -414,7 +453,7 @@ impl World {
     /// Called between a commit that landed and anything else.
     fn rebuild(&mut self, server: usize) {
         let Some(reign) = self.reign(server) else { return };
-        if reign.flight.is_some() || !reign.engine.is_idle() {
+        if !reign.flights.is_empty() || !reign.engine.is_idle() {
             reign.rebuild_wanted = true;
             return;
         }

@@ -70,6 +70,8 @@ pub(super) struct Server {
     /// Whether a commit may still be on its way under these leases.
     pub(super) tainted: bool,
     pub(super) renewal: Option<(u64, Timestamp)>,
+    /// When the newest commit that it sent arrives at the store.
+    pub(super) commit_arrives: Timestamp,
 }
 
 impl World {
@@ -289,6 +291,7 @@ impl World {
         let Phase::Reigning(reign) = &mut self.servers[server].phase else { return };
         self.stats.inputs += 1;
         reign.engine.handle(now, input);
+        reign.taken += 1;
         if !reign.turn_wanted {
             reign.turn_wanted = true;
             self.tell_self(server, Duration::ZERO, ServerMessage::Turn);

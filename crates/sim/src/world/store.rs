@@ -88,6 +88,8 @@ impl StoreRecorder {
 pub(crate) struct Store {
     pub(crate) rows: Rows,
     shards: Vec<Ownership>,
+    /// The newest call of each server by which something was committed.
+    newest: BTreeMap<usize, u64>,
     mutation: Option<Mutation>,
     /// Rows before the newest commits, oldest first; kept only where a tail may be lost.
     past: VecDeque<Rows>,
@@ -105,6 +107,7 @@ impl Store {
         Self {
             rows: Rows::default(),
             shards: vec![Ownership::default(); usize::from(shards)],
+            newest: BTreeMap::new(),
             mutation,
             past: VecDeque::new(),
             keeps_past: keeps_past || mutation == Some(Mutation::StoreReadsThePast),
@@ -252,6 +255,16 @@ impl Store {
         Ok(())
     }
 
+    /// Whether nothing is missing between this commit of a server and what it sends behind that one.
+    pub(crate) fn may_go_on(&self, server: usize, before: u64) -> bool {
+        self.newest.get(&server) == Some(&before) || self.has(Mutation::StoreGoesOnBehindAFailure)
+    }
+
+    /// Something was committed by this call.
+    pub(crate) fn done(&mut self, server: usize, call: u64) {
+        self.newest.insert(server, call);
+    }
+
     /// Makes a batch durable, and says what a recorder of the store sees of it.
     pub(crate) fn commit(
         &mut self,
@@ -320,6 +333,9 @@ impl Store {
         if self.has(Mutation::LoadForgetsTriggers) {
             rows.iter_mut().for_each(forget_triggers);
         }
+        if self.has(Mutation::LoadForgetsTriesOfRuns) {
+            rows.iter_mut().for_each(forget_tries);
+        }
         rows.retain(|row| {
             !matches!(
                 (self.mutation, row),
@@ -335,6 +351,10 @@ impl Store {
                 (self.mutation, row),
                 (Some(Mutation::LoadForgetsJobs), LiveRow::Job { state, .. })
                     if state.status == JobStatus::Retrying
+            ) && !matches!(
+                (self.mutation, row),
+                (Some(Mutation::LoadForgetsRunsBetweenTries), LiveRow::Run { state, .. })
+                    if state.status == RunStatus::Retrying
             )
         });
         rows
@@ -610,6 +630,14 @@ fn forget_triggers(row: &mut LiveRow) {
     if let LiveRow::Workflow { head, state, .. } = row {
         Arc::make_mut(&mut head.spec).triggers.clear();
         state.triggers.clear();
+    }
+}
+
+fn forget_tries(row: &mut LiveRow) {
+    if let LiveRow::Run { state, .. } = row
+        && state.status == RunStatus::Running
+    {
+        state.retry = None;
     }
 }
 
