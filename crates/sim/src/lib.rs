@@ -9,6 +9,7 @@
 //!   time; a seed decides everything.
 //! - [`history`] is what independent recorders saw; a real cluster can write the same.
 //! - [`check`] judges a history by the invariants of the reliability page.
+//! - [`mutations`]: deliberate bugs, and the worlds in which they must be found.
 //! - [`results`] adds verdicts up, and shows them.
 //! - [`run`] plays a seed, judges it, and shrinks what it finds.
 //!
@@ -20,6 +21,7 @@
 pub mod check;
 pub mod dice;
 pub mod history;
+pub mod mutations;
 pub mod results;
 pub mod run;
 pub mod world;

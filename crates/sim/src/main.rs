@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use serde::Serialize;
 use sim::history::History;
-use sim::results::{Run, Tally};
+use sim::mutations::CASES;
+use sim::results::{Bugs, Run, Tally};
 use sim::run::{self, Played};
 use sim::world::Stats;
 use sim::world::plan::{Mutation, Plan, Profile};
@@ -42,6 +44,21 @@ enum Command {
         /// The file.
         file: PathBuf,
     },
+    /// Plays worlds with each deliberate bug until it is found.
+    Mutations(MutationsArgs),
+}
+
+#[derive(Args)]
+struct MutationsArgs {
+    /// Write what was found into this file, for the page of results.
+    #[arg(long)]
+    results: Option<PathBuf>,
+    /// The commit that is tested, for that file.
+    #[arg(long, env = "BELFRY_COMMIT", default_value = "unknown")]
+    commit: String,
+    /// The day, for that file.
+    #[arg(long, env = "BELFRY_DATE", default_value = "unknown")]
+    date: String,
 }
 
 #[derive(Args)]
@@ -144,6 +161,7 @@ fn main() -> Result<ExitCode> {
         Command::Run(args) => run(&args),
         Command::Replay(args) => replay(&args),
         Command::Check { file } => check(&file),
+        Command::Mutations(args) => mutations(args),
     }
 }
 
@@ -166,11 +184,15 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
     println!("{} worlds {verdict}: {}", totals.worlds, figures(&totals.stats, begin.elapsed()));
     if let Some(path) = &args.results {
         let results = totals.tally.results(args.named(totals.worlds), begin.elapsed(), totals.stats.inputs);
-        let text = serde_json::to_string_pretty(&results)?;
-        std::fs::write(path, text + "\n")
-            .with_context(|| format!("cannot write the results to `{}`", path.display()))?;
+        write(path, &results)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn write(path: &Path, results: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(results)?;
+    std::fs::write(path, text + "\n")
+        .with_context(|| format!("cannot write the results to `{}`", path.display()))
 }
 
 /// Seeds that several threads play, each its next one.
@@ -299,6 +321,23 @@ fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let fingerprint = played.history.fingerprint();
     println!("seed {} {fingerprint:016x} {}", args.seed, figures(&played.stats, begin.elapsed()));
     Ok(if wrong.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn mutations(args: MutationsArgs) -> Result<ExitCode> {
+    let mut bugs = Bugs { commit: args.commit, date: args.date, found: Vec::new() };
+    println!("{:<40} {:>6}   broken", "bug", "worlds");
+    for case in CASES {
+        let Some(found) = case.look() else {
+            eprintln!("{}: not found within {} worlds", case.name(), case.within);
+            return Ok(ExitCode::FAILURE);
+        };
+        println!("{:<40} {:>6}   {}", found.mutation, found.worlds, found.broken);
+        bugs.found.push(found);
+    }
+    if let Some(path) = &args.results {
+        write(path, &bugs)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn check(file: &PathBuf) -> Result<ExitCode> {

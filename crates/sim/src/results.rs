@@ -18,10 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::{Invariant, Report};
 use crate::history::{Answer, History, Row, TaskStep, What};
+use crate::mutations::Found;
 
 mod page;
 
-pub use page::page;
+pub use page::{bugs, page};
 
 /// Which run it was, and how to repeat it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,17 @@ pub struct Run {
     pub seed: u64,
     /// The command that plays it again.
     pub replay: String,
+}
+
+/// Deliberate bugs that were looked for, and how soon each was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bugs {
+    /// The commit that was tested.
+    pub commit: String,
+    /// The day.
+    pub date: String,
+    /// All of them.
+    pub found: Vec<Found>,
 }
 
 /// How long something took, in milliseconds.

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Results, Spread};
+use super::{Bugs, Results, Spread};
 use crate::check::Invariant;
+use crate::mutations::Found;
 
 /// A row of the table of promises: its name, and the invariants that break it.
 const PROMISES: &[(&str, &[Invariant])] = &[
@@ -84,6 +85,18 @@ pub fn page(results: &[Results]) -> String {
         .chain([row("how late schedules fired", &|r| spread(&r.lateness))])
         .collect();
     table("recovery, in ms: p50, p99, max", &recovery);
+    text
+}
+
+/// The table of deliberate bugs.
+pub fn bugs(bugs: &Bugs) -> String {
+    let Bugs { commit, date, found } = bugs;
+    let mut text = format!("{} bugs, at commit `{commit}` ({date}):\n\n", found.len());
+    text.push_str("| bug | worlds until it was found | invariant that it broke |\n|---|---|---|\n");
+    for Found { mutation, worlds, broken } in found {
+        let _ = writeln!(text, "| {} | {worlds} | {broken} |", mutation.replace('-', " "));
+    }
+    text.push('\n');
     text
 }
 

@@ -9,21 +9,10 @@ mod slices;
 
 use model::Duration;
 use sim::run::{self, Played};
-use sim::world::plan::{Fault, FaultKind, Plan, Profile};
+use sim::world::plan::Plan;
 
 fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
-}
-
-/// A fault from `at` seconds on, for `length` seconds.
-fn fault(at: u64, length: u64, kind: FaultKind) -> Fault {
-    Fault { at: seconds(at), length: seconds(length), kind }
-}
-
-/// A world of a size that suits most scenarios, without faults: two servers, three workers.
-fn quiet(seed: u64) -> Plan {
-    let plan = Plan::draw(seed, Profile::Calm);
-    Plan { servers: 2, workers: 3, rough: seconds(120), task_max: seconds(10), jobs: 40, ..plan }
 }
 
 /// Plays a world in which nothing may be wrong.

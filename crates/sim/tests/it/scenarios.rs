@@ -4,9 +4,9 @@
 
 use sim::check::Invariant;
 use sim::history::{Answer, Ask, History, Row, What};
-use sim::world::plan::{FaultKind, Plan};
+use sim::world::plan::{Fault, FaultKind, Plan};
 
-use crate::{fault, plays_well, quiet, seconds};
+use crate::{plays_well, seconds};
 use model::firing::FiringCause;
 use model::{Cause, Duration, JobStatus, RunStatus};
 
@@ -47,14 +47,9 @@ fn takes_place(world: impl Fn(u64) -> Plan, count: impl Fn(&History) -> usize) {
     assert!(total > 0, "the scenario never took place");
 }
 
-fn every(
-    period: u64,
-    from: u64,
-    length: u64,
-    kind: impl Fn(u64) -> FaultKind,
-) -> Vec<sim::world::plan::Fault> {
+fn every(period: u64, from: u64, length: u64, kind: impl Fn(u64) -> FaultKind) -> Vec<Fault> {
     (0..)
-        .map(|n| fault(from + n * period, length, kind(n)))
+        .map(|n| Fault::new(from + n * period, length, kind(n)))
         .take_while(|fault| fault.at < seconds(110))
         .collect()
 }
@@ -65,7 +60,7 @@ fn s1_a_crash_after_the_commit_loses_no_dispatch() {
     let world = |seed| Plan {
         schedules: 2,
         faults: every(11, 5, 2, |n| FaultKind::CrashServer { server: (n % 2) as usize }),
-        ..quiet(seed)
+        ..Plan::quiet(seed)
     };
     takes_place(world, |history| owners(history) - 1);
 }
@@ -80,7 +75,7 @@ fn s2_a_crash_after_the_dispatch_starts_nothing_twice() {
             2 => FaultKind::CrashSupervisor { worker: 1 },
             _ => FaultKind::CrashAgent { worker: 2 },
         }),
-        ..quiet(seed)
+        ..Plan::quiet(seed)
     };
     takes_place(world, |history| {
         causes(history, Cause::Interrupted) + causes(history, Cause::OutcomeUnknown)
@@ -95,7 +90,7 @@ fn s3_a_result_from_behind_a_partition_is_stale() {
         faults: (0..2)
             .flat_map(|server| every(20, 8, 12, move |_| FaultKind::CutWorker { worker: 0, server }))
             .collect(),
-        ..quiet(seed)
+        ..Plan::quiet(seed)
     };
     takes_place(world, |history| causes(history, Cause::WorkerLost));
 }
@@ -105,7 +100,7 @@ fn s3_a_result_from_behind_a_partition_is_stale() {
 fn s4_an_owner_that_was_paused_changes_nothing_any_more() {
     let world = |seed| Plan {
         faults: every(40, 10, 18, |n| FaultKind::PauseServer { server: (n % 2) as usize }),
-        ..quiet(seed)
+        ..Plan::quiet(seed)
     };
     takes_place(world, |history| owners(history) - 1);
 }
@@ -116,8 +111,8 @@ fn s6_after_an_outage_each_policy_makes_up_for_what_it_says() {
     let world = |seed| Plan {
         rough: seconds(900),
         schedules: 6,
-        faults: (0..2).map(|server| fault(200, 600, FaultKind::CrashServer { server })).collect(),
-        ..quiet(seed)
+        faults: (0..2).map(|server| Fault::new(200, 600, FaultKind::CrashServer { server })).collect(),
+        ..Plan::quiet(seed)
     };
     takes_place(world, |history| {
         rows(history)
@@ -132,9 +127,9 @@ fn s7_a_clock_that_is_set_back_fires_nothing_twice_and_nothing_early() {
     let world = |seed| Plan {
         schedules: 3,
         faults: (0..2)
-            .map(|server| fault(60, 40, FaultKind::StepClock { server, millis: -7_200_000 }))
+            .map(|server| Fault::new(60, 40, FaultKind::StepClock { server, millis: -7_200_000 }))
             .collect(),
-        ..quiet(seed)
+        ..Plan::quiet(seed)
     };
     takes_place(world, |history| rows(history).filter(|row| matches!(row, Row::Ledger(_))).count());
 }
@@ -142,8 +137,10 @@ fn s7_a_clock_that_is_set_back_fires_nothing_twice_and_nothing_early() {
 /// S9. The outcome of commits is unknown, again and again: I2, I6.
 #[test]
 fn s9_unknown_commits_lose_and_double_nothing() {
-    let world =
-        |seed| Plan { faults: vec![fault(2, 110, FaultKind::CommitsUnknown { share: 0.3 })], ..quiet(seed) };
+    let world = |seed| Plan {
+        faults: vec![Fault::new(2, 110, FaultKind::CommitsUnknown { share: 0.3 })],
+        ..Plan::quiet(seed)
+    };
     takes_place(world, |history| {
         let unknown = |what: &What| matches!(what, What::Answered { answer: Answer::Unknown, .. });
         history.events.iter().filter(|event| unknown(&event.what)).count()
@@ -156,7 +153,7 @@ fn s11_of_two_owners_only_the_newer_commits() {
     let world = |seed| Plan {
         faults: every(30, 10, 20, |n| FaultKind::CutServerFromStore { server: (n % 2) as usize }),
         task_max: seconds(30),
-        ..quiet(seed)
+        ..Plan::quiet(seed)
     };
     takes_place(world, |history| owners(history) - 1);
 }
@@ -165,14 +162,14 @@ fn s11_of_two_owners_only_the_newer_commits() {
 #[test]
 fn s12_moving_shards_lose_nothing() {
     let world =
-        |seed| Plan { schedules: 2, faults: every(2, 3, 1, |_| FaultKind::MoveShards), ..quiet(seed) };
+        |seed| Plan { schedules: 2, faults: every(2, 3, 1, |_| FaultKind::MoveShards), ..Plan::quiet(seed) };
     takes_place(world, |history| owners(history).saturating_sub(10));
 }
 
 /// S15. Cancellations race with the ends of their jobs: I5, I9, I13.
 #[test]
 fn s15_a_cancellation_and_an_end_agree_on_one_of_them() {
-    let world = |seed| Plan { jobs: 150, other_asks: 300, task_max: seconds(1), ..quiet(seed) };
+    let world = |seed| Plan { jobs: 150, other_asks: 300, task_max: seconds(1), ..Plan::quiet(seed) };
     takes_place(world, |history| {
         let refused = |what: &What| matches!(what, What::Asked { ask: Ask::Cancel { .. }, .. });
         let raced = history.events.iter().filter(|event| refused(&event.what)).count();
@@ -183,7 +180,7 @@ fn s15_a_cancellation_and_an_end_agree_on_one_of_them() {
 /// S16. A limit is lowered while it is full: I20.
 #[test]
 fn s16_a_lowered_limit_kills_nothing_and_lets_nothing_more_through() {
-    let world = |seed| Plan { jobs: 150, other_asks: 200, ..quiet(seed) };
+    let world = |seed| Plan { jobs: 150, other_asks: 200, ..Plan::quiet(seed) };
     takes_place(world, |history| rows(history).filter(|row| matches!(row, Row::Queue { .. })).count() / 3);
 }
 
@@ -206,7 +203,7 @@ fn s18_a_run_is_what_its_steps_come_to_whatever_is_lost() {
             2 => FaultKind::MuteWorker { worker: (n % 3) as usize },
             _ => FaultKind::MoveShards,
         }),
-        ..quiet(seed)
+        ..Plan::quiet(seed)
     };
     for status in [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled] {
         takes_place(world, |history| runs_ended(history, status));
@@ -220,7 +217,7 @@ fn a_schedule_starts_its_runs_through_crashes() {
         workflows: 3,
         schedules: 6,
         faults: every(11, 5, 3, |n| FaultKind::CrashServer { server: (n % 2) as usize }),
-        ..quiet(seed)
+        ..Plan::quiet(seed)
     };
     takes_place(world, |history| {
         let fired = |row: &&Row| matches!(row, Row::Run(row) if row.new && row.origin.is_some());
@@ -237,7 +234,7 @@ fn s21_a_key_makes_one_job_through_three_failovers() {
             0 => FaultKind::CrashServer { server: (n % 2) as usize },
             _ => FaultKind::PauseServer { server: (n % 2) as usize },
         }),
-        ..quiet(seed)
+        ..Plan::quiet(seed)
     };
     takes_place(world, |history| owners(history) - 1);
 }
@@ -248,7 +245,7 @@ fn without_faults_everything_that_is_not_cancelled_ends_well() {
     for seed in 0..WORLDS {
         // Shorter than any timeout.
         let task_max = Duration::from_millis(400);
-        let played = plays_well(&Plan { other_asks: 0, task_max, ..quiet(seed) });
+        let played = plays_well(&Plan { other_asks: 0, task_max, ..Plan::quiet(seed) });
         let bad = rows(&played.history)
             .filter(|row| matches!(row, Row::Job(row) if row.status == JobStatus::Failed));
         assert_eq!(bad.count(), 0);

@@ -7,7 +7,7 @@ use sim::history::History;
 use sim::run;
 use sim::world::plan::{Mutation, Plan, Profile};
 
-use crate::{quiet, seconds};
+use crate::seconds;
 
 /// Judged a few hundred events at a time; and the most that was carried on.
 fn in_slices(history: &History) -> (Report, usize) {
@@ -74,7 +74,8 @@ fn what_the_whole_finds_slices_find() {
 fn a_history_three_times_as_long_carries_no_more() {
     let carried = |times: u64| {
         let (rough, jobs) = (seconds(120 * times), u32::try_from(100 * times).unwrap());
-        let plan = Plan { schedules: 0, workflows: 0, runs: 0, other_asks: 0, with_keys: false, ..quiet(1) };
+        let plan =
+            Plan { schedules: 0, workflows: 0, runs: 0, other_asks: 0, with_keys: false, ..Plan::quiet(1) };
         let played = run::play(&Plan { rough, jobs, ..plan });
         in_slices(&played.history).1
     };

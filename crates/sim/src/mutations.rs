@@ -1,0 +1,196 @@
+//! Deliberate bugs, each of which must be found: a simulator that finds none proves nothing.
+//!
+//! Most are found in any rough world. Some need a coincidence that is rare in a world drawn blindly;
+//! theirs are drawn so that it is not.
+
+use clap::ValueEnum;
+use model::Duration;
+use serde::{Deserialize, Serialize};
+
+use crate::check::Invariant::{self, *};
+use crate::run;
+use crate::world::plan::{Fault, FaultKind, Mutation, Plan, Profile};
+
+/// Where a bug is looked for, and as what.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// The bug.
+    pub mutation: Mutation,
+    /// In how many worlds it must be found.
+    pub within: u64,
+    /// What it breaks: one of these is enough.
+    pub shows: &'static [Invariant],
+    /// The world of a seed.
+    pub world: fn(u64) -> Plan,
+}
+
+/// A bug that was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// The bug, as the command names it.
+    pub mutation: String,
+    /// How many worlds were played.
+    pub worlds: u64,
+    /// The first of its invariants that was broken.
+    pub broken: String,
+}
+
+impl Case {
+    /// Plays one world after another until the bug shows; nothing if it does not within as many as it may take.
+    pub fn look(&self) -> Option<Found> {
+        (0..self.within).find_map(|seed| {
+            let plan = (self.world)(seed).with(self.mutation);
+            let mut played = run::play(&plan);
+            if self.mutation == Mutation::RandomOrderOfEffects && played.wrong().is_none() {
+                let differs = run::differs_again(&plan, &played);
+                played.report.counts.extend(differs.map(|violation| (violation.invariant, 1)));
+            }
+            let broken = self.shows.iter().find(|invariant| played.report.breaks(**invariant))?;
+            Some(Found { mutation: self.name(), worlds: seed + 1, broken: broken.to_string() })
+        })
+    }
+
+    /// The bug, as the command names it.
+    pub fn name(&self) -> String {
+        let value = self.mutation.to_possible_value();
+        value.map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+const fn case(mutation: Mutation, within: u64, shows: &'static [Invariant], world: fn(u64) -> Plan) -> Case {
+    Case { mutation, within, shows, world }
+}
+
+/// Every bug.
+pub const CASES: &[Case] = &[
+    case(Mutation::WorkerForgetsWhatItStarted, 40, &[I7, I8, I10], crashes_in_silence),
+    case(Mutation::WorkerStartsBeforeItsJournal, 40, &[I7, I10], crashes_in_silence),
+    case(Mutation::WorkerDropsReportsUnacknowledged, 100, &[I7, I26, I30], rough),
+    case(Mutation::WorkerCountsItsLeaseFromTheAnswer, 20, &[I8], slow_answers),
+    case(Mutation::WorkerThawsBeforeItsStops, 20, &[I8], cut_workers),
+    case(Mutation::WorkerIgnoresTimeouts, 100, &[I13], long_tasks),
+    case(Mutation::FuseDoesNotFire, 20, &[I8], paused_supervisors),
+    case(Mutation::LeaseEndIsIgnored, 10, &[I8], cut_workers),
+    case(Mutation::EffectsBeforeTheCommit, 10, &[I6], rough),
+    case(Mutation::RepliesBeforeTheCommit, 10, &[I6], rough),
+    case(Mutation::RepliesWithoutACommitAtOnce, 100, &[I6], sent_ahead),
+    case(Mutation::EffectsOfAllThatAreOnTheirWay, 20, &[I6], sent_ahead),
+    case(Mutation::GrantsWithoutOwnLease, 100, &[I8], owners_cut_from_the_store),
+    case(Mutation::StaleReportAsCurrent, 20, &[I9], cut_workers),
+    case(Mutation::UnknownTakenForRefused, 20, &[I2, I3], unknown_outcomes),
+    case(Mutation::StaleSaveAsCurrent, 20, &[I10], cut_workers_that_save),
+    case(Mutation::StoreForgetsCheckpoints, 20, &[I1], cut_workers_that_save),
+    case(Mutation::WorkerHandsOnNoCheckpoint, 20, &[I1], cut_workers_that_save),
+    case(Mutation::LoadForgetsExecutions, 10, &[I4, I8, I28], rough),
+    case(Mutation::LoadForgetsJobs, 40, &[I26, I28], rough),
+    case(Mutation::LoadForgetsQueues, 40, &[I20, I21, I28], rough),
+    case(Mutation::LoadForgetsWorkers, 10, &[I8, I28], rough),
+    case(Mutation::StoreForgetsNewJobs, 10, &[I1], rough),
+    case(Mutation::StoreForgetsKeys, 100, &[I2], rough),
+    case(Mutation::StoreForgetsCancels, 40, &[I1, I26], rough),
+    case(Mutation::StoreForgetsTheLedger, 40, &[I14], rough),
+    case(Mutation::LoadForgetsSteps, 10, &[I19], runs_through_crashes),
+    case(Mutation::StoreForgetsEndsOfSteps, 10, &[I19], runs_through_crashes),
+    case(Mutation::LoadForgetsElements, 20, &[I19, I28], runs_through_crashes),
+    case(Mutation::LoadForgetsTriggers, 20, &[I19], runs_through_crashes),
+    case(Mutation::LoadForgetsTriesOfRuns, 40, &[I19], runs_through_crashes),
+    case(Mutation::LoadForgetsRunsBetweenTries, 20, &[I26], runs_through_crashes),
+    case(Mutation::StoreForgetsElements, 20, &[I1], runs_through_crashes),
+    case(Mutation::StoreForgetsCursors, 40, &[I14], rough),
+    case(Mutation::StoreTearsBatches, 10, &[I1, I4, I14], rough),
+    case(Mutation::StoreIgnoresEpochs, 100, &[I2, I4, I10, I27], rough),
+    case(Mutation::StoreReusesEpochs, 40, &[I27], rough),
+    case(Mutation::StoreGoesOnBehindAFailure, 40, &[I1, I4, I28], sent_ahead),
+    case(Mutation::StoreReadsThePast, 10, &[I1], rough),
+    case(Mutation::LostTailIsTrusted, 100, &[I8], lost_tails),
+    case(Mutation::RandomOrderOfEffects, 10, &[I29], rough),
+];
+
+fn rough(seed: u64) -> Plan {
+    Plan::draw(seed, Profile::Short)
+}
+
+/// A slow store, of which some commits fail while others are on their way behind them.
+fn sent_ahead(seed: u64) -> Plan {
+    let slow = Fault::new(1, 118, FaultKind::SlowStore { most: Duration::from_millis(400) });
+    let fail = |n: u64| Fault::new(15 + 15 * n, 5, FaultKind::CommitsFail { share: 0.2 });
+    let burst = |n: u64| Fault::new(15 + 15 * n, 1, FaultKind::Burst { jobs: 60 });
+    let faults = (0..7).flat_map(|n| [fail(n), burst(n)]).chain([slow]).collect();
+    Plan { commits_ahead: 3, ahead_inputs: 1, faults, ..Plan::quiet(seed) }
+}
+
+/// Nobody hears what became of many commits while much is asked for.
+fn unknown_outcomes(seed: u64) -> Plan {
+    let hide = |n: u64| Fault::new(15 + 15 * n, 5, FaultKind::CommitsUnknown { share: 0.3 });
+    let burst = |n: u64| Fault::new(16 + 15 * n, 1, FaultKind::Burst { jobs: 60 });
+    Plan { faults: (0..7).flat_map(|n| [hide(n), burst(n)]).collect(), ..Plan::quiet(seed) }
+}
+
+/// The owner does not reach the store for longer than all leases, and has so little to do that it need
+/// not notice; two workers know one server alone.
+fn owners_cut_from_the_store(seed: u64) -> Plan {
+    let cut =
+        |n: u64| Fault::new(30 + 45 * n, 30, FaultKind::CutServerFromStore { server: (n % 2) as usize });
+    let alone = |n: usize| Fault::new(3, 117, FaultKind::CutWorker { worker: n, server: (1 + n) % 2 });
+    let plan = Plan { servers: 2, workers: 4, jobs: 12, other_asks: 0, schedules: 0, ..Plan::quiet(seed) };
+    let task_max = Duration::from_secs(90);
+    Plan { faults: vec![alone(0), alone(1), cut(0), cut(1)], task_max, ..plan }
+}
+
+/// Machines crash while nothing that they say is heard.
+fn crashes_in_silence(seed: u64) -> Plan {
+    let mute = |n: u64| Fault::new(8 + 9 * n, 2, FaultKind::MuteWorker { worker: (n % 2) as usize });
+    let machine = |n: u64| Fault::new(9 + 9 * n, 1, FaultKind::CrashMachine { worker: (n % 2) as usize });
+    let plan =
+        Plan { servers: 1, workers: 2, jobs: 300, task_max: Duration::from_secs(2), ..Plan::quiet(seed) };
+    Plan { faults: (0..12).flat_map(|n| [mute(n), machine(n)]).collect(), ..plan }
+}
+
+/// Supervisors stand still for longer than their leases, while the rest of the machine goes on.
+fn paused_supervisors(seed: u64) -> Plan {
+    let agent = |n: u64| Fault::new(10 + 20 * n, 14, FaultKind::CrashAgent { worker: (n % 3) as usize });
+    let pause = |n: u64| Fault::new(10 + 20 * n, 15, FaultKind::PauseSupervisor { worker: (n % 3) as usize });
+    let plan = Plan { task_max: Duration::from_secs(30), jobs: 80, ..Plan::quiet(seed) };
+    Plan { faults: (0..5).flat_map(|n| [agent(n), pause(n)]).collect(), ..plan }
+}
+
+/// Workers are cut off for longer than their leases, again and again.
+fn cut_workers(seed: u64) -> Plan {
+    let cut =
+        |n: u64, server| Fault::new(8 + 12 * n, 9, FaultKind::CutWorker { worker: (n % 3) as usize, server });
+    let plan = Plan { task_max: Duration::from_secs(30), jobs: 80, ..Plan::quiet(seed) };
+    Plan { faults: (0..9).flat_map(|n| [cut(n, 0), cut(n, 1)]).collect(), ..plan }
+}
+
+/// The same, and tasks save how far they are.
+fn cut_workers_that_save(seed: u64) -> Plan {
+    Plan { saves: 2_000, ..cut_workers(seed) }
+}
+
+/// Answers take longer than the margin of a lease, and then there are none.
+fn slow_answers(seed: u64) -> Plan {
+    let delay = Duration::from_secs(4);
+    let slow = FaultKind::RoughNet { loss: 0.0, duplicate: 0.0, reorder: false, delay };
+    let mut plan = cut_workers(seed);
+    plan.faults.push(Fault::new(1, 118, slow));
+    plan
+}
+
+/// Servers crash while runs of workflows go on.
+fn runs_through_crashes(seed: u64) -> Plan {
+    let crash = |n: u64| Fault::new(10 + 15 * n, 3, FaultKind::CrashServer { server: (n % 2) as usize });
+    let faults = (0..7).map(crash).collect();
+    Plan { workflows: 4, runs: 30, run_asks: 0, jobs: 5, faults, ..Plan::quiet(seed) }
+}
+
+/// The store forgets commits again and again, while tasks run that the next owner does not know of.
+fn lost_tails(seed: u64) -> Plan {
+    let lose = |n: u64| Fault::new(10 + 12 * n, 1, FaultKind::LoseTail { commits: 12 });
+    let faults = (0..9).map(lose).collect();
+    Plan { jobs: 200, task_max: Duration::from_secs(20), keeps_all: false, faults, ..Plan::quiet(seed) }
+}
+
+/// Tasks that run far longer than their timeouts.
+fn long_tasks(seed: u64) -> Plan {
+    Plan { task_max: Duration::from_secs(600), calm: Duration::from_secs(600), jobs: 10, ..Plan::quiet(seed) }
+}
