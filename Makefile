@@ -159,6 +159,10 @@ sim: cargo-there ## Play whole clusters from seeds: make sim SEEDS=20000, or mak
 	  $(if $(MINUTES),--minutes $(MINUTES),--seeds $(or $(SEEDS),2000)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(RESULTS),--results $(RESULTS))
 
+.PHONY: sim-mutations
+sim-mutations: cargo-there ## Play worlds with deliberate bugs, and see each of them found
+	$(KEPT) $(CARGO) run --locked --release --quiet -p belfry-sim -- mutations $(if $(RESULTS),--results $(RESULTS))
+
 .PHONY: node-sim
 node-sim: cargo-there ## Play real servers and agents over a simulated network: make node-sim SEEDS=500 SEED=1
 	$(CARGO) run --locked --quiet -p belfry-node-sim -- run --seeds $(or $(SEEDS),100) $(if $(SEED),--first $(SEED))

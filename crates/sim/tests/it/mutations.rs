@@ -1,3 +1,5 @@
+//! Each deliberate bug of the list is found, and the worlds in which that is are sound without it.
+
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread::{available_parallelism, scope};
