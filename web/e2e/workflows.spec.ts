@@ -296,6 +296,10 @@ test("a form writes the same definition as the file, step by step, with the live
   await expect(node(page, "step-4")).toBeVisible();
   // Of the steps that are shut there are fields as well.
   const added = form.getByTestId("step-name").filter({ visible: true });
+  const outputs = form.getByTestId("step-outputs").filter({ visible: true });
+  await outputs.fill("rows: numbers");
+  await outputs.press("Enter");
+  await expect(form.getByText("unknown variant `numbers`")).toBeVisible();
   await added.fill("publish");
   await expect(node(page, "publish")).toBeVisible();
   await form.getByText("Approval", { exact: true }).filter({ visible: true }).click();

@@ -100,7 +100,10 @@ export function turned(section: Section, index: number, kind: StepKind): Change[
     // First what it does now: a step without anything left would be taken out.
     { path: [...at, kind], value: action(kind)[kind] },
     ...others.map((other) => ({ path: [...at, other], value: undefined })),
-    ...(kind === "approval" || kind === "wait" ? [{ path: [...at, "for_each"], value: undefined }] : []),
+    ...(kind === "approval" || kind === "wait" ? ["for_each", "outputs"] : []).map((field) => ({
+      path: [...at, field],
+      value: undefined,
+    })),
   ];
 }
 

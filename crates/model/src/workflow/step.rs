@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::JoinRule;
+use super::{JoinRule, ParameterType};
 use crate::spec::{Constraint, JobSpec};
 use crate::time::Duration;
 
@@ -29,6 +29,9 @@ pub struct StepSpec {
     pub for_each: Option<ForEach>,
     /// What it does.
     pub action: Action,
+    /// What it promises to give: fields of its output, and of what type. Where it promises any, expressions may speak
+    /// of no others.
+    pub outputs: BTreeMap<String, ParameterType>,
     /// Whether its failure counts as a success for the run and for the steps that need it.
     pub continue_on_failure: bool,
     /// The longest that it may take in all, retries and waiting in queues included.
@@ -82,6 +85,10 @@ struct StepText {
     /// Waits for time to pass or for something to happen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wait: Option<Wait>,
+    /// What it promises to give: fields of its output, and of what type. Where it promises any, expressions may speak
+    /// of no others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    outputs: BTreeMap<String, ParameterType>,
     /// Whether its failure counts as a success for the run and for the steps that need it.
     #[serde(default, skip_serializing_if = "is_default")]
     continue_on_failure: bool,
@@ -114,8 +121,19 @@ impl TryFrom<StepText> for StepSpec {
                 "step `{shown}`: expected exactly one of `job`, `workflow`, `approval` and `wait`"
             ));
         };
-        let StepText { continue_on_failure, timeout, .. } = text;
-        Ok(Self { name, description, needs, join, when, for_each, action, continue_on_failure, timeout })
+        let StepText { outputs, continue_on_failure, timeout, .. } = text;
+        Ok(Self {
+            name,
+            description,
+            needs,
+            join,
+            when,
+            for_each,
+            action,
+            outputs,
+            continue_on_failure,
+            timeout,
+        })
     }
 }
 
@@ -129,7 +147,7 @@ impl From<StepSpec> for StepText {
             Action::Wait(spec) => wait = Some(spec),
         }
         let StepSpec { name, description, needs, join, when, for_each, .. } = step;
-        let StepSpec { continue_on_failure, timeout, .. } = step;
+        let StepSpec { outputs, continue_on_failure, timeout, .. } = step;
         Self {
             name,
             description,
@@ -141,6 +159,7 @@ impl From<StepSpec> for StepText {
             workflow,
             approval,
             wait,
+            outputs,
             continue_on_failure,
             timeout,
         }
@@ -175,6 +194,7 @@ impl StepSpec {
             when: None,
             for_each: None,
             action,
+            outputs: BTreeMap::new(),
             continue_on_failure: false,
             timeout: None,
         }

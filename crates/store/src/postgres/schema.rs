@@ -422,7 +422,7 @@ const VERSION_6: &str = "
 ALTER TABLE servers ADD COLUMN fingerprint BYTEA;
 ";
 
-/// Runs that are tried again: as in the embedded store.
+/// Runs that are tried again, and steps that promise outputs: as in the embedded store.
 const VERSION_7: &str = "
 -- Live runs: 0 to 3 as ever, and -1 for one that waits for its next try.
 ";

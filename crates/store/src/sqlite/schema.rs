@@ -409,8 +409,8 @@ CREATE TABLE element_batches (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Runs that are tried again. No table changes: a program that does not know their status, -1, must not take a file
-/// that has some.
+/// Runs that are tried again, and steps that promise outputs. No table changes: a program that does not know the
+/// status -1 of the former, or the latter's field, must not take a file that has some.
 const VERSION_6: &str = "
 -- Live runs: 0 to 3 as ever, and -1 for one that waits for its next try.
 ";

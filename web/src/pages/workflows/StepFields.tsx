@@ -8,6 +8,7 @@ import {
   SegmentedControl,
   Select,
   Switch,
+  TagsInput,
   Textarea,
   TextInput,
 } from "@mantine/core";
@@ -158,6 +159,19 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
           error={error}
         />
       )}
+      {(kind === "job" || kind === "workflow" || (step.wait && "event" in step.wait)) && (
+        <TagsInput
+          label={t("step.outputs")}
+          description={t("workflow.form.outputsHint")}
+          placeholder={step.outputs ? undefined : "rows: integer"}
+          classNames={{ input: style.code }}
+          value={Object.entries(step.outputs ?? {}).map(([name, type]) => `${name}: ${type}`)}
+          onChange={(texts) => set([...at, "outputs"], promised(texts))}
+          acceptValueOnBlur
+          error={own.find(({ path }) => path === "outputs" || path.startsWith("outputs."))?.detail}
+          data-testid="step-outputs"
+        />
+      )}
       <div className={style.last}>
         <Switch
           label={t("workflow.form.continue")}
@@ -176,6 +190,15 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
       </div>
     </div>
   );
+}
+
+/** What `rows: integer` and the like promise; a name alone is a text. */
+function promised(texts: readonly string[]): Record<string, string> | undefined {
+  const pairs = texts.map((text) => {
+    const [name = "", type = "string"] = text.split(":").map((part) => part.trim());
+    return [name, type] as const;
+  });
+  return pairs.length > 0 ? Object.fromEntries(pairs) : undefined;
 }
 
 /** The part of a path behind `at`, or null for another one. */

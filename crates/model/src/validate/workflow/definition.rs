@@ -4,7 +4,7 @@ use super::super::{Check, Invalid, shown, too_many};
 use super::path_of;
 use crate::limits;
 use crate::workflow::template::has_reference;
-use crate::workflow::{Action, Call, Definition, WorkflowSpec};
+use crate::workflow::{Action, Call, Definition, StepSpec, WorkflowSpec};
 
 /// Checks what a workflow and the workflows that it calls say about each other: that all are there, that
 /// none calls itself by whatever way, and that each is called with the parameters that it has.
@@ -27,9 +27,10 @@ pub fn definition(definition: &Definition) -> Result<(), Invalid> {
     check.finish()
 }
 
-fn called(spec: &WorkflowSpec) -> impl Iterator<Item = (String, &Call)> {
+/// The steps that call a workflow, with their paths.
+fn called(spec: &WorkflowSpec) -> impl Iterator<Item = (String, &StepSpec, &Call)> {
     spec.all_steps().enumerate().filter_map(move |(place, (section, step))| match &step.action {
-        Action::Workflow(call) => Some((format!("{}.workflow", path_of(spec, place, section)), call)),
+        Action::Workflow(call) => Some((path_of(spec, place, section), step, call)),
         _ => None,
     })
 }
@@ -41,8 +42,8 @@ fn calls<'a>(
     prefix: &str,
     chain: &mut Vec<&'a str>,
 ) {
-    for (at, call) in called(spec) {
-        let at = format!("{prefix}{at}");
+    for (path, step, call) in called(spec) {
+        let at = format!("{prefix}{path}.workflow");
         if chain.contains(&call.name.as_str()) {
             let told: Vec<_> = chain.iter().map(|name| format!("`{name}`")).collect();
             check.fail(
@@ -64,6 +65,7 @@ fn calls<'a>(
         }
         if chain.len() == 1 {
             parameters(check, &at, call, inner);
+            outputs(check, &format!("{prefix}{path}.outputs"), step, inner);
             chain.push(&call.name);
             descend(check, definition, inner, &at, chain);
             chain.pop();
@@ -80,7 +82,7 @@ fn descend<'a>(
     at: &str,
     chain: &mut Vec<&'a str>,
 ) {
-    let mut names: Vec<&str> = called(spec).map(|(_, call)| call.name.as_str()).collect();
+    let mut names: Vec<&str> = called(spec).map(|(_, _, call)| call.name.as_str()).collect();
     names.sort_unstable();
     names.dedup();
     for name in names {
@@ -95,6 +97,15 @@ fn descend<'a>(
             descend(check, definition, inner, at, chain);
             chain.pop();
         }
+    }
+}
+
+/// A step promises what the workflow gives that it calls.
+fn outputs(check: &mut Check, at: &str, step: &StepSpec, inner: &WorkflowSpec) {
+    for name in step.outputs.keys() {
+        check.ensure(inner.outputs.contains_key(name), &format!("{at}.{}", shown(name)), || {
+            format!("workflow `{}` has no such output", inner.name)
+        });
     }
 }
 

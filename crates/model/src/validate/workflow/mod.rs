@@ -47,13 +47,18 @@ pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
     }
     let graph = graph::Graph::of(&mut check, spec);
     let names = WorkflowNames::new(spec, &graph);
-    for (place, (section, step)) in spec.all_steps().enumerate() {
-        steps::step(&mut check, spec, &names, place, section, step, now);
-    }
-    outputs(&mut check, spec, &names);
+    expressions(&mut check, spec, &names, now);
     retry(&mut check, &spec.retry, &graph);
     limits_of(&mut check, spec);
     check.finish()
+}
+
+/// All that has expressions.
+fn expressions(check: &mut Check, spec: &WorkflowSpec, names: &WorkflowNames<'_>, now: Timestamp) {
+    for (place, (section, step)) in spec.all_steps().enumerate() {
+        steps::step(check, spec, names, place, section, step, now);
+    }
+    outputs(check, spec, names);
 }
 
 /// What is not wrong with a spec, but likely not what its author meant.
@@ -69,6 +74,7 @@ pub fn workflow_warnings(spec: &WorkflowSpec) -> Vec<Problem> {
     for (place, name) in names::endless_waits(spec) {
         check.fail(place, format!("waits for event `{name}` without a timeout: it may wait forever"));
     }
+    unused_outputs(&mut check, spec);
     check.problems.extend(triggers::of_itself(spec));
     many_tries(&mut check, spec);
     check.problems
@@ -157,6 +163,22 @@ fn retry(check: &mut Check, policy: &RunRetryPolicy, graph: &graph::Graph<'_>) {
         check.ensure(causes.insert(cause), &format!("retry.final_causes[{i}]"), || {
             format!("`{}` is named twice", cause.as_str())
         });
+    }
+}
+
+/// What a step promises to give, and nobody takes.
+fn unused_outputs(check: &mut Check, spec: &WorkflowSpec) {
+    if spec.all_steps().all(|(_, step)| step.outputs.is_empty()) {
+        return;
+    }
+    // Only what expressions speak of is of interest here.
+    let mut wrong = Check::default();
+    let graph = graph::Graph::of(&mut wrong, spec);
+    let names = WorkflowNames::new(spec, &graph);
+    expressions(&mut wrong, spec, &names, Timestamp::default());
+    for (place, section, name) in names.unused_outputs() {
+        let at = format!("{}.outputs.{name}", path_of(spec, place, section));
+        check.fail(at, "is used by no step and no output");
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the expressions of a workflow may speak of, and of which types it is.
 
-use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::graph::Graph;
 use super::path_of;
@@ -15,6 +15,8 @@ pub(super) struct WorkflowNames<'a> {
     parameters: Type,
     /// Computed only where some expression speaks of a step.
     ancestors: OnceCell<Vec<Box<[u64]>>>,
+    /// Outputs that expressions spoke of: of which step, and which field of it; all without one.
+    used: RefCell<BTreeSet<(usize, Option<String>)>>,
 }
 
 /// Where an expression stands.
@@ -42,7 +44,22 @@ impl<'a> WorkflowNames<'a> {
             steps: spec.all_steps().map(|(_, step)| step).collect(),
             parameters: Type::Fields(parameters),
             ancestors: OnceCell::new(),
+            used: RefCell::default(),
         }
+    }
+
+    /// Outputs that steps promise and that nothing spoke of which was checked so far: the place of the step, its
+    /// section and the name.
+    pub(super) fn unused_outputs(&self) -> Vec<(usize, Section, &'a str)> {
+        let used = self.used.borrow();
+        let is_used = |place, name: &str| {
+            used.contains(&(place, None)) || used.contains(&(place, Some(name.to_owned())))
+        };
+        let promised = self.steps.iter().enumerate().flat_map(|(place, step)| {
+            let step: &'a StepSpec = step;
+            step.outputs.keys().map(move |name| (place, self.graph.section(place), name.as_str()))
+        });
+        promised.filter(|(place, _, name)| !is_used(*place, name)).collect()
     }
 
     pub(super) fn of(&'a self, around: Around) -> StepNames<'a> {
@@ -75,8 +92,14 @@ impl<'a> WorkflowNames<'a> {
 }
 
 fn output_of(step: &StepSpec) -> Type {
+    let promised = (!step.outputs.is_empty()).then(|| {
+        Type::Fields(step.outputs.iter().map(|(name, kind)| (name.clone(), kind.as_type())).collect())
+    });
     match (&step.for_each, &step.action) {
-        (Some(_), _) => Type::List(Box::new(Type::Any)),
+        (Some(_), _) => Type::List(Box::new(promised.unwrap_or(Type::Any))),
+        (None, Action::Job(_) | Action::Workflow(_) | Action::Wait(Wait::Event(_))) if promised.is_some() => {
+            promised.unwrap_or(Type::Any)
+        }
         (None, Action::Workflow(_)) => Type::Map,
         (None, Action::Approval(_)) => {
             Type::Fields(BTreeMap::from([("by".to_owned(), Type::Text), ("note".to_owned(), Type::Text)]))
@@ -130,6 +153,9 @@ impl StepNames<'_> {
         if path.len() == 2 {
             let message = "cannot be taken as a whole: expected one of its fields, such as `output`";
             return Err(format!("`steps.{name}` {message}"));
+        }
+        if path[2] == "output" {
+            self.names.used.borrow_mut().insert((place, path.get(3).cloned()));
         }
         self.names.type_of_step(place).select(&path[2..])
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::{Check, shown, too_long, too_many};
 use super::names::{Around, WorkflowNames};
-use super::{expression, path_of, references, template, templates_in, timeout};
+use super::{expression, identifier, path_of, references, template, templates_in, timeout};
 use crate::expression::Type;
 use crate::limits;
 use crate::spec::{JobSpec, Run};
@@ -39,6 +39,7 @@ pub(super) fn step(
         expression(check, &format!("{at}.when"), when, &Type::Bool, &names.of(Around::Step(place)));
     }
     timeout(check, &format!("{at}.timeout"), step.timeout);
+    promises(check, &format!("{at}.outputs"), step);
     if let Some(for_each) = &step.for_each {
         each(check, &format!("{at}.for_each"), names, place, step, for_each);
     }
@@ -50,6 +51,21 @@ pub(super) fn step(
         }
         Action::Wait(wait) => self::wait(check, &format!("{at}.wait"), names, place, wait),
     }
+}
+
+fn promises(check: &mut Check, at: &str, step: &StepSpec) {
+    let count = step.outputs.len();
+    check.ensure(count <= limits::PARAMETERS_MAX, at, || too_many(count, limits::PARAMETERS_MAX));
+    for name in step.outputs.keys() {
+        identifier(check, &format!("{at}.{}", shown(name)), name);
+    }
+    let gives = match step.action {
+        Action::Job(_) | Action::Workflow(_) | Action::Wait(Wait::Event(_)) => true,
+        Action::Approval(_) | Action::Wait(Wait::For(_) | Wait::Until(_)) => step.outputs.is_empty(),
+    };
+    check.ensure(gives, at, || {
+        "go with jobs, workflows and events only: this step decides itself what it gives".into()
+    });
 }
 
 fn each(

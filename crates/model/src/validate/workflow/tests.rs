@@ -174,6 +174,67 @@ fn likely_mistakes_are_warned_of() {
     ");
 }
 
+fn promising(step: StepSpec, outputs: &[(&str, ParameterType)]) -> StepSpec {
+    let outputs = outputs.iter().map(|&(name, kind)| (name.to_owned(), kind)).collect();
+    StepSpec { outputs, ..step }
+}
+
+/// C3. Where a step says what it gives, a slip in a name or a type is found before anything runs.
+#[test]
+fn what_a_step_promises_is_all_that_expressions_may_speak_of() {
+    let extract = promising(
+        step("extract", &[]),
+        &[("rows", ParameterType::Integer), ("files", ParameterType::Array), ("day", ParameterType::String)],
+    );
+    let mut load = step("load", &["extract"]);
+    process(&mut load).command = vec!["load".into(), "${{ steps.extract.output.row }}".into()];
+    load.when = Some("steps.extract.output.day > 3".into());
+    load.for_each = Some(ForEach::new(Over::List("steps.extract.output.rows".into())));
+    let mut sum = step("sum", &["load"]);
+    sum.when = Some("steps.load.output.all(gave, gave.count > 0)".into());
+    let wait = promising(
+        StepSpec::new("wait", Action::Wait(Wait::For(Duration::from_secs(1)))),
+        &[("a b", ParameterType::String)],
+    );
+    let load = promising(load, &[("number", ParameterType::Integer)]);
+    let spec = WorkflowSpec::new("w", vec![extract, load, sum, wait]);
+    insta::assert_snapshot!(told(&spec), @"
+    steps[1].when: a text cannot be compared with a number: expected two numbers or two texts at column 26
+    steps[1].for_each.over.list: `steps.extract.output.rows` is a number: expected a list
+    steps[1].job.run.process.command[1]: `steps.extract.output.row`: there is no `row`: expected one of `day`, `files`, `rows` at column 2
+    steps[2].when: there is no `count`: expected one of `number` at column 29
+    steps[3].outputs.a b: `a b` cannot stand in an expression: expected [A-Za-z_][A-Za-z0-9_]*, at most 63 of them
+    steps[3].outputs: go with jobs, workflows and events only: this step decides itself what it gives
+    ");
+}
+
+/// C1. What nobody takes was perhaps meant to be taken.
+#[test]
+fn outputs_that_nobody_uses_are_warned_of() {
+    let outputs = [("file", ParameterType::String), ("rows", ParameterType::Integer)];
+    let mut load = step("load", &["extract", "count", "list"]);
+    process(&mut load).command = vec!["load".into(), "${{ steps.extract.output.file }}".into()];
+    process(&mut load).stdin = Some("${{ steps.count.output }}".into());
+    load.when = Some("steps.list.output.exists(one, one.rows > 0)".into());
+    let over = ForEach::new(Over::Shards(2));
+    let steps = vec![
+        promising(step("extract", &[]), &outputs),
+        promising(step("count", &[]), &outputs),
+        StepSpec { for_each: Some(over), ..promising(step("list", &[]), &outputs) },
+        promising(step("last", &[]), &outputs),
+        load,
+    ];
+    let mut spec = WorkflowSpec::new("w", steps);
+    spec.outputs.insert("rows".into(), json!("${{ steps.last.output.rows }}"));
+    assert_eq!(told(&spec), "fine");
+    let warnings: String =
+        workflow_warnings(&spec).iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect();
+    insta::assert_snapshot!(warnings, @"
+    steps[0].outputs.rows: is used by no step and no output
+    steps[3].outputs.file: is used by no step and no output
+    ");
+}
+
 /// C2. Calls are checked against what they call, and a workflow that comes back to itself is refused.
 #[test]
 fn calls_are_checked_together() {
@@ -190,6 +251,7 @@ fn calls_are_checked_together() {
             call("b", "inner", json!({"day": "${{ run.number }}"})),
             call("c", "nobody", json!({})),
             call("d", "inner", json!({})),
+            promising(call("e", "inner", json!({"day": 1})), &[("sum", ParameterType::Integer)]),
         ],
     );
     let mut together = Definition::of(outer);
