@@ -135,10 +135,10 @@ bench-page: cargo-there ## Write docs/src/benchmarks.md from what is kept in doc
 	BELFRY_UPDATE=1 $(CARGO) test --locked --quiet -p belfry-bench page::
 
 .PHONY: bench-peers
-bench-peers: cargo-there ## Measure beside other schedulers: make bench-peers ROUNDS=5, or PEERS=belfry,bullmq
+bench-peers: cargo-there ## Measure beside other schedulers: make bench-peers ROUNDS=5, PEERS=belfry,bullmq, or LATENCY=1
 	$(CARGO) build --locked --release -p belfry -p belfry-bench
 	CARGO_TARGET_DIR=$(abspath $(TARGET)) python3 bench/peers/run.py $(if $(PEERS),--peers $(PEERS)) \
-	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JOBS),--jobs $(JOBS)) $(if $(RESULTS),--json $(RESULTS))
+	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JOBS),--jobs $(JOBS)) $(if $(LATENCY),--latency) $(if $(RESULTS),--json $(RESULTS))
 
 # What a run says of itself where its results are kept (`RESULTS=docs/results/simulator.json` of
 # `make sim`, `RESULTS=docs/results` of `make chaos`); `make proof-page` shows them. `make bench

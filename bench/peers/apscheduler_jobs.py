@@ -1,4 +1,5 @@
-"""No-op jobs of APScheduler, due at once, in a job store of SQLite."""
+"""No-op jobs of APScheduler, due at once, in a job store of SQLite. With `latency RATE SECONDS`: added one by
+one, and how long it took until each began."""
 
 import json
 import sys
@@ -11,7 +12,10 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from pace import now, paced
+
 left = threading.Semaphore(0)
+delays = []
 
 
 def nothing():
@@ -19,8 +23,16 @@ def nothing():
     left.release()
 
 
+def since(at):
+    """How long ago that was."""
+    delays.append(now() - at)
+    left.release()
+
+
 def main():
-    jobs = int(sys.argv[1])
+    latency = sys.argv[1] == "latency"
+    rate, seconds = map(int, sys.argv[2:4]) if latency else (0, 0)
+    jobs = rate * seconds if latency else int(sys.argv[1])
     with tempfile.NamedTemporaryFile(suffix=".db") as file:
         scheduler = BackgroundScheduler(
             jobstores={"default": SQLAlchemyJobStore(url=f"sqlite:///{file.name}")},
@@ -29,11 +41,13 @@ def main():
         )
         scheduler.start()
         begun = time.monotonic()
-        for _ in range(jobs):
+        for at in paced(rate, seconds):
+            scheduler.add_job("__main__:since", "date", args=[at], run_date=datetime.now())
+        for _ in range(0 if latency else jobs):
             scheduler.add_job("__main__:nothing", "date", run_date=datetime.now())
         for _ in range(jobs):
             left.acquire()
-        print(json.dumps({"rate": jobs / (time.monotonic() - begun)}))
+        print(json.dumps({"delays": delays} if latency else {"rate": jobs / (time.monotonic() - begun)}))
         scheduler.shutdown()
 
 

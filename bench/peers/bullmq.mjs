@@ -1,7 +1,13 @@
-// No-op jobs of BullMQ: added in bulk, run by two workers of 50 each in this process.
+// No-op jobs of BullMQ: added in bulk, run by two workers of 50 each in this process. With `latency RATE SECONDS`: added
+// one by one, and how long it took until each began.
 import { Queue, Worker } from "bullmq";
 
-const jobs = Number(process.argv[2]);
+import { paced, since } from "./pace.mjs";
+
+const latency = process.argv[2] === "latency";
+const [rate, time] = process.argv.slice(3).map(Number);
+const jobs = latency ? rate * time : Number(process.argv[2]);
+const delays = [];
 const { hostname: host, port } = new URL(process.env.BROKER);
 const connection = { host, port: Number(port), maxRetriesPerRequest: null };
 const queue = new Queue("bench", { connection });
@@ -10,12 +16,18 @@ let finish;
 const finished = new Promise((resolve) => (finish = resolve));
 const workers = [0, 1].map(
   () =>
-    new Worker("bench", async () => {}, { connection, concurrency: 50 }).on("completed", () => {
+    new Worker("bench", async ({ data }) => void (latency && delays.push(since(data.at))), { connection, concurrency: 50 }).on("completed", () => {
       done += 1;
       if (done === jobs) finish();
     }),
 );
 await Promise.all(workers.map((worker) => worker.waitUntilReady()));
+if (latency) {
+  await paced(rate, time, (at) => queue.add("nothing", { at }));
+  await finished;
+  console.log(JSON.stringify({ delays }));
+  process.exit(0);
+}
 const begun = performance.now();
 const size = 500;
 for (let first = 0; first < jobs; first += size) {

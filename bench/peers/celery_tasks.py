@@ -1,4 +1,5 @@
-"""No-op tasks of Celery: the app for its worker, and the measurement where it is run itself."""
+"""No-op tasks of Celery: the app for its worker, and the measurement where it is run itself. With
+`latency RATE SECONDS`: sent one by one, and how long it took until each began."""
 
 import json
 import os
@@ -6,6 +7,8 @@ import sys
 import time
 
 from celery import Celery, group
+
+from pace import now, paced
 
 app = Celery("tasks", broker=os.environ["BROKER"], backend=os.environ["BROKER"])
 app.conf.update(
@@ -21,7 +24,21 @@ def nothing():
     """Does nothing."""
 
 
+@app.task(name="since")
+def since(at):
+    """How long ago that was."""
+    return now() - at
+
+
+def latency(rate, seconds):
+    since.delay(now()).get(timeout=60)
+    sent = [since.delay(at) for at in paced(rate, seconds)]
+    print(json.dumps({"delays": [result.get(timeout=60) for result in sent]}))
+
+
 def main():
+    if sys.argv[1] == "latency":
+        return latency(*map(int, sys.argv[2:]))
     jobs = int(sys.argv[1])
     nothing.delay().get(timeout=60)
     begun = time.monotonic()

@@ -1,7 +1,13 @@
-// No-op jobs of graphile-worker: added in batches, run in this process.
+// No-op jobs of graphile-worker: added in batches, run in this process. With `latency RATE SECONDS`: added one by one, and
+// how long it took until each began.
 import { makeWorkerUtils, run } from "graphile-worker";
 
-const jobs = Number(process.argv[2]);
+import { paced, since } from "./pace.mjs";
+
+const latency = process.argv[2] === "latency";
+const [rate, time] = process.argv.slice(3).map(Number);
+const jobs = latency ? rate * time : Number(process.argv[2]);
+const delays = [];
 const connectionString = process.env.DATABASE;
 const batched = Boolean(process.env.BATCHED);
 const utils = await makeWorkerUtils({ connectionString });
@@ -24,22 +30,24 @@ const preset = {
 };
 const begun = performance.now();
 const size = 1_000;
-for (let first = 0; first < jobs; first += size) {
+for (let first = 0; !latency && first < jobs; first += size) {
   const count = Math.min(size, jobs - first);
   await utils.addJobs(Array.from({ length: count }, () => ({ identifier: "nothing", payload: {} })));
 }
 const runner = await run({
   preset,
   taskList: {
-    nothing: async () => {
+    nothing: async (payload) => {
+      if (latency) delays.push(since(payload.at));
       done += 1;
       if (done === jobs) finish();
     },
   },
 });
+if (latency) await paced(rate, time, (at) => utils.addJob("nothing", { at }));
 await finished;
 await runner.stop();
 const seconds = (performance.now() - begun) / 1000;
 await utils.release();
-console.log(JSON.stringify({ rate: jobs / seconds }));
+console.log(JSON.stringify(latency ? { delays } : { rate: jobs / seconds }));
 process.exit(0);

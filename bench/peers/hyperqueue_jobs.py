@@ -1,4 +1,5 @@
-"""/bin/true as tasks of HyperQueue: a server and a worker of all cores in this process, no journal."""
+"""/bin/true as tasks of HyperQueue: a server and a worker of all cores in this process, no journal. With
+`latency RATE SECONDS PROGRAM`: submitted one by one, and how long it took until each was in its `main`."""
 
 import json
 import sys
@@ -7,8 +8,31 @@ import time
 
 from hyperqueue import Job, LocalCluster
 
+from pace import paced
+
+
+def latency(rate, seconds, program):
+    with tempfile.TemporaryDirectory() as folder, LocalCluster(server_dir=folder) as cluster:
+        cluster.start_worker()
+        client = cluster.client()
+        stamps = f"{folder}/stamps"
+        open(stamps, "w").close()
+        begun, submitted = {}, []
+        for number, _ in enumerate(paced(rate, seconds)):
+            job = Job(default_workdir=folder)
+            name = f"n{number}"
+            job.program([program, stamps], env={"BELFRY_JOB_NAME": name}, stdout=None, stderr=None)
+            begun[name] = time.time() * 1e6
+            submitted.append(client.submit(job))
+        client.wait_for_jobs(submitted)
+        with open(stamps) as lines:
+            found = [line.split() for line in lines]
+        print(json.dumps({"delays": [(int(at) - begun[name]) / 1e3 for name, at in found]}), flush=True)
+
 
 def main():
+    if sys.argv[1] == "latency":
+        return latency(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
     count = int(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder, LocalCluster(server_dir=folder) as cluster:
         cluster.start_worker()

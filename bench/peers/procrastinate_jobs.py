@@ -1,4 +1,5 @@
-"""No-op jobs of procrastinate: deferred in batches, run by two workers of 20 each."""
+"""No-op jobs of procrastinate: deferred in batches, run by two workers of 20 each. With
+`latency RATE SECONDS`: deferred one by one, and how long it took until each began."""
 
 import asyncio
 import json
@@ -8,6 +9,8 @@ import time
 
 import procrastinate
 
+from pace import now
+
 app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=os.environ["DATABASE"], max_size=20))
 
 
@@ -16,10 +19,36 @@ async def nothing():
     """Does nothing."""
 
 
+delays = []
+
+
+@app.task(name="since")
+async def since(at):
+    """How long ago that was."""
+    delays.append(now() - at)
+
+
+async def latency(rate, seconds):
+    worker = asyncio.create_task(app.run_worker_async(concurrency=20, install_signal_handlers=False))
+    # It listens by then.
+    await asyncio.sleep(1)
+    begun, deferred = now(), []
+    for number in range(rate * seconds):
+        await asyncio.sleep(max(begun + number * 1_000 / rate - now(), 0) / 1_000)
+        deferred.append(asyncio.create_task(since.defer_async(at=now())))
+    await asyncio.gather(*deferred)
+    while len(delays) < len(deferred):
+        await asyncio.sleep(0.05)
+    worker.cancel()
+    print(json.dumps({"delays": delays}))
+
+
 async def main():
-    jobs = int(sys.argv[1])
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
+        if sys.argv[1] == "latency":
+            return await latency(*map(int, sys.argv[2:]))
+        jobs = int(sys.argv[1])
         begun = time.monotonic()
         for _ in range(jobs // 500):
             await nothing.batch_defer_async(*[{}] * 500)

@@ -4,6 +4,7 @@
     make bench-peers                      all of them, three rounds
     make bench-peers PEERS=celery,belfry  only these
     make bench-peers ROUNDS=5 JOBS=20000
+    make bench-peers LATENCY=1            not how many, but how soon, at 50 a second
 
 Peers come from the public registries (PyPI, npm, Debian) into `target/peers`; Redis and PostgreSQL are
 started here, on loopback, in folders of their own, and stopped again. Every round measures every peer
@@ -28,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+import typing
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -175,94 +176,123 @@ def measured(command, **more):
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-# The peers: each gives jobs a second
+# The peers. Each is asked with the arguments of its script: a number of jobs, answered with a rate, or
+# `latency RATE SECONDS`, answered with the milliseconds from before a job was added to its begin.
 
 
-def belfry(name):
+def belfry(name, *more, seconds=4):
     binary = TARGET / "release" / "belfry-bench"
     with tempfile.TemporaryDirectory() as folder:
-        run([str(binary), name, "--seconds", "4", "--rounds", "1", "--results", folder], cwd=ROOT)
+        run([str(binary), name, *more, "--seconds", str(seconds), "--rounds", "1", "--results", folder], cwd=ROOT)
         return json.loads((pathlib.Path(folder) / f"{name}.json").read_text())["rows"]
 
 
-def figure_of(rows, word):
-    return next(row["rounds"][0] for row in rows if word in row["what"])
+def figure_of(rows, *words):
+    return next(row["rounds"][0] for row in rows if all(word in row["what"] for word in words))
 
 
-def belfry_noop(_jobs):
-    return figure_of(belfry("noop"), "whole path")
+def of_belfry(benchmark, rate, latency):
+    """Figures of Belfry's own benchmarks, which say what their rows are."""
 
+    def ask(first, *pace):
+        if first != "latency":
+            return {"rate": figure_of(belfry(benchmark), rate)}
+        rows = belfry("latency", "--rate", pace[0], seconds=pace[1])
+        return {name: figure_of(rows, latency, name) for name in SHARES}
 
-def belfry_processes(_jobs):
-    return figure_of(belfry("spawn"), "through a worker")
-
-
-def bare_processes(_jobs):
-    return figure_of(belfry("spawn"), "bare spawn")
+    return ask
 
 
 def celery(always):
-    def measure(jobs):
+    def ask(*asked):
         interpreter = python()
         with redis(always) as url:
             env = os.environ | {"BROKER": url, "ACKS_LATE": "1" if always else ""}
             worker = [interpreter, "-m", "celery", "-A", "celery_tasks", "worker", "-c", "2", "--loglevel=warning",
                       "--without-gossip", "--without-mingle", "--without-heartbeat"]
             with process(worker, PLACE / "celery.log", cwd=HERE, env=env):
-                return measured([interpreter, "celery_tasks.py", str(min(jobs, 5_000))], cwd=HERE, env=env)["rate"]
+                return measured([interpreter, "celery_tasks.py", *asked], cwd=HERE, env=env)
 
-    return measure
+    return ask
 
 
-def procrastinate(jobs):
+def procrastinate(*asked):
     interpreter = python()
     with postgres() as url:
-        env = os.environ | {"DATABASE": url}
-        return measured([interpreter, "procrastinate_jobs.py", str(min(jobs, 3_000))], cwd=HERE, env=env)["rate"]
+        return measured([interpreter, "procrastinate_jobs.py", *asked], cwd=HERE, env=os.environ | {"DATABASE": url})
 
 
-def apscheduler(jobs):
-    interpreter = python()
-    return measured([interpreter, "apscheduler_jobs.py", str(min(jobs, 2_000))], cwd=HERE)["rate"]
+def apscheduler(*asked):
+    return measured([python(), "apscheduler_jobs.py", *asked], cwd=HERE)
 
 
-def hyperqueue(jobs):
+def hyperqueue(*asked):
     with tempfile.TemporaryDirectory(dir=PLACE, prefix="hq-") as folder:
-        count = str(min(jobs, 3_000))
-        return measured([python(), str(HERE / "hyperqueue_jobs.py"), count], cwd=folder)["rate"]
+        stamp = [str(TARGET / "release" / "belfry-bench-stamp")] if asked[0] == "latency" else []
+        return measured([python(), str(HERE / "hyperqueue_jobs.py"), *asked, *stamp], cwd=folder)
 
 
 def graphile(batched):
-    def measure(jobs):
+    def ask(*asked):
         with postgres() as url:
             env = os.environ | {"DATABASE": url, "BATCHED": "1" if batched else ""}
-            return measured(["node", "graphile.mjs", str(jobs if batched else min(jobs, 10_000))], cwd=node(), env=env)["rate"]
+            return measured(["node", "graphile.mjs", *asked], cwd=node(), env=env)
 
-    return measure
+    return ask
 
 
 def bullmq(always):
-    def measure(jobs):
+    def ask(*asked):
         with redis(always) as url:
-            return measured(["node", "bullmq.mjs", str(jobs)], cwd=node(), env=os.environ | {"BROKER": url})["rate"]
+            return measured(["node", "bullmq.mjs", *asked], cwd=node(), env=os.environ | {"BROKER": url})
 
-    return measure
+    return ask
 
 
+class Peer(typing.NamedTuple):
+    """What is measured, with what it promises."""
+
+    title: str
+    work: str
+    ask: typing.Callable[..., dict]
+    durability: str
+    history: str
+    # Slow ones get fewer jobs.
+    jobs_max: int = 1_000_000
+
+    def rate(self, jobs):
+        return {"rate": self.ask(str(min(jobs, self.jobs_max)))["rate"]}
+
+    def latency(self):
+        found = self.ask("latency", str(LATENCY_RATE), str(LATENCY_SECONDS))
+        if "delays" not in found:
+            return found
+        delays = sorted(found["delays"])
+        at = {name: min(int(len(delays) * share), len(delays) - 1) for name, share in SHARES.items()}
+        return {name: delays[place] for name, place in at.items()}
+
+
+# How many jobs a second are added where it matters how soon they begin, and for how long.
+LATENCY_RATE = 50
+LATENCY_SECONDS = 10
+SHARES = {"p50": 0.50, "p99": 0.99}
 SYNCED = "every commit synced"
+NO_OP = of_belfry("noop", "whole path", f"{LATENCY_RATE} submissions/s, to the start in a worker without processes")
+PROCESS = of_belfry("spawn", "through a worker", f"{LATENCY_RATE} submissions/s, to the start in a process")
+BARE = of_belfry("spawn", "bare spawn", None)
 PEERS = {
-    "belfry": ("Belfry, SQLite", "no-op", belfry_noop, SYNCED, "kept, with every transition"),
-    "graphile-batched": ("graphile-worker, local queue and batched completion", "no-op", graphile(True), SYNCED, "ended jobs are deleted"),
-    "graphile": ("graphile-worker, defaults", "no-op", graphile(False), SYNCED, "ended jobs are deleted"),
-    "bullmq-always": ("BullMQ, Redis with appendfsync always", "no-op", bullmq(True), "every write synced", "ended jobs kept"),
-    "bullmq": ("BullMQ, Redis with appendfsync everysec", "no-op", bullmq(False), "up to a second may be lost", "ended jobs kept"),
-    "celery-always": ("Celery, Redis with appendfsync always, acks_late", "no-op", celery(True), "every write synced", "results kept for a day"),
-    "celery": ("Celery, Redis with appendfsync everysec", "no-op", celery(False), "up to a second may be lost", "results kept for a day"),
-    "procrastinate": ("procrastinate, PostgreSQL", "no-op", procrastinate, SYNCED, "kept"),
-    "apscheduler": ("APScheduler, SQLite job store", "no-op", apscheduler, "every commit synced; a job is gone once it begins", "none"),
-    "belfry-processes": ("Belfry, SQLite", "/bin/true", belfry_processes, SYNCED, "kept, with logs and limits"),
-    "hyperqueue": ("HyperQueue, no output files", "/bin/true", hyperqueue, "none: the state is in memory", "in memory"),
-    "bare": ("spawn and wait, with nothing around it", "/bin/true", bare_processes, "", ""),
+    "belfry": Peer("Belfry, SQLite", "no-op", NO_OP, SYNCED, "kept, with every transition"),
+    "graphile-batched": Peer("graphile-worker, local queue and batched completion", "no-op", graphile(True), SYNCED, "ended jobs are deleted"),
+    "graphile": Peer("graphile-worker, defaults", "no-op", graphile(False), SYNCED, "ended jobs are deleted", 10_000),
+    "bullmq-always": Peer("BullMQ, Redis with appendfsync always", "no-op", bullmq(True), "every write synced", "ended jobs kept"),
+    "bullmq": Peer("BullMQ, Redis with appendfsync everysec", "no-op", bullmq(False), "up to a second may be lost", "ended jobs kept"),
+    "celery-always": Peer("Celery, Redis with appendfsync always, acks_late", "no-op", celery(True), "every write synced", "results kept for a day", 5_000),
+    "celery": Peer("Celery, Redis with appendfsync everysec", "no-op", celery(False), "up to a second may be lost", "results kept for a day", 5_000),
+    "procrastinate": Peer("procrastinate, PostgreSQL", "no-op", procrastinate, SYNCED, "kept", 3_000),
+    "apscheduler": Peer("APScheduler, SQLite job store", "no-op", apscheduler, "every commit synced; a job is gone once it begins", "none", 2_000),
+    "belfry-processes": Peer("Belfry, SQLite", "/bin/true", PROCESS, SYNCED, "kept, with logs and limits"),
+    "hyperqueue": Peer("HyperQueue, no output files", "/bin/true", hyperqueue, "none: the state is in memory", "in memory", 3_000),
+    "bare": Peer("spawn and wait, with nothing around it", "/bin/true", BARE, "", ""),
 }
 
 
@@ -283,19 +313,21 @@ def main():
     parser.add_argument("--peers", default=",".join(PEERS), help="names with commas between: " + ", ".join(PEERS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=20_000, help="at most so many; slow peers get fewer")
+    parser.add_argument("--latency", action="store_true", help=f"how long it takes from before a job is added to its begin, at {LATENCY_RATE} a second, instead of how many")
     parser.add_argument("--json", type=pathlib.Path, help="writes the figures to this file")
     asked = parser.parse_args()
     unknown = [name for name in asked.peers.split(",") if name not in PEERS]
     if unknown:
         parser.error(f"no such peer: {', '.join(unknown)}")
     PLACE.mkdir(parents=True, exist_ok=True)
-    rates, missing = {name: [] for name in asked.peers.split(",")}, {}
+    found, missing = {name: [] for name in asked.peers.split(",") if not asked.latency or name != "bare"}, {}
     for number in range(asked.rounds):
-        for name in rates:
+        for name in found:
             if name in missing:
                 continue
             try:
-                rate = PEERS[name][2](asked.jobs)
+                peer = PEERS[name]
+                figures = peer.latency() if asked.latency else peer.rate(asked.jobs)
             except Missing as why:
                 missing[name] = str(why)
                 say(f"{name}: {why}")
@@ -303,23 +335,37 @@ def main():
                 missing[name] = f"{error.cmd[0]} ended with {error.returncode}: {error.stderr.strip()[-300:]}"
                 say(f"{name}: {missing[name]}")
             else:
-                rates[name].append(rate)
-                say(f"round {number + 1}: {name}: {rate:,.0f} jobs/s")
+                found[name].append(figures)
+                told = ", ".join(f"{what} {value:,.2f} ms" if asked.latency else f"{value:,.0f} jobs/s" for what, value in figures.items())
+                say(f"round {number + 1}: {name}: {told}")
     rows = []
-    for name, found in rates.items():
-        title, work, _, durability, history = PEERS[name]
-        row = {"name": name, "title": title, "work": work, "durability": durability, "history": history}
-        if found:
-            row |= {"median": statistics.median(found), "min": min(found), "max": max(found), "rounds": len(found)}
-        else:
+    for name, rounds in found.items():
+        peer = PEERS[name]
+        row = {"name": name, "title": peer.title, "work": peer.work, "durability": peer.durability, "history": peer.history}
+        if not rounds:
             row["missing"] = missing.get(name, "not measured")
+        elif asked.latency:
+            row |= {what: spread([figures[what] for figures in rounds]) for what in SHARES} | {"rounds": len(rounds)}
+        else:
+            row |= spread([figures["rate"] for figures in rounds]) | {"rounds": len(rounds)}
         rows.append(row)
     result = {"commit": commit(), "date": time.strftime("%Y-%m-%d", time.gmtime()), "machine": machine(), "peers": rows}
     if asked.json:
         asked.json.write_text(json.dumps(result, indent=2) + "\n")
     for row in rows:
-        rate = f"{row['median']:>9,.0f} /s  ({row['min']:,.0f}–{row['max']:,.0f})" if "median" in row else row["missing"]
-        print(f"{row['title']:<55} {row['work']:<10} {rate}")
+        print(f"{row['title']:<55} {row['work']:<10} {shown(row)}")
+
+
+def spread(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def shown(row):
+    if "missing" in row:
+        return row["missing"]
+    if "median" in row:
+        return f"{row['median']:>9,.0f} /s  ({row['min']:,.0f}–{row['max']:,.0f})"
+    return ", ".join(f"{what} {row[what]['median']:,.2f} ms ({row[what]['min']:,.2f}–{row[what]['max']:,.2f})" for what in SHARES)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,9 @@ struct Arguments {
     /// How long each rate is measured.
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     seconds: u64,
+    /// Of the rates of `latency` this one alone.
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<u64>,
     /// How many jobs wait for `memory`.
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
     jobs: usize,
@@ -155,7 +158,7 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::Failover => moves::failover(time).await,
         Name::Handover => moves::handover(time).await,
         Name::Spawn => spawn::run(time).await,
-        Name::Latency => latency::run(time).await,
+        Name::Latency => latency::run(time, arguments.rate).await,
         Name::Memory => memory::run(arguments.jobs).await,
         Name::SchedulesIdle => schedules::idle(arguments.schedules).await,
         Name::SchedulesBurst => schedules::burst().await,

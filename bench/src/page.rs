@@ -46,6 +46,34 @@ struct Peer {
     missing: Option<String>,
 }
 
+/// What `make bench-peers LATENCY=1` keeps.
+#[derive(Debug, Deserialize)]
+pub(crate) struct PeersLatency {
+    commit: String,
+    date: String,
+    peers: Vec<PeerLatency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct PeerLatency {
+    title: String,
+    work: String,
+    durability: String,
+    /// Absent where it could not be measured.
+    p50: Option<Spread>,
+    p99: Option<Spread>,
+    rounds: Option<usize>,
+    missing: Option<String>,
+}
+
+/// Milliseconds, over the rounds.
+#[derive(Debug, Deserialize)]
+struct Spread {
+    median: f64,
+    min: f64,
+    max: f64,
+}
+
 /// A bar of a plot: its name, its length, and the ends of its whisker.
 struct Bar {
     name: String,
@@ -146,6 +174,29 @@ pub(crate) fn peers(found: &Peers) -> String {
     text
 }
 
+/// The table of how soon the peers begin a job.
+pub(crate) fn peers_latency(found: &PeersLatency) -> String {
+    let rounds = found.peers.iter().filter_map(|peer| peer.rounds).max().unwrap_or(0);
+    let mut text = format!(
+        "`make bench-peers LATENCY=1 ROUNDS={rounds}`, commit `{}`, {}; milliseconds.\n\n| | the job begins | p50 | lowest–highest | p99 | lowest–highest | what is promised |\n|---|---|---|---|---|---|---|\n",
+        found.commit, found.date
+    );
+    let shown = |spread: &Option<Spread>| match spread {
+        Some(Spread { median, min, max }) => (number(*median), format!("{}–{}", number(*min), number(*max))),
+        None => Default::default(),
+    };
+    for PeerLatency { title, work, durability, p50, p99, missing, .. } in &found.peers {
+        let begins = if work == "no-op" { "in a running process" } else { "as a process" };
+        let ((p50, p50_spread), (p99, p99_spread)) = (shown(p50), shown(p99));
+        let p50 = missing.clone().unwrap_or(p50);
+        let _ = writeln!(
+            text,
+            "| {title} | {begins} | {p50} | {p50_spread} | {p99} | {p99_spread} | {durability} |"
+        );
+    }
+    text
+}
+
 /// All plots of the page.
 ///
 /// # Errors
@@ -190,7 +241,7 @@ fn all(folder: &Path) -> anyhow::Result<Vec<Kept>> {
     for file in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = file?.path();
         let named = path.extension().is_some_and(|ending| ending == "json");
-        if named && path.file_stem().is_some_and(|stem| stem != "peers") {
+        if named && path.file_stem().is_some_and(|stem| !stem.to_string_lossy().starts_with("peers")) {
             let text = fs::read_to_string(&path)?;
             found.push(serde_json::from_str(&text).with_context(|| path.display().to_string())?);
         }
@@ -262,6 +313,9 @@ mod tests {
         let page = docs.join("src/benchmarks.md");
         harness::pages::assert_generated(&page, "results", &tables(&kept));
         harness::pages::assert_generated(&page, "peers", &peers(&found));
+        let latency = fs::read_to_string(docs.join("benchmarks/peers-latency.json")).unwrap();
+        let latency: PeersLatency = serde_json::from_str(&latency).unwrap();
+        harness::pages::assert_generated(&page, "peers-latency", &peers_latency(&latency));
         for Plot { file, svg } in plots(&kept, &found).unwrap() {
             let path = docs.join("src/images").join(file);
             if std::env::var_os("BELFRY_UPDATE").is_some() {
