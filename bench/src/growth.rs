@@ -1,38 +1,76 @@
 //! Whether a job costs the same however many there were before it, and however many workers there are.
+//!
+//! A machine that others use too is slower at one time than at another, and a store that was just filled
+//! is still being written to the disk. So the longest history is made first, and then all of them
+//! take turns, next to each other: what is compared is of the same turn.
 
 use crate::history;
-use crate::noop::Path;
+use crate::noop::{Path, STORE_THREAD};
 use crate::place;
 use crate::report::{Figure, Goal, number};
 
 /// Ended jobs in the history.
 const HISTORIES: [usize; 3] = [1_000, 100_000, 10_000_000];
+/// How often each has its turn.
+const TURNS: usize = 5;
+/// Histories that are longer are made once, and grow by what is measured.
+const MADE_ANEW_MOST: usize = 100_000;
 /// Workers that do nothing, each with streams of its own.
 const WORKERS: [usize; 4] = [1, 10, 100, 1_000];
 /// Jobs of one measurement.
 const JOBS: u64 = 60_000;
 
+/// What each turn measured over one history.
+#[derive(Default)]
+struct Turns {
+    rates: Vec<f64>,
+    costs: Vec<f64>,
+    stored: Vec<f64>,
+}
+
 /// With at most `most` jobs in the history.
 pub(crate) async fn run(most: usize) -> anyhow::Result<Vec<Figure>> {
-    let mut figures = Vec::new();
-    let mut first = None;
-    for jobs in HISTORIES.map(|jobs| jobs.min(most)) {
-        let folder = place::folder()?;
-        history::fill(&folder.path().join("data"), jobs).await?;
-        let passed = Path::over(folder, 1).await?.pass(JOBS).await?;
-        let cost = passed.micros_a_job(|_| true);
-        let jobs = number(jobs as f64);
-        figures.push(Figure::new(format!("{jobs} ended jobs before"), passed.rate(), "jobs/s", Goal::None));
-        figures.push(Figure::new(format!("{jobs} ended jobs before, time of a job"), cost, "µs", Goal::None));
-        let ratio = cost / *first.get_or_insert(cost);
-        figures.push(Figure::new(format!("{jobs} ended jobs before, ratio"), ratio, "", Goal::AtMost(1.15)));
-    }
+    let mut figures = histories(most).await?;
     for workers in WORKERS {
         let passed = Path::new(workers).await?.pass(JOBS).await?;
         let workers = number(workers as f64);
         figures.push(Figure::new(format!("{workers} workers"), passed.rate(), "jobs/s", Goal::None));
         let cost = passed.micros_a_job(|_| true);
         figures.push(Figure::new(format!("{workers} workers, time of a job"), cost, "µs", Goal::None));
+    }
+    Ok(figures)
+}
+
+async fn histories(most: usize) -> anyhow::Result<Vec<Figure>> {
+    let lengths = HISTORIES.map(|jobs| jobs.min(most));
+    let longest = place::folder()?;
+    history::fill(&longest.path().join("data"), lengths[2]).await?;
+    rustix::fs::sync();
+    let mut measured = lengths.map(|_| Turns::default());
+    for _ in 0..TURNS {
+        for (jobs, turns) in lengths.into_iter().zip(&mut measured) {
+            let anew = place::folder()?;
+            let folder = if jobs > MADE_ANEW_MOST { &longest } else { &anew };
+            if jobs <= MADE_ANEW_MOST {
+                history::fill(&anew.path().join("data"), jobs).await?;
+            }
+            let passed = Path::over(folder, 1).await?.pass(JOBS).await?;
+            turns.rates.push(passed.rate());
+            turns.costs.push(passed.micros_a_job(|_| true));
+            turns.stored.push(passed.micros_a_job(|name| name.starts_with(STORE_THREAD)));
+        }
+    }
+    let shortest = measured[0].costs.clone();
+    let mut figures = Vec::new();
+    for (jobs, turns) in lengths.into_iter().zip(measured) {
+        let ratios = turns.costs.iter().zip(&shortest).map(|(cost, shortest)| cost / shortest).collect();
+        let before = format!("{} ended jobs before", number(jobs as f64));
+        let figure =
+            |what: &str, values, unit, goal| Figure::of_turns(format!("{before}{what}"), values, unit, goal);
+        figures.push(figure("", turns.rates, "jobs/s", Goal::None));
+        figures.push(figure(", time of a job", turns.costs, "µs", Goal::None));
+        figures.push(figure(", of it: store", turns.stored, "µs", Goal::None));
+        figures.push(figure(", ratio", ratios, "", Goal::AtMost(1.15)));
     }
     Ok(figures)
 }

@@ -27,6 +27,8 @@ const BATCH: u64 = 100;
 const CONNECTIONS: u64 = 16;
 /// The threads of the fake workers, so that their share is told apart.
 const WORKER_THREAD: &str = "fake-worker";
+/// The server's thread that writes, as [`Passed::costs`] names it.
+pub(crate) const STORE_THREAD: &str = "server: store-writer";
 
 /// Servers of which the first leads, workers that do nothing, and clients.
 pub(crate) struct Path {
@@ -35,7 +37,8 @@ pub(crate) struct Path {
     pub(crate) load: Load,
     workers: Vec<FakeWorker>,
     threads: Option<Runtime>,
-    _folder: TempDir,
+    /// Of a store that goes with it.
+    folder: Option<TempDir>,
 }
 
 /// What some jobs took.
@@ -70,22 +73,30 @@ fn job() -> JobSpec {
 impl Path {
     /// Over a fresh store, with so many workers.
     pub(crate) async fn new(workers: usize) -> anyhow::Result<Self> {
-        Self::over(place::folder()?, workers).await
+        let folder = place::folder()?;
+        let path = Self::over(&folder, workers).await?;
+        Ok(path.keeping(folder))
     }
 
-    /// Over the store that is in the folder.
-    pub(crate) async fn over(folder: TempDir, workers: usize) -> anyhow::Result<Self> {
+    /// Over the store that is in the folder, and stays there.
+    pub(crate) async fn over(folder: &TempDir, workers: usize) -> anyhow::Result<Self> {
         let server = place::server(folder.path()).await?;
-        Self::with(server.into(), folder, workers).await
+        Self::with(server.into(), workers).await
     }
 
     /// On PostgreSQL on the same machine, with so many servers.
     async fn on_postgres(servers: usize) -> anyhow::Result<Self> {
         let folder = place::folder()?;
-        Self::with(place::servers(folder.path(), servers).await?, folder, 1).await
+        let path = Self::with(place::servers(folder.path(), servers).await?, 1).await?;
+        Ok(path.keeping(folder))
     }
 
-    async fn with(shared: Shared, folder: TempDir, workers: usize) -> anyhow::Result<Self> {
+    fn keeping(mut self, folder: TempDir) -> Self {
+        self.folder = Some(folder);
+        self
+    }
+
+    async fn with(shared: Shared, workers: usize) -> anyhow::Result<Self> {
         let server = &shared.servers[0];
         let token = std::fs::read_to_string(server.data().join("worker-token"))?;
         let threads = Builder::new_multi_thread().thread_name(WORKER_THREAD).enable_all().build()?;
@@ -97,7 +108,7 @@ impl Path {
             worker.sessions(1).await;
         }
         let load = Load::of(server)?;
-        Ok(Self { shared, load, workers, threads: Some(threads), _folder: folder })
+        Ok(Self { shared, load, workers, threads: Some(threads), folder: None })
     }
 
     /// Submits about so many and waits until all have ended.
@@ -153,7 +164,7 @@ impl Drop for Path {
 ///
 /// The first that fits counts.
 const PARTS: &[(&str, &str)] = &[
-    ("server, store: rows, log, sync", "server: store-writer"),
+    ("server, store: rows, log, sync", STORE_THREAD),
     ("server, engine: decisions, batches", "server: belfry-engine"),
     ("server, HTTP and gRPC", "server: tokio-rt-worker"),
     ("server, everything else", "server: "),

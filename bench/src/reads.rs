@@ -8,7 +8,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::history;
 use crate::load::Load;
-use crate::noop::Path;
+use crate::noop::{Path, STORE_THREAD};
 use crate::place;
 use crate::report::{Figure, Goal, number, percentile};
 
@@ -35,7 +35,7 @@ const ASKED: &[&str] = &[
 pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
     let folder = place::folder()?;
     history::fill(&folder.path().join("data"), jobs).await?;
-    let mut path = Path::over(folder, 1).await?;
+    let mut path = Path::over(&folder, 1).await?;
     let mut asked: Vec<String> = ASKED.iter().map(|&path| path.to_owned()).collect();
     let newest = path.load.get("jobs?limit=20").await?;
     for job in newest["items"].as_array().into_iter().flatten().filter_map(|job| job["id"].as_str()) {
@@ -52,7 +52,7 @@ pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
     stop.store(true, Ordering::Relaxed);
     let mut delays = reader.await??;
     delays.sort_by(f64::total_cmp);
-    let server = |passed: &crate::noop::Passed| passed.micros_a_job(|name| name == "server: store-writer");
+    let server = |passed: &crate::noop::Passed| passed.micros_a_job(|name| name.starts_with(STORE_THREAD));
     let history = format!("with {} ended jobs", number(jobs as f64));
     Ok(vec![
         Figure::new(format!("reads {history}, p50"), percentile(&delays, 0.50), "ms", Goal::None),

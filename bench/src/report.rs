@@ -12,18 +12,27 @@ pub(crate) enum Goal {
     None,
 }
 
-/// One number of one round.
+/// One number of one round, or several of one that takes turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
     pub(crate) what: String,
-    pub(crate) value: f64,
+    pub(crate) values: Vec<f64>,
     pub(crate) unit: &'static str,
     pub(crate) goal: Goal,
 }
 
 impl Figure {
     pub(crate) fn new(what: impl Into<String>, value: f64, unit: &'static str, goal: Goal) -> Self {
-        Self { what: what.into(), value, unit, goal }
+        Self::of_turns(what, vec![value], unit, goal)
+    }
+
+    pub(crate) fn of_turns(
+        what: impl Into<String>,
+        values: Vec<f64>,
+        unit: &'static str,
+        goal: Goal,
+    ) -> Self {
+        Self { what: what.into(), values, unit, goal }
     }
 }
 
@@ -33,7 +42,7 @@ pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) unit: String,
     pub(crate) goal: Goal,
-    /// One value a round, in their order.
+    /// One value a round, or a turn of one, in their order.
     pub(crate) rounds: Vec<f64>,
 }
 
@@ -96,7 +105,7 @@ pub(crate) fn add(rows: &mut Vec<Row>, figures: Vec<Figure>) {
     }
     assert_eq!(rows.len(), figures.len(), "every round gives the same figures");
     for (row, figure) in rows.iter_mut().zip(figures) {
-        row.rounds.push(figure.value);
+        row.rounds.extend(figure.values);
     }
 }
 
