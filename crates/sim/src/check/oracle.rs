@@ -1,23 +1,38 @@
 //! The instants of a schedule, computed in the plainest way: arithmetic for fixed rates, and for cron
 //! a look at every minute. It shares no code with the timetable that it judges.
 //!
-//! It knows what histories are made of: rates, and five-field cron in UTC, without filters. Of
-//! everything else it says that it does not know.
+//! It knows what histories are made of: rates, and five-field cron in UTC, whole minutes of which may be
+//! excluded. Of everything else it says that it does not know.
 
 use std::collections::BTreeSet;
 
 use jiff::tz::TimeZone;
 use model::Timestamp;
-use model::timing::{Dialect, Rule, Timing};
+use model::timing::{Dialect, Filter, Rule, Timing};
 
 const MINUTE: i64 = 60_000_000;
 
-/// Every instant after `after` and not after `until`, or `None` if the oracle does not know.
+/// The fields of each filter that excludes minutes, or `None` if there are others.
+fn excluded(timing: &Timing) -> Option<Vec<Fields>> {
+    let plain = timing.only.is_empty() && timing.roll.is_none() && timing.zone == "UTC";
+    let fields = timing.exclude.iter().map(|filter| match filter {
+        Filter::Cron(cron) if cron.dialect == Dialect::Vixie => Fields::parse(&cron.expression),
+        _ => None,
+    });
+    fields.collect::<Option<Vec<_>>>().filter(|_| plain)
+}
+
+/// Those of `instants` that a filter holds, or `None` if the oracle does not know.
+pub(super) fn held(timing: &Timing, instants: &BTreeSet<Timestamp>) -> Option<BTreeSet<Timestamp>> {
+    let excluded = excluded(timing)?;
+    let is_held = |at: &&Timestamp| excluded.iter().any(|fields| fields.match_utc(**at));
+    Some(instants.iter().filter(is_held).copied().collect())
+}
+
+/// Every instant after `after` and not after `until`, with those that a filter holds, or `None` if the oracle does
+/// not know.
 pub(super) fn instants(timing: &Timing, after: Timestamp, until: Timestamp) -> Option<BTreeSet<Timestamp>> {
-    let plain = timing.only.is_empty() && timing.exclude.is_empty() && timing.roll.is_none();
-    if !plain || timing.zone != "UTC" {
-        return None;
-    }
+    excluded(timing)?;
     let after = timing.start.map_or(after, |start| after.max(Timestamp::from_micros(start.as_micros() - 1)));
     let until = timing.end.map_or(until, |end| until.min(end));
     let mut found = BTreeSet::new();

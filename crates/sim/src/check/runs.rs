@@ -203,32 +203,37 @@ fn backoffs(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Fin
     let Some(spec) = job.spec else { return };
     let mut due: Option<(usize, Timestamp)> = None;
     for (index, row) in &job.rows {
-        for step in &row.steps {
+        for (place, step) in row.steps.iter().enumerate() {
             if step.cause == Cause::BackoffOver
                 && let Some((from, due)) = due.filter(|(_, due)| step.at < *due)
             {
                 let message = format!("it went on at {}, before the end of its backoff at {due}", step.at);
                 findings.add(Invariant::I12, id, message, [from, *index]);
             }
-        }
-        let Some(step) = row.steps.last().filter(|step| step.to == JobStatus::Retrying) else { continue };
-        let failures = match step.cause {
-            Cause::RunFailed | Cause::TimedOut => Some(row.run_failures),
-            Cause::StartFailed => Some(row.start_failures),
-            _ => None,
-        };
-        let bounds = failures.map(|failures| (failures, backoff_bounds(&spec.retry.backoff, failures)));
-        if !facts.exact() {
-            // When it is due is not known: it goes on at the earliest after the shortest wait.
-            due = bounds.map(|(_, (low, _))| (*index, step.at + low));
-            continue;
-        }
-        due = Some((*index, row.due_at));
-        let Some((failures, (low, high))) = bounds else { continue };
-        let wait = row.due_at.since(step.at);
-        if wait < low || wait > high {
-            let message = format!("it waits {wait} after failure {failures}, not between {low} and {high}");
-            findings.add(Invariant::I12, id, message, [*index]);
+            if step.to != JobStatus::Retrying {
+                continue;
+            }
+            let failures = match step.cause {
+                Cause::RunFailed | Cause::TimedOut => Some(row.run_failures),
+                Cause::StartFailed => Some(row.start_failures),
+                _ => None,
+            };
+            let bounds = failures.map(|failures| (failures, backoff_bounds(&spec.retry.backoff, failures)));
+            // When it was due is in its row as long as it waits.
+            let waits = place + 1 == row.steps.len();
+            if !facts.exact() || !waits {
+                // It goes on at the earliest after the shortest wait.
+                due = bounds.map(|(_, (low, _))| (*index, step.at + low));
+                continue;
+            }
+            due = Some((*index, row.due_at));
+            let Some((failures, (low, high))) = bounds else { continue };
+            let wait = row.due_at.since(step.at);
+            if wait < low || wait > high {
+                let message =
+                    format!("it waits {wait} after failure {failures}, not between {low} and {high}");
+                findings.add(Invariant::I12, id, message, [*index]);
+            }
         }
     }
 }
@@ -242,12 +247,31 @@ fn backoff_bounds(policy: &Backoff, failures: u32) -> (Duration, Duration) {
     (Duration::from_millis(low as u64), Duration::from_millis(high.ceil() as u64))
 }
 
-/// I13: after a cancellation nothing new is assigned, and what never started never ran.
+/// How long a worker may be left without a word of a stop that it may not have heard.
+const REMINDED_AFTER: Duration = Duration::from_secs(30);
+
+/// I13: after a cancellation nothing new is assigned, what never started never ran, and what runs is stopped as soon as
+/// nothing is in the way of that any more.
 fn cancels(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let Some((asked, _)) = job.rows.iter().find(|(_, row)| row.cancel_requested) else { return };
     let after = job.executions.iter().filter_map(|id| facts.committed(*id)).find(|at| at > asked);
     if let Some(after) = after {
         findings.add(Invariant::I13, id, "it was assigned after its cancellation", [*asked, after]);
+    }
+    let (Some((_, calm)), Some(spec)) = (facts.calm, job.spec) else { return };
+    let setup = &facts.history.setup;
+    let asked_at = facts.at(*asked);
+    let from = asked_at.max(calm);
+    let most = spec.grace + REMINDED_AFTER + setup.lease + setup.shard_lease + setup.tolerance;
+    for (id, execution) in job.executions.iter().filter_map(|id| Some((*id, facts.executions.get(id)?))) {
+        let stretches = stretches(facts, id, execution);
+        let ran = stretches.iter().map(|stretch| stretch.until.1.since(from.max(stretch.from.1)).as_millis());
+        let ran: u64 = ran.sum();
+        if ran > most.as_millis() {
+            let ran = Duration::from_millis(ran);
+            let message = format!("it ran on for {ran} after its cancellation at {asked_at}");
+            findings.add(Invariant::I13, id, message, [*asked]);
+        }
     }
 }
 

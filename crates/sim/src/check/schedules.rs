@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::firing::{FiringCause, FiringOutcome, LedgerRecord, ScheduleStatus, Work};
+use model::firing::{DetailCode, FiringCause, FiringOutcome, LedgerRecord, ScheduleStatus, Work};
 use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::{Cause, ScheduleId, ScheduleSpec, Timestamp};
 
 use super::facts::{Facts, ScheduleFacts};
-use super::oracle::instants;
+use super::oracle::{held, instants};
 use super::{Findings, Invariant};
 use crate::history::Row;
 
@@ -20,6 +20,7 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
             findings.0.schedules_not_judged += 1;
         }
         caught_up(facts, id, schedule, findings);
+        given_up(id, schedule, findings);
     }
     one_step(facts, findings);
     overlap_limits(facts, findings);
@@ -162,6 +163,14 @@ fn account(
             );
             findings.add(Invariant::I15, id, message, [*index]);
         }
+        let held = held(&reign.spec.timing, &named)?;
+        let is_held = matches!(record.outcome, FiringOutcome::SkippedCalendar | FiringOutcome::SkippedWindow);
+        let wrongly = named.iter().find(|at| record.exact && held.contains(*at) != is_held);
+        if let Some(at) = wrongly {
+            let word = if is_held { "no filter holds it" } else { "a filter holds it" };
+            let message = format!("its instant {at} became {}, and {word}", record.outcome);
+            findings.add(Invariant::I15, id, message, [*index]);
+        }
         for at in named {
             if let Some(other) = decided.insert(at, *index) {
                 findings.add(Invariant::I14, id, format!("its instant {at} has two lines"), [other, *index]);
@@ -257,6 +266,49 @@ fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
                 let message = format!("{count} runs are not over with a limit of {most}");
                 findings.add(Invariant::I17, id, message, [*index]);
             }
+        }
+    }
+}
+
+/// I18: what was missed is given up only where the policy says so.
+///
+/// Instants that stand in one line were given up one after the other: the last of them is judged.
+fn given_up(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
+    let reigns = reigns(schedule);
+    for (index, record) in schedule.ledger.values() {
+        let by_policy = matches!(record.outcome, FiringOutcome::SkippedPolicy | FiringOutcome::Coalesced);
+        if record.cause != FiringCause::CatchUp || !by_policy || schedule.waited(record) {
+            continue;
+        }
+        let Some(spec) = reigns.get(&record.generation).map(|reign| reign.spec) else { continue };
+        let missed = &spec.missed;
+        let is_old = record.decided_at.since(record.last) >= missed.catch_up_window;
+        // What waits for its turn is taken together by the overlap policy.
+        let may_coalesce = !matches!(spec.overlap.policy, OverlapPolicy::Skip | OverlapPolicy::AllowAll);
+        if record.outcome == FiringOutcome::Coalesced && may_coalesce {
+            continue;
+        }
+        let too_many = record.detail.as_deref() == Some(DetailCode::LaterOutages.sentence());
+        // With a jitter of its own each instant is missed at another time.
+        if is_old || too_many || spec.jitter.is_some() {
+            continue;
+        }
+        let kept = match missed.policy {
+            MissedPolicy::Skip => continue,
+            MissedPolicy::FireOnce => 1,
+            MissedPolicy::FireLast => missed.last.max(1) as usize,
+            MissedPolicy::FireAll => usize::MAX,
+        };
+        let until = record.decided_at - missed.threshold;
+        let Some(later) = instants(&spec.timing, record.last, until) else { continue };
+        if later.len() < kept {
+            let message = format!(
+                "its missed instant {} was given up at {} for {} later ones",
+                record.last,
+                record.decided_at,
+                later.len()
+            );
+            findings.add(Invariant::I18, id, message, [*index]);
         }
     }
 }

@@ -367,6 +367,45 @@ fn a_start_after_the_cancellation_and_a_run_beyond_the_timeout_are_seen() {
     story.task(1, TaskStep::Killed).breaks(Invariant::I13);
 }
 
+/// I13. While faults last it may run on; once all is calm it must hear of its cancellation.
+#[test]
+fn a_task_that_is_never_told_of_its_cancellation_is_seen() {
+    let runs_on_for = |seconds: i64| {
+        let mut story = Story::new();
+        story.submitted().placed().starts(1);
+        story.row.cancel_requested = true;
+        let version = story.row.version + 1;
+        let row = JobRow { version, steps: Vec::new(), spec: None, ..story.row.clone() };
+        story.commit(vec![Row::Job(Box::new(row))]);
+        story.now += 300;
+        story.event(What::Calm);
+        story.now += seconds;
+        story.task(1, TaskStep::Killed);
+        story
+    };
+    runs_on_for(20).holds();
+    runs_on_for(300).breaks(Invariant::I13);
+}
+
+/// I12. A wait that is over in the commit that begins it is in no row.
+#[test]
+fn a_backoff_that_nobody_waits_for_is_seen() {
+    let mut story = Story::with(|spec| {
+        spec.retry.max_retries = 1;
+        spec.retry.backoff.initial = Duration::from_secs(60);
+    });
+    story.submitted().placed().starts(1).task(1, TaskStep::Ended { exit: 1 });
+    story.row.run_failures = 1;
+    story.step(JobStatus::Retrying, Cause::RunFailed);
+    let mut steps = std::mem::take(&mut story.row.steps);
+    story.step(JobStatus::Waiting, Cause::BackoffOver);
+    steps.append(&mut story.row.steps);
+    story.row.steps = steps;
+    let row = Row::Job(Box::new(story.row.clone()));
+    let rows = vec![row, story.execution_row(1, ExecutionStatus::Failed, false)];
+    story.commit(rows).breaks(Invariant::I12);
+}
+
 /// I20, I21 and I22.
 #[test]
 fn more_at_once_than_a_queue_a_key_a_rate_or_a_machine_lets_through_is_seen() {

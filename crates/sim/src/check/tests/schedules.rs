@@ -3,7 +3,7 @@
 use model::ScheduleSpec;
 use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus, Work};
 use model::schedule::{MissedPolicy, OverlapPolicy};
-use model::timing::{Every, Rule, Timing};
+use model::timing::{Cron, Every, Filter, Rule, Timing};
 
 use super::*;
 use crate::history::ScheduleRow;
@@ -121,6 +121,25 @@ fn an_instant_that_the_rules_do_not_name_is_seen() {
     scheduled(schedule_spec()).commit(vec![schedule_row(false, 7, None), wrong]).breaks(Invariant::I15);
 }
 
+/// I15. Of the rule's instants the first six are in a minute that is excluded.
+#[test]
+fn an_instant_that_a_filter_holds_is_not_run_and_no_other_is_held() {
+    let mut spec = schedule_spec();
+    spec.timing.exclude.push(Filter::Cron(Cron::new("*/2 * * * *")));
+    let held = |at| line(at, FiringOutcome::SkippedWindow, TIMER, None, at);
+    let skipped = |at| line(at, FiringOutcome::SkippedPause, TIMER, None, at);
+    let until = |at| schedule_row(false, at, None);
+    let minute = || (1..6).map(|n| held(10 * n));
+    let story = |rows: Vec<Row>| {
+        let mut story = scheduled(spec.clone());
+        story.commit(rows);
+        story
+    };
+    story([until(60), skipped(60)].into_iter().chain(minute()).collect()).holds();
+    story([until(60), held(60)].into_iter().chain(minute()).collect()).breaks(Invariant::I15);
+    story(vec![until(10), skipped(10)]).breaks(Invariant::I15);
+}
+
 /// I16.
 #[test]
 fn a_decision_before_its_time_and_a_start_after_the_deadline_are_seen() {
@@ -166,4 +185,29 @@ fn more_or_earlier_made_up_than_the_policy_says_is_seen() {
     all.missed.policy = MissedPolicy::FireAll;
     both(10, 20, all.clone()).holds();
     both(20, 10, all).breaks(Invariant::I18);
+}
+
+/// I18.
+#[test]
+fn more_given_up_than_the_policy_says_is_seen() {
+    let given_up = |policy: MissedPolicy, at: i64, outcome: FiringOutcome| {
+        let mut spec = schedule_spec();
+        (spec.missed.policy, spec.missed.last) = (policy, 2);
+        spec.missed.threshold = Duration::from_secs(5);
+        let mut rows = vec![schedule_row(false, 40, None)];
+        for n in 1..=4 {
+            let past = if n * 10 == at { outcome } else { FiringOutcome::SkippedPause };
+            rows.push(line(n * 10, past, CATCH_UP, None, 45));
+        }
+        let mut story = scheduled(spec);
+        story.commit(rows);
+        story
+    };
+    use FiringOutcome::{Coalesced, SkippedPolicy};
+    given_up(MissedPolicy::FireOnce, 30, Coalesced).holds();
+    given_up(MissedPolicy::FireOnce, 40, Coalesced).breaks(Invariant::I18);
+    given_up(MissedPolicy::FireLast, 20, SkippedPolicy).holds();
+    given_up(MissedPolicy::FireLast, 30, SkippedPolicy).breaks(Invariant::I18);
+    given_up(MissedPolicy::FireAll, 10, SkippedPolicy).breaks(Invariant::I18);
+    given_up(MissedPolicy::Skip, 40, SkippedPolicy).holds();
 }
