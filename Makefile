@@ -161,7 +161,8 @@ sim: cargo-there ## Play whole clusters from seeds: make sim SEEDS=20000, or mak
 
 .PHONY: sim-mutations
 sim-mutations: cargo-there ## Play worlds with deliberate bugs, and see each of them found
-	$(KEPT) $(CARGO) run --locked --release --quiet -p belfry-sim -- mutations $(if $(RESULTS),--results $(RESULTS))
+	$(KEPT) $(CARGO) run --locked --quiet -p belfry-sim -- mutations $(if $(RESULTS),--results $(RESULTS)/mutations.json)
+	$(KEPT) $(CARGO) run --locked --quiet -p belfry-node-sim -- mutations $(if $(RESULTS),--results $(RESULTS)/mutations-node.json)
 
 .PHONY: node-sim
 node-sim: cargo-there ## Play real servers and agents over a simulated network: make node-sim SEEDS=500 SEED=1

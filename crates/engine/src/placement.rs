@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use model::spec::{Constraint, Placement};
 use model::worker::{Admission, WorkerStatus};
 use model::{Bytes, Millicores, ScheduleId, Timestamp, WorkerId};
+use mutation::{Mutation, is_on};
 
 use crate::engine::Engine;
 use crate::job::Job;
@@ -170,7 +171,8 @@ fn examine_resources(
             found(&|| Misfit::Custom { resource: resource.clone(), needed, free, capacity })?;
         }
     }
-    if worker.jobs.len() >= usize::try_from(capacity.slots).unwrap_or(usize::MAX) {
+    let over = usize::from(is_on(Mutation::EngineOverfillsMachines));
+    if worker.jobs.len() >= usize::try_from(capacity.slots).unwrap_or(usize::MAX) + over {
         found(&|| Misfit::Slots { slots: capacity.slots })?;
     }
     ControlFlow::Continue(())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use model::record::{ExecutionRecord, JobHead, JobState, LiveRow, WorkerRecord};
 use model::worker::WorkerStatus;
 use model::{BackfillId, ExecutionId, JobId, JobStatus, RunId, Timestamp};
+use mutation::{Mutation, is_on};
 
 use crate::clock::Now;
 use crate::engine::{Engine, KnownKey};
@@ -193,7 +194,10 @@ impl Engine {
     }
 
     fn expect_workers(&mut self) {
-        let until = self.steady + self.lease_with_margin();
+        let until = match is_on(Mutation::EngineJudgesWorkersAtTakeover) {
+            true => self.steady,
+            false => self.steady + self.lease_with_margin(),
+        };
         for (&id, worker) in &mut self.workers {
             if worker.record.status != WorkerStatus::Lost || !worker.jobs.is_empty() {
                 let status = WorkerStatus::Expected;

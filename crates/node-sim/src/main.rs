@@ -13,6 +13,7 @@
 //!
 //! - [`scene`]: a cluster from its seed to its verdict. [`nemesis`]: what goes wrong in it.
 //! - [`servers`], [`machines`], [`clients`]: who takes part.
+//! - [`mutations`]: deliberate bugs, each of which must be found.
 //! - [`recorder`]: the history, and the one clock. [`system`]: what the operating system says of time and chance.
 //!
 //! # Always true
@@ -22,6 +23,7 @@
 
 mod clients;
 mod machines;
+mod mutations;
 mod nemesis;
 mod recorder;
 mod scene;
@@ -36,6 +38,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use mutation::Mutation;
 
 /// Plays real servers and agents over a simulated network, and judges what happened.
 #[derive(Parser)]
@@ -49,6 +52,8 @@ struct Cli {
 enum Action {
     /// Plays one seed after another until one fails.
     Run(RunArgs),
+    /// Plays seeds with each deliberate bug of server, agent and store until it is found.
+    Mutations(MutationsArgs),
     /// Plays one seed, and shows what it came to. `RUST_LOG` shows what the parts log.
     Play(PlayArgs),
 }
@@ -67,12 +72,31 @@ struct RunArgs {
 }
 
 #[derive(Args)]
+struct MutationsArgs {
+    /// In how many seeds each must be found.
+    #[arg(long, default_value_t = 40)]
+    within: u64,
+    /// Write what was found into this file, for the page of results.
+    #[arg(long)]
+    results: Option<PathBuf>,
+    /// The commit that is tested, for that file.
+    #[arg(long, env = "BELFRY_COMMIT", default_value = "unknown")]
+    commit: String,
+    /// The day, for that file.
+    #[arg(long, env = "BELFRY_DATE", default_value = "unknown")]
+    date: String,
+}
+
+#[derive(Args)]
 struct PlayArgs {
     /// The seed.
     seed: u64,
     /// Writes the history there.
     #[arg(long)]
     history: Option<PathBuf>,
+    /// A deliberate bug, to see it found.
+    #[arg(long)]
+    mutation: Option<Mutation>,
 }
 
 fn main() -> ExitCode {
@@ -80,6 +104,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Action::Run(args) => run(args),
         Action::Play(args) => play(args),
+        Action::Mutations(args) => mutations::look(args),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -92,6 +117,12 @@ fn main() -> ExitCode {
 }
 
 fn play(args: &PlayArgs) -> Result<bool> {
+    if let Some(mutation) = args.mutation {
+        anyhow::ensure!(
+            mutation::everywhere(mutation),
+            "a release build has no deliberate bugs: leave out `--release`"
+        );
+    }
     system::begin(args.seed);
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())

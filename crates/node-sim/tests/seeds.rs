@@ -12,3 +12,12 @@ fn servers_and_agents_keep_their_promises_over_a_rough_network() {
     assert!(output.status.success(), "{said}{complained}");
     assert!(said.ends_with("20 seeds, 4 of them twice: nothing found\n"), "{said}");
 }
+
+/// The checker of these worlds sees what goes wrong in them.
+#[test]
+fn every_deliberate_bug_of_server_agent_and_store_is_found() {
+    let output = Command::new(env!("CARGO_BIN_EXE_belfry-node-sim")).arg("mutations").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.lines().count() > 5, "{said}");
+}

@@ -3,19 +3,19 @@
 //! Most are found in any rough world. Some need a coincidence that is rare in a world drawn blindly;
 //! theirs are drawn so that it is not.
 
-use clap::ValueEnum;
 use model::Duration;
+use mutation::Mutation as Engine;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Invariant::{self, *};
 use crate::run;
-use crate::world::plan::{Fault, FaultKind, Mutation, Plan, Profile};
+use crate::world::plan::{Bug, Fault, FaultKind, Mutation, Plan, Profile};
 
 /// Where a bug is looked for, and as what.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     /// The bug.
-    pub mutation: Mutation,
+    pub bug: Bug,
     /// In how many worlds it must be found.
     pub within: u64,
     /// What it breaks: one of these is enough.
@@ -39,26 +39,24 @@ impl Case {
     /// Plays one world after another until the bug shows; nothing if it does not within as many as it may take.
     pub fn look(&self) -> Option<Found> {
         (0..self.within).find_map(|seed| {
-            let plan = (self.world)(seed).with(self.mutation);
+            let plan = (self.world)(seed).with(self.bug);
             let mut played = run::play(&plan);
-            if self.mutation == Mutation::RandomOrderOfEffects && played.wrong().is_none() {
+            if self.bug == Bug::Around(Mutation::RandomOrderOfEffects) && played.wrong().is_none() {
                 let differs = run::differs_again(&plan, &played);
                 played.report.counts.extend(differs.map(|violation| (violation.invariant, 1)));
             }
             let broken = self.shows.iter().find(|invariant| played.report.breaks(**invariant))?;
-            Some(Found { mutation: self.name(), worlds: seed + 1, broken: broken.to_string() })
+            Some(Found { mutation: self.bug.to_string(), worlds: seed + 1, broken: broken.to_string() })
         })
-    }
-
-    /// The bug, as the command names it.
-    pub fn name(&self) -> String {
-        let value = self.mutation.to_possible_value();
-        value.map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 }
 
 const fn case(mutation: Mutation, within: u64, shows: &'static [Invariant], world: fn(u64) -> Plan) -> Case {
-    Case { mutation, within, shows, world }
+    Case { bug: Bug::Around(mutation), within, shows, world }
+}
+
+const fn engine(mutation: Engine, within: u64, shows: &'static [Invariant], world: fn(u64) -> Plan) -> Case {
+    Case { bug: Bug::Within(mutation), within, shows, world }
 }
 
 /// Every bug.
@@ -104,6 +102,29 @@ pub const CASES: &[Case] = &[
     case(Mutation::StoreReadsThePast, 10, &[I1], rough),
     case(Mutation::LostTailIsTrusted, 100, &[I8], lost_tails),
     case(Mutation::RandomOrderOfEffects, 10, &[I29], rough),
+    engine(Engine::EngineForgetsKeys, 100, &[I2], rough),
+    engine(Engine::EngineSkipsBackoffs, 40, &[I12], rough),
+    engine(Engine::EngineRetriesOnceMore, 40, &[I12], rough),
+    engine(Engine::EngineRepeatsAtMostOnce, 40, &[I7], rough),
+    engine(Engine::EngineForgetsToStop, 40, &[I13], long_tasks_on_cut_workers),
+    engine(Engine::EngineJudgesWorkersEarly, 20, &[I8], cut_workers),
+    engine(Engine::EngineJudgesWorkersAtTakeover, 40, &[I8], rough),
+    engine(Engine::EngineWaitsForLostWorkers, 20, &[I26], cut_workers),
+    engine(Engine::EngineLeavesStraysAlone, 40, &[I8], lost_tails),
+    engine(Engine::EngineTrustsAStoreThatForgot, 100, &[I8], lost_tails),
+    engine(Engine::EngineSaysAssignmentsOnce, 40, &[I26], rough),
+    engine(Engine::EngineKeepsTheFence, 40, &[I10], rough),
+    engine(Engine::EngineOverfillsQueues, 40, &[I20], rough),
+    engine(Engine::EngineOverfillsKeys, 40, &[I20], rough),
+    engine(Engine::EngineForgetsRates, 40, &[I21], rough),
+    engine(Engine::EngineOverfillsMachines, 40, &[I22], rough),
+    engine(Engine::EngineMissesDeadlines, 40, &[I16], rough),
+    engine(Engine::EngineIgnoresOverlap, 40, &[I17], rough),
+    engine(Engine::EngineDropsTheFirstOwed, 40, &[I18], outages),
+    engine(Engine::EngineMovesTheCursorFirst, 40, &[I14], outages),
+    engine(Engine::EngineIgnoresFilters, 40, &[I15], rough),
+    engine(Engine::EngineBeginsStepsEarly, 40, &[I19], runs_through_crashes),
+    engine(Engine::EngineTellsOneStepLess, 40, &[I19, I26], runs_through_crashes),
 ];
 
 fn rough(seed: u64) -> Plan {
@@ -188,6 +209,23 @@ fn lost_tails(seed: u64) -> Plan {
     let lose = |n: u64| Fault::new(10 + 12 * n, 1, FaultKind::LoseTail { commits: 12 });
     let faults = (0..9).map(lose).collect();
     Plan { jobs: 200, task_max: Duration::from_secs(20), keeps_all: false, faults, ..Plan::quiet(seed) }
+}
+
+/// Nobody is there for longer than a firing may be late, again and again.
+fn outages(seed: u64) -> Plan {
+    let faults = (0..4).flat_map(|n| {
+        let crash = |server| Fault::new(20 + 25 * n, 15, FaultKind::CrashServer { server });
+        [crash(0), crash(1)]
+    });
+    Plan { schedules: 8, jobs: 5, faults: faults.collect(), ..Plan::quiet(seed) }
+}
+
+/// Somebody cancels tasks that would run for long, while workers are cut off now and then.
+fn long_tasks_on_cut_workers(seed: u64) -> Plan {
+    let cut =
+        |n: u64, server| Fault::new(8 + 12 * n, 3, FaultKind::CutWorker { worker: (n % 3) as usize, server });
+    let faults = (0..9).flat_map(|n| [cut(n, 0), cut(n, 1)]).collect();
+    Plan { other_asks: 60, faults, ..long_tasks(seed) }
 }
 
 /// Tasks that run far longer than their timeouts.

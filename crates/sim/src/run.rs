@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::check::{self, Invariant, Judge, Report, Violation};
 use crate::history::{Event, History};
-use crate::world::plan::{Fault, Plan};
+use crate::world::plan::{Bug, Fault, Plan};
 use crate::world::{Stats, World};
 
 /// The most worlds that shrinking plays.
@@ -84,7 +84,7 @@ pub fn play_in_slices(plan: &Plan) -> Played {
         return play(plan);
     }
     let mut judge = Judge::new(plan.setup.clone());
-    let sliced = caught(|| {
+    let sliced = caught(plan, || {
         let mut left = Vec::new();
         let stats = World::new(plan.clone()).run_in_slices(|events| {
             left.append(events);
@@ -99,7 +99,7 @@ pub fn play_in_slices(plan: &Plan) -> Played {
 
 /// Plays a world and judges nothing.
 fn play_unjudged(plan: &Plan) -> Played {
-    caught(|| {
+    caught(plan, || {
         let (history, stats) = World::new(plan.clone()).run();
         (history, stats, Report::default())
     })
@@ -107,13 +107,18 @@ fn play_unjudged(plan: &Plan) -> Played {
 
 /// Plays a world, judges nothing and keeps nothing: to measure what the judging costs.
 pub fn play_and_forget(plan: &Plan) -> Played {
-    caught(|| {
+    caught(plan, || {
         let stats = World::new(plan.clone()).run_in_slices(Vec::<Event>::clear);
         (History::default(), stats, Report::default())
     })
 }
 
-fn caught(play: impl FnOnce() -> (History, Stats, Report)) -> Played {
+/// Plays with the plan's bug in the engine, if it has one.
+fn caught(plan: &Plan, play: impl FnOnce() -> (History, Stats, Report)) -> Played {
+    let _bug = match plan.bug {
+        Some(Bug::Within(mutation)) => mutation::here(mutation),
+        _ => None,
+    };
     match catch_unwind(AssertUnwindSafe(play)) {
         Ok((history, stats, report)) => Played { history, stats, report, panic: None },
         Err(panic) => {

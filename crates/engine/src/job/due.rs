@@ -1,6 +1,7 @@
 //! A job's time comes, its backoff ends, or its starting deadline passes.
 
 use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus};
+use mutation::{Mutation, is_on};
 
 use super::{About, REMIND_AFTER};
 use crate::engine::Engine;
@@ -30,7 +31,8 @@ impl Engine {
     /// The deadline bounds the first start only: a job that ran once is never expired.
     pub(crate) fn on_deadline(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id).filter(|job| job.state.started_at.is_none()) else { return };
-        if !matches!(job.state.status, JobStatus::Ready | JobStatus::Waiting) {
+        let is_missed = is_on(Mutation::EngineMissesDeadlines);
+        if is_missed || !matches!(job.state.status, JobStatus::Ready | JobStatus::Waiting) {
             return;
         }
         self.leave_queue(id);
@@ -55,8 +57,12 @@ impl Engine {
         let started = live.record.started_at;
         let overdue = started.zip(timeout).is_some_and(|(started, timeout)| started + timeout <= now);
         if cancelled || evicted || overdue {
-            self.send_stop(id);
-        } else if live.record.status == ExecutionStatus::Assigned {
+            if !is_on(Mutation::EngineForgetsToStop) {
+                self.send_stop(id);
+            }
+        } else if live.record.status == ExecutionStatus::Assigned
+            && !is_on(Mutation::EngineSaysAssignmentsOnce)
+        {
             self.send_assignment(id);
         }
     }

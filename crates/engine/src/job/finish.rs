@@ -6,6 +6,7 @@
 use model::record::{Outcome, Usage};
 use model::spec::{Backoff, Delivery, RetryPolicy};
 use model::{Cause, Duration, ExecutionStatus, JobId, JobStatus};
+use mutation::{Mutation, is_on};
 use rand::{Rng, RngExt};
 
 use super::About;
@@ -172,7 +173,10 @@ impl Engine {
         if !may_retry(policy, cause, failures, exit_code, job.profile.delivery) {
             return self.end(id, JobStatus::Failed, cause, about);
         }
-        let wait = backoff(&policy.backoff, failures, &mut self.rng);
+        let wait = match is_on(Mutation::EngineSkipsBackoffs) {
+            true => Duration::ZERO,
+            false => backoff(&policy.backoff, failures, &mut self.rng),
+        };
         self.wait_before_retry(id, wait, cause, about);
     }
 
@@ -181,7 +185,9 @@ impl Engine {
     fn give_back(&mut self, id: JobId, status: ExecutionStatus, cause: Cause, about: About<'_>) {
         let Some(job) = self.jobs.get(&id) else { return };
         let never_started = status == ExecutionStatus::Refused;
-        if job.profile.delivery == Delivery::AtMostOnce && !never_started {
+        let may_run_again =
+            job.profile.delivery != Delivery::AtMostOnce || is_on(Mutation::EngineRepeatsAtMostOnce);
+        if !may_run_again && !never_started {
             return self.end(id, JobStatus::Failed, Cause::OutcomeUnknown, about);
         }
         let given_back =
@@ -238,7 +244,8 @@ fn may_retry(
         }
         _ => policy.retry_exit_codes.is_empty(),
     };
-    wanted && delivery != Delivery::AtMostOnce && failures <= policy.max_retries
+    let max_retries = policy.max_retries + u32::from(is_on(Mutation::EngineRetriesOnceMore));
+    wanted && delivery != Delivery::AtMostOnce && failures <= max_retries
 }
 
 /// The wait after failure number `failures`, from 1: exponential, bounded, and drawn a little

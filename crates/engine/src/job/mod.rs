@@ -21,6 +21,7 @@ use model::record::{Change, Event, EventKind, ExecutionRecord, HistoryEntry, Job
 use model::run::StepOrigin;
 use model::spec::Concurrency;
 use model::{Cause, Duration, ExecutionId, Fence, JobId, JobStatus, Timestamp, WorkerId, lifecycle, limits};
+use mutation::{Mutation, is_on};
 
 use crate::engine::Engine;
 use crate::profile::Profile;
@@ -266,6 +267,9 @@ impl Engine {
 
     /// The next fence of a job: above its last, and of this ownership of its shard.
     pub(crate) fn next_fence(&self, id: JobId, last: Fence) -> Fence {
+        if is_on(Mutation::EngineKeepsTheFence) && last != Fence::default() {
+            return last;
+        }
         last.next(self.epochs.get(&id.shard()).copied().unwrap_or_default())
     }
 }

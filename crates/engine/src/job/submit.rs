@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use model::record::{Change, JobHead, JobState, KeyRecord};
 use model::{Cause, Fence, JobId, JobStatus, ShardId, Timestamp};
+use mutation::{Mutation, is_on};
 use rand::Rng;
 use thin_vec::ThinVec;
 
@@ -60,7 +61,7 @@ impl Engine {
             }
             None => self.new_job_id(new.key.map(|key| key.key)),
         };
-        if let Some(key) = new.key {
+        if let Some(key) = new.key.filter(|_| !is_on(Mutation::EngineForgetsKeys)) {
             // A job for next month must not be made again next week.
             let run_at = new.head.spec.run_at.unwrap_or_default();
             let expires_at = self.now.max(run_at) + self.config.key_retention;

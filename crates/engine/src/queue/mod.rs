@@ -27,6 +27,7 @@ use std::sync::Arc;
 use model::queue::QueueSettings;
 use model::record::QueueRecord;
 use model::{JobId, Timestamp};
+use mutation::{Mutation, is_on};
 
 use crate::job::Job;
 use crate::output::QueueView;
@@ -69,7 +70,8 @@ impl Queue {
     /// Every gate that is closed now; none if a job may pass.
     fn closed_gates(&self, now: Timestamp) -> impl Iterator<Item = Gate> {
         let paused = self.settings.paused.then_some(Gate::Paused);
-        let full = self.settings.concurrency.filter(|&limit| self.running >= limit);
+        let over = u32::from(is_on(Mutation::EngineOverfillsQueues));
+        let full = self.settings.concurrency.filter(|&limit| self.running >= limit + over);
         let slow = self.bucket.as_ref().and_then(|bucket| bucket.wait(now));
         paused
             .into_iter()
@@ -134,7 +136,7 @@ impl Queues {
         queue.lanes.remove(profile, job.place(id));
         queue.waiting = queue.waiting.saturating_sub(1);
         queue.running += 1;
-        if let Some(bucket) = queue.bucket.as_mut() {
+        if let Some(bucket) = queue.bucket.as_mut().filter(|_| !is_on(Mutation::EngineForgetsRates)) {
             bucket.take(now);
         }
         let weight = queue.settings.namespace_weights.get(&*profile.namespace).copied().unwrap_or(1);
@@ -184,7 +186,9 @@ impl Queues {
 
     /// Whether a job's concurrency key lets it start now.
     pub(crate) fn key_is_open(&self, job: &Job) -> bool {
-        job.concurrency.as_deref().is_none_or(|c| self.keys.running(&job.profile.namespace, &c.key) < c.limit)
+        let over = u32::from(is_on(Mutation::EngineOverfillsKeys));
+        let running = |key: &str| self.keys.running(&job.profile.namespace, key);
+        job.concurrency.as_deref().is_none_or(|c| running(&c.key) < c.limit + over)
     }
 
     /// Whether a waiting job's queue and key let it start now, whoever else waits.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, ScheduleStatus};
 use model::record::ScheduleEvent;
 use model::{ScheduleId, Timestamp};
+use mutation::{Mutation, is_on};
 use timetable::{Held, HeldBy, Next};
 
 use super::Schedule;
@@ -154,7 +155,8 @@ impl Engine {
             schedule.state.status == ScheduleStatus::Paused && nominal.due >= pause.at
         });
         let deadline = schedule.plan.policies.start_deadline;
-        let skip = match (&nominal.held, pause) {
+        let held = nominal.held.as_ref().filter(|_| !is_on(Mutation::EngineIgnoresFilters));
+        let skip = match (held, pause) {
             (Some(held), _) => Some((outcome_of(held), Arc::clone(&held.filter))),
             (None, Some(pause)) => Some((FiringOutcome::SkippedPause, pause.to_string().into())),
             (None, None) => deadline.filter(|&deadline| nominal.due + deadline < now).map(|deadline| {

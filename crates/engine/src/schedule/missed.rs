@@ -9,6 +9,7 @@
 use model::firing::{DetailCode, FiringCause, FiringOutcome, Gap, ScheduleStatus};
 use model::schedule::MissedPolicy;
 use model::{Duration, ScheduleId, Timestamp};
+use mutation::{Mutation, is_on};
 
 use super::decide::{Nominal, outcome_of};
 use super::{Schedule, just_before};
@@ -86,6 +87,9 @@ impl Engine {
             schedule.state.cursor = until;
             schedule.state.previous = previous.or(schedule.state.previous);
         }
+        if is_on(Mutation::EngineMovesTheCursorFirst) {
+            return 1;
+        }
         let mut counted = 1 + self.owe(id, Gap { after, until: paused_after.unwrap_or(until) });
         if let (Some(after), Some(by)) = (paused_after, paused_by) {
             counted += self.give_up(id, Gap { after, until }, FiringOutcome::SkippedPause, &by);
@@ -107,7 +111,11 @@ impl Engine {
         }
         let Some(schedule) = self.schedules.get(id) else { return counted };
         let (kept_from, (outcome, detail)) = schedule.kept_from(gap);
-        let kept_after = kept_from.map_or(gap.until, |kept| just_before(kept).max(gap.after));
+        let before = |kept| match is_on(Mutation::EngineDropsTheFirstOwed) {
+            true => kept,
+            false => just_before(kept),
+        };
+        let kept_after = kept_from.map_or(gap.until, |kept| before(kept).max(gap.after));
         counted += self.give_up(id, Gap { until: kept_after, ..gap }, outcome, detail);
         gap.after = kept_after;
         if gap.after >= gap.until {

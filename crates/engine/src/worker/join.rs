@@ -6,6 +6,7 @@ use std::sync::Arc;
 use model::record::WorkerRecord;
 use model::worker::{Admission, WorkerStatus};
 use model::{Duration, ExecutionId, JobId, WorkerId};
+use mutation::{Mutation, is_on};
 
 use super::Worker;
 use crate::engine::Engine;
@@ -67,7 +68,7 @@ impl Engine {
             let wanted = self
                 .live_execution(execution)
                 .is_some_and(|(_, fence, worker)| fence == entry.fence && worker == id);
-            if !wanted && entry.running {
+            if !wanted && entry.running && !is_on(Mutation::EngineLeavesStraysAlone) {
                 self.found_stray(execution, id);
                 self.pending.effects.push(Effect::Stop {
                     worker: id,
@@ -91,7 +92,7 @@ impl Engine {
                 continue;
             };
             let heard = live.record.status != model::ExecutionStatus::Assigned;
-            if cancelled || self.is_evicted(job) {
+            if (cancelled || self.is_evicted(job)) && !is_on(Mutation::EngineForgetsToStop) {
                 self.send_stop(job);
             } else if !held.contains_key(&live.record.id) {
                 // It was heard to start, and its journal has forgotten it: never start it again. A hello
@@ -99,7 +100,7 @@ impl Engine {
                 // believed once the session is known to be alive.
                 if heard {
                     missing.push((job, live.record.id));
-                } else {
+                } else if !is_on(Mutation::EngineSaysAssignmentsOnce) {
                     self.send_assignment(job);
                 }
             }

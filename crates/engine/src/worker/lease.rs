@@ -9,6 +9,7 @@ use std::sync::Arc;
 use model::record::WorkerRecord;
 use model::worker::{Health, WorkerStatus};
 use model::{Duration, JobId, Timestamp, WorkerId};
+use mutation::{Mutation, is_on};
 
 use crate::engine::Engine;
 use crate::input::Session;
@@ -49,6 +50,9 @@ impl Engine {
 
     /// How long after the receipt of a beat its worker has frozen its tasks for certain.
     pub(crate) fn lease_with_margin(&self) -> Duration {
+        if is_on(Mutation::EngineJudgesWorkersEarly) {
+            return Duration::from_millis(self.config.lease.as_millis() / 2);
+        }
         let drift = Duration::from_millis(self.config.lease.as_millis() / 100);
         self.config.lease + drift + self.config.lease_margin
     }
@@ -77,8 +81,8 @@ impl Engine {
         });
         self.pending.worker(now, &worker.record);
         let jobs: Vec<JobId> = worker.jobs.iter().copied().collect();
-        for job in jobs {
-            self.on_worker_lost(job);
+        if !is_on(Mutation::EngineWaitsForLostWorkers) {
+            jobs.into_iter().for_each(|job| self.on_worker_lost(job));
         }
         self.lose_reservations(id);
     }

@@ -5,6 +5,7 @@
 //! can forget it, and changes nothing.
 
 use model::{Duration, ExecutionId, Fence, JobId, WorkerId};
+use mutation::{Mutation, is_on};
 
 use crate::engine::Engine;
 use crate::input::{Report, Session};
@@ -33,7 +34,7 @@ impl Engine {
                 self.on_ended(job, report);
             }
             // It runs, and nobody waits for it any more.
-            None if !last => {
+            None if !last && !is_on(Mutation::EngineLeavesStraysAlone) => {
                 let grace = Duration::ZERO;
                 self.pending.effects.push(Effect::Stop {
                     worker,

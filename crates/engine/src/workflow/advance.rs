@@ -4,6 +4,7 @@
 use model::RunId;
 use model::run::{RunCause, RunStatus, StepCause, StepStatus};
 use model::workflow::{Section, Verdict};
+use mutation::{Mutation, is_on};
 
 use super::Also;
 use super::scope::RunScope;
@@ -73,6 +74,7 @@ impl Engine {
                 continue;
             }
             match node.join.verdict(known.counts) {
+                Verdict::Wait if is_on(Mutation::EngineBeginsStepsEarly) => self.ask_condition(id, step),
                 Verdict::Wait => {}
                 Verdict::Go => self.ask_condition(id, step),
                 Verdict::Skip => {

@@ -14,7 +14,7 @@ use model::queue::QueueSettings;
 use model::record::JobHead;
 use model::schedule::{Action, Jitter, MissedPolicy, OverlapPolicy, Spread};
 use model::spec::{Concurrency, Delivery};
-use model::timing::{Cron, Every, Rule, Timing};
+use model::timing::{Cron, Every, Filter, Rule, Timing};
 use model::worker::Admission;
 use model::workflow::Call;
 use model::{
@@ -474,6 +474,11 @@ impl World {
             rules = dice.clone();
         }
         let mut spec = some_schedule(&mut rules, &name, &mut job);
+        let mut filters = Dice::new(self.plan.seed, 1_000 * concern::FILTERS + u64::from(index));
+        if self.plan.with_filters && filters.chance(0.3) {
+            let held = *filters.pick(&["*/2 * * * *", "1-59/3 * * * *"]);
+            spec.timing.exclude.push(Filter::Cron(Cron::new(held)));
+        }
         if self.plan.workflows > 0 && self.clients.run_dice.chance(0.4) {
             let which = self.clients.run_dice.below(self.plan.workflows as usize);
             let call = Call { name: format!("w{which}"), parameters: Default::default() };

@@ -162,7 +162,7 @@ impl World {
                 from_store: BTreeMap::new(),
                 order: BTreeMap::new(),
             },
-            store: Store::new(plan.shards, plan.mutation, !plan.keeps_all),
+            store: Store::new(plan.shards, plan.mutation(), !plan.keeps_all),
             store_dice: Dice::new(seed, concern::STORE),
             store_faults: Vec::new(),
             servers: (0..plan.servers).map(|_| Server::default()).collect(),

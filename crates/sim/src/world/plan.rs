@@ -2,8 +2,12 @@
 //! and which faults it meets. Everything else follows from the plan and from draws of the same seed.
 
 use std::fmt;
+use std::str::FromStr;
 
+use clap::ValueEnum;
+use clap::builder::PossibleValue;
 use model::Duration;
+use mutation::UnknownMutation;
 
 use crate::dice::Dice;
 use crate::history::Setup;
@@ -20,6 +24,7 @@ pub(crate) mod concern {
     pub(crate) const RUNS: u64 = 8;
     pub(crate) const SAVES: u64 = 9;
     pub(crate) const AHEAD: u64 = 10;
+    pub(crate) const FILTERS: u64 = 11;
 }
 
 /// A deliberate bug in the model around the engine, to see that it is found.
@@ -67,6 +72,52 @@ pub enum Mutation {
     StoreReadsThePast,
     LostTailIsTrusted,
     RandomOrderOfEffects,
+}
+
+/// A deliberate bug, to see that it is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Bug {
+    /// In the model around the engine.
+    Around(Mutation),
+    /// In the engine itself. Release builds have none of these.
+    Within(mutation::Mutation),
+}
+
+impl Bug {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let within = mutation::Mutation::ALL.iter().copied().filter(|mutation| mutation.part() == "engine");
+        let around = Mutation::value_variants().iter().copied().map(Self::Around);
+        around.chain(within.map(Self::Within))
+    }
+
+    /// Whether this build has it.
+    pub fn is_built_in(self) -> bool {
+        matches!(self, Self::Around(_)) || mutation::ARE_BUILT_IN
+    }
+}
+
+/// As the command names it.
+impl fmt::Display for Bug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Around(mutation) => {
+                f.write_str(mutation.to_possible_value().as_ref().map_or("", PossibleValue::get_name))
+            }
+            Self::Within(mutation) => mutation.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Bug {
+    type Err = UnknownMutation;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        match Mutation::from_str(name, false) {
+            Ok(mutation) => Ok(Self::Around(mutation)),
+            Err(_) => name.parse().map(Self::Within),
+        }
+    }
 }
 
 /// How large worlds are, and how rough.
@@ -205,6 +256,8 @@ pub struct Plan {
     pub other_asks: u32,
     /// Schedules.
     pub schedules: u32,
+    /// Whether some of them have instants that a filter holds.
+    pub with_filters: bool,
     /// Workflows.
     pub workflows: u32,
     /// Runs of them that clients start; schedules start more.
@@ -220,7 +273,7 @@ pub struct Plan {
     /// Faults, by when they begin.
     pub faults: Vec<Fault>,
     /// A deliberate bug.
-    pub mutation: Option<Mutation>,
+    pub bug: Option<Bug>,
     /// How many batches pass between two looks at an engine's invariants, each of which goes over all live jobs.
     pub look_every: u64,
     /// How often an engine is rebuilt beside the running one.
@@ -250,6 +303,7 @@ impl Plan {
             jobs: u32::try_from(dice.between(5, 60)).unwrap_or(5),
             other_asks: u32::try_from(dice.between(0, 20)).unwrap_or(0),
             schedules: u32::try_from(dice.below(4)).unwrap_or(0),
+            with_filters: true,
             workflows: 0,
             runs: 0,
             run_asks: 0,
@@ -257,7 +311,7 @@ impl Plan {
             with_keys: true,
             task_max: seconds(dice.between(1, 30)),
             faults: Vec::new(),
-            mutation: None,
+            bug: None,
             look_every: 32,
             rebuild_every: seconds(20),
             keeps_all: true,
@@ -310,14 +364,22 @@ impl Plan {
 
     /// The same with a bug.
     #[must_use]
-    pub fn with(mut self, mutation: Mutation) -> Self {
-        self.mutation = Some(mutation);
+    pub fn with(mut self, bug: Bug) -> Self {
+        self.bug = Some(bug);
         self
     }
 
-    /// Whether the world has this bug.
+    /// The bug around the engine that the world has.
+    pub(crate) fn mutation(&self) -> Option<Mutation> {
+        match self.bug? {
+            Bug::Around(mutation) => Some(mutation),
+            Bug::Within(_) => None,
+        }
+    }
+
+    /// Whether the world has this bug around the engine.
     pub(crate) fn has(&self, mutation: Mutation) -> bool {
-        self.mutation == Some(mutation)
+        self.mutation() == Some(mutation)
     }
 
     /// By dice of its own, which leaves all else of a seed as it is.

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::thread::{available_parallelism, scope};
 
-use clap::ValueEnum;
 use sim::mutations::{CASES, Case};
-use sim::world::plan::Mutation;
+use sim::world::plan::Bug;
 
 use crate::plays_well;
 
@@ -27,7 +26,7 @@ fn every_deliberate_bug_is_found() {
     let missed = Mutex::new(Vec::new());
     each(|case| {
         if case.look().is_none() {
-            missed.lock().unwrap().push(format!("{}, not within {} worlds", case.name(), case.within));
+            missed.lock().unwrap().push(format!("{}, not within {} worlds", case.bug, case.within));
         }
     });
     assert_eq!(missed.into_inner().unwrap(), Vec::<String>::new());
@@ -47,9 +46,9 @@ fn the_same_worlds_without_a_bug_break_nothing() {
 
 #[test]
 fn every_deliberate_bug_is_looked_for_once() {
-    let looked_for: Vec<_> = CASES.iter().map(|case| case.mutation).collect();
+    let looked_for: Vec<_> = CASES.iter().map(|case| case.bug).collect();
     assert!(looked_for.len() >= 30);
-    for mutation in Mutation::value_variants() {
-        assert_eq!(looked_for.iter().filter(|other| *other == mutation).count(), 1, "{mutation:?}");
+    for bug in Bug::all() {
+        assert_eq!(looked_for.iter().filter(|other| **other == bug).count(), 1, "{bug}");
     }
 }

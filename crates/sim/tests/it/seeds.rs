@@ -39,6 +39,6 @@ fn what_was_found_once_is_not_there_again() {
     // 117060: two manual runs of one instant, while engine time stood still (I14).
     // 107748 and 149044: a mistake of the harness, which compared an engine that was fenced already.
     for seed in [43, 592, 107_748, 117_060, 149_044] {
-        plays_well(&Plan { commits_ahead: 1, ..Plan::draw(seed, Profile::Short) });
+        plays_well(&Plan { commits_ahead: 1, with_filters: false, ..Plan::draw(seed, Profile::Short) });
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sim::check::{Invariant, Judge, Report};
 use sim::history::History;
 use sim::run;
-use sim::world::plan::{Mutation, Plan, Profile};
+use sim::world::plan::{Bug, Mutation, Plan, Profile};
 
 use crate::seconds;
 
@@ -55,7 +55,7 @@ fn what_the_whole_finds_slices_find() {
         Mutation::StoreReadsThePast,
     ] {
         for seed in 0..6 {
-            let played = run::play(&Plan::draw(seed, Profile::Short).with(mutation));
+            let played = run::play(&Plan::draw(seed, Profile::Short).with(Bug::Around(mutation)));
             if played.panic.is_some() || played.report.violations.is_empty() {
                 continue;
             }

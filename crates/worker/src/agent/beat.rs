@@ -3,6 +3,7 @@
 //! A lease counts from the *sending* of the beat that it answers, on `CLOCK_BOOTTIME`: however long
 //! the answer took, the server counts from later and so ends it later than we do.
 
+use mutation::{Mutation, is_on};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -114,7 +115,11 @@ impl Beats<'_> {
             return Err(SessionError::Unknown);
         }
         if let Some(sent) = answered(&mut self.unanswered, grant.seq) {
-            let boot_millis = sent + grant.lease_ms;
+            let from = match is_on(Mutation::AgentCountsLeasesFromAnswers) {
+                true => self.shared.machine.boot_millis(),
+                false => sent,
+            };
+            let boot_millis = from + grant.lease_ms;
             self.shared.tell(Request::Lease(LeaseUntil { boot_millis })).await;
         }
         Ok(())

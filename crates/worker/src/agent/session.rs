@@ -10,6 +10,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crashpoint::Point;
+use mutation::{Mutation, is_on};
 use prost::Message as _;
 use proto::v1::server_message::Body as Said;
 use proto::v1::worker_message::Body as Say;
@@ -193,7 +194,7 @@ impl Session<'_> {
                 slots: capacity.slots,
             }),
             capabilities: self.greeting.capabilities.clone(),
-            held,
+            held: if is_on(Mutation::AgentHidesWhatItHolds) { Vec::new() } else { held },
         }
     }
 
@@ -215,7 +216,9 @@ impl Session<'_> {
                 }
                 Some(Said::Stops(batch)) => {
                     fetches.abort(&batch.stops);
-                    self.shared.tell(Request::Stops(batch)).await;
+                    if !is_on(Mutation::AgentForgetsStops) {
+                        self.shared.tell(Request::Stops(batch)).await;
+                    }
                 }
                 Some(Said::Acks(acks)) => self.shared.tell(Request::Acks(acks)).await,
                 // A second welcome says nothing new; another body is of a newer server.
@@ -235,7 +238,7 @@ async fn report(
     held: Vec<v1::Report>,
     events: &mut mpsc::Receiver<Event>,
 ) -> Result<std::convert::Infallible, SessionError> {
-    let mut reports = held;
+    let mut reports = if is_on(Mutation::AgentReportsOnce) { Vec::new() } else { held };
     let mut batch = Vec::new();
     loop {
         while !reports.is_empty() {

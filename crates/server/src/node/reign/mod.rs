@@ -19,6 +19,7 @@ use std::time::Duration;
 use engine::{Effect, Engine, Input, Now, Output};
 use model::Timestamp;
 use model::record::{Batch, Lease};
+use mutation::{Mutation, is_on};
 use store::{Committed, StoreError};
 use tokio::time::Instant;
 
@@ -250,6 +251,13 @@ impl<'a> Reign<'a> {
             }
             return Ok(());
         }
+        let effects = match is_on(Mutation::ServerReleasesBeforeCommits) {
+            true => {
+                self.release(effects);
+                Vec::new()
+            }
+            false => effects,
+        };
         crashes::reach(Moment::BeforeCommit, &batch);
         let batch = Arc::new(batch);
         let store = Arc::clone(&self.life.driver.store);
@@ -394,6 +402,10 @@ impl<'a> Reign<'a> {
                 self.release(flight.effects);
                 crashes::reach(Moment::AfterEffects, &flight.batch);
                 self.publish_events(committed, flight.batch);
+                Ok(())
+            }
+            Err(_) if is_on(Mutation::ServerGoesOnAfterFailedCommits) => {
+                self.release(flight.effects);
                 Ok(())
             }
             Err(error) => {

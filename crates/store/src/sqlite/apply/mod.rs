@@ -14,6 +14,7 @@ use std::sync::Arc;
 use model::checkpoint::CheckpointRecord;
 use model::record::{Batch, Change, ExecutionRecord, JobHead, JobState, KeyRecord, Lease};
 use model::{ExecutionId, JobId, Timestamp, WorkerId};
+use mutation::{Mutation, is_on};
 use rusqlite::{OptionalExtension, params};
 
 use super::error::Failure;
@@ -111,6 +112,7 @@ impl Apply<'_, '_> {
                 }
                 Change::Job { id, new: false, head, state } => self.job(*id, head.as_ref(), state)?,
                 Change::Checkpoint(record) => self.checkpoint(record)?,
+                Change::Key(_) if is_on(Mutation::StoreForgetsKeys) => {}
                 Change::Key(key) => self.key(key)?,
                 Change::Worker(record) => self.put_worker(record.id, &to_json(&**record))?,
                 Change::RemoveWorker(id) => {

@@ -1,0 +1,86 @@
+//! Deliberate bugs of server, agent and store, each of which must be found in a few worlds.
+
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::sync::Mutex;
+use std::thread::{available_parallelism, scope};
+
+use anyhow::{Context, Result, ensure};
+use mutation::Mutation;
+use sim::check::Invariant;
+use sim::mutations::Found;
+use sim::results::Bugs;
+
+use crate::MutationsArgs;
+
+/// Those of code that is real here; the engine's are found faster where worlds are smaller.
+pub(crate) fn all() -> impl Iterator<Item = Mutation> {
+    Mutation::ALL.iter().copied().filter(|mutation| mutation.part() != "engine")
+}
+
+/// Looks for each of them, on all processors. Whether all were found.
+pub(crate) fn look(args: &MutationsArgs) -> Result<bool> {
+    ensure!(mutation::ARE_BUILT_IN, "a release build has no deliberate bugs: leave out `--release`");
+    let left = Mutex::new(all());
+    let next = || left.lock().ok()?.next();
+    let work = || {
+        let looked = std::iter::from_fn(next).map(|mutation| Ok((mutation, find(mutation, args.within)?)));
+        looked.collect::<Result<Vec<_>>>()
+    };
+    let players = available_parallelism().map_or(1, usize::from);
+    let looked = scope(|scope| {
+        let threads: Vec<_> = (0..players).map(|_| scope.spawn(work)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("who looks does not panic"))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    let mut looked: Vec<_> = looked.into_iter().flatten().collect();
+    looked.sort_by_key(|(mutation, _)| *mutation);
+    println!("{:<40} {:>6}   broken", "bug", "worlds");
+    let mut bugs = Bugs { commit: args.commit.clone(), date: args.date.clone(), found: Vec::new() };
+    for (mutation, found) in &looked {
+        match found {
+            Some(found) => {
+                println!("{:<40} {:>6}   {}", found.mutation, found.worlds, found.broken);
+                bugs.found.push(found.clone());
+            }
+            None => println!("{mutation}: not found within {} worlds", args.within),
+        }
+    }
+    if let Some(path) = &args.results {
+        keep(path, &bugs)?;
+    }
+    Ok(bugs.found.len() == looked.len())
+}
+
+/// Plays one seed after another with a bug, each in a process of its own, until the verdict is bad.
+fn find(mutation: Mutation, within: u64) -> Result<Option<Found>> {
+    for seed in 1..=within {
+        let (status, said) = play(mutation, seed)?;
+        if !status.success() {
+            return Ok(Some(Found { mutation: mutation.to_string(), worlds: seed, broken: broken(&said) }));
+        }
+    }
+    Ok(None)
+}
+
+fn play(mutation: Mutation, seed: u64) -> Result<(ExitStatus, String)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["play", &seed.to_string(), "--mutation", mutation.name()]);
+    let output = command.output().with_context(|| format!("cannot play seed {seed} with {mutation}"))?;
+    Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
+}
+
+/// The first invariant of a verdict. Without one, somebody has no session or no answer in the end.
+fn broken(said: &str) -> String {
+    let names: Vec<_> = Invariant::ALL.iter().map(ToString::to_string).collect();
+    let first =
+        said.lines().filter_map(|line| line.split(' ').next()).find(|word| names.iter().any(|n| n == word));
+    first.map_or_else(|| "a session or an answer is missing in the end".to_owned(), str::to_owned)
+}
+
+fn keep(path: &Path, bugs: &Bugs) -> Result<()> {
+    let text = serde_json::to_string_pretty(bugs)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
+}
