@@ -283,14 +283,12 @@ fn given_up(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Finding
         let Some(spec) = reigns.get(&record.generation).map(|reign| reign.spec) else { continue };
         let missed = &spec.missed;
         let is_old = record.decided_at.since(record.last) >= missed.catch_up_window;
-        // What waits for its turn is taken together by the overlap policy.
-        let may_coalesce = !matches!(spec.overlap.policy, OverlapPolicy::Skip | OverlapPolicy::AllowAll);
-        if record.outcome == FiringOutcome::Coalesced && may_coalesce {
-            continue;
-        }
-        let too_many = record.detail.as_deref() == Some(DetailCode::LaterOutages.sentence());
+        let says = |code: DetailCode| record.detail.as_deref() == Some(code.sentence());
+        // It had its turn, and another one waits: that is the overlap policy's, or a backfill's.
+        let had_its_turn = says(DetailCode::WaitingStands) || says(DetailCode::LaterStands);
+        let too_many = says(DetailCode::LaterOutages);
         // With a jitter of its own each instant is missed at another time.
-        if is_old || too_many || spec.jitter.is_some() {
+        if is_old || had_its_turn || too_many || spec.jitter.is_some() {
             continue;
         }
         let kept = match missed.policy {

@@ -89,14 +89,16 @@ pub fn page(results: &[Results]) -> String {
 }
 
 /// The table of deliberate bugs.
-pub fn bugs(bugs: &Bugs) -> String {
-    let Bugs { commit, date, found } = bugs;
-    let mut text = format!("{} bugs, at commit `{commit}` ({date}):\n\n", found.len());
-    text.push_str("| bug | worlds until it was found | invariant that it broke |\n|---|---|---|\n");
-    for Found { mutation, worlds, broken } in found {
-        let _ = writeln!(text, "| {} | {worlds} | {broken} |", mutation.replace('-', " "));
+pub fn bugs(runs: &[Bugs]) -> String {
+    let mut text = String::new();
+    for Bugs { commit, date, found } in runs {
+        let _ = writeln!(text, "{} bugs, at commit `{commit}` ({date}):\n", found.len());
+        text.push_str("| bug | worlds until it was found | invariant that it broke |\n|---|---|---|\n");
+        for Found { mutation, worlds, broken } in found {
+            let _ = writeln!(text, "| {} | {worlds} | {broken} |", mutation.replace('-', " "));
+        }
+        text.push('\n');
     }
-    text.push('\n');
     text
 }
 
