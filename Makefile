@@ -130,6 +130,10 @@ bench: cargo-there ## Measure: make bench BENCH=noop ROUNDS=5 (default: all of t
 	$(CARGO) build --locked --release -p belfry -p belfry-bench
 	$(TARGET)/release/belfry-bench $(BENCH) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(RESULTS),--results $(RESULTS))
 
+.PHONY: bench-micro
+bench-micro: cargo-there ## Measure single decisions of the engine: make bench-micro BENCH=place
+	$(CARGO) bench --locked -p belfry-engine --bench decisions -- $(BENCH)
+
 .PHONY: bench-page
 bench-page: cargo-there ## Write docs/src/benchmarks.md from what is kept in docs/benchmarks
 	BELFRY_UPDATE=1 $(CARGO) test --locked --quiet -p belfry-bench page::
