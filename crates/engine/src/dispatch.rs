@@ -43,10 +43,10 @@ impl Engine {
                 self.queues.park(candidate.job, job);
                 continue;
             }
-            match self.choose_worker(&candidate.profile.shape, placement::avoided(job)) {
+            let Profile { shape_id, shape, .. } = &*candidate.profile;
+            match self.workers.best(*shape_id, shape, placement::avoided(job)) {
                 Some(worker) => self.place(candidate.job, worker),
                 None => {
-                    let Profile { shape_id, shape, .. } = &*candidate.profile;
                     self.blocked.insert(*shape_id, Arc::clone(shape));
                 }
             }
@@ -105,9 +105,9 @@ impl Engine {
     }
 
     fn unblock_freed(&mut self) {
-        let (workers, now) = (&self.workers, self.steady);
+        let workers = &self.workers;
         let freed: Vec<_> = std::mem::take(&mut self.freed).iter().filter_map(|id| workers.get(id)).collect();
-        self.blocked.retain(|_, shape| !freed.iter().any(|worker| placement::fits(shape, worker, now, None)));
+        self.blocked.retain(|_, shape| !freed.iter().any(|worker| placement::fits(shape, worker, None)));
     }
 
     /// Takes a job out of its queue, if it stands in one.

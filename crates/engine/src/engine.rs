@@ -22,7 +22,7 @@ use crate::queue::Queues;
 use crate::reconcile::Reconciling;
 use crate::schedule::Schedules;
 use crate::timer::{Agenda, Timer};
-use crate::worker::Worker;
+use crate::worker::{Worker, Workers};
 use crate::workflow::Workflows;
 
 /// While there are workers the engine wants to be called this often, so that a longer silence of
@@ -77,7 +77,7 @@ pub struct Engine {
     pub(crate) executions: IndexMap<ExecutionId, JobId, FixedState>,
     pub(crate) keys: IndexMap<u128, KnownKey, FixedState>,
     pub(crate) queues: Queues,
-    pub(crate) workers: BTreeMap<WorkerId, Worker>,
+    pub(crate) workers: Workers,
     pub(crate) profiles: Profiles,
     pub(crate) schedules: Schedules,
     pub(crate) workflows: Workflows,
@@ -122,7 +122,7 @@ impl Engine {
             executions: IndexMap::default(),
             keys: IndexMap::default(),
             queues: Queues::default(),
-            workers: BTreeMap::new(),
+            workers: Workers::default(),
             profiles: Profiles::default(),
             schedules: Schedules::default(),
             workflows: Workflows::default(),

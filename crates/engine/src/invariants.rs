@@ -87,7 +87,7 @@ impl Engine {
 
     fn check_workers(&self) -> Result<(), String> {
         let mut held = BTreeSet::new();
-        for (id, worker) in &self.workers {
+        for (id, worker) in self.workers.iter() {
             let mut used = Used::default();
             for job_id in &worker.jobs {
                 held.insert(*job_id);

@@ -8,10 +8,9 @@ use std::ops::ControlFlow;
 
 use model::spec::{Constraint, Placement};
 use model::worker::{Admission, WorkerStatus};
-use model::{Bytes, Millicores, ScheduleId, Timestamp, WorkerId};
+use model::{Bytes, Millicores, ScheduleId, WorkerId};
 use mutation::{Mutation, is_on};
 
-use crate::engine::Engine;
 use crate::job::Job;
 use crate::profile::Shape;
 use crate::why::Misfit;
@@ -23,14 +22,9 @@ pub(crate) const WORKER_LABEL: &str = "belfry.worker";
 /// Everything that is in the way of placing a shape on a worker.
 ///
 /// Room that is kept for a schedule is in the way of everybody but `own`.
-pub(crate) fn misfits(
-    shape: &Shape,
-    worker: &Worker,
-    now: Timestamp,
-    own: Option<ScheduleId>,
-) -> Vec<Misfit> {
+pub(crate) fn misfits(shape: &Shape, worker: &Worker, own: Option<ScheduleId>) -> Vec<Misfit> {
     let mut found = Vec::new();
-    let _ = examine(shape, worker, now, own, |misfit| {
+    let _ = examine(shape, worker, own, |misfit| {
         found.push(misfit());
         ControlFlow::Continue(())
     });
@@ -38,19 +32,15 @@ pub(crate) fn misfits(
 }
 
 /// Whether nothing is in the way.
-pub(crate) fn fits(shape: &Shape, worker: &Worker, now: Timestamp, own: Option<ScheduleId>) -> bool {
-    examine(shape, worker, now, own, |_| ControlFlow::Break(())).is_continue()
+pub(crate) fn fits(shape: &Shape, worker: &Worker, own: Option<ScheduleId>) -> bool {
+    examine(shape, worker, own, |_| ControlFlow::Break(())).is_continue()
 }
 
 /// Where a shape will fit soonest, of the workers where only room is missing: the one that needs the
 /// least of it.
-pub(crate) fn soonest<'a>(
-    shape: &Shape,
-    workers: impl Iterator<Item = &'a Worker>,
-    now: Timestamp,
-) -> Option<WorkerId> {
+pub(crate) fn soonest<'a>(shape: &Shape, workers: impl Iterator<Item = &'a Worker>) -> Option<WorkerId> {
     let lacks_only_room = |worker: &&Worker| {
-        misfits(shape, worker, now, None).iter().all(|misfit| match misfit {
+        misfits(shape, worker, None).iter().all(|misfit| match misfit {
             Misfit::Cpu { needed, capacity, .. } => needed <= capacity,
             Misfit::Memory { needed, capacity, .. } => needed <= capacity,
             Misfit::Custom { needed, capacity, .. } => needed <= capacity,
@@ -66,7 +56,6 @@ pub(crate) fn soonest<'a>(
 fn examine(
     shape: &Shape,
     worker: &Worker,
-    now: Timestamp,
     own: Option<ScheduleId>,
     mut found: impl FnMut(&dyn Fn() -> Misfit) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
@@ -84,7 +73,7 @@ fn examine(
     if let Some(trouble) = &worker.health.trouble {
         found(&|| Misfit::Unhealthy { trouble: trouble.clone() })?;
     }
-    if worker.declined_until.is_some_and(|until| until > now) {
+    if worker.declined_until.is_some() {
         found(&|| Misfit::Declined)?;
     }
     let can = &record.capabilities;
@@ -195,18 +184,23 @@ pub(crate) fn avoided(job: &Job) -> Option<WorkerId> {
     job.state.worker.filter(|_| job.state.executions > 0)
 }
 
-impl Engine {
-    /// The best worker for a shape; one other than `avoid` if there is one.
-    pub(crate) fn choose_worker(&self, shape: &Shape, avoid: Option<WorkerId>) -> Option<WorkerId> {
-        let fitting = self.workers.values().filter(|worker| fits(shape, worker, self.steady, None));
-        let best = fitting.min_by_key(|worker| {
-            let fullness = fullness(shape, worker);
-            let order = match shape.placement {
-                Placement::Pack => u64::MAX - fullness,
-                Placement::Spread => fullness,
-            };
-            (Some(worker.record.id) == avoid, order)
-        });
-        best.map(|worker| worker.record.id)
+/// How willingly a shape is given to a worker where it fits: the least goes first.
+pub(crate) fn rank(shape: &Shape, worker: &Worker) -> u64 {
+    let fullness = fullness(shape, worker);
+    match shape.placement {
+        Placement::Pack => u64::MAX - fullness,
+        Placement::Spread => fullness,
     }
+}
+
+/// The best of these workers for a shape, by the lowest id of those that are as good; one other than `avoid` if there
+/// is one.
+pub(crate) fn best_of<'a>(
+    shape: &Shape,
+    workers: impl Iterator<Item = &'a Worker>,
+    avoid: Option<WorkerId>,
+) -> Option<WorkerId> {
+    let fitting = workers.filter(|worker| fits(shape, worker, None));
+    let best = fitting.min_by_key(|worker| (Some(worker.record.id) == avoid, rank(shape, worker)));
+    best.map(|worker| worker.record.id)
 }

@@ -198,7 +198,7 @@ impl Engine {
             true => self.steady,
             false => self.steady + self.lease_with_margin(),
         };
-        for (&id, worker) in &mut self.workers {
+        for (&id, worker) in self.workers.iter_mut() {
             if worker.record.status != WorkerStatus::Lost || !worker.jobs.is_empty() {
                 let status = WorkerStatus::Expected;
                 worker.record = Arc::new(WorkerRecord { status, ..(*worker.record).clone() });

@@ -60,7 +60,7 @@ impl Engine {
             reasons.push(Reason::NoWorkers);
             return reasons;
         }
-        if let Some(worker) = self.choose_worker(shape, placement::avoided(job)) {
+        if let Some(worker) = placement::best_of(shape, self.workers.values(), placement::avoided(job)) {
             if reasons.is_empty() {
                 let waiting = self.queues.waiting_in(&job.profile.queue);
                 if waiting > 1 && !self.queues.is_first(id, job) {
@@ -73,7 +73,7 @@ impl Engine {
         let workers = self.workers.values().take(WORKERS_SHOWN).map(|worker| Misfits {
             worker: worker.record.id,
             name: worker.record.name.clone(),
-            misfits: placement::misfits(shape, worker, self.steady, None),
+            misfits: placement::misfits(shape, worker, None),
         });
         let more = self.workers.len().saturating_sub(WORKERS_SHOWN);
         reasons.push(Reason::NoWorkerFits {

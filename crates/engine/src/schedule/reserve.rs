@@ -107,9 +107,8 @@ impl Engine {
         let Starts::Job { profile, .. } = &schedule.template.starts else { return None };
         let shape = Arc::clone(&profile.shape);
         let kept = Kept { schedule: id, name: Arc::clone(&schedule.name), scheduled_for, shape };
-        let chosen = self
-            .choose_worker(&kept.shape, None)
-            .or_else(|| placement::soonest(&kept.shape, self.workers.values(), self.steady))?;
+        let chosen = placement::best_of(&kept.shape, self.workers.values(), None)
+            .or_else(|| placement::soonest(&kept.shape, self.workers.values()))?;
         self.workers.get_mut(&chosen)?.kept.push(kept);
         Some(chosen)
     }
@@ -167,10 +166,8 @@ impl Engine {
         for (job_id, id) in expected {
             let Some(job) = self.jobs.get(&job_id) else { continue };
             let Some(worker) = self.kept_for(id) else { continue };
-            let fits = self
-                .workers
-                .get(&worker)
-                .is_some_and(|w| placement::fits(&job.profile.shape, w, self.steady, Some(id)));
+            let fits =
+                self.workers.get(&worker).is_some_and(|w| placement::fits(&job.profile.shape, w, Some(id)));
             let waits = job.state.status == JobStatus::Waiting;
             if waits && fits && self.queues.lets_through(job, self.steady) {
                 self.place(job_id, worker);

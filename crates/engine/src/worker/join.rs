@@ -50,7 +50,7 @@ impl Engine {
             created_at: known.map_or(now, |known| known.created_at),
             updated_at: known.map_or(now, |known| known.updated_at),
         };
-        let worker = self.workers.entry(id).or_insert_with(|| Worker::new(Arc::new(record.clone())));
+        let worker = self.workers.get_or_insert_with(id, || Worker::new(Arc::new(record.clone())));
         let fresh = worker.heard_at.is_none() && worker.record.created_at == now;
         worker.session = Some(join.session);
         worker.heard_at = Some(now);

@@ -91,7 +91,7 @@ impl Engine {
     /// one silence is forgiven keeps a server that is always late from keeping the dead alive.
     pub(crate) fn forgive(&mut self, held_up: Duration) {
         let most = self.config.lease.as_millis().saturating_mul(10);
-        for worker in self.workers.values_mut().filter(|w| w.record.status != WorkerStatus::Lost) {
+        for (_, worker) in self.workers.iter_mut().filter(|(_, w)| w.record.status != WorkerStatus::Lost) {
             let left = most.saturating_sub(worker.forgiven.as_millis());
             // One long stall is forgiven whole: beats wait behind it.
             let granted = if worker.forgiven == Duration::ZERO {

@@ -1,5 +1,6 @@
 //! Workers: sessions, leases, and what is set aside on them.
 //!
+//! [`all`] keeps them, and knows where jobs of a shape fit;
 //! [`join`] opens a session and settles what both sides believe; [`lease`] keeps it alive and judges
 //! a silent worker once its own lease has run out for certain; [`admission`] is the operator's word;
 //! [`report`] takes what workers say of executions.
@@ -9,6 +10,7 @@
 //! - A worker that is not lost has a lease timer armed.
 
 mod admission;
+mod all;
 mod join;
 mod lease;
 mod report;
@@ -19,6 +21,8 @@ use std::sync::Arc;
 use model::record::WorkerRecord;
 use model::worker::Health;
 use model::{Bytes, Duration, ExecutionId, JobId, Millicores, Timestamp};
+
+pub(crate) use all::Workers;
 
 use crate::input::Session;
 use crate::output::WorkerView;

@@ -1,0 +1,266 @@
+//! All workers, and who of them can take one more job of the shapes that are placed most.
+//!
+//! To look at each worker for each job costs as much as there are workers. So for some shapes a [`Shortlist`]
+//! is kept: where the shape fits, best first. It goes by the changes of workers since it was asked last, so a
+//! shape that nobody asks for costs nothing, and it can forget none: a worker is changed through [`Workers`] alone.
+//!
+//! # Always true
+//! - [`Workers::best`] is the same with a shortlist and without one.
+//!
+//! # Cost
+//! Of one placement: O(log n) for each worker that changed since the last one of that shape, which is as a rule
+//! the one that was given that job. Of a shape without a shortlist: O(n).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Deref;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use indexmap::IndexMap;
+use model::WorkerId;
+
+use super::Worker;
+use crate::placement::{best_of, fits, rank};
+use crate::profile::Shape;
+
+/// With fewer workers it is as quick to look at each. A debug build has shortlists at once, so that all tests and
+/// simulations compare what they say.
+const SHORTLISTED_FROM: usize = if cfg!(debug_assertions) { 2 } else { 64 };
+/// The most shapes that have one.
+const SHORTLISTS_MAX: usize = 32;
+/// A shape loses its shortlist to another if it was not asked for in so many placements.
+const IDLE_AFTER: u64 = 1_000;
+
+/// Workers by their ids.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    all: BTreeMap<WorkerId, Worker>,
+    /// Who changed, oldest first.
+    changed: VecDeque<WorkerId>,
+    /// How many changes came before these.
+    forgotten: u64,
+    shortlists: IndexMap<u64, Shortlist, FixedState>,
+    /// Placements so far.
+    asked: u64,
+}
+
+/// Where a shape fits.
+#[derive(Debug)]
+struct Shortlist {
+    shape: Arc<Shape>,
+    /// How many changes of workers it knows of; none before it is filled.
+    seen: Option<u64>,
+    order: BTreeSet<(u64, WorkerId)>,
+    ranks: HashMap<WorkerId, u64, FixedState>,
+    /// When it was asked last.
+    asked: u64,
+}
+
+impl Deref for Workers {
+    type Target = BTreeMap<WorkerId, Worker>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.all
+    }
+}
+
+impl Workers {
+    pub(crate) fn get_mut(&mut self, id: &WorkerId) -> Option<&mut Worker> {
+        self.note(*id);
+        self.all.get_mut(id)
+    }
+
+    pub(crate) fn get_or_insert_with(&mut self, id: WorkerId, new: impl FnOnce() -> Worker) -> &mut Worker {
+        self.note(id);
+        self.all.entry(id).or_insert_with(new)
+    }
+
+    pub(crate) fn insert(&mut self, id: WorkerId, worker: Worker) {
+        self.note(id);
+        self.all.insert(id, worker);
+    }
+
+    pub(crate) fn remove(&mut self, id: &WorkerId) {
+        self.note(*id);
+        self.all.remove(id);
+    }
+
+    /// Every worker, each of which may be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&WorkerId, &mut Worker)> {
+        self.forgotten += self.changed.len() as u64 + 1;
+        self.changed.clear();
+        self.all.iter_mut()
+    }
+
+    fn note(&mut self, id: WorkerId) {
+        // Who is that far behind had better begin anew.
+        if self.changed.len() > self.all.len() {
+            self.changed.pop_front();
+            self.forgotten += 1;
+        }
+        self.changed.push_back(id);
+    }
+
+    /// The best worker for a shape, which this id names; one other than `avoid` if there is one.
+    pub(crate) fn best(&mut self, id: u64, shape: &Arc<Shape>, avoid: Option<WorkerId>) -> Option<WorkerId> {
+        self.asked += 1;
+        if self.all.len() < SHORTLISTED_FROM || !self.has_shortlist(id, shape) {
+            return best_of(shape, self.all.values(), avoid);
+        }
+        let shortlist = self.shortlists.get_mut(&id)?;
+        shortlist.asked = self.asked;
+        shortlist.catch_up(&self.all, &self.changed, self.forgotten);
+        let best = shortlist.best(avoid);
+        debug_assert_eq!(best, best_of(shape, self.all.values(), avoid), "what is looked up is what is seen");
+        best
+    }
+
+    /// Whether a shape has a shortlist; it gets one if there is room, or one that nobody needs any more.
+    fn has_shortlist(&mut self, id: u64, shape: &Arc<Shape>) -> bool {
+        if self.shortlists.contains_key(&id) {
+            return true;
+        }
+        if self.shortlists.len() >= SHORTLISTS_MAX {
+            let idlest = self.shortlists.iter().min_by_key(|(_, shortlist)| shortlist.asked);
+            let Some((&other, shortlist)) = idlest else { return false };
+            if self.asked - shortlist.asked < IDLE_AFTER {
+                return false;
+            }
+            self.shortlists.swap_remove(&other);
+        }
+        self.shortlists.insert(id, Shortlist::new(shape));
+        true
+    }
+}
+
+impl Shortlist {
+    fn new(shape: &Arc<Shape>) -> Self {
+        let (order, ranks) = (BTreeSet::new(), HashMap::default());
+        Self { shape: Arc::clone(shape), seen: None, order, ranks, asked: 0 }
+    }
+
+    /// Takes in what changed since it was asked last.
+    fn catch_up(&mut self, all: &BTreeMap<WorkerId, Worker>, changed: &VecDeque<WorkerId>, forgotten: u64) {
+        let unseen = self.seen.and_then(|seen| seen.checked_sub(forgotten));
+        match unseen.and_then(|unseen| usize::try_from(unseen).ok()) {
+            Some(seen) => changed.range(seen..).for_each(|id| self.look_at(*id, all.get(id))),
+            None => {
+                self.order.clear();
+                self.ranks.clear();
+                all.iter().for_each(|(id, worker)| self.look_at(*id, Some(worker)));
+            }
+        }
+        self.seen = Some(forgotten + changed.len() as u64);
+    }
+
+    fn look_at(&mut self, id: WorkerId, worker: Option<&Worker>) {
+        let worker = worker.filter(|worker| fits(&self.shape, worker, None));
+        let rank = worker.map(|worker| rank(&self.shape, worker));
+        let before = match rank {
+            Some(rank) => self.ranks.insert(id, rank),
+            None => self.ranks.remove(&id),
+        };
+        if before == rank {
+            return;
+        }
+        if let Some(before) = before {
+            self.order.remove(&(before, id));
+        }
+        self.order.extend(rank.map(|rank| (rank, id)));
+    }
+
+    fn best(&self, avoid: Option<WorkerId>) -> Option<WorkerId> {
+        let ids = || self.order.iter().map(|&(_, id)| id);
+        ids().find(|&id| Some(id) != avoid).or_else(|| ids().next())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::record::WorkerRecord;
+    use model::spec::{JobSpec, Placement};
+    use model::worker::{Admission, Capabilities, Capacity, WorkerStatus};
+    use model::{Bytes, JobId, Millicores, Timestamp};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::input::Session;
+    use crate::profile::Profiles;
+
+    fn worker(number: u128) -> Worker {
+        let record = WorkerRecord {
+            id: WorkerId::from_bits(number),
+            name: "w".into(),
+            version: "1".into(),
+            labels: BTreeMap::new(),
+            capacity: Capacity {
+                cpu: Millicores(1_000),
+                memory: Bytes(1 << 30),
+                custom: [].into(),
+                slots: 4,
+            },
+            capabilities: Capabilities { runtimes: vec!["process".into()], ..Capabilities::default() },
+            status: WorkerStatus::Ready,
+            admission: Admission::Open,
+            created_at: Timestamp::default(),
+            updated_at: Timestamp::default(),
+        };
+        let mut worker = Worker::new(Arc::new(record));
+        worker.session = Some(Session(1));
+        worker
+    }
+
+    /// One more shape than can have a shortlist, of both placements.
+    fn shapes() -> Vec<(u64, Arc<Shape>)> {
+        let mut profiles = Profiles::default();
+        let shape = |n: usize| {
+            let mut spec = JobSpec::command(["true"]);
+            spec.resources.cpu = Some(Millicores(100 + 10 * u32::try_from(n).unwrap()));
+            spec.placement = if n % 2 == 0 { Placement::Pack } else { Placement::Spread };
+            let profile = profiles.of(&spec);
+            (profile.shape_id, Arc::clone(&profile.shape))
+        };
+        (0..=SHORTLISTS_MAX).map(shape).collect()
+    }
+
+    proptest! {
+        /// E1. Whatever happens to workers between two placements: `best` compares both ways itself.
+        #[test]
+        fn a_shortlist_says_what_a_look_at_every_worker_says(
+            steps in prop::collection::vec((0u8..8, 0u128..12, 0usize..=SHORTLISTS_MAX, 0u64..2_000), 1..300),
+        ) {
+            let shapes = shapes();
+            let mut workers = Workers::default();
+            for (what, number, shape, pass) in steps {
+                let id = WorkerId::from_bits(number);
+                match what {
+                    0 => workers.insert(id, worker(number)),
+                    1 => workers.remove(&id),
+                    2 => workers.iter_mut().for_each(|(_, worker)| worker.session = Some(Session(2))),
+                    3 => {
+                        if let Some(worker) = workers.get_mut(&id) {
+                            worker.session = None;
+                        }
+                    }
+                    4 => {
+                        let running = workers.get(&id).and_then(|worker| worker.jobs.first().copied());
+                        if let Some((worker, job)) = workers.get_mut(&id).zip(running) {
+                            worker.release(job, &shapes[0].1);
+                        }
+                    }
+                    5 => workers.asked += pass,
+                    _ => {
+                        let (shape_id, shape) = &shapes[shape];
+                        let best = workers.best(*shape_id, shape, (pass % 2 == 0).then_some(id));
+                        if let Some(worker) = best.and_then(|best| workers.get_mut(&best)) {
+                            worker.reserve(JobId::from_bits(u128::from(pass)), &shapes[0].1);
+                        }
+                    }
+                }
+                prop_assert!(workers.shortlists.len() <= SHORTLISTS_MAX);
+                prop_assert!(workers.changed.len() <= 13, "as many as there ever were workers, and one");
+            }
+        }
+    }
+}
