@@ -217,7 +217,7 @@ mod tests {
         let shape = |n: usize| {
             let mut spec = JobSpec::command(["true"]);
             spec.resources.cpu = Some(Millicores(100 + 10 * u32::try_from(n).unwrap()));
-            spec.placement = if n % 2 == 0 { Placement::Pack } else { Placement::Spread };
+            spec.placement = if n.is_multiple_of(2) { Placement::Pack } else { Placement::Spread };
             let profile = profiles.of(&spec);
             (profile.shape_id, Arc::clone(&profile.shape))
         };
