@@ -2,7 +2,10 @@
 //!
 //! A machine that others use too is slower at one time than at another, and a store that was just filled
 //! is still being written to the disk. So the longest history is made first, and then all of them
-//! take turns, next to each other: what is compared is of the same turn.
+//! take turns, next to each other: what is compared is of the same turn. The longest one grows by what is
+//! measured; the others are made anew for each turn.
+
+use tempfile::TempDir;
 
 use crate::history;
 use crate::noop::{Path, STORE_THREAD};
@@ -13,8 +16,6 @@ use crate::report::{Figure, Goal, number};
 const HISTORIES: [usize; 3] = [1_000, 100_000, 10_000_000];
 /// How often each has its turn.
 const TURNS: usize = 5;
-/// Histories that are longer are made once, and grow by what is measured.
-const MADE_ANEW_MOST: usize = 100_000;
 /// Workers that do nothing, each with streams of its own.
 const WORKERS: [usize; 4] = [1, 10, 100, 1_000];
 /// Jobs of one measurement.
@@ -43,18 +44,16 @@ pub(crate) async fn run(most: usize) -> anyhow::Result<Vec<Figure>> {
 
 async fn histories(most: usize) -> anyhow::Result<Vec<Figure>> {
     let lengths = HISTORIES.map(|jobs| jobs.min(most));
-    let longest = place::folder()?;
-    history::fill(&longest.path().join("data"), lengths[2]).await?;
+    let longest = made(lengths[2]).await?;
     rustix::fs::sync();
     let mut measured = lengths.map(|_| Turns::default());
     for _ in 0..TURNS {
         for (jobs, turns) in lengths.into_iter().zip(&mut measured) {
-            let anew = place::folder()?;
-            let folder = if jobs > MADE_ANEW_MOST { &longest } else { &anew };
-            if jobs <= MADE_ANEW_MOST {
-                history::fill(&anew.path().join("data"), jobs).await?;
-            }
-            let passed = Path::over(folder, 1).await?.pass(JOBS).await?;
+            let passed = if jobs == lengths[2] {
+                Path::over(&longest, 1).await?.pass(JOBS).await?
+            } else {
+                Path::over(&made(jobs).await?, 1).await?.pass(JOBS).await?
+            };
             turns.rates.push(passed.rate());
             turns.costs.push(passed.micros_a_job(|_| true));
             turns.stored.push(passed.micros_a_job(|name| name.starts_with(STORE_THREAD)));
@@ -73,4 +72,11 @@ async fn histories(most: usize) -> anyhow::Result<Vec<Figure>> {
         figures.push(figure(", ratio", ratios, "", Goal::AtMost(1.15)));
     }
     Ok(figures)
+}
+
+/// A store with that many ended jobs.
+async fn made(jobs: usize) -> anyhow::Result<TempDir> {
+    let folder = place::folder()?;
+    history::fill(&folder.path().join("data"), jobs).await?;
+    Ok(folder)
 }
