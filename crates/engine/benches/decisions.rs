@@ -66,13 +66,7 @@ fn join(worker: WorkerId) -> Join {
             custom: BTreeMap::new(),
             slots: 1_000_000,
         },
-        capabilities: Capabilities {
-            runtimes: vec!["process".into()],
-            memory_limit: true,
-            cpu_limit: true,
-            pids_limit: true,
-            own_user: true,
-        },
+        capabilities: Capabilities::of_processes(),
         held: Vec::new(),
     }
 }

@@ -140,13 +140,7 @@ impl Worker {
             name: name.into(),
             labels: BTreeMap::new(),
             capacity,
-            capabilities: Capabilities {
-                runtimes: vec!["process".into()],
-                memory_limit: true,
-                cpu_limit: true,
-                pids_limit: true,
-                own_user: true,
-            },
+            capabilities: Capabilities::of_processes(),
             admission: Admission::Open,
         }
     }

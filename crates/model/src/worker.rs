@@ -36,6 +36,19 @@ pub struct Capabilities {
     pub own_user: bool,
 }
 
+impl Capabilities {
+    /// Of a worker that runs processes, each as a user of its own, and keeps every limit.
+    pub fn of_processes() -> Self {
+        Self {
+            runtimes: vec!["process".into()],
+            memory_limit: true,
+            cpu_limit: true,
+            pids_limit: true,
+            own_user: true,
+        }
+    }
+}
+
 /// How a worker's machine is, as it last said.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Health {

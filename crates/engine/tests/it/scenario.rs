@@ -286,13 +286,7 @@ impl Scenario {
                 slots: 100,
             },
             labels: BTreeMap::new(),
-            capabilities: Capabilities {
-                runtimes: vec!["process".into()],
-                memory_limit: true,
-                cpu_limit: true,
-                pids_limit: true,
-                own_user: true,
-            },
+            capabilities: Capabilities::of_processes(),
             scenario: self,
         }
     }

@@ -256,13 +256,7 @@ impl World {
             version: "sim".into(),
             labels: BTreeMap::new(),
             capacity: this.capacity.clone(),
-            capabilities: Capabilities {
-                runtimes: vec!["process".into()],
-                memory_limit: true,
-                cpu_limit: true,
-                pids_limit: true,
-                own_user: true,
-            },
+            capabilities: Capabilities::of_processes(),
             held,
         };
         self.send_up(worker, ServerMessage::Hello { worker, connection, join: Box::new(join) });
