@@ -23,6 +23,8 @@
 //! - Each live job has exactly one thing that ends its state: a timer, a queue, or an execution.
 //! - A worker's reserved resources are the sum over its live executions.
 //!
+//! In a debug build the proofs can have it do some things wrong (`mutation`); a release build has none of that.
+//!
 //! # Where what happens
 //! `job` holds the life of a job, one file a transition; `queue` orders waiting jobs; `placement`
 //! filters and scores workers; `dispatch` brings the two together; `worker` has sessions and leases;

@@ -194,10 +194,10 @@ impl Engine {
     }
 
     fn expect_workers(&mut self) {
-        let until = match is_on(Mutation::EngineJudgesWorkersAtTakeover) {
-            true => self.steady,
-            false => self.steady + self.lease_with_margin(),
-        };
+        let mut until = self.steady;
+        if !is_on(Mutation::EngineJudgesWorkersAtTakeover) {
+            until = until + self.lease_with_margin();
+        }
         for (&id, worker) in self.workers.iter_mut() {
             if worker.record.status != WorkerStatus::Lost || !worker.jobs.is_empty() {
                 let status = WorkerStatus::Expected;

@@ -125,7 +125,11 @@ pub struct UnknownMutation(String);
 
 impl fmt::Display for UnknownMutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no deliberate bug `{}`", self.0)
+        write!(
+            f,
+            "there is no deliberate bug `{}`: `belfry-sim mutations` and `belfry-node-sim mutations` name them",
+            self.0
+        )
     }
 }
 

@@ -39,6 +39,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use mutation::Mutation;
+use sim::results::KeepBugs;
 
 /// Plays real servers and agents over a simulated network, and judges what happened.
 #[derive(Parser)]
@@ -76,15 +77,8 @@ struct MutationsArgs {
     /// In how many seeds each must be found.
     #[arg(long, default_value_t = 40)]
     within: u64,
-    /// Write what was found into this file, for the page of results.
-    #[arg(long)]
-    results: Option<PathBuf>,
-    /// The commit that is tested, for that file.
-    #[arg(long, env = "BELFRY_COMMIT", default_value = "unknown")]
-    commit: String,
-    /// The day, for that file.
-    #[arg(long, env = "BELFRY_DATE", default_value = "unknown")]
-    date: String,
+    #[command(flatten)]
+    keep: KeepBugs,
 }
 
 #[derive(Args)]

@@ -1,6 +1,5 @@
 //! Deliberate bugs of server, agent and store, each of which must be found in a few worlds.
 
-use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::Mutex;
 use std::thread::{available_parallelism, scope};
@@ -9,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use mutation::Mutation;
 use sim::check::Invariant;
 use sim::mutations::Found;
-use sim::results::Bugs;
 
 use crate::MutationsArgs;
 
@@ -38,20 +36,24 @@ pub(crate) fn look(args: &MutationsArgs) -> Result<bool> {
     let mut looked: Vec<_> = looked.into_iter().flatten().collect();
     looked.sort_by_key(|(mutation, _)| *mutation);
     println!("{:<40} {:>6}   broken", "bug", "worlds");
-    let mut bugs = Bugs { commit: args.commit.clone(), date: args.date.clone(), found: Vec::new() };
-    for (mutation, found) in &looked {
+    let (mut all, mut missed) = (Vec::new(), 0);
+    for (mutation, found) in looked {
         match found {
             Some(found) => {
-                println!("{:<40} {:>6}   {}", found.mutation, found.worlds, found.broken);
-                bugs.found.push(found.clone());
+                println!("{found}");
+                all.push(found);
             }
-            None => println!("{mutation}: not found within {} worlds", args.within),
+            None => {
+                println!("{mutation}: not found within {} worlds", args.within);
+                missed += 1;
+            }
         }
     }
-    if let Some(path) = &args.results {
-        keep(path, &bugs)?;
+    if missed > 0 {
+        return Ok(false);
     }
-    Ok(bugs.found.len() == looked.len())
+    args.keep.keep(all)?;
+    Ok(true)
 }
 
 /// Plays one seed after another with a bug, each in a process of its own, until the verdict is bad.
@@ -78,9 +80,4 @@ fn broken(said: &str) -> String {
     let first =
         said.lines().filter_map(|line| line.split(' ').next()).find(|word| names.iter().any(|n| n == word));
     first.map_or_else(|| "a session or an answer is missing in the end".to_owned(), str::to_owned)
-}
-
-fn keep(path: &Path, bugs: &Bugs) -> Result<()> {
-    let text = serde_json::to_string_pretty(bugs)? + "\n";
-    std::fs::write(path, text).with_context(|| format!("cannot write `{}`", path.display()))
 }

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use serde::Serialize;
 use sim::history::History;
 use sim::mutations::CASES;
-use sim::results::{Bugs, Run, Tally};
+use sim::results::{KeepBugs, Run, Tally, write};
 use sim::run::{self, Played};
 use sim::world::Stats;
 use sim::world::plan::{Bug, Plan, Profile};
@@ -45,20 +44,7 @@ enum Command {
         file: PathBuf,
     },
     /// Plays worlds with each deliberate bug until it is found.
-    Mutations(MutationsArgs),
-}
-
-#[derive(Args)]
-struct MutationsArgs {
-    /// Write what was found into this file, for the page of results.
-    #[arg(long)]
-    results: Option<PathBuf>,
-    /// The commit that is tested, for that file.
-    #[arg(long, env = "BELFRY_COMMIT", default_value = "unknown")]
-    commit: String,
-    /// The day, for that file.
-    #[arg(long, env = "BELFRY_DATE", default_value = "unknown")]
-    date: String,
+    Mutations(KeepBugs),
 }
 
 #[derive(Args)]
@@ -168,7 +154,7 @@ fn main() -> Result<ExitCode> {
         Command::Run(args) => run(&args),
         Command::Replay(args) => replay(&args),
         Command::Check { file } => check(&file),
-        Command::Mutations(args) => mutations(args),
+        Command::Mutations(keep) => mutations(&keep),
     }
 }
 
@@ -194,12 +180,6 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
         write(path, &results)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn write(path: &Path, results: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(results)?;
-    std::fs::write(path, text + "\n")
-        .with_context(|| format!("cannot write the results to `{}`", path.display()))
 }
 
 /// Seeds that several threads play, each its next one.
@@ -330,13 +310,12 @@ fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     Ok(if wrong.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn mutations(args: MutationsArgs) -> Result<ExitCode> {
+fn mutations(keep: &KeepBugs) -> Result<ExitCode> {
     anyhow::ensure!(
         mutation::ARE_BUILT_IN,
         "a release build has no bugs in the engine: leave out `--release`, as `make sim-mutations` does"
     );
-    let mut bugs = Bugs { commit: args.commit, date: args.date, found: Vec::new() };
-    let mut missed = 0;
+    let (mut all, mut missed) = (Vec::new(), 0);
     println!("{:<40} {:>6}   broken", "bug", "worlds");
     for case in CASES {
         let Some(found) = case.look() else {
@@ -344,15 +323,13 @@ fn mutations(args: MutationsArgs) -> Result<ExitCode> {
             missed += 1;
             continue;
         };
-        println!("{:<40} {:>6}   {}", found.mutation, found.worlds, found.broken);
-        bugs.found.push(found);
+        println!("{found}");
+        all.push(found);
     }
     if missed > 0 {
         return Ok(ExitCode::FAILURE);
     }
-    if let Some(path) = &args.results {
-        write(path, &bugs)?;
-    }
+    keep.keep(all)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -3,6 +3,8 @@
 //! Most are found in any rough world. Some need a coincidence that is rare in a world drawn blindly;
 //! theirs are drawn so that it is not.
 
+use std::fmt;
+
 use model::Duration;
 use mutation::Mutation as Engine;
 use serde::{Deserialize, Serialize};
@@ -33,6 +35,13 @@ pub struct Found {
     pub worlds: u64,
     /// The first of its invariants that was broken.
     pub broken: String,
+}
+
+/// A line of the table of those that were found.
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<40} {:>6}   {}", self.mutation, self.worlds, self.broken)
+    }
 }
 
 impl Case {

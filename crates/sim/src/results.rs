@@ -11,7 +11,9 @@
 //!   on the clock of the engine; without those that waited for their turn or for somebody to resume.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use model::firing::{FiringCause, FiringOutcome};
 use model::{JobStatus, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,41 @@ pub struct Run {
     pub seed: u64,
     /// The command that plays it again.
     pub replay: String,
+}
+
+/// What a command that looks for deliberate bugs is told of where to keep them.
+#[derive(Debug, clap::Args)]
+pub struct KeepBugs {
+    /// Write what was found into this file, for the page of results.
+    #[arg(long)]
+    results: Option<PathBuf>,
+    /// The commit that is tested, for that file.
+    #[arg(long, env = "BELFRY_COMMIT", default_value = "unknown")]
+    commit: String,
+    /// The day, for that file.
+    #[arg(long, env = "BELFRY_DATE", default_value = "unknown")]
+    date: String,
+}
+
+impl KeepBugs {
+    /// Writes them down, if that is wanted.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn keep(&self, found: Vec<Found>) -> anyhow::Result<()> {
+        let Some(path) = &self.results else { return Ok(()) };
+        write(path, &Bugs { commit: self.commit.clone(), date: self.date.clone(), found })
+    }
+}
+
+/// Writes results into a file, as JSON.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write(path: &Path, results: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(results)?;
+    std::fs::write(path, text + "\n")
+        .with_context(|| format!("cannot write the results to `{}`", path.display()))
 }
 
 /// Deliberate bugs that were looked for, and how soon each was found.

@@ -173,9 +173,10 @@ impl Engine {
         if !may_retry(policy, cause, failures, exit_code, job.profile.delivery) {
             return self.end(id, JobStatus::Failed, cause, about);
         }
-        let wait = match is_on(Mutation::EngineSkipsBackoffs) {
-            true => Duration::ZERO,
-            false => backoff(&policy.backoff, failures, &mut self.rng),
+        let wait = if is_on(Mutation::EngineSkipsBackoffs) {
+            Duration::ZERO
+        } else {
+            backoff(&policy.backoff, failures, &mut self.rng)
         };
         self.wait_before_retry(id, wait, cause, about);
     }

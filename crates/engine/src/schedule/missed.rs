@@ -111,10 +111,7 @@ impl Engine {
         }
         let Some(schedule) = self.schedules.get(id) else { return counted };
         let (kept_from, (outcome, detail)) = schedule.kept_from(gap);
-        let before = |kept| match is_on(Mutation::EngineDropsTheFirstOwed) {
-            true => kept,
-            false => just_before(kept),
-        };
+        let before = |kept| if is_on(Mutation::EngineDropsTheFirstOwed) { kept } else { just_before(kept) };
         let kept_after = kept_from.map_or(gap.until, |kept| before(kept).max(gap.after));
         counted += self.give_up(id, Gap { until: kept_after, ..gap }, outcome, detail);
         gap.after = kept_after;

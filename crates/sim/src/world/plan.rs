@@ -7,7 +7,6 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
 use model::Duration;
-use mutation::UnknownMutation;
 
 use crate::dice::Dice;
 use crate::history::Setup;
@@ -109,14 +108,23 @@ impl fmt::Display for Bug {
     }
 }
 
+/// A name that no bug of these worlds has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownBug(String);
+
+impl fmt::Display for UnknownBug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no deliberate bug `{}` here: `belfry-sim mutations` names them", self.0)
+    }
+}
+
+impl std::error::Error for UnknownBug {}
+
 impl FromStr for Bug {
-    type Err = UnknownMutation;
+    type Err = UnknownBug;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        match Mutation::from_str(name, false) {
-            Ok(mutation) => Ok(Self::Around(mutation)),
-            Err(_) => name.parse().map(Self::Within),
-        }
+        Self::all().find(|bug| bug.to_string() == name).ok_or_else(|| UnknownBug(name.to_owned()))
     }
 }
 

@@ -115,10 +115,8 @@ impl Beats<'_> {
             return Err(SessionError::Unknown);
         }
         if let Some(sent) = answered(&mut self.unanswered, grant.seq) {
-            let from = match is_on(Mutation::AgentCountsLeasesFromAnswers) {
-                true => self.shared.machine.boot_millis(),
-                false => sent,
-            };
+            let late = is_on(Mutation::AgentCountsLeasesFromAnswers);
+            let from = if late { self.shared.machine.boot_millis() } else { sent };
             let boot_millis = from + grant.lease_ms;
             self.shared.tell(Request::Lease(LeaseUntil { boot_millis })).await;
         }

@@ -251,13 +251,10 @@ impl<'a> Reign<'a> {
             }
             return Ok(());
         }
-        let effects = match is_on(Mutation::ServerReleasesBeforeCommits) {
-            true => {
-                self.release(effects);
-                Vec::new()
-            }
-            false => effects,
-        };
+        let mut effects = effects;
+        if is_on(Mutation::ServerReleasesBeforeCommits) {
+            self.release(std::mem::take(&mut effects));
+        }
         crashes::reach(Moment::BeforeCommit, &batch);
         let batch = Arc::new(batch);
         let store = Arc::clone(&self.life.driver.store);
