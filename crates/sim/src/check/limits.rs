@@ -23,10 +23,67 @@ struct Leak {
     at: Timestamp,
 }
 
+/// What the executions of a machine hold.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    millicores: u64,
+    bytes: u64,
+    slots: u32,
+}
+
+/// What runs, and how much of it there is for each thing that has a limit.
+#[derive(Debug, Default)]
+struct Live {
+    executions: IndexMap<ExecutionId, (Arc<JobSpec>, WorkerId), FixedState>,
+    queues: IndexMap<String, usize, FixedState>,
+    /// By namespace and key.
+    keys: BTreeMap<(String, String), usize>,
+    machines: BTreeMap<WorkerId, Held>,
+}
+
+impl Live {
+    fn begins(&mut self, execution: ExecutionId, spec: &Arc<JobSpec>, worker: WorkerId) {
+        self.ends(execution);
+        match self.queues.get_mut(&spec.queue) {
+            Some(live) => *live += 1,
+            None => {
+                self.queues.insert(spec.queue.clone(), 1);
+            }
+        }
+        if let Some(key) = key_of(spec) {
+            *self.keys.entry(key).or_default() += 1;
+        }
+        let held = self.machines.entry(worker).or_default();
+        held.millicores += u64::from(spec.resources.cpu_request().0);
+        held.bytes += spec.resources.memory_request().0;
+        held.slots += 1;
+        self.executions.insert(execution, (Arc::clone(spec), worker));
+    }
+
+    fn ends(&mut self, execution: ExecutionId) {
+        let Some((spec, worker)) = self.executions.swap_remove(&execution) else { return };
+        if let Some(live) = self.queues.get_mut(&spec.queue) {
+            *live -= 1;
+        }
+        if let Some(live) = key_of(&spec).and_then(|key| self.keys.get_mut(&key)) {
+            *live -= 1;
+        }
+        if let Some(held) = self.machines.get_mut(&worker) {
+            held.millicores -= u64::from(spec.resources.cpu_request().0);
+            held.bytes -= spec.resources.memory_request().0;
+            held.slots -= 1;
+        }
+    }
+}
+
+fn key_of(spec: &JobSpec) -> Option<(String, String)> {
+    spec.concurrency.as_ref().map(|concurrency| (spec.namespace.clone(), concurrency.key.clone()))
+}
+
 /// What is in force, and what runs under it, from commit to commit.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    live: IndexMap<ExecutionId, (Arc<JobSpec>, WorkerId), FixedState>,
+    live: Live,
     queues: BTreeMap<String, QueueSettings>,
     leaks: BTreeMap<String, Leak>,
     capacities: BTreeMap<WorkerId, Capacity>,
@@ -48,13 +105,13 @@ impl State {
                     self.capacities.insert(*worker, capacity.clone());
                 }
                 Row::Execution(row) if row.status.is_final() => {
-                    self.live.swap_remove(&row.execution);
+                    self.live.ends(row.execution);
                 }
                 Row::Execution(row) => {
                     let spec = facts.jobs.get(&row.job).and_then(|job| job.spec);
                     if let (true, Some(spec)) = (row.new, spec) {
                         assigned.push((&**row, &**spec));
-                        self.live.insert(row.execution, (Arc::clone(spec), row.worker));
+                        self.live.begins(row.execution, spec, row.worker);
                     }
                 }
                 _ => {}
@@ -98,7 +155,7 @@ impl State {
                 continue;
             };
             let Some(old) = before.get(queue).copied().unwrap_or(Some(new)) else { continue };
-            let live = self.live.values().filter(|(spec, _)| spec.queue == queue).count();
+            let live = self.live.queues.get(queue).copied().unwrap_or(0);
             if live > old.max(new) as usize {
                 let message = format!("{live} executions run with a limit of {}", old.max(new));
                 findings.add(Invariant::I20, format!("queue {queue}"), message, [index]);
@@ -108,19 +165,17 @@ impl State {
 
     /// I20 for concurrency keys.
     fn key_limits(&self, index: usize, assigned: &Assigned<'_>, findings: &mut Findings) {
-        let mut limits: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+        let mut limits: BTreeMap<(String, String), u32> = BTreeMap::new();
         for (_, spec) in assigned {
-            if let Some(concurrency) = &spec.concurrency {
-                let limit = limits.entry((&spec.namespace, &concurrency.key)).or_default();
+            if let (Some(key), Some(concurrency)) = (key_of(spec), &spec.concurrency) {
+                let limit = limits.entry(key).or_default();
                 *limit = (*limit).max(concurrency.limit);
             }
         }
-        for ((namespace, key), limit) in limits {
-            let has_key = |spec: &JobSpec| {
-                spec.namespace == namespace && spec.concurrency.as_ref().is_some_and(|c| c.key == key)
-            };
-            let live = self.live.values().filter(|(spec, _)| has_key(spec)).count();
+        for (of, limit) in limits {
+            let live = self.live.keys.get(&of).copied().unwrap_or(0);
             if live > limit as usize {
+                let (namespace, key) = of;
                 let message = format!("{live} executions run with a limit of {limit}");
                 findings.add(Invariant::I20, format!("key {namespace}/{key}"), message, [index]);
             }
@@ -146,15 +201,12 @@ impl State {
         let workers: BTreeSet<WorkerId> = assigned.iter().map(|(row, _)| row.worker).collect();
         for worker in workers {
             let Some(capacity) = self.capacities.get(&worker) else { continue };
-            let (mut cpu, mut memory, mut slots) = (0, 0, 0);
-            for (spec, _) in self.live.values().filter(|(_, on)| *on == worker) {
-                cpu += u64::from(spec.resources.cpu_request().0);
-                memory += spec.resources.memory_request().0;
-                slots += 1;
-            }
-            if cpu > u64::from(capacity.cpu.0) || memory > capacity.memory.0 || slots > capacity.slots {
+            let Held { millicores, bytes, slots } =
+                self.live.machines.get(&worker).copied().unwrap_or_default();
+            let fits = millicores <= u64::from(capacity.cpu.0) && bytes <= capacity.memory.0;
+            if !fits || slots > capacity.slots {
                 let message = format!(
-                    "{slots} executions with {cpu} millicores and {memory} bytes are on a machine of {capacity:?}"
+                    "{slots} executions with {millicores} millicores and {bytes} bytes are on a machine of {capacity:?}"
                 );
                 findings.add(Invariant::I22, worker, message, [index]);
             }
