@@ -22,8 +22,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::api;
 use crate::members::Members;
-use crate::peers::{self, FromServer, Stranger};
+use crate::peers::{self, FromServer};
 
 /// The most connections at a time; further ones wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 20_000;
@@ -85,6 +86,7 @@ pub(crate) async fn serve<L: Listener>(
         builder: builder(),
         acceptor: members.identity().acceptor(),
         for_servers: app.clone().layer(Extension(FromServer)),
+        for_strangers: api::for_strangers(),
         for_all: app,
         members,
         stop: stop.clone(),
@@ -117,6 +119,7 @@ struct Door {
     builder: Builder<TokioExecutor>,
     acceptor: TlsAcceptor,
     for_servers: Router,
+    for_strangers: Router,
     for_all: Router,
     members: Members,
     stop: CancellationToken,
@@ -147,13 +150,16 @@ impl Door {
             () = self.stop.cancelled() => return,
         };
         match accepted {
-            Ok(Ok((stream, server))) => {
+            Ok(Ok((stream, Ok(server)))) => {
                 tracing::debug!(server = server.name, server_id = %server.id, "another server connected");
                 self.serve(stream, &self.for_servers, watcher).await;
             }
+            Ok(Ok((stream, Err(stranger)))) => {
+                tracing::warn!(error = %stranger, "a connection of a server was refused");
+                self.serve(stream, &self.for_strangers, watcher).await;
+            }
             // Whoever speaks TLS by mistake is no reason to look up.
-            Ok(Err(Stranger::Handshake(error))) => tracing::debug!(error = %error, "a handshake failed"),
-            Ok(Err(stranger)) => tracing::warn!(error = %stranger, "a connection of a server was refused"),
+            Ok(Err(error)) => tracing::debug!(error = %error, "a handshake failed"),
             Err(_) => tracing::debug!("a handshake took too long"),
         }
     }

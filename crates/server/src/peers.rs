@@ -20,6 +20,8 @@
 //! - No byte of a request is sent before the other side has proven its key.
 //! - A connection of [`accept`] comes from a server of the store. That adds no right: the token of each
 //!   request is judged again.
+//! - Who has a key that is no server's is told so over its connection, and nothing of its request is looked at. It may be a server
+//!   whose row ran out a moment ago: then it knows that what it wanted to hand on came to nothing.
 //! - A server that starts again has another key, and the others learn of it as they learn of the server.
 //!
 //! # Cost
@@ -121,9 +123,6 @@ impl Identity {
 /// Why a connection is not taken as one of a server.
 #[derive(Debug, thiserror::Error)]
 pub enum Stranger {
-    /// It speaks no TLS, another kind of it, or proves no key.
-    #[error("the handshake failed: expected one of a Belfry server")]
-    Handshake(#[source] io::Error),
     /// It has a key that is no server's.
     #[error("no server that is there has the key {0}")]
     Unknown(Fingerprint),
@@ -132,19 +131,22 @@ pub enum Stranger {
     Store(#[from] StoreError),
 }
 
-/// Takes a connection of a server that is there now, and says which it is.
+/// Takes a connection of somebody who has a key, and says which server it is, if it is one that is there now.
 ///
 /// # Errors
-/// [`Stranger`] if it is of anybody else; nothing of what they sent was read as a request.
+/// If it speaks no TLS, another kind of it, or proves no key.
 pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     members: &Members,
     acceptor: &TlsAcceptor,
     stream: S,
-) -> Result<(TlsStream<S>, ServerRecord), Stranger> {
-    let stream = acceptor.accept(stream).await.map_err(Stranger::Handshake)?;
+) -> io::Result<(TlsStream<S>, Result<ServerRecord, Stranger>)> {
+    let stream = acceptor.accept(stream).await?;
     let keys = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let fingerprint = fingerprint_of(keys.first().map(AsRef::as_ref).unwrap_or_default());
-    let server = members.find(fingerprint).await?.ok_or(Stranger::Unknown(fingerprint))?;
+    let server = match members.find(fingerprint).await {
+        Ok(server) => server.ok_or(Stranger::Unknown(fingerprint)),
+        Err(error) => Err(error.into()),
+    };
     Ok((stream, server))
 }
 

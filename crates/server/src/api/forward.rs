@@ -16,6 +16,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{
@@ -28,6 +29,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use model::ServerId;
+use model::limits::BODY_BYTES_MAX;
 use reqwest::Client;
 use rustls::ClientConfig;
 use sha2::Sha256;
@@ -56,6 +58,8 @@ const OF_CONNECTION: [HeaderName; 8] = [
 /// Keeps the mark of a request from being the MAC of anything else under the same key.
 const PURPOSE: &str = "belfry forwarded v1";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a stranger's body is taken, and thrown away.
+const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Stands on a request that another server has handed on, by the word of a server of this store.
 #[derive(Debug, Clone, Copy)]
@@ -70,6 +74,20 @@ pub(super) fn recognize(api: &Api, request: &mut Request) {
     if request.extensions().get::<FromServer>().is_some() || is_marked() {
         request.extensions_mut().insert(HandedOn);
     }
+}
+
+/// The app of whoever connects as a server does and is none that is there: nothing of a request is looked at, so whoever
+/// wanted to hand one on may say that it came to nothing.
+pub(crate) fn for_strangers() -> Router {
+    Router::new().fallback(async |request: Request| {
+        // An answer is lost with a connection that is closed over bytes that nobody took.
+        let body = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX);
+        let _unread = tokio::time::timeout(BODY_TIMEOUT, body).await;
+        let detail = "the server that decides does not know the one that hands this on: its row in the store ran out, or it never had one";
+        // The next connection may be one of a server.
+        let close = HeaderValue::from_static("close");
+        Trouble::new(Code::Loading, detail).header(CONNECTION, close).into_document(None)
+    })
 }
 
 /// The server that a request is to be handed on to; `None` if this one answers it, also

@@ -65,6 +65,7 @@ use self::routes::Routes;
 use crate::Services;
 use crate::auth::Sessions;
 
+pub(crate) use forward::for_strangers;
 pub use openapi::document;
 pub use problem::Code;
 
