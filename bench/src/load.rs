@@ -40,6 +40,11 @@ impl Load {
     }
 
     async fn send(&self, body: String, key: Option<u64>) -> anyhow::Result<()> {
+        self.answer(body, key).await.map(drop)
+    }
+
+    /// What a submission is answered; fails unless it was accepted.
+    pub(crate) async fn answer(&self, body: String, key: Option<u64>) -> anyhow::Result<String> {
         let url = format!("{}/jobs", self.url);
         let mut request =
             self.http.post(&url).bearer_auth(&self.token).header("content-type", "application/json");
@@ -50,7 +55,7 @@ impl Load {
         let status = answer.status();
         let text = answer.text().await?;
         anyhow::ensure!(status == 201, "a submission was answered {status}: {text}");
-        Ok(())
+        Ok(text)
     }
 
     /// One request to another path; fails unless it went well.

@@ -16,6 +16,7 @@ mod growth;
 mod history;
 mod kept;
 mod latency;
+mod limits;
 mod load;
 mod logs;
 mod memory;
@@ -79,7 +80,9 @@ enum Name {
     SubmitSingle,
     /// Jobs a second through the whole path, with a worker that does nothing.
     Noop,
-    /// The same on PostgreSQL, with one server and with three.
+    /// What the parts of such a job would take with nothing of Belfry's in them.
+    Limits,
+    /// `noop` on PostgreSQL, with one server and with three.
     NoopPostgres,
     /// The leader of two servers is killed: until work is accepted, and started, again.
     Failover,
@@ -116,10 +119,11 @@ enum Name {
 }
 
 impl Name {
-    const MEASURED: [Self; 20] = [
+    const MEASURED: [Self; 21] = [
         Self::SubmitBatch,
         Self::SubmitSingle,
         Self::Noop,
+        Self::Limits,
         Self::NoopPostgres,
         Self::Failover,
         Self::Handover,
@@ -154,6 +158,7 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::SubmitBatch => submit::batches(time).await,
         Name::SubmitSingle => submit::singles(time).await,
         Name::Noop => noop::run(time).await,
+        Name::Limits => limits::run(time).await,
         Name::NoopPostgres => noop::on_postgres(time).await,
         Name::Failover => moves::failover(time).await,
         Name::Handover => moves::handover(time).await,

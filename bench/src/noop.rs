@@ -22,9 +22,9 @@ use crate::spawn::until_all_ended;
 const GOAL: f64 = 15_000.0;
 const GOAL_POSTGRES: f64 = 12_000.0;
 /// Jobs of one request.
-const BATCH: u64 = 100;
+pub(crate) const BATCH: u64 = 100;
 /// Requests at a time: 1,600 jobs are on their way in, as a producer that is not the bottleneck has them.
-const CONNECTIONS: u64 = 16;
+pub(crate) const CONNECTIONS: u64 = 16;
 /// The threads of the fake workers, so that their share is told apart.
 const WORKER_THREAD: &str = "fake-worker";
 /// The server's thread that writes, as [`Passed::costs`] names it.
@@ -63,7 +63,8 @@ impl Passed {
     }
 }
 
-fn job() -> JobSpec {
+/// What is submitted.
+pub(crate) fn job() -> JobSpec {
     let mut spec = JobSpec::command(["true"]);
     spec.resources.cpu = Some(Millicores(1));
     spec.resources.memory = Some(Bytes(1 << 20));
