@@ -24,6 +24,7 @@ use store::{Store, StoreError};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
+use super::backoff::{Backoff, Cause};
 use super::ownership::{Owned, TakeError, acquire, load};
 use super::reign::{End, Reign};
 use super::suspects::Suspects;
@@ -33,16 +34,8 @@ use crate::config::ServerConfig;
 use crate::members::{Members, Standing};
 use crate::metrics::Metrics;
 
-/// Pauses before the shards are taken again.
-const BACKOFF_MIN: Duration = Duration::from_millis(50);
-const BACKOFF_MAX: Duration = Duration::from_secs(2);
-/// The same while the store is away: asking costs little, and whoever waits for its fail-over waits
-/// for this as well.
-const BACKOFF_AWAY_MAX: Duration = Duration::from_millis(250);
 /// How long a shutdown waits for the store to take the shards back.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// An ownership that held for this long ends the backoff.
-const STABLE: Duration = Duration::from_secs(10);
 
 /// The settings of a node.
 #[derive(Clone)]
@@ -164,8 +157,7 @@ pub(super) struct Life {
     pub(super) tickets: Tickets,
     /// Whether the store had no space when it was last asked.
     pub(super) full: bool,
-    backoff: Duration,
-    backoff_max: Duration,
+    backoff: Backoff,
     leases: Option<Arc<[Lease]>>,
     /// Whether a commit may still be on its way under `leases`: only new epochs keep it out then.
     tainted: bool,
@@ -178,8 +170,7 @@ impl Life {
             suspects: Suspects::default(),
             tickets: Tickets::default(),
             full: false,
-            backoff: BACKOFF_MIN,
-            backoff_max: BACKOFF_MAX,
+            backoff: Backoff::default(),
             leases: None,
             tainted: false,
         }
@@ -196,9 +187,9 @@ impl Life {
                 End::Stopped => return self.stopped().await,
                 End::Fatal(reason) => return self.failed(reason),
                 End::HandedOver => self.release().await,
-                End::Again { tainted } => {
+                End::Again { tainted, cause } => {
                     self.tainted |= tainted;
-                    self.pause().await;
+                    self.pause(cause).await;
                 }
             }
         }
@@ -230,19 +221,16 @@ impl Life {
     async fn reign(&mut self, owned: Owned) -> End {
         let since = Instant::now();
         let end = Reign::new(self, owned).run().await;
-        if since.elapsed() > STABLE {
-            self.backoff = BACKOFF_MIN;
-        }
+        self.backoff.held(since.elapsed());
         end
     }
 
     fn not_taken(&mut self, error: TakeError) -> End {
         let tainted = !matches!(error, TakeError::Store(StoreError::Full));
-        let is_away = matches!(
-            error,
-            TakeError::Store(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. })
-        );
-        self.backoff_max = if is_away { BACKOFF_AWAY_MAX } else { BACKOFF_MAX };
+        let cause = match &error {
+            TakeError::Store(error) => error.into(),
+            TakeError::Panicked => Cause::Failed,
+        };
         match error {
             TakeError::Store(StoreError::Fatal { reason }) => return End::Fatal(reason),
             TakeError::Store(error @ StoreError::TooNew { .. }) => return End::Fatal(error.to_string()),
@@ -252,13 +240,12 @@ impl Life {
                 self.driver.readiness.send_replace(Readiness::Loading { reason });
             }
         }
-        End::Again { tainted }
+        End::Again { tainted, cause }
     }
 
-    async fn pause(&mut self) {
+    async fn pause(&mut self, cause: Cause) {
         self.driver.config.metrics.engine_reloaded();
-        let pause = self.backoff.min(self.backoff_max);
-        self.backoff = (pause * 2).min(self.backoff_max);
+        let pause = self.backoff.pause(cause);
         let Driver { requests, reports, beats, stop, .. } = &mut self.driver;
         tokio::select! {
             () = tokio::time::sleep(pause) => {}

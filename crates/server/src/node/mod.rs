@@ -10,6 +10,7 @@
 //! - Every wait ends: a request is answered, refused, or told that its outcome is unknown.
 //! - Beats and reports have lanes of their own; submissions cannot delay them.
 
+mod backoff;
 mod clock;
 mod crashes;
 mod driver;

@@ -10,6 +10,7 @@ use engine::{Engine, Input, Now};
 use tokio::sync::mpsc::error::TryRecvError;
 
 use super::{BATCH_INPUTS, End, Reign};
+use crate::node::backoff::Cause;
 use crate::node::suspects::Suspect;
 use crate::node::{Beat, FromWorker, Request, RequestError, is_new_work};
 
@@ -116,7 +117,7 @@ impl Reign<'_> {
             tracing::error!(?suspect, "the engine failed; it is dropped and loaded again");
             self.life.suspects.accuse(suspect);
             self.life.driver.config.metrics.engine_panicked();
-            End::Again { tainted: false }
+            End::Again { tainted: false, cause: Cause::Failed }
         })
     }
 }

@@ -23,6 +23,7 @@ use mutation::{Mutation, is_on};
 use store::{Committed, StoreError};
 use tokio::time::Instant;
 
+use super::backoff::Cause;
 use super::crashes::{self, Moment};
 use super::driver::{Driver, Life};
 use super::outbox::Outboxes;
@@ -67,6 +68,8 @@ pub(super) enum End {
     Again {
         /// Whether a commit may still be on its way, so that new epochs are needed.
         tainted: bool,
+        /// How soon is a matter of why.
+        cause: Cause,
     },
 }
 
@@ -184,7 +187,7 @@ impl<'a> Reign<'a> {
         if let Some(newest) = self.flights.back() {
             self.life.tickets.give_up(newest.number, &RequestError::OutcomeUnknown);
             return match end {
-                End::Again { .. } => End::Again { tainted: true },
+                End::Again { cause, .. } => End::Again { tainted: true, cause },
                 end => end,
             };
         }
@@ -435,7 +438,8 @@ impl<'a> Reign<'a> {
         }
         tracing::warn!(error = %error, "a commit failed; the engine is dropped and loaded again");
         self.life.full |= matches!(error, StoreError::Full);
-        End::Again { tainted: unknown || matches!(error, StoreError::Fenced { .. }) }
+        let tainted = unknown || matches!(error, StoreError::Fenced { .. });
+        End::Again { tainted, cause: Cause::from(&error) }
     }
 
     fn publish_events(&self, committed: Committed, batch: Arc<Batch>) {
@@ -456,7 +460,7 @@ impl<'a> Reign<'a> {
             Ok(()) => Ok(()),
             Err(error @ StoreError::Fenced { .. }) => {
                 tracing::warn!(error = %error, "lost the shards");
-                Err(End::Again { tainted: true })
+                Err(End::Again { tainted: true, cause: Cause::from(&error) })
             }
             Err(StoreError::Fatal { reason }) => Err(End::Fatal(reason)),
             Err(error) => {
