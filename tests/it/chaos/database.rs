@@ -55,6 +55,18 @@ impl Storm {
         self.load.recorder.now()
     }
 
+    /// The same, and how long it took until the work went on.
+    async fn fail_over_and_resume(&mut self, number: u64) -> Resumed {
+        let enough = Arc::new(AtomicBool::new(false));
+        let dice = Dice::new(self.seed, 1_000 + number);
+        let probe = tokio::spawn(self.load.clone().probe(dice, Arc::clone(&enough)));
+        let since = self.fail_over().await;
+        let resumed = self.until_resumed(since).await;
+        enough.store(true, Ordering::Relaxed);
+        probe.await.expect("every request was answered in the end");
+        resumed
+    }
+
     fn count(&mut self, fault: &str) {
         *self.nemesis.counts.entry(fault.into()).or_default() += 1;
     }
@@ -102,9 +114,8 @@ async fn a_synchronous_standby_that_takes_over_from_a_killed_primary_loses_and_d
     let promotions = from_env("CHAOS_PROMOTIONS", PROMOTIONS);
     let mut storm = Storm::gather("promotions", 0, Kept::WithStandby(Replication::Synchronous)).await;
     let mut resumed = Vec::new();
-    for _ in 0..promotions {
-        let since = storm.fail_over().await;
-        resumed.push(storm.until_resumed(since).await);
+    for number in 0..promotions {
+        resumed.push(storm.fail_over_and_resume(number).await);
         storm.mend().await;
         storm.until_it_gets_on().await;
     }

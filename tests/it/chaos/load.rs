@@ -14,6 +14,7 @@ use model::timing::{Cron, Every, Rule, Timing};
 use model::{Bytes, JobId, JobSpec, Millicores, RunId, ScheduleId, ScheduleSpec, Timestamp};
 use sim::dice::Dice;
 use sim::history::{Answer, Ask, What};
+use tokio::task::JoinSet;
 
 /// As many clients submit at the same time.
 const SUBMITTERS: u64 = 8;
@@ -133,11 +134,7 @@ impl Load {
                 glance().await;
                 continue;
             }
-            let spec = self.spec(&mut dice);
-            let ask = Ask::Submit { tag: spec.name.clone(), key: spec.idempotency_key.clone() };
-            let submit = || self.client().submit(&spec);
-            let made = self.ask(ask, submit, |made| Answer::Submitted { job: made.id }).await;
-            let job = made.expect("a good spec is accepted").id;
+            let job = self.submit(self.spec(&mut dice)).await;
             if dice.chance(0.1) {
                 self.read(job).await;
             }
@@ -146,6 +143,27 @@ impl Load {
                 self.ask(Ask::Cancel { job }, cancel, |_| Answer::Done).await.ok();
             }
         }
+    }
+
+    async fn submit(&self, spec: JobSpec) -> JobId {
+        let ask = Ask::Submit { tag: spec.name.clone(), key: spec.idempotency_key.clone() };
+        let submit = || self.client().submit(&spec);
+        let made = self.ask(ask, submit, |made| Answer::Submitted { job: made.id }).await;
+        made.expect("a good spec is accepted").id
+    }
+
+    /// Submits a job ten times a second, however many are in flight, until it is `enough`: that says when the next one
+    /// is accepted. The other clients wait for jobs to end, of which they hear later.
+    pub(super) async fn probe(self, mut dice: Dice, enough: Arc<AtomicBool>) {
+        let mut asked = JoinSet::new();
+        while !enough.load(Ordering::Relaxed) {
+            let (load, spec) = (self.clone(), self.spec(&mut dice));
+            asked.spawn(async move { load.submit(spec).await });
+            for _ in 0..10 {
+                glance().await;
+            }
+        }
+        asked.join_all().await;
     }
 
     /// What was accepted can be read at once: only a certain answer is written down.

@@ -414,10 +414,10 @@ async fn a_storm_of_faults_breaks_no_promise() {
     storm("storm", Kept::InFile).await;
 }
 
-/// The same over two servers that share a database: either may be killed, stopped, or cut off from
-/// workers or from the database at any time, and the other goes on.
+/// The same over three servers that share a database: each may be killed, stopped, or cut off from
+/// workers or from the database at any time, and another goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_over_two_servers_breaks_no_promise() {
+async fn a_storm_over_three_servers_breaks_no_promise() {
     storm("servers", Kept::InPostgres).await;
 }
 

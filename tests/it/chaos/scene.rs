@@ -14,6 +14,8 @@ use tempfile::TempDir;
 use super::nemesis::{Abilities, Tools};
 use super::rows::Rows;
 
+/// Servers that share a database.
+const SERVERS: usize = 3;
 /// How long the ownership of shards lasts where several servers share them.
 const SHARD_LEASE: &str = "3s";
 /// Room for what a worker keeps of hundreds of small tasks.
@@ -54,7 +56,7 @@ impl Scene {
                 *file = site.server.data().join("belfry.db");
                 site
             }
-            rows => two_servers(&mut tools, &crash, &*rows, objects.path()).await,
+            rows => several_servers(&mut tools, &crash, &*rows, objects.path()).await,
         };
         if let Some(database) = rows.database() {
             tools.sessions = Some(SessionKiller::new(Arc::clone(database.cluster()), database.name()));
@@ -119,9 +121,9 @@ async fn one_server(tools: &mut Tools, crash: &CrashOrders) -> Site {
 }
 
 /// Each reaches the database on a road of its own, where it has one address.
-async fn two_servers(tools: &mut Tools, crash: &CrashOrders, rows: &Rows, objects: &Path) -> Site {
+async fn several_servers(tools: &mut Tools, crash: &CrashOrders, rows: &Rows, objects: &Path) -> Site {
     let url = rows.url();
-    let mut urls = vec![url.clone(), url.clone()];
+    let mut urls = vec![url.clone(); SERVERS];
     if !matches!(rows, Rows::Pair(_)) {
         let address =
             url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).expect("it has a host").0;
@@ -145,6 +147,8 @@ async fn two_servers(tools: &mut Tools, crash: &CrashOrders, rows: &Rows, object
         ]
     };
     let mut site = Site::server_only(&settings(&urls[0])).await;
-    site.add_server(&settings(&urls[1])).await;
+    for url in &urls[1..] {
+        site.add_server(&settings(url)).await;
+    }
     site
 }
