@@ -197,23 +197,33 @@ impl Tally {
             one.wanted.get_or_insert(at);
         }
         match what {
-            What::Answered { answer: Answer::Submitted { job }, .. } => {
+            What::Asked { request, .. } => drop(one.asked.entry(*request).or_insert(at)),
+            What::Answered { request, answer: Answer::Submitted { job } } => {
                 self.jobs += u64::from(one.accepted.insert(*job));
+                // Whoever asked after the end of a fault and was answered knows of a commit that others hear of later.
+                if let Some(asked) = one.asked.get(request).copied() {
+                    self.recovered(at, one, |mended| mended <= asked);
+                }
             }
             What::Answered { answer: Answer::Unknown, .. } => self.unknown_answers += 1,
             What::Task { step: TaskStep::Started { .. }, .. } => self.tasks += 1,
             What::Fault { fault, begins: true } => *self.faults.entry(kind(fault)).or_default() += 1,
             What::Fault { fault, begins: false } => one.mended.push((kind(fault), at)),
             What::Commit(commit) => {
-                if let Some(wanted) = one.wanted.take() {
-                    for (kind, mended) in one.mended.drain(..) {
-                        let took = at.since(mended.max(wanted)).as_millis();
-                        self.recovery.entry(kind).or_default().push(took);
-                    }
-                }
+                self.recovered(at, one, |_| true);
+                one.wanted = None;
                 commit.rows.iter().for_each(|row| self.take_row(row, one));
             }
             _ => {}
+        }
+    }
+
+    /// Something that was wanted is durable: faults that ended at such times are got over.
+    fn recovered(&mut self, at: Timestamp, one: &mut One, which: impl Fn(Timestamp) -> bool) {
+        let Some(wanted) = one.wanted else { return };
+        for (kind, mended) in one.mended.extract_if(.., |(_, mended)| which(*mended)) {
+            let took = at.since(mended.max(wanted)).as_millis();
+            self.recovery.entry(kind).or_default().push(took);
         }
     }
 
@@ -258,6 +268,8 @@ struct One {
     accepted: BTreeSet<model::JobId>,
     live: BTreeMap<model::JobId, JobStatus>,
     instants: BTreeSet<(model::ScheduleId, u64, Timestamp, Timestamp)>,
+    /// When each request was made first.
+    asked: BTreeMap<u64, Timestamp>,
     /// Since when something is wanted that no commit can have in it yet.
     wanted: Option<Timestamp>,
     /// Faults that ended since the last commit of something that was wanted.
@@ -290,6 +302,7 @@ fn kind(fault: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::{Ask, Event};
     use crate::run;
     use crate::world::plan::{Plan, Profile};
 
@@ -315,6 +328,26 @@ mod tests {
         );
         assert_eq!(Spread::of(vec![7]), Spread { count: 1, p50: 7, p99: 7, max: 7 });
         assert_eq!(Spread::of(Vec::new()), Spread::default());
+    }
+
+    /// A feed tells of a commit when it is connected again; who was answered knows before.
+    #[test]
+    fn an_answer_to_who_asked_after_a_fault_ends_the_recovery_and_one_to_who_asked_before_does_not() {
+        let job = model::JobId::from_bits(7);
+        let ask = |request| What::Asked { request, ask: Ask::Submit { tag: "r1".into(), key: None } };
+        let answer = |request| What::Answered { request, answer: Answer::Submitted { job } };
+        let events = [
+            (1_000, ask(1)),
+            (2_000, What::Fault { fault: "FullDisk".into(), begins: false }),
+            (2_100, answer(1)),
+            (2_200, ask(2)),
+            (2_700, answer(2)),
+        ];
+        let event = |(at, what)| Event { at: Timestamp::from_millis(at), what };
+        let history = History { events: events.map(event).into(), ..History::default() };
+        let mut tally = Tally::default();
+        tally.add(&history, &Report::default());
+        assert_eq!(tally.recovery, BTreeMap::from([("full disk".into(), vec![700])]));
     }
 
     #[test]
