@@ -83,11 +83,11 @@ pub(crate) async fn serve<L: Listener>(
     grace: Duration,
 ) {
     let door = Arc::new(Door {
-        builder: builder(),
         acceptor: members.identity().acceptor(),
-        for_servers: app.clone().layer(Extension(FromServer)),
-        for_strangers: api::for_strangers(),
-        for_all: app,
+        for_servers: Entrance { builder: builder(), app: app.clone().layer(Extension(FromServer)) },
+        // One request at a time, whose answer ends the connection.
+        for_strangers: Entrance { builder: builder().http1_only(), app: api::for_strangers() },
+        for_all: Entrance { builder: builder(), app },
         members,
         stop: stop.clone(),
     });
@@ -116,11 +116,10 @@ pub(crate) async fn serve<L: Listener>(
 
 /// Who comes in, and to what.
 struct Door {
-    builder: Builder<TokioExecutor>,
     acceptor: TlsAcceptor,
-    for_servers: Router,
-    for_strangers: Router,
-    for_all: Router,
+    for_servers: Entrance,
+    for_strangers: Entrance,
+    for_all: Entrance,
     members: Members,
     stop: CancellationToken,
 }
@@ -135,7 +134,7 @@ impl Door {
         };
         match first {
             Some(peers::HANDSHAKE) => self.let_server_in(stream, watcher).await,
-            Some(_) => self.serve(stream, &self.for_all, watcher).await,
+            Some(_) => self.for_all.serve(stream, watcher).await,
             None => {}
         }
     }
@@ -152,23 +151,31 @@ impl Door {
         match accepted {
             Ok(Ok((stream, Ok(server)))) => {
                 tracing::debug!(server = server.name, server_id = %server.id, "another server connected");
-                self.serve(stream, &self.for_servers, watcher).await;
+                self.for_servers.serve(stream, watcher).await;
             }
             Ok(Ok((stream, Err(stranger)))) => {
                 tracing::warn!(error = %stranger, "a connection of a server was refused");
-                self.serve(stream, &self.for_strangers, watcher).await;
+                self.for_strangers.serve(stream, watcher).await;
             }
             // Whoever speaks TLS by mistake is no reason to look up.
             Ok(Err(error)) => tracing::debug!(error = %error, "a handshake failed"),
             Err(_) => tracing::debug!("a handshake took too long"),
         }
     }
+}
 
-    async fn serve<S>(&self, stream: S, app: &Router, watcher: Watcher)
+/// What a connection comes to, and how it is spoken over it.
+struct Entrance {
+    builder: Builder<TokioExecutor>,
+    app: Router,
+}
+
+impl Entrance {
+    async fn serve<S>(&self, stream: S, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = TowerToHyperService::new(app.clone());
+        let service = TowerToHyperService::new(self.app.clone());
         let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(connection.into_owned()).await {
             tracing::debug!(error = %error, "connection ended");

@@ -18,15 +18,16 @@
 //!
 //! # Always true
 //! - No byte of a request is sent before the other side has proven its key.
-//! - A connection of [`accept`] comes from a server of the store. That adds no right: the token of each
-//!   request is judged again.
-//! - Who has a key that is no server's is told so over its connection, and nothing of its request is looked at. It may be a server
-//!   whose row ran out a moment ago: then it knows that what it wanted to hand on came to nothing.
+//! - Requests marked [`FromServer`] come from a server of the store. That adds no right: the token of each
+//!   is judged again.
+//! - Who has a key that is no server's is told so over its connection, and nothing of its request is looked at. It may be a
+//!   server whose row ran out a moment ago: then it knows that what it wanted to hand on came to nothing.
 //! - A server that starts again has another key, and the others learn of it as they learn of the server.
 //!
 //! # Cost
 //! A handshake is two signatures and a key exchange, well below a millisecond; connections are kept and used
-//! again. A stranger costs one handshake, and all strangers together ten queries a second.
+//! again. A stranger costs one handshake and one request that is thrown away, and all strangers together ten
+//! queries a second.
 
 use std::io;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ use crate::members::Members;
 /// The first byte of a TLS handshake.
 pub(crate) const HANDSHAKE: u8 = 0x16;
 
-/// Marks the requests of a connection of [`accept`].
+/// Marks the requests of a connection of a server that [`accept`] knew.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FromServer;
 

@@ -425,18 +425,22 @@ async fn a_storm_over_three_servers_breaks_no_promise() {
 #[test]
 fn a_seed_always_plans_the_same_faults() {
     let able = Abilities {
-        servers: 2,
-        workers: 3,
-        branch: Some(2),
+        servers: 3,
+        workers: 2,
+        branch: None,
         disk: true,
         worker_disk: Some(0),
-        store_roads: 2,
+        store_roads: 3,
         sessions: true,
     };
     let shown = |seed| format!("{:?}", plan(seed, Duration::from_secs(120), able));
     assert_eq!(shown(7), shown(7));
     assert_ne!(shown(7), shown(8));
     let planned = plan(7, Duration::from_secs(600), able);
+    for server in 0..able.servers {
+        let kill = Fault::Kill(Victim::Server, server);
+        assert!(planned.iter().any(|planned| planned.fault == kill), "server {server} is never killed");
+    }
     let overlap = planned.windows(2).filter(|pair| pair[0].at + pair[0].lasts > pair[1].at).count();
     assert!(overlap * 4 > planned.len(), "only {overlap} of {} faults overlap the next", planned.len());
 }

@@ -165,8 +165,8 @@ fn draw(dice: &mut Dice, able: Abilities) -> Fault {
     use Road::{Broken, CutToOne, DownCut, Flapping, Slow, UpCut};
     use Victim::{Agent, Fuse, Server, Supervisor, Task};
     let worker = dice.below(able.workers);
-    // Of a server it is the number of that.
-    let number = |victim| if victim == Server { worker % able.servers } else { worker };
+    let server = dice.below(able.servers);
+    let number = |victim| if victim == Server { server } else { worker };
     loop {
         return match dice.below(26) {
             0..8 => {
@@ -198,7 +198,7 @@ fn draw(dice: &mut Dice, able: Abilities) -> Fault {
             21 => Fault::WorkerClocks(*dice.pick(&[-86_400, -60, 60, 3_600, 86_400])),
             22..24 if able.store_roads > 0 => Fault::StoreRoad(
                 *dice.pick(&[Road::Cut, UpCut, DownCut, Slow, Broken]),
-                worker % able.store_roads,
+                server % able.store_roads,
             ),
             24..26 if able.sessions => Fault::Sessions,
             _ => continue,

@@ -19,7 +19,7 @@ const FELT: Duration = Duration::from_secs(30);
 /// Where the rows are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// In a file, by one server; in what follows there are two.
+    /// In a file, by one server; in what follows there are three.
     InFile,
     /// In PostgreSQL.
     InPostgres,

@@ -27,9 +27,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::StreamExt as _;
 use hmac::{Hmac, KeyInit, Mac};
 use model::ServerId;
-use model::limits::BODY_BYTES_MAX;
+use model::limits::BATCH_BODY_BYTES_MAX;
 use reqwest::Client;
 use rustls::ClientConfig;
 use sha2::Sha256;
@@ -80,14 +81,23 @@ pub(super) fn recognize(api: &Api, request: &mut Request) {
 /// wanted to hand one on may say that it came to nothing.
 pub(crate) fn for_strangers() -> Router {
     Router::new().fallback(async |request: Request| {
-        // An answer is lost with a connection that is closed over bytes that nobody took.
-        let body = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX);
-        let _unread = tokio::time::timeout(BODY_TIMEOUT, body).await;
-        let detail = "the server that decides does not know the one that hands this on: its row in the store ran out, or it never had one";
+        let _slow = tokio::time::timeout(BODY_TIMEOUT, throw_away(request.into_body())).await;
+        let detail =
+            "the server that decides cannot tell who hands this on: that server's row in the store ran out";
         // The next connection may be one of a server.
         let close = HeaderValue::from_static("close");
         Trouble::new(Code::Loading, detail).header(CONNECTION, close).into_document(None)
     })
+}
+
+/// Takes a body, for an answer is lost with a connection that is closed over bytes that nobody took.
+async fn throw_away(body: Body) {
+    let (mut pieces, mut bytes) = (body.into_data_stream(), 0);
+    while let Some(Ok(piece)) = pieces.next().await
+        && bytes < BATCH_BODY_BYTES_MAX
+    {
+        bytes += piece.len();
+    }
 }
 
 /// The server that a request is to be handed on to; `None` if this one answers it, also

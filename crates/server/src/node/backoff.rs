@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use store::StoreError;
-
 const MIN: Duration = Duration::from_millis(50);
 const MAX: Duration = Duration::from_secs(2);
 /// The most while the store is away: asking costs little, and whoever waits for its fail-over waits for this as
@@ -15,42 +13,34 @@ const STABLE: Duration = Duration::from_secs(10);
 /// Why the shards are to be taken again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The store does not answer, or another server has the shards: that passes by itself.
+    /// The store does not answer, or another server has the shards; before that all went well. That passes by itself.
     Away,
-    /// What failed may fail again at once.
+    /// What failed may fail again at once, after all rows were loaded for it.
     Failed,
 }
 
-impl From<&StoreError> for Cause {
-    fn from(error: &StoreError) -> Self {
-        match error {
-            StoreError::Unavailable { .. }
-            | StoreError::OutcomeUnknown { .. }
-            | StoreError::Fenced { .. } => Self::Away,
-            _ => Self::Failed,
-        }
-    }
-}
-
-/// Pauses that grow, up to what their cause allows.
+/// Pauses that grow, for each cause up to what it allows.
 #[derive(Debug)]
-pub(super) struct Backoff(Duration);
+pub(super) struct Backoff {
+    away: Duration,
+    failed: Duration,
+}
 
 impl Default for Backoff {
     fn default() -> Self {
-        Self(MIN)
+        Self { away: MIN, failed: MIN }
     }
 }
 
 impl Backoff {
     /// The next pause.
     pub(super) fn pause(&mut self, cause: Cause) -> Duration {
-        let max = match cause {
-            Cause::Away => AWAY_MAX,
-            Cause::Failed => MAX,
+        let (next, max) = match cause {
+            Cause::Away => (&mut self.away, AWAY_MAX),
+            Cause::Failed => (&mut self.failed, MAX),
         };
-        let pause = self.0.min(max);
-        self.0 = (pause * 2).min(max);
+        let pause = *next;
+        *next = (pause * 2).min(max);
         pause
     }
 
@@ -64,28 +54,20 @@ impl Backoff {
 
 #[cfg(test)]
 mod tests {
-    use model::ShardId;
-
     use super::*;
 
-    fn longest(cause: Cause) -> Duration {
-        let mut backoff = Backoff::default();
+    /// The longest of many pauses.
+    fn longest(backoff: &mut Backoff, cause: Cause) -> Duration {
         (0..20).map(|_| backoff.pause(cause)).max().unwrap()
     }
 
     /// D7. A database may fail over again before the last time is forgotten.
     #[test]
-    fn a_store_that_goes_away_again_and_again_is_asked_soon_each_time() {
-        let source = || "it is gone".into();
-        let away = [
-            StoreError::Unavailable { source: source() },
-            StoreError::OutcomeUnknown { source: source() },
-            StoreError::Fenced { shard: ShardId(0) },
-        ];
-        for error in &away {
-            assert_eq!(longest(error.into()), AWAY_MAX, "{error}");
-        }
-        assert_eq!(longest((&StoreError::Full).into()), MAX);
+    fn a_store_that_goes_away_is_asked_soon_whatever_failed_before() {
+        let mut backoff = Backoff::default();
+        assert_eq!(longest(&mut backoff, Cause::Failed), MAX);
+        assert_eq!(longest(&mut backoff, Cause::Away), AWAY_MAX);
+        assert_eq!(backoff.pause(Cause::Failed), MAX, "a store that was away makes no failure good");
     }
 
     #[test]

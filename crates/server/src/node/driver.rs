@@ -227,9 +227,13 @@ impl Life {
 
     fn not_taken(&mut self, error: TakeError) -> End {
         let tainted = !matches!(error, TakeError::Store(StoreError::Full));
-        let cause = match &error {
-            TakeError::Store(error) => error.into(),
-            TakeError::Panicked => Cause::Failed,
+        let cause = match error {
+            TakeError::Store(
+                StoreError::Unavailable { .. }
+                | StoreError::OutcomeUnknown { .. }
+                | StoreError::Fenced { .. },
+            ) => Cause::Away,
+            _ => Cause::Failed,
         };
         match error {
             TakeError::Store(StoreError::Fatal { reason }) => return End::Fatal(reason),

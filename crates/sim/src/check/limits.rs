@@ -1,5 +1,6 @@
 //! Limits of queues, keys, rates and machines, as they were in force when work was assigned.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -65,8 +66,12 @@ impl Live {
         if let Some(live) = self.queues.get_mut(&spec.queue) {
             *live -= 1;
         }
-        if let Some(live) = key_of(&spec).and_then(|key| self.keys.get_mut(&key)) {
-            *live -= 1;
+        if let Some(Entry::Occupied(mut live)) = key_of(&spec).map(|key| self.keys.entry(key)) {
+            *live.get_mut() -= 1;
+            // A history may have as many keys as jobs.
+            if *live.get() == 0 {
+                live.remove();
+            }
         }
         if let Some(held) = self.machines.get_mut(&worker) {
             held.millicores -= u64::from(spec.resources.cpu_request().0);

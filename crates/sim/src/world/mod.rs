@@ -205,8 +205,8 @@ impl World {
         (self.history, self.stats)
     }
 
-    /// Lets everything happen, and keeps nothing of what the recorders saw: `hear` takes it, some hundred events at
-    /// a time. What it leaves, it is given again, with more.
+    /// Lets everything happen, and keeps nothing of what the recorders saw: `hear` takes it, some five hundred events
+    /// at a time. What it leaves, it is given again, with more.
     pub fn run_in_slices(mut self, mut hear: impl FnMut(&mut Vec<Event>)) -> Stats {
         self.play(|events| {
             if events.len() >= SLICE {

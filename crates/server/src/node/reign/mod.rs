@@ -114,6 +114,8 @@ pub(super) struct Reign<'a> {
     taken: usize,
     /// Engine time of the newest committed batch.
     committed: Timestamp,
+    /// Batches that were committed.
+    commits: u64,
     /// Buffers of the lanes.
     beats: Vec<Beat>,
     reports: Vec<FromWorker>,
@@ -152,6 +154,7 @@ impl<'a> Reign<'a> {
             batch: 1,
             taken: 0,
             committed: wall,
+            commits: 0,
             beats: Vec::new(),
             reports: Vec::new(),
             requests: Vec::new(),
@@ -397,6 +400,7 @@ impl<'a> Reign<'a> {
         match result {
             Ok(committed) => {
                 crashes::reach(Moment::AfterCommit, &flight.batch);
+                self.commits += 1;
                 let before = std::mem::replace(&mut self.committed, flight.batch.now);
                 self.life.driver.config.metrics.committed(&flight.batch, before, flight.since.elapsed());
                 self.release(flight.effects);
@@ -439,7 +443,22 @@ impl<'a> Reign<'a> {
         tracing::warn!(error = %error, "a commit failed; the engine is dropped and loaded again");
         self.life.full |= matches!(error, StoreError::Full);
         let tainted = unknown || matches!(error, StoreError::Fenced { .. });
-        End::Again { tainted, cause: Cause::from(&error) }
+        End::Again { tainted, cause: self.cause_of(&error) }
+    }
+
+    /// A store that took commits and then none is away; one that never took any would only have all rows loaded
+    /// again and again.
+    fn cause_of(&self, error: &StoreError) -> Cause {
+        match error {
+            StoreError::Unavailable { .. }
+            | StoreError::OutcomeUnknown { .. }
+            | StoreError::Fenced { .. }
+                if self.commits > 0 =>
+            {
+                Cause::Away
+            }
+            _ => Cause::Failed,
+        }
     }
 
     fn publish_events(&self, committed: Committed, batch: Arc<Batch>) {
@@ -460,7 +479,7 @@ impl<'a> Reign<'a> {
             Ok(()) => Ok(()),
             Err(error @ StoreError::Fenced { .. }) => {
                 tracing::warn!(error = %error, "lost the shards");
-                Err(End::Again { tainted: true, cause: Cause::from(&error) })
+                Err(End::Again { tainted: true, cause: self.cause_of(&error) })
             }
             Err(StoreError::Fatal { reason }) => Err(End::Fatal(reason)),
             Err(error) => {

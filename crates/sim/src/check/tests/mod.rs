@@ -422,6 +422,33 @@ fn more_at_once_than_a_queue_a_key_a_rate_or_a_machine_lets_through_is_seen() {
     Story::new().commit(vec![machine]).submitted().placed().breaks(Invariant::I22);
 }
 
+/// I20 and I22.
+#[test]
+fn what_ended_makes_room_under_a_limit_and_what_is_told_twice_takes_room_once() {
+    let story_with_room_for_one = || {
+        let mut story =
+            Story::with(|spec| spec.concurrency = Some(Concurrency { key: "k".into(), limit: 1 }));
+        let settings = QueueSettings { concurrency: Some(1), ..QueueSettings::default() };
+        let queue = Row::Queue { name: "default".into(), settings };
+        let (cpu, memory) = (Millicores(1_000_000), Bytes(1 << 40));
+        let capacity = Capacity { cpu, memory, slots: 1, ..Capacity::default() };
+        let machine = Row::Worker { worker: WORKER, status: WorkerStatus::Ready, capacity };
+        story.commit(vec![queue, machine]).submitted().placed();
+        story
+    };
+    let broken = |story: &Story| {
+        let report = check(&story.history);
+        [Invariant::I20, Invariant::I22].map(|limit| report.breaks(limit))
+    };
+    let mut story = story_with_room_for_one();
+    let again = story.execution_row(1, ExecutionStatus::Assigned, true);
+    story.commit(vec![again]).lost().placed().lost().placed();
+    assert_eq!(broken(&story), [false; 2]);
+    let mut story = story_with_room_for_one();
+    story.placed();
+    assert_eq!(broken(&story), [true; 2]);
+}
+
 /// I27 and I28.
 #[test]
 fn two_owners_of_one_epoch_nobody_for_long_and_another_memory_are_seen() {
