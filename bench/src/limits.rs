@@ -1,11 +1,11 @@
-//! What the parts of a no-op job would take if nothing of Belfry's were in them: the same rows, bytes and messages
-//! through the same libraries, and nothing looked at.
+//! What the work of each part of a no-op job takes alone: the same rows, bytes and messages through the same libraries, with no
+//! scheduler around them.
 //!
-//! Beside what [`noop`](crate::noop) measures this says how much of a part is ours. A limit may be below what any
-//! scheduler could reach, never above: what it leaves out is said at each.
+//! Beside what [`noop`](crate::noop) measures this says how much could be won in a part at most. What a limit leaves out is
+//! said at each.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Seek as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,10 @@ use crate::report::{Figure, Goal};
 
 /// Jobs whose rows are put into tables once more.
 const JOBS: u64 = 200_000;
-/// Jobs of a commit: about as many as share one while `noop` runs.
+/// Jobs of a commit.
 const OF_A_COMMIT: u64 = 500;
+/// How often the disk alone is written to and synced.
+const COMMITS: u64 = 500;
 /// The threads of the server that looks at nothing, so that its share is told apart from its clients'.
 const BARE_THREAD: &str = "bare-server";
 
@@ -50,13 +52,13 @@ pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let (from, to) = (folder.path().join("data/belfry.db"), folder.path().join("alone.db"));
     let (rows, log) = tokio::task::spawn_blocking(move || sqlite_alone(&from, &to, jobs)).await??;
     let path = folder.path().join("log");
-    let disk = tokio::task::spawn_blocking(move || disk_alone(&path, log, time)).await??;
+    let disk = tokio::task::spawn_blocking(move || disk_alone(&path, log)).await??;
     let body = batch(&noop::job(), usize::try_from(BATCH)?);
     let http = http_alone(body.clone(), time).await?;
     let json = json_alone(&body, time)?;
     Ok(vec![
         micros(STORE, rows),
-        Figure::new("bytes of the store's log", log, "bytes", Goal::None),
+        Figure::new("bytes of the log of these rows", log, "bytes", Goal::None),
         micros(DISK, disk),
         micros(HTTP, http),
         micros(JSON, json),
@@ -87,6 +89,7 @@ fn sqlite_alone(from: &Path, to: &Path, jobs: u64) -> anyhow::Result<(f64, f64)>
     let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_WRITE)
         .with_context(|| format!("cannot open {}", from.display()))?;
     let mut target = Connection::open(to)?;
+    target.set_prepared_statement_cache_capacity(64);
     target.execute_batch(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0;
          PRAGMA cache_size = -65536;",
@@ -103,6 +106,7 @@ fn sqlite_alone(from: &Path, to: &Path, jobs: u64) -> anyhow::Result<(f64, f64)>
             tables.push(Table::read(&source, row.get_ref(1)?.as_str()?)?);
         }
     }
+    tables.retain(|table| !table.rows.is_empty());
     let commits = jobs.div_ceil(OF_A_COMMIT);
     let ((), time) = on_processor(|| {
         for commit in 0..commits {
@@ -142,19 +146,23 @@ impl Table {
     }
 }
 
-/// Microseconds of wall time for each job if its bytes are appended to a file of their own and synced, as many at a time as
-/// share a commit.
-fn disk_alone(path: &Path, bytes: f64, time: Duration) -> anyhow::Result<f64> {
+/// Microseconds of wall time for each job if its bytes are written over old ones and synced, as many at a time as
+/// share a commit: a log that is begun anew does not grow.
+fn disk_alone(path: &Path, bytes: f64) -> anyhow::Result<f64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
     let block = vec![7_u8; (bytes * OF_A_COMMIT as f64) as usize];
     let mut file = File::create(path)?;
-    let (begun, mut commits) = (Instant::now(), 0);
-    while begun.elapsed() < time {
+    for _ in 0..COMMITS {
+        file.write_all(&block)?;
+    }
+    file.sync_all()?;
+    file.rewind()?;
+    let begun = Instant::now();
+    for _ in 0..COMMITS {
         file.write_all(&block)?;
         file.sync_data()?;
-        commits += 1;
     }
-    Ok(micros_each(begun.elapsed(), commits * OF_A_COMMIT))
+    Ok(micros_each(begun.elapsed(), COMMITS * OF_A_COMMIT))
 }
 
 /// Processor time of a server that reads requests and answers as many bytes as Belfry does, for each job of a request.
@@ -169,17 +177,22 @@ async fn http_alone(body: String, time: Duration) -> anyhow::Result<f64> {
         let listener = TcpListener::from_std(listener)?;
         axum::serve(listener, Router::new().route("/api/v1/jobs", post(read))).await
     });
-    let load = Load::new(&format!("http://{address}"), String::new())?;
+    let spent = spent_on(&format!("http://{address}"), &body, time).await;
+    threads.shutdown_background();
+    spent
+}
+
+/// Processor time of the bare server for each job that is submitted to it.
+async fn spent_on(url: &str, body: &str, time: Duration) -> anyhow::Result<f64> {
+    let load = Load::new(url, String::new())?;
     let this = harness::Pid(std::process::id().cast_signed());
-    load.rate(&body, usize::try_from(CONNECTIONS)?, Duration::from_millis(500)).await?;
+    load.rate(body, usize::try_from(CONNECTIONS)?, Duration::from_millis(500)).await?;
     let (before, begun) = (Costs::of(this)?, Instant::now());
-    let rate = load.rate(&body, usize::try_from(CONNECTIONS)?, time).await?;
+    let rate = load.rate(body, usize::try_from(CONNECTIONS)?, time).await?;
     let jobs = rate * begun.elapsed().as_secs_f64() * BATCH as f64;
     let costs = Costs::of(this)?.since(&before);
     let spent = costs.iter().filter(|(name, _)| name.starts_with(BARE_THREAD)).map(|(_, time)| *time);
-    let micros = spent.sum::<Duration>().as_secs_f64() * 1e6 / jobs;
-    threads.shutdown_background();
-    Ok(micros)
+    Ok(spent.sum::<Duration>().as_secs_f64() * 1e6 / jobs)
 }
 
 /// What Belfry answers to this submission.

@@ -80,7 +80,7 @@ enum Name {
     SubmitSingle,
     /// Jobs a second through the whole path, with a worker that does nothing.
     Noop,
-    /// What the parts of such a job would take with nothing of Belfry's in them.
+    /// What the work of each part of such a job takes alone.
     Limits,
     /// `noop` on PostgreSQL, with one server and with three.
     NoopPostgres,

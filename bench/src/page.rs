@@ -11,11 +11,12 @@ use plotters::prelude::*;
 use serde::Deserialize;
 
 use crate::kept::Kept;
+use crate::limits;
 use crate::report::{Row, number};
 
 /// Benchmarks in the order of the page, with their headings.
 const SECTIONS: &[(&str, &[&str])] = &[
-    ("Jobs through the whole path", &["noop", "spawn", "latency"]),
+    ("Jobs through the whole path", &["noop", "limits", "spawn", "latency"]),
     ("Submission", &["submit-batch", "submit-single"]),
     ("Many jobs", &["memory", "growth", "reads", "logs"]),
     ("Schedules", &["schedules-idle", "schedules-burst", "schedules-minute"]),
@@ -151,6 +152,89 @@ pub(crate) fn tables(kept: &[Kept]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A part of what a job takes, and the least that it could be.
+struct Part {
+    what: &'static str,
+    measured: (&'static str, &'static str),
+    /// Added up.
+    least: &'static [(&'static str, &'static str)],
+    is: &'static str,
+}
+
+/// Where the time of a job goes, in the order of the page.
+const PARTS: &[Part] = &[
+    Part {
+        what: "no-op, the thread that writes the store",
+        measured: ("noop", "of it: server, store: rows, log, sync"),
+        least: &[("limits", limits::STORE)],
+        is: "SQLite alone: the rows that stay, ready made, into the same tables by prepared statements, 500 jobs a commit. \
+             Without the rows that are deleted again when a job ends, and without encoding and syncs",
+    },
+    Part {
+        what: "no-op, the engine's thread",
+        measured: ("noop", "of it: server, engine: decisions, batches"),
+        least: &[("engine", "time of a job")],
+        is: "the engine's decisions alone, a thousand jobs at a time: no inbox, no thread to wake, no metrics",
+    },
+    Part {
+        what: "no-op, HTTP and gRPC",
+        measured: ("noop", "of it: server, HTTP and gRPC"),
+        least: &[("limits", limits::HTTP), ("limits", limits::JSON), ("limits", limits::MESSAGES)],
+        is: "as many bytes read and answered by the same library with nothing behind it; the body read into what the API \
+             takes; the messages to and from a worker written and read. Without their HTTP/2 frames, checks, and waiting for the commit",
+    },
+    Part {
+        what: "no-op, wall time",
+        measured: ("noop", "jobs through the whole path"),
+        least: &[("limits", limits::DISK)],
+        is: "the disk: the log of the rows that stay, written over an old one and synced, 500 jobs at a time",
+    },
+    Part {
+        what: "`/bin/true`, wall time of both cores",
+        measured: ("spawn", "jobs of /bin/true through a worker"),
+        least: &[("spawn", "bare spawn and wait of /bin/true, all cores")],
+        is: "the kernel and the loader: spawn and wait with nothing around it",
+    },
+    Part {
+        what: "from submission to start, at 50 a second",
+        measured: ("latency", "50 submissions/s, to the start in a process, p50"),
+        least: &[(
+            "latency",
+            "two synced writes and then a bare start of that process, 50 times a second, p50",
+        )],
+        is: "the two writes that must be durable one after the other, and a bare start",
+    },
+];
+
+/// Microseconds of this figure, which may be a rate.
+fn micros(kept: &[Kept], (name, what): (&str, &str)) -> Option<f64> {
+    let row = kept.iter().find(|kept| kept.name == name)?.rows.iter().find(|row| row.what == what)?;
+    match row.unit.as_str() {
+        "µs" => Some(row.median()),
+        "ms" => Some(row.median() * 1e3),
+        unit if unit.ends_with("/s") => Some(1e6 / row.median()),
+        _ => None,
+    }
+}
+
+/// The table of what the time of a job is made of.
+///
+/// # Errors
+/// If a figure is not kept.
+pub(crate) fn parts(kept: &[Kept]) -> anyhow::Result<String> {
+    let found = |of: (&str, &str)| micros(kept, of).with_context(|| format!("{of:?} is not kept"));
+    let mut text =
+        "| of one job | measured | at least | ratio | what the least is |\n|---|---|---|---|---|\n"
+            .to_owned();
+    for Part { what, measured, least, is } in PARTS {
+        let measured = found(*measured)?;
+        let least = least.iter().map(|&of| found(of)).sum::<anyhow::Result<f64>>()?;
+        let (ratio, measured, least) = (number(measured / least), number(measured), number(least));
+        let _ = writeln!(text, "| {what} | {measured} µs | {least} µs | {ratio} | {is} |");
+    }
+    Ok(text)
 }
 
 /// The table of the peers.
@@ -312,6 +396,7 @@ mod tests {
             serde_json::from_str(&fs::read_to_string(docs.join("benchmarks/peers.json")).unwrap()).unwrap();
         let page = docs.join("src/benchmarks.md");
         harness::pages::assert_generated(&page, "results", &tables(&kept));
+        harness::pages::assert_generated(&page, "parts", &parts(&kept).unwrap());
         harness::pages::assert_generated(&page, "peers", &peers(&found));
         let latency = fs::read_to_string(docs.join("benchmarks/peers-latency.json")).unwrap();
         let latency: PeersLatency = serde_json::from_str(&latency).unwrap();
