@@ -1,7 +1,7 @@
 """/bin/true as tasks of HyperQueue: a server and a worker of all cores in this process, no journal. With
-`latency RATE SECONDS PROGRAM`: submitted one by one, and how long it took until each was in its `main`. Its server
-hears of an end some 40 ms later and gives a core away only then, so two cores would take fewer than 50 such tasks a second and
-the figure would be that of a queue: there the worker says that it has 16."""
+`latency RATE SECONDS PROGRAM`: submitted one by one, and how long it took until each was in its `main`. There the worker
+says that it has 16 cores: with two a queue builds up at 50 tasks a second, as the time until its server has heard of an end counts
+as work, and the figure would be that of the queue."""
 
 import json
 import sys

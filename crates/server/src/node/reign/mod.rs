@@ -114,8 +114,8 @@ pub(super) struct Reign<'a> {
     taken: usize,
     /// Engine time of the newest committed batch.
     committed: Timestamp,
-    /// Batches that were committed.
-    commits: u64,
+    /// Whether any batch was.
+    has_committed: bool,
     /// Buffers of the lanes.
     beats: Vec<Beat>,
     reports: Vec<FromWorker>,
@@ -154,7 +154,7 @@ impl<'a> Reign<'a> {
             batch: 1,
             taken: 0,
             committed: wall,
-            commits: 0,
+            has_committed: false,
             beats: Vec::new(),
             reports: Vec::new(),
             requests: Vec::new(),
@@ -400,7 +400,7 @@ impl<'a> Reign<'a> {
         match result {
             Ok(committed) => {
                 crashes::reach(Moment::AfterCommit, &flight.batch);
-                self.commits += 1;
+                self.has_committed = true;
                 let before = std::mem::replace(&mut self.committed, flight.batch.now);
                 self.life.driver.config.metrics.committed(&flight.batch, before, flight.since.elapsed());
                 self.release(flight.effects);
@@ -453,7 +453,7 @@ impl<'a> Reign<'a> {
             StoreError::Unavailable { .. }
             | StoreError::OutcomeUnknown { .. }
             | StoreError::Fenced { .. }
-                if self.commits > 0 =>
+                if self.has_committed =>
             {
                 Cause::Away
             }
