@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use model::id::{Epoch, IdSource};
-use model::record::{Change, Event, EventKind, Lease, QueueRecord};
+use model::record::{Change, Event, EventKind, KeyRecord, Lease, QueueRecord};
 use model::{Duration, ExecutionId, JobId, JobStatus, ShardId, Timestamp, WorkerId};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -41,6 +41,12 @@ pub(crate) struct KnownKey {
     pub(crate) expires_at: Timestamp,
 }
 
+impl From<KeyRecord> for KnownKey {
+    fn from(key: KeyRecord) -> Self {
+        Self { body: key.body, job: key.job, expires_at: key.expires_at }
+    }
+}
+
 /// How many live jobs there are of each status.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct LiveCounts(BTreeMap<JobStatus, u64>);
@@ -48,6 +54,10 @@ pub(crate) struct LiveCounts(BTreeMap<JobStatus, u64>);
 impl LiveCounts {
     pub(crate) fn add(&mut self, status: JobStatus) {
         *self.0.entry(status).or_default() += 1;
+    }
+
+    pub(crate) fn all(&self) -> &BTreeMap<JobStatus, u64> {
+        &self.0
     }
 
     pub(crate) fn sub(&mut self, status: JobStatus) {
@@ -103,21 +113,35 @@ impl Engine {
     /// # Panics
     /// If no shard is leased or `shards` is zero: there would be nowhere to put a job.
     pub fn new(config: Config, leases: &[Lease], shards: u16, now: impl Into<Now>) -> Self {
-        let now = now.into();
-        assert!(!leases.is_empty() && shards > 0, "an engine owns at least one shard");
+        let mut engine = Self::of_no_shards(config, shards, now);
+        engine.own(leases);
+        engine
+    }
+
+    /// Becomes the owner of the leased shards.
+    pub(crate) fn own(&mut self, leases: &[Lease]) {
+        assert!(!leases.is_empty(), "an engine owns at least one shard");
+        self.epochs = leases.iter().map(|lease| (lease.shard, lease.epoch)).collect();
+        self.owned = self.epochs.keys().copied().collect();
         // Another owner of the same shards draws other numbers.
-        let epochs: BTreeMap<ShardId, Epoch> = leases.iter().map(|l| (l.shard, l.epoch)).collect();
-        let salt = epochs
+        let salt = self
+            .epochs
             .values()
-            .fold(config.seed, |salt, epoch| salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ epoch.0);
+            .fold(self.config.seed, |salt, epoch| salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ epoch.0);
+        self.rng = ChaCha8Rng::seed_from_u64(salt);
+    }
+
+    pub(crate) fn of_no_shards(config: Config, shards: u16, now: impl Into<Now>) -> Self {
+        let now = now.into();
+        assert!(shards > 0, "there is at least one shard");
         Self {
             now: now.wall,
             steady: now.steady,
-            rng: ChaCha8Rng::seed_from_u64(salt),
+            rng: ChaCha8Rng::seed_from_u64(config.seed),
             ids: IdSource::default(),
             shards,
-            owned: epochs.keys().copied().collect(),
-            epochs,
+            owned: Vec::new(),
+            epochs: BTreeMap::new(),
             jobs: IndexMap::default(),
             executions: IndexMap::default(),
             keys: IndexMap::default(),
@@ -316,7 +340,7 @@ impl Engine {
             return self.reply(ticket, Err(Refusal::VersionMismatch { expected, found }));
         }
         let record = QueueRecord { name, settings, version: found + 1, updated_at: self.now };
-        self.queues.set(self.steady, &record, false);
+        self.queues.set(self.steady, &record);
         self.capacity_changed();
         let record = Arc::new(record);
         let kind = EventKind::Queue { queue: record.name.as_str().into() };

@@ -29,14 +29,15 @@
 //! `job` holds the life of a job, one file a transition; `queue` orders waiting jobs; `placement`
 //! filters and scores workers; `dispatch` brings the two together; `worker` has sessions and leases;
 //! `schedule` decides every instant of every schedule; `workflow` which jobs the steps of a run become;
-//! `timer` is the agenda of instants; `restore` rebuilds all of it from rows, and `reconcile` holds back
-//! what a store that forgot commits could double.
+//! `timer` is the agenda of instants; `restore` rebuilds all of it from rows, `follower` keeps it ready while another
+//! server owns them, and `reconcile` holds back what a store that forgot commits could double.
 
 mod clock;
 mod config;
 mod digest;
 mod dispatch;
 mod engine;
+mod follower;
 pub mod input;
 mod invariants;
 mod job;
@@ -58,6 +59,7 @@ pub use clock::Now;
 pub use config::Config;
 pub use digest::Difference;
 pub use engine::Engine;
+pub use follower::{Follower, Unfollowed};
 pub use input::{
     Expected, Input, Join, NewBackfill, NewJob, NewRun, NewSchedule, NewWorkflow, Report, ScheduleRequest,
     Session, TaskRequest, Ticket, WorkflowRequest,

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use model::spec::Delivery;
-use model::{ExecutionId, JobId, ShardId, Timestamp, WorkerId};
+use model::{ExecutionId, JobId, JobStatus, ShardId, Timestamp, WorkerId};
 use mutation::{Mutation, is_on};
 
 use crate::engine::Engine;
@@ -78,11 +78,18 @@ impl Engine {
         std::mem::take(&mut self.reconciling.strays)
     }
 
-    /// Gives every worker one lease to be heard.
+    /// Gives every worker one lease to be heard, and takes out of the queues what waits for that.
     pub(crate) fn begin_reconciling(&mut self) {
-        if self.is_reconciling() {
-            self.reconciling.until = self.steady + self.lease_with_margin();
-            self.chores.arm(self.reconciling.until, Timer::Reconciled);
+        if !self.is_reconciling() {
+            return;
+        }
+        self.reconciling.until = self.steady + self.lease_with_margin();
+        self.chores.arm(self.reconciling.until, Timer::Reconciled);
+        for (&id, job) in &self.jobs {
+            if job.state.status == JobStatus::Waiting && self.reconciling.concerns(id, job) {
+                self.queues.remove(id, job);
+                self.reconciling.held_back.insert(id);
+            }
         }
     }
 

@@ -76,8 +76,7 @@ impl Engine {
             LiveRow::Job { id, head, state } => self.restore_job(id, head, *state),
             LiveRow::Execution(record) => self.restore_execution(*record),
             LiveRow::Key(key) => {
-                let known = KnownKey { body: key.body, job: key.job, expires_at: key.expires_at };
-                self.keys.insert(key.key, known);
+                self.keys.insert(key.key, KnownKey::from(key));
                 Ok(())
             }
             LiveRow::Worker(record) => {
@@ -85,7 +84,7 @@ impl Engine {
                 Ok(())
             }
             LiveRow::Queue(record) => {
-                self.queues.set(self.steady, &record, true);
+                self.queues.set(self.steady, &record);
                 Ok(())
             }
             LiveRow::Calendar(record) => {
@@ -133,7 +132,22 @@ impl Engine {
         let profile = self.profiles.of(&head.spec);
         self.live_counts.add(state.status);
         self.jobs.insert(id, Job::new(&Arc::new(head), profile, state, id.created_at()));
+        self.resume_job(id);
         Ok(())
+    }
+
+    /// Arms what a job waits for, or puts it into its queue. What runs is left for the start: it rests on other
+    /// rows, and on what time it is then.
+    fn resume_job(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        if let Some(deadline) = job.deadline.filter(|_| job.state.started_at.is_none()) {
+            self.agenda.arm(deadline, Timer::Deadline(id));
+        }
+        match job.state.status {
+            JobStatus::Ready | JobStatus::Retrying => self.agenda.arm(job.state.due_at, Timer::Due(id)),
+            JobStatus::Waiting => self.stand_in_line(id),
+            _ => {}
+        }
     }
 
     fn restore_execution(&mut self, record: ExecutionRecord) -> Result<(), Poison> {
@@ -148,22 +162,24 @@ impl Engine {
         Ok(())
     }
 
-    /// Goes on from where the rows stand: fills queues, arms timers, and gives every worker a full
-    /// lease to come back before it is judged. Called once, after every row.
+    /// Goes on from where the rows stand: with what runs, what is missed, and what nobody heard end; and gives
+    /// every worker a full lease to come back before it is judged. Called once, after every row.
     pub fn start(&mut self, now: impl Into<Now>) {
         let now = now.into();
         self.now = self.now.max(now.wall);
         self.steady = self.steady.max(now.steady);
         self.started = true;
         self.begin_reconciling();
+        self.queues.restart_rates(self.steady);
         self.find_runs();
         self.find_work();
-        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
-        for &id in &jobs {
-            self.resume_job(id);
+        let running = self.jobs.iter().filter(|(_, job)| job.state.status == JobStatus::Running);
+        let running: Vec<JobId> = running.map(|(&id, _)| id).collect();
+        for &id in &running {
+            self.resume_running(id);
         }
         self.expect_workers();
-        for id in jobs {
+        for id in running {
             self.resume_without_execution(id);
         }
         self.start_schedules();
@@ -172,24 +188,14 @@ impl Engine {
         self.capacity_changed();
     }
 
-    fn resume_job(&mut self, id: JobId) {
+    fn resume_running(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if let Some(deadline) = job.deadline.filter(|_| job.state.started_at.is_none()) {
-            self.agenda.arm(deadline, Timer::Deadline(id));
-        }
-        match job.state.status {
-            JobStatus::Ready | JobStatus::Retrying => self.agenda.arm(job.state.due_at, Timer::Due(id)),
-            JobStatus::Waiting => self.stand_in_line(id),
-            JobStatus::Running => {
-                self.queues.restore_running(job);
-                let Some(live) = job.live.as_mut() else { return };
-                live.remind_at = self.steady + REMIND_AFTER;
-                self.chores.arm(live.remind_at, Timer::Remind(live.record.id));
-                if let Some(worker) = self.workers.get_mut(&live.record.worker) {
-                    worker.reserve(id, &job.profile.shape);
-                }
-            }
-            _ => {}
+        self.queues.restore_running(job);
+        let Some(live) = job.live.as_mut() else { return };
+        live.remind_at = self.steady + REMIND_AFTER;
+        self.chores.arm(live.remind_at, Timer::Remind(live.record.id));
+        if let Some(worker) = self.workers.get_mut(&live.record.worker) {
+            worker.reserve(id, &job.profile.shape);
         }
     }
 

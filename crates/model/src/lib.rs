@@ -19,6 +19,7 @@
 
 pub mod api;
 pub mod calendar;
+pub mod changelog;
 pub mod checkpoint;
 pub mod expression;
 pub mod firing;

@@ -212,7 +212,7 @@ pub struct QueueRecord {
 }
 
 /// An idempotency key that was used. Outlives its job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyRecord {
     /// Hash of the namespace and the key.
     pub key: u128,
@@ -225,7 +225,7 @@ pub struct KeyRecord {
 }
 
 /// An idempotency key that a run was started under. Outlives its run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunKeyRecord {
     /// Hash of the namespace, the workflow and the key.
     pub key: u128,

@@ -97,6 +97,8 @@ mutations! {
     EngineBeginsStepsEarly = "engine-begins-steps-early",
     /// The end of a step is told to one step less than need it.
     EngineTellsOneStepLess = "engine-tells-one-step-less",
+    /// A server that stands by reads again what others changed, but for jobs.
+    EngineMissesWhatOthersChange = "engine-misses-what-others-change",
     /// Answers and assignments go out before the commit that they tell of.
     ServerReleasesBeforeCommits = "server-releases-before-commits",
     /// A commit that failed changes nothing for the engine.

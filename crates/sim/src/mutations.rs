@@ -121,6 +121,7 @@ pub const CASES: &[Case] = &[
     engine(Engine::EngineWaitsForLostWorkers, 20, &[I26], cut_workers),
     engine(Engine::EngineLeavesStraysAlone, 40, &[I8], lost_tails),
     engine(Engine::EngineTrustsAStoreThatForgot, 100, &[I8], lost_tails),
+    engine(Engine::EngineMissesWhatOthersChange, 20, &[I28], rough),
     engine(Engine::EngineSaysAssignmentsOnce, 40, &[I26], rough),
     engine(Engine::EngineKeepsTheFence, 40, &[I10], rough),
     engine(Engine::EngineOverfillsQueues, 40, &[I20], rough),

@@ -25,9 +25,8 @@ impl Bucket {
         old: Option<Self>,
         settings: &QueueSettings,
         now: Timestamp,
-        empty: bool,
     ) -> Option<Self> {
-        let mut new = Self::new(settings, now, empty)?;
+        let mut new = Self::new(settings, now, false)?;
         if let Some(old) = old {
             new.tokens = old.tokens_at(now).min(new.burst);
         }

@@ -226,13 +226,27 @@ impl Queues {
         next
     }
 
-    /// Sets up a queue. Its rate starts with a full burst unless it comes from the store: a change
-    /// of owner must not let another burst through.
-    pub(crate) fn set(&mut self, now: Timestamp, record: &QueueRecord, restored: bool) {
+    /// Sets up a queue. The rate of a new one starts with a full burst.
+    pub(crate) fn set(&mut self, now: Timestamp, record: &QueueRecord) {
         let queue = self.queue(&record.name.as_str().into());
-        queue.bucket = Bucket::renewed(queue.bucket.take(), &record.settings, now, restored);
+        queue.bucket = Bucket::renewed(queue.bucket.take(), &record.settings, now);
         queue.settings = record.settings.clone();
         queue.version = record.version;
+    }
+
+    /// Nobody set up any queue, as far as is known.
+    pub(crate) fn forget_settings(&mut self) {
+        for queue in self.queues.values_mut() {
+            (queue.settings, queue.version, queue.bucket) = (QueueSettings::default(), 0, None);
+        }
+        self.queues.retain(|_, queue| queue.waiting > 0 || queue.running > 0);
+    }
+
+    /// Rates begin anew, with nothing saved up: a change of owner must not let another burst through.
+    pub(crate) fn restart_rates(&mut self, now: Timestamp) {
+        for queue in self.queues.values_mut() {
+            queue.bucket = Bucket::new(&queue.settings, now, true);
+        }
     }
 
     /// The version of a queue's settings; 0 if nobody set it up.

@@ -87,6 +87,11 @@ impl Schedule {
         owed.into_iter().chain(self.next_nominal().map(|nominal| nominal.due)).min()
     }
 
+    /// Whether lists show its next instant as it is.
+    pub(super) fn shows_its_next(&self) -> bool {
+        self.state.next_at == self.next_at()
+    }
+
     /// The next instant that no filter holds, for lists.
     fn next_at(&self) -> Option<Timestamp> {
         if self.state.status == ScheduleStatus::Completed || self.will_be_spent() {

@@ -104,6 +104,15 @@ impl Schedule {
         }
     }
 
+    /// Whether nothing but its next instant concerns it: it owes nothing, keeps nothing waiting, counts from no run
+    /// and keeps no room.
+    fn is_plain(&self) -> bool {
+        self.state.owed.is_empty()
+            && self.state.buffer.is_empty()
+            && self.plan.timetable.delay().is_none()
+            && self.plan.policies.reserve_ahead.is_none()
+    }
+
     /// Whether another run may begin by its overlap limit.
     pub(crate) fn has_room(&self) -> bool {
         self.plan.policies.allows_all() || self.runs.len() < self.plan.policies.run_limit()
@@ -126,6 +135,8 @@ pub(crate) struct Schedules {
     changed: Vec<ScheduleId>,
     /// Ledger records that will not be extended any more.
     ledger: Vec<LedgerRecord>,
+    /// Schedules whose rules cannot be read any more, and why.
+    unusable: BTreeMap<ScheduleId, String>,
     /// Jobs that room is kept for, until they are placed.
     pub(crate) expected: BTreeMap<JobId, ScheduleId>,
 }
@@ -176,10 +187,6 @@ impl Schedules {
 
     pub(crate) fn get_mut(&mut self, id: ScheduleId) -> Option<&mut Schedule> {
         self.all.get_mut(&id)
-    }
-
-    pub(crate) fn ids(&self) -> Vec<ScheduleId> {
-        self.all.keys().copied().collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ScheduleId, &Schedule)> {
@@ -347,10 +354,29 @@ impl Engine {
         let template = self.schedules.templates.of(&head.spec, &mut self.profiles);
         let is_active = state.status == ScheduleStatus::Active;
         self.schedules.insert(id, Schedule::new(head, plan, template, state));
-        if let Some(problem) = problem.filter(|_| is_active) {
-            let note = format!("its timing cannot be used: {}: {}", problem.path, problem.message);
-            self.pause_by_belfry(id, &note);
+        match problem.filter(|_| is_active) {
+            Some(problem) => {
+                let note = format!("its timing cannot be used: {}: {}", problem.path, problem.message);
+                self.schedules.unusable.insert(id, note);
+            }
+            None => self.arm_if_plain(id),
         }
+    }
+
+    /// Forgets a schedule as if its row had never come. Comes before the start.
+    pub(crate) fn forget_schedule(&mut self, id: ScheduleId) {
+        self.disarm_schedule(id);
+        self.schedules.unusable.remove(&id);
+        self.schedules.remove(id);
+    }
+
+    /// Arms the timer of a schedule that only waits for its next instant, which is most of them: the start then has
+    /// nothing to do for it.
+    fn arm_if_plain(&mut self, id: ScheduleId) {
+        let Some(schedule) = self.schedules.get_mut(id).filter(|schedule| schedule.is_plain()) else { return };
+        let Some(due) = schedule.due().filter(|_| schedule.shows_its_next()) else { return };
+        schedule.armed = Some(due);
+        self.agenda.arm(due, Timer::Schedule(id));
     }
 
     /// Finds the runs of every schedule and backfill among the jobs and runs that were restored.
@@ -387,7 +413,13 @@ impl Engine {
 
     /// Goes on with every schedule from where its row stands.
     pub(crate) fn start_schedules(&mut self) {
-        for id in self.schedules.ids() {
+        for (id, note) in std::mem::take(&mut self.schedules.unusable) {
+            self.pause_by_belfry(id, &note);
+        }
+        let is_armed = |schedule: &Schedule| schedule.armed.is_some() && schedule.is_plain();
+        let left = self.schedules.iter().filter(|(_, schedule)| !is_armed(schedule));
+        let left: Vec<_> = left.map(|(id, _)| id).collect();
+        for id in left {
             let now = self.now;
             if let Some(schedule) = self.schedules.get_mut(id) {
                 let rate = schedule.plan.policies.missed.catch_up_per_minute;

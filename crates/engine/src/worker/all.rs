@@ -86,6 +86,13 @@ impl Workers {
         self.all.remove(id);
     }
 
+    /// Nobody is known any more.
+    pub(crate) fn clear(&mut self) {
+        self.forgotten += self.changed.len() as u64 + 1;
+        self.changed.clear();
+        self.all.clear();
+    }
+
     /// Every worker, each of which may be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&WorkerId, &mut Worker)> {
         self.forgotten += self.changed.len() as u64 + 1;

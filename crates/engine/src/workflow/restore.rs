@@ -27,6 +27,18 @@ impl Engine {
         self.workflows.all.insert(id, Workflow::new(head, state));
     }
 
+    /// Forgets a workflow as if its row had never come. Comes before the start.
+    pub(crate) fn forget_workflow(&mut self, id: WorkflowId) {
+        let Some(workflow) = self.workflows.all.swap_remove(&id) else { return };
+        self.workflows.names.swap_remove(&name_hash(&workflow.namespace, &workflow.name));
+        self.workflows.listeners.remove(id, &workflow.spec);
+    }
+
+    /// Forgets a run with its steps as if their rows had never come. Comes before the start.
+    pub(crate) fn forget_run(&mut self, id: RunId) {
+        self.workflows.runs.swap_remove(&id);
+    }
+
     /// Takes in the row of a run.
     ///
     /// # Errors

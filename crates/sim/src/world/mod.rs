@@ -22,6 +22,7 @@ mod agenda;
 mod agent;
 mod calls;
 mod client;
+mod heir;
 mod nemesis;
 pub mod plan;
 mod reign;
@@ -124,6 +125,7 @@ pub struct World {
     store_faults: Vec<(usize, FaultKind)>,
     servers: Vec<Server>,
     server_dice: Dice,
+    heir_dice: Dice,
     /// Numbers of sessions, connections, calls and tickets: never given twice.
     numbers: u64,
     workers: Vec<Worker>,
@@ -167,6 +169,7 @@ impl World {
             store_faults: Vec::new(),
             servers: (0..plan.servers).map(|_| Server::default()).collect(),
             server_dice: Dice::new(seed, concern::SERVERS),
+            heir_dice: Dice::new(seed, concern::HEIRS),
             numbers: 0,
             workers: Vec::new(),
             worker_dice: Dice::new(seed, concern::WORKERS),

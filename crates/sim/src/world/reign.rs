@@ -464,7 +464,7 @@ impl World {
         }
         let dice = self.server_dice.clone();
         let loaded = Loaded { tail_lost: reconciling, ..self.loaded_rows() };
-        let engine = self.build(server, &leases, loaded);
+        let engine = self.build(server, &leases, &loaded);
         // Looking changes nothing.
         self.server_dice = dice;
         let Some(reign) = self.reign(server) else { return };
@@ -482,7 +482,7 @@ impl World {
 }
 
 /// What two engines say from where they differ, with what stands before.
-fn differing(Difference { subject, here: running, there: rebuilt }: &Difference) -> String {
+pub(super) fn differing(Difference { subject, here: running, there: rebuilt }: &Difference) -> String {
     let same = running.chars().zip(rebuilt.chars()).take_while(|(a, b)| a == b).count();
     let from = |line: &str| line.chars().skip(same.saturating_sub(40)).take(160).collect::<String>();
     format!("{subject}: running … {} …; rebuilt … {} …", from(running), from(rebuilt))

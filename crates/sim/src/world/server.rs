@@ -10,6 +10,7 @@ use model::{Duration, ExecutionId, Fence, Timestamp};
 
 use super::calls::{Loaded, Verdict, Wish};
 use super::client::Op;
+use super::heir::Heir;
 use super::reign::Reign;
 use super::{Happening, World};
 
@@ -72,6 +73,8 @@ pub(super) struct Server {
     pub(super) renewal: Option<(u64, Timestamp)>,
     /// When the newest commit that it sent arrives at the store.
     pub(super) commit_arrives: Timestamp,
+    /// What it knows of the rows while another one owns them.
+    pub(super) heir: Option<Heir>,
 }
 
 impl World {
@@ -221,6 +224,7 @@ impl World {
                 self.load(server);
             }
             _ => {
+                self.stand_by(server);
                 self.servers[server].phase = Phase::Idle;
                 self.tell_self(server, ASK_AGAIN, ServerMessage::TakeOver);
             }
@@ -260,13 +264,31 @@ impl World {
         let (Verdict::Loaded(loaded), Some(leases)) = (verdict, leases) else {
             return self.try_later(server);
         };
-        let engine = self.build(server, &leases, *loaded);
+        let engine = self.inherit(server, &leases, *loaded);
         self.servers[server].phase = Phase::Reigning(Box::new(Reign::new(engine, leases)));
         self.turn(server);
     }
 
+    /// The engine that goes on: the one that followed, or one from rows.
+    fn inherit(&mut self, server: usize, leases: &[Lease], loaded: Loaded) -> Engine {
+        let now = self.clocks(server);
+        let now = Now { wall: now.wall.max(loaded.now), ..now };
+        let mut engine = self.restore(server, leases, &loaded);
+        engine = self.ascend(server, leases, &loaded, &engine).unwrap_or(engine);
+        engine.start(now);
+        engine
+    }
+
     /// An engine from rows, with a seed of its own.
-    pub(super) fn build(&mut self, server: usize, leases: &[Lease], loaded: Loaded) -> Engine {
+    pub(super) fn build(&mut self, server: usize, leases: &[Lease], loaded: &Loaded) -> Engine {
+        let now = self.clocks(server);
+        let mut engine = self.restore(server, leases, loaded);
+        engine.start(Now { wall: now.wall.max(loaded.now), ..now });
+        engine
+    }
+
+    /// The same before its start.
+    fn restore(&mut self, server: usize, leases: &[Lease], loaded: &Loaded) -> Engine {
         let config = engine::Config {
             seed: self.server_dice.number(),
             lease: self.plan.setup.lease,
@@ -274,15 +296,14 @@ impl World {
         };
         let now = self.clocks(server);
         let mut engine = Engine::new(config, leases, self.plan.shards, now);
-        for row in loaded.rows {
-            if let Err(poison) = engine.restore(row) {
+        for row in &loaded.rows {
+            if let Err(poison) = engine.restore(row.clone()) {
                 self.inconsistent(server, format!("a row that was committed is refused: {poison}"));
             }
         }
         if loaded.tail_lost {
             engine.distrust(&(0..self.plan.shards).map(ShardId).collect::<Vec<_>>());
         }
-        engine.start(Now { wall: now.wall.max(loaded.now), ..now });
         engine
     }
 

@@ -5,10 +5,11 @@
 
 mod rows;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use engine::input::Takeover;
+use model::changelog::{LiveKey, Place, Touched};
 use model::firing::{BackfillState, BackfillStatus};
 use model::id::Epoch;
 use model::record::{Batch, Change, Lease, LiveRow};
@@ -49,8 +50,12 @@ pub(crate) struct Store {
     /// Commits were lost, and what came of that on the workers was not dealt with yet.
     tail_lost: bool,
     torn: u32,
+    /// What each commit touched, oldest first; not all of them.
+    changelog: VecDeque<(Place, Vec<Touched>)>,
 }
 
+/// As many commits as the changelog names.
+const CHANGELOG_MAX: usize = 2_048;
 const PAST_MAX: usize = 32;
 
 impl Store {
@@ -64,6 +69,7 @@ impl Store {
             keeps_past: keeps_past || mutation == Some(Mutation::StoreReadsThePast),
             tail_lost: false,
             torn: 0,
+            changelog: [(Place { commit: 0, epoch: Epoch(0) }, Vec::new())].into(),
         }
     }
 
@@ -189,7 +195,31 @@ impl Store {
             lost += 1;
         }
         self.tail_lost |= lost > 0;
+        self.changelog.retain(|(place, _)| place.commit <= self.rows.commits);
         lost
+    }
+
+    /// Where the changelog ends.
+    pub(crate) fn changelog_end(&self) -> Place {
+        self.changelog.back().map_or(Place { commit: 0, epoch: Epoch(0) }, |(place, _)| *place)
+    }
+
+    /// What commits behind a place touched, and up to where; nothing if that is not known.
+    pub(crate) fn changelog_since(&self, place: Place) -> Option<(Vec<Touched>, Place)> {
+        let after = self.changelog.iter().position(|(known, _)| *known == place)? + 1;
+        let touched = self.changelog.range(after..).flat_map(|(_, touched)| touched).copied().collect();
+        Some((touched, self.changelog_end()))
+    }
+
+    /// The rows of these alone, as [`load`](Self::load) has them.
+    pub(crate) fn live_rows(&self, keys: &[LiveKey]) -> Vec<LiveRow> {
+        if keys.is_empty() {
+            return Vec::new();
+        }
+        let keys: BTreeSet<_> = keys.iter().copied().collect();
+        let mut rows = self.load();
+        rows.retain(|row| LiveKey::of(row).is_some_and(|key| keys.contains(&key)));
+        rows
     }
 
     /// Whether what runs on workers may be unknown here.
@@ -241,13 +271,18 @@ impl Store {
                 changes.truncate(changes.len() / 2);
             }
         }
+        changes.retain(|change| !self.forgets(change));
+        let touched = Touched::by(&changes);
         for change in changes {
-            if !self.forgets(&change) {
-                rows.extend(self.rows.apply(change, self.mutation));
-            }
+            rows.extend(self.rows.apply(change, self.mutation));
         }
         self.rows.now = self.rows.now.max(batch.now);
         let epoch = leases.first().map_or(Epoch(0), |lease| lease.epoch);
+        self.rows.commits += 1;
+        self.changelog.push_back((Place { commit: self.rows.commits, epoch }, touched));
+        if self.changelog.len() > CHANGELOG_MAX {
+            self.changelog.pop_front();
+        }
         let server = u32::try_from(server).unwrap_or(u32::MAX);
         Ok(Commit { server, epoch, decided_at, now: batch.now, rows })
     }

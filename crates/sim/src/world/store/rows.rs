@@ -48,6 +48,8 @@ pub(crate) struct Rows {
     pub(super) failed: VecDeque<(RunId, Arc<RunHead>, Takeover)>,
     run_keys: BTreeMap<u128, RunKeyRecord>,
     pub(super) now: Timestamp,
+    /// How many there were.
+    pub(super) commits: u64,
     /// The job of every execution; kept only for a driver that mistakes one for another.
     pub(super) jobs_of: BTreeMap<ExecutionId, JobId>,
 }
