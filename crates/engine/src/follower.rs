@@ -81,9 +81,8 @@ impl Follower {
         if rows.clone().any(|key| key == LiveKey::Calendars) {
             return Err(Unfollowed);
         }
-        let missed = |key: &LiveKey| {
-            matches!(key, LiveKey::Job(_)) && is_on(Mutation::EngineMissesWhatOthersChange)
-        };
+        let missed =
+            |key: &LiveKey| matches!(key, LiveKey::Job(_)) && is_on(Mutation::EngineMissesWhatOthersChange);
         self.stale.extend(rows.filter(|key| !missed(key)));
         let others = touched.iter().filter(|touched| !matches!(touched, Touched::Rows(_)));
         for ended in others.clone() {
@@ -116,7 +115,8 @@ impl Follower {
         if forgotten.is_empty() {
             return;
         }
-        let stays = |shard, expires_at| !forgotten.iter().any(|&(of, before)| of == shard && expires_at <= before);
+        let stays =
+            |shard, expires_at| !forgotten.iter().any(|&(of, before)| of == shard && expires_at <= before);
         self.engine.keys.retain(|_, key| stays(key.job.shard(), key.expires_at));
         self.engine.workflows.keys.retain(|_, key| stays(key.run.shard(), key.expires_at));
     }

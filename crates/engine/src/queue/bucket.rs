@@ -21,11 +21,7 @@ impl Bucket {
     }
 
     /// The bucket after a change of settings: it keeps what was in it.
-    pub(crate) fn renewed(
-        old: Option<Self>,
-        settings: &QueueSettings,
-        now: Timestamp,
-    ) -> Option<Self> {
+    pub(crate) fn renewed(old: Option<Self>, settings: &QueueSettings, now: Timestamp) -> Option<Self> {
         let mut new = Self::new(settings, now, false)?;
         if let Some(old) = old {
             new.tokens = old.tokens_at(now).min(new.burst);

@@ -373,7 +373,9 @@ impl Engine {
     /// Arms the timer of a schedule that only waits for its next instant, which is most of them: the start then has
     /// nothing to do for it.
     fn arm_if_plain(&mut self, id: ScheduleId) {
-        let Some(schedule) = self.schedules.get_mut(id).filter(|schedule| schedule.is_plain()) else { return };
+        let Some(schedule) = self.schedules.get_mut(id).filter(|schedule| schedule.is_plain()) else {
+            return;
+        };
         let Some(due) = schedule.due().filter(|_| schedule.shows_its_next()) else { return };
         schedule.armed = Some(due);
         self.agenda.arm(due, Timer::Schedule(id));

@@ -5,6 +5,7 @@
 mod catching_up;
 mod checkpoints;
 mod delivery;
+mod following;
 mod ledgers;
 mod life;
 mod limits;

@@ -10,10 +10,11 @@ use engine::input::{Held, How, Key};
 use engine::output::{Added, Assignment, Submitted};
 use engine::why::Why;
 use engine::{
-    Config, Effect, Engine, Input, Join, NewJob, Now, Output, Refusal, Reply, Report, Session, TaskRequest,
-    Ticket,
+    Config, Effect, Engine, Follower, Input, Join, NewJob, Now, Output, Refusal, Reply, Report, Session,
+    TaskRequest, Ticket,
 };
 use model::calendar::CalendarRecord;
+use model::changelog::{LiveKey, Touched};
 use model::checkpoint::CheckpointRecord;
 use model::firing::{
     BackfillHead, BackfillState, BackfillStatus, FiringCause, LedgerRecord, ScheduleHead, ScheduleState,
@@ -81,10 +82,20 @@ pub(crate) struct Scenario {
     pub(crate) rows: Rows,
     pub(crate) players: BTreeMap<WorkerId, Player>,
     pub(crate) replies: BTreeMap<Ticket, Result<Reply, Refusal>>,
+    /// Follows all that is committed, and is the next engine now and then.
+    heir: Follower,
     config: Config,
     epoch: u64,
     counter: u64,
     ids: IdSource,
+}
+
+/// One that has read these rows.
+fn follower(config: &Config, now: Timestamp, rows: &Rows) -> Follower {
+    let mut follower = Follower::new(config.clone(), SHARDS, now);
+    rows.live().into_iter().for_each(|row| follower.restore(row));
+    follower.loaded();
+    follower
 }
 
 impl Scenario {
@@ -102,6 +113,7 @@ impl Scenario {
             rows: Rows::default(),
             players: BTreeMap::new(),
             replies: BTreeMap::new(),
+            heir: follower(&config, now, &Rows::default()),
             config,
             epoch: 1,
             counter: 0,
@@ -147,6 +159,7 @@ impl Scenario {
     fn flush_once(&mut self, now: Now) {
         let Output { batch, effects } = self.engine.flush(now);
         let (mut seen, mut lines) = (BTreeSet::new(), BTreeSet::new());
+        let touched = Touched::by(&batch.changes);
         for change in batch.changes {
             if let Change::Job { id, .. } = &change {
                 assert!(seen.insert(*id), "{id} is written twice in one batch");
@@ -156,6 +169,9 @@ impl Scenario {
                 assert!(lines.insert(line), "{line:?} is written twice in one batch");
             }
             self.rows.apply(change);
+        }
+        if self.heir.follow(&touched).is_err() {
+            self.heir = follower(&self.config, self.now, &self.rows);
         }
         self.rows.events.extend(batch.events);
         for effect in effects {
@@ -267,6 +283,14 @@ impl Scenario {
         for row in self.rows.live() {
             engine.restore(row).unwrap();
         }
+        let heir = std::mem::replace(&mut self.heir, follower(&self.config, self.now, &self.rows));
+        if lost.is_empty() {
+            let warm = self.inherit(heir);
+            assert_eq!(warm.difference(&engine), None, "here the one that followed, there a rebuilt one");
+            if self.epoch.is_multiple_of(2) {
+                engine = warm;
+            }
+        }
         engine.distrust(lost);
         engine.start(self.now);
         self.engine = engine;
@@ -274,6 +298,15 @@ impl Scenario {
             player.session = None;
         }
         self.flush();
+    }
+
+    /// The engine that a follower becomes once it has read again what was touched.
+    fn inherit(&self, mut heir: Follower) -> Engine {
+        let keys = heir.stale(usize::MAX);
+        let rows = self.rows.live().into_iter();
+        let rows = rows.filter(|row| LiveKey::of(row).is_some_and(|key| keys.contains(&key)));
+        heir.refresh(&keys, rows.collect());
+        heir.own(&leases(self.epoch)).expect("nothing contradicts anything else")
     }
 
     pub(crate) fn worker(&mut self) -> WorkerBuilder<'_> {
@@ -476,7 +509,7 @@ pub(crate) fn finished(how: How, exit_code: Option<i32>) -> Report {
     Report::Finished { how, outcome: Outcome { exit_code, ..Outcome::default() }, usage: Usage::default() }
 }
 
-fn leases(epoch: u64) -> Vec<Lease> {
+pub(crate) fn leases(epoch: u64) -> Vec<Lease> {
     (0..SHARDS).map(|shard| Lease { shard: ShardId(shard), epoch: Epoch(epoch) }).collect()
 }
 
