@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 
 use model::changelog::{LiveKey, Touched};
 use model::record::{Lease, LiveRow};
-use model::{JobId, JobStatus};
+use model::{JobId, JobStatus, ShardId, Timestamp};
 use mutation::{Mutation, is_on};
 
 use crate::clock::Now;
@@ -98,25 +98,31 @@ impl Follower {
     }
 
     fn apply(&mut self, touched: &[Touched]) {
-        let mut forgotten = Vec::new();
-        for touched in touched {
-            match *touched {
-                Touched::Rows(_) => {}
-                Touched::Ended(job) => self.engine.forget_job(job),
-                Touched::Key(key) => {
+        // All shards forget at once, and a look at every key is enough for them.
+        let forgets = |touched: &Touched| matches!(touched, Touched::KeysForgotten { .. });
+        for together in touched.chunk_by(|a, b| forgets(a) && forgets(b)) {
+            match *together {
+                [Touched::Ended(job)] => self.engine.forget_job(job),
+                [Touched::Key(key)] => {
                     self.engine.keys.insert(key.key, KnownKey::from(key));
                 }
-                Touched::RunKey(key) => {
+                [Touched::RunKey(key)] => {
                     self.engine.workflows.keys.insert(key.key, key);
                 }
-                Touched::KeysForgotten { shard, expired_before } => forgotten.push((shard, expired_before)),
+                _ => self.forget_keys(together),
             }
         }
-        if forgotten.is_empty() {
-            return;
-        }
-        let stays =
-            |shard, expires_at| !forgotten.iter().any(|&(of, before)| of == shard && expires_at <= before);
+    }
+
+    fn forget_keys(&mut self, forgotten: &[Touched]) {
+        let stays = |of: ShardId, expires_at: Timestamp| {
+            !forgotten.iter().any(|touched| match *touched {
+                Touched::KeysForgotten { shard, expired_before } => {
+                    of == shard && expires_at <= expired_before
+                }
+                _ => false,
+            })
+        };
         self.engine.keys.retain(|_, key| stays(key.job.shard(), key.expires_at));
         self.engine.workflows.keys.retain(|_, key| stays(key.run.shard(), key.expires_at));
     }

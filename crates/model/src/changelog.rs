@@ -66,17 +66,17 @@ pub enum Touched {
     Rows(LiveKey),
     /// A job has ended: it never has a live row again.
     Ended(JobId),
-    /// An idempotency key was used.
-    Key(KeyRecord),
-    /// An idempotency key was used to start a run.
-    RunKey(RunKeyRecord),
-    /// Keys of a shard that expired before this time are gone.
+    /// Keys of a shard that expired before this time are gone. Comes before those that the same commit used.
     KeysForgotten {
         /// Whose.
         shard: ShardId,
         /// Until when.
         expired_before: Timestamp,
     },
+    /// An idempotency key was used.
+    Key(KeyRecord),
+    /// An idempotency key was used to start a run.
+    RunKey(RunKeyRecord),
 }
 
 impl Touched {

@@ -50,6 +50,9 @@ pub struct Member {
     pub server: ServerRecord,
     /// Somebody asked it to give its shards away and to take none.
     pub draining: bool,
+    /// How old the newest is that it knows of the live rows; `None` if it does not follow them, so that it would
+    /// have to load them.
+    pub lag: Option<Duration>,
     /// For how long it counts as there without another word.
     pub expires_in: Duration,
 }
@@ -99,6 +102,7 @@ pub(crate) struct Roster {
 struct Listed {
     server: ServerRecord,
     draining: bool,
+    lag: Option<Duration>,
     expires_at: Timestamp,
 }
 
@@ -107,10 +111,16 @@ impl Roster {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn announce(&self, server: &ServerRecord, now: Timestamp, ttl: Duration) {
+    pub(crate) fn announce(
+        &self,
+        server: &ServerRecord,
+        lag: Option<Duration>,
+        now: Timestamp,
+        ttl: Duration,
+    ) {
         let mut members = self.lock();
         let draining = members.get(&server.id).is_some_and(|listed| listed.draining);
-        members.insert(server.id, Listed { server: server.clone(), draining, expires_at: now + ttl });
+        members.insert(server.id, Listed { server: server.clone(), draining, lag, expires_at: now + ttl });
         members.retain(|_, listed| listed.expires_at > now);
     }
 
@@ -133,6 +143,7 @@ impl Roster {
         let member = |listed: &Listed| Member {
             server: listed.server.clone(),
             draining: listed.draining,
+            lag: listed.lag,
             expires_in: listed.expires_at.since(now),
         };
         there.map(member).collect()

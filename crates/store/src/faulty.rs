@@ -30,6 +30,7 @@ use model::{
 };
 use tokio::sync::{Notify, mpsc};
 
+use crate::changelog::Changelog;
 use crate::cluster::{Cluster, ServerRecord};
 use crate::query::{
     Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
@@ -411,6 +412,11 @@ impl<S: Store> Store for FaultyStore<S> {
         self.inner.commits_ahead()
     }
 
+    /// Its methods are those of the store inside: no fault comes in their way.
+    fn changelog(&self) -> Option<&dyn Changelog> {
+        self.inner.changelog()
+    }
+
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
         self.call(Operation::Job, self.inner.job(id)).await
     }
@@ -615,8 +621,13 @@ impl<S: Store> Store for FaultyStore<S> {
         self.call(Operation::Quarantined, self.inner.quarantined(limit)).await
     }
 
-    async fn announce(&self, server: &ServerRecord, ttl: Duration) -> Result<(), StoreError> {
-        self.call(Operation::Announce, self.inner.announce(server, ttl)).await
+    async fn announce(
+        &self,
+        server: &ServerRecord,
+        lag: Option<Duration>,
+        ttl: Duration,
+    ) -> Result<(), StoreError> {
+        self.call(Operation::Announce, self.inner.announce(server, lag, ttl)).await
     }
 
     async fn cluster(&self) -> Result<Cluster, StoreError> {

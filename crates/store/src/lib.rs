@@ -8,6 +8,7 @@
 //! - `postgres`: a database that several servers share.
 //! - `copy`: from the embedded store into a database.
 //! - [`cluster`]: who serves a store.
+//! - [`changelog`]: how a server that stands by keeps up.
 //! - [`suite`]: the contract as tests; every implementation passes all of them.
 //! - [`faulty`]: a wrapper that fails, stalls or loses its lease at the nth call.
 //!
@@ -19,6 +20,7 @@
 //! - A line of the fire ledger that names a job is never given another.
 
 mod batch;
+pub mod changelog;
 pub mod cluster;
 mod codec;
 #[cfg(feature = "postgres")]
@@ -36,6 +38,7 @@ pub mod suite;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use changelog::Changelog;
 use cluster::{Cluster, ServerRecord};
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
@@ -235,6 +238,11 @@ pub trait Store: Send + Sync + 'static {
         1
     }
 
+    /// How a server that owns nothing keeps up with the one that does; `None` where no two servers share the store.
+    fn changelog(&self) -> Option<&dyn Changelog> {
+        None
+    }
+
     /// One job with its history, live or ended.
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError>;
 
@@ -415,10 +423,16 @@ pub trait Store: Send + Sync + 'static {
     /// Rows that were set aside because they could not be read.
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError>;
 
-    /// Tells the others that this server is there, for `ttl` from now on the store's clock.
+    /// Tells the others that this server is there, for `ttl` from now on the store's clock, and its
+    /// [`lag`](cluster::Member::lag).
     ///
     /// Whether it is [draining](cluster::Member::draining) stays as it was; a new one is not.
-    async fn announce(&self, server: &ServerRecord, ttl: Duration) -> Result<(), StoreError>;
+    async fn announce(
+        &self,
+        server: &ServerRecord,
+        lag: Option<Duration>,
+        ttl: Duration,
+    ) -> Result<(), StoreError>;
 
     /// The servers that are there, and who owns which shard.
     async fn cluster(&self) -> Result<Cluster, StoreError>;

@@ -243,7 +243,7 @@ async fn a_stranger_with_a_key_of_its_own_is_refused_until_the_store_knows_it() 
     let mut known = second.services.members.me().clone();
     known.id = model::ServerId::from_bits(1 << 80);
     known.fingerprint = Some(stranger.fingerprint());
-    site.store.announce(&known, model::Duration::from_secs(60)).await.unwrap();
+    site.store.announce(&known, None, model::Duration::from_secs(60)).await.unwrap();
     let welcome = soon("it is let in", answer("Connection: close\r\n")).await;
     assert!(welcome.starts_with("HTTP/1.1 405"), "{welcome}");
     stop([second, first]).await;

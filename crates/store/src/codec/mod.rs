@@ -17,6 +17,8 @@ mod job;
 mod ledger;
 mod run;
 mod schedule;
+#[cfg(feature = "postgres")]
+mod touched;
 mod trigger;
 
 use std::borrow::Cow;
@@ -52,6 +54,8 @@ pub(crate) use schedule::{
     ScheduleColumns, calendar_context, open_schedule, open_schedule_head, parse_schedule_spec,
     schedule_status, schedule_status_code, seal_schedule, seal_schedule_head,
 };
+#[cfg(feature = "postgres")]
+pub(crate) use touched::{open_touched, seal_touched};
 
 const FORMAT: u8 = 1;
 const CRC_LEN: usize = 4;

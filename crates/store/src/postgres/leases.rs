@@ -11,13 +11,15 @@
 //! A commit under a lease from the other timeline is refused; the next acquire takes an epoch beyond all
 //! that can have been given out, and notes that a tail may be lost until that is dealt with.
 //! The feed goes on at a place beyond all that were told: who follows it at one of the forgotten places
-//! misses nothing.
+//! misses nothing. Who follows the changelog may have read rows that are forgotten, so a number is left out
+//! there, and what stands behind it is not for them; it begins anew for others.
 
 use model::id::Epoch;
 use model::record::Lease;
 use model::{Duration, ShardId};
 use tokio_postgres::Row;
 
+use super::changelog;
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD, describe};
 use super::param::{Param, big, bigs, ints, text};
@@ -62,6 +64,7 @@ macro_rules! hold {
     };
 }
 
+// `before` is as it was before this statement: a shard whose last owner wrote no changelog is noticed by it.
 macro_rules! take {
     ($lost:expr, $system:expr, $timeline:expr) => {
         concat!(
@@ -78,12 +81,22 @@ macro_rules! take {
             $system,
             ", timeline = ",
             $timeline,
-            " WHERE shard = ANY($1) AND (owner IS NULL OR expires_at <= ",
+            ", logged = now
+            WHERE shard = ANY($1) AND (owner IS NULL OR expires_at <= ",
             clock!(),
             ") RETURNING shard, epoch
             ), jumped AS (
-                UPDATE meta SET next_event = next_event + $5
-                WHERE id = 0 AND EXISTS (SELECT 1 FROM taken WHERE epoch % $4 = 0) RETURNING 1
+                UPDATE meta SET commits = commits + 2, next_event = next_event
+                    + CASE WHEN EXISTS (SELECT 1 FROM taken WHERE epoch % $4 = 0) THEN $5 ELSE 0 END
+                WHERE id = 0 AND EXISTS (
+                    SELECT 1 FROM taken t, shards before
+                    WHERE before.shard = t.shard AND (t.epoch % $4 = 0 OR before.now > before.logged)
+                ) RETURNING commits, next_event
+            ), begun_anew AS (
+                INSERT INTO changelog (number, epoch, at, first_event, next_event, touched)
+                SELECT commits, (SELECT max(epoch) FROM taken), ",
+            clock!(),
+            ", next_event, next_event, ''::BYTEA FROM jumped RETURNING 1
             )
             SELECT shard, epoch FROM taken"
         )
@@ -200,7 +213,7 @@ pub(super) async fn acquire(
     Ok(leases)
 }
 
-/// Prolongs all of them, or none.
+/// Prolongs all of them, or none. Trims the changelog by the way.
 pub(super) async fn renew(
     lane: &Lane,
     mode: Mode,
@@ -209,16 +222,17 @@ pub(super) async fn renew(
     ttl: Duration,
 ) -> Result<(), Failure> {
     let shards = leases.iter().map(|lease| i32::from(lease.shard.0)).collect();
-    let queries = [
-        Query::new(past.leases_hold(), lease_params(leases)?),
-        Query::new(
-            concat!("UPDATE shards SET expires_at = ", clock!(), " + $2 WHERE shard = ANY($1)"),
-            vec![ints(shards), micros(ttl)],
-        ),
-    ];
+    // Before the rows of the shards are locked, so that no commit waits for it.
+    let mut queries: Vec<_> = changelog::trim(leases).into_iter().collect();
+    let held = queries.len();
+    queries.push(Query::new(past.leases_hold(), lease_params(leases)?));
+    queries.push(Query::new(
+        concat!("UPDATE shards SET expires_at = ", clock!(), " + $2 WHERE shard = ANY($1)"),
+        vec![ints(shards), micros(ttl)],
+    ));
     match lane.run(mode, &queries).await {
         Ok(_) => Ok(()),
-        Err(Stopped { at: Some(0), failure }) if failure.state() == Some(GUARD) => {
+        Err(Stopped { at: Some(at), failure }) if at == held && failure.state() == Some(GUARD) => {
             Err(first_lost(lane, mode, leases).await)
         }
         Err(stopped) => Err(stopped.into()),

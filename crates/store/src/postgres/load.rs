@@ -1,11 +1,13 @@
-//! All live rows, for an engine that takes over their shards.
+//! All live rows, for an engine that takes over their shards, or that is to be ready to.
 //!
 //! Rows are read in pages, each in a short transaction of its own: no snapshot is held while the engine
-//! takes them in, which would keep the server from clearing away what others change meanwhile. Nobody
-//! changes these rows: the leases are looked at before the first page, which waits for a commit that is
-//! still under way, and after the last. Specs are decoded on another thread while the next page comes.
+//! takes them in, which would keep the server from clearing away what others change meanwhile. For an owner
+//! nobody changes these rows: the leases are looked at before the first page, which waits for a commit that
+//! is still under way, and after the last. For one that stands by they change between pages; a row that is
+//! there from the beginning to the end is met all the same, as pages go by the keys. Specs are decoded on
+//! another thread while the next page comes.
 //!
-//! Rows that cannot be read are set aside, and what cannot go on without them: a backfill with its
+//! Rows that cannot be read are set aside by an owner, and what cannot go on without them: a backfill with its
 //! schedule, a run with each of its steps and what was added to these, a job with its newest execution, an
 //! execution with its job.
 
@@ -25,6 +27,7 @@ use super::quarantine::{Damaged, Key};
 use super::rows::{Sorted, key_of};
 use super::views;
 use crate::codec::{Context, Damage, open_definition};
+use crate::query::BackfillRow;
 use crate::rows::{self, Fields, Pinned, RawJob, RawSchedule, Table};
 use crate::{Loaded, StoreError};
 
@@ -33,6 +36,67 @@ const PAGE: usize = 2_048;
 
 /// Definitions by their hashes, each read once.
 type Definitions = HashMap<u128, Result<Pinned, Damage>>;
+
+/// Columns of live rows, in the order in which they are decoded, and which rows of their tables are live.
+macro_rules! live {
+    (schedules, $which:literal) => {
+        concat!(
+            "SELECT t.id, t.status, t.next_at, t.state, h.head
+            FROM schedules t LEFT JOIN schedule_heads h ON h.id = t.id WHERE ",
+            $which
+        )
+    };
+    (backfills, $which:literal) => {
+        concat!(
+            "SELECT t.id, t.schedule, t.status, t.finished_at, t.state, h.head
+            FROM backfills t LEFT JOIN backfill_heads h ON h.id = t.id WHERE t.status = 0 AND ",
+            $which
+        )
+    };
+    (workflows, $which:literal) => {
+        concat!(
+            "SELECT t.id, t.generation, t.state, h.head
+            FROM workflows t LEFT JOIN workflow_heads h ON h.id = t.id AND h.generation = t.generation
+            WHERE ",
+            $which
+        )
+    };
+    (runs, $which:literal) => {
+        concat!(
+            "SELECT t.id, t.status, t.expires_at, t.state, h.definition, h.head
+            FROM runs t LEFT JOIN run_heads h ON h.id = t.id WHERE t.status < 4 AND ",
+            $which
+        )
+    };
+    (element_batches, $which:literal) => {
+        concat!("SELECT t.run, t.step, t.first, t.batch FROM element_batches t WHERE ", $which)
+    };
+    (steps, $which:literal) => {
+        concat!("SELECT t.run, t.list, t.number, t.status, t.state FROM steps t WHERE ", $which)
+    };
+    (executions, $which:literal) => {
+        concat!(
+            "SELECT t.id, t.job, t.number, t.fence, t.worker, t.status, t.namespace, t.job_name, t.rest
+            FROM executions t WHERE ",
+            $which
+        )
+    };
+    (jobs, $which:literal) => {
+        concat!(
+            "SELECT t.id, t.status, t.worker, t.expires_at, t.state, t.head, t.history
+            FROM jobs t WHERE ",
+            $which
+        )
+    };
+}
+pub(super) use live;
+
+/// A page of them.
+macro_rules! page {
+    ($table:ident) => {
+        live!($table, "t.id > $1 AND t.shard = ANY($2) ORDER BY t.id LIMIT $3")
+    };
+}
 
 /// What was found, and what is to be set aside.
 pub(super) struct Outcome {
@@ -49,29 +113,26 @@ pub(super) async fn load(
     rows: &Sender<Vec<LiveRow>>,
 ) -> Result<Outcome, Failure> {
     let shards = leases.iter().map(|lease| i32::from(lease.shard.0)).collect();
-    let mut loading = Loading { lane, mode, past, leases, shards, rows, sent: 0, damaged: Vec::new() };
-    loading.check_leases().await?;
-    loading.registry().await?;
-    let lost_schedules = loading.schedules().await?;
-    loading.backfills(&lost_schedules).await?;
-    loading.workflows().await?;
-    loading.runs().await?;
-    loading.run_keys().await?;
-    loading.keys().await?;
-    let (executions, lost) = loading.executions().await?;
-    let bad_jobs = loading.jobs(&lost).await?;
-    loading.send_executions(executions, &bad_jobs).await?;
-    let now = loading.check_leases().await?;
-    let Loading { sent, damaged, .. } = loading;
-    let quarantined = damaged.len() as u64;
-    Ok(Outcome { loaded: Loaded { now, rows: sent + quarantined, quarantined }, damaged })
+    let held = Some((past, leases));
+    Loading { lane, mode, held, shards, rows, sent: 0, damaged: Vec::new() }.all().await
+}
+
+/// Sends every live row, whoever owns them, while they change.
+pub(super) async fn preload(
+    lane: &Lane,
+    mode: Mode,
+    shards: u16,
+    rows: &Sender<Vec<LiveRow>>,
+) -> Result<Outcome, Failure> {
+    let shards = (0..shards).map(i32::from).collect();
+    Loading { lane, mode, held: None, shards, rows, sent: 0, damaged: Vec::new() }.all().await
 }
 
 struct Loading<'a> {
     lane: &'a Lane,
     mode: Mode,
-    past: Past,
-    leases: &'a [Lease],
+    /// The leases of an owner.
+    held: Option<(Past, &'a [Lease])>,
     shards: Vec<i32>,
     rows: &'a Sender<Vec<LiveRow>>,
     sent: u64,
@@ -85,23 +146,44 @@ type Bad<Id> = (Option<Id>, Damaged);
 type Decoded<Id> = (Vec<LiveRow>, Vec<Bad<Id>>);
 
 impl Loading<'_> {
-    /// Engine time of these shards, if all of them are still leased.
-    async fn check_leases(&self) -> Result<Timestamp, Failure> {
-        let queries = [
-            Query::new(self.past.leases_hold(), lease_params(self.leases)?),
-            Query::new(
-                "SELECT coalesce(max(now), 0) FROM shards WHERE shard = ANY($1)",
-                vec![ints(self.shards.clone())],
-            ),
-        ];
-        let write = Mode::Write { limit: self.mode.limit() };
-        match self.lane.run(write, &queries).await {
-            Ok(answers) => Ok(Timestamp::from_micros(answers[1].first().map_or(0, |row| row.get(0)))),
-            Err(Stopped { at: Some(0), failure }) if failure.state() == Some(GUARD) => {
-                Err(first_lost(self.lane, self.mode, self.leases).await)
+    async fn all(mut self) -> Result<Outcome, Failure> {
+        self.engine_time().await?;
+        self.registry().await?;
+        let lost_schedules = self.schedules().await?;
+        self.backfills(&lost_schedules).await?;
+        self.workflows().await?;
+        self.runs().await?;
+        self.run_keys().await?;
+        self.keys().await?;
+        let (executions, lost) = self.executions().await?;
+        let bad_jobs = self.jobs(&lost).await?;
+        self.send_executions(executions, &bad_jobs).await?;
+        let now = self.engine_time().await?;
+        let Self { sent, damaged, .. } = self;
+        let quarantined = damaged.len() as u64;
+        Ok(Outcome { loaded: Loaded { now, rows: sent + quarantined, quarantined }, damaged })
+    }
+
+    /// Engine time of these shards, if an owner's leases still hold.
+    async fn engine_time(&self) -> Result<Timestamp, Failure> {
+        let newest = Query::new(
+            "SELECT coalesce(max(now), 0) FROM shards WHERE shard = ANY($1)",
+            vec![ints(self.shards.clone())],
+        );
+        let answered = match self.held {
+            Some((past, leases)) => {
+                let queries = [Query::new(past.leases_hold(), lease_params(leases)?), newest];
+                match self.lane.run(Mode::Write { limit: self.mode.limit() }, &queries).await {
+                    Err(Stopped { at: Some(0), failure }) if failure.state() == Some(GUARD) => {
+                        return Err(first_lost(self.lane, self.mode, leases).await);
+                    }
+                    answered => answered,
+                }
             }
-            Err(stopped) => Err(stopped.into()),
-        }
+            None => self.lane.run(self.mode, &[newest]).await,
+        };
+        let newest = answered?.pop().unwrap_or_default();
+        Ok(Timestamp::from_micros(newest.first().map_or(0, |row| row.get(0))))
     }
 
     async fn send(&mut self, live: Vec<LiveRow>) -> Result<(), Failure> {
@@ -138,14 +220,9 @@ impl Loading<'_> {
 
     /// Sends the schedules, and answers with those that could not be read.
     async fn schedules(&mut self) -> Result<HashSet<ScheduleId>, Failure> {
-        let sql = "SELECT t.id, t.status, t.next_at, t.state, h.head
-            FROM schedules t LEFT JOIN schedule_heads h ON h.id = t.id
-            WHERE t.id > $1 AND t.shard = ANY($2) ORDER BY t.id LIMIT $3";
-        self.decode_pages(sql, |page: &[Row]| {
+        self.decode_pages(page!(schedules), |page: &[Row]| {
             let decode = |row: &Row| {
-                let id = ScheduleId::from_bits(row.bits(0, "id").map_err(|damage| (None, damage))?);
-                let raw = RawSchedule::read(row, id).and_then(|raw| raw.decode());
-                raw.map_err(|damage| (Some(id), damage))
+                schedule(row).map_err(|damage| (row.bits(0, "id").ok().map(ScheduleId::from_bits), damage))
             };
             decode_page(Table::Schedules, page, decode)
         })
@@ -154,12 +231,9 @@ impl Loading<'_> {
 
     /// Sends the backfills that run, but for those whose schedule is lost.
     async fn backfills(&mut self, lost: &HashSet<ScheduleId>) -> Result<(), Failure> {
-        let sql = "SELECT t.id, t.schedule, t.status, t.finished_at, t.state, h.head
-            FROM backfills t LEFT JOIN backfill_heads h ON h.id = t.id
-            WHERE t.id > $1 AND t.shard = ANY($2) AND t.status = 0 ORDER BY t.id LIMIT $3";
         let mut after = 0;
         loop {
-            let page = self.page(sql, after).await?;
+            let page = self.page(page!(backfills), after).await?;
             let mut sorted = Sorted::default();
             sorted.take(Table::Backfills, &page, rows::backfill)?;
             let (orphans, good): (Vec<_>, Vec<_>) =
@@ -169,8 +243,8 @@ impl Loading<'_> {
                 let key = vec![Key::Id(found.head.id.to_bits())];
                 self.damaged.push(Damaged { table: Table::Backfills, key, reason });
             }
-            let live = good.into_iter().map(|row| LiveRow::Backfill { head: row.head, state: row.state });
-            self.send_sorted(Sorted { good: live.collect(), damaged: sorted.damaged }).await?;
+            let live = good.into_iter().map(live_backfill).collect();
+            self.send_sorted(Sorted { good: live, damaged: sorted.damaged }).await?;
             match last_id(&page)? {
                 Some(last) => after = last,
                 None => return Ok(()),
@@ -179,15 +253,10 @@ impl Loading<'_> {
     }
 
     async fn workflows(&mut self) -> Result<(), Failure> {
-        let sql = "SELECT t.id, t.generation, t.state, h.head
-            FROM workflows t LEFT JOIN workflow_heads h ON h.id = t.id AND h.generation = t.generation
-            WHERE t.id > $1 AND t.shard = ANY($2) ORDER BY t.id LIMIT $3";
         let mut after = 0;
         loop {
-            let page = self.page(sql, after).await?;
-            let mut sorted = Sorted::default();
-            sorted.take(Table::Workflows, &page, |row| rows::workflow(row).map(LiveRow::from))?;
-            self.send_sorted(sorted).await?;
+            let page = self.page(page!(workflows), after).await?;
+            self.send_sorted(sorted(Table::Workflows, &page, workflow)?).await?;
             match last_id(&page)? {
                 Some(last) => after = last,
                 None => return Ok(()),
@@ -201,12 +270,9 @@ impl Loading<'_> {
     /// are lost would move those behind them. So a run is set aside with any row of it that cannot be read;
     /// its jobs go on by themselves.
     async fn runs(&mut self) -> Result<(), Failure> {
-        let sql = "SELECT t.id, t.status, t.expires_at, t.state, h.definition, h.head
-            FROM runs t LEFT JOIN run_heads h ON h.id = t.id
-            WHERE t.id > $1 AND t.shard = ANY($2) AND t.status < 4 ORDER BY t.id LIMIT $3";
         let (mut definitions, mut after) = (Definitions::new(), 0);
         loop {
-            let page = self.page(sql, after).await?;
+            let page = self.page(page!(runs), after).await?;
             for row in &page {
                 self.run(row, &mut definitions).await?;
             }
@@ -229,10 +295,8 @@ impl Loading<'_> {
                 return Ok(());
             }
         };
-        let elements = "SELECT t.run, t.step, t.first, t.batch FROM element_batches t
-            WHERE t.run = $1 ORDER BY t.step, t.first";
-        let steps = "SELECT t.run, t.list, t.number, t.status, t.state FROM steps t
-            WHERE t.run = $1 ORDER BY t.list, t.number";
+        let elements = live!(element_batches, "t.run = $1 ORDER BY t.step, t.first");
+        let steps = live!(steps, "t.run = $1 ORDER BY t.list, t.number");
         let id = run.id.to_bits();
         let queries = [elements, steps].map(|sql| Query::new(sql, vec![param::id(id)]));
         let answers = self.lane.run(self.mode, &queries).await?;
@@ -309,14 +373,11 @@ impl Loading<'_> {
     ///
     /// They wait here until the jobs are known: there are far fewer of them than of jobs.
     async fn executions(&mut self) -> Result<(Vec<LiveRow>, HashSet<ExecutionId>), Failure> {
-        let sql = "SELECT t.id, t.job, t.number, t.fence, t.worker, t.status, t.namespace, t.job_name, t.rest
-            FROM executions t WHERE t.id > $1 AND t.shard = ANY($2) ORDER BY t.id LIMIT $3";
         let (mut all, mut lost, mut after) = (Vec::new(), HashSet::new(), 0);
         loop {
-            let page = self.page(sql, after).await?;
-            let mut sorted = Sorted::default();
-            sorted.take(Table::Executions, &page, |row| rows::execution(row).map(|found| found.record))?;
-            all.extend(sorted.good.into_iter().map(|record| LiveRow::Execution(Box::new(record))));
+            let page = self.page(page!(executions), after).await?;
+            let sorted = sorted(Table::Executions, &page, execution)?;
+            all.extend(sorted.good);
             lost.extend(sorted.damaged.iter().filter_map(|damaged| match damaged.key[..] {
                 [Key::Id(bits)] => Some(ExecutionId::from_bits(bits)),
                 _ => None,
@@ -331,20 +392,16 @@ impl Loading<'_> {
 
     /// Sends the jobs, and answers with those that could not be read or go on.
     async fn jobs(&mut self, lost: &HashSet<ExecutionId>) -> Result<HashSet<JobId>, Failure> {
-        let sql = "SELECT t.id, t.status, t.worker, t.expires_at, t.state, t.head, t.history
-            FROM jobs t WHERE t.id > $1 AND t.shard = ANY($2) ORDER BY t.id LIMIT $3";
         let lost = lost.clone();
-        self.decode_pages(sql, move |page: &[Row]| {
+        self.decode_pages(page!(jobs), move |page: &[Row]| {
             let decode = |row: &Row| {
-                let id = JobId::from_bits(row.bits(0, "id").map_err(|damage| (None, damage))?);
-                let live = RawJob::read(row, id).and_then(|raw| raw.decode());
-                let live = live.map_err(|damage| (Some(id), damage))?;
-                match lost_execution(&live, &lost) {
+                let whole = job(row).and_then(|live| match lost_execution(&live, &lost) {
                     Some(execution) => {
-                        Err((Some(id), Damage::decode("execution", format!("{execution} cannot be read"))))
+                        Err(Damage::decode("execution", format!("{execution} cannot be read")))
                     }
                     None => Ok(live),
-                }
+                });
+                whole.map_err(|damage| (row.bits(0, "id").ok().map(JobId::from_bits), damage))
             };
             decode_page(Table::Jobs, page, decode)
         })
@@ -437,6 +494,48 @@ fn decode_page<Id>(
     Ok((live, bad))
 }
 
+/// Rows that can be read, and those that cannot.
+pub(super) fn sorted<T>(
+    table: Table,
+    found: &[Row],
+    decode: impl FnMut(&Row) -> Result<T, Damage>,
+) -> Result<Sorted<T>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(table, found, decode)?;
+    Ok(sorted)
+}
+
+/// A row of [`live!(schedules)`](live).
+pub(super) fn schedule(row: &Row) -> Result<LiveRow, Damage> {
+    let id = ScheduleId::from_bits(row.bits(0, "id")?);
+    RawSchedule::read(row, id)?.decode()
+}
+
+/// A row of [`live!(backfills)`](live).
+pub(super) fn backfill(row: &Row) -> Result<LiveRow, Damage> {
+    rows::backfill(row).map(live_backfill)
+}
+
+fn live_backfill(BackfillRow { head, state }: BackfillRow) -> LiveRow {
+    LiveRow::Backfill { head, state }
+}
+
+/// A row of [`live!(workflows)`](live).
+pub(super) fn workflow(row: &Row) -> Result<LiveRow, Damage> {
+    rows::workflow(row).map(LiveRow::from)
+}
+
+/// A row of [`live!(executions)`](live).
+pub(super) fn execution(row: &Row) -> Result<LiveRow, Damage> {
+    rows::execution(row).map(|found| LiveRow::Execution(Box::new(found.record)))
+}
+
+/// A row of [`live!(jobs)`](live).
+pub(super) fn job(row: &Row) -> Result<LiveRow, Damage> {
+    let id = JobId::from_bits(row.bits(0, "id")?);
+    RawJob::read(row, id)?.decode()
+}
+
 fn lost_execution(row: &LiveRow, lost: &HashSet<ExecutionId>) -> Option<ExecutionId> {
     match row {
         LiveRow::Job { state, .. } => state.execution.filter(|id| lost.contains(id)),
@@ -446,18 +545,16 @@ fn lost_execution(row: &LiveRow, lost: &HashSet<ExecutionId>) -> Option<Executio
 
 /// All workers, by name.
 pub(super) fn workers(found: &[Row]) -> Result<Sorted<WorkerRecord>, Damage> {
-    let mut sorted = Sorted::default();
-    sorted.take(Table::Workers, found, |row| {
-        row.bits(0, "id").and_then(|bits| rows::record(Context::of(bits), row))
-    })?;
+    let decode = |row: &Row| rows::record(Context::of(row.bits(0, "id")?), row);
+    let mut sorted = sorted(Table::Workers, found, decode)?;
     sorted.good.sort_by(|a: &WorkerRecord, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
     Ok(sorted)
 }
 
 /// All queues, by name.
 pub(super) fn queues(found: &[Row]) -> Result<Sorted<QueueRecord>, Damage> {
-    let mut sorted = Sorted::default();
-    sorted.take(Table::Queues, found, |row| rows::record(Context::of_text(&row.text(0, "name")?), row))?;
+    let decode = |row: &Row| rows::record(Context::of_text(&row.text(0, "name")?), row);
+    let mut sorted = sorted(Table::Queues, found, decode)?;
     sorted.good.sort_by(|a: &QueueRecord, b| a.name.cmp(&b.name));
     Ok(sorted)
 }

@@ -7,19 +7,19 @@ use uuid::Uuid;
 
 use super::connection::Query;
 use super::leases::{clock, micros};
-use super::param::{big, bytes, flag, id, optional_bytes, optional_text, text, unescape};
+use super::param::{big, bytes, flag, id, optional_big, optional_bytes, optional_text, text, unescape};
 use crate::cluster::{Cluster, Fingerprint, Member, ServerRecord, ShardOwner};
 
 /// Tells that a server is there. Whoever has been gone for an hour is forgotten.
-pub(super) fn announce(server: &ServerRecord, ttl: Duration) -> Vec<Query> {
+pub(super) fn announce(server: &ServerRecord, lag: Option<Duration>, ttl: Duration) -> Vec<Query> {
     vec![
         Query::new(
             concat!(
-                "INSERT INTO servers (id, name, url, version, started_at, fingerprint, draining, expires_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, FALSE, ",
+                "INSERT INTO servers (id, name, url, version, started_at, fingerprint, draining, lag, expires_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, FALSE, $8, ",
                 clock!(),
                 " + $7) ON CONFLICT (id) DO UPDATE SET name = excluded.name, url = excluded.url,
-                     expires_at = excluded.expires_at"
+                     lag = excluded.lag, expires_at = excluded.expires_at"
             ),
             vec![
                 id(server.id.to_bits()),
@@ -29,6 +29,7 @@ pub(super) fn announce(server: &ServerRecord, ttl: Duration) -> Vec<Query> {
                 big(server.started_at.as_micros()),
                 optional_bytes(server.fingerprint.map(|fingerprint| fingerprint.0.to_vec())),
                 micros(ttl),
+                optional_big(lag.map(|lag| i64::try_from(lag.as_millis()).unwrap_or(i64::MAX))),
             ],
         ),
         Query::new(concat!("DELETE FROM servers WHERE expires_at < ", clock!(), " - 3600000000"), Vec::new()),
@@ -42,7 +43,7 @@ pub(super) fn cluster_queries() -> [Query; 2] {
             concat!(
                 "SELECT id, name, url, version, started_at, draining, expires_at - ",
                 clock!(),
-                ", fingerprint FROM servers WHERE expires_at > ",
+                ", fingerprint, lag FROM servers WHERE expires_at > ",
                 clock!(),
                 " ORDER BY id"
             ),
@@ -64,7 +65,7 @@ pub(super) fn cluster(answers: &[Vec<Row>]) -> Cluster {
 fn member(row: &Row) -> Member {
     let (name, url): (&str, Option<&str>) = (row.get(1), row.get(2));
     let (id, version): (Uuid, &str) = (row.get(0), row.get(3));
-    let fingerprint: Option<&[u8]> = row.get(7);
+    let (fingerprint, lag): (Option<&[u8]>, Option<i64>) = (row.get(7), row.get(8));
     Member {
         server: ServerRecord {
             id: ServerId::from_bits(id.as_u128()),
@@ -75,6 +76,7 @@ fn member(row: &Row) -> Member {
             fingerprint: fingerprint.and_then(|bytes| bytes.try_into().ok()).map(Fingerprint),
         },
         draining: row.get(5),
+        lag: lag.map(|millis| Duration::from_millis(millis.max(0).cast_unsigned())),
         expires_in: left(row.get(6)),
     }
 }

@@ -9,6 +9,7 @@
 //! - `address`, `tls`: where it is; `connection`: sessions, and transactions sent in one piece.
 //! - `schema`, `settings`: the tables, and whether the server can keep our word.
 //! - `commit`: a batch; `leases`: who owns which shard; `members`: which servers there are; `load`: live rows for a new owner.
+//! - `changelog`, `live_rows`: how a server that stands by keeps up with the owner.
 //! - `views`, `upkeep`, `quarantine`: what is asked, what no engine decides, rows that cannot be read.
 //! - `target`: a database that becomes a copy of another store.
 //! - `param`, `rows`: values on their way there and back; `error`: what an error means.
@@ -30,10 +31,12 @@
 //! `examples/postgres.rs` measures it beside SQLite.
 
 mod address;
+mod changelog;
 mod commit;
 mod connection;
 mod error;
 mod leases;
+mod live_rows;
 mod load;
 mod members;
 mod param;
@@ -71,6 +74,7 @@ use rows::Sorted;
 use settings::{Demands, Server};
 pub(crate) use target::{Begun, Position, Target};
 
+use crate::changelog::Changelog;
 use crate::cluster::{Cluster, ServerRecord};
 use crate::codec::Damage;
 use crate::lists::{self, List};
@@ -368,6 +372,10 @@ impl Store for PostgresStore {
         committed.map_err(|failure| self.judge_change(failure))
     }
 
+    fn changelog(&self) -> Option<&dyn Changelog> {
+        Some(self)
+    }
+
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
         Ok(self.ask_all(&views::job_queries(id), views::job).await?.into_iter().next())
     }
@@ -617,8 +625,13 @@ impl Store for PostgresStore {
         self.ask(&list, |answers| answers[0].iter().map(quarantined).collect()).await
     }
 
-    async fn announce(&self, server: &ServerRecord, ttl: Duration) -> Result<(), StoreError> {
-        self.change_lease(&members::announce(server, ttl)).await.map(drop)
+    async fn announce(
+        &self,
+        server: &ServerRecord,
+        lag: Option<Duration>,
+        ttl: Duration,
+    ) -> Result<(), StoreError> {
+        self.change_lease(&members::announce(server, lag, ttl)).await.map(drop)
     }
 
     async fn cluster(&self) -> Result<Cluster, StoreError> {

@@ -83,6 +83,12 @@ impl Damaged {
     }
 }
 
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the row `{}` of `{}` cannot be read: {}", self.shown_key(), self.table.name(), self.reason)
+    }
+}
+
 /// Moves the rows out of their tables. Those that are gone meanwhile are passed over.
 pub(super) async fn set_aside(lane: &Lane, mode: Mode, damaged: &[Damaged]) -> Result<(), Failure> {
     for row in damaged {

@@ -16,7 +16,8 @@ use super::param;
 use crate::StoreError;
 
 /// One step from a version to the next. A released step is never changed.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7];
+const MIGRATIONS: &[&str] =
+    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -425,6 +426,33 @@ ALTER TABLE servers ADD COLUMN fingerprint BYTEA;
 /// Runs that are tried again, and steps that promise outputs: as in the embedded store.
 const VERSION_7: &str = "
 -- Live runs: 0 to 3 as ever, and -1 for one that waits for its next try.
+";
+
+/// By what a server that stands by keeps up. It is of several servers, so the embedded store has none.
+const VERSION_8: &str = "
+-- How many commits there were that the changelog tells of.
+ALTER TABLE meta ADD COLUMN commits BIGINT NOT NULL DEFAULT 0;
+
+-- The engine time of the newest commit by an owner that writes the changelog. A shard whose `now` is later
+-- has, or had, an owner of an older release.
+ALTER TABLE shards ADD COLUMN logged BIGINT NOT NULL DEFAULT 0;
+
+-- A row for each commit, in the order in which they became visible: the places of the feed before and behind
+-- it, and what it touched. A number that is missing in between says that something happened which is told
+-- nowhere.
+CREATE TABLE changelog (
+    number      BIGINT PRIMARY KEY,
+    epoch       BIGINT NOT NULL,
+    at          BIGINT NOT NULL,
+    first_event BIGINT NOT NULL,
+    next_event  BIGINT NOT NULL,
+    touched     BYTEA NOT NULL
+);
+INSERT INTO changelog (number, epoch, at, first_event, next_event, touched)
+    SELECT 0, 0, 0, next_event, next_event, ''::BYTEA FROM meta;
+
+-- How far behind a server is that follows the owner, in milliseconds; nothing of one that does not.
+ALTER TABLE servers ADD COLUMN lag BIGINT;
 ";
 
 /// How often a start tries again when another server makes the first tables at the same time.

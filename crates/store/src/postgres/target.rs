@@ -116,6 +116,9 @@ impl Target {
             ),
             Query::new("DELETE FROM meta", Vec::new()),
             Query::new("DELETE FROM shards", Vec::new()),
+            // Of whoever was here before; the first owner begins it.
+            Query::new("DELETE FROM changelog", Vec::new()),
+            Query::new("INSERT INTO changelog VALUES (0, 0, 0, 1, 1, ''::BYTEA)", Vec::new()),
         ];
         self.run_guarded(&queries).await?;
         Ok(position)

@@ -572,8 +572,13 @@ impl Store for SqliteStore {
         self.readers.read(move |connection| quarantine::list(connection, limit)).await
     }
 
-    async fn announce(&self, server: &ServerRecord, ttl: Duration) -> Result<(), StoreError> {
-        self.roster.announce(server, self.clock.now(), ttl);
+    async fn announce(
+        &self,
+        server: &ServerRecord,
+        lag: Option<Duration>,
+        ttl: Duration,
+    ) -> Result<(), StoreError> {
+        self.roster.announce(server, lag, self.clock.now(), ttl);
         Ok(())
     }
 

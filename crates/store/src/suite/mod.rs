@@ -15,6 +15,8 @@
 // A rule is a test: it says what is wrong by panicking.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
+#[cfg(feature = "postgres")]
+pub mod changelog;
 pub mod checkpoints;
 #[cfg(feature = "postgres")]
 pub mod cluster;
@@ -276,6 +278,7 @@ macro_rules! store_suite {
             registry: a_store_that_works_says_so,
             servers: a_server_is_there_for_as_long_as_it_says_so,
             servers: a_server_that_departs_is_gone_at_once,
+            servers: the_others_know_how_far_behind_a_server_is,
             servers: draining_is_kept_until_it_is_taken_back,
             servers: it_is_known_who_owns_which_shard,
             servers: a_secret_is_the_same_for_everybody,

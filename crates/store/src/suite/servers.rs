@@ -24,8 +24,8 @@ pub async fn a_server_is_there_for_as_long_as_it_says_so<S: Subject>() {
     let store = subject.store();
     assert_eq!(store.cluster().await.unwrap().members, []);
     let (one, two) = (server(1, "one"), server(2, "two"));
-    store.announce(&two, MINUTE).await.unwrap();
-    store.announce(&one, MINUTE).await.unwrap();
+    store.announce(&two, None, MINUTE).await.unwrap();
+    store.announce(&one, None, MINUTE).await.unwrap();
     let found = store.cluster().await.unwrap().members;
     let servers: Vec<_> = found.iter().map(|member| member.server.clone()).collect();
     assert_eq!(servers, [one.clone(), two.clone()]);
@@ -33,7 +33,7 @@ pub async fn a_server_is_there_for_as_long_as_it_says_so<S: Subject>() {
 
     subject.advance(Duration::from_secs(40));
     let renamed = ServerRecord { name: "uno".into(), ..one };
-    store.announce(&renamed, MINUTE).await.unwrap();
+    store.announce(&renamed, None, MINUTE).await.unwrap();
     subject.advance(Duration::from_secs(40));
     let found = store.cluster().await.unwrap().members;
     assert_eq!(found.into_iter().map(|member| member.server).collect::<Vec<_>>(), [renamed]);
@@ -43,10 +43,24 @@ pub async fn a_server_is_there_for_as_long_as_it_says_so<S: Subject>() {
 pub async fn a_server_that_departs_is_gone_at_once<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
-    store.announce(&server(1, "one"), MINUTE).await.unwrap();
+    store.announce(&server(1, "one"), None, MINUTE).await.unwrap();
     store.depart(server(1, "one").id).await.unwrap();
     store.depart(server(2, "never there").id).await.unwrap();
     assert_eq!(store.cluster().await.unwrap().members, []);
+}
+
+/// G5. What it said last holds.
+pub async fn the_others_know_how_far_behind_a_server_is<S: Subject>() {
+    let subject = S::make().await;
+    let store = subject.store();
+    let one = server(1, "one");
+    let lag = async || store.cluster().await.unwrap().member(one.id).unwrap().lag;
+    store.announce(&one, None, MINUTE).await.unwrap();
+    assert_eq!(lag().await, None);
+    store.announce(&one, Some(Duration::from_millis(250)), MINUTE).await.unwrap();
+    assert_eq!(lag().await, Some(Duration::from_millis(250)));
+    store.announce(&one, None, MINUTE).await.unwrap();
+    assert_eq!(lag().await, None);
 }
 
 /// D8. It outlives the next announcement, but not the server.
@@ -55,9 +69,9 @@ pub async fn draining_is_kept_until_it_is_taken_back<S: Subject>() {
     let store = subject.store();
     let one = server(1, "one");
     assert!(!store.set_draining(one.id, true).await.unwrap(), "there is no such server");
-    store.announce(&one, MINUTE).await.unwrap();
+    store.announce(&one, None, MINUTE).await.unwrap();
     assert!(store.set_draining(one.id, true).await.unwrap());
-    store.announce(&one, MINUTE).await.unwrap();
+    store.announce(&one, None, MINUTE).await.unwrap();
     assert!(store.cluster().await.unwrap().member(one.id).unwrap().draining);
     assert!(store.set_draining(one.id, false).await.unwrap());
     assert!(!store.cluster().await.unwrap().member(one.id).unwrap().draining);
@@ -71,7 +85,7 @@ pub async fn it_is_known_who_owns_which_shard<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     let one = server(1, "one");
-    store.announce(&one, MINUTE + MINUTE).await.unwrap();
+    store.announce(&one, None, MINUTE + MINUTE).await.unwrap();
     let leases = store.acquire(&SHARDS[..2], &one.id.to_string(), MINUTE).await.unwrap();
     let cluster = store.cluster().await.unwrap();
     assert_eq!(cluster.shards.len(), usize::from(store.shards()));

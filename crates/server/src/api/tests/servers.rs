@@ -32,7 +32,7 @@ async fn a_server_is_emptied_only_where_another_could_go_on() {
 
     let other = ServerRecord { id: model::ServerId::from_bits(1 << 80), name: "other".into(), ..me.clone() };
     let store = world.services.node.store();
-    store.announce(&other, model::Duration::from_secs(600)).await.unwrap();
+    store.announce(&other, None, model::Duration::from_secs(600)).await.unwrap();
     let drained = world.post_nothing(&drain).await;
     assert_eq!((drained.status, &drained.json()["draining"]), (StatusCode::OK, &json!(true)));
     let undrained = world.post_nothing(&format!("/api/v1/servers/{}/undrain", me.id)).await;

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
+use model::record::{Batch, Change};
 use model::{Duration, ServerId, ShardId, Timestamp};
 use tempfile::TempDir;
 
 use self::answers::answers;
 use self::filling::fill;
 use super::{CopyError, Digest, Options, Phase, Progress, Report, TABLES, copy};
+use crate::changelog::Changelog;
 use crate::cluster::ServerRecord;
 use crate::postgres::{self, PostgresStore};
 use crate::sqlite::{self, SqliteStore};
@@ -212,6 +214,27 @@ async fn a_server_is_refused_until_the_copy_is_finished() {
     assert!(matches!(&error, CopyError::Finished { origin } if *origin == path), "{error:?}");
 }
 
+/// G5. Whatever was told of the target before it became a copy.
+#[tokio::test]
+async fn a_copy_is_followed_from_its_first_owner_on() {
+    let scene = Scene::filled().await;
+    let early = scene.target().await.unwrap();
+    let leases = early.acquire(&SHARDS, "early", HOUR).await.unwrap();
+    let passing = Change::ForgetKeys { shard: SHARDS[0], expired_before: Timestamp::MAX };
+    let passing = Arc::new(Batch { changes: vec![passing], ..Batch::default() });
+    early.commit(&leases, Arc::clone(&passing)).await.unwrap();
+    let before = early.end().await.unwrap();
+    early.release(&leases).await.unwrap();
+    scene.copy(&mut |_| {}).await.unwrap();
+    let target = scene.target().await.unwrap();
+    let leases = target.acquire(&SHARDS, "owner", HOUR).await.unwrap();
+    assert_eq!(target.since(before).await.unwrap(), None);
+    let place = target.end().await.unwrap();
+    assert_eq!(target.since(place).await.unwrap().unwrap().touched, []);
+    target.commit(&leases, passing).await.unwrap();
+    assert_eq!(target.since(place).await.unwrap().unwrap().touched.len(), 1);
+}
+
 /// Also one that had opened the target while it was empty.
 #[tokio::test]
 async fn a_server_that_was_there_before_the_copy_gets_no_shard() {
@@ -261,7 +284,7 @@ async fn a_target_that_is_not_empty_is_refused_by_name_and_left_alone() {
         started_at: Timestamp::from_millis(1),
         fingerprint: None,
     };
-    store.announce(&server, HOUR).await.unwrap();
+    store.announce(&server, None, HOUR).await.unwrap();
     let error = scene.copy(&mut |_| {}).await.unwrap_err();
     assert!(matches!(&error, CopyError::Served { name } if name == "ann"), "{error:?}");
     store.depart(server.id).await.unwrap();
@@ -364,8 +387,8 @@ async fn every_table_and_every_column_is_copied() {
 
     scene.target().await.unwrap();
     let sql = "SELECT table_name || '.' || column_name FROM information_schema.columns
-        WHERE table_schema = 'public' AND table_name NOT IN ('schema_version', 'servers', 'copies')";
-    let apart = ["shards.owner", "shards.system", "shards.timeline"];
+        WHERE table_schema = 'public' AND table_name NOT IN ('schema_version', 'servers', 'copies', 'changelog')";
+    let apart = ["shards.owner", "shards.system", "shards.timeline", "shards.logged", "meta.commits"];
     let known: Vec<_> = TABLES
         .iter()
         .flat_map(|table| {

@@ -5,7 +5,7 @@
 //!   the leases hold, and stay: their rows are locked           error: fenced
 //!   engine time of the shards that change
 //!   executions · schedules · workflows · jobs · keys · registry           error: a promise is broken
-//!   the next places of the feed, and the events at them
+//!   the next places of the feed, the events at them, and what was touched, for the changelog
 //! COMMIT
 //! ```
 //!
@@ -15,10 +15,10 @@
 //!
 //! # Several servers at once
 //! Servers own different shards, so they lock different rows, until the last statement. It moves the
-//! one counter of the feed on, and the lock on that row is held until the commit is durable. So places
-//! are given out in the order in which commits become visible: a reader that has seen a place has seen
-//! all before it, and never has to look back. The price is that the ends of commits with events go
-//! one after the other (a sync each, some 0.2–1 ms); the work before them does not. Counters that a
+//! counters of the feed and of the changelog on, which are one row, and the lock on that row is held until
+//! the commit is durable. So places are given out in the order in which commits become visible: a reader
+//! that has seen a place has seen all before it, and never has to look back. The price is that the ends of
+//! commits go one after the other (a sync each, some 0.2–1 ms); the work before them does not. Counters that a
 //! sequence would give out without a lock become visible in any order, and a reader could pass over an
 //! event that commits later; holding readers back behind the oldest running transaction would let one
 //! forgotten session stop the feed.
@@ -31,6 +31,8 @@ mod workflows;
 
 use std::collections::BTreeSet;
 
+use model::changelog::Touched;
+use model::id::Epoch;
 use model::record::{Batch, Change, Lease};
 use model::{ShardId, Timestamp};
 use tokio_postgres::Row;
@@ -38,10 +40,10 @@ use uuid::Uuid;
 
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD};
-use super::leases::{Past, first_lost, lease_params};
+use super::leases::{Past, clock, first_lost, lease_params};
 use super::param::{self, big, bigs, blobs};
 use crate::batch::{Counters, EVENTS_A_ROW, foreign_shard, heads_for_executions};
-use crate::codec::seal_events;
+use crate::codec::{seal_events, seal_touched};
 use crate::{Committed, EventSeq};
 
 /// How often a transaction is tried that others came in the way of.
@@ -149,7 +151,8 @@ fn steps(past: Past, leases: &[Lease], batch: &Batch) -> Result<Vec<Step>, Failu
     steps.checkpoints(&batch.changes)?;
     steps.keys(&batch.changes);
     steps.registry(&batch.changes);
-    steps.events(batch);
+    let epoch = leases.iter().map(|lease| lease.epoch).max().unwrap_or_default();
+    steps.end(epoch, batch)?;
     Ok(steps.steps)
 }
 
@@ -164,15 +167,17 @@ impl Steps {
             false => touched.iter().map(shard).collect(),
         };
         self.add(
-            "UPDATE shards SET now = $2 WHERE shard = ANY($1) AND now < $2",
+            "UPDATE shards SET now = $2, logged = $2 WHERE shard = ANY($1) AND now < $2",
             vec![param::ints(shards), big(batch.now.as_micros())],
         );
     }
 
-    /// Last: from here on, other servers wait. Without events nobody does.
-    fn events(&mut self, batch: &Batch) {
-        if batch.events.is_empty() {
-            return self.add("SELECT next_event FROM meta", Vec::new());
+    /// Last: from here on, other servers wait. Where nobody is to hear of the commit, nobody does.
+    fn end(&mut self, epoch: Epoch, batch: &Batch) -> Result<(), Failure> {
+        let touched = Touched::by(&batch.changes);
+        if batch.events.is_empty() && touched.is_empty() {
+            self.add("SELECT next_event FROM meta", Vec::new());
+            return Ok(());
         }
         let (mut offsets, mut counts, mut ats, mut payloads) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -187,17 +192,35 @@ impl Steps {
             offset += events.len() as i64;
         }
         self.add(
-            "WITH place AS (
-                UPDATE meta SET next_event = next_event + $1 WHERE id = 0 RETURNING next_event - $1 AS first
+            concat!(
+                "WITH place AS (
+                UPDATE meta SET next_event = next_event + $1, commits = commits + 1 WHERE id = 0
+                RETURNING next_event - $1 AS first, next_event, commits
             ), put AS (
                 INSERT INTO events (first, count, at, payload)
                 SELECT place.first + e.offset_, e.count_, e.at_, e.payload_
                 FROM place, unnest($2, $3, $4, $5) AS e (offset_, count_, at_, payload_)
                 RETURNING 1
+            ), told AS (
+                INSERT INTO changelog (number, epoch, at, first_event, next_event, touched)
+                SELECT commits, $6, ",
+                clock!(),
+                ", first, next_event, $7 FROM place
+                RETURNING 1
             )
-            SELECT first FROM place",
-            vec![big(offset), bigs(offsets), bigs(counts), bigs(ats), blobs(payloads)],
+            SELECT first FROM place"
+            ),
+            vec![
+                big(offset),
+                bigs(offsets),
+                bigs(counts),
+                bigs(ats),
+                blobs(payloads),
+                big(signed(epoch.0)?),
+                param::bytes(seal_touched(epoch, &touched)),
+            ],
         );
+        Ok(())
     }
 }
 

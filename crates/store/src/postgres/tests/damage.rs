@@ -8,7 +8,7 @@ use crate::suite::sample::workflow_head_of;
 
 const ALL: Page<JobId> = Page { after: None, limit: 100 };
 
-fn damage(database: &Database, table: &str, id: JobId) {
+pub(super) fn damage(database: &Database, table: &str, id: JobId) {
     let id = uuid::Uuid::from_u128(id.to_bits());
     database.execute(&format!(
         "UPDATE {table} SET state = set_byte(state, 3, 255 - get_byte(state, 3)) WHERE id = '{id}'"

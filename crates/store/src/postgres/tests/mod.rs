@@ -1,5 +1,6 @@
 //! The contract, and what only this store promises, on a server that the tests start.
 
+mod changelog;
 mod damage;
 mod encrypted;
 mod hosts;
@@ -59,7 +60,7 @@ impl Subject for InDatabase {
         &self.store
     }
 
-    /// The clock is the server's: instead of it, the leases are moved.
+    /// The clock is the server's: instead of it, what is compared with it is moved.
     fn advance(&self, by: Duration) {
         advance(&self.database, by);
     }
@@ -76,6 +77,7 @@ fn advance(database: &Database, by: Duration) {
     for table in ["shards", "servers"] {
         database.execute(&format!("UPDATE {table} SET expires_at = expires_at - {micros}"));
     }
+    database.execute(&format!("UPDATE changelog SET at = at - {micros}"));
 }
 
 /// A new job of the shard and, if wanted, an event.

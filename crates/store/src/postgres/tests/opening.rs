@@ -58,6 +58,7 @@ async fn a_database_of_version_2_is_brought_to_this_version_with_all_that_is_in_
         ids.insert(0, id);
     }
     for table in [
+        "changelog",
         "element_batches",
         "checkpoints",
         "workflows",
@@ -76,6 +77,9 @@ async fn a_database_of_version_2_is_brought_to_this_version_with_all_that_is_in_
         "ALTER TABLE jobs DROP COLUMN run",
         "ALTER TABLE jobs_ended DROP COLUMN run",
         "ALTER TABLE servers DROP COLUMN fingerprint",
+        "ALTER TABLE meta DROP COLUMN commits",
+        "ALTER TABLE shards DROP COLUMN logged",
+        "ALTER TABLE servers DROP COLUMN lag",
         "UPDATE schema_version SET version = 2",
     ] {
         subject.database.execute(sql);

@@ -1,0 +1,203 @@
+//! What a commit touched, as a row of the changelog keeps it.
+//!
+//! A tag and a fixed number of bytes for each thing, numbers with their highest byte first; no other struct
+//! of the store is written as often. Nothing at all is no bytes at all, also no checksum, so that the database
+//! can write that by itself.
+
+use model::changelog::{LiveKey, Touched};
+use model::id::Epoch;
+use model::record::{KeyRecord, RunKeyRecord};
+use model::{BackfillId, JobId, RunId, ScheduleId, ShardId, Timestamp, WorkflowId};
+
+use super::{Context, Damage, FORMAT, open_bytes, seal_bytes};
+
+const COLUMN: &str = "touched";
+/// Of a tag and an id, which nearly all of them are.
+const USUAL_LEN: usize = 17;
+
+/// Seals it under the epoch that the commit was made under.
+pub(crate) fn seal_touched(epoch: Epoch, touched: &[Touched]) -> Vec<u8> {
+    if touched.is_empty() {
+        return Vec::new();
+    }
+    let mut bytes = Vec::with_capacity(1 + touched.len() * USUAL_LEN + super::CRC_LEN);
+    bytes.push(FORMAT);
+    touched.iter().for_each(|touched| put(&mut bytes, touched));
+    seal_bytes(context(epoch), bytes)
+}
+
+/// What [`seal_touched`] sealed.
+pub(crate) fn open_touched(epoch: Epoch, sealed: &[u8]) -> Result<Vec<Touched>, Damage> {
+    if sealed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut rest = open_bytes(context(epoch), COLUMN, sealed)?;
+    let mut touched = Vec::with_capacity(rest.len() / USUAL_LEN);
+    while let Some((tag, behind)) = rest.split_first() {
+        rest = behind;
+        touched.push(take(*tag, &mut rest)?);
+    }
+    Ok(touched)
+}
+
+fn context(epoch: Epoch) -> Context {
+    Context::of(epoch.0.into())
+}
+
+/// The tags never change their meaning.
+fn put(bytes: &mut Vec<u8>, touched: &Touched) {
+    match *touched {
+        Touched::Rows(LiveKey::Workers) => bytes.push(0),
+        Touched::Rows(LiveKey::Queues) => bytes.push(1),
+        Touched::Rows(LiveKey::Calendars) => bytes.push(2),
+        Touched::Rows(LiveKey::Schedule(schedule)) => put_id(bytes, 3, schedule.to_bits()),
+        Touched::Rows(LiveKey::Backfill(backfill)) => put_id(bytes, 4, backfill.to_bits()),
+        Touched::Rows(LiveKey::Workflow(workflow)) => put_id(bytes, 5, workflow.to_bits()),
+        Touched::Rows(LiveKey::Run(run)) => put_id(bytes, 6, run.to_bits()),
+        Touched::Rows(LiveKey::Job(job)) => put_id(bytes, 7, job.to_bits()),
+        Touched::Ended(job) => put_id(bytes, 8, job.to_bits()),
+        Touched::Key(KeyRecord { key, body, job, expires_at }) => {
+            put_id(bytes, 9, key);
+            put_key(bytes, body, job.to_bits(), expires_at);
+        }
+        Touched::RunKey(RunKeyRecord { key, body, run, expires_at }) => {
+            put_id(bytes, 10, key);
+            put_key(bytes, body, run.to_bits(), expires_at);
+        }
+        Touched::KeysForgotten { shard, expired_before } => {
+            bytes.push(11);
+            bytes.extend_from_slice(&shard.0.to_be_bytes());
+            bytes.extend_from_slice(&expired_before.as_micros().to_be_bytes());
+        }
+    }
+}
+
+fn put_id(bytes: &mut Vec<u8>, tag: u8, bits: u128) {
+    bytes.push(tag);
+    bytes.extend_from_slice(&bits.to_be_bytes());
+}
+
+/// What stands behind the key itself.
+fn put_key(bytes: &mut Vec<u8>, body: u128, work: u128, expires_at: Timestamp) {
+    bytes.extend_from_slice(&body.to_be_bytes());
+    bytes.extend_from_slice(&work.to_be_bytes());
+    bytes.extend_from_slice(&expires_at.as_micros().to_be_bytes());
+}
+
+fn take(tag: u8, rest: &mut &[u8]) -> Result<Touched, Damage> {
+    Ok(match tag {
+        0 => Touched::Rows(LiveKey::Workers),
+        1 => Touched::Rows(LiveKey::Queues),
+        2 => Touched::Rows(LiveKey::Calendars),
+        3 => Touched::Rows(LiveKey::Schedule(ScheduleId::from_bits(bits(rest)?))),
+        4 => Touched::Rows(LiveKey::Backfill(BackfillId::from_bits(bits(rest)?))),
+        5 => Touched::Rows(LiveKey::Workflow(WorkflowId::from_bits(bits(rest)?))),
+        6 => Touched::Rows(LiveKey::Run(RunId::from_bits(bits(rest)?))),
+        7 => Touched::Rows(LiveKey::Job(JobId::from_bits(bits(rest)?))),
+        8 => Touched::Ended(JobId::from_bits(bits(rest)?)),
+        9 => {
+            let (key, body, job) = (bits(rest)?, bits(rest)?, JobId::from_bits(bits(rest)?));
+            Touched::Key(KeyRecord { key, body, job, expires_at: instant(rest)? })
+        }
+        10 => {
+            let (key, body, run) = (bits(rest)?, bits(rest)?, RunId::from_bits(bits(rest)?));
+            Touched::RunKey(RunKeyRecord { key, body, run, expires_at: instant(rest)? })
+        }
+        11 => {
+            let shard = ShardId(u16::from_be_bytes(array(rest)?));
+            Touched::KeysForgotten { shard, expired_before: instant(rest)? }
+        }
+        unknown => {
+            return Err(Damage::Value { column: COLUMN, what: "tag of its kind", found: unknown.into() });
+        }
+    })
+}
+
+fn bits(rest: &mut &[u8]) -> Result<u128, Damage> {
+    array(rest).map(u128::from_be_bytes)
+}
+
+fn instant(rest: &mut &[u8]) -> Result<Timestamp, Damage> {
+    array(rest).map(|bytes| Timestamp::from_micros(i64::from_be_bytes(bytes)))
+}
+
+fn array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Damage> {
+    let (bytes, behind) =
+        rest.split_first_chunk().ok_or_else(|| Damage::decode(COLUMN, "it ends too early"))?;
+    *rest = behind;
+    Ok(*bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn touched() -> impl Strategy<Value = Touched> {
+        let kinds = (0..12u8, any::<[u128; 3]>(), any::<i64>(), any::<u16>());
+        kinds.prop_map(|(tag, [a, b, c], micros, shard)| {
+            let expires_at = Timestamp::from_micros(micros);
+            match tag {
+                0 => Touched::Rows(LiveKey::Workers),
+                1 => Touched::Rows(LiveKey::Queues),
+                2 => Touched::Rows(LiveKey::Calendars),
+                3 => Touched::Rows(LiveKey::Schedule(ScheduleId::from_bits(a))),
+                4 => Touched::Rows(LiveKey::Backfill(BackfillId::from_bits(a))),
+                5 => Touched::Rows(LiveKey::Workflow(WorkflowId::from_bits(a))),
+                6 => Touched::Rows(LiveKey::Run(RunId::from_bits(a))),
+                7 => Touched::Rows(LiveKey::Job(JobId::from_bits(a))),
+                8 => Touched::Ended(JobId::from_bits(a)),
+                9 => Touched::Key(KeyRecord { key: a, body: b, job: JobId::from_bits(c), expires_at }),
+                10 => Touched::RunKey(RunKeyRecord { key: a, body: b, run: RunId::from_bits(c), expires_at }),
+                _ => Touched::KeysForgotten { shard: ShardId(shard), expired_before: expires_at },
+            }
+        })
+    }
+
+    proptest! {
+        /// D5. Every kind, in the order in which it was given.
+        #[test]
+        fn what_was_touched_is_opened_the_same(epoch: u64, touched in vec(touched(), 0..20)) {
+            let sealed = seal_touched(Epoch(epoch), &touched);
+            prop_assert_eq!(open_touched(Epoch(epoch), &sealed).unwrap(), touched);
+        }
+
+        /// F9. A flipped bit, a lost end, another epoch.
+        #[test]
+        fn damage_is_noticed(
+            epoch: u64,
+            touched in vec(touched(), 1..20),
+            place: prop::sample::Index,
+            bit in 0..8u8,
+        ) {
+            let sealed = seal_touched(Epoch(epoch), &touched);
+            let place = place.index(sealed.len());
+            let mut flipped = sealed.clone();
+            flipped[place] ^= 1 << bit;
+            prop_assert!(open_touched(Epoch(epoch), &flipped).is_err());
+            prop_assert!(open_touched(Epoch(epoch ^ (1 << bit)), &sealed).is_err());
+            if place > 0 {
+                prop_assert!(open_touched(Epoch(epoch), &sealed[..place]).is_err());
+            }
+        }
+
+        /// F9. Whatever was sealed, by whomever.
+        #[test]
+        fn no_bytes_make_it_panic(
+            touched in vec(touched(), 1..5),
+            place: prop::sample::Index,
+            bytes in vec(any::<u8>(), 0..20),
+        ) {
+            let mut sealed = vec![FORMAT];
+            touched.iter().for_each(|touched| put(&mut sealed, touched));
+            sealed.truncate(1 + place.index(sealed.len()));
+            sealed.extend(bytes);
+            let sealed = seal_bytes(context(Epoch(1)), sealed);
+            if let Ok(touched) = open_touched(Epoch(1), &sealed) {
+                prop_assert!(touched.is_empty() || seal_touched(Epoch(1), &touched) == sealed);
+            }
+        }
+    }
+}

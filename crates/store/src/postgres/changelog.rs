@@ -1,0 +1,131 @@
+//! What commits touched, for servers that stand by.
+//!
+//! Each commit writes a row, in the statement that gives it its places in the feed, and so under the lock that
+//! puts commits in order: whoever has seen a row has seen all before it. Every row names the number behind
+//! that of the row before, and begins in the feed where that one ended. Where this does not hold, something
+//! was committed that is told nowhere: by a server of an older release, or in a history that the database has
+//! forgotten ([`leases`](super::leases) leaves a number out for it).
+//!
+//! The first shard's owner trims it whenever it renews its lease. The row before the first that is young stays:
+//! whoever has followed so far begins there, however long nothing happened.
+
+use async_trait::async_trait;
+use model::changelog::{LiveKey, Place};
+use model::id::Epoch;
+use model::record::{Lease, LiveRow};
+use model::{Duration, ShardId, Timestamp};
+use tokio::sync::mpsc::Sender;
+use tokio_postgres::Row;
+
+use super::connection::{Mode, Query};
+use super::leases::{clock, micros};
+use super::param::big;
+use super::quarantine::Damaged;
+use super::{LOAD_LIMIT, PostgresStore, live_rows, load};
+use crate::changelog::{Changelog, Since};
+use crate::codec::{Damage, open_touched};
+use crate::rows::Fields;
+use crate::{Loaded, StoreError};
+
+/// Commits that are read at once.
+const COMMITS: usize = 2_000;
+/// How long a row is there to be read.
+const AGE_MAX: Duration = Duration::from_secs(60);
+/// The oldest rows, which one renewal looks at: leases are renewed every few seconds, and commits wait for
+/// none of it.
+const TRIMMED_AT_ONCE: i64 = 20_000;
+
+#[async_trait]
+impl Changelog for PostgresStore {
+    async fn end(&self) -> Result<Place, StoreError> {
+        let newest = "SELECT number, epoch FROM changelog ORDER BY number DESC LIMIT 1";
+        let read = |answers: &[Vec<Row>]| answers[0].first().map(place).transpose();
+        let end = self.ask(&[Query::new(newest, Vec::new())], read).await?;
+        end.ok_or_else(|| StoreError::Unavailable { source: "the changelog has lost its newest row".into() })
+    }
+
+    async fn since(&self, place: Place) -> Result<Option<Since>, StoreError> {
+        let Ok(number) = i64::try_from(place.commit) else { return Ok(None) };
+        let queries = [
+            Query::new(
+                "SELECT number, epoch, first_event, next_event, touched FROM changelog
+                 WHERE number >= $1 ORDER BY number LIMIT $2",
+                // The first is the one at the place.
+                vec![big(number), big(1 + COMMITS as i64)],
+            ),
+            Query::new(
+                "SELECT m.commits, m.next_event, coalesce((SELECT max(now) FROM shards), 0),
+                    EXISTS (SELECT 1 FROM shards WHERE now > logged)
+                 FROM meta m",
+                Vec::new(),
+            ),
+        ];
+        let read = |answers: &[Vec<Row>]| {
+            Ok(followed(place, &answers[0], &answers[1]).unwrap_or_else(|damage| {
+                let commit = place.commit;
+                tracing::warn!(commit, error = %damage, "the changelog cannot be read");
+                None
+            }))
+        };
+        self.ask(&queries, read).await
+    }
+
+    async fn preload(&self, rows: Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError> {
+        self.trust.check()?;
+        let mode = Mode::Read { limit: LOAD_LIMIT };
+        let loaded = load::preload(&self.queries, mode, self.shards, &rows).await;
+        let outcome = loaded.map_err(|failure| self.judge_query(failure))?;
+        outcome.damaged.iter().for_each(Damaged::tell);
+        Ok(outcome.loaded)
+    }
+
+    async fn live_rows(&self, keys: &[LiveKey]) -> Result<Vec<LiveRow>, StoreError> {
+        self.trust.check()?;
+        let mode = Mode::Read { limit: LOAD_LIMIT };
+        let found = live_rows::live_rows(&self.queries, mode, keys).await;
+        found.map_err(|failure| self.judge_query(failure))
+    }
+}
+
+fn place(row: &Row) -> Result<Place, Damage> {
+    Ok(Place { commit: row.number(0, "number")?, epoch: Epoch(row.number(1, "epoch")?) })
+}
+
+/// What the rows from `from` on say, if they follow upon one another up to what `stand` says is the newest.
+fn followed(from: Place, rows: &[Row], stand: &[Row]) -> Result<Option<Since>, Damage> {
+    let (Some((first, behind)), Some(stand)) = (rows.split_first(), stand.first()) else { return Ok(None) };
+    if place(first)? != from || stand.get(3) {
+        return Ok(None);
+    }
+    let (mut end, mut next_event) = (from, first.number::<i64>(3, "next_event")?);
+    let mut touched = Vec::new();
+    for row in behind {
+        let next = place(row)?;
+        if next.commit != end.commit + 1 || row.number::<i64>(2, "first_event")? != next_event {
+            return Ok(None);
+        }
+        touched.extend(open_touched(next.epoch, row.bytes(4, "touched")?)?);
+        (end, next_event) = (next, row.number(3, "next_event")?);
+    }
+    let newest: u64 = stand.number(0, "commits")?;
+    let whole = end.commit == newest && next_event == stand.number::<i64>(1, "next_event")?;
+    // Where rows were left for the next time, these are looked at then.
+    if !whole && (behind.len() < COMMITS || end.commit >= newest) {
+        return Ok(None);
+    }
+    let now = Timestamp::from_micros(stand.number(2, "now")?);
+    Ok(Some(Since { touched, end, whole, now }))
+}
+
+/// Deletes rows that are old, if it is for the owner of these shards to do; two would only wait for each other.
+pub(super) fn trim(leases: &[Lease]) -> Option<Query> {
+    let sql = concat!(
+        "DELETE FROM changelog WHERE number < (
+            SELECT max(number) FROM (SELECT number, at FROM changelog ORDER BY number LIMIT $1) AS oldest
+            WHERE at < (SELECT ",
+        clock!(),
+        " - $2))"
+    );
+    let is_ours = leases.iter().any(|lease| lease.shard == ShardId(0));
+    is_ours.then(|| Query::new(sql, vec![big(TRIMMED_AT_ONCE), micros(AGE_MAX)]))
+}

@@ -1,0 +1,193 @@
+//! Every rule of a changelog, on this store, and what stands in the way of following.
+
+use model::changelog::{LiveKey, Place, Touched};
+use model::record::LiveRow;
+
+use super::*;
+use crate::changelog::{Changelog, Since};
+use crate::changelog_suite;
+use crate::suite::changelog::preload;
+
+changelog_suite!(InDatabase);
+
+#[test]
+fn no_rule_of_the_suite_is_left_out() {
+    let source = include_str!("../../suite/changelog.rs").lines();
+    let rules = source.filter_map(|line| line.strip_prefix("pub async fn ")?.split_once('<'));
+    for (rule, _) in rules {
+        assert!(RULES.contains(&rule), "`{rule}` is not in `changelog_suite!`");
+    }
+}
+
+impl InDatabase {
+    async fn end(&self) -> Place {
+        self.store.end().await.unwrap()
+    }
+
+    async fn since(&self, place: Place) -> Option<Since> {
+        self.store.since(place).await.unwrap()
+    }
+
+    /// A new job, with so many events.
+    async fn commit(&self, leases: &[Lease], sampler: &mut Sampler, events: usize) -> JobId {
+        let (id, batch) = batch(sampler, SHARDS[1], events);
+        self.store.commit(leases, batch).await.unwrap();
+        id
+    }
+}
+
+/// G6. It is seen by its events, also once others have committed after it.
+#[tokio::test]
+async fn a_commit_with_events_by_an_older_version_is_noticed() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let mut sampler = Sampler::new(51);
+    subject.commit(&leases, &mut sampler, 1).await;
+    let before = subject.end().await;
+    assert!(subject.since(before).await.is_some());
+    subject.database.execute("UPDATE meta SET next_event = next_event + 1");
+    assert_eq!(subject.since(before).await, None);
+    subject.commit(&leases, &mut sampler, 2).await;
+    assert_eq!(subject.since(before).await, None);
+    assert!(subject.since(subject.end().await).await.is_some());
+}
+
+/// G6. It is seen by the engine time of its shard, until that is taken by a server of this version; and who
+/// has followed until then begins anew, also if that commits before they ask.
+#[tokio::test]
+async fn a_commit_without_events_by_an_older_version_is_noticed() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let mut sampler = Sampler::new(52);
+    subject.commit(&leases, &mut sampler, 1).await;
+    let before = subject.end().await;
+    subject.database.execute("UPDATE shards SET now = now + 1 WHERE shard = 2");
+    assert_eq!(subject.since(before).await, None);
+    subject.commit(&leases, &mut sampler, 1).await;
+    assert_eq!(subject.since(subject.end().await).await, None, "that was of another shard");
+    subject.store.release(&leases).await.unwrap();
+    let leases = subject.acquire().await;
+    assert_eq!(subject.since(before).await, None);
+    let anew = subject.end().await;
+    assert_eq!(subject.since(anew).await.unwrap().touched, []);
+    let job = subject.commit(&leases, &mut sampler, 1).await;
+    assert_eq!(subject.since(before).await, None);
+    assert_eq!(subject.since(anew).await.unwrap().touched, [Touched::Rows(LiveKey::Job(job))]);
+}
+
+/// D8. Who followed may have read what is forgotten, even from a place that is not.
+#[tokio::test]
+async fn nobody_follows_into_another_history() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let mut sampler = Sampler::new(53);
+    subject.commit(&leases, &mut sampler, 1).await;
+    let before = subject.end().await;
+    subject.store.release(&leases).await.unwrap();
+    subject.database.execute("UPDATE shards SET timeline = '0000FFFF'");
+    let leases = subject.acquire().await;
+    assert_eq!(subject.store.lost_tails(&leases).await.unwrap(), SHARDS);
+    let anew = subject.end().await;
+    assert_eq!(anew.epoch, leases[0].epoch);
+    assert!(subject.since(anew).await.is_some());
+    subject.commit(&leases, &mut sampler, 1).await;
+    assert_eq!(subject.since(before).await, None);
+    assert_eq!(subject.since(anew).await.unwrap().touched.len(), 1);
+}
+
+/// F9.
+#[tokio::test]
+async fn a_damaged_row_is_not_followed() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let mut sampler = Sampler::new(54);
+    let before = subject.end().await;
+    subject.commit(&leases, &mut sampler, 1).await;
+    assert!(subject.since(before).await.is_some());
+    subject.database.execute(
+        "UPDATE changelog SET touched = set_byte(touched, 3, 255 - get_byte(touched, 3))
+        WHERE length(touched) > 0",
+    );
+    assert_eq!(subject.since(before).await, None);
+    subject.commit(&leases, &mut sampler, 1).await;
+    assert!(subject.since(subject.end().await).await.is_some());
+}
+
+/// G5. So many commits at a time, however far behind somebody is.
+#[tokio::test]
+async fn many_commits_are_followed_in_pieces() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let begin = subject.end().await;
+    subject.database.execute("WITH counted AS (UPDATE meta SET commits = commits + 4999 RETURNING next_event)
+        INSERT INTO changelog SELECT n, 1, 0, next_event, next_event, '' FROM counted, generate_series(1, 4999) n");
+    let job = subject.commit(&leases, &mut Sampler::new(55), 1).await;
+    let mut place = begin;
+    for (commit, whole) in [(2_000, false), (4_000, false), (5_000, true)] {
+        let since = subject.since(place).await.unwrap();
+        assert_eq!((since.end.commit, since.whole), (commit, whole));
+        assert_eq!(since.touched.is_empty(), !whole);
+        place = since.end;
+    }
+    // A row in between is gone, near or far.
+    for gone in [1_500, 3_000, 4_999] {
+        subject.database.execute(&format!("DELETE FROM changelog WHERE number = {gone}"));
+        let mut place = Some(begin);
+        while let Some(from) = place {
+            let since = subject.since(from).await;
+            assert!(!since.as_ref().is_some_and(|since| since.whole), "nobody noticed");
+            place = since.map(|since| since.end);
+        }
+        subject.database.execute(&format!(
+            "INSERT INTO changelog SELECT {gone}, 1, 0, next_event, next_event, '' FROM changelog WHERE number = 1"
+        ));
+    }
+    // The newest one is.
+    subject.database.execute("DELETE FROM changelog WHERE number = 5000");
+    assert_eq!(subject.since(Place { commit: 4_000, ..begin_of(&leases) }).await, None);
+    assert_eq!(subject.store.live_rows(&[LiveKey::Job(job)]).await.unwrap().len(), 1);
+}
+
+/// At an epoch of these.
+fn begin_of(leases: &[Lease]) -> Place {
+    Place { commit: 0, epoch: leases[0].epoch }
+}
+
+/// F9. The owner sets it aside when it loads it; nobody else may.
+#[tokio::test]
+async fn a_damaged_live_row_is_counted_by_a_preload_and_left_where_it_is() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let mut sampler = Sampler::new(56);
+    let bad = subject.commit(&leases, &mut sampler, 0).await;
+    let good = subject.commit(&leases, &mut sampler, 0).await;
+    damage::damage(&subject.database, "jobs", bad);
+    let (loaded, rows) = preload(&subject.store).await.unwrap();
+    assert_eq!((loaded.rows, loaded.quarantined), (2, 1));
+    assert!(matches!(rows[..], [LiveRow::Job { id, .. }] if id == good), "{rows:?}");
+    assert_eq!(subject.store.quarantined(9).await.unwrap(), []);
+    let error = subject.store.live_rows(&[LiveKey::Job(good), LiveKey::Job(bad)]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+    assert!(reason(&error).contains(&format!("`{:032x}` of `jobs`", bad.to_bits())), "{error:?}");
+    assert_eq!(subject.store.live_rows(&[LiveKey::Job(good)]).await.unwrap(), rows);
+    assert_eq!(subject.store.quarantined(9).await.unwrap(), []);
+}
+
+/// F9. It would be taken for one that does not run.
+#[tokio::test]
+async fn a_job_whose_execution_cannot_be_read_is_not_read() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let mut sampler = Sampler::new(57);
+    let job = subject.commit(&leases, &mut sampler, 0).await;
+    let record = Box::new(sampler.execution(job, 1, model::ExecutionStatus::Running));
+    let id = record.id.to_bits();
+    let changes = vec![Change::Execution { new: true, record }];
+    let batch = Batch { now: sampler.now(), changes, events: Vec::new() };
+    subject.store.commit(&leases, Arc::new(batch)).await.unwrap();
+    assert_eq!(subject.store.live_rows(&[LiveKey::Job(job)]).await.unwrap().len(), 2);
+    subject.database.execute("UPDATE executions SET rest = 'xx'");
+    let error = subject.store.live_rows(&[LiveKey::Job(job)]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
+    assert!(reason(&error).contains(&format!("`{id:032x}` of `executions`")), "{error:?}");
+}

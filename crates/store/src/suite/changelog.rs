@@ -1,0 +1,603 @@
+//! How a server that stands by keeps up: for stores that several servers share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::changelog::{LiveKey, Place, Touched};
+use model::firing::BackfillStatus;
+use model::id::Epoch;
+use model::record::{Batch, Change, ExecutionRecord, KeyRecord, LiveRow, RunKeyRecord};
+use model::run::{BatchKey, RunStatus, WorkflowState};
+use model::{BackfillId, Duration, ExecutionStatus, JobStatus, ScheduleId, ShardId, WorkerId, WorkflowId};
+
+use super::schedules::Schedule;
+use super::workflows::{ENDED, LIVE, Run};
+use super::{HOUR, Job, SHARDS, Scene, Subject, execution, new_execution};
+use crate::changelog::{Changelog, Since};
+use crate::{Loaded, Store, StoreError};
+
+/// Longer than a row of the changelog is kept.
+const LONG: Duration = Duration::from_secs(600);
+
+fn changelog(store: &dyn Store) -> &dyn Changelog {
+    store.changelog().expect("several servers share this store")
+}
+
+impl<S: Subject> Scene<S> {
+    fn changelog(&self) -> &dyn Changelog {
+        changelog(self.store())
+    }
+
+    async fn since(&self, place: Place) -> Option<Since> {
+        self.changelog().since(place).await.unwrap()
+    }
+}
+
+/// Everything that a preload sends.
+pub(crate) async fn preload(store: &dyn Store) -> Result<(Loaded, Vec<LiveRow>), StoreError> {
+    let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
+    let take = async {
+        let mut rows = Vec::new();
+        while let Some(chunk) = receiver.recv().await {
+            rows.extend(chunk);
+        }
+        rows
+    };
+    let (loaded, rows) = tokio::join!(changelog(store).preload(sender), take);
+    Ok((loaded?, rows))
+}
+
+/// Under which key a row is named, but for keys, which are told whole.
+fn key_of(row: &LiveRow) -> Option<LiveKey> {
+    Some(match row {
+        LiveRow::Job { id, .. } => LiveKey::Job(*id),
+        LiveRow::Execution(record) => LiveKey::Job(record.job),
+        LiveRow::Worker(_) => LiveKey::Workers,
+        LiveRow::Queue(_) => LiveKey::Queues,
+        LiveRow::Calendar(_) => LiveKey::Calendars,
+        LiveRow::Schedule { id, .. } => LiveKey::Schedule(*id),
+        LiveRow::Backfill { head, .. } => LiveKey::Backfill(head.id),
+        LiveRow::Workflow { id, .. } => LiveKey::Workflow(*id),
+        LiveRow::Run { id, .. } => LiveKey::Run(*id),
+        LiveRow::Step(record) => LiveKey::Run(record.key.run),
+        LiveRow::ElementBatch(batch) => LiveKey::Run(batch.key.run),
+        LiveRow::Key(_) | LiveRow::RunKey(_) => return None,
+    })
+}
+
+/// What a server that stands by has in memory.
+struct Follower {
+    place: Place,
+    rows: BTreeMap<LiveKey, Vec<LiveRow>>,
+    keys: BTreeMap<u128, KeyRecord>,
+    run_keys: BTreeMap<u128, RunKeyRecord>,
+}
+
+impl Follower {
+    async fn new(store: &dyn Store) -> Self {
+        let place = changelog(store).end().await.unwrap();
+        let (rows, keys, run_keys) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut follower = Self { place, rows, keys, run_keys };
+        follower.take(preload(store).await.unwrap().1);
+        follower
+    }
+
+    fn take(&mut self, rows: Vec<LiveRow>) {
+        for row in rows {
+            match &row {
+                LiveRow::Key(key) => drop(self.keys.insert(key.key, *key)),
+                LiveRow::RunKey(key) => drop(self.run_keys.insert(key.key, *key)),
+                of => {
+                    let key = key_of(of).expect("all but keys are named");
+                    self.rows.entry(key).or_default().push(row);
+                }
+            }
+        }
+    }
+
+    /// Takes in all that was committed behind its place.
+    async fn follow(&mut self, store: &dyn Store) {
+        loop {
+            let Since { touched, end, whole, .. } =
+                changelog(store).since(self.place).await.unwrap().expect("nothing is missing");
+            let mut again = Vec::new();
+            for touched in touched {
+                match touched {
+                    Touched::Rows(key) => again.push(key),
+                    Touched::Ended(job) => drop(self.rows.remove(&LiveKey::Job(job))),
+                    Touched::Key(key) => drop(self.keys.insert(key.key, key)),
+                    Touched::RunKey(key) => drop(self.run_keys.insert(key.key, key)),
+                    Touched::KeysForgotten { shard, expired_before } => {
+                        self.keys
+                            .retain(|_, key| key.job.shard() != shard || key.expires_at >= expired_before);
+                        self.run_keys
+                            .retain(|_, key| key.run.shard() != shard || key.expires_at >= expired_before);
+                    }
+                }
+            }
+            self.rows.retain(|key, _| !again.contains(key));
+            self.take(changelog(store).live_rows(&again).await.unwrap());
+            self.place = end;
+            if whole {
+                return;
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<LiveRow> {
+        let keys = self.keys.values().copied().map(LiveRow::Key);
+        let run_keys = self.run_keys.values().copied().map(LiveRow::RunKey);
+        self.rows.values().flatten().cloned().chain(keys).chain(run_keys).collect()
+    }
+}
+
+/// In whatever order.
+fn assert_same(found: &[LiveRow], expected: &[LiveRow]) {
+    let in_words = |rows: &[LiveRow]| rows.iter().map(|row| format!("{row:?}")).collect::<Vec<_>>();
+    let (mut found, mut expected) = (in_words(found), in_words(expected));
+    found.sort_unstable();
+    expected.sort_unstable();
+    let differs = found.iter().zip(&expected).find(|(found, expected)| found != expected);
+    assert!(differs.is_none(), "{differs:#?}");
+    assert_eq!(found.len(), expected.len());
+}
+
+/// Random rows that come, change and go.
+struct Life<S> {
+    scene: Scene<S>,
+    jobs: Vec<(Job, Option<ExecutionRecord>)>,
+    runs: Vec<Run>,
+    schedules: Vec<Schedule>,
+    workflows: Vec<(WorkflowId, WorkflowState)>,
+    backfills: Vec<BackfillId>,
+    workers: Vec<WorkerId>,
+    /// Places for elements, each used once.
+    elements: u32,
+}
+
+impl<S: Subject> Life<S> {
+    async fn seeded(seed: u64) -> Self {
+        let scene = Scene::seeded(seed).await;
+        let (jobs, runs, schedules) = (Vec::new(), Vec::new(), Vec::new());
+        let (workflows, backfills, workers) = (Vec::new(), Vec::new(), Vec::new());
+        Self { scene, jobs, runs, schedules, workflows, backfills, workers, elements: 0 }
+    }
+
+    /// One that is there, in two of three cases if there is any.
+    fn one_of(scene: &mut Scene<S>, count: usize) -> Option<usize> {
+        let index = |scene: &mut Scene<S>| usize::try_from(scene.sampler.below(count as u64)).unwrap();
+        (count > 0 && scene.sampler.below(3) > 0).then(|| index(scene))
+    }
+
+    /// One change, or a few that belong together, of each of some kinds.
+    fn changes(&mut self) -> Vec<Change> {
+        let kinds = [
+            Self::job,
+            Self::run,
+            Self::schedule,
+            Self::workflow,
+            Self::backfill,
+            Self::registry,
+            Self::forget,
+        ];
+        let mut changes = Vec::new();
+        for kind in kinds {
+            if self.scene.sampler.below(3) == 0 {
+                changes.extend(kind(self));
+            }
+        }
+        changes
+    }
+
+    fn job(&mut self) -> Vec<Change> {
+        let Some(index) = Self::one_of(&mut self.scene, self.jobs.len()) else {
+            let status = self.scene.sampler.live_status();
+            let job = self.scene.job(status);
+            let mut changes = vec![job.change(true)];
+            let running = self.scene.sampler.coin().then(|| {
+                let running = self.scene.execution(&job, 1, ExecutionStatus::Running);
+                changes.push(new_execution(&running));
+                running
+            });
+            if self.scene.sampler.coin() {
+                changes.push(Change::Key(self.scene.sampler.key(job.id)));
+            }
+            self.jobs.push((job, running));
+            return changes;
+        };
+        let ends = self.scene.sampler.coin();
+        let status = if ends { self.scene.sampler.final_status() } else { self.scene.sampler.live_status() };
+        let (job, running) = &mut self.jobs[index];
+        *job = job.to(status, &mut self.scene.sampler);
+        let mut changes = vec![job.change(false)];
+        // An execution may end before its job does.
+        if ends || self.scene.sampler.coin() {
+            changes.extend(running.take().map(|running| {
+                let lost = self.scene.execution(job, 1, ExecutionStatus::Lost);
+                execution(&ExecutionRecord { id: running.id, ..lost })
+            }));
+        }
+        if ends {
+            self.jobs.swap_remove(index);
+        }
+        changes
+    }
+
+    fn run(&mut self) -> Vec<Change> {
+        let Some(index) = Self::one_of(&mut self.scene, self.runs.len()) else {
+            let status = self.scene.sampler.pick(&LIVE);
+            let run = self.scene.run(status);
+            let mut changes = run.changes();
+            let key = u128::from(self.scene.sampler.number()) << 64;
+            let expires_at = self.scene.sampler.now() + Duration::from_millis(100);
+            changes.push(Change::RunKey(RunKeyRecord { key, body: 7, run: run.id, expires_at }));
+            self.runs.push(run);
+            return changes;
+        };
+        let run = &mut self.runs[index];
+        match self.scene.sampler.below(4) {
+            0 => {
+                self.elements += 1;
+                let key = BatchKey { run: run.id, step: 5, first: self.elements };
+                vec![Change::ElementBatch(Box::new(self.scene.sampler.element_batch(key)))]
+            }
+            1 => {
+                run.steps[3].state = self.scene.sampler.step_state();
+                vec![Change::Step(Box::new(run.steps[3].clone()))]
+            }
+            2 => {
+                let status = self.scene.sampler.pick(&LIVE);
+                run.state = self.scene.sampler.run_state(status);
+                vec![run.change(false)]
+            }
+            _ => {
+                let mut run = self.runs.swap_remove(index);
+                let status = self.scene.sampler.pick(&ENDED);
+                run.state = self.scene.sampler.run_state(status);
+                vec![run.change(false)]
+            }
+        }
+    }
+
+    fn schedule(&mut self) -> Vec<Change> {
+        let Some(index) = Self::one_of(&mut self.scene, self.schedules.len()) else {
+            let schedule = self.scene.schedule();
+            self.schedules.push(schedule.clone());
+            return vec![schedule.change(true)];
+        };
+        if self.scene.sampler.coin() {
+            return vec![Change::RemoveSchedule(self.schedules.swap_remove(index).id)];
+        }
+        let status = self.scene.sampler.schedule_status();
+        let schedule = &mut self.schedules[index];
+        schedule.state = self.scene.sampler.schedule_state(schedule.id, status);
+        vec![schedule.change(false)]
+    }
+
+    fn workflow(&mut self) -> Vec<Change> {
+        let Some(index) = Self::one_of(&mut self.scene, self.workflows.len()) else {
+            let (id, head, state) = self.scene.workflow();
+            self.workflows.push((id, state.clone()));
+            return vec![Change::Workflow { id, new: true, head: Some(head), state }];
+        };
+        if self.scene.sampler.coin() {
+            return vec![Change::RemoveWorkflow(self.workflows.swap_remove(index).0)];
+        }
+        let (id, state) = &mut self.workflows[index];
+        state.runs += 1;
+        vec![Change::Workflow { id: *id, new: false, head: None, state: state.clone() }]
+    }
+
+    fn backfill(&mut self) -> Vec<Change> {
+        let Some(index) = Self::one_of(&mut self.scene, self.backfills.len()) else {
+            let shard = self.scene.sampler.pick(&SHARDS);
+            let schedule = self.scene.sampler.schedule_id(shard);
+            let head = self.scene.sampler.backfill_head(schedule);
+            let (id, state) = (head.id, self.scene.sampler.backfill_state(BackfillStatus::Running));
+            self.backfills.push(id);
+            return vec![Change::Backfill { id, head: Some(Arc::new(head)), state }];
+        };
+        let id = self.backfills.swap_remove(index);
+        let state = self.scene.sampler.backfill_state(BackfillStatus::Completed);
+        vec![Change::Backfill { id, head: None, state }]
+    }
+
+    fn registry(&mut self) -> Vec<Change> {
+        match self.scene.sampler.below(5) {
+            0 => {
+                let worker = self.scene.sampler.worker();
+                self.workers.push(worker.id);
+                vec![Change::Worker(Arc::new(worker))]
+            }
+            1 => self.workers.pop().map(Change::RemoveWorker).into_iter().collect(),
+            2 => vec![Change::Queue(Arc::new(self.scene.sampler.queue("slow")))],
+            3 => vec![Change::Calendar(Arc::new(self.scene.sampler.calendar("default", "holidays")))],
+            _ => vec![Change::RemoveCalendar { namespace: "default".into(), name: "holidays".into() }],
+        }
+    }
+
+    /// Keys of jobs live for an hour: only some of those of runs go.
+    fn forget(&mut self) -> Vec<Change> {
+        let (shard, expired_before) = (self.scene.sampler.pick(&SHARDS), self.scene.sampler.now());
+        vec![Change::ForgetKeys { shard, expired_before }]
+    }
+
+    /// Under which its commits are made.
+    fn epoch(&self) -> Epoch {
+        self.scene.leases.iter().map(|lease| lease.epoch).max().unwrap()
+    }
+
+    fn batches(&mut self, count: usize) -> Vec<Arc<Batch>> {
+        let batch = |_| {
+            let changes = self.changes();
+            self.scene.batch(changes, Vec::new())
+        };
+        (0..count).map(batch).collect()
+    }
+
+    async fn commit(&self, batches: Vec<Arc<Batch>>) {
+        for batch in batches {
+            self.scene.store().commit(&self.scene.leases, batch).await.unwrap();
+        }
+    }
+
+    async fn go_on(&mut self, commits: usize) {
+        let batches = self.batches(commits);
+        self.commit(batches).await;
+    }
+}
+
+/// G5, D5. What it read, at the beginning and by the changelog, while it changed under its hands, is in the
+/// end what a new owner would load.
+pub async fn who_follows_has_what_a_load_gives<S: Subject>() {
+    for seed in 121..125 {
+        let mut life = Life::<S>::seeded(seed).await;
+        life.go_on(20).await;
+        let batches = life.batches(20);
+        let (mut follower, ()) = tokio::join!(Follower::new(life.scene.store()), life.commit(batches));
+        for commits in [1, 5, 40] {
+            let batches = life.batches(commits);
+            tokio::join!(follower.follow(life.scene.store()), life.commit(batches));
+            follower.follow(life.scene.store()).await;
+            let loaded = life.scene.load().await.1;
+            assert!(loaded.len() > 20);
+            assert_same(&follower.all(), &loaded);
+        }
+    }
+}
+
+/// G5. As in a load: what an engine builds on comes first.
+pub async fn live_rows_come_in_the_order_of_a_load<S: Subject>() {
+    let mut life = Life::<S>::seeded(126).await;
+    life.go_on(60).await;
+    let mut loaded = life.scene.load().await.1;
+    let mut keys: Vec<_> = loaded.iter().filter_map(key_of).collect();
+    keys.reverse();
+    loaded.retain(|row| key_of(row).is_some());
+    assert!(keys.len() > 20);
+    assert_eq!(life.scene.changelog().live_rows(&keys).await.unwrap(), loaded);
+}
+
+/// G5. Neither are those of rows that are not there, or not live.
+pub async fn live_rows_of_nothing_are_nothing<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(127).await;
+    let (job, run) = (scene.job(JobStatus::Succeeded), scene.run(RunStatus::Failed));
+    let head = scene.sampler.backfill_head(ScheduleId::from_bits(0));
+    let (backfill, state) = (head.id, scene.sampler.backfill_state(BackfillStatus::Cancelled));
+    let ended = Change::Backfill { id: backfill, head: Some(Arc::new(head)), state };
+    scene.commit([vec![job.change(true), ended], run.changes()].concat()).await;
+    let (schedule, workflow) = (scene.schedule().id, scene.workflow().0);
+    let keys = [
+        LiveKey::Workers,
+        LiveKey::Queues,
+        LiveKey::Calendars,
+        LiveKey::Schedule(schedule),
+        LiveKey::Backfill(backfill),
+        LiveKey::Workflow(workflow),
+        LiveKey::Run(run.id),
+        LiveKey::Job(job.id),
+    ];
+    assert_eq!(scene.changelog().live_rows(&keys).await.unwrap(), []);
+    assert_eq!(scene.changelog().live_rows(&[]).await.unwrap(), []);
+}
+
+/// G5. In the same order, and to the same end.
+pub async fn a_preload_sends_what_a_load_sends<S: Subject>() {
+    let mut life = Life::<S>::seeded(128).await;
+    life.go_on(60).await;
+    let (loaded, rows) = life.scene.load().await;
+    assert!(rows.len() > 40);
+    let store = life.scene.store();
+    assert_eq!(preload(store).await.unwrap(), (loaded, rows.clone()));
+    // Nobody needs to own the shards.
+    store.release(&life.scene.leases).await.unwrap();
+    assert_eq!(preload(store).await.unwrap(), (loaded, rows));
+}
+
+/// G5. Each commit is told at its place, with all that it touched and when it was decided.
+pub async fn every_kind_of_change_is_named<S: Subject>() {
+    let mut life = Life::<S>::seeded(129).await;
+    let mut place = life.scene.changelog().end().await.unwrap();
+    let mut kinds = BTreeSet::new();
+    for _ in 0..80 {
+        let changes = life.changes();
+        let touched = Touched::by(&changes);
+        let batch = life.scene.batch(changes, Vec::new());
+        let now = batch.now;
+        life.scene.store().commit(&life.scene.leases, batch).await.unwrap();
+        kinds.extend(touched.iter().map(|touched| match touched {
+            Touched::Rows(key) => format!("{key:?}").split('(').next().unwrap_or_default().to_owned(),
+            Touched::Ended(_) => "ended".to_owned(),
+            Touched::Key(_) => "key".to_owned(),
+            Touched::RunKey(_) => "key of a run".to_owned(),
+            Touched::KeysForgotten { .. } => "keys forgotten".to_owned(),
+        }));
+        let commit = place.commit + u64::from(!touched.is_empty());
+        let since = life.scene.since(place).await.unwrap();
+        let end = Place { commit, epoch: if touched.is_empty() { place.epoch } else { life.epoch() } };
+        assert_eq!(since, Since { touched, end, whole: true, now });
+        assert_eq!(life.scene.changelog().end().await.unwrap(), end);
+        place = end;
+    }
+    assert_eq!(kinds.len(), 12, "{kinds:?}");
+}
+
+/// G5. It may be forgotten without reading anything.
+pub async fn a_job_that_ended_is_named_as_ended_and_has_no_live_rows<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(130).await;
+    let place = scene.changelog().end().await.unwrap();
+    let job = scene.job(JobStatus::Running);
+    let running = scene.execution(&job, 1, ExecutionStatus::Running);
+    scene.commit(vec![job.change(true), new_execution(&running)]).await;
+    let rows = [job.row(), LiveRow::Execution(Box::new(running.clone()))];
+    assert_eq!(scene.changelog().live_rows(&[LiveKey::Job(job.id)]).await.unwrap(), rows);
+    let ended = job.to(JobStatus::Succeeded, &mut scene.sampler);
+    let done = scene.execution(&job, 1, ExecutionStatus::Succeeded);
+    let done = ExecutionRecord { id: running.id, ..done };
+    scene.commit(vec![ended.change(false), execution(&done)]).await;
+    let since = scene.since(place).await.unwrap();
+    assert_eq!(since.touched, [Touched::Rows(LiveKey::Job(job.id)), Touched::Ended(job.id)]);
+    assert_eq!(scene.changelog().live_rows(&[LiveKey::Job(job.id)]).await.unwrap(), []);
+}
+
+/// D8. The same number under another epoch, or one that was not reached: the database has forgotten commits.
+pub async fn a_place_of_another_history_is_not_followed<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(131).await;
+    for _ in 0..3 {
+        let job = scene.job(JobStatus::Waiting);
+        scene.commit(vec![job.change(true)]).await;
+    }
+    let end = scene.changelog().end().await.unwrap();
+    assert!(scene.since(end).await.is_some());
+    for (back, epoch) in [(0, end.epoch.0 + 1), (0, end.epoch.0 - 1), (1, end.epoch.0 + 1)] {
+        let place = Place { commit: end.commit - back, epoch: Epoch(epoch) };
+        assert_eq!(scene.since(place).await, None, "{place:?}");
+    }
+    for commit in [end.commit + 1, u64::MAX] {
+        assert_eq!(scene.since(Place { commit, ..end }).await, None);
+    }
+}
+
+/// D3. The owner forgets what is old while it renews its leases; where somebody may stand stays.
+pub async fn old_places_are_trimmed_and_the_newest_is_not<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(132).await;
+    let mut places = vec![scene.changelog().end().await.unwrap()];
+    for _ in 0..3 {
+        let job = scene.job(JobStatus::Waiting);
+        scene.commit(vec![job.change(true)]).await;
+        places.push(scene.changelog().end().await.unwrap());
+    }
+    let renew = async |scene: &Scene<S>| scene.store().renew(&scene.leases, HOUR).await.unwrap();
+    renew(&scene).await;
+    assert_eq!(scene.since(places[1]).await.unwrap().touched.len(), 2, "it is young");
+    scene.subject.advance(LONG);
+    renew(&scene).await;
+    for place in &places[..3] {
+        assert_eq!(scene.since(*place).await, None);
+    }
+    assert_eq!(scene.changelog().end().await.unwrap(), places[3]);
+    assert_eq!(scene.since(places[3]).await.unwrap().touched, []);
+    // Who has waited there since then is not left behind by the first commit after so long.
+    let job = scene.job(JobStatus::Waiting);
+    scene.commit(vec![job.change(true)]).await;
+    renew(&scene).await;
+    let since = scene.since(places[3]).await.unwrap();
+    assert_eq!(since.touched, [Touched::Rows(LiveKey::Job(job.id))]);
+    scene.subject.advance(LONG);
+    renew(&scene).await;
+    assert_eq!(scene.since(places[3]).await, None);
+    assert!(scene.since(since.end).await.is_some());
+}
+
+/// G5. Only engine time goes on; events alone have a place, and name nothing.
+pub async fn a_commit_that_touches_nothing_adds_nothing<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(133).await;
+    let job = scene.job(JobStatus::Waiting);
+    scene.commit(vec![job.change(true)]).await;
+    let place = scene.changelog().end().await.unwrap();
+    let schedule = scene.schedule().id;
+    let line = scene.sampler.line(schedule, None);
+    for changes in [vec![], vec![Change::Ledger(Box::new(line))]] {
+        let batch = scene.batch(changes, Vec::new());
+        let now = batch.now;
+        scene.store().commit(&scene.leases, batch).await.unwrap();
+        assert_eq!(scene.changelog().end().await.unwrap(), place);
+        let expected = Since { touched: vec![], end: place, whole: true, now };
+        assert_eq!(scene.since(place).await, Some(expected));
+    }
+    let events = vec![scene.sampler.event()];
+    let batch = scene.batch(Vec::new(), events);
+    scene.store().commit(&scene.leases, batch).await.unwrap();
+    let since = scene.since(place).await.unwrap();
+    assert_eq!((since.touched, since.whole), (vec![], true));
+    assert_eq!(since.end.commit, place.commit + 1);
+}
+
+/// G5. Whoever owns which shard, and however their commits meet; a new owner's follow upon the old one's.
+pub async fn commits_of_several_owners_come_in_one_order<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(134).await;
+    scene.store().release(&scene.leases).await.unwrap();
+    let begin = scene.changelog().end().await.unwrap();
+    let mut owners = Vec::new();
+    for shards in SHARDS.chunks(2) {
+        owners.push(scene.store().acquire(shards, "owner", HOUR).await.unwrap());
+    }
+    let mut batch_of = |shard: ShardId| {
+        let (id, head) = (scene.sampler.job_id(shard), Some(scene.sampler.head()));
+        let state = Box::new(scene.sampler.state(JobStatus::Waiting));
+        let changes = vec![Change::Job { id, new: true, head, state }];
+        let events = vec![scene.sampler.event()];
+        (id, Arc::new(Batch { now: scene.sampler.now(), changes, events }))
+    };
+    let mut rounds = Vec::new();
+    for _ in 0..20 {
+        rounds.push([batch_of(SHARDS[1]), batch_of(SHARDS[3])]);
+    }
+    let mut committed = Vec::new();
+    for [(a, first), (b, second)] in rounds {
+        let store = scene.store();
+        let ends = tokio::join!(store.commit(&owners[0], first), store.commit(&owners[1], second));
+        committed.push((ends.0.unwrap().first_event, a));
+        committed.push((ends.1.unwrap().first_event, b));
+    }
+    committed.sort_unstable();
+    let expected: Vec<_> = committed.iter().map(|(_, id)| Touched::Rows(LiveKey::Job(*id))).collect();
+    assert_eq!(scene.since(begin).await.unwrap().touched, expected);
+}
+
+/// G5. The standby that takes over reads what came last under its own leases.
+pub async fn a_takeover_is_followed<S: Subject>() {
+    let mut life = Life::<S>::seeded(135).await;
+    life.go_on(10).await;
+    let mut follower = Follower::new(life.scene.store()).await;
+    life.go_on(5).await;
+    life.scene.store().release(&life.scene.leases).await.unwrap();
+    life.scene.leases = life.scene.store().acquire(&SHARDS, "standby", HOUR).await.unwrap();
+    follower.follow(life.scene.store()).await;
+    assert_same(&follower.all(), &life.scene.load().await.1);
+    life.go_on(5).await;
+    follower.follow(life.scene.store()).await;
+    assert_eq!(follower.place.epoch, life.epoch());
+    assert_same(&follower.all(), &life.scene.load().await.1);
+}
+
+/// Makes a test of every rule of a changelog for one [`Subject`] whose store has one; see
+/// [`store_suite!`](crate::store_suite).
+#[macro_export]
+macro_rules! changelog_suite {
+    ($subject:ty) => {
+        $crate::store_suite! { @rules $subject;
+            changelog: who_follows_has_what_a_load_gives,
+            changelog: live_rows_come_in_the_order_of_a_load,
+            changelog: live_rows_of_nothing_are_nothing,
+            changelog: a_preload_sends_what_a_load_sends,
+            changelog: every_kind_of_change_is_named,
+            changelog: a_job_that_ended_is_named_as_ended_and_has_no_live_rows,
+            changelog: a_place_of_another_history_is_not_followed,
+            changelog: old_places_are_trimmed_and_the_newest_is_not,
+            changelog: a_commit_that_touches_nothing_adds_nothing,
+            changelog: commits_of_several_owners_come_in_one_order,
+            changelog: a_takeover_is_followed,
+        }
+    };
+}
