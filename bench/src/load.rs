@@ -74,11 +74,20 @@ impl Load {
 
     /// The same as it came.
     pub(crate) async fn text(&self, path: &str) -> anyhow::Result<String> {
-        let request = self.http.get(format!("{}/{path}", self.url)).bearer_auth(&self.token);
+        self.read(format!("{}/{path}", self.url)).await
+    }
+
+    /// The server's metrics.
+    pub(crate) async fn metrics(&self) -> anyhow::Result<String> {
+        self.read(self.url.replace("/api/v1", "/metrics")).await
+    }
+
+    async fn read(&self, url: String) -> anyhow::Result<String> {
+        let request = self.http.get(&url).bearer_auth(&self.token);
         let answer = request.send().await?;
         let status = answer.status();
         let text = answer.text().await?;
-        anyhow::ensure!(status.is_success(), "{path} was answered {status}: {text}");
+        anyhow::ensure!(status.is_success(), "{url} was answered {status}: {text}");
         Ok(text)
     }
 

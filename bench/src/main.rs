@@ -53,7 +53,7 @@ struct Arguments {
     /// Of the rates of `latency` this one alone.
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<u64>,
-    /// How many jobs wait for `memory`.
+    /// How many jobs wait for `memory`, `failover-million` and `handover-million`.
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
     jobs: usize,
     /// How many schedules there are for `schedules-idle`.
@@ -88,6 +88,10 @@ enum Name {
     Failover,
     /// The leader of two servers is drained: how long nothing starts.
     Handover,
+    /// `failover` beside a million jobs that wait.
+    FailoverMillion,
+    /// `handover` beside a million jobs that wait.
+    HandoverMillion,
     /// `/bin/true` through a real worker, against this machine's bare spawn rate.
     Spawn,
     /// From submission to the start of the task, at 10 to 5,000 submissions a second.
@@ -119,7 +123,7 @@ enum Name {
 }
 
 impl Name {
-    const MEASURED: [Self; 21] = [
+    const MEASURED: [Self; 23] = [
         Self::SubmitBatch,
         Self::SubmitSingle,
         Self::Noop,
@@ -127,6 +131,8 @@ impl Name {
         Self::NoopPostgres,
         Self::Failover,
         Self::Handover,
+        Self::FailoverMillion,
+        Self::HandoverMillion,
         Self::Spawn,
         Self::Latency,
         Self::Memory,
@@ -146,7 +152,12 @@ impl Name {
     /// How often it is measured where nobody says.
     fn rounds(self) -> usize {
         match self {
-            Self::Memory | Self::SchedulesIdle | Self::Reads | Self::Growth => 1,
+            Self::Memory
+            | Self::SchedulesIdle
+            | Self::Reads
+            | Self::Growth
+            | Self::FailoverMillion
+            | Self::HandoverMillion => 1,
             _ => 5,
         }
     }
@@ -160,8 +171,10 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::Noop => noop::run(time).await,
         Name::Limits => limits::run(time).await,
         Name::NoopPostgres => noop::on_postgres(time).await,
-        Name::Failover => moves::failover(time).await,
-        Name::Handover => moves::handover(time).await,
+        Name::Failover => moves::failover(time, 0).await,
+        Name::Handover => moves::handover(time, 0).await,
+        Name::FailoverMillion => moves::failover(time, arguments.jobs).await,
+        Name::HandoverMillion => moves::handover(time, arguments.jobs).await,
         Name::Spawn => spawn::run(time).await,
         Name::Latency => latency::run(time, arguments.rate).await,
         Name::Memory => memory::run(arguments.jobs).await,

@@ -4,6 +4,9 @@
 //! - `failover`: the leader is killed. From then on until a job is accepted, and until one has started.
 //! - `handover`: the leader is drained while jobs wait all the time. The longest time in which
 //!   none started, beside the longest in as much time before it.
+//!
+//! Both also beside very many jobs that nobody can start now, half of them for want of a worker and half because
+//! their time is far away. A leader is followed for as long as it takes until the other server says that it is ready.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +14,21 @@ use anyhow::Context as _;
 use client::{Client, Patience};
 use harness::{Road, Server, Worker, glance, until};
 use model::api::Server as Seen;
-use model::{Bytes, JobSpec, JobStatus, Millicores, ServerId};
+use model::spec::{Constraint, Operator};
+use model::{Bytes, JobSpec, JobStatus, Millicores, ServerId, Timestamp};
 
-use crate::load::{Load, batch};
+use crate::load::{Load, batch, usual_job};
 use crate::place::{self, Shared};
 use crate::report::{Figure, Goal, percentile};
 use crate::stamps::{Stamps, now_micros};
 
+/// Keys of these requests, apart from those of the jobs that run.
+const FIRST_KEY: u64 = 1 << 40;
 /// Within this a change of the leader is over, or it never is.
 const SOON: Duration = Duration::from_secs(60);
-/// Changes for each second that a benchmark is given.
-const MOVES_A_SECOND: u64 = 3;
+/// Changes for each ten seconds that a benchmark is given; and beside many jobs, which have to be read anew for each.
+const MOVES: u64 = 30;
+const MOVES_WITH_MANY: u64 = 5;
 /// As many jobs wait when a hand-over begins, at the least.
 const WAITING: usize = 3_000;
 /// Processes at a time.
@@ -38,8 +45,14 @@ struct Site {
     folder: tempfile::TempDir,
 }
 
+/// Jobs that stand there for good, in one request.
+const BATCH: usize = 1_000;
+/// How long they may take to be read.
+const LONG: Duration = Duration::from_secs(300);
+
 impl Site {
-    async fn make() -> anyhow::Result<Self> {
+    /// With so many jobs that cannot start.
+    async fn make(standing: usize) -> anyhow::Result<Self> {
         let folder = place::folder()?;
         let shared = place::servers(folder.path(), 2).await?;
         let [first, second] = shared.servers.as_slice() else { anyhow::bail!("there are two servers") };
@@ -56,7 +69,37 @@ impl Site {
             (!workers.is_empty() && servers.len() == 2).then_some(())
         })
         .await;
+        site.fill(standing).await?;
         Ok(site)
+    }
+
+    async fn fill(&self, standing: usize) -> anyhow::Result<()> {
+        let load = Load::new(&self.shared.servers[0].url(), self.token.clone())?;
+        let mut without_worker = usual_job();
+        without_worker.constraints.push(Constraint {
+            label: "zone".into(),
+            operator: Operator::In,
+            values: vec!["nowhere".into()],
+        });
+        let mut far_away = usual_job();
+        let now = Timestamp::from_micros(now_micros().cast_signed());
+        far_away.run_at = Some(now + model::Duration::from_hours(24 * 365));
+        let bodies = [batch(&without_worker, BATCH), batch(&far_away, BATCH)];
+        for (number, body) in (0..standing.div_ceil(BATCH)).zip(bodies.iter().cycle()) {
+            load.submit(body.clone(), FIRST_KEY + number as u64).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a server that does not lead could do so at once.
+    async fn until_ready(&self, server: usize) -> anyhow::Result<()> {
+        let load = Load::new(&self.shared.servers[server].url(), self.token.clone())?;
+        until("the other server is ready to take over", LONG, async || {
+            let metrics = load.metrics().await.ok()?;
+            metrics.lines().any(|line| line == "belfry_standby_ready 1").then_some(())
+        })
+        .await;
+        Ok(())
     }
 
     /// One that asks again as soon as it is refused.
@@ -89,12 +132,19 @@ fn small<S: Into<String>>(command: impl IntoIterator<Item = S>) -> JobSpec {
     spec
 }
 
-pub(crate) async fn failover(time: Duration) -> anyhow::Result<Vec<Figure>> {
-    let mut site = Site::make().await?;
+/// How often the leader changes in that time.
+fn moves(time: Duration, standing: usize) -> u64 {
+    let moves = if standing == 0 { MOVES } else { MOVES_WITH_MANY };
+    (time.as_secs() * moves / 10).max(1)
+}
+
+pub(crate) async fn failover(time: Duration, standing: usize) -> anyhow::Result<Vec<Figure>> {
+    let mut site = Site::make(standing).await?;
     let (mut accepted, mut started) = (Vec::new(), Vec::new());
-    for _ in 0..time.as_secs().max(1) * MOVES_A_SECOND {
+    for _ in 0..moves(time, standing) {
         let (leader, dead) = site.leader().await?;
         let next = site.client(1 - leader)?;
+        site.until_ready(1 - leader).await?;
         site.shared.servers[leader].kill().await;
         let killed = Instant::now();
         let job = until("a job is accepted", SOON, async || next.submit(&small(["true"])).await.ok()).await;
@@ -126,13 +176,14 @@ pub(crate) async fn failover(time: Duration) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-pub(crate) async fn handover(time: Duration) -> anyhow::Result<Vec<Figure>> {
-    let site = Site::make().await?;
+pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<Vec<Figure>> {
+    let site = Site::make(standing).await?;
     let stamps = Stamps::make(site.folder.path())?;
     let body = batch(&small(stamps.command()), 100);
     let (mut key, mut gaps, mut quiet) = (0_u64, Vec::new(), Vec::new());
-    for _ in 0..time.as_secs().max(1) * MOVES_A_SECOND {
+    for _ in 0..moves(time, standing) {
         let (leader, id) = site.leader().await?;
+        site.until_ready(1 - leader).await?;
         let load = Load::new(&site.shared.servers[leader].url(), site.token.clone())?;
         while usize::try_from(key)? * 100 < stamps.count()? + WAITING {
             load.submit(body.clone(), key).await?;

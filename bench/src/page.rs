@@ -22,7 +22,10 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ("Schedules", &["schedules-idle", "schedules-burst", "schedules-minute"]),
     ("Workflows", &["workflow-steps", "workflow-latency", "workflow-map", "workflow-check"]),
     ("The engine alone", &["engine"]),
-    ("Servers that share a database", &["noop-postgres", "failover", "handover"]),
+    (
+        "Servers that share a database",
+        &["noop-postgres", "failover", "handover", "failover-million", "handover-million"],
+    ),
 ];
 
 /// What `make bench-peers` keeps.

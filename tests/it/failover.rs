@@ -1,6 +1,6 @@
 //! Servers that share a PostgreSQL database: one decides, the others stand by and take over.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use client::{Client, JobFilter, LedgerFilter, LogQuery, LogSource, Patience, ScheduleRef};
 use futures::TryStreamExt as _;
@@ -9,7 +9,7 @@ use model::firing::FiringOutcome;
 use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::spec::Delivery;
 use model::timing::{Every, Rule, Timing};
-use model::{Cause, JobSpec, JobStatus, ScheduleSpec};
+use model::{Cause, JobSpec, JobStatus, ScheduleSpec, Timestamp};
 use store::suite::cluster::Cluster;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -160,6 +160,66 @@ async fn any_server_takes_any_request_and_one_may_be_emptied() {
     site.client().undrain_server(first_id).await.unwrap();
     two.drain_server(second_id).await.unwrap();
     site.server.until_ready().await;
+}
+
+/// G5. Who stands by reads the rows beforehand and hears what becomes of them, so that taking over reads none of those that
+/// stood still.
+#[tokio::test]
+async fn a_server_that_stands_by_takes_over_with_what_it_has_followed() {
+    let database = Cluster::shared().database();
+    let folder = tempfile::tempdir().unwrap();
+    let objects = folder.path().join("objects");
+    let settings = Settings { url: database.url(), objects: objects.display().to_string() };
+    let mut site = Site::server_only(&settings.variables()).await;
+    let one = site.client();
+    let mut waits = JobSpec::command(["true"]);
+    waits.idempotency_key = Some("once".into());
+    let waits = one.submit(&waits).await.unwrap().id;
+    let (cancelled, updated) = (site.submit(&JobSpec::command(["true"])).await, site.submit(&later()).await);
+    let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
+    let second = Server::stand_by(&data, &log, &settings.variables()).await;
+    let two = client_of(&second, &site.server);
+    let metrics = format!("curl -fsS -H \"Authorization: Bearer $BELFRY_TOKEN\" {}/metrics", second.url());
+    let metrics = async || site.script(&site.path(""), &metrics).await.success();
+    until("the other server is ready", SOON, async || {
+        metrics().await.contains("belfry_standby_ready 1").then_some(())
+    })
+    .await;
+
+    // What it has read already is changed under its hands.
+    one.cancel_job(cancelled, None).await.unwrap();
+    one.update_job(updated, &serde_json::json!({ "run_at": null }), None).await.unwrap();
+    let new = site.submit(&JobSpec::command(["true"])).await;
+    let mut again = JobSpec::command(["true"]);
+    again.idempotency_key = Some("followed".into());
+    let keyed = one.submit(&again).await.unwrap().id;
+
+    let leader = one.servers().await.unwrap().into_iter().find(|server| server.leads).unwrap();
+    two.drain_server(leader.id).await.unwrap();
+    until("the other one leads", SOON, async || {
+        two.servers()
+            .await
+            .ok()?
+            .into_iter()
+            .any(|server| server.leads && server.id != leader.id)
+            .then_some(())
+    })
+    .await;
+    let seen = metrics().await;
+    assert!(seen.contains("belfry_takeovers_total{rows=\"followed\"} 1"), "{seen}");
+    assert_eq!(two.submit(&again).await.unwrap().id, keyed, "keys are followed as well");
+    site.add_worker_that_knows(&second).await;
+    for job in [waits, updated, new, keyed] {
+        site.until_status(job, JobStatus::Succeeded).await;
+    }
+    assert_eq!(two.job(cancelled).await.unwrap().status, JobStatus::Cancelled);
+}
+
+/// A job whose time is far away.
+fn later() -> JobSpec {
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
+    let run_at = Timestamp::from_millis(i64::try_from(now).unwrap()) + model::Duration::from_hours(24 * 365);
+    JobSpec { run_at: Some(run_at), ..JobSpec::command(["true"]) }
 }
 
 /// G5, D7. The database is another one than it was, as after a fail-over that lost commits. What may run

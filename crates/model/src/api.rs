@@ -17,7 +17,7 @@ use crate::record::{Outcome, Usage};
 use crate::run::{StepOrigin, TriggerRefusal};
 use crate::spec::JobSpec;
 use crate::status::{ExecutionStatus, JobStatus};
-use crate::time::Timestamp;
+use crate::time::{Duration, Timestamp};
 use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
 
 mod notices;
@@ -257,6 +257,13 @@ pub struct Server {
     pub leads: bool,
     /// How many shards it owns.
     pub shards: u16,
+    /// The highest epoch under which it owns them: how often ownership has changed; absent if it owns none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// How old the newest is that it knows of the live rows, if it follows what the one that decides does with them, and
+    /// so can take over at once; absent if it decides itself, has not read them yet, or is not to follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<Duration>,
     /// Whether somebody asked it to give its shards away and to take none.
     pub draining: bool,
     /// Whether it is the one that answered.

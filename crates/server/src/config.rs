@@ -38,6 +38,9 @@ pub struct ServerConfig {
     pub advertise_url: Option<String>,
     /// How long the ownership of a shard lasts without a renewal; see [`ServerConfig::shard_lease`].
     pub shard_lease: Option<Duration>,
+    /// Whether this server follows the rows while another one owns the shards, so that it can take over at once.
+    /// It then needs as much memory as the owner.
+    pub warm_standby: bool,
     /// How long events are kept for watchers to resume.
     pub event_retention: Duration,
     /// How long the lines of fire ledgers, and backfills that ended, are kept.
@@ -157,6 +160,7 @@ impl ServerConfig {
             name: "server".to_owned(),
             advertise_url: None,
             shard_lease: None,
+            warm_standby: true,
             event_retention: Duration::from_hours(24 * 7),
             ledger_retention: Duration::from_hours(24 * 90),
             artifact_bytes_max: 1 << 30,

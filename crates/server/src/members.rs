@@ -34,6 +34,8 @@ const LOOK_EVERY_ALONE: Duration = Duration::from_secs(10);
 const THERE_FOR_ALONE: Duration = Duration::from_secs(60);
 /// After this long every server has seen what was in the store.
 const ALL_HAVE_SEEN: Duration = Duration::from_millis(2 * LOOK_EVERY.as_millis() as u64);
+/// So long a server that would have to load all rows leaves free shards to one that would not.
+const GOES_FIRST: Duration = Duration::from_millis(1_500);
 /// How often tokens are read again that other servers may have made.
 const TOKENS_EVERY: Duration = Duration::from_secs(5);
 /// How often the store is asked, at most, for servers that nobody has seen yet.
@@ -55,13 +57,15 @@ pub struct Standing {
     pub takes: bool,
     /// They are about to be free: it asks for them often.
     pub hurries: bool,
+    /// Another one would have to load no rows, and this one would: it is to go first.
+    pub yields: bool,
     /// It is to give them away now.
     pub gives: bool,
 }
 
 impl Default for Standing {
     fn default() -> Self {
-        Self { takes: true, hurries: false, gives: false }
+        Self { takes: true, hurries: false, yields: false, gives: false }
     }
 }
 
@@ -97,8 +101,19 @@ struct Inner {
     seen: watch::Sender<Arc<Seen>>,
     search: Mutex<Search>,
     standing: watch::Sender<Standing>,
+    /// When this server last heard all that the owner had done with the rows, while it follows them.
+    heard: watch::Sender<Option<Instant>>,
     leaving: AtomicBool,
     moved: Notify,
+}
+
+/// How long something has been seen.
+#[derive(Debug, Default)]
+struct Since {
+    /// That this server is to give its shards away.
+    drained: Option<Instant>,
+    /// That nobody has the shards.
+    free: Option<Instant>,
 }
 
 /// The last look for somebody whom nobody had seen.
@@ -147,6 +162,7 @@ impl Members {
                 search: Mutex::new(Search { begun: at, found: Arc::clone(&seen) }),
                 seen: watch::Sender::new(seen),
                 standing: watch::Sender::new(Standing::default()),
+                heard: watch::Sender::new(None),
                 leaving: AtomicBool::new(false),
                 moved: Notify::new(),
             }),
@@ -216,7 +232,7 @@ impl Members {
 
     /// Says that this server is there and looks at the others, until it is dropped.
     pub async fn run(&self, tokens: Arc<Tokens>) {
-        let mut drained_since = None;
+        let mut since = Since::default();
         let mut failing = false;
         let mut tokens_read = Instant::now();
         loop {
@@ -224,7 +240,7 @@ impl Members {
             match self.look().await {
                 Ok(seen) => {
                     failing = false;
-                    self.stand(&seen, &mut drained_since);
+                    self.stand(&seen, &mut since);
                     if self.is_moving(&seen) {
                         pause = pause.min(LOOK_EVERY_MOVING);
                     }
@@ -262,6 +278,17 @@ impl Members {
         }
     }
 
+    /// Says since when nothing is known of what the owner does with the rows; `None` if they are not followed.
+    pub(crate) fn heard(&self, at: Option<Instant>) {
+        self.inner.heard.send_replace(at);
+    }
+
+    /// How old the newest is that this server knows of the live rows.
+    fn lag(&self) -> Option<model::Duration> {
+        let heard = *self.inner.heard.borrow();
+        heard.map(|at| model::Duration::from_millis(at.elapsed().as_millis() as u64))
+    }
+
     /// Says that this server is there, and looks at the others once.
     ///
     /// # Errors
@@ -269,7 +296,7 @@ impl Members {
     pub async fn look(&self) -> Result<Arc<Seen>, StoreError> {
         let inner = &self.inner;
         let ttl = model::Duration::from_millis(inner.there_for.as_millis() as u64);
-        inner.store.announce(&inner.me, ttl).await?;
+        inner.store.announce(&inner.me, self.lag(), ttl).await?;
         self.see().await
     }
 
@@ -280,18 +307,22 @@ impl Members {
     }
 
     /// Draws from what was seen what the node may do.
-    fn stand(&self, seen: &Seen, drained_since: &mut Option<Instant>) {
+    fn stand(&self, seen: &Seen, since: &mut Since) {
         let inner = &self.inner;
         let me = seen.cluster.member(inner.me.id);
         let draining = inner.leaving.load(Ordering::Relaxed) || me.is_some_and(|member| member.draining);
-        *drained_since = draining.then(|| drained_since.unwrap_or(seen.at));
-        let all_know = drained_since.is_some_and(|since| seen.at - since >= ALL_HAVE_SEEN);
+        since.drained = draining.then(|| since.drained.unwrap_or(seen.at));
+        let all_know = since.drained.is_some_and(|since| seen.at - since >= ALL_HAVE_SEEN);
         let heir = seen.cluster.members.iter().any(|member| inner.may_take(member));
         let leader = seen.cluster.owner_of(ShardId(0));
+        since.free = leader.is_none().then(|| since.free.unwrap_or(seen.at));
+        let in_time = since.free.is_none_or(|since| seen.at - since < GOES_FIRST);
+        let is_better = |member: &Member| member.lag.is_some() && inner.may_take(member);
         let standing = Standing {
             // Better drained than without anybody who decides.
             takes: !draining || !heir,
             hurries: leader.is_some_and(|leader| leader.draining && leader.server.id != inner.me.id),
+            yields: in_time && self.lag().is_none() && seen.cluster.members.iter().any(is_better),
             gives: heir && all_know,
         };
         inner.standing.send_if_modified(|known| std::mem::replace(known, standing) != standing);
@@ -371,11 +402,11 @@ mod tests {
             started_at: Timestamp::default(),
             fingerprint: None,
         };
-        Member { server, draining, expires_in: Length::from_secs(3) }
+        Member { server, draining, lag: None, expires_in: Length::from_secs(3) }
     }
 
     fn me(members: &Members, draining: bool) -> Member {
-        Member { server: members.me().clone(), draining, expires_in: Length::from_secs(3) }
+        Member { server: members.me().clone(), draining, lag: None, expires_in: Length::from_secs(3) }
     }
 
     fn seen(all: &[Member], owner: &Member, left: Length, at: Instant) -> Seen {
@@ -392,9 +423,12 @@ mod tests {
         let (_dir, members) = members();
         let standing = members.standing();
         let all = [me(&members, true), other(1, false)];
-        let (start, mut since) = (Instant::now(), None);
+        let (start, mut since) = (Instant::now(), Since::default());
         members.stand(&seen(&all, &all[0], LEFT, start), &mut since);
-        assert_eq!(*standing.borrow(), Standing { takes: false, hurries: false, gives: false });
+        assert_eq!(
+            *standing.borrow(),
+            Standing { takes: false, hurries: false, yields: false, gives: false }
+        );
         members.stand(&seen(&all, &all[0], LEFT, start + ALL_HAVE_SEEN), &mut since);
         assert!(standing.borrow().gives);
         let all = [me(&members, false), other(1, false)];
@@ -407,7 +441,7 @@ mod tests {
     async fn a_drained_server_goes_on_while_nobody_else_could() {
         let (_dir, members) = members();
         let all = [me(&members, true), other(1, true)];
-        let (start, mut since) = (Instant::now(), None);
+        let (start, mut since) = (Instant::now(), Since::default());
         for passed in [Duration::ZERO, ALL_HAVE_SEEN * 9] {
             members.stand(&seen(&all, &all[0], LEFT, start + passed), &mut since);
             assert!(members.standing().borrow().takes && !members.standing().borrow().gives);
@@ -418,9 +452,33 @@ mod tests {
     #[tokio::test]
     async fn a_server_hurries_when_the_one_that_leads_is_drained() {
         let (_dir, members) = members();
-        let (all, mut since) = ([me(&members, false), other(1, true)], None);
+        let (all, mut since) = ([me(&members, false), other(1, true)], Since::default());
         members.stand(&seen(&all, &all[1], LEFT, Instant::now()), &mut since);
-        assert_eq!(*members.standing().borrow(), Standing { takes: true, hurries: true, gives: false });
+        assert_eq!(
+            *members.standing().borrow(),
+            Standing { takes: true, hurries: true, yields: false, gives: false }
+        );
+    }
+
+    /// G5. For as long as it takes to see that the other one does not.
+    #[tokio::test]
+    async fn a_server_that_is_not_ready_lets_one_go_first_that_is() {
+        let (_dir, members) = members();
+        let ready = Member { lag: Some(Length::from_millis(300)), ..other(1, false) };
+        let (start, mut since) = (Instant::now(), Since::default());
+        let yields = |since: &mut Since, other: &Member, after: Duration| {
+            let all = [me(&members, false), other.clone()];
+            let mut seen = seen(&all, &all[1], LEFT, start + after);
+            seen.cluster.shards[0].owner = None;
+            members.stand(&seen, since);
+            members.standing().borrow().yields
+        };
+        assert!(yields(&mut since, &ready, Duration::ZERO));
+        assert!(!yields(&mut since, &other(1, false), Duration::ZERO), "nobody is ready");
+        assert!(!yields(&mut since, &Member { draining: true, ..ready.clone() }, Duration::ZERO));
+        assert!(!yields(&mut since, &ready, GOES_FIRST), "it does not take them");
+        members.heard(Some(start));
+        assert!(!yields(&mut Since::default(), &ready, Duration::ZERO), "both are ready");
     }
 
     /// D6.
@@ -454,7 +512,7 @@ mod tests {
         let mut fresh = other(1, false).server;
         fresh.fingerprint = Some(Fingerprint([7; 32]));
         assert_eq!(members.find(Fingerprint([7; 32])).await.unwrap(), None, "it is not there");
-        members.inner.store.announce(&fresh, Length::from_secs(3)).await.unwrap();
+        members.inner.store.announce(&fresh, None, Length::from_secs(3)).await.unwrap();
         assert_eq!(members.find(Fingerprint([7; 32])).await.unwrap(), Some(fresh));
         assert_eq!(members.find(Fingerprint([8; 32])).await.unwrap(), None);
     }

@@ -48,6 +48,12 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
+/// Where an engine has its rows from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RowsLabel {
+    rows: &'static str,
+}
+
 /// Everything that is counted; clones are cheap and count together.
 #[derive(Clone)]
 pub struct Metrics {
@@ -70,6 +76,8 @@ pub struct Metrics {
     log_bytes: Counter,
     worker_streams_closed: Family<ReasonLabel, Counter>,
     engine_reloads: Counter,
+    standby_ready: Gauge,
+    takeovers: Family<RowsLabel, Counter>,
     engine_panics: Counter,
     quarantined: Counter,
 }
@@ -103,6 +111,8 @@ impl Metrics {
             log_bytes: Counter::default(),
             worker_streams_closed: Family::default(),
             engine_reloads: Counter::default(),
+            standby_ready: Gauge::default(),
+            takeovers: Family::default(),
             engine_panics: Counter::default(),
             quarantined: Counter::default(),
         };
@@ -155,6 +165,12 @@ impl Metrics {
             "Times that the engine was dropped and loaded again",
             self.engine_reloads.clone(),
         );
+        r.register(
+            "standby_ready",
+            "Whether this server follows the rows of the owner, so that it can take over at once",
+            self.standby_ready.clone(),
+        );
+        r.register("takeovers", "Times that this server took the shards", self.takeovers.clone());
         r.register("engine_panics", "Defects that made the engine fail", self.engine_panics.clone());
         r.register("quarantined", "Rows and inputs that were set aside", self.quarantined.clone());
         r.register("build", "What is running", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
@@ -271,6 +287,18 @@ impl Metrics {
 
     pub(crate) fn engine_reloaded(&self) {
         self.engine_reloads.inc();
+    }
+
+    /// Whether this server keeps an engine ready.
+    pub(crate) fn stands_by(&self, ready: bool) {
+        self.standby_ready.set(ready.into());
+    }
+
+    /// The shards were taken; with an engine that was ready, or after all rows were loaded.
+    pub(crate) fn took_over(&self, followed: bool) {
+        self.stands_by(false);
+        let rows = if followed { "followed" } else { "loaded" };
+        self.takeovers.get_or_create(&RowsLabel { rows }).inc();
     }
 
     pub(crate) fn engine_panicked(&self) {

@@ -31,12 +31,27 @@ fn server_status(server: &Server) -> Cell {
     }
 }
 
+fn epoch(server: &Server) -> Cell {
+    server.epoch.map_or_else(|| "-".into(), |epoch| epoch.to_string().into())
+}
+
+/// How far behind who stands by is; whoever does not lead and says nothing would have to load all rows.
+fn lag(server: &Server) -> Cell {
+    match server.lag {
+        Some(lag) => Cell::new(lag.to_string(), Tone::Good),
+        None if server.leads => "-".into(),
+        None => Cell::new("cold", Tone::Waiting),
+    }
+}
+
 impl Row for Server {
     const COLUMNS: &'static [Column] = &[
         column("ID", 30),
         column("NAME", 12),
         column("STATUS", 8),
         column("SHARDS", 6),
+        column("EPOCH", 5),
+        column("LAG", 6),
         column("URL", 28),
         column("STARTED", 10),
         wide("VERSION", 9),
@@ -48,6 +63,8 @@ impl Row for Server {
             self.name.as_str().into(),
             server_status(self),
             self.shards.to_string().into(),
+            epoch(self),
+            lag(self),
             self.url.as_deref().unwrap_or("-").into(),
             when(look, self.started_at).into(),
             self.version.as_str().into(),
@@ -66,6 +83,8 @@ impl Detail for Server {
             ("Name", self.name.as_str().into()),
             ("Status", server_status(self)),
             ("Shards", self.shards.to_string().into()),
+            ("Epoch", epoch(self)),
+            ("Lag", lag(self)),
             ("Address", self.url.as_deref().unwrap_or("-").into()),
             ("Version", self.version.as_str().into()),
             ("Started", exact(look, self.started_at).into()),

@@ -71,6 +71,7 @@ impl Settings {
         set(&mut config.host_names, self.list("server.host_names"));
         set(&mut config.name, self.text("server.name"));
         config.shard_lease = self.duration("server.shard_lease");
+        config.warm_standby = self.is_set("server.warm_standby");
         config.advertise_url = self.advertise_url()?;
         set(&mut config.event_retention, self.duration("server.event_retention"));
         set(&mut config.ledger_retention, self.duration("server.ledger_retention"));

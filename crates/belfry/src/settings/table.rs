@@ -151,6 +151,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "",
         "how long the ownership of a shard lasts without renewal; 2.5s in a database, 10s in a file",
     ),
+    plain(
+        "server.warm_standby",
+        Kind::Flag,
+        "true",
+        "keep ready to take over at once while another server decides; takes as much memory as that one",
+    ),
     plain("server.heartbeat_interval", Kind::Duration, "2s", "how often workers beat"),
     plain("server.lease", Kind::Duration, "6s", "how long a worker may go on after a beat"),
     plain(

@@ -28,7 +28,7 @@ pub(super) fn routes(routes: &mut Routes) {
 
 fn shown(api: &Api, cluster: &Cluster, member: &Member) -> Server {
     let id = member.server.id.to_string();
-    let owned = cluster.shards.iter().filter(|row| row.owner.as_deref() == Some(&id)).count();
+    let owned = cluster.shards.iter().filter(|row| row.owner.as_deref() == Some(&id));
     Server {
         id: member.server.id,
         name: member.server.name.clone(),
@@ -36,7 +36,9 @@ fn shown(api: &Api, cluster: &Cluster, member: &Member) -> Server {
         version: member.server.version.clone(),
         started_at: member.server.started_at,
         leads: cluster.owner_of(ShardId(0)).is_some_and(|leader| leader.server.id == member.server.id),
-        shards: u16::try_from(owned).unwrap_or(u16::MAX),
+        shards: u16::try_from(owned.clone().count()).unwrap_or(u16::MAX),
+        epoch: owned.map(|row| row.epoch.0).max(),
+        lag: member.lag,
         draining: member.draining,
         answered: member.server.id == api.members.me().id,
     }

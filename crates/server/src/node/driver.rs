@@ -25,7 +25,8 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
 use super::backoff::{Backoff, Cause};
-use super::ownership::{Owned, TakeError, acquire, load};
+use super::heir::Heir;
+use super::ownership::{Owned, TakeError, acquire, take};
 use super::reign::{End, Reign};
 use super::suspects::Suspects;
 use super::tickets::Tickets;
@@ -50,6 +51,8 @@ pub struct NodeConfig {
     pub members: Members,
     /// How long the ownership of a shard lasts without a renewal.
     pub lease: model::Duration,
+    /// Whether it follows the rows while another server owns the shards.
+    pub warm_standby: bool,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// Where batches are counted.
@@ -69,6 +72,7 @@ impl NodeConfig {
             standing: members.standing(),
             members,
             lease: config.shard_lease(),
+            warm_standby: config.warm_standby,
             clock: super::clock::of_process(),
             metrics,
         }
@@ -161,6 +165,8 @@ pub(super) struct Life {
     leases: Option<Arc<[Lease]>>,
     /// Whether a commit may still be on its way under `leases`: only new epochs keep it out then.
     tainted: bool,
+    /// What it has followed of another server's ownership.
+    heir: Option<Heir>,
 }
 
 impl Life {
@@ -173,6 +179,7 @@ impl Life {
             backoff: Backoff::default(),
             leases: None,
             tainted: false,
+            heir: None,
         }
     }
 
@@ -197,19 +204,22 @@ impl Life {
 
     /// Takes and loads the shards, refusing meanwhile what comes in. `None` if it is time to stop.
     async fn take_over(&mut self) -> Result<Option<Owned>, TakeError> {
-        let Self { driver, leases, tainted, .. } = self;
+        let Self { driver, leases, tainted, heir, .. } = self;
         let Driver { store, config, requests, reports, beats, stop, readiness, .. } = driver;
         let taking = async {
             if let Some(held) = leases.as_ref().filter(|_| *tainted) {
                 store.release(held).await?;
                 *leases = None;
             }
-            let held = match leases {
-                Some(held) => Arc::clone(held),
-                None => Arc::clone(leases.insert(acquire(store.as_ref(), config, readiness).await?)),
+            let (held, ready) = match leases {
+                Some(held) => (Arc::clone(held), None),
+                None => {
+                    let held = acquire(store.as_ref(), config, readiness, heir).await?;
+                    (Arc::clone(leases.insert(held)), heir.take())
+                }
             };
             *tainted = false;
-            load(store.as_ref(), config, held).await
+            take(store.as_ref(), config, held, ready).await
         };
         tokio::select! {
             owned = taking => owned.map(Some),
@@ -220,8 +230,11 @@ impl Life {
 
     async fn reign(&mut self, owned: Owned) -> End {
         let since = Instant::now();
-        let end = Reign::new(self, owned).run().await;
+        let (end, engine) = Reign::new(self, owned).run().await;
         self.backoff.held(since.elapsed());
+        // Millions of jobs are not forgotten in a moment, and whoever is next waits for the shards.
+        let _forgetting =
+            std::thread::Builder::new().name("belfry-forget".into()).spawn(move || drop(engine));
         end
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A [`Node`] is what the rest of the server sees. It puts inputs into the inbox, waits for replies,
 //! and shows what the engine published: its [`View`], its [`Readiness`], its events. The
-//! driver thread (`driver`) takes the shards and loads them (`ownership`), again and again if it must;
-//! `reign` is the loop while it owns them; `outbox` gathers what goes to workers.
+//! driver thread (`driver`) takes the shards and loads them (`ownership`), again and again if it must, and follows
+//! what another server does with them until it may (`heir`); `reign` is the loop while it owns them; `outbox` gathers what goes to workers.
 //!
 //! # Always true
 //! - A reply is given after the commit that it tells of, or says that nothing is known.
@@ -14,6 +14,7 @@ mod backoff;
 mod clock;
 mod crashes;
 mod driver;
+mod heir;
 pub(crate) mod outbox;
 mod ownership;
 mod reign;

@@ -1,4 +1,4 @@
-//! Taking shards, and building an engine from their rows.
+//! Taking shards, and what decides for them then: the engine that followed, or one that is built from all rows.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use store::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::heir::{self, Heir};
 use super::{NodeConfig, Readiness};
 
 /// Chunks of rows on their way from the store to the engine.
@@ -35,7 +36,8 @@ pub(super) enum TakeError {
     Panicked,
 }
 
-/// Takes every shard, all at once; waits while another server holds some of them.
+/// Takes every shard, all at once; waits while another server holds some of them, and keeps an heir to what
+/// that one does meanwhile.
 ///
 /// The epochs are higher than any before, so a commit of an earlier ownership that is still on its
 /// way is refused from here on.
@@ -43,7 +45,9 @@ pub(super) async fn acquire(
     store: &dyn Store,
     config: &NodeConfig,
     readiness: &watch::Sender<Readiness>,
+    heir: &mut Option<Heir>,
 ) -> Result<Arc<[Lease]>, StoreError> {
+    let mut following = std::pin::pin!(heir::stand_by(store, config, heir));
     let all: Vec<ShardId> = (0..store.shards()).map(ShardId).collect();
     let mut standing = config.standing.clone();
     let mut told = false;
@@ -53,8 +57,11 @@ pub(super) async fn acquire(
             readiness.send_replace(Readiness::Loading { reason });
             told = true;
         }
-        // Fails where nobody is left who could say that it may not.
-        drop(standing.wait_for(|standing| standing.takes).await);
+        tokio::select! {
+            // Fails where nobody is left who could say that it may not.
+            _ = standing.wait_for(|standing| standing.takes && !standing.yields) => {}
+            never = &mut following => match never {},
+        }
         let taken = store.acquire(&all, &config.owner, config.lease).await?;
         if taken.len() == all.len() {
             return Ok(taken.into());
@@ -72,35 +79,38 @@ pub(super) async fn acquire(
         }
         let hurries = standing.borrow().hurries;
         let apart = Duration::from_millis(rand::random::<u64>() % 100);
-        tokio::time::sleep(if hurries { ACQUIRE_SOON } else { ACQUIRE_AGAIN + apart }).await;
+        let pause = tokio::time::sleep(if hurries { ACQUIRE_SOON } else { ACQUIRE_AGAIN + apart });
+        tokio::select! {
+            () = pause => {}
+            never = &mut following => match never {},
+        }
     }
 }
 
-/// Builds an engine from the live rows of the leased shards.
-pub(super) async fn load(
+/// The engine of the leased shards: what the heir becomes, or one that is built from their live rows.
+pub(super) async fn take(
     store: &dyn Store,
     config: &NodeConfig,
     leases: Arc<[Lease]>,
+    heir: Option<Heir>,
 ) -> Result<Owned, TakeError> {
     let started = Instant::now();
-    // A seed of its own for each build: under the same epoch and within the same millisecond, two
-    // builds must not make the same ids.
-    let engine_config =
-        engine::Config { seed: config.engine.seed ^ rand::random::<u64>(), ..config.engine.clone() };
-    let mut engine = Engine::new(engine_config, &leases, store.shards(), config.clock.both());
-    let (rows_tx, rows) = mpsc::channel(CHUNKS);
+    let lost = store.lost_tails(&leases).await?;
     let renewing = keep(store, &leases, config);
-    let loading = async { tokio::join!(store.load(&leases, rows_tx), restore(&mut engine, rows, config)) };
-    let (loaded, refused) = tokio::select! {
-        both = loading => both,
+    // Engines are large, and handed from one to the other here.
+    let taking = Box::pin(async {
+        if let Some(heir) = heir.filter(|_| lost.is_empty())
+            && let Some((engine, now)) = heir.ascend(store, &leases).await
+        {
+            return Ok((engine, now, true));
+        }
+        let (engine, now) = load(store, config, &leases).await?;
+        Ok::<_, TakeError>((engine, now, false))
+    });
+    let (mut engine, committed, followed) = tokio::select! {
+        taken = taking => taken?,
         error = renewing => return Err(error.into()),
     };
-    let (loaded, refused) = (loaded?, refused.ok_or(TakeError::Panicked)?);
-    config.metrics.set_aside(loaded.quarantined + refused);
-    // Read after the load, which may have taken long.
-    let clocks = config.clock.both();
-    let now = Now { wall: clocks.wall.max(loaded.now), ..clocks };
-    let lost = store.lost_tails(&leases).await?;
     if !lost.is_empty() {
         tracing::warn!(
             shards = lost.len(),
@@ -108,16 +118,44 @@ pub(super) async fn load(
         );
         engine.distrust(&lost);
     }
+    // Read after the rows, which may have taken long.
+    let clocks = config.clock.both();
+    let now = Now { wall: clocks.wall.max(committed), ..clocks };
     let mut engine = AssertUnwindSafe(engine);
     catch_unwind(AssertUnwindSafe(|| engine.start(now))).map_err(|_| TakeError::Panicked)?;
+    let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(followed, millis, "shards taken");
+    config.members.heard(None);
+    config.metrics.took_over(followed);
+    warn_of_leap(config.clock.now(), committed);
+    Ok(Owned { engine: engine.0, leases })
+}
+
+/// Builds an engine from the live rows of the leased shards. Answers also with the engine time of the newest commit.
+async fn load(
+    store: &dyn Store,
+    config: &NodeConfig,
+    leases: &Arc<[Lease]>,
+) -> Result<(Engine, Timestamp), TakeError> {
+    let started = Instant::now();
+    let mut engine = Engine::new(engine_config(config), leases, store.shards(), config.clock.both());
+    let (rows_tx, rows) = mpsc::channel(CHUNKS);
+    let (loaded, refused) = tokio::join!(store.load(leases, rows_tx), restore(&mut engine, rows, config));
+    let (loaded, refused) = (loaded?, refused.ok_or(TakeError::Panicked)?);
+    config.metrics.set_aside(loaded.quarantined + refused);
     tracing::info!(
         rows = loaded.rows,
         quarantined = loaded.quarantined + refused,
         millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
         "shards loaded"
     );
-    warn_of_leap(config.clock.now(), loaded.now);
-    Ok(Owned { engine: engine.0, leases })
+    Ok((engine, loaded.now))
+}
+
+/// The engine's settings, with a seed of its own for each: under the same epoch and within the same millisecond,
+/// two engines must not make the same ids.
+pub(super) fn engine_config(config: &NodeConfig) -> engine::Config {
+    engine::Config { seed: config.engine.seed ^ rand::random::<u64>(), ..config.engine.clone() }
 }
 
 /// Gives the engine every row. Returns how many it refused, or `None` if it failed.

@@ -170,8 +170,13 @@ impl<'a> Reign<'a> {
         }
     }
 
-    /// Drives the engine until the ownership ends. Everybody who waits has been answered then.
-    pub(super) async fn run(mut self) -> End {
+    /// Drives the engine until the ownership ends, and gives it back. Everybody who waits has been answered then.
+    pub(super) async fn run(mut self) -> (End, Engine) {
+        let end = self.drive().await;
+        (end, self.engine)
+    }
+
+    async fn drive(&mut self) -> End {
         self.publish_view();
         self.announce();
         let end = loop {
