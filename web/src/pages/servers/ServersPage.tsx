@@ -6,6 +6,7 @@ import { useTranslation } from "react-i18next";
 
 import { serversQuery } from "../../api/queries";
 import type { JobStatus, Server } from "../../api/schema";
+import { formatDuration, parseDuration } from "../../lib/quantities";
 import { inRank, serverStatus, type ServerStatus, situation } from "../../lib/servers";
 import { usePageTitle } from "../../lib/title";
 import { Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
@@ -70,6 +71,8 @@ function ServerRow({ server, servers }: { server: Server; servers: readonly Serv
         </div>
         <p className={style.meta}>
           <span className="num">{t("server.shards", { count: server.shards })}</span>
+          {server.epoch != null && <span className="num">{t("server.epoch", { epoch: server.epoch })}</span>}
+          {!server.leads && <Readiness server={server} />}
           {server.url && <code>{server.url}</code>}
           <span>v{server.version}</span>
           <span>
@@ -80,6 +83,13 @@ function ServerRow({ server, servers }: { server: Server; servers: readonly Serv
       <ServerActions server={server} servers={servers} />
     </li>
   );
+}
+
+/** Whether it could take over at once, and how much of the newest it would still have to hear. */
+function Readiness({ server }: { server: Server }) {
+  const { t } = useTranslation();
+  if (server.lag == null) return <span>{t("server.cold")}</span>;
+  return <span>{t("server.ready", { lag: formatDuration(parseDuration(server.lag) ?? 0) })}</span>;
 }
 
 const LOOKS: Record<ServerStatus, [JobStatus, LucideIcon]> = {
