@@ -49,6 +49,8 @@ impl Follower {
     /// # Panics
     /// If `shards` is zero.
     pub fn new(config: Config, shards: u16, now: impl Into<Now>) -> Self {
+        // The wall clock of today may have been set back by the time of the start; rows tell how far engine time is.
+        let now = Now { wall: Timestamp::default(), ..now.into() };
         let engine = Engine::of_no_shards(config, shards, now);
         Self { engine, stale: BTreeSet::new(), meanwhile: Some(Vec::new()) }
     }
@@ -137,8 +139,8 @@ impl Follower {
         self.stale.len()
     }
 
-    /// Takes in the rows of `keys` as they are now, in the order of [`Engine::restore`]; those of them that have none are not live
-    /// any more. What contradicts other rows stays stale.
+    /// Takes in the rows of `keys` as they are now, in the order of [`Engine::restore`]; those of them that have none
+    /// are not live any more. What contradicts other rows stays stale.
     pub fn refresh(&mut self, keys: &[LiveKey], rows: Vec<LiveRow>) {
         for key in keys {
             self.stale.remove(key);

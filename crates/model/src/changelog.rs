@@ -66,7 +66,7 @@ pub enum Touched {
     Rows(LiveKey),
     /// A job has ended: it never has a live row again.
     Ended(JobId),
-    /// Keys of a shard that expired before this time are gone. Comes before those that the same commit used.
+    /// Keys of a shard that expired by this time are gone. Comes before those that the same commit used.
     KeysForgotten {
         /// Whose.
         shard: ShardId,

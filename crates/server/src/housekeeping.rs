@@ -1,5 +1,5 @@
 //! Deletes what retention no longer keeps: ended jobs with their logs, ended runs with their steps, old
-//! events, old lines of fire ledgers.
+//! events, old lines of fire ledgers, and what the changelog of a shared store no longer needs.
 //!
 //! Logs go first, rows after, so that a crash in between leaves nothing that nobody knows of. A
 //! round is bounded, and rounds follow each other at once while there is more to do. Idempotency
@@ -35,6 +35,11 @@ pub async fn run(services: Services) {
         // Of several servers one is enough.
         if services.node.decides().is_err() {
             continue;
+        }
+        if let Some(changelog) = services.node.store().changelog()
+            && let Err(error) = changelog.trim().await
+        {
+            tracing::warn!(error = %error, "cannot trim the changelog; trying again later");
         }
         let now = SystemClock.now();
         while sweep(&services, now).await {

@@ -34,6 +34,8 @@ const LOOK_EVERY_ALONE: Duration = Duration::from_secs(10);
 const THERE_FOR_ALONE: Duration = Duration::from_secs(60);
 /// After this long every server has seen what was in the store.
 const ALL_HAVE_SEEN: Duration = Duration::from_millis(2 * LOOK_EVERY.as_millis() as u64);
+/// Who is further behind than this does not follow any more, whatever it says.
+const READY_LAG: model::Duration = model::Duration::from_secs(10);
 /// So long a server that would have to load all rows leaves free shards to one that would not.
 const GOES_FIRST: Duration = Duration::from_millis(1_500);
 /// How often tokens are read again that other servers may have made.
@@ -317,7 +319,8 @@ impl Members {
         let leader = seen.cluster.owner_of(ShardId(0));
         since.free = leader.is_none().then(|| since.free.unwrap_or(seen.at));
         let in_time = since.free.is_none_or(|since| seen.at - since < GOES_FIRST);
-        let is_better = |member: &Member| member.lag.is_some() && inner.may_take(member);
+        let is_better =
+            |member: &Member| member.lag.is_some_and(|lag| lag < READY_LAG) && inner.may_take(member);
         let standing = Standing {
             // Better drained than without anybody who decides.
             takes: !draining || !heir,

@@ -296,7 +296,6 @@ impl Metrics {
 
     /// The shards were taken; with an engine that was ready, or after all rows were loaded.
     pub(crate) fn took_over(&self, followed: bool) {
-        self.stands_by(false);
         let rows = if followed { "followed" } else { "loaded" };
         self.takeovers.get_or_create(&RowsLabel { rows }).inc();
     }

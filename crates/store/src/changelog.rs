@@ -12,6 +12,8 @@
 //! What stands in memory may be of different moments until the last step, and never afterwards: whatever
 //! changed behind the place where the reading began is named, and is read once more.
 
+use std::fmt;
+
 use async_trait::async_trait;
 use model::Timestamp;
 use model::changelog::{LiveKey, Place, Touched};
@@ -33,9 +35,18 @@ pub struct Since {
     pub now: Timestamp,
 }
 
+/// Rows that were read again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reread {
+    /// Those that can be read.
+    pub rows: Vec<LiveRow>,
+    /// How many cannot; they are left out.
+    pub unreadable: u64,
+}
+
 /// The changelog of a store that several servers share.
 #[async_trait]
-pub trait Changelog: Send + Sync {
+pub trait Changelog: fmt::Debug + Send + Sync {
     /// Where the changelog ends now.
     async fn end(&self) -> Result<Place, StoreError>;
 
@@ -53,10 +64,11 @@ pub trait Changelog: Send + Sync {
     /// cannot be read are left out and counted.
     async fn preload(&self, rows: Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError>;
 
-    /// The live rows of these, in the order of [`Store::load`](crate::Store::load), each group as it is at
-    /// one moment. What is not live any more is left out.
-    ///
-    /// # Errors
-    /// [`StoreError::Unavailable`] also if one of them cannot be read: who loads it under a lease sets it aside.
-    async fn live_rows(&self, keys: &[LiveKey]) -> Result<Vec<LiveRow>, StoreError>;
+    /// The live rows of these, in the order of [`Store::load`](crate::Store::load), all as they are at one
+    /// moment. What is not live any more is left out. Nothing is set aside.
+    async fn live_rows(&self, keys: &[LiveKey]) -> Result<Reread, StoreError>;
+
+    /// Forgets what is so old that whoever follows has read it, or has to begin anew. To be called now and then, by one
+    /// server.
+    async fn trim(&self) -> Result<(), StoreError>;
 }

@@ -176,6 +176,7 @@ pub struct FaultyStore<S> {
     /// A commit failed, and nothing was loaded since.
     halted: AtomicBool,
     simulation: Option<Simulated>,
+    changelog: Option<Box<dyn Changelog>>,
 }
 
 /// A store on virtual time.
@@ -200,7 +201,15 @@ impl<S: Store> FaultyStore<S> {
             waiting_commits: AtomicUsize::new(0),
             halted: AtomicBool::new(false),
             simulation,
+            changelog: None,
         }
+    }
+
+    /// One whose changelog says what the test lets it say.
+    #[must_use]
+    pub fn with_changelog(mut self, changelog: impl Changelog + 'static) -> Self {
+        self.changelog = Some(Box::new(changelog));
+        self
     }
 
     /// The same on virtual time: a call is done at one instant of it.
@@ -414,7 +423,7 @@ impl<S: Store> Store for FaultyStore<S> {
 
     /// Its methods are those of the store inside: no fault comes in their way.
     fn changelog(&self) -> Option<&dyn Changelog> {
-        self.inner.changelog()
+        self.changelog.as_deref().or_else(|| self.inner.changelog())
     }
 
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {

@@ -1,5 +1,6 @@
 //! Servers and workers as rows and details.
 
+use model::Duration;
 use model::api::{Server, Worker};
 use model::worker::{Admission, WorkerStatus};
 
@@ -38,7 +39,8 @@ fn epoch(server: &Server) -> Cell {
 /// How far behind who stands by is; whoever does not lead and says nothing would have to load all rows.
 fn lag(server: &Server) -> Cell {
     match server.lag {
-        Some(lag) => Cell::new(lag.to_string(), Tone::Good),
+        Some(lag) if lag < Duration::from_secs(10) => Cell::new(lag.to_string(), Tone::Good),
+        Some(lag) => Cell::new(lag.to_string(), Tone::Bad),
         None if server.leads => "-".into(),
         None => Cell::new("cold", Tone::Waiting),
     }

@@ -133,3 +133,20 @@ fn rates_begin_with_the_ownership() {
     t.pass(2);
     assert_eq!(t.running(), 1);
 }
+
+/// A clock that was an hour ahead when it began to follow, and was set back since.
+#[test]
+fn engine_time_is_that_of_the_rows_and_of_the_start() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let job = t.job().in_seconds(1_800).submit();
+    let ahead = t.now + model::Duration::from_hours(1);
+    let mut follower = Follower::new(Config::default(), SHARDS, ahead);
+    t.rows.live().into_iter().for_each(|row| follower.restore(row));
+    follower.loaded();
+    let mut engine = follower.own(&leases(2)).unwrap();
+    engine.start(t.now);
+    engine.flush(t.now);
+    assert_eq!(engine.view().live.get(&JobStatus::Ready), Some(&1), "{job} is not due");
+    assert_eq!(engine.flush(t.now).batch.now, t.now);
+}

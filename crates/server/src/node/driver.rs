@@ -25,7 +25,7 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
 use super::backoff::{Backoff, Cause};
-use super::heir::Heir;
+use super::heir::{Heir, forget};
 use super::ownership::{Owned, TakeError, acquire, take};
 use super::reign::{End, Reign};
 use super::suspects::Suspects;
@@ -211,15 +211,12 @@ impl Life {
                 store.release(held).await?;
                 *leases = None;
             }
-            let (held, ready) = match leases {
-                Some(held) => (Arc::clone(held), None),
-                None => {
-                    let held = acquire(store.as_ref(), config, readiness, heir).await?;
-                    (Arc::clone(leases.insert(held)), heir.take())
-                }
+            let held = match leases {
+                Some(held) => Arc::clone(held),
+                None => Arc::clone(leases.insert(acquire(store.as_ref(), config, readiness, heir).await?)),
             };
             *tainted = false;
-            take(store.as_ref(), config, held, ready).await
+            take(store.as_ref(), config, held, heir).await
         };
         tokio::select! {
             owned = taking => owned.map(Some),
@@ -232,9 +229,8 @@ impl Life {
         let since = Instant::now();
         let (end, engine) = Reign::new(self, owned).run().await;
         self.backoff.held(since.elapsed());
-        // Millions of jobs are not forgotten in a moment, and whoever is next waits for the shards.
-        let _forgetting =
-            std::thread::Builder::new().name("belfry-forget".into()).spawn(move || drop(engine));
+        // Whoever is next waits for the shards.
+        forget(engine);
         end
     }
 

@@ -12,17 +12,19 @@
 //! Whatever goes wrong, the heir is given up, and a take-over loads all rows. It does so as well where the
 //! database may have forgotten commits, or where the heir counts other jobs than the store.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Engine, Follower};
 use model::changelog::Place;
 use model::record::{Lease, LiveRow};
 use model::{JobStatus, Timestamp};
-use store::changelog::Changelog;
+use store::changelog::{Changelog, Reread};
 use store::{Store, StoreError};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -34,20 +36,30 @@ use super::ownership::engine_config;
 /// job: the owner may have to read them itself, and has to be first.
 const SETTLED: Duration = Duration::from_secs(2);
 const SETTLED_FOR_EACH: Duration = Duration::from_micros(15);
-/// How long after a failure it begins anew.
+/// How long after a failure it begins anew: twice as long after each that follows, up to the second.
 const BEGIN_AGAIN: Duration = Duration::from_secs(10);
+const BEGIN_AGAIN_MAX: Duration = Duration::from_secs(300);
+/// How soon it asks a store again that was away.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// The same once the shards are taken, when each moment counts, and how often.
+const ASK_SOON: Duration = Duration::from_millis(100);
+const ASKS: usize = 10;
 /// Chunks of rows on their way from the store.
 const CHUNKS: usize = 2;
 /// Rows that are read again at a time.
 const ROWS: usize = 1_024;
 /// How often the changelog is looked at while the rows are read the first time.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long it pauses between two looks at the changelog, at least and at most; and if the shards are about to be free.
+/// What is owed of the pauses while they are read is made up for in pieces of this length at least.
+const REST: Duration = Duration::from_millis(20);
+/// How long it pauses between two looks at the changelog, at least and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-const PAUSE_SOON: Duration = Duration::from_millis(5);
 /// It pauses for so many times as long as a look took.
 const PAUSES: u32 = 40;
+/// The pause while the shards are about to be free; for so long.
+const PAUSE_SOON: Duration = Duration::from_millis(5);
+const HURRIES_FOR: Duration = Duration::from_secs(10);
 
 /// An engine that follows, and how far it is.
 pub(super) struct Heir {
@@ -81,29 +93,52 @@ pub(super) async fn stand_by(store: &dyn Store, config: &NodeConfig, slot: &mut 
     let Some(changelog) = store.changelog().filter(|_| config.warm_standby) else {
         return std::future::pending().await;
     };
-    tokio::time::sleep(SETTLED).await;
-    if slot.is_none()
-        && let Ok(counts) = store.counts(None).await
-    {
-        let live: u64 = counts.iter().filter(|(status, _)| !status.is_final()).map(|(_, count)| count).sum();
-        tokio::time::sleep(SETTLED_FOR_EACH * u32::try_from(live).unwrap_or(u32::MAX)).await;
+    if slot.is_none() {
+        settle(store).await;
     }
+    let mut pause = BEGIN_AGAIN;
     loop {
+        let was_there = slot.is_some();
         let Err(lost) = follow(store, changelog, config, slot).await;
-        if matches!(lost, Lost::Store(StoreError::Unavailable { .. })) {
+        if slot.is_some() && matches!(lost, Lost::Store(StoreError::Unavailable { .. })) {
             // What was heard so far holds all the same.
             tracing::debug!(reason = %lost, "cannot follow the owner now; trying again");
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(ASK_AGAIN).await;
             continue;
         }
-        *slot = None;
-        config.members.heard(None);
-        config.metrics.stands_by(false);
-        tracing::info!(reason = %lost, "the live rows that this server followed are given up, and will be read anew");
+        pause = if was_there || slot.is_some() { BEGIN_AGAIN } else { (pause * 2).min(BEGIN_AGAIN_MAX) };
+        forget(slot.take());
+        says(config, None);
+        tracing::info!(
+            reason = %lost,
+            seconds = pause.as_secs(),
+            "this server does not follow the live rows; it will read them anew"
+        );
         if matches!(lost, Lost::Panicked) {
             config.metrics.engine_panicked();
         }
-        tokio::time::sleep(BEGIN_AGAIN).await;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Tells the others, and whoever looks at metrics, since when nothing was heard of the owner; `None` where it is not
+/// followed.
+pub(super) fn says(config: &NodeConfig, heard: Option<Instant>) {
+    config.members.heard(heard);
+    config.metrics.stands_by(heard.is_some());
+}
+
+/// Lets go of what takes long to let go of: millions of jobs are not forgotten in a moment.
+pub(super) fn forget<T: Send + 'static>(what: T) {
+    // Without a thread it takes its time here.
+    let _forgetting = std::thread::Builder::new().name("belfry-forget".into()).spawn(move || drop(what));
+}
+
+async fn settle(store: &dyn Store) {
+    tokio::time::sleep(SETTLED).await;
+    if let Ok(counts) = store.counts(None).await {
+        let live: u64 = counts.iter().filter(|(status, _)| !status.is_final()).map(|(_, count)| count).sum();
+        tokio::time::sleep(SETTLED_FOR_EACH * u32::try_from(live).unwrap_or(u32::MAX)).await;
     }
 }
 
@@ -118,19 +153,21 @@ async fn follow(
         None => slot.insert(Heir::read(store, changelog, config).await?),
     };
     let mut standing = config.standing.clone();
+    let mut hurries_since = None;
     loop {
         let begun = Instant::now();
         heir.catch_up(changelog).await?;
-        config.members.heard(Some(begun));
-        config.metrics.stands_by(true);
-        let pause = (begun.elapsed() * PAUSES).clamp(PAUSE_MIN, PAUSE_MAX);
-        if standing.borrow().hurries {
+        says(config, Some(begun));
+        let hurries = standing.borrow().hurries;
+        hurries_since = hurries.then(|| hurries_since.unwrap_or(begun));
+        if hurries_since.is_some_and(|since| begun - since < HURRIES_FOR) {
             tokio::time::sleep(PAUSE_SOON).await;
             continue;
         }
+        let pause = (begun.elapsed() * PAUSES).clamp(PAUSE_MIN, PAUSE_MAX);
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            Ok(_) = standing.wait_for(|standing| standing.hurries) => {}
+            Ok(_) = standing.wait_for(|standing| standing.hurries), if !hurries => {}
         }
     }
 }
@@ -142,6 +179,8 @@ impl Heir {
         let place = changelog.end().await?;
         let follower = Box::new(Follower::new(engine_config(config), store.shards(), config.clock.both()));
         let mut heir = Self { follower, place, now: Timestamp::default() };
+        // Of an owner who writes no changelog it hears nothing, and need not read anything.
+        heir.hear(changelog).await?;
         let (rows_tx, rows) = mpsc::channel(CHUNKS);
         let (read, taken) = tokio::join!(changelog.preload(rows_tx), heir.take(changelog, rows));
         taken?;
@@ -168,8 +207,10 @@ impl Heir {
                 self.hear(changelog).await?;
                 looked = Instant::now();
             }
-            tokio::time::sleep(begun.elapsed()).await;
-            begun = Instant::now();
+            if begun.elapsed() >= REST {
+                tokio::time::sleep(begun.elapsed()).await;
+                begun = Instant::now();
+            }
         }
         Ok(())
     }
@@ -192,48 +233,56 @@ impl Heir {
         let mut left = self.follower.stale(usize::MAX);
         while !left.is_empty() {
             let keys: Vec<_> = left.drain(..left.len().min(ROWS)).collect();
-            let rows = changelog.live_rows(&keys).await?;
+            let Reread { rows, unreadable } = changelog.live_rows(&keys).await?;
+            if unreadable > 0 {
+                return Err(Lost::Damaged(unreadable));
+            }
             self.guarded(|follower| follower.refresh(&keys, rows))?;
         }
-        Ok(())
+        // Rows that are read at one moment contradict each other only if they are damaged.
+        match self.follower.count_stale() {
+            0 => Ok(()),
+            stale => Err(Lost::Inconsistent(stale)),
+        }
     }
 
-    /// Becomes the engine of the shards that were just taken: nobody commits any more. `None`, with the
+    /// Becomes the engine of the shards that were just taken: nobody else commits any more. `None`, with the
     /// reason in the log, if the rows have to be loaded.
     ///
     /// Answers also with the engine time of the newest commit.
-    pub(super) async fn ascend(
-        self,
-        store: &dyn Store,
-        leases: &Arc<[Lease]>,
-    ) -> Option<(Engine, Timestamp)> {
-        match self.try_to_ascend(store, leases).await {
-            Ok(ascended) => Some(ascended),
-            Err(lost) => {
-                tracing::warn!(reason = %lost, "what this server followed is of no use; all live rows are loaded");
-                None
+    pub(super) async fn ascend(mut self, store: &dyn Store, leases: &[Lease]) -> Option<(Engine, Timestamp)> {
+        let mut asked = 0;
+        let lost = loop {
+            asked += 1;
+            match self.see_all(store).await {
+                Ok(()) => match self.follower.own(leases) {
+                    Some(engine) => return Some((engine, self.now)),
+                    None => break Lost::Inconsistent(0),
+                },
+                Err(Lost::Store(StoreError::Unavailable { .. })) if asked < ASKS => {
+                    tokio::time::sleep(ASK_SOON).await;
+                }
+                Err(lost) => {
+                    forget(self);
+                    break lost;
+                }
             }
-        }
+        };
+        tracing::warn!(reason = %lost, "what this server followed is of no use; all live rows are loaded");
+        None
     }
 
-    async fn try_to_ascend(
-        mut self,
-        store: &dyn Store,
-        leases: &Arc<[Lease]>,
-    ) -> Result<(Engine, Timestamp), Lost> {
+    /// Hears and reads the last of it, and counts whether that is all.
+    async fn see_all(&mut self, store: &dyn Store) -> Result<(), Lost> {
         let changelog = store.changelog().ok_or(Lost::OutOfReach)?;
         let (caught_up, counts) = tokio::join!(self.catch_up(changelog), store.counts(None));
         caught_up?;
-        let there: BTreeMap<JobStatus, u64> =
-            counts?.into_iter().filter(|(status, count)| !status.is_final() && *count > 0).collect();
+        let live =
+            |(status, count): (JobStatus, u64)| (!status.is_final() && count > 0).then_some((status, count));
+        let there: BTreeMap<JobStatus, u64> = counts?.into_iter().filter_map(live).collect();
         let here = self.follower.live().iter().map(|(&status, &count)| (status, count));
-        let here: BTreeMap<JobStatus, u64> = here.filter(|(_, count)| *count > 0).collect();
-        if here != there {
-            return Err(Lost::Miscounted { here, there });
-        }
-        let stale = self.follower.count_stale();
-        let engine = self.follower.own(leases).ok_or(Lost::Inconsistent(stale))?;
-        Ok((engine, self.now))
+        let here: BTreeMap<JobStatus, u64> = here.filter_map(live).collect();
+        if here == there { Ok(()) } else { Err(Lost::Miscounted { here, there }) }
     }
 
     /// A row that makes the engine fail costs the heir and not the server.

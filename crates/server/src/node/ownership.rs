@@ -92,17 +92,22 @@ pub(super) async fn take(
     store: &dyn Store,
     config: &NodeConfig,
     leases: Arc<[Lease]>,
-    heir: Option<Heir>,
+    heir: &mut Option<Heir>,
 ) -> Result<Owned, TakeError> {
     let started = Instant::now();
     let lost = store.lost_tails(&leases).await?;
+    let heir = heir.take();
+    heir::says(config, None);
     let renewing = keep(store, &leases, config);
     // Engines are large, and handed from one to the other here.
     let taking = Box::pin(async {
-        if let Some(heir) = heir.filter(|_| lost.is_empty())
-            && let Some((engine, now)) = heir.ascend(store, &leases).await
-        {
-            return Ok((engine, now, true));
+        match heir {
+            Some(heir) if lost.is_empty() => {
+                if let Some((engine, now)) = heir.ascend(store, &leases).await {
+                    return Ok((engine, now, true));
+                }
+            }
+            unfit => heir::forget(unfit),
         }
         let (engine, now) = load(store, config, &leases).await?;
         Ok::<_, TakeError>((engine, now, false))
@@ -125,7 +130,6 @@ pub(super) async fn take(
     catch_unwind(AssertUnwindSafe(|| engine.start(now))).map_err(|_| TakeError::Panicked)?;
     let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(followed, millis, "shards taken");
-    config.members.heard(None);
     config.metrics.took_over(followed);
     warn_of_leap(config.clock.now(), committed);
     Ok(Owned { engine: engine.0, leases })

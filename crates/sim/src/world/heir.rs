@@ -120,7 +120,10 @@ impl World {
         let warm = heir.follower.own(leases);
         let difference = match &warm {
             Some(warm) => warm.difference(cold).or_else(|| cold.difference(warm)),
-            None => return None,
+            None => {
+                self.inconsistent(server, "what it followed contradicts itself".into());
+                return None;
+            }
         };
         let difference = difference.as_ref().map(super::reign::differing);
         self.record(What::Rebuilt { server: u32::try_from(server).unwrap_or(u32::MAX), difference });

@@ -152,7 +152,7 @@ impl World {
         let this = &mut self.servers[server];
         let phase = std::mem::take(&mut this.phase);
         let inbox = std::mem::take(&mut this.inbox);
-        (this.up, this.paused) = (false, false);
+        (this.up, this.paused, this.heir) = (false, false, None);
         this.life += 1;
         if let Phase::Reigning(reign) = phase {
             self.abandon(server, *reign);

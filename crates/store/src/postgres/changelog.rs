@@ -6,14 +6,17 @@
 //! was committed that is told nowhere: by a server of an older release, or in a history that the database has
 //! forgotten ([`leases`](super::leases) leaves a number out for it).
 //!
-//! The first shard's owner trims it whenever it renews its lease. The row before the first that is young stays:
-//! whoever has followed so far begins there, however long nothing happened.
+//! It is [trimmed](Changelog::trim) now and then. The row before the first that is young stays: whoever has followed so
+//! far begins there, however long nothing happened. Where something keeps the database from clearing away what is deleted, a backup
+//! for one, trimming does not look through that again and again: it begins where it ended.
+
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use model::changelog::{LiveKey, Place};
 use model::id::Epoch;
-use model::record::{Lease, LiveRow};
-use model::{Duration, ShardId, Timestamp};
+use model::record::LiveRow;
+use model::{Duration, Timestamp};
 use tokio::sync::mpsc::Sender;
 use tokio_postgres::Row;
 
@@ -22,17 +25,16 @@ use super::leases::{clock, micros};
 use super::param::big;
 use super::quarantine::Damaged;
 use super::{LOAD_LIMIT, PostgresStore, live_rows, load};
-use crate::changelog::{Changelog, Since};
+use crate::changelog::{Changelog, Reread, Since};
 use crate::codec::{Damage, open_touched};
 use crate::rows::Fields;
 use crate::{Loaded, StoreError};
 
-/// Commits that are read at once.
-const COMMITS: usize = 2_000;
+/// Commits that are read at once. Each may name thousands of rows.
+const COMMITS: usize = 256;
 /// How long a row is there to be read.
 const AGE_MAX: Duration = Duration::from_secs(60);
-/// The oldest rows, which one renewal looks at: leases are renewed every few seconds, and commits wait for
-/// none of it.
+/// Rows that one statement looks at.
 const TRIMMED_AT_ONCE: i64 = 20_000;
 
 #[async_trait]
@@ -79,7 +81,20 @@ impl Changelog for PostgresStore {
         Ok(outcome.loaded)
     }
 
-    async fn live_rows(&self, keys: &[LiveKey]) -> Result<Vec<LiveRow>, StoreError> {
+    async fn trim(&self) -> Result<(), StoreError> {
+        loop {
+            let low = self.trimmed.load(Ordering::Relaxed);
+            let answers = self.change(&[trim(low)]).await?;
+            let Some(row) = answers[0].first() else { return Ok(()) };
+            let (left, gone): (Option<i64>, i64) = (row.get(0), row.get(1));
+            self.trimmed.fetch_max(left.unwrap_or(low), Ordering::Relaxed);
+            if gone + 1 < TRIMMED_AT_ONCE {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn live_rows(&self, keys: &[LiveKey]) -> Result<Reread, StoreError> {
         self.trust.check()?;
         let mode = Mode::Read { limit: LOAD_LIMIT };
         let found = live_rows::live_rows(&self.queries, mode, keys).await;
@@ -117,15 +132,22 @@ fn followed(from: Place, rows: &[Row], stand: &[Row]) -> Result<Option<Since>, D
     Ok(Some(Since { touched, end, whole, now }))
 }
 
-/// Deletes rows that are old, if it is for the owner of these shards to do; two would only wait for each other.
-pub(super) fn trim(leases: &[Lease]) -> Option<Query> {
-    let sql = concat!(
-        "DELETE FROM changelog WHERE number < (
-            SELECT max(number) FROM (SELECT number, at FROM changelog ORDER BY number LIMIT $1) AS oldest
-            WHERE at < (SELECT ",
-        clock!(),
-        " - $2))"
-    );
-    let is_ours = leases.iter().any(|lease| lease.shard == ShardId(0));
-    is_ours.then(|| Query::new(sql, vec![big(TRIMMED_AT_ONCE), micros(AGE_MAX)]))
+/// Deletes the oldest of the rows that are old, from `low` on, below which there are none. Answers with the number of the
+/// oldest that is left, if that is known, and how many are gone.
+fn trim(low: i64) -> Query {
+    Query::new(
+        concat!(
+            "WITH left_ AS (
+                SELECT max(number) AS number FROM (
+                    SELECT number, at FROM changelog WHERE number >= $1 ORDER BY number LIMIT $2) AS oldest
+                WHERE at < (SELECT ",
+            clock!(),
+            " - $3)
+            ), gone AS (
+                DELETE FROM changelog WHERE number >= $1 AND number < (SELECT number FROM left_) RETURNING 1
+            )
+            SELECT (SELECT number FROM left_), (SELECT count(*) FROM gone)"
+        ),
+        vec![big(low), big(TRIMMED_AT_ONCE), micros(AGE_MAX)],
+    )
 }

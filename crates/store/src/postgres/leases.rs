@@ -19,7 +19,6 @@ use model::record::Lease;
 use model::{Duration, ShardId};
 use tokio_postgres::Row;
 
-use super::changelog;
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD, describe};
 use super::param::{Param, big, bigs, ints, text};
@@ -213,7 +212,7 @@ pub(super) async fn acquire(
     Ok(leases)
 }
 
-/// Prolongs all of them, or none. Trims the changelog by the way.
+/// Prolongs all of them, or none.
 pub(super) async fn renew(
     lane: &Lane,
     mode: Mode,
@@ -222,17 +221,16 @@ pub(super) async fn renew(
     ttl: Duration,
 ) -> Result<(), Failure> {
     let shards = leases.iter().map(|lease| i32::from(lease.shard.0)).collect();
-    // Before the rows of the shards are locked, so that no commit waits for it.
-    let mut queries: Vec<_> = changelog::trim(leases).into_iter().collect();
-    let held = queries.len();
-    queries.push(Query::new(past.leases_hold(), lease_params(leases)?));
-    queries.push(Query::new(
-        concat!("UPDATE shards SET expires_at = ", clock!(), " + $2 WHERE shard = ANY($1)"),
-        vec![ints(shards), micros(ttl)],
-    ));
+    let queries = [
+        Query::new(past.leases_hold(), lease_params(leases)?),
+        Query::new(
+            concat!("UPDATE shards SET expires_at = ", clock!(), " + $2 WHERE shard = ANY($1)"),
+            vec![ints(shards), micros(ttl)],
+        ),
+    ];
     match lane.run(mode, &queries).await {
         Ok(_) => Ok(()),
-        Err(Stopped { at: Some(at), failure }) if at == held && failure.state() == Some(GUARD) => {
+        Err(Stopped { at: Some(0), failure }) if failure.state() == Some(GUARD) => {
             Err(first_lost(lane, mode, leases).await)
         }
         Err(stopped) => Err(stopped.into()),

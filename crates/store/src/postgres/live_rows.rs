@@ -13,9 +13,10 @@ use uuid::Uuid;
 use super::connection::{Lane, Mode, Query};
 use super::error::Failure;
 use super::load::{self, live};
+use super::quarantine::Damaged;
 use super::rows::Sorted;
 use super::{param, views};
-use crate::StoreError;
+use crate::changelog::Reread;
 use crate::rows::{self, Table};
 
 /// Keys of one kind; in the order of the answer.
@@ -94,28 +95,47 @@ impl Group {
         }
     }
 
-    /// The answers to [`queries`](Self::queries).
-    fn decode(self, answers: &[Vec<Row>]) -> Result<Vec<LiveRow>, Failure> {
+    /// Adds the answers to [`queries`](Self::queries).
+    fn decode(self, answers: &[Vec<Row>], reread: &mut Reread) -> Result<(), Failure> {
         let found = &answers[0];
-        Ok(match self {
-            Self::Workers => all(load::workers(found)?)?.map(LiveRow::Worker).collect(),
-            Self::Queues => all(load::queues(found)?)?.map(LiveRow::Queue).collect(),
-            Self::Calendars => all(views::calendars(found)?)?.map(LiveRow::Calendar).collect(),
-            Self::Schedules => all(load::sorted(Table::Schedules, found, load::schedule)?)?.collect(),
-            Self::Backfills => all(load::sorted(Table::Backfills, found, load::backfill)?)?.collect(),
-            Self::Workflows => all(load::sorted(Table::Workflows, found, load::workflow)?)?.collect(),
-            Self::Runs => runs(answers)?,
+        match self {
+            Self::Workers => reread.add(load::workers(found)?, LiveRow::Worker),
+            Self::Queues => reread.add(load::queues(found)?, LiveRow::Queue),
+            Self::Calendars => reread.add(views::calendars(found)?, LiveRow::Calendar),
+            Self::Schedules => reread.add_live(load::sorted(Table::Schedules, found, load::schedule)?),
+            Self::Backfills => reread.add_live(load::sorted(Table::Backfills, found, load::backfill)?),
+            Self::Workflows => reread.add_live(load::sorted(Table::Workflows, found, load::workflow)?),
+            Self::Runs => runs(answers, reread)?,
             Self::Jobs => {
-                let jobs = all(load::sorted(Table::Jobs, found, load::job)?)?;
-                let executions = load::sorted(Table::Executions, &answers[1], load::execution)?;
-                jobs.chain(all(executions)?).collect()
+                reread.add_live(load::sorted(Table::Jobs, found, load::job)?);
+                reread.add_live(load::sorted(Table::Executions, &answers[1], load::execution)?);
             }
-        })
+        }
+        Ok(())
+    }
+}
+
+impl Reread {
+    fn add_live(&mut self, sorted: Sorted<LiveRow>) {
+        self.add(sorted, |row| row);
+    }
+
+    fn add<T>(&mut self, sorted: Sorted<T>, live: impl Fn(T) -> LiveRow) {
+        let good = self.good(sorted);
+        self.rows.extend(good.into_iter().map(live));
+    }
+
+    /// Those that can be read; of the others it is told which they are.
+    fn good<T>(&mut self, sorted: Sorted<T>) -> Vec<T> {
+        self.unreadable += sorted.damaged.len() as u64;
+        sorted.damaged.iter().for_each(Damaged::tell);
+        sorted.good
     }
 }
 
 /// Reads the live rows of `keys`, in the order of a load.
-pub(super) async fn live_rows(lane: &Lane, mode: Mode, keys: &[LiveKey]) -> Result<Vec<LiveRow>, Failure> {
+pub(super) async fn live_rows(lane: &Lane, mode: Mode, keys: &[LiveKey]) -> Result<Reread, Failure> {
+    let mut reread = Reread { rows: Vec::new(), unreadable: 0 };
     let (mut queries, mut groups) = (Vec::new(), Vec::new());
     for group in Group::ALL {
         let mut ids: Vec<_> = keys.iter().filter_map(|key| group.id(key)).map(Uuid::from_u128).collect();
@@ -128,38 +148,30 @@ pub(super) async fn live_rows(lane: &Lane, mode: Mode, keys: &[LiveKey]) -> Resu
         }
     }
     if groups.is_empty() {
-        return Ok(Vec::new());
+        return Ok(reread);
     }
     let answers = lane.run(mode, &queries).await?;
     let decoding = tokio::task::spawn_blocking(move || {
-        let mut live = Vec::new();
         for (group, place) in groups {
-            live.extend(group.decode(&answers[place])?);
+            group.decode(&answers[place], &mut reread)?;
         }
-        Ok(live)
+        Ok(reread)
     });
     decoding.await.map_err(|_| Failure::Broken("decoding a row panicked".into()))?
 }
 
-/// All rows, or which of them cannot be read.
-fn all<T>(sorted: Sorted<T>) -> Result<impl Iterator<Item = T>, Failure> {
-    match sorted.damaged.first() {
-        None => Ok(sorted.good.into_iter()),
-        Some(damaged) => Err(Failure::Store(StoreError::Unavailable { source: damaged.to_string().into() })),
-    }
-}
-
 /// Each run, what was added to its steps, and these.
-fn runs(answers: &[Vec<Row>]) -> Result<Vec<LiveRow>, Failure> {
-    let runs = all(views::run(&answers[..2])?)?;
-    let mut live: BTreeMap<_, _> = runs.map(|run| (run.id, vec![LiveRow::from(run)])).collect();
-    for row in all(load::sorted(Table::ElementBatches, &answers[2], rows::elements)?)? {
+fn runs(answers: &[Vec<Row>], reread: &mut Reread) -> Result<(), Failure> {
+    let runs = reread.good(views::run(&answers[..2])?);
+    let mut live: BTreeMap<_, _> = runs.into_iter().map(|run| (run.id, vec![LiveRow::from(run)])).collect();
+    for row in reread.good(load::sorted(Table::ElementBatches, &answers[2], rows::elements)?) {
         let run = live.entry(row.key.run).or_default();
         run.push(LiveRow::ElementBatch(Box::new(row)));
     }
-    for row in all(load::sorted(Table::Steps, &answers[3], rows::step)?)? {
+    for row in reread.good(load::sorted(Table::Steps, &answers[3], rows::step)?) {
         let run = live.entry(row.key.run).or_default();
         run.push(LiveRow::Step(Box::new(row)));
     }
-    Ok(live.into_values().flatten().collect())
+    reread.rows.extend(live.into_values().flatten());
+    Ok(())
 }

@@ -53,6 +53,7 @@ mod views;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
@@ -157,6 +158,8 @@ pub struct PostgresStore {
     past: Past,
     shards: u16,
     options: Options,
+    /// No row of the changelog is left below this one, as far as this process has trimmed it.
+    trimmed: AtomicI64,
 }
 
 /// How many pages of a load may wait for a slow disk before it counts as failed.
@@ -212,6 +215,7 @@ impl PostgresStore {
             leases,
             trust,
             past,
+            trimmed: AtomicI64::new(0),
             shards,
             options,
         })

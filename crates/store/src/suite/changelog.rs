@@ -116,7 +116,7 @@ impl Follower {
                 }
             }
             self.rows.retain(|key, _| !again.contains(key));
-            self.take(changelog(store).live_rows(&again).await.unwrap());
+            self.take(changelog(store).live_rows(&again).await.unwrap().rows);
             self.place = end;
             if whole {
                 return;
@@ -375,7 +375,7 @@ pub async fn live_rows_come_in_the_order_of_a_load<S: Subject>() {
     keys.reverse();
     loaded.retain(|row| key_of(row).is_some());
     assert!(keys.len() > 20);
-    assert_eq!(life.scene.changelog().live_rows(&keys).await.unwrap(), loaded);
+    assert_eq!(life.scene.changelog().live_rows(&keys).await.unwrap().rows, loaded);
 }
 
 /// G5. Neither are those of rows that are not there, or not live.
@@ -397,8 +397,8 @@ pub async fn live_rows_of_nothing_are_nothing<S: Subject>() {
         LiveKey::Run(run.id),
         LiveKey::Job(job.id),
     ];
-    assert_eq!(scene.changelog().live_rows(&keys).await.unwrap(), []);
-    assert_eq!(scene.changelog().live_rows(&[]).await.unwrap(), []);
+    assert_eq!(scene.changelog().live_rows(&keys).await.unwrap().rows, []);
+    assert_eq!(scene.changelog().live_rows(&[]).await.unwrap().rows, []);
 }
 
 /// G5. In the same order, and to the same end.
@@ -450,14 +450,14 @@ pub async fn a_job_that_ended_is_named_as_ended_and_has_no_live_rows<S: Subject>
     let running = scene.execution(&job, 1, ExecutionStatus::Running);
     scene.commit(vec![job.change(true), new_execution(&running)]).await;
     let rows = [job.row(), LiveRow::Execution(Box::new(running.clone()))];
-    assert_eq!(scene.changelog().live_rows(&[LiveKey::Job(job.id)]).await.unwrap(), rows);
+    assert_eq!(scene.changelog().live_rows(&[LiveKey::Job(job.id)]).await.unwrap().rows, rows);
     let ended = job.to(JobStatus::Succeeded, &mut scene.sampler);
     let done = scene.execution(&job, 1, ExecutionStatus::Succeeded);
     let done = ExecutionRecord { id: running.id, ..done };
     scene.commit(vec![ended.change(false), execution(&done)]).await;
     let since = scene.since(place).await.unwrap();
     assert_eq!(since.touched, [Touched::Rows(LiveKey::Job(job.id)), Touched::Ended(job.id)]);
-    assert_eq!(scene.changelog().live_rows(&[LiveKey::Job(job.id)]).await.unwrap(), []);
+    assert_eq!(scene.changelog().live_rows(&[LiveKey::Job(job.id)]).await.unwrap().rows, []);
 }
 
 /// D8. The same number under another epoch, or one that was not reached: the database has forgotten commits.
@@ -478,7 +478,7 @@ pub async fn a_place_of_another_history_is_not_followed<S: Subject>() {
     }
 }
 
-/// D3. The owner forgets what is old while it renews its leases; where somebody may stand stays.
+/// D3. What is old is forgotten; where somebody may stand stays.
 pub async fn old_places_are_trimmed_and_the_newest_is_not<S: Subject>() {
     let mut scene = Scene::<S>::seeded(132).await;
     let mut places = vec![scene.changelog().end().await.unwrap()];
@@ -487,11 +487,11 @@ pub async fn old_places_are_trimmed_and_the_newest_is_not<S: Subject>() {
         scene.commit(vec![job.change(true)]).await;
         places.push(scene.changelog().end().await.unwrap());
     }
-    let renew = async |scene: &Scene<S>| scene.store().renew(&scene.leases, HOUR).await.unwrap();
-    renew(&scene).await;
+    let trim = async |scene: &Scene<S>| scene.changelog().trim().await.unwrap();
+    trim(&scene).await;
     assert_eq!(scene.since(places[1]).await.unwrap().touched.len(), 2, "it is young");
     scene.subject.advance(LONG);
-    renew(&scene).await;
+    trim(&scene).await;
     for place in &places[..3] {
         assert_eq!(scene.since(*place).await, None);
     }
@@ -500,11 +500,11 @@ pub async fn old_places_are_trimmed_and_the_newest_is_not<S: Subject>() {
     // Who has waited there since then is not left behind by the first commit after so long.
     let job = scene.job(JobStatus::Waiting);
     scene.commit(vec![job.change(true)]).await;
-    renew(&scene).await;
+    trim(&scene).await;
     let since = scene.since(places[3]).await.unwrap();
     assert_eq!(since.touched, [Touched::Rows(LiveKey::Job(job.id))]);
     scene.subject.advance(LONG);
-    renew(&scene).await;
+    trim(&scene).await;
     assert_eq!(scene.since(places[3]).await, None);
     assert!(scene.since(since.end).await.is_some());
 }
