@@ -16,7 +16,7 @@
 //! What [`Engine::restore`] costs, for each row when it is read. What is left for the moment of the
 //! take-over is what was touched last, and one look at each job and each schedule.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::changelog::{LiveKey, Touched};
 use model::record::{Lease, LiveRow};
@@ -169,7 +169,7 @@ impl Follower {
     }
 
     /// How many live jobs of each status it knows.
-    pub fn live(&self) -> &std::collections::BTreeMap<JobStatus, u64> {
+    pub fn live(&self) -> &BTreeMap<JobStatus, u64> {
         self.engine.live_counts.all()
     }
 

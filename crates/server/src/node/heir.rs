@@ -9,7 +9,8 @@
 //! no more than a small share of its time: reading pauses for as long as it took, and following for
 //! many times that.
 //!
-//! Whatever goes wrong, the heir is given up, and a take-over loads all rows. It does so as well where the
+//! A store that is away for a while costs nothing but what it did not tell. Whatever else goes wrong, the heir is given
+//! up, and a take-over loads all rows. It does so as well where the
 //! database may have forgotten commits, or where the heir counts other jobs than the store.
 
 #[cfg(test)]
@@ -81,6 +82,8 @@ enum Lost {
     Damaged(u64),
     #[error("{0} live rows contradict each other")]
     Inconsistent(usize),
+    #[error("it has not read everything")]
+    Unread,
     #[error("it counts other live jobs than the store: {here:?} here, {there:?} there")]
     Miscounted { here: BTreeMap<JobStatus, u64>, there: BTreeMap<JobStatus, u64> },
     #[error("the engine failed on a row")]
@@ -257,7 +260,7 @@ impl Heir {
             match self.see_all(store).await {
                 Ok(()) => match self.follower.own(leases) {
                     Some(engine) => return Some((engine, self.now)),
-                    None => break Lost::Inconsistent(0),
+                    None => break Lost::Unread,
                 },
                 Err(Lost::Store(StoreError::Unavailable { .. })) if asked < ASKS => {
                     tokio::time::sleep(ASK_SOON).await;

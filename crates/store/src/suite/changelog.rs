@@ -47,24 +47,6 @@ pub(crate) async fn preload(store: &dyn Store) -> Result<(Loaded, Vec<LiveRow>),
     Ok((loaded?, rows))
 }
 
-/// Under which key a row is named, but for keys, which are told whole.
-fn key_of(row: &LiveRow) -> Option<LiveKey> {
-    Some(match row {
-        LiveRow::Job { id, .. } => LiveKey::Job(*id),
-        LiveRow::Execution(record) => LiveKey::Job(record.job),
-        LiveRow::Worker(_) => LiveKey::Workers,
-        LiveRow::Queue(_) => LiveKey::Queues,
-        LiveRow::Calendar(_) => LiveKey::Calendars,
-        LiveRow::Schedule { id, .. } => LiveKey::Schedule(*id),
-        LiveRow::Backfill { head, .. } => LiveKey::Backfill(head.id),
-        LiveRow::Workflow { id, .. } => LiveKey::Workflow(*id),
-        LiveRow::Run { id, .. } => LiveKey::Run(*id),
-        LiveRow::Step(record) => LiveKey::Run(record.key.run),
-        LiveRow::ElementBatch(batch) => LiveKey::Run(batch.key.run),
-        LiveRow::Key(_) | LiveRow::RunKey(_) => return None,
-    })
-}
-
 /// What a server that stands by has in memory.
 struct Follower {
     place: Place,
@@ -88,7 +70,7 @@ impl Follower {
                 LiveRow::Key(key) => drop(self.keys.insert(key.key, *key)),
                 LiveRow::RunKey(key) => drop(self.run_keys.insert(key.key, *key)),
                 of => {
-                    let key = key_of(of).expect("all but keys are named");
+                    let key = LiveKey::of(of).expect("all but keys are named");
                     self.rows.entry(key).or_default().push(row);
                 }
             }
@@ -371,9 +353,9 @@ pub async fn live_rows_come_in_the_order_of_a_load<S: Subject>() {
     let mut life = Life::<S>::seeded(126).await;
     life.go_on(60).await;
     let mut loaded = life.scene.load().await.1;
-    let mut keys: Vec<_> = loaded.iter().filter_map(key_of).collect();
+    let mut keys: Vec<_> = loaded.iter().filter_map(LiveKey::of).collect();
     keys.reverse();
-    loaded.retain(|row| key_of(row).is_some());
+    loaded.retain(|row| LiveKey::of(row).is_some());
     assert!(keys.len() > 20);
     assert_eq!(life.scene.changelog().live_rows(&keys).await.unwrap().rows, loaded);
 }
