@@ -3,7 +3,8 @@
 //!
 //! - `failover`: the leader is killed. From then on until a job is accepted, and until one has started.
 //! - `handover`: the leader is drained while jobs wait all the time. The longest time in which
-//!   none started, beside the longest in as much time before it.
+//!   none started, beside the longest in as much time before it. And how late schedules were whose time came
+//!   meanwhile: their jobs have to start before all that wait.
 //!
 //! Both also beside very many jobs that nobody can start now, half of them for want of a worker and half because
 //! their time is far away. A leader is followed for as long as it takes until the other server says that it is ready.
@@ -11,15 +12,18 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use client::{Client, Patience};
+use client::{Client, JobFilter, Patience};
 use harness::{Road, Server, Worker, glance, until};
-use model::api::Server as Seen;
+use model::api::{ApplySchedules, Server as Seen};
+use model::schedule::OverlapPolicy;
 use model::spec::{Constraint, Operator};
-use model::{Bytes, JobSpec, JobStatus, Millicores, ServerId, Timestamp};
+use model::timing::{Every, Rule, Timing};
+use model::{Bytes, JobSpec, JobStatus, Millicores, ScheduleSpec, ServerId, Timestamp};
 
 use crate::load::{Load, batch, usual_job};
 use crate::place::{self, Shared};
 use crate::report::{Figure, Goal, percentile};
+use crate::schedules::{firings, lateness};
 use crate::stamps::{Stamps, now_micros};
 
 /// Keys of these requests, apart from those of the jobs that run.
@@ -35,6 +39,10 @@ const WAITING: usize = 3_000;
 const SLOTS: &str = "8";
 /// So long after a hand-over is looked at as well.
 const AFTERWARDS: Duration = Duration::from_millis(500);
+/// Schedules that are due once a second, one after the other, so that no hand-over falls between them.
+const SCHEDULES: u64 = 20;
+/// The name of their jobs.
+const FIRING: &str = "firing";
 
 /// Two servers and a worker that knows both.
 struct Site {
@@ -89,6 +97,44 @@ impl Site {
             load.submit(body.clone(), FIRST_KEY + number as u64).await?;
         }
         Ok(())
+    }
+
+    /// Makes the schedules.
+    async fn schedule(&self) -> anyhow::Result<()> {
+        let load = Load::new(&self.shared.servers[0].url(), self.token.clone())?;
+        let mut job = small(["true"]);
+        job.name = FIRING.into();
+        // Before all that wait.
+        job.priority = 100;
+        let schedule = |number: u64| {
+            let phase = model::Duration::from_millis(number * 1_000 / SCHEDULES);
+            let every = Every { period: model::Duration::from_secs(1), phase };
+            let timing = Timing { rules: vec![Rule::Every(every)], ..Timing::default() };
+            let mut spec = ScheduleSpec::new(format!("firing-{number}"), timing, job.clone());
+            spec.overlap.policy = OverlapPolicy::AllowAll;
+            spec
+        };
+        let schedules = (0..SCHEDULES).map(schedule).collect();
+        load.post("schedules/apply", serde_json::to_string(&ApplySchedules { schedules })?).await
+    }
+
+    /// How late those started whose time came between the two, in milliseconds. Fails if one is missing.
+    async fn late(&self, client: &Client, from: u64, to: u64) -> anyhow::Result<Vec<f64>> {
+        let [from, to] = [from, to].map(|micros| Timestamp::from_micros(micros.cast_signed()));
+        let due = to.since(from).as_millis() * SCHEDULES / 1_000;
+        let filter = JobFilter {
+            name: Some(FIRING.into()),
+            created_after: Some(from),
+            created_before: Some(to + model::Duration::from_secs(5)),
+            ..JobFilter::default()
+        };
+        let found = until("all that were due have started", SOON, async || {
+            let mut found = firings(client, &filter).await.ok()?;
+            found.retain(|(at, _)| (from..to).contains(at));
+            (found.len() as u64 >= due).then_some(found)
+        })
+        .await;
+        Ok(lateness(&found))
     }
 
     /// Waits until a server that does not lead could do so at once.
@@ -180,7 +226,8 @@ pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<
     let site = Site::make(standing).await?;
     let stamps = Stamps::make(site.folder.path())?;
     let body = batch(&small(stamps.command()), 100);
-    let (mut key, mut gaps, mut quiet) = (0_u64, Vec::new(), Vec::new());
+    let (mut key, mut gaps, mut quiet, mut late) = (0_u64, Vec::new(), Vec::new(), Vec::new());
+    site.schedule().await?;
     for _ in 0..moves(time, standing) {
         let (leader, id) = site.leader().await?;
         site.until_ready(1 - leader).await?;
@@ -207,16 +254,23 @@ pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<
         times.sort_unstable();
         gaps.push(longest(&times, before, after));
         quiet.push(longest(&times, before.saturating_sub(after - before), before));
+        late.extend(site.late(&heir, before, after).await?);
         heir.undrain_server(id).await?;
     }
     let moves = gaps.len();
     gaps.sort_by(f64::total_cmp);
     quiet.sort_by(f64::total_cmp);
+    late.sort_by(f64::total_cmp);
     let figure = |what: String, value, goal| Figure::new(what, value, "ms", goal);
     Ok(vec![
         figure(format!("{moves} hand-overs: nothing started, p50"), percentile(&gaps, 0.5), Goal::None),
         figure("the same, p99".into(), percentile(&gaps, 0.99), Goal::AtMost(300.0)),
         figure("as long before it, p50".into(), percentile(&quiet, 0.5), Goal::None),
+        figure(
+            format!("{} firings meanwhile: from their time to their start, slowest", late.len()),
+            percentile(&late, 1.0),
+            Goal::AtMost(1_000.0),
+        ),
     ])
 }
 

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use client::{JobFilter, Page};
-use harness::{Pid, Server, until};
+use client::{Client, JobFilter, Page};
+use harness::{Pid, until};
 use model::api::ApplySchedules;
 use model::timing::{Cron, Rule, Timing};
-use model::{Bytes, JobSpec, Millicores, ScheduleSpec};
+use model::{Bytes, JobSpec, Millicores, ScheduleSpec, Timestamp};
 use server::testing::{FakeOptions, FakeWorker};
 
 use crate::load::Load;
@@ -129,7 +129,7 @@ pub(crate) async fn minute() -> anyhow::Result<Vec<Figure>> {
     let enough = Duration::from_secs(240);
     until("every job has started", enough, async || (worker.starts() >= DUE as u64).then_some(())).await;
     crate::spawn::until_all_ended(&server.client()).await;
-    let late = lateness(&server).await?;
+    let late = lateness(&firings(&server.client(), &JobFilter::default()).await?);
     anyhow::ensure!(late.len() == DUE, "{} jobs of {DUE} are there", late.len());
     let figure = |what: &str, share, goal| {
         let what = format!("{DUE} due within a minute: from its time to its start, {what}");
@@ -138,22 +138,32 @@ pub(crate) async fn minute() -> anyhow::Result<Vec<Figure>> {
     Ok(vec![figure("p50", 0.50, Goal::None), figure("p99", 0.99, Goal::AtMost(250.0))])
 }
 
-async fn lateness(server: &Server) -> anyhow::Result<Vec<f64>> {
-    let client = server.client();
-    let (mut late, mut cursor) = (Vec::new(), None);
+/// The instants of the jobs that schedules made, and when each started.
+pub(crate) async fn firings(
+    client: &Client,
+    filter: &JobFilter,
+) -> anyhow::Result<Vec<(Timestamp, Timestamp)>> {
+    let (mut firings, mut cursor) = (Vec::new(), None);
     loop {
-        let page = client.jobs_page(&JobFilter::default(), &Page { limit: Some(1_000), cursor }).await?;
+        let page = client.jobs_page(filter, &Page { limit: Some(1_000), cursor }).await?;
         for job in &page.items {
             let origin = job.origin.as_ref().context("every job here is of a schedule")?;
             let started = job.started_at.context("every job here has started")?;
-            late.push((started.as_micros() - origin.scheduled_for.as_micros()) as f64 / 1_000.0);
+            firings.push((origin.scheduled_for, started));
         }
         cursor = page.next_cursor;
         if cursor.is_none() {
-            late.sort_by(f64::total_cmp);
-            return Ok(late);
+            return Ok(firings);
         }
     }
+}
+
+/// How long after its instant each started, in milliseconds; the latest is last.
+pub(crate) fn lateness(firings: &[(Timestamp, Timestamp)]) -> Vec<f64> {
+    let late = |(due, started): &(Timestamp, Timestamp)| (started.as_micros() - due.as_micros()) as f64;
+    let mut late: Vec<_> = firings.iter().map(|firing| late(firing) / 1_000.0).collect();
+    late.sort_by(f64::total_cmp);
+    late
 }
 
 /// Since the Unix epoch.

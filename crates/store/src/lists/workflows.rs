@@ -3,7 +3,7 @@
 use model::run::RunStatus;
 use model::{RunId, WorkflowId};
 
-use super::{Conditions, Dialect, Leg, List, Value, one_of};
+use super::{Conditions, Leg, List, Value, one_of};
 use crate::codec::run_status_column;
 use crate::query::{Page, RunFilter, WorkflowFilter};
 use crate::rows::{RUN_COLUMNS, RUN_REST, Table, WORKFLOW_COLUMNS, WORKFLOW_REST};
@@ -65,8 +65,8 @@ pub(crate) fn runs(filter: &RunFilter, page: Page<RunId>) -> List {
 
 /// The statement for what the runs of a leg are pinned to: `hash` and `body`, each once.
 #[cfg(feature = "postgres")]
-pub(crate) fn definitions_sql(list: &List, leg: &Leg, dialect: Dialect) -> String {
-    let hashes = list.sql_for("h.definition", leg, dialect);
+pub(crate) fn definitions_sql(list: &List, leg: &Leg) -> String {
+    let hashes = list.sql_for("h.definition", leg, super::Dialect::Postgres);
     format!("SELECT d.hash, d.body FROM run_definitions d WHERE d.hash IN ({hashes})")
 }
 

@@ -152,7 +152,7 @@ pub(super) fn run(answers: &[Vec<Row>]) -> Result<Sorted<RunRow>, Damage> {
 /// The legs of a list of runs, and for each of them what its runs are pinned to: each definition once.
 pub(super) fn runs_queries(list: &List) -> Vec<Query> {
     let values = || list.conditions.values.iter().map(param::value).collect();
-    let definitions = |leg| Query::new(lists::definitions_sql(list, leg, Dialect::Postgres), values());
+    let definitions = |leg| Query::new(lists::definitions_sql(list, leg), values());
     list_queries(list).into_iter().chain(list.legs.iter().map(definitions)).collect()
 }
 

@@ -184,9 +184,9 @@ pub(crate) fn kill(roots: &[Root]) {
     }
 }
 
-/// Our own children, or `None` where this kernel does not list them.
+/// The children of our first thread, or `None` where this kernel does not list them. Orphans of tasks come to that
+/// thread of their subreaper; tasks themselves are children of the threads that started them.
 pub(crate) fn children() -> Option<Vec<i32>> {
-    // Orphans of tasks come to the first thread of their subreaper, which is also the one that spawns.
     let own = std::process::id();
     fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok().map(|text| pids(&text))
 }
