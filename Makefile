@@ -153,7 +153,7 @@ KEPT = BELFRY_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) 
 chaos: build ## Storms of faults over real processes: make chaos MINUTES=10, or SECONDS=45 SEED=4711
 	@scripts/postgresql.sh
 	@scripts/pgbouncer.sh
-	CHAOS_KEEP=1 CHAOS_PROMOTIONS=$(or $(PROMOTIONS),50) CHAOS_SECONDS=$(or $(SECONDS),$(shell expr $(or $(MINUTES),10) '*' 60)) \
+	CHAOS_KEEP=1 CHAOS_PROMOTIONS=$(or $(PROMOTIONS),50) CHAOS_KILLS=$(or $(KILLS),50) CHAOS_SECONDS=$(or $(SECONDS),$(shell expr $(or $(MINUTES),10) '*' 60)) \
 	  $(if $(SEED),CHAOS_SEED=$(SEED)) $(if $(RESULTS),CHAOS_RESULTS=$(abspath $(RESULTS)) $(KEPT)) \
 	  $(CARGO) test --locked -p belfry-tests --test it -- --nocapture --test-threads=1 chaos::
 

@@ -19,19 +19,13 @@ use sim::dice::Dice;
 use sim::history::{Answer, What};
 
 use super::nemesis::{Fault, Planned, plan};
+use super::resumed;
 use super::rows::{Crowded, Kept, Room, Rows};
 use super::scene::open_database;
 use super::{RECOVERY, SMOKE, Storm, from_env};
 
 /// How often a standby takes over in `make test`.
 const PROMOTIONS: u64 = 2;
-
-/// How long it took until the work went on, counted from when the promoted standby took writes.
-#[derive(Debug, Clone, Copy)]
-struct Resumed {
-    accepted: Duration,
-    started: Duration,
-}
 
 /// Something that blocks, beside the storm.
 async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -55,56 +49,11 @@ impl Storm {
         self.load.recorder.now()
     }
 
-    /// The same, and how long it took until the work went on.
-    async fn fail_over_and_resume(&mut self, number: u64) -> Resumed {
-        let enough = Arc::new(AtomicBool::new(false));
-        let dice = Dice::new(self.seed, 1_000 + number);
-        let probe = tokio::spawn(self.load.clone().probe(dice, Arc::clone(&enough)));
-        let since = self.fail_over().await;
-        let resumed = self.until_resumed(since).await;
-        enough.store(true, Ordering::Relaxed);
-        probe.await.expect("every request was answered in the end");
-        resumed
-    }
-
-    fn count(&mut self, fault: &str) {
-        *self.nemesis.counts.entry(fault.into()).or_default() += 1;
-    }
-
     /// The killed primary comes back as a standby.
     async fn mend(&mut self) {
         let pair = self.pair();
         beside(move || pair.mend()).await;
     }
-
-    /// Waits until a job was accepted and a task was started after that time.
-    async fn until_resumed(&self, since: Timestamp) -> Resumed {
-        let recorder = &self.load.recorder;
-        let accepted = |what: &What| matches!(what, What::Answered { answer: Answer::Submitted { .. }, .. });
-        let (accepted, started) = until("work goes on at the database", RECOVERY, async || {
-            let events = recorder.events();
-            let accepted = events.iter().find(|event| event.at >= since && accepted(&event.what))?.at;
-            let since_secs = since.as_micros() as f64 / 1e6;
-            let lines = self.load.witness.lines();
-            let starts = lines.iter().filter(|line| line.kind == "start").map(|line| line.at);
-            let started = starts.filter(|at| *at >= since_secs).min_by(f64::total_cmp)?;
-            Some((accepted, started - since_secs))
-        })
-        .await;
-        Resumed { accepted: accepted.since(since).to_std(), started: Duration::from_secs_f64(started) }
-    }
-}
-
-fn show(name: &str, mut times: Vec<Duration>) {
-    times.sort_unstable();
-    let at = |share: f64| times[((times.len() as f64 * share).ceil() as usize).clamp(1, times.len()) - 1];
-    println!(
-        "{} promotions, {name} after the standby took writes: p50 {:?}, p99 {:?}, slowest {:?}",
-        times.len(),
-        at(0.5),
-        at(0.99),
-        at(1.0),
-    );
 }
 
 /// F11, D7. The primary is killed (`kill -9`), the synchronous standby promoted; servers follow, and the
@@ -115,12 +64,11 @@ async fn a_synchronous_standby_that_takes_over_from_a_killed_primary_loses_and_d
     let mut storm = Storm::gather("promotions", 0, Kept::WithStandby(Replication::Synchronous)).await;
     let mut resumed = Vec::new();
     for number in 0..promotions {
-        resumed.push(storm.fail_over_and_resume(number).await);
+        resumed.push(storm.resumes_after(number, Storm::fail_over).await);
         storm.mend().await;
         storm.until_it_gets_on().await;
     }
-    show("jobs were accepted", resumed.iter().map(|times| times.accepted).collect());
-    show("tasks were started", resumed.iter().map(|times| times.started).collect());
+    resumed::show("promotions", "the standby took writes", &resumed);
     storm.judge().await;
 }
 

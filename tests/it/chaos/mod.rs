@@ -1,10 +1,12 @@
 //! Storms of faults over a crowd of jobs and a dozen schedules, and a checker that judges what happened.
 //!
 //! - [`database`]: what may become of the database under several servers.
+//! - [`leaders`]: the leader of several servers is killed, again and again.
 //! - [`load`]: clients that submit, cancel, schedule, pause, trigger and make up, and ask again where
 //!   an outcome is unknown.
 //! - [`nemesis`]: what a seed breaks, and when: processes, roads, packets, clocks, disks, over one another.
 //! - [`points`]: deaths at the named points between two steps.
+//! - [`resumed`]: how long it took until the work went on.
 //! - [`rows`]: where the rows are kept, and what may become of that.
 //! - [`runs`]: runs of workflows, and what they must have come to.
 //! - [`scene`]: servers over a file or over PostgreSQL, their workers, and what breaks them.
@@ -18,9 +20,11 @@
 //! keeps histories without a violation (`make chaos` sets all of them).
 
 mod database;
+mod leaders;
 mod load;
 mod nemesis;
 mod points;
+mod resumed;
 mod rows;
 mod runs;
 mod scene;
