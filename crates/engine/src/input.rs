@@ -471,6 +471,8 @@ pub struct Held {
     pub fence: Fence,
     /// False once only its report waits.
     pub running: bool,
+    /// Of which job, if the worker still knows.
+    pub job: Option<JobId>,
 }
 
 /// What a worker reports about an execution.

@@ -13,10 +13,11 @@
 use std::collections::BTreeSet;
 
 use model::spec::Delivery;
-use model::{ExecutionId, JobId, JobStatus, ShardId, Timestamp, WorkerId};
+use model::{JobId, JobStatus, ShardId, Timestamp, WorkerId};
 use mutation::{Mutation, is_on};
 
 use crate::engine::Engine;
+use crate::input::Held;
 use crate::job::Job;
 use crate::timer::Timer;
 
@@ -30,11 +31,11 @@ pub(crate) struct Reconciling {
     strays: Vec<Stray>,
 }
 
-/// An execution that a worker holds and no row tells of.
+/// An execution that a worker holds and no live row tells of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stray {
-    /// Which.
-    pub execution: ExecutionId,
+    /// What the worker says of it.
+    pub held: Held,
     /// Where.
     pub worker: WorkerId,
 }
@@ -72,8 +73,8 @@ impl Engine {
         !self.reconciling.is_over()
     }
 
-    /// Executions that workers were found to hold since the last call, and that the store forgot. They were
-    /// told to stop.
+    /// Executions that workers were found to hold since the last call, and that the store forgot, or keeps among
+    /// those that ended. The ones that run were told to stop.
     pub fn take_strays(&mut self) -> Vec<Stray> {
         std::mem::take(&mut self.reconciling.strays)
     }
@@ -109,9 +110,9 @@ impl Engine {
         }
     }
 
-    pub(crate) fn found_stray(&mut self, execution: ExecutionId, worker: WorkerId) {
+    pub(crate) fn found_stray(&mut self, held: Held, worker: WorkerId) {
         if self.is_reconciling() {
-            self.reconciling.strays.push(Stray { execution, worker });
+            self.reconciling.strays.push(Stray { held, worker });
         }
     }
 

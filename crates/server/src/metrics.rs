@@ -78,6 +78,8 @@ pub struct Metrics {
     engine_reloads: Counter,
     standby_ready: Gauge,
     takeovers: Family<RowsLabel, Counter>,
+    tails_lost: Counter,
+    forgotten: Counter,
     engine_panics: Counter,
     quarantined: Counter,
 }
@@ -113,6 +115,8 @@ impl Metrics {
             engine_reloads: Counter::default(),
             standby_ready: Gauge::default(),
             takeovers: Family::default(),
+            tails_lost: Counter::default(),
+            forgotten: Counter::default(),
             engine_panics: Counter::default(),
             quarantined: Counter::default(),
         };
@@ -171,6 +175,16 @@ impl Metrics {
             self.standby_ready.clone(),
         );
         r.register("takeovers", "Times that this server took the shards", self.takeovers.clone());
+        r.register(
+            "tails_lost",
+            "Times that this server took shards whose last commits the store may have forgotten",
+            self.tails_lost.clone(),
+        );
+        r.register(
+            "executions_forgotten",
+            "Executions that workers knew and the store had forgotten",
+            self.forgotten.clone(),
+        );
         r.register("engine_panics", "Defects that made the engine fail", self.engine_panics.clone());
         r.register("quarantined", "Rows and inputs that were set aside", self.quarantined.clone());
         r.register("build", "What is running", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
@@ -298,6 +312,15 @@ impl Metrics {
     pub(crate) fn took_over(&self, followed: bool) {
         let rows = if followed { "followed" } else { "loaded" };
         self.takeovers.get_or_create(&RowsLabel { rows }).inc();
+    }
+
+    pub(crate) fn tail_lost(&self) {
+        self.tails_lost.inc();
+    }
+
+    /// A worker holds an execution that the store has no row of.
+    pub(crate) fn forgotten(&self) {
+        self.forgotten.inc();
     }
 
     pub(crate) fn engine_panicked(&self) {

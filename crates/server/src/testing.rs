@@ -339,6 +339,7 @@ fn hello(shared: &Shared) -> v1::Hello {
         execution_id: execution.clone(),
         fence: entry.fence,
         running: entry.ended.is_none(),
+        job_id: String::new(),
     });
     v1::Hello {
         worker_id: shared.id.clone(),

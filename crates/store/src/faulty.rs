@@ -392,6 +392,10 @@ impl<S: Store> Store for FaultyStore<S> {
         self.call(Operation::TailsReconciled, self.inner.tails_reconciled(leases)).await
     }
 
+    async fn note_restored(&self) -> Result<(), StoreError> {
+        self.inner.note_restored().await
+    }
+
     async fn load(&self, leases: &[Lease], rows: mpsc::Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError> {
         let loaded = async {
             self.halted.store(false, Ordering::Relaxed);

@@ -152,6 +152,11 @@ pub struct Loaded {
     pub quarantined: u64,
 }
 
+/// Where epochs go on after the past was lost: at the next multiple of this. They grow by one at a time else.
+const EPOCH_LEAP: i64 = 1 << 20;
+/// How far the places of the feed leap then: no two events are ever told under one place.
+const EVENT_LEAP: u64 = 1 << 32;
+
 /// What a commit made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
@@ -190,16 +195,20 @@ pub trait Store: Send + Sync + 'static {
     /// [`acquire`](Self::acquire) has raised their epochs beyond all that can have been given out. What
     /// runs on workers may be unknown here, so nothing that must not be done twice may be started
     /// before they were heard. A shard stays among these, through all its owners, until
-    /// [`tails_reconciled`](Self::tails_reconciled). A store that is its own only copy has none.
-    async fn lost_tails(&self, _leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
-        Ok(Vec::new())
-    }
+    /// [`tails_reconciled`](Self::tails_reconciled).
+    async fn lost_tails(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError>;
 
     /// Notes that the lost tails of these shards were dealt with; of those that were taken over
     /// meanwhile, nothing is noted.
-    async fn tails_reconciled(&self, _leases: &[Lease]) -> Result<(), StoreError> {
-        Ok(())
-    }
+    async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError>;
+
+    /// Notes that this is an earlier state than one that was there, for whoever restored it from a backup of which
+    /// the store itself cannot tell.
+    ///
+    /// All shards are taken from their owner, and whoever takes them next finds them among the
+    /// [`lost_tails`](Self::lost_tails), under epochs beyond all that can have been given out. The feed goes on at a
+    /// place beyond all that were told.
+    async fn note_restored(&self) -> Result<(), StoreError>;
 
     /// Sends every live row of the leased shards, all workers, queues and calendars, in chunks.
     ///

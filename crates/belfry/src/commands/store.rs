@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use server::config::{PostgresConfig, StoreConfig};
 use store::copy::{CopyError, Options, Phase, Progress, Report, Verified, copy};
+use store::postgres::{self, PostgresStore};
+use store::sqlite::{self, SqliteStore};
+use store::{Store as _, StoreError};
 
 use super::Context;
 use super::serve::system_sources;
 use crate::args::serve::LogArgs;
-use crate::args::store::{CopyArgs, StoreCommand};
+use crate::args::store::{CopyArgs, RestoredArgs, StoreCommand};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Cell, Column, Row, Tone, column, wide};
 use crate::output::{Look, Out, progress};
@@ -24,21 +27,41 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 pub(super) async fn run(context: &Context, command: StoreCommand) -> Result<(), Failure> {
     match command {
         StoreCommand::Copy(args) => run_copy(context, &args).await,
+        StoreCommand::Restored(args) => run_restored(context, &args).await,
     }
 }
 
-async fn run_copy(context: &Context, args: &CopyArgs) -> Result<(), Failure> {
-    let from = source(&args.from)?;
-    let database = target(context, args)?;
-    let options = Options {
-        target: store::postgres::Options {
-            allow_unsafe: database.allow_unsafe,
-            require_sync_standby: database.require_sync_standby,
-            password: database.password,
-            ..Default::default()
-        },
-        ..Options::default()
+async fn run_restored(context: &Context, args: &RestoredArgs) -> Result<(), Failure> {
+    let is_database = args.store.starts_with("postgres://") || args.store.starts_with("postgresql://");
+    let noted = if is_database {
+        let database = database(context, "STORE", &args.store, args.password_file.as_ref())?;
+        let options = options(&database);
+        async { PostgresStore::open(&database.url, options).await?.note_restored().await }.await
+    } else {
+        let path = source("STORE", &args.store)?;
+        if !path.is_file() {
+            return Err(failure(CopyError::NoSource { path }));
+        }
+        async { SqliteStore::open(&path, sqlite::Options::default())?.note_restored().await }.await
     };
+    noted.map_err(|error| match error {
+        StoreError::Unavailable { .. } => Failure::new(Exit::Unreachable, error),
+        StoreError::InUse { .. } => Failure::new(Exit::Failed, error)
+            .help("stop the server that runs on it, bring the backup back, and say this again"),
+        _ => Failure::new(Exit::Failed, error),
+    })?;
+    context.out.note(format!(
+        "noted: {} is an earlier state. Now start the servers: the first hears every worker before it starts \
+         anything that is not at_least_once",
+        args.store
+    ));
+    Ok(())
+}
+
+async fn run_copy(context: &Context, args: &CopyArgs) -> Result<(), Failure> {
+    let from = source("--from", &args.from)?;
+    let database = database(context, "--to", &args.to, args.password_file.as_ref())?;
+    let options = Options { target: options(&database), ..Options::default() };
     let mut teller = Teller::new(context.out);
     let copied = copy(&from, &database.url, options, &mut |progress| teller.tell(progress)).await;
     teller.end();
@@ -57,12 +80,12 @@ async fn run_copy(context: &Context, args: &CopyArgs) -> Result<(), Failure> {
     }
 }
 
-/// The file that is meant: of a folder, the one that a server keeps there.
-fn source(text: &str) -> Result<PathBuf, Failure> {
+/// The file that is meant by an argument: of a folder, the one that a server keeps there.
+fn source(argument: &'static str, text: &str) -> Result<PathBuf, Failure> {
     let path = match text.split_once("://") {
         Some(("sqlite", path)) => Path::new(path),
         Some((scheme, _)) => {
-            return Err(Failure::usage(format!("`--from` has the unknown scheme `{scheme}`"))
+            return Err(Failure::usage(format!("`{argument}` has the unknown scheme `{scheme}`"))
                 .help("expected a data directory, a file, or `sqlite:///PATH`"));
         }
         None => Path::new(text),
@@ -70,23 +93,37 @@ fn source(text: &str) -> Result<PathBuf, Failure> {
     Ok(if path.is_dir() { path.join(FILE) } else { path.to_owned() })
 }
 
-/// The database, found and opened as a server would.
-fn target(context: &Context, args: &CopyArgs) -> Result<PostgresConfig, Failure> {
+/// The database that is meant by an argument, found as by a server.
+fn database(
+    context: &Context,
+    argument: &'static str,
+    url: &str,
+    password_file: Option<&PathBuf>,
+) -> Result<PostgresConfig, Failure> {
     let mut sources = system_sources(context, &LogArgs::default());
-    sources.flag("server.store", "--to", Some(&args.to));
-    let file = args.password_file.as_ref();
-    sources.flag("server.store_password_file", "--password-file", file.map(|path| path.display()));
+    sources.flag("server.store", argument, Some(url));
+    sources.flag("server.store_password_file", "--password-file", password_file.map(|path| path.display()));
     match Settings::load(&sources)?.store()? {
         StoreConfig::Postgres(database) => Ok(database),
-        StoreConfig::Embedded => Err(Failure::usage("`--to` is no address of a database")
+        StoreConfig::Embedded => Err(Failure::usage(format!("`{argument}` is no address of a database"))
             .help("expected `postgres://USER@HOST:PORT/DATABASE`")),
+    }
+}
+
+/// Opened as by a server.
+fn options(database: &PostgresConfig) -> postgres::Options {
+    postgres::Options {
+        allow_unsafe: database.allow_unsafe,
+        require_sync_standby: database.require_sync_standby,
+        password: database.password.clone(),
+        ..postgres::Options::default()
     }
 }
 
 fn failure(error: CopyError) -> Failure {
     let exit = match error {
         CopyError::NoSource { .. } => Exit::NotFound,
-        CopyError::Target(store::StoreError::Unavailable { .. }) => Exit::Unreachable,
+        CopyError::Target(StoreError::Unavailable { .. }) => Exit::Unreachable,
         _ => Exit::Failed,
     };
     let help = error.help();
@@ -222,11 +259,14 @@ mod tests {
     fn a_store_is_named_by_its_folder_its_file_or_its_address() {
         let folder = tempfile::tempdir().unwrap();
         let (path, file) = (folder.path().display().to_string(), folder.path().join(FILE));
-        assert_eq!(source(&path).unwrap(), file);
-        assert_eq!(source(&format!("sqlite://{path}")).unwrap(), file);
-        assert_eq!(source(&format!("sqlite://{path}/other.db")).unwrap(), folder.path().join("other.db"));
-        assert_eq!(source("other.db").unwrap(), Path::new("other.db"));
-        assert!(source("mysql://x").unwrap_err().render(false).contains("unknown scheme `mysql`"));
+        assert_eq!(source("--from", &path).unwrap(), file);
+        assert_eq!(source("--from", &format!("sqlite://{path}")).unwrap(), file);
+        assert_eq!(
+            source("--from", &format!("sqlite://{path}/other.db")).unwrap(),
+            folder.path().join("other.db")
+        );
+        assert_eq!(source("--from", "other.db").unwrap(), Path::new("other.db"));
+        assert!(source("--from", "mysql://x").unwrap_err().render(false).contains("unknown scheme `mysql`"));
     }
 
     fn verified(table: &'static str, target_rows: u64) -> Verified {
@@ -275,7 +315,7 @@ mod tests {
         let path = || PathBuf::from("/var/lib/belfry/belfry.db");
         let all = [
             told(CopyError::NoSource { path: path() }),
-            told(CopyError::Source(store::StoreError::InUse { path: path() })),
+            told(CopyError::Source(StoreError::InUse { path: path() })),
             told(CopyError::NotEmpty { table: "jobs".into() }),
             told(CopyError::Differs { table: "jobs", tables: Vec::new() }),
         ];

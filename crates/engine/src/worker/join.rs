@@ -68,8 +68,11 @@ impl Engine {
             let wanted = self
                 .live_execution(execution)
                 .is_some_and(|(_, fence, worker)| fence == entry.fence && worker == id);
-            if !wanted && entry.running && !is_on(Mutation::EngineLeavesStraysAlone) {
-                self.found_stray(execution, id);
+            if wanted || is_on(Mutation::EngineLeavesStraysAlone) {
+                continue;
+            }
+            self.found_stray(*entry, id);
+            if entry.running {
                 self.pending.effects.push(Effect::Stop {
                     worker: id,
                     session,

@@ -1,6 +1,5 @@
 //! A store that forgot its last commits: what may not run twice waits until every worker was heard.
 
-use engine::Stray;
 use engine::why::Reason;
 use model::spec::Delivery;
 use model::worker::Admission;
@@ -50,9 +49,28 @@ fn what_a_worker_holds_and_the_store_forgot_is_stopped_and_named() {
     assert_eq!(held.len(), jobs.len());
     t.rejoin(worker);
     assert!(t.players[&worker].stopped.keys().eq(&held));
-    let strays: Vec<_> = held.iter().map(|&execution| Stray { execution, worker }).collect();
-    assert_eq!(t.engine.take_strays(), strays);
+    let strays = t.engine.take_strays();
+    assert!(
+        strays
+            .iter()
+            .map(|stray| (stray.held.execution, stray.worker))
+            .eq(held.iter().map(|&id| (id, worker)))
+    );
+    assert!(strays.iter().all(|stray| stray.held.running));
     assert_eq!(t.engine.take_strays(), []);
+}
+
+/// Their outcomes are not kept either.
+#[test]
+fn what_ended_on_a_worker_and_the_store_forgot_is_named() {
+    let (mut t, worker, _) = three_forgotten();
+    let held: Vec<_> = t.players[&worker].held.keys().copied().collect();
+    t.players.get_mut(&worker).unwrap().held.values_mut().for_each(|(_, running)| *running = false);
+    t.rejoin(worker);
+    assert!(t.players[&worker].stopped.is_empty());
+    let strays = t.engine.take_strays();
+    assert!(strays.iter().map(|stray| stray.held.execution).eq(held));
+    assert!(strays.iter().all(|stray| !stray.held.running));
 }
 
 /// What waits can still be cancelled, changed and made anew meanwhile, and a restart forgets nothing.

@@ -346,7 +346,9 @@ impl Scenario {
         player.silent = false;
         player.assigned.clear();
         let held = player.held.iter();
-        let held = held.map(|(&execution, &(fence, running))| Held { execution, fence, running }).collect();
+        let held = held
+            .map(|(&execution, &(fence, running))| Held { execution, fence, running, job: None })
+            .collect();
         Join {
             worker,
             session,

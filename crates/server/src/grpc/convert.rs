@@ -93,7 +93,8 @@ fn capacity(capacity: v1::Capacity) -> Result<Capacity, Malformed> {
 
 fn held(held: &v1::Held) -> Result<Held, Malformed> {
     let execution = execution_id(&held.execution_id, "hello")?;
-    Ok(Held { execution, fence: Fence(held.fence), running: held.running })
+    let job = held.job_id.parse().ok();
+    Ok(Held { execution, fence: Fence(held.fence), running: held.running, job })
 }
 
 /// The checkpoint that the report of an end brings along; it comes before the end.

@@ -117,6 +117,7 @@ pub(super) async fn take(
         error = renewing => return Err(error.into()),
     };
     if !lost.is_empty() {
+        config.metrics.tail_lost();
         tracing::warn!(
             shards = lost.len(),
             "the database is not the one that it was: it was restored, or a standby took over, and its last commits may be gone; jobs that must not run twice wait until every worker was heard"

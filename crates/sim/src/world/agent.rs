@@ -248,7 +248,8 @@ impl World {
         this.agent.session = None;
         this.agent.sent.clear();
         let held = this.supervisor.held();
-        let held = held.map(|(execution, fence, running)| Held { execution, fence, running }).collect();
+        let held =
+            held.map(|(execution, fence, running)| Held { execution, fence, running, job: None }).collect();
         let join = Join {
             worker: this.id,
             session: Session(0),

@@ -57,6 +57,8 @@ pub(crate) enum Kind {
     Backfill,
     Small,
     Big,
+    /// A number in the source, and true or false in the target.
+    Flag,
     Text,
     Bytes,
     /// The target's alone: the shard of the id that stands in the source's column.
@@ -158,7 +160,7 @@ pub(crate) static TABLES: [Table; 34] = [
     table("run_keys", 1, &[id("key"), id("body"), id("run"), big("expires_at"), shard_of("run")]),
     table("secrets", 1, &[text("name"), bytes("secret")]),
     table("quarantine", 3, QUARANTINE),
-    Table { fixed: &[("expires_at", "0"), ("tail_lost", "FALSE")], ..table("shards", 1, SHARDS) },
+    Table { fixed: &[("expires_at", "0")], ..table("shards", 1, SHARDS) },
 ];
 
 const JOBS: &[Column] = &[
@@ -276,6 +278,7 @@ const SHARDS: &[Column] = &[
     small("shard"),
     big("epoch"),
     Column { name: "now", kind: Kind::Big, origin: "(SELECT m.now FROM meta m)" },
+    column("tail_lost", Kind::Flag),
 ];
 
 impl Table {
@@ -318,7 +321,9 @@ fn kept(row: &impl Fields, index: usize, column: &Column) -> Result<Cell, Damage
     let name = column.name;
     let cell = match column.kind {
         Kind::Id | Kind::Backfill => row.optional_bits(index, name)?.map(Cell::Id),
-        Kind::Small | Kind::Big | Kind::Shard => row.optional_integer(index, name)?.map(Cell::Number),
+        Kind::Small | Kind::Big | Kind::Flag | Kind::Shard => {
+            row.optional_integer(index, name)?.map(Cell::Number)
+        }
         Kind::Text | Kind::SetAside => {
             row.optional_text(index, name)?.map(|text| Cell::Text(text.into_owned()))
         }

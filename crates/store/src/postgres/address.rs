@@ -271,6 +271,19 @@ mod tests {
         }
     }
 
+    /// A database that is cut off is given up within seconds, whatever the kernel's own patience.
+    #[test]
+    fn every_connection_gives_up_a_silent_host() {
+        let address = Address::parse("postgres://me@a.example,b.example/belfry?sslmode=disable").unwrap();
+        assert_eq!(address.hosts.len(), 2);
+        for config in &address.hosts {
+            assert_eq!(config.get_tcp_user_timeout(), Some(&TCP_USER_TIMEOUT));
+            assert!(config.get_keepalives());
+            assert_eq!(config.get_keepalives_idle(), KEEPALIVES_IDLE);
+            assert_eq!(config.get_connect_timeout(), Some(&CONNECT_TIMEOUT));
+        }
+    }
+
     #[test]
     fn an_address_is_shown_by_its_host_port_and_database() {
         let shown = |url: &str| Address::parse(url).unwrap().to_string();

@@ -5,11 +5,16 @@
 //! This is also what makes a lost connection harmless: whoever takes the shards again raises their
 //! epochs, and with that waits for, or refuses, a commit that the server may still have at hand.
 //!
+//! Whoever locks rows of several shards locks them in the order of the shards: servers ask for shards at the very moment
+//! in which another one gives them away, and two that wait for each other are only parted after a second.
+//!
 //! # A past that is not ours
 //! A database that was restored from a backup, or whose standby took over without the last commits,
-//! has forgotten epochs that were given out. Its timeline or its system identifier is another then.
-//! A commit under a lease from the other timeline is refused; the next acquire takes an epoch beyond all
-//! that can have been given out, and notes that a tail may be lost until that is dealt with.
+//! has forgotten epochs that were given out. Its system identifier is another one then (it is another server), or
+//! its timeline (a standby was promoted, or the log was played up to some moment), or the number of the table (a dump
+//! was read into it). A commit under a lease of another history is refused; the next acquire takes an epoch beyond all
+//! that can have been given out, and notes that a tail may be lost until that is dealt with. A copy of the disk tells
+//! nothing of this kind: who brings one back [says so](note_restored).
 //! The feed goes on at a place beyond all that were told: who follows it at one of the forgotten places
 //! misses nothing. Who follows the changelog may have read rows that are forgotten, so a number is left out
 //! there, and what stands behind it is not for them; it begins anew for others.
@@ -22,11 +27,7 @@ use tokio_postgres::Row;
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD, describe};
 use super::param::{Param, big, bigs, ints, text};
-
-/// How far epochs jump where the past is not known; they grow by one at a time else.
-pub(super) const EPOCH_JUMP: i64 = 1 << 20;
-/// How far the places of the feed jump then: no two events are ever told under one place.
-pub(super) const EVENT_JUMP: i64 = 1 << 32;
+use crate::{EPOCH_LEAP, EVENT_LEAP};
 
 /// The database's clock in microseconds; it does not stand still in a transaction that waits.
 macro_rules! clock {
@@ -36,10 +37,17 @@ macro_rules! clock {
 }
 pub(super) use clock;
 
-/// Which history of the database this is; hexadecimal, and another one after each promotion.
-macro_rules! timeline {
+/// Which history of the database this is, in hexadecimal: another one after each promotion.
+macro_rules! promotion {
     () => {
         "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
+    };
+}
+
+/// The same and the number that the table of shards has in it: another one when a dump was read.
+macro_rules! timeline {
+    () => {
+        concat!(promotion!(), " || '.' || shards.tableoid")
     };
 }
 
@@ -54,10 +62,10 @@ macro_rules! hold {
     ($past:expr) => {
         concat!(
             "SELECT 1 / (CASE WHEN count(*) = $3 THEN 1 ELSE 0 END) FROM (
-                SELECT s.shard FROM shards s, unnest($1, $2) AS l (shard, epoch)
-                WHERE s.shard = l.shard AND s.epoch = l.epoch AND s.owner IS NOT NULL",
+                SELECT shards.shard FROM shards, unnest($1, $2) AS l (shard, epoch)
+                WHERE shards.shard = l.shard AND shards.epoch = l.epoch AND shards.owner IS NOT NULL",
             $past,
-            " ORDER BY s.shard FOR UPDATE OF s
+            " ORDER BY shards.shard FOR UPDATE OF shards
             ) AS held"
         )
     };
@@ -117,7 +125,7 @@ impl Past {
         if !is_postgres {
             return Ok(Self::Untold);
         }
-        let ask = concat!("SELECT ", timeline!(), ", ", system!());
+        let ask = concat!("SELECT ", promotion!(), ", ", system!());
         match lane.run(mode, &[Query::new(ask.to_owned(), Vec::new())]).await {
             Ok(_) => Ok(Self::Told),
             Err(Stopped { failure: Failure::Refused(error), .. }) => {
@@ -133,7 +141,9 @@ impl Past {
     /// and an owner, and are on this history.
     pub(super) const fn leases_hold(self) -> &'static str {
         match self {
-            Self::Told => hold!(concat!(" AND (s.timeline IS NULL OR s.timeline = ", timeline!(), ")")),
+            Self::Told => {
+                hold!(concat!(" AND (shards.timeline IS NULL OR shards.timeline = ", timeline!(), ")"))
+            }
             Self::Untold => hold!(""),
         }
     }
@@ -141,7 +151,16 @@ impl Past {
     const fn leases_take(self) -> &'static str {
         match self {
             Self::Told => take!(
-                concat!("coalesce(timeline <> ", timeline!(), " OR system <> ", system!(), ", FALSE)"),
+                // Without a number where an older release took them.
+                concat!(
+                    "coalesce(timeline NOT IN (",
+                    promotion!(),
+                    ", ",
+                    timeline!(),
+                    ") OR system <> ",
+                    system!(),
+                    ", FALSE)"
+                ),
                 system!(),
                 timeline!()
             ),
@@ -152,17 +171,29 @@ impl Past {
 
 /// The values of [`Past::leases_hold`].
 pub(super) fn lease_params(leases: &[Lease]) -> Result<Vec<Param>, Failure> {
-    let shards = leases.iter().map(|lease| i32::from(lease.shard.0)).collect();
     // An epoch that cannot be kept was never given out.
     let epochs = leases.iter().map(|lease| i64::try_from(lease.epoch.0).unwrap_or(-1)).collect();
-    Ok(vec![ints(shards), bigs(epochs), big(leases.len() as i64)])
+    Ok(vec![numbers(shards_of(leases)), bigs(epochs), big(leases.len() as i64)])
+}
+
+fn shards_of(leases: &[Lease]) -> impl Iterator<Item = ShardId> {
+    leases.iter().map(|lease| lease.shard)
+}
+
+fn numbers(shards: impl Iterator<Item = ShardId>) -> Param {
+    ints(shards.map(|shard| i32::from(shard.0)).collect())
+}
+
+/// Locks the rows of these in their order.
+fn lock(shards: impl Iterator<Item = ShardId>) -> Query {
+    let lock = "SELECT shard FROM shards WHERE shard = ANY($1) ORDER BY shard FOR UPDATE";
+    Query::new(lock, vec![numbers(shards)])
 }
 
 /// Which of the leases does not hold any more.
 pub(super) async fn first_lost(lane: &Lane, mode: Mode, leases: &[Lease]) -> Failure {
-    let shards = leases.iter().map(|lease| i32::from(lease.shard.0)).collect();
     let look = "SELECT shard, epoch FROM shards WHERE shard = ANY($1) AND owner IS NOT NULL";
-    let rows = match lane.run(mode, &[Query::new(look, vec![ints(shards)])]).await {
+    let rows = match lane.run(mode, &[Query::new(look, vec![numbers(shards_of(leases))])]).await {
         Ok(mut answers) => answers.pop().unwrap_or_default(),
         Err(stopped) => return stopped.into(),
     };
@@ -179,6 +210,10 @@ fn lease_of(row: &Row) -> Lease {
     Lease { shard: ShardId(u16::try_from(shard).unwrap_or(u16::MAX)), epoch: Epoch(epoch.cast_unsigned()) }
 }
 
+fn leap() -> Param {
+    big(EVENT_LEAP.cast_signed())
+}
+
 /// A length of time on the database's clock.
 pub(super) fn micros(ttl: Duration) -> Param {
     big(i64::try_from(ttl.as_millis().saturating_mul(1_000)).unwrap_or(i64::MAX / 4))
@@ -193,16 +228,12 @@ pub(super) async fn acquire(
     owner: &str,
     ttl: Duration,
 ) -> Result<Vec<Lease>, Failure> {
-    let wanted = || ints(shards.iter().map(|shard| i32::from(shard.0)).collect());
     let queries = [
         // Whoever waits here waits for commits; what comes next sees what these left behind.
-        Query::new(
-            "SELECT shard FROM shards WHERE shard = ANY($1) ORDER BY shard FOR UPDATE",
-            vec![wanted()],
-        ),
+        lock(shards.iter().copied()),
         Query::new(
             past.leases_take(),
-            vec![wanted(), text(owner), micros(ttl), big(EPOCH_JUMP), big(EVENT_JUMP)],
+            vec![numbers(shards.iter().copied()), text(owner), micros(ttl), big(EPOCH_LEAP), leap()],
         ),
     ];
     let answers = lane.run(mode, &queries).await?;
@@ -220,12 +251,11 @@ pub(super) async fn renew(
     leases: &[Lease],
     ttl: Duration,
 ) -> Result<(), Failure> {
-    let shards = leases.iter().map(|lease| i32::from(lease.shard.0)).collect();
     let queries = [
         Query::new(past.leases_hold(), lease_params(leases)?),
         Query::new(
             concat!("UPDATE shards SET expires_at = ", clock!(), " + $2 WHERE shard = ANY($1)"),
-            vec![ints(shards), micros(ttl)],
+            vec![numbers(shards_of(leases)), micros(ttl)],
         ),
     ];
     match lane.run(mode, &queries).await {
@@ -246,16 +276,39 @@ pub(super) async fn release(lane: &Lane, mode: Mode, leases: &[Lease]) -> Result
          WHERE s.shard = l.shard AND s.epoch = l.epoch",
         params,
     );
-    lane.run(mode, &[give]).await?;
+    lane.run(mode, &[lock(shards_of(leases)), give]).await?;
     Ok(())
+}
+
+/// Notes that the database is an earlier state than one that was there: what an acquire does that finds another history.
+pub(super) fn note_restored(shards: u16) -> [Query; 3] {
+    [
+        lock((0..shards).map(ShardId)),
+        Query::new(
+            "UPDATE shards SET owner = NULL, epoch = (epoch / $1 + 1) * $1, tail_lost = TRUE, logged = now",
+            vec![big(EPOCH_LEAP)],
+        ),
+        Query::new(
+            concat!(
+                "WITH leapt AS (
+                    UPDATE meta SET commits = commits + 2, next_event = next_event + $1 WHERE id = 0
+                    RETURNING commits, next_event
+                )
+                INSERT INTO changelog (number, epoch, at, first_event, next_event, touched)
+                SELECT commits, (SELECT max(epoch) FROM shards), ",
+                clock!(),
+                ", next_event, next_event, ''::BYTEA FROM leapt"
+            ),
+            vec![leap()],
+        ),
+    ]
 }
 
 /// The shards of these whose last commits the database may have forgotten.
 pub(super) fn lost_tails_query(leases: &[Lease]) -> Query {
-    let shards = leases.iter().map(|lease| i32::from(lease.shard.0)).collect();
     Query::new(
         "SELECT shard, epoch FROM shards WHERE shard = ANY($1) AND tail_lost ORDER BY shard",
-        vec![ints(shards)],
+        vec![numbers(shards_of(leases))],
     )
 }
 
@@ -265,12 +318,10 @@ pub(super) fn lost_tails(answer: &[Row]) -> Vec<ShardId> {
 }
 
 /// Notes that the lost tails of these shards were dealt with, as far as the leases hold.
-pub(super) fn forget_lost_tails(leases: &[Lease]) -> Result<Query, Failure> {
+pub(super) fn forget_lost_tails(leases: &[Lease]) -> Result<[Query; 2], Failure> {
     let mut params = lease_params(leases)?;
     params.truncate(2);
-    Ok(Query::new(
-        "UPDATE shards s SET tail_lost = FALSE FROM unnest($1, $2) AS l (shard, epoch)
-         WHERE s.shard = l.shard AND s.epoch = l.epoch AND s.owner IS NOT NULL",
-        params,
-    ))
+    let forget = "UPDATE shards s SET tail_lost = FALSE FROM unnest($1, $2) AS l (shard, epoch)
+         WHERE s.shard = l.shard AND s.epoch = l.epoch AND s.owner IS NOT NULL";
+    Ok([lock(shards_of(leases)), Query::new(forget, params)])
 }

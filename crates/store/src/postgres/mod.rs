@@ -301,6 +301,14 @@ impl PostgresStore {
         self.leases.run(self.write(), queries).await.map_err(|stopped| self.judge_change(stopped))
     }
 
+    /// Whether the server that is reached now can keep our word; and what else is asked of it.
+    async fn look_at_server(&self, besides: Option<Query>) -> Result<(), StoreError> {
+        let queries: Vec<_> = std::iter::once(settings::query()).chain(besides).collect();
+        let answers = self.change_lease(&queries).await?;
+        let server = Server::of(&answers[0]).map_err(|failure| self.judge_change(failure))?;
+        server.check(self.options.demands())
+    }
+
     async fn deleted(&self, queries: &[Query]) -> Result<u64, StoreError> {
         let answers = self.change(queries).await?;
         let count = answers.last().and_then(|rows| rows.first()).map_or(0, |row| row.get::<_, i64>(0));
@@ -334,7 +342,15 @@ impl Store for PostgresStore {
     ) -> Result<Vec<Lease>, StoreError> {
         self.trust.check()?;
         let taken = leases::acquire(&self.leases, self.write(), self.past, shards, owner, ttl).await;
-        taken.map_err(|failure| self.judge_change(failure))
+        let taken = taken.map_err(|failure| self.judge_change(failure))?;
+        // Another server may have become the primary since this was looked at, or somebody has changed its settings.
+        if !taken.is_empty()
+            && let Err(unfit) = self.look_at_server(None).await
+        {
+            self.release(&taken).await?;
+            return Err(unfit);
+        }
+        Ok(taken)
     }
 
     async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
@@ -354,7 +370,11 @@ impl Store for PostgresStore {
 
     async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
         let forget = leases::forget_lost_tails(leases).map_err(|failure| self.judge_change(failure))?;
-        self.change(&[forget]).await.map(drop)
+        self.change(&forget).await.map(drop)
+    }
+
+    async fn note_restored(&self) -> Result<(), StoreError> {
+        self.change_lease(&leases::note_restored(self.shards)).await.map(drop)
     }
 
     async fn load(
@@ -662,10 +682,6 @@ impl Store for PostgresStore {
     async fn check(&self) -> Result<(), StoreError> {
         self.trust.check()?;
         let touch = concat!("UPDATE meta SET checked_at = ", clock!(), " WHERE id = 0");
-        let queries = [settings::query(), Query::new(touch, Vec::new())];
-        let answers = self.leases.run(self.write(), &queries).await;
-        let answers = answers.map_err(|stopped| self.judge_change(stopped))?;
-        let server = Server::of(&answers[0]).map_err(|failure| self.judge_change(failure))?;
-        server.check(self.options.demands())
+        self.look_at_server(Some(Query::new(touch, Vec::new()))).await
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the database can keep our word: looked at when a store is opened and with every check.
+//! Whether the database can keep our word: looked at when a store is opened, when shards are taken, and with every check.
 //!
 //! A commit that is answered must be on a disk. Three settings of a server take that away, and each
 //! of them has been found switched off in production: a store refuses to open on such a server unless it

@@ -149,7 +149,11 @@ impl Target {
         table: &'static Table,
         after: Option<&[Cell]>,
     ) -> Result<Page, CopyError> {
-        let names: Vec<_> = table.columns.iter().map(|column| column.name).collect();
+        let read = |column: &Column| match column.kind {
+            Kind::Flag => format!("{}::INTEGER", column.name),
+            _ => column.name.to_owned(),
+        };
+        let names: Vec<_> = table.columns.iter().map(read).collect();
         let (names, key) = (names.join(", "), table.key_columns());
         let (mut behind, mut params) = (String::new(), Vec::new());
         if let Some(after) = after {
@@ -246,7 +250,11 @@ fn insert(table: &'static Table, mut rows: Vec<Vec<Cell>>) -> Result<Query, Copy
     let fixed_values = table.fixed.iter().map(|(_, value)| (*value).to_owned());
     let names: Vec<_> = table.columns.iter().map(|column| column.name).chain(fixed_names).collect();
     let count = table.columns.len();
-    let values: Vec<_> = (0..count).map(|n| format!("u.c{n}")).chain(fixed_values).collect();
+    let written = |(n, column): (usize, &Column)| match column.kind {
+        Kind::Flag => format!("u.c{n} <> 0"),
+        _ => format!("u.c{n}"),
+    };
+    let values: Vec<_> = table.columns.iter().enumerate().map(written).chain(fixed_values).collect();
     let places: Vec<_> = (1..=count).map(|n| format!("${n}")).collect();
     let aliases: Vec<_> = (0..count).map(|n| format!("c{n}")).collect();
     let sql = format!(
@@ -284,7 +292,7 @@ fn array(table: &'static Table, column: &Column, cells: Vec<Cell>) -> Result<Par
             };
             param::optional_bigs(cells.map(number).collect())
         }
-        Kind::Small | Kind::Shard => {
+        Kind::Small | Kind::Flag | Kind::Shard => {
             let number = |cell| match cell {
                 Cell::Number(number) => {
                     i32::try_from(number).map_err(|_| misfit(format!("is {number}, beyond its bounds")))

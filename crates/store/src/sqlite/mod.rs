@@ -300,6 +300,19 @@ impl Store for SqliteStore {
         self.writer.done(Operation::Release { leases: leases.to_vec() }).await
     }
 
+    async fn lost_tails(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
+        let lost = self.readers.read(views::lost_tails).await?;
+        Ok(leases.iter().map(|lease| lease.shard).filter(|shard| lost.contains(shard)).collect())
+    }
+
+    async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
+        self.writer.done(Operation::Reconciled { leases: leases.to_vec() }).await
+    }
+
+    async fn note_restored(&self) -> Result<(), StoreError> {
+        self.writer.done(Operation::NoteRestored).await
+    }
+
     async fn load(
         &self,
         leases: &[Lease],

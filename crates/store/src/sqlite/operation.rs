@@ -14,16 +14,19 @@ use super::apply::{self, check_leases, delete_labels, write_counters};
 use super::error::Failure;
 use super::quarantine::{self, Damaged};
 use super::statements::Statements;
-use crate::Committed;
 use crate::batch::Counters;
 use crate::codec::{firing_outcome_code, token_kind_code};
 use crate::query::{Artifact, LedgerPlace, Token};
+use crate::{Committed, EPOCH_LEAP, EVENT_LEAP};
 
 /// Events looked at in one transaction while old ones are trimmed.
 const TRIM_ROWS: usize = 10_000;
 
 /// Steps of runs that are gone which are deleted in one transaction, about.
 const STEPS: usize = 2_000;
+
+/// As how many rows all shards count.
+const SHARDS: usize = 16;
 
 /// As how many steps a batch of elements counts there: it may be a megabyte.
 const STEPS_A_BATCH: usize = 20;
@@ -47,6 +50,12 @@ pub(super) enum Operation {
     Release {
         leases: Vec<Lease>,
     },
+    /// The lost tails of these were dealt with.
+    Reconciled {
+        leases: Vec<Lease>,
+    },
+    /// The file is an earlier state than one that was there.
+    NoteRestored,
     PutToken(Token),
     PutArtifact(Artifact),
     Secret {
@@ -85,7 +94,9 @@ impl Operation {
         match self {
             Self::Commit { batch, .. } => batch.changes.len() + 1,
             Self::Acquire { shards, .. } => shards.len(),
-            Self::Renew { leases, .. } | Self::Release { leases } => leases.len(),
+            Self::Renew { leases, .. } | Self::Release { leases } | Self::Reconciled { leases } => {
+                leases.len()
+            }
             Self::DeleteJobs(jobs) => jobs.len() * 3,
             Self::DeleteRuns(runs) => runs.len() * 3,
             Self::DeleteSteps => STEPS,
@@ -93,6 +104,7 @@ impl Operation {
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::SetAside(damaged) => damaged.len(),
             Self::PutToken(_) | Self::PutArtifact(_) | Self::Secret { .. } | Self::Check => 1,
+            Self::NoteRestored => SHARDS,
             Self::Resume => 0,
         }
     }
@@ -118,6 +130,8 @@ impl Operation {
             }
             Self::Renew { leases, ttl } => renew(statements, leases, now + *ttl).map(done),
             Self::Release { leases } => release(statements, leases).map(done),
+            Self::Reconciled { leases } => reconciled(statements, leases).map(done),
+            Self::NoteRestored => note_restored(statements, next_event).map(done),
             Self::PutToken(token) => put_token(statements, token).map(done),
             Self::Secret { name, proposed } => secret(statements, name, proposed).map(Answer::Secret),
             Self::PutArtifact(artifact) => put_artifact(statements, artifact).map(done),
@@ -167,6 +181,20 @@ fn release(statements: &mut Statements<'_>, leases: &[Lease]) -> Result<(), Fail
     for lease in leases {
         statements.lease_release.execute(params![lease.shard.0, lease.epoch.0])?;
     }
+    Ok(())
+}
+
+fn reconciled(statements: &mut Statements<'_>, leases: &[Lease]) -> Result<(), Failure> {
+    for lease in leases {
+        statements.tail_forget.execute(params![lease.shard.0, lease.epoch.0])?;
+    }
+    Ok(())
+}
+
+fn note_restored(statements: &mut Statements<'_>, next_event: &mut u64) -> Result<(), Failure> {
+    *next_event += EVENT_LEAP;
+    statements.feed_leap.execute([*next_event])?;
+    statements.tails_lose.execute([EPOCH_LEAP])?;
     Ok(())
 }
 

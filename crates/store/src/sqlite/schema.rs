@@ -21,7 +21,7 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// One step from a version to the next; the first makes an empty file version 1.
 ///
 /// A released step is never changed: files that went through it exist.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6];
+const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -413,6 +413,12 @@ CREATE TABLE element_batches (
 /// status -1 of the former, or the latter's field, must not take a file that has some.
 const VERSION_6: &str = "
 -- Live runs: 0 to 3 as ever, and -1 for one that waits for its next try.
+";
+
+/// Files that were restored from a backup.
+const VERSION_7: &str = "
+-- Whether the last commits may be gone; until an owner has dealt with that.
+ALTER TABLE shards ADD COLUMN tail_lost INTEGER NOT NULL DEFAULT 0;
 ";
 
 /// Which version the file has; zero for a new one.

@@ -35,6 +35,9 @@ statements! {
         WHERE shard = ?1 AND (owner IS NULL OR expires_at <= ?3) RETURNING epoch";
     lease_renew: "UPDATE shards SET expires_at = ?2 WHERE shard = ?1";
     lease_release: "UPDATE shards SET owner = NULL WHERE shard = ?1 AND epoch = ?2";
+    tails_lose: "UPDATE shards SET owner = NULL, epoch = (epoch / ?1 + 1) * ?1, tail_lost = 1";
+    tail_forget: "UPDATE shards SET tail_lost = 0 WHERE shard = ?1 AND epoch = ?2 AND owner IS NOT NULL";
+    feed_leap: "UPDATE meta SET next_event = ?1";
 
     job_look: "SELECT status, namespace FROM jobs WHERE id = ?1";
     job_look_ended: "SELECT status, namespace, head FROM jobs_ended WHERE id = ?1";

@@ -275,6 +275,13 @@ pub(super) fn counts(connection: &Connection, namespace: Option<&str>) -> Result
     Ok(counts)
 }
 
+/// The shards whose last commits may be gone.
+pub(super) fn lost_tails(connection: &Connection) -> Result<Vec<ShardId>, Failure> {
+    let mut statement = connection.prepare_cached("SELECT shard FROM shards WHERE tail_lost = 1")?;
+    let lost = statement.query_map([], |row| row.get(0).map(ShardId))?;
+    Ok(lost.collect::<rusqlite::Result<_>>()?)
+}
+
 /// A page of events, and rows of them that could not be read.
 pub(super) fn events(
     connection: &Connection,

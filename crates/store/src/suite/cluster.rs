@@ -389,6 +389,22 @@ impl Database {
         &self.cluster
     }
 
+    /// All of it as statements, that first remove what is there.
+    ///
+    /// # Panics
+    /// If `pg_dump` does not do it.
+    #[cfg(test)]
+    pub(crate) fn dump(&self) -> String {
+        let mut command = Command::new(programs().join("pg_dump"));
+        let dumped =
+            command.args(["--clean", "--if-exists", "--inserts", "--dbname"]).arg(self.url()).output();
+        let dumped = dumped.expect("`pg_dump` is beside the server");
+        assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+        let dump = String::from_utf8(dumped.stdout).expect("statements are text");
+        // What is there for `psql` alone.
+        dump.lines().filter(|line| !line.starts_with('\\')).map(|line| format!("{line}\n")).collect()
+    }
+
     /// Runs statements in it as the superuser, and answers with the first column of the last rows.
     ///
     /// # Panics

@@ -136,3 +136,30 @@ pub async fn a_shard_that_does_not_exist_is_never_given_out<S: Subject>() {
     let invented = Lease { shard: beyond, epoch: Epoch(1) };
     assert_fenced(store.renew(&[invented], MINUTE).await, beyond);
 }
+
+/// S24. Epochs and places that are gone must not be given out again.
+pub async fn what_was_restored_goes_on_beyond_all_that_was_given_out<S: Subject>() {
+    let mut scene = Scene::<S>::new().await;
+    let job = scene.job(JobStatus::Waiting);
+    let told = scene.commit(vec![job.change(true)]).await.first_event;
+    assert_eq!(scene.store().lost_tails(&scene.leases).await.unwrap(), []);
+    scene.store().note_restored().await.unwrap();
+    assert_fenced(scene.store().renew(&scene.leases, HOUR).await, SHARDS[0]);
+    let mut scene = scene.reopen().await;
+    assert!(scene.leases.iter().all(|lease| lease.epoch > Epoch(1 << 20)), "{:?}", scene.leases);
+    assert_eq!(scene.store().lost_tails(&scene.leases).await.unwrap(), SHARDS);
+    let next = scene.job(JobStatus::Waiting);
+    let next = scene.commit(vec![next.change(true)]).await.first_event;
+    assert!(next.0 >= told.0 + (1 << 32), "{next:?} comes after {told:?}");
+    assert!(scene.store().job(job.id).await.unwrap().is_some());
+
+    let (dealt_with, others) = scene.leases.split_at(1);
+    scene.store().tails_reconciled(dealt_with).await.unwrap();
+    scene.store().release(&scene.leases).await.unwrap();
+    // Nobody but the owner can say so.
+    scene.store().tails_reconciled(others).await.unwrap();
+    let leases = scene.store().acquire(&SHARDS, "next", HOUR).await.unwrap();
+    assert_eq!(scene.store().lost_tails(&leases).await.unwrap(), SHARDS[1..]);
+    scene.store().tails_reconciled(&leases).await.unwrap();
+    assert_eq!(scene.store().lost_tails(&leases).await.unwrap(), []);
+}

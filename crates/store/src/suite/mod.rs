@@ -192,6 +192,7 @@ macro_rules! store_suite {
             leases: releasing_an_old_lease_leaves_the_new_owner_alone,
             leases: a_commit_under_an_old_epoch_changes_nothing,
             leases: a_commit_for_a_shard_without_a_lease_is_refused,
+            leases: what_was_restored_goes_on_beyond_all_that_was_given_out,
             leases: a_load_under_an_old_epoch_is_refused,
             leases: a_shard_that_does_not_exist_is_never_given_out,
             rows: what_was_committed_is_read_at_once,

@@ -384,7 +384,7 @@ mod tests {
         fs::create_dir(layout.cache()).unwrap();
         fs::write(layout.cache().join("partial-1-1"), "x").unwrap();
         fs::write(layout.cache().join("sha256-0"), "x").unwrap();
-        sweep(&layout, &[Held { execution_id: "held".into(), fence: 1, running: true }]);
+        sweep(&layout, &[Held { execution_id: "held".into(), fence: 1, running: true, ..Held::default() }]);
         assert!(layout.stage().join("held").exists() && !layout.stage().join("left").exists());
         assert!(layout.cache().join("sha256-0").exists() && !layout.cache().join("partial-1-1").exists());
     }

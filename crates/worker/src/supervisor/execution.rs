@@ -52,6 +52,19 @@ pub(super) enum Phase {
     Ended { report: Box<v1::Report>, durable: bool },
 }
 
+impl Phase {
+    /// The job, as long as its assignment is at hand.
+    pub(super) fn job_id(&self) -> Option<&str> {
+        let assignment = match self {
+            Self::Waiting(order) | Self::Starting(order) => &order.assignment,
+            Self::Running(task) => &task.order.assignment,
+            Self::Storing { assignment, .. } => assignment,
+            Self::Launching { .. } | Self::Ended { .. } => return None,
+        };
+        Some(&assignment.job_id)
+    }
+}
+
 /// What is to be started.
 #[derive(Debug)]
 pub(super) struct Order {

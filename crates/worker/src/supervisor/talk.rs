@@ -155,6 +155,7 @@ impl Supervisor {
             execution_id: id.to_string(),
             fence: execution.fence.0,
             running: execution.is_active(),
+            job_id: execution.phase.job_id().unwrap_or_default().to_owned(),
         });
         let reports = self.executions.iter().filter_map(|(id, execution)| execution.report(*id));
         let holdings = Holdings {

@@ -237,6 +237,7 @@ impl Supervisor {
             execution_id: id.to_string(),
             fence: execution.fence.0,
             running: execution.is_active(),
+            job_id: String::new(),
         });
         let reports = self.executions.iter().filter_map(|(id, execution)| execution.report(*id));
         let (held, reports, running) = (held.collect(), reports.collect(), self.running());

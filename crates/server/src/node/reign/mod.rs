@@ -8,6 +8,7 @@
 //! - When the loop ends, everybody who waited has been answered.
 
 mod intake;
+mod lost;
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -531,12 +532,10 @@ impl<'a> Reign<'a> {
         if !self.reconciles || self.reconciled.is_some() {
             return;
         }
-        for stray in self.engine.take_strays() {
-            tracing::warn!(
-                execution_id = %stray.execution,
-                worker_id = %stray.worker,
-                "a worker runs what the store has forgotten; it is stopped"
-            );
+        let strays = self.engine.take_strays();
+        if !strays.is_empty() {
+            let (store, metrics) = (Arc::clone(&self.life.driver.store), &self.life.driver.config.metrics);
+            tokio::spawn(lost::tell(store, metrics.clone(), strays));
         }
         if !self.engine.is_reconciling() {
             tracing::info!("every worker was heard: what waited for that goes on");

@@ -7,6 +7,7 @@ use model::run::StepOrigin;
 use super::*;
 use crate::postgres::schema::VERSION;
 use crate::query::{JobFilter, Page};
+use crate::suite::cluster::Settings;
 
 /// G5. None of them is in another's way, and all find the same tables.
 #[tokio::test]
@@ -136,6 +137,48 @@ async fn a_server_that_may_lose_commits_is_refused_by_the_settings_name() {
     let error = PostgresStore::open(&database.url(), Options::default()).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
     assert!(reason(&error).contains("`fsync` is `off`"), "{error:?}");
+}
+
+/// D7. Where a fail-over must lose nothing.
+#[tokio::test]
+async fn a_server_that_waits_for_no_standby_is_refused_where_that_is_demanded() {
+    let database = Arc::new(Cluster::shared().database());
+    let demanding = Options { require_sync_standby: true, ..options() };
+    let error = PostgresStore::open(&database.url(), demanding).await.unwrap_err();
+    assert!(reason(&error).contains("`synchronous_standby_names` is ``"), "{error:?}");
+}
+
+/// D5. It was another one, or had other settings, when the store was opened.
+#[tokio::test]
+async fn no_shard_is_taken_on_a_server_that_became_unsafe() {
+    let settings = Settings { durable: true, ..Settings::default() };
+    let database = Arc::new(Arc::new(Cluster::start(&settings)).database());
+    let store = PostgresStore::open(&database.url(), Options::default()).await.unwrap();
+    let set = |value: &str| {
+        database.execute(&format!("ALTER DATABASE {} SET synchronous_commit = {value}", database.name()));
+        database.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        );
+    };
+    // Sessions that were ended are noticed one after the other.
+    let acquire = async || {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match store.acquire(&SHARDS, "test", HOUR).await {
+                Err(error) if !reason(&error).contains("synchronous_commit") => {
+                    assert!(Instant::now() < deadline, "{error:?}");
+                }
+                answered => return answered,
+            }
+        }
+    };
+    set("off");
+    let refused = acquire().await.unwrap_err();
+    assert!(reason(&refused).contains("`synchronous_commit` is `off`"), "{refused:?}");
+    set("on");
+    let taken = acquire().await;
+    assert_eq!(taken.unwrap().len(), SHARDS.len(), "nobody held them meanwhile");
 }
 
 /// H2.

@@ -146,3 +146,27 @@ async fn a_database_that_takes_no_writes_is_not_available() {
     let error = PostgresStore::open(&subject.database.url(), options()).await.unwrap_err();
     assert!(reason(&error).contains("transaction_read_only"), "{error:?}");
 }
+
+/// D6. Servers ask for shards while another one gives them away: in another order they would wait for each other, and
+/// PostgreSQL parts such only after a second.
+#[tokio::test]
+async fn shards_are_given_away_in_the_order_in_which_they_are_asked_for() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    // Their rows lie the other way round.
+    for shard in SHARDS.iter().rev() {
+        subject.database.execute(&format!("UPDATE shards SET now = now WHERE shard = {}", shard.0));
+    }
+    let intruder = intruder(&subject.database).await;
+    intruder.batch_execute("BEGIN; SELECT * FROM shards WHERE shard = 3 FOR UPDATE").await.unwrap();
+    let look = async {
+        until_waiting(&subject.database, 1, LOCKED_OUT).await;
+        let free = "SELECT shard FROM shards WHERE shard < 4 ORDER BY shard FOR UPDATE SKIP LOCKED";
+        let free = subject.database.execute(free);
+        intruder.batch_execute("ROLLBACK").await.unwrap();
+        free
+    };
+    let (released, free) = tokio::join!(subject.store.release(&leases), look);
+    released.unwrap();
+    assert_eq!(free, [], "those before the one that it waits for are locked");
+}

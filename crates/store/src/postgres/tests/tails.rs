@@ -52,3 +52,40 @@ async fn after_a_promotion_epochs_jump_and_the_shards_are_named_until_they_are_r
     store.tails_reconciled(&next).await.unwrap();
     assert_eq!(store.lost_tails(&next).await.unwrap(), []);
 }
+
+/// S24. Read into the same server, which is on the same timeline.
+#[tokio::test]
+async fn a_dump_that_is_read_again_is_an_earlier_state() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let mut sampler = Sampler::new(32);
+    subject.store.commit(&leases, batch(&mut sampler, SHARDS[0], 1).1).await.unwrap();
+    let dump = subject.database.dump();
+    subject.store.commit(&leases, batch(&mut sampler, SHARDS[0], 1).1).await.unwrap();
+    subject.database.execute(&dump);
+
+    // As if it knew nothing of that.
+    let (_, late) = batch(&mut sampler, SHARDS[0], 1);
+    let error = subject.store.commit(&leases, late).await.unwrap_err();
+    assert!(matches!(error, StoreError::Fenced { .. }), "{error:?}");
+    assert!(matches!(subject.store.renew(&leases, HOUR).await, Err(StoreError::Fenced { .. })));
+    subject.store.release(&leases).await.unwrap();
+    let after = subject.acquire().await;
+    assert!(after.iter().all(|lease| lease.epoch.0 >= 1 << 20), "{after:?}");
+    assert_eq!(subject.store.lost_tails(&after).await.unwrap(), SHARDS);
+    subject.store.tails_reconciled(&after).await.unwrap();
+    subject.store.release(&after).await.unwrap();
+    let next = subject.acquire().await;
+    assert_eq!(subject.store.lost_tails(&next).await.unwrap(), []);
+}
+
+/// An older release noted the timeline only.
+#[tokio::test]
+async fn shards_of_an_older_release_have_lost_nothing() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    subject.store.release(&leases).await.unwrap();
+    subject.database.execute("UPDATE shards SET timeline = split_part(timeline, '.', 1)");
+    let leases = subject.acquire().await;
+    assert_eq!(subject.store.lost_tails(&leases).await.unwrap(), []);
+}

@@ -141,7 +141,10 @@ async fn a_file_of_version_3_is_brought_to_this_version_with_all_that_is_in_it()
     subject.close();
     let connection = Connection::open(subject.path()).unwrap();
     connection
-        .execute_batch("DROP TABLE checkpoints; DROP TABLE element_batches; PRAGMA user_version = 3")
+        .execute_batch(
+            "DROP TABLE checkpoints; DROP TABLE element_batches; ALTER TABLE shards DROP COLUMN tail_lost;
+             PRAGMA user_version = 3",
+        )
         .unwrap();
     drop(connection);
 
@@ -173,7 +176,9 @@ async fn a_file_of_version_4_is_brought_to_this_version_with_all_that_is_in_it()
     let before = subject.store().run(run).await.unwrap();
     subject.close();
     let connection = Connection::open(subject.path()).unwrap();
-    connection.execute_batch("DROP TABLE element_batches; PRAGMA user_version = 4").unwrap();
+    let undo =
+        "DROP TABLE element_batches; ALTER TABLE shards DROP COLUMN tail_lost; PRAGMA user_version = 4";
+    connection.execute_batch(undo).unwrap();
     drop(connection);
 
     subject.open();
