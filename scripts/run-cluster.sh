@@ -9,18 +9,21 @@ shopt -s nullglob
 belfry=$(realpath "$1")
 data=$2
 port=$3
-if ((EUID == 0)); then
-  # Tasks of a worker that runs as root run as `nobody`, and so does its database: both must get there.
-  data=/var/tmp/belfry-run-cluster
-fi
-mkdir -p "$data"
-data=$(realpath "$data")
-[[ -O $data ]] || data=$(mktemp -d)
-chmod 755 "$data"
 declare -A processes
 database=
 
 as_owner() { if ((EUID == 0)); then setpriv --reuid=nobody --regid=nogroup --clear-groups "$@"; else "$@"; fi; }
+
+mkdir -p "$data"
+chmod 755 "$data"
+# Tasks of a worker that runs as root run as `nobody`, and so does its database: both must get there.
+if ! as_owner test -x "$data"; then
+  data=/var/tmp/belfry-run-cluster
+  mkdir -p "$data"
+fi
+data=$(realpath "$data")
+[[ -O $data ]] || data=$(mktemp -d)
+chmod 755 "$data"
 
 stop() {
   trap - EXIT INT TERM

@@ -120,7 +120,7 @@ pub(super) async fn take(
         config.metrics.tail_lost();
         tracing::warn!(
             shards = lost.len(),
-            "the database is not the one that it was: it was restored, or a standby took over, and its last commits may be gone; jobs that must not run twice wait until every worker was heard"
+            "the store is not the one that it was: it was restored, or a standby took over, and its last commits may be gone; jobs that must not run twice wait until every worker was heard"
         );
         engine.distrust(&lost);
     }

@@ -1,0 +1,105 @@
+//! `make run-cluster`: three servers, a database and two workers with one command.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
+use std::time::Duration;
+use std::{fs, process};
+
+use client::{Client, Patience};
+use harness::{Pid, belfry, repository, until};
+use model::{JobSpec, JobStatus};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Command;
+
+const SOON: Duration = Duration::from_secs(60);
+/// The database listens so far behind the first server.
+const DATABASE: u16 = 99;
+
+/// The first of three ports in a row that are free, with that of the database.
+fn free_ports() -> u16 {
+    let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let all = |first: &u16| [*first, first + 1, first + 2, first + DATABASE].into_iter().all(is_free);
+    let begin = 20_000 + u16::try_from(process::id() % 10_000).unwrap();
+    (begin..begin + 1_000).find(all).unwrap()
+}
+
+/// Stops the cluster, which takes a while, also where a test fails; its folder stays then.
+struct Running(Pid, Option<TempDir>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(folder) = self.1.take() {
+            self.0.terminate();
+            let _left = folder.keep();
+        }
+    }
+}
+
+/// D6. And the leader may be killed, as it says.
+#[tokio::test]
+async fn a_cluster_is_there_after_one_command_and_outlives_its_leader() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let (data, port) = (folder.path().join("data"), free_ports());
+    let mut script = Command::new(repository().join("scripts/run-cluster.sh"))
+        .args([belfry(), &data])
+        .arg(port.to_string())
+        .env_remove("BELFRY_SERVER__STORE")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut running = Running(Pid(i32::try_from(script.id().unwrap()).unwrap()), Some(folder));
+    let mut lines = BufReader::new(script.stdout.take().unwrap()).lines();
+    let (mut shown, mut token) = (String::new(), None);
+    let starting = tokio::time::timeout(2 * SOON, async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            shown.push_str(&line);
+            shown.push('\n');
+            let after = line.split_once("#token=").and_then(|(_, rest)| rest.split_whitespace().next());
+            token = token.take().or(after.map(str::to_owned));
+            if line.starts_with("Ctrl-C") {
+                return;
+            }
+        }
+    });
+    starting.await.unwrap_or_else(|_| panic!("it is not there in time:\n{shown}"));
+    let token = token.unwrap_or_else(|| panic!("it ended:\n{shown}"));
+
+    client::install_crypto();
+    let patience = Patience { retry_for: SOON, ..Patience::default() };
+    let clients = [0, 1, 2].map(|number| {
+        Client::with_patience(&format!("http://127.0.0.1:{}", port + number), Some(&token), patience).unwrap()
+    });
+    let servers = clients[0].servers().await.unwrap();
+    assert_eq!(servers.len(), 3, "{shown}");
+    let leader = servers.iter().find(|server| server.leads).unwrap();
+    let number = ["a", "b", "c"].iter().position(|name| *name == leader.name).unwrap();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let leader = pids.find(|pid: &i32| {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        command.contains(&format!("{}/server-{} ", data.display(), leader.name))
+    });
+    Pid(leader.unwrap()).kill();
+    let other = &clients[(number + 1) % 3];
+    let job = other.submit(&JobSpec::command(["true"])).await.unwrap();
+    until("a job runs under another leader", SOON, async || {
+        (other.job(job.id).await.ok()?.status == JobStatus::Succeeded).then_some(())
+    })
+    .await;
+    until("the killed one is there again", SOON, async || {
+        (clients[number].servers().await.ok()?.len() == 3).then_some(())
+    })
+    .await;
+
+    running.0.terminate();
+    let ended = tokio::time::timeout(SOON, script.wait()).await.expect("it ends when it is told to");
+    assert!(ended.unwrap().success());
+    let left = fs::read_to_string(data.join("database/postmaster.pid"));
+    assert!(left.is_err(), "the database runs on");
+    drop(running.1.take());
+}
