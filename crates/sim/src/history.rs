@@ -127,6 +127,13 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Timestamp>,
     },
+    /// Server: an owner learns of an execution that a worker holds and that the store forgot.
+    Stray {
+        /// Where.
+        worker: WorkerId,
+        /// Which.
+        execution: ExecutionId,
+    },
     /// Worker: an assignment arrived.
     Heard {
         /// Where.

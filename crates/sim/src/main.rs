@@ -260,7 +260,7 @@ impl Series<'_> {
 
 fn figures(stats: &Stats, real: Duration) -> String {
     let seconds = real.as_secs_f64().max(1e-9);
-    let Stats { inputs, commits, jobs, tasks, faults, virtual_millis } = *stats;
+    let Stats { inputs, commits, jobs, tasks, faults, virtual_millis, .. } = *stats;
     format!(
         "{jobs} jobs, {tasks} tasks, {commits} commits, {faults} faults; {:.1} h of virtual time in {seconds:.1} s \
          ({:.0} times real time), {:.0} engine inputs/s",

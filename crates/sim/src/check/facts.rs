@@ -262,7 +262,7 @@ impl<'a> Facts<'a> {
             What::Woke { worker } => self.woke.entry(*worker).or_default().push(at),
             What::Calm => self.calm = Some((index, at)),
             What::End { unacknowledged } => self.end = Some((index, unacknowledged)),
-            What::Fault { .. } | What::Rebuilt { .. } | What::Inconsistent { .. } => {}
+            What::Stray { .. } | What::Fault { .. } | What::Rebuilt { .. } | What::Inconsistent { .. } => {}
         }
     }
 

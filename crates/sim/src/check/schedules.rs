@@ -57,6 +57,18 @@ fn one_job_each(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>,
 /// I14: the run, its line and the cursor are one commit.
 fn one_step(facts: &Facts<'_>, findings: &mut Findings) {
     for (index, commit) in &facts.commits {
+        let mut lines = BTreeSet::new();
+        let mut cursors: BTreeMap<ScheduleId, Timestamp> = BTreeMap::new();
+        for row in &commit.rows {
+            match row {
+                Row::Ledger(record) => lines.extend(record.work),
+                Row::Schedule(row) => {
+                    let first = cursors.entry(row.schedule).or_insert(row.cursor);
+                    *first = row.cursor.min(*first);
+                }
+                _ => {}
+            }
+        }
         for row in &commit.rows {
             let (work, origin) = match row {
                 Row::Job(row) if row.new => (Work::Job(row.job), row.origin.as_deref()),
@@ -69,15 +81,12 @@ fn one_step(facts: &Facts<'_>, findings: &mut Findings) {
             if origin.cause == FiringCause::Retry {
                 continue;
             }
-            let line = |other: &Row| matches!(other, Row::Ledger(record) if record.work == Some(work));
-            if !commit.rows.iter().any(line) {
+            if !lines.contains(&work) {
                 findings.add(Invariant::I14, work, "it was fired without a line in the ledger", [*index]);
             }
-            let behind = |other: &Row| {
-                matches!(other, Row::Schedule(known) if known.schedule == origin.schedule
-                    && known.cursor < origin.scheduled_for)
-            };
-            if by_itself(origin.cause) && commit.rows.iter().any(behind) {
+            let is_behind =
+                cursors.get(&origin.schedule).is_some_and(|cursor| *cursor < origin.scheduled_for);
+            if by_itself(origin.cause) && is_behind {
                 findings.add(Invariant::I14, work, "it was fired and the cursor stands before it", [*index]);
             }
         }
@@ -232,7 +241,7 @@ fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
     let mut live: BTreeMap<ScheduleId, BTreeSet<Work>> = BTreeMap::new();
     let mut specs: BTreeMap<ScheduleId, &ScheduleSpec> = BTreeMap::new();
     for (index, commit) in &facts.commits {
-        let before = specs.clone();
+        let mut before = BTreeMap::new();
         let mut begun = BTreeSet::new();
         let mut stands = |work: Work, over: bool| {
             let Some(origin) = facts.origin_of(work) else { return };
@@ -247,7 +256,8 @@ fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
             match row {
                 Row::Schedule(row) => {
                     if let Some(spec) = row.spec.as_deref() {
-                        specs.insert(row.schedule, spec);
+                        let old = specs.insert(row.schedule, spec);
+                        before.entry(row.schedule).or_insert(old);
                     }
                 }
                 Row::Job(row) => stands(row.job.into(), row.status.is_final()),
@@ -256,11 +266,12 @@ fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
             }
         }
         for id in begun {
-            let limit = |specs: &BTreeMap<ScheduleId, &ScheduleSpec>| {
-                let overlap = specs.get(&id)?.overlap;
-                Some(if overlap.policy == OverlapPolicy::AllowAll { u32::MAX } else { overlap.limit.max(1) })
+            let limit = |spec: &ScheduleSpec| match spec.overlap.policy {
+                OverlapPolicy::AllowAll => u32::MAX,
+                _ => spec.overlap.limit.max(1),
             };
-            let Some(most) = limit(&specs).max(limit(&before)) else { continue };
+            let old_and_new = [before.get(&id).copied().flatten(), specs.get(&id).copied()];
+            let Some(most) = old_and_new.into_iter().flatten().map(limit).max() else { continue };
             let count = live.get(&id).map_or(0, BTreeSet::len);
             if count > most as usize {
                 let message = format!("{count} runs are not over with a limit of {most}");

@@ -131,7 +131,11 @@ impl Over {
             What::Read { .. } | What::Fault { .. } | What::Rebuilt { .. } | What::Inconsistent { .. } => {
                 false
             }
-            What::TailLost { .. } | What::Woke { .. } | What::Calm | What::End { .. } => true,
+            What::TailLost { .. }
+            | What::Stray { .. }
+            | What::Woke { .. }
+            | What::Calm
+            | What::End { .. } => true,
         }
     }
 }

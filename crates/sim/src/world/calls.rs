@@ -108,7 +108,7 @@ impl World {
 
     /// The store takes a call.
     pub(super) fn store_hears(&mut self, call: Call) {
-        let Call { caller, wish } = call;
+        let caller = call.caller;
         let (mut fails, mut unknown) = (0.0, 0.0);
         for (_, fault) in &self.store_faults {
             match fault {
@@ -121,8 +121,9 @@ impl World {
             return self.answer_in(Duration::from_millis(1), caller, Verdict::Unavailable);
         }
         let hidden = self.store_dice.chance(unknown);
+        self.stats.unknown_commits += u64::from(hidden && matches!(call.wish, Wish::Commit { .. }));
         let done = !hidden || self.store_dice.chance(0.5);
-        let verdict = if done { self.carry_out(caller, wish) } else { Verdict::Unknown };
+        let verdict = if done { self.carry_out(caller, call.wish) } else { Verdict::Unknown };
         if self.net.from_store.contains_key(&caller.server) {
             self.give_up(caller);
         } else {
@@ -169,7 +170,10 @@ impl World {
                         self.record(What::Commit(Box::new(commit)));
                         Verdict::Committed
                     }
-                    Err(_fenced) => Verdict::Fenced,
+                    Err(_fenced) => {
+                        self.stats.fenced_commits += 1;
+                        Verdict::Fenced
+                    }
                 }
             }
         }

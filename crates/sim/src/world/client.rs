@@ -34,8 +34,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long schedules go on once all is calm.
 const SCHEDULES_GO_ON: Duration = Duration::from_secs(60);
 
+/// As many schedules are applied by one request.
+const APPLIED_AT_ONCE: u32 = 1_000;
+
 /// When everything that somebody closed is opened: after the last request that was on its way.
 const OPENED_AFTER: Duration = Duration::from_secs(30);
+
+/// In microseconds.
+const MINUTE: i64 = 60_000_000;
 
 /// What is asked of an engine.
 #[derive(Debug, Clone)]
@@ -80,6 +86,8 @@ pub(super) enum ClientMessage {
     Submit,
     Other,
     Apply(u32),
+    /// Those of the schedules that are due together which begin at this one.
+    ApplyTogether(u32),
     ApplyWorkflow(u32),
     StartRun,
     RetryRun,
@@ -224,6 +232,9 @@ impl World {
             let early = self.clients.dice.millis(0, rough / 3);
             self.put(self.begin + early, Happening::Client(ClientMessage::Apply(index)));
         }
+        for first in (0..self.plan.due_together).step_by(APPLIED_AT_ONCE as usize) {
+            self.put(self.begin, Happening::Client(ClientMessage::ApplyTogether(first)));
+        }
         self.put_down_runs();
         for _ in 0..self.plan.saves {
             let at = self.begin + self.clients.save_dice.millis(0, rough);
@@ -236,6 +247,7 @@ impl World {
             ClientMessage::Submit => self.submit(),
             ClientMessage::Other => self.ask_other(),
             ClientMessage::Apply(index) => self.apply_schedule(index),
+            ClientMessage::ApplyTogether(first) => self.apply_together(first),
             ClientMessage::ApplyWorkflow(index) => self.apply_workflow(index),
             ClientMessage::StartRun => self.start_run(),
             ClientMessage::RetryRun => self.retry_run(),
@@ -484,10 +496,26 @@ impl World {
             let call = Call { name: format!("w{which}"), parameters: Default::default() };
             spec.action = Action::Workflow(call);
         }
-        let body = serde_json::to_string(&spec).expect("specs are made of maps with string keys").into();
-        let head = Arc::new(ScheduleHead { spec: Arc::new(spec), body });
-        let schedules = vec![NewSchedule { head, expected: Expected::Any }];
-        let op = Op::Schedule(ScheduleRequest::Apply { schedules });
+        self.apply_all(name, vec![spec]);
+    }
+
+    /// Schedules that have one instant, the same for all.
+    fn apply_together(&mut self, first: u32) {
+        let instant = first_minute_after(self.begin);
+        let numbers = first..self.plan.due_together.min(first + APPLIED_AT_ONCE);
+        let specs = numbers.map(|number| due_once(format!("d{number}"), instant)).collect();
+        self.apply_all(format!("d{first}"), specs);
+    }
+
+    fn apply_all(&mut self, name: String, specs: Vec<ScheduleSpec>) {
+        let new = |spec| {
+            let body = serde_json::to_string(&spec).expect("specs are made of maps with string keys").into();
+            NewSchedule {
+                head: Arc::new(ScheduleHead { spec: Arc::new(spec), body }),
+                expected: Expected::Any,
+            }
+        };
+        let op = Op::Schedule(ScheduleRequest::Apply { schedules: specs.into_iter().map(new).collect() });
         self.begin_request(Ask::Apply { name }, Arc::new(op), true);
     }
 
@@ -521,6 +549,16 @@ impl World {
 
 /// What a server that has no shards says.
 const LOADING: &str = "loading";
+
+fn first_minute_after(time: Timestamp) -> Timestamp {
+    Timestamp::from_micros((time.as_micros() / MINUTE + 1) * MINUTE)
+}
+
+fn due_once(name: String, instant: Timestamp) -> ScheduleSpec {
+    let rules = vec![Rule::Cron(Cron::new("* * * * *"))];
+    let timing = Timing { rules, start: Some(instant), end: Some(instant), ..Timing::default() };
+    ScheduleSpec::new(name, timing, JobSpec::command(["true"]))
+}
 
 fn some_schedule(dice: &mut Dice, name: &str, job: &mut JobSpec) -> ScheduleSpec {
     let rule = match dice.below(3) {

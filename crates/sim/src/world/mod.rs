@@ -89,6 +89,12 @@ pub struct Stats {
     pub inputs: u64,
     /// Batches that were committed.
     pub commits: u64,
+    /// Batches of which the store told nobody what became.
+    pub unknown_commits: u64,
+    /// Batches that were not, for another server had taken the shards.
+    pub fenced_commits: u64,
+    /// Effects that a server released when another one had taken the shards: their batch had landed before.
+    pub late_effects: u64,
     /// Jobs that were accepted.
     pub jobs: u64,
     /// Tasks that were started.
@@ -103,6 +109,9 @@ impl std::ops::AddAssign for Stats {
     fn add_assign(&mut self, other: Self) {
         self.inputs += other.inputs;
         self.commits += other.commits;
+        self.unknown_commits += other.unknown_commits;
+        self.fenced_commits += other.fenced_commits;
+        self.late_effects += other.late_effects;
         self.jobs += other.jobs;
         self.tasks += other.tasks;
         self.faults += other.faults;

@@ -48,7 +48,8 @@ impl World {
                 }
             }
             FaultKind::LoseTail { commits } if begins => self.lose_tail(commits),
-            FaultKind::LoseTail { .. } => {}
+            FaultKind::LoseLast { time } if begins => self.lose_tail(self.commits_of_the_last(time)),
+            FaultKind::LoseTail { .. } | FaultKind::LoseLast { .. } => {}
             FaultKind::StepClock { server, millis } => {
                 let step = millis.saturating_mul(1_000);
                 self.servers[server].clock_error += if begins { step } else { -step };
@@ -159,6 +160,13 @@ impl World {
                 self.start_server(server);
             }
         }
+    }
+
+    fn commits_of_the_last(&self, time: Duration) -> u32 {
+        let since = self.now - time;
+        let newest = self.history.events.iter().rev().take_while(|event| event.at >= since);
+        let commits = newest.filter(|event| matches!(event.what, What::Commit(_))).count();
+        u32::try_from(commits).unwrap_or(u32::MAX)
     }
 
     /// All faults are mended, and no more work comes: none lasts longer than the rough time.

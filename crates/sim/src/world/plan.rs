@@ -191,6 +191,10 @@ pub enum FaultKind {
     LoseTail {
         commits: u32,
     },
+    /// As much of the tail as was committed in so long a time.
+    LoseLast {
+        time: Duration,
+    },
     StepClock {
         server: usize,
         millis: i64,
@@ -267,6 +271,8 @@ pub struct Plan {
     pub schedules: u32,
     /// Whether some of them have instants that a filter holds.
     pub with_filters: bool,
+    /// Schedules beside them that are all due at one instant and never again: in the first whole minute.
+    pub due_together: u32,
     /// Workflows.
     pub workflows: u32,
     /// Runs of them that clients start; schedules start more.
@@ -313,6 +319,7 @@ impl Plan {
             other_asks: u32::try_from(dice.between(0, 20)).unwrap_or(0),
             schedules: u32::try_from(dice.below(4)).unwrap_or(0),
             with_filters: true,
+            due_together: 0,
             workflows: 0,
             runs: 0,
             run_asks: 0,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use engine::{Difference, Effect, Engine, Input, Join, Refusal, Reply, Report, Session, Ticket};
+use engine::{Difference, Effect, Engine, Input, Join, Refusal, Reply, Report, Session, Stray, Ticket};
 use model::record::Lease;
 use model::{Duration, ExecutionId, Fence, Timestamp, WorkerId};
 
@@ -121,8 +121,13 @@ impl World {
         self.sleep(server);
     }
 
-    /// Tells the store once that every worker was heard after commits were lost.
+    /// After commits were lost: names what workers hold of them, and tells the store once that every worker was
+    /// heard.
     fn reconcile(&mut self, server: usize) {
+        let Some(reign) = self.reign(server) else { return };
+        for Stray { held, worker } in reign.engine.take_strays() {
+            self.record(What::Stray { worker, execution: held.execution });
+        }
         let Some(reign) = self.reign(server) else { return };
         if !reign.reconciles || reign.reconciled.is_some() || reign.engine.is_reconciling() {
             return;
@@ -228,11 +233,20 @@ impl World {
                 self.end_reign(server, &came);
                 return self.try_later(server);
             }
+            self.count_late_effects(server, effects.len());
             self.release(server, effects);
         }
         self.turn(server);
         if self.reign(server).is_some_and(|reign| std::mem::take(&mut reign.rebuild_wanted)) {
             self.rebuild(server);
+        }
+    }
+
+    fn count_late_effects(&mut self, server: usize, effects: usize) {
+        let Some(reign) = self.reign(server) else { return };
+        let leases = Arc::clone(&reign.leases);
+        if !self.store.holds(&leases) {
+            self.stats.late_effects += effects as u64;
         }
     }
 
@@ -279,7 +293,8 @@ impl World {
         }
     }
 
-    /// Gives the shards away: everything is committed, and the next owner need not wait.
+    /// Gives the shards away: everything is committed, and the next owner, which is another server if there is one,
+    /// need not wait.
     pub(super) fn hand_over(&mut self) {
         let Some(server) = self.store.owner(self.now) else { return };
         let Phase::Reigning(reign) = &self.servers[server].phase else { return };
@@ -291,7 +306,7 @@ impl World {
         let call = self.call_store(server, Wish::Release(leases));
         let this = &mut self.servers[server];
         this.leased_until = self.now;
-        this.phase = Phase::Releasing { call };
+        this.phase = Phase::Releasing { call, gives_way: true };
     }
 
     /// Tells the world. Stops that belong to a welcome travel within it.

@@ -16,6 +16,8 @@ use super::{Happening, World};
 
 /// How soon a server asks again for shards that it did not get.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// How long one that gave the shards away lets the others ask.
+const GIVES_WAY: Duration = Duration::from_millis(500);
 
 /// What a server hears.
 #[derive(Debug, Clone)]
@@ -47,6 +49,8 @@ pub(super) enum Phase {
     },
     Releasing {
         call: u64,
+        /// Whether another server is to have them.
+        gives_way: bool,
     },
     Loading {
         call: u64,
@@ -173,7 +177,7 @@ impl World {
         match this.leases.clone() {
             Some(leases) if this.tainted => {
                 let call = self.call_store(server, Wish::Release(leases));
-                self.servers[server].phase = Phase::Releasing { call };
+                self.servers[server].phase = Phase::Releasing { call, gives_way: false };
             }
             Some(_) => self.load(server),
             None => {
@@ -201,11 +205,16 @@ impl World {
         }
         match self.servers[server].phase {
             Phase::Acquiring { call, since } if call == number => self.acquired(server, since, verdict),
-            Phase::Releasing { call } if call == number => {
+            Phase::Releasing { call, gives_way } if call == number => {
+                let others = self.servers.len() > 1;
                 let this = &mut self.servers[server];
                 (this.leases, this.tainted) = (None, false);
                 this.phase = Phase::Idle;
-                self.take_over(server);
+                if gives_way && others {
+                    self.tell_self(server, GIVES_WAY, ServerMessage::TakeOver);
+                } else {
+                    self.take_over(server);
+                }
             }
             Phase::Loading { call } if call == number => self.loaded(server, verdict),
             Phase::Reigning(_) => self.landed(server, number, &verdict),

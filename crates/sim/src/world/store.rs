@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use engine::input::Takeover;
 use model::changelog::{LiveKey, Place, Touched};
-use model::firing::{BackfillState, BackfillStatus};
+use model::firing::{BackfillState, BackfillStatus, ScheduleState, ScheduleStatus};
 use model::id::Epoch;
 use model::record::{Batch, Change, Lease, LiveRow};
 use model::run::{RunHead, StepOrigin, WorkflowHead};
@@ -56,7 +56,8 @@ pub(crate) struct Store {
 
 /// As many commits as the changelog names.
 const CHANGELOG_MAX: usize = 2_048;
-const PAST_MAX: usize = 32;
+/// More commits than there are in five seconds.
+const PAST_MAX: usize = 128;
 
 impl Store {
     pub(crate) fn new(shards: u16, mutation: Option<Mutation>, keeps_past: bool) -> Self {
@@ -166,9 +167,11 @@ impl Store {
         self.rows.checkpoints.get(&current.job).copied()
     }
 
-    /// Every schedule and every worker.
+    /// Every schedule that has instants to come, and every worker.
     pub(crate) fn known(&self) -> (Vec<ScheduleId>, Vec<WorkerId>) {
-        (self.rows.schedules.keys().copied().collect(), self.rows.workers.keys().copied().collect())
+        let goes_on = |(_, (_, state)): &(_, &(_, ScheduleState))| state.status != ScheduleStatus::Completed;
+        let schedules = self.rows.schedules.iter().filter(goes_on).map(|(id, _)| *id);
+        (schedules.collect(), self.rows.workers.keys().copied().collect())
     }
 
     /// The live execution of the job of another one, and where it is.
@@ -217,7 +220,7 @@ impl Store {
             return Vec::new();
         }
         let keys: BTreeSet<_> = keys.iter().copied().collect();
-        let mut rows = self.load();
+        let mut rows = self.load_of(|key| keys.contains(&key));
         rows.retain(|row| LiveKey::of(row).is_some_and(|key| keys.contains(&key)));
         rows
     }
@@ -312,7 +315,12 @@ impl Store {
 
     /// The rows of everything that lives, as an engine is built from them.
     pub(crate) fn load(&self) -> Vec<LiveRow> {
-        let mut rows = self.rows.live();
+        self.load_of(|_| true)
+    }
+
+    /// The same without schedules and jobs that are not wanted.
+    fn load_of(&self, wanted: impl Fn(LiveKey) -> bool) -> Vec<LiveRow> {
+        let mut rows = self.rows.live(wanted);
         if self.mutation.is_none() {
             return rows;
         }

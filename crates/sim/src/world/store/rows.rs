@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use engine::input::Takeover;
 use model::calendar::CalendarRecord;
+use model::changelog::LiveKey;
 use model::firing::{BackfillHead, BackfillState, BackfillStatus, ScheduleHead, ScheduleState};
 use model::id::Epoch;
 use model::record::{
@@ -283,9 +284,11 @@ impl Rows {
         }))
     }
 
-    pub(super) fn live(&self) -> Vec<LiveRow> {
+    /// Everything that lives, but for schedules and jobs that are not wanted: of these there may be many.
+    pub(super) fn live(&self, wanted: impl Fn(LiveKey) -> bool) -> Vec<LiveRow> {
         let calendars = self.calendars.values().map(|record| LiveRow::Calendar((**record).clone()));
-        let schedules = self.schedules.iter().map(|(&id, (head, state))| LiveRow::Schedule {
+        let schedules = self.schedules.iter().filter(|(id, _)| wanted(LiveKey::Schedule(**id)));
+        let schedules = schedules.map(|(&id, (head, state))| LiveRow::Schedule {
             id,
             head: (**head).clone(),
             state: Box::new(state.clone()),
@@ -308,7 +311,8 @@ impl Rows {
         let steps = self.steps.iter().filter(|(key, _)| self.runs.contains_key(&key.run));
         let steps =
             steps.map(|(&key, state)| LiveRow::Step(Box::new(StepRecord { key, state: state.clone() })));
-        let jobs = self.jobs.iter().map(|(&id, (head, state))| LiveRow::Job {
+        let jobs = self.jobs.iter().filter(|(id, _)| wanted(LiveKey::Job(**id)));
+        let jobs = jobs.map(|(&id, (head, state))| LiveRow::Job {
             id,
             head: (**head).clone(),
             state: state.clone(),
