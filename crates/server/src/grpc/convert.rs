@@ -93,6 +93,7 @@ fn capacity(capacity: v1::Capacity) -> Result<Capacity, Malformed> {
 
 fn held(held: &v1::Held) -> Result<Held, Malformed> {
     let execution = execution_id(&held.execution_id, "hello")?;
+    // For people only: workers of older releases do not say it.
     let job = held.job_id.parse().ok();
     Ok(Held { execution, fence: Fence(held.fence), running: held.running, job })
 }

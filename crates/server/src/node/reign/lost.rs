@@ -7,19 +7,21 @@ use store::Store;
 
 use crate::metrics::Metrics;
 
-/// Names those of which the store has no row: one that ended while its worker was away is there.
+/// Names those of which the store has no row: one that ended while its worker was away is there. Nothing waits for it.
 pub(super) async fn tell(store: Arc<dyn Store>, metrics: Metrics, strays: Vec<Stray>) {
     for Stray { held, worker } in strays {
-        if let Ok(Some(_)) = store.execution(held.execution).await {
-            continue;
-        }
+        let what = match store.execution(held.execution).await {
+            Ok(Some(_)) => continue,
+            Ok(None) if held.running => "a worker runs what the store has forgotten; it is stopped",
+            Ok(None) => "a worker has ended what the store has forgotten; its outcome is not kept",
+            Err(error) => {
+                let execution_id = held.execution;
+                tracing::warn!(%execution_id, worker_id = %worker, %error, "cannot tell whether the store has forgotten this execution");
+                continue;
+            }
+        };
         metrics.forgotten();
         let job = held.job.map(tracing::field::display);
-        let what = if held.running {
-            "a worker runs what the store has forgotten; it is stopped"
-        } else {
-            "a worker has ended what the store has forgotten; its outcome is not kept"
-        };
         tracing::warn!(execution_id = %held.execution, job_id = job, worker_id = %worker, "{what}");
     }
 }
