@@ -157,6 +157,12 @@ chaos: build ## Storms of faults over real processes: make chaos MINUTES=10, or 
 	  $(if $(SEED),CHAOS_SEED=$(SEED)) $(if $(RESULTS),CHAOS_RESULTS=$(abspath $(RESULTS)) $(KEPT)) \
 	  $(CARGO) test --locked -p belfry-tests --test it -- --nocapture --test-threads=1 chaos::
 
+.PHONY: partitions
+partitions: build ## Cut the leader of two servers from its database in every way: make partitions ROUNDS=20
+	@scripts/postgresql.sh
+	PARTITION_ROUNDS=$(or $(ROUNDS),20) $(CARGO) test --locked -p belfry-tests --test it -- \
+	  --include-ignored --nocapture --test-threads=4 partition::
+
 .PHONY: sim
 sim: cargo-there ## Play whole clusters from seeds: make sim SEEDS=20000, or make sim MINUTES=10
 	$(KEPT) $(CARGO) run --locked --release --quiet -p belfry-sim -- run \

@@ -16,8 +16,21 @@ export default tseslint.config(
         "error",
         { selector: "JSXAttribute[name.name='dangerouslySetInnerHTML']", message: "render text nodes" },
       ],
+      "no-restricted-properties": [
+        "error",
+        { object: "crypto", property: "randomUUID", message: "use lib/randomId: pages over HTTP have none" },
+        {
+          object: "navigator",
+          property: "clipboard",
+          message: "use lib/clipboard: pages over HTTP have none",
+        },
+      ],
       "no-restricted-globals": ["error", { name: "EventSource", message: "use api/sse: it sends the token" }],
     },
+  },
+  {
+    files: ["src/lib/randomId.ts", "src/lib/clipboard.ts"],
+    rules: { "no-restricted-properties": "off" },
   },
   {
     rules: {

@@ -1,10 +1,12 @@
 //! A disk that is full: refuse by name, keep reading, heal by itself.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use client::{Client, Patience};
-use harness::{Site, SmallDisk, until};
-use model::{JobSpec, JobStatus};
+use harness::{Role, Site, SmallDisk, until};
+use model::{Bytes, JobSpec, JobStatus, Millicores};
 
 /// Rule 6. New work is refused by name, what is there can be read, and no restart is needed.
 #[tokio::test]
@@ -18,15 +20,12 @@ async fn a_full_disk_refuses_new_jobs_by_name_keeps_reading_and_heals() {
     let before = site.submit(&JobSpec::command(["true"])).await;
     site.until_status(before, JobStatus::Succeeded).await;
     let witness = site.witness();
-    let running = site.submit(&witness.job(20)).await;
-    until("the task runs", Duration::from_secs(30), async || (witness.count("start") == 1).then_some(()))
-        .await;
+    let running = site.submit(&until_told(&site)).await;
+    until("the task runs", SOON, async || (witness.count("start") == 1).then_some(())).await;
 
     disk.fill();
-    let token = site.server.token().unwrap();
-    let patience = Patience { retry_for: Duration::ZERO, ..Patience::default() };
-    let client = Client::with_patience(&site.server.url(), Some(&token), patience).unwrap();
-    let refusal = until("a submission is refused", Duration::from_secs(60), async || {
+    let client = impatient(&site);
+    let refusal = until("a submission is refused", SOON, async || {
         let specs = vec![JobSpec::command(["true"]); 100];
         client.submit_all(&specs).await.err().filter(|e| e.code() == Some("storage_full"))
     })
@@ -39,11 +38,168 @@ async fn a_full_disk_refuses_new_jobs_by_name_keeps_reading_and_heals() {
     let pid = site.server.pid();
 
     disk.clear();
-    let after = until("submissions are taken again", Duration::from_secs(60), async || {
+    tell(&site);
+    let after = until("submissions are taken again", SOON, async || {
         client.submit(&JobSpec::command(["true"])).await.ok()
     })
     .await;
     site.until_status(after.id, JobStatus::Succeeded).await;
     site.until_status(running, JobStatus::Succeeded).await;
     assert_eq!(site.server.pid(), pid, "it healed without a restart");
+}
+
+/// Long enough for a machine that is busy with other tests.
+const SOON: Duration = Duration::from_mins(3);
+
+/// A job that runs until it is told to end, however long the disk takes to be full.
+fn until_told(site: &Site) -> JobSpec {
+    let file = site.path("told");
+    site.witness().job_that(&format!("while ! [ -e '{}' ]; do sleep 0.1; done", file.display()))
+}
+
+/// Has the jobs end that wait for it.
+fn tell(site: &Site) {
+    fs::write(site.path("told"), "").unwrap();
+}
+
+fn impatient(site: &Site) -> Client {
+    let patience = Patience { retry_for: Duration::ZERO, ..Patience::default() };
+    Client::with_patience(&site.server.url(), Some(&site.server.token().unwrap()), patience).unwrap()
+}
+
+/// Jobs of some 20 KB each, in a queue that starts nothing, until one is refused for want of space.
+async fn flood(client: &Client) {
+    let mut spec = JobSpec::command(["true", &"x".repeat(20_000)]);
+    spec.queue = "later".into();
+    until("a submission is refused", SOON, async || {
+        client.submit_all(&vec![spec.clone(); 20]).await.err().filter(|e| e.code() == Some("storage_full"))
+    })
+    .await;
+}
+
+/// How often the server has loaded its jobs.
+fn loads(site: &Site) -> usize {
+    fs::read_to_string(site.path("server.log")).unwrap().matches("shards loaded").count()
+}
+
+/// F7, rule 6. Whoever submits without pause gets none of the space that running jobs need to be recorded as ended,
+/// and costs none of them its server.
+#[tokio::test]
+async fn running_jobs_end_on_a_full_disk_while_new_ones_are_refused() {
+    let disk = match SmallDisk::mount("96m") {
+        Ok(disk) => disk,
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    let mut site = Site::over(&disk.path().join("data"), &[]).await;
+    site.add_worker().await;
+    site.client().pause_queue("later", None).await.unwrap();
+    let witness = site.witness();
+    let mut spec = until_told(&site);
+    spec.resources.cpu = Some(Millicores(10));
+    spec.resources.memory = Some(Bytes(32 << 20));
+    let mut running = Vec::new();
+    for _ in 0..8 {
+        running.push(site.submit(&spec).await);
+    }
+    until("the tasks run", SOON, async || (witness.count("start") == 8).then_some(())).await;
+    disk.fill_but(8 << 20);
+    let client = impatient(&site);
+    flood(&client).await;
+    tell(&site);
+    for &job in &running {
+        site.until_status(job, JobStatus::Succeeded).await;
+    }
+    assert!(
+        loads(&site) <= 2,
+        "the jobs were loaded {} times: every load costs workers their sessions",
+        loads(&site)
+    );
+    assert_eq!(witness.count("start"), 8, "each ran once");
+
+    // A server that dies now starts again, and reads.
+    site.server.kill().await;
+    site.server.spawn();
+    let known = until("the server reads", SOON, async || impatient(&site).job(running[0]).await.ok()).await;
+    assert_eq!(known.status, JobStatus::Succeeded);
+    assert!(site.server.is_running());
+
+    disk.clear();
+    let after = until("submissions are taken again", SOON, async || {
+        client.submit(&JobSpec::command(["true"])).await.ok()
+    })
+    .await;
+    site.until_status(after.id, JobStatus::Succeeded).await;
+}
+
+/// What `why` says of a job that waits for a worker with room on its disk.
+async fn trouble(site: &Site, job: model::JobId) -> Option<String> {
+    let why = site.client().why(job).await.ok()?;
+    Some(serde_json::to_string(&why.reasons).unwrap()).filter(|text| text.contains("disk almost full"))
+}
+
+/// How often a worker has connected.
+fn sessions(site: &Site) -> usize {
+    fs::read_to_string(site.path("server.log")).unwrap().matches("a worker opened a session").count()
+}
+
+/// F7. On the full disk of a worker what runs is recorded as ended, however long the disk stays full and whatever dies
+/// meanwhile. Nothing new starts there, and it costs no job a try.
+#[tokio::test]
+async fn running_jobs_end_on_the_full_disk_of_their_worker_and_new_ones_wait() {
+    let disk = match SmallDisk::mount("96m") {
+        Ok(disk) => disk,
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    let mut site = Site::server_only(&[]).await;
+    site.add_worker_on(disk.path()).await;
+    let witness = site.witness();
+    // Their outputs go into the journal, and do not fit into the pages that it has anyway.
+    let (told, ready) = (site.path("told"), site.path("ready"));
+    fs::create_dir(&ready).unwrap();
+    fs::set_permissions(&ready, fs::Permissions::from_mode(0o777)).unwrap();
+    let mut spec = witness.job_that(&format!(
+        "printf '{{\"output\": \"%03000d\"}}' 0 > \"$BELFRY_OUTPUT\"; : > '{}'/$$; while ! [ -e '{}' ]; do sleep 0.2; done",
+        ready.display(),
+        told.display()
+    ));
+    spec.resources.cpu = Some(Millicores(10));
+    spec.resources.memory = Some(Bytes(8 << 20));
+    let tasks = 20;
+    let mut running = Vec::new();
+    for _ in 0..tasks {
+        running.push(site.submit(&spec).await);
+    }
+    let is_ready = || fs::read_dir(&ready).unwrap().count() == tasks;
+    until("the tasks run", SOON, async || is_ready().then_some(())).await;
+
+    let filling = disk.keep_full();
+    // Some of these reach the worker before the server knows.
+    let mut waiting = Vec::new();
+    for _ in 0..8 {
+        waiting.push(site.submit(&JobSpec::command(["true"])).await);
+    }
+    until("the worker is unhealthy", SOON, async || trouble(&site, waiting[7]).await).await;
+    tell(&site);
+    for &job in &running {
+        site.until_status(job, JobStatus::Succeeded).await;
+    }
+
+    // A worker that dies now starts again.
+    let supervisor = site.workers[0].find(Role::Supervisor).expect("the supervisor runs");
+    supervisor.kill();
+    site.workers[0].kill_agent().await;
+    site.workers[0].start_agent();
+    until("the worker is connected again", SOON, async || (sessions(&site) == 2).then_some(())).await;
+    assert_ne!(site.workers[0].find(Role::Supervisor), Some(supervisor));
+    for &job in &waiting {
+        let job = site.client().job(job).await.unwrap();
+        assert!(!job.status.is_final(), "{} is {}", job.id, job.status);
+    }
+
+    drop(filling);
+    disk.clear();
+    for &job in &waiting {
+        site.until_status(job, JobStatus::Succeeded).await;
+    }
+    assert_eq!(witness.count("start"), tasks, "each ran once");
 }

@@ -34,7 +34,7 @@ async fn succeeded(site: &Site, run: RunId) -> WorkflowRun {
 }
 
 async fn items(site: &Site, run: RunId, step: &str) -> Vec<RunItem> {
-    site.client().run_items(run, step).try_collect().await.unwrap()
+    site.client().run_items(run, step, &[]).try_collect().await.unwrap()
 }
 
 /// This member of what each element gave.

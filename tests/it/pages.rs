@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use harness::pages::assert_generated;
-use harness::repository;
+use harness::pages::{assert_file, assert_generated};
+use harness::{diagram, repository};
 use model::lifecycle::{self, Cause};
 use model::{JobSpec, ScheduleSpec, limits};
 use serde_json::Value;
@@ -13,13 +13,32 @@ fn page(name: &str) -> std::path::PathBuf {
     repository().join("docs/src").join(name)
 }
 
+/// Holds an image of the book against the transitions that it shows.
+fn assert_drawn(image: &str, text: &str, places: &[diagram::Place]) {
+    assert_file(&page("images").join(image), &diagram::svg(text, places));
+}
+
 /// A7. The docs draw the very table that the engine checks by.
 #[test]
 fn the_life_of_a_job_is_drawn_from_its_table() {
-    let mut text = format!(
-        "```mermaid\n{}```\n\n| cause | meaning | from | to |\n|---|---|---|---|\n",
-        lifecycle::diagram()
+    assert_drawn(
+        "life-of-a-job.svg",
+        &lifecycle::diagram(),
+        &[
+            ("[*]", 0.0, 1.0),
+            ("ready", 1.0, 0.0),
+            ("waiting", 1.0, 2.0),
+            ("retrying", 1.0, 4.0),
+            ("running", 2.9, 3.0),
+            ("expired", 4.0, 0.0),
+            ("cancelled", 4.0, 1.0),
+            ("failed", 4.0, 2.0),
+            ("succeeded", 4.0, 3.0),
+        ],
     );
+    let mut text = "![The statuses of a job](../images/life-of-a-job.svg)\n\n\
+                    | cause | meaning | from | to |\n|---|---|---|---|\n"
+        .to_owned();
     for cause in Cause::ALL {
         let rows: Vec<_> = lifecycle::TRANSITIONS.iter().filter(|t| t.cause == *cause).collect();
         let mut from: Vec<_> = rows.iter().map(|t| t.from.map_or("submission", |s| s.as_str())).collect();
@@ -37,7 +56,42 @@ fn the_life_of_a_job_is_drawn_from_its_table() {
 #[test]
 fn the_lives_of_runs_and_steps_are_drawn_from_their_tables() {
     let (run, step) = model::run::lifecycle::diagrams();
-    let text = format!("A run:\n\n```mermaid\n{run}```\n\nA step:\n\n```mermaid\n{step}```\n");
+    assert_drawn(
+        "life-of-a-run.svg",
+        &run,
+        &[
+            ("[*]", 0.0, 1.5),
+            ("waiting", 1.0, 3.3),
+            ("running", 1.0, 0.0),
+            ("paused", 2.0, 1.2),
+            ("retrying", 1.9, 2.1),
+            ("stopping", 3.3, 1.2),
+            ("succeeded", 4.6, 0.0),
+            ("failed", 4.6, 1.2),
+            ("cancelled", 4.6, 2.6),
+        ],
+    );
+    assert_drawn(
+        "life-of-a-step.svg",
+        &step,
+        &[
+            ("[*]", 0.0, 2.0),
+            ("pending", 1.0, 2.0),
+            ("running", 2.6, 0.2),
+            ("waiting", 2.6, 3.8),
+            ("succeeded", 4.4, 0.0),
+            ("failed", 4.4, 1.0),
+            ("cancelled", 4.4, 2.0),
+            ("skipped", 4.4, 3.0),
+            ("upstream_failed", 4.4, 4.0),
+        ],
+    );
+    let text = format!(
+        "A run:\n\n![The statuses of a run](../images/life-of-a-run.svg)\n\n{}\n\
+         A step:\n\n![The statuses of a step](../images/life-of-a-step.svg)\n\n{}",
+        diagram::table(&run),
+        diagram::table(&step)
+    );
     assert_generated(&page("concepts/workflows.md"), "lifecycle", &text);
 }
 
@@ -235,6 +289,14 @@ fn value(name: &str, expression: &str) -> String {
     let product = |text: &str| -> u64 {
         text.split('*').map(|n| n.trim().replace('_', "").parse::<u64>().unwrap()).product()
     };
+    let inner = |kind: &str| expression.strip_prefix(kind)?.strip_suffix(')');
+    if let Some(bytes) = inner("Bytes(") {
+        let (one, bits) = bytes.split_once(" << ").unwrap_or((bytes, "0"));
+        return model::Bytes(product(one) << bits.parse::<u32>().unwrap()).to_string();
+    }
+    if let Some(millicores) = inner("Millicores(") {
+        return model::Millicores(product(millicores).try_into().unwrap()).to_string();
+    }
     let duration = |unit: &str| expression.strip_prefix(unit)?.strip_suffix(')').map(product);
     let seconds =
         duration("Duration::from_hours(").map(|h| h * 3_600).or_else(|| duration("Duration::from_secs("));
@@ -251,6 +313,8 @@ fn the_limits_are_listed_with_their_values() {
         value("BODY_BYTES_MAX", "1024 * 1024"),
         model::Bytes(limits::BODY_BYTES_MAX as u64).to_string()
     );
+    assert_eq!(value("MEMORY_MAX", "Bytes(1 << 50)"), limits::MEMORY_MAX.to_string());
+    assert_eq!(value("CPU_MAX", "Millicores(1_000_000_000)"), limits::CPU_MAX.to_string());
     assert_eq!(value("GRACE_MAX", "Duration::from_hours(1)"), limits::GRACE_MAX.to_string());
     let source = fs::read_to_string(repository().join("crates/model/src/limits.rs")).unwrap();
     let lines: Vec<&str> = source.lines().collect();

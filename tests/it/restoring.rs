@@ -1,4 +1,5 @@
-//! A backup that was brought back: what it does not know is stopped and named, and nothing runs beside itself.
+//! Stores that are not what they were: a backup that was brought back, and damage. What a backup does not know is
+//! stopped and named, nothing runs beside itself, and no loss goes without a word.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +9,8 @@ use harness::{Site, until};
 use model::spec::Delivery;
 use model::{JobId, JobSpec, JobStatus};
 
-const SOON: Duration = Duration::from_secs(60);
+/// Long enough for a machine that is busy with other tests.
+const SOON: Duration = Duration::from_mins(3);
 /// The queue of jobs that name none.
 const QUEUE: &str = "default";
 
@@ -27,10 +29,11 @@ fn copy_database(from: &Path, to: &Path) {
     }
 }
 
-/// The fences under which a job started, in the order of the starts.
-fn fences(site: &Site, job: JobId) -> Vec<u64> {
+/// The fences under which a job started, in the order of the starts, and its processes.
+fn starts(site: &Site, job: JobId) -> Vec<(u64, i32)> {
     let lines = site.witness().lines().into_iter();
-    lines.filter(|line| line.kind == "start" && line.job == job.to_string()).map(|line| line.fence).collect()
+    let starts = lines.filter(|line| line.kind == "start" && line.job == job.to_string());
+    starts.map(|line| (line.fence, line.pid)).collect()
 }
 
 /// S24, D8.
@@ -49,7 +52,7 @@ async fn what_a_restored_backup_does_not_know_is_stopped_and_named_and_nothing_r
     site.client().resume_queue(QUEUE).await.unwrap();
     let forgotten = site.submit(&once_at_a_time(witness.job(600))).await;
     let both = async || {
-        let started = [known, forgotten].map(|job| fences(&site, job).len());
+        let started = [known, forgotten].map(|job| starts(&site, job).len());
         (started == [1, 1]).then_some(())
     };
     until("both run", SOON, both).await;
@@ -61,15 +64,107 @@ async fn what_a_restored_backup_does_not_know_is_stopped_and_named_and_nothing_r
 
     site.server.start_again().await;
     site.client().resume_queue(QUEUE).await.unwrap();
-    until("what was known runs again", SOON, async || (fences(&site, known).len() == 2).then_some(())).await;
-    assert!(!before.iter().any(|task| task.is_alive()), "what the backup does not know goes on");
-    let fences = fences(&site, known);
-    assert!(fences[1] > fences[0], "{fences:?}");
-    assert_eq!(site.client().job(known).await.unwrap().status, JobStatus::Running);
+    until("what was known runs again", SOON, async || (starts(&site, known).len() == 2).then_some(())).await;
+    let starts = starts(&site, known);
+    assert!(!before.iter().any(|task| task.0 == starts[0].1 && task.is_alive()), "it runs beside itself");
+    assert!(starts[1].0 > starts[0].0, "{starts:?}");
+    let are_gone = || !before.iter().any(|task| task.is_alive());
+    until("what the backup does not know is stopped", SOON, async || are_gone().then_some(())).await;
+    site.until_status(known, JobStatus::Running).await;
     assert_eq!(site.client().job(forgotten).await.unwrap_err().status(), Some(404));
-    let log = fs::read_to_string(site.path("server.log")).unwrap();
     for job in [known, forgotten] {
         let named = |line: &str| line.contains("the store has forgotten") && line.contains(&job.to_string());
-        assert!(log.lines().any(named), "{job} is not named");
+        let is_named = || log_of(&site).lines().any(named);
+        until(&format!("{job} is named"), SOON, async || is_named().then_some(())).await;
     }
+}
+
+fn log_of(site: &Site) -> String {
+    fs::read_to_string(site.path("server.log")).unwrap()
+}
+
+async fn submit_some(site: &Site, jobs: usize) {
+    for _ in 0..jobs {
+        site.submit(&JobSpec::command(["true"])).await;
+    }
+}
+
+/// F9. The server does not start on what is left of it, and the operator decides.
+#[tokio::test]
+async fn a_damaged_log_is_refused_by_name_until_the_loss_is_accepted() {
+    let mut site = Site::server_only(&[]).await;
+    let (data, token) = (site.server.data().to_owned(), site.server.token());
+    let log = data.join("belfry.db-wal");
+    submit_some(&site, 20).await;
+    let half = fs::read(&log).unwrap();
+    submit_some(&site, 20).await;
+    site.server.kill().await;
+    let mut bytes = fs::read(&log).unwrap();
+    // Where the log went on after the first half. The server also writes for itself, the more the longer all this takes,
+    // and behind the end of the log lies what is left of an earlier one.
+    let place = half.iter().zip(&bytes).position(|(before, after)| before != after).unwrap_or(half.len());
+    bytes[place] ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    assert_eq!(site.server.start_in_vain().await, Some(1));
+    let told = log_of(&site);
+    assert!(told.contains("has lost commits: it ends before event"), "{told}");
+    assert!(told.contains("belfry store restored"), "{told}");
+    assert_eq!(fs::read(&log).unwrap(), bytes, "nothing was changed");
+
+    let store = data.display().to_string();
+    let checked = site.belfry(&["store", "check", &store]).await.exits(1);
+    assert!(checked.stdout.contains("commits are lost"), "{}", checked.stdout);
+    site.belfry(&["store", "restored", &store]).await.exits(0);
+    assert_eq!(fs::read(data.join("belfry.db-wal.damaged")).unwrap(), bytes);
+    site.server.start_again().await;
+    assert_eq!(site.server.token(), token);
+    let left = site.belfry(&["job", "list", "--output", "name", "--limit", "100"]).await.success();
+    let jobs = left.lines().count();
+    assert!((20..40).contains(&jobs), "{jobs} jobs are left");
+}
+
+/// F9. A new store would have new tokens, over the objects of the old one.
+#[tokio::test]
+async fn a_store_that_is_gone_is_not_made_anew() {
+    let mut site = Site::server_only(&[]).await;
+    let (data, token) = (site.server.data().to_owned(), site.server.token());
+    site.server.shut_down().await;
+    for entry in fs::read_dir(&data).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("belfry.db")) {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    assert_eq!(site.server.start_in_vain().await, Some(1));
+    let told = log_of(&site);
+    assert!(told.contains("is missing or empty, but it existed"), "{told}");
+    assert_eq!(site.server.token(), token);
+}
+
+/// H5, D8. From the backup of a server that runs to one that runs on it.
+#[tokio::test]
+async fn a_backup_that_is_brought_back_is_refused_until_it_is_said_to_be_one() {
+    let mut site = Site::server_only(&[]).await;
+    let known = site.submit(&JobSpec::command(["true"])).await;
+    let (data, backup) = (site.server.data().to_owned(), site.path("backup.db"));
+    let store = data.display().to_string();
+    let made = site.belfry(&["store", "backup", &store, &backup.display().to_string()]).await.exits(0);
+    assert!(made.stderr.contains("backed up and checked"), "{}", made.stderr);
+    let checked = site.belfry(&["store", "check", &backup.display().to_string()]).await.exits(0);
+    assert!(checked.stderr.contains("checked every page"), "{}", checked.stderr);
+    let checked = site.belfry(&["store", "check", &store]).await.exits(0);
+    assert!(checked.stderr.contains("while a server runs on it"), "{}", checked.stderr);
+    let forgotten = site.submit(&JobSpec::command(["true"])).await;
+    site.server.shut_down().await;
+    for file in ["belfry.db-wal", "belfry.db-shm"] {
+        // They need not be there.
+        let _ = fs::remove_file(data.join(file));
+    }
+    fs::copy(&backup, data.join("belfry.db")).unwrap();
+    assert_eq!(site.server.start_in_vain().await, Some(1));
+    assert!(log_of(&site).contains("has lost commits"), "{}", log_of(&site));
+    site.belfry(&["store", "restored", &store]).await.exits(0);
+    site.server.start_again().await;
+    assert_eq!(site.client().job(known).await.unwrap().id, known);
+    assert_eq!(site.client().job(forgotten).await.unwrap_err().status(), Some(404));
 }

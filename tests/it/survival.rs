@@ -51,6 +51,35 @@ async fn a_task_runs_on_while_its_agent_is_killed_and_started_again() {
     assert_promises_kept(&site, &witness, &[(job, Delivery::AtLeastOnce)]).await;
 }
 
+/// D4, D9. The worker is lost, and comes back before anything else has started: what its tasks did counts, at every level.
+#[tokio::test]
+async fn what_ended_on_a_lost_worker_is_not_done_again_when_it_comes_back_first() {
+    let mut site = Site::start().await;
+    let witness = site.witness();
+    let mut jobs = Vec::new();
+    for delivery in [Delivery::AtLeastOnce, Delivery::ExactlyOnce, Delivery::AtMostOnce] {
+        let mut spec = witness.job(20);
+        spec.delivery = delivery;
+        jobs.push((site.submit(&spec).await, delivery));
+    }
+    for (job, _) in &jobs {
+        site.until_job(*job, "started", |job| job.started_at.is_some()).await;
+    }
+    site.workers[0].kill_agent().await;
+    until_lines(&witness, "end", jobs.len()).await;
+    for (job, delivery) in &jobs {
+        let unknown = if *delivery == Delivery::AtMostOnce { JobStatus::Running } else { JobStatus::Waiting };
+        site.until_status(*job, unknown).await;
+    }
+    site.workers[0].start_agent();
+    for (job, _) in &jobs {
+        let ended = site.until_status(*job, JobStatus::Succeeded).await;
+        assert_eq!(ended.executions, 1);
+    }
+    assert_eq!(witness.count("start"), jobs.len());
+    assert_promises_kept(&site, &witness, &jobs).await;
+}
+
 /// D9. What ended while the agent was away is reported when it is back.
 #[tokio::test]
 async fn an_outcome_waits_for_the_next_agent() {
@@ -119,7 +148,8 @@ async fn a_killed_supervisor_takes_its_tasks_along_and_each_level_keeps_its_word
 /// D3, D4. A machine is gone: its work goes elsewhere once its lease has run out.
 #[tokio::test]
 async fn the_jobs_of_a_lost_worker_go_to_another() {
-    let mut site = Site::start().await;
+    let mut site = Site::server_only(&[("BELFRY_SERVER__RESULT_WAIT", "2s")]).await;
+    site.add_worker().await;
     let witness = site.witness();
     let careful = site.submit(&with_retries(witness.job(300), Delivery::AtMostOnce)).await;
     let job = site.submit(&with_retries(witness.job(12), Delivery::AtLeastOnce)).await;

@@ -63,7 +63,7 @@ async fn an_etl_maps_a_list_that_was_found_out_and_reduces_what_came_of_it() {
     let ended = site.client().run(run).await.unwrap();
     assert_eq!(ended.output, Some(json!({"rows": 600})));
     assert_eq!(wrote(&site, run, "load").await, "3 files with 600 rows\n");
-    let items: Vec<_> = site.client().run_items(run, "transform").try_collect().await.unwrap();
+    let items: Vec<_> = site.client().run_items(run, "transform", &[]).try_collect().await.unwrap();
     assert_eq!(items[2].state.output, Some(json!({"file": "2026-11-20-c.csv", "rows": 300})));
     assert_eq!(jobs(&site, run).await.len(), 5);
 }

@@ -43,11 +43,35 @@ impl SmallDisk {
 
     /// Writes until not a byte is left.
     pub fn fill(&self) {
-        let mut file = File::create(self.filler()).expect("a file can be made");
+        let mut options = File::options();
+        let mut file = options.create(true).append(true).open(self.filler()).expect("a file can be made");
         for size in [1 << 20, 4096, 1] {
             let chunk = vec![0_u8; size];
             while file.write_all(&chunk).is_ok() {}
         }
+    }
+
+    /// Keeps the disk full until the returned value is dropped: bytes that are freed are taken at once.
+    pub fn keep_full(&self) -> Filling {
+        self.fill();
+        let (sender, stop) = std::sync::mpsc::channel();
+        let filler = self.filler();
+        let thread = std::thread::spawn(move || {
+            let mut file = File::options().append(true).open(filler).expect("the filler is there");
+            let pause = std::time::Duration::from_millis(1);
+            while stop.recv_timeout(pause) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                while file.write_all(&[0; 512]).is_ok() {}
+            }
+        });
+        Filling { stop: Some(sender), thread: Some(thread) }
+    }
+
+    /// Writes until so many bytes are left.
+    pub fn fill_but(&self, left: u64) {
+        self.fill();
+        let filler = File::options().write(true).open(self.filler()).expect("the filler is there");
+        let filled = filler.metadata().expect("it can be looked at").len();
+        filler.set_len(filled.saturating_sub(left)).expect("it can be cut");
     }
 
     /// Gives the space back.
@@ -58,6 +82,21 @@ impl SmallDisk {
 
     fn filler(&self) -> PathBuf {
         self.at.join("filler")
+    }
+}
+
+/// A thread that writes to a disk as soon as a byte of it is free.
+#[derive(Debug)]
+pub struct Filling {
+    stop: Option<std::sync::mpsc::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        self.stop = None;
+        // Whatever it met, nothing is written any more.
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
     }
 }
 

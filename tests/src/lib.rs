@@ -18,6 +18,7 @@ mod cli;
 mod clock;
 mod crash;
 mod deadline;
+pub mod diagram;
 mod disk;
 pub mod network;
 pub mod pages;

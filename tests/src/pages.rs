@@ -49,6 +49,19 @@ pub fn assert_generated(page: &Path, name: &str, text: &str) {
     }
 }
 
+/// Holds a whole file against `text`, as [`assert_generated`] does a part.
+///
+/// # Panics
+/// If they differ.
+pub fn assert_file(file: &Path, text: &str) {
+    if std::env::var_os("BELFRY_UPDATE").is_some() {
+        fs::write(file, text).expect("the file can be written");
+    } else {
+        let found = fs::read_to_string(file).unwrap_or_default();
+        assert!(found == text, "{} is out of step with the code: `make fix` writes it again", file.display());
+    }
+}
+
 fn with_part(page: &str, name: &str, text: &str) -> String {
     let mark = format!("<!-- generated: {name} -->\n");
     let begin = page.find(&mark).unwrap_or_else(|| panic!("the page has no `{}`", mark.trim())) + mark.len();

@@ -22,13 +22,17 @@ pub struct Weather {
     pub up_cut: bool,
     /// Whether nothing comes through to whoever connected.
     pub down_cut: bool,
+    /// Whether connections are closed at once.
+    pub refuses: bool,
     /// How long everything takes, each way.
     pub delay: Duration,
 }
 
 impl Weather {
     /// Nothing comes through, either way.
-    pub const CUT: Self = Self { up_cut: true, down_cut: true, delay: Duration::ZERO };
+    pub const CUT: Self = Self { up_cut: true, down_cut: true, refuses: false, delay: Duration::ZERO };
+    /// Nobody gets in, and whoever was in is thrown out.
+    pub const REFUSED: Self = Self { up_cut: false, down_cut: false, refuses: true, delay: Duration::ZERO };
 }
 
 /// What all connections of a proxy look at.
@@ -37,6 +41,8 @@ struct Sky {
     weather: Weather,
     /// Counts how often all connections were broken.
     breaks: u64,
+    /// Where it leads; nowhere at first if that is not known when it starts.
+    target: Option<SocketAddr>,
 }
 
 /// A proxy in front of one address.
@@ -66,15 +72,24 @@ impl Way {
 impl Proxy {
     /// Listens on a free port of `host`, for `target`.
     pub async fn start(host: &str, target: SocketAddr) -> Self {
+        Self::leading_to(host, Some(target)).await
+    }
+
+    /// The same for a target that is [told](Self::lead_to) later.
+    pub async fn leading_nowhere(host: &str) -> Self {
+        Self::leading_to(host, None).await
+    }
+
+    async fn leading_to(host: &str, target: Option<SocketAddr>) -> Self {
         let listener =
             TcpListener::bind((host, 0)).await.expect("an address of this machine has a free port");
         let address = listener.local_addr().expect("a listener has an address");
-        let (sky, now) = watch::channel(Sky::default());
+        let (sky, now) = watch::channel(Sky { target, ..Sky::default() });
         let task = tokio::spawn(async move {
             // Accepting fails for a connection that is gone again, or for want of descriptors.
             loop {
                 if let Ok((stream, _)) = listener.accept().await {
-                    tokio::spawn(serve(stream, target, now.clone()));
+                    tokio::spawn(serve(stream, now.clone()));
                 }
             }
         });
@@ -93,7 +108,15 @@ impl Proxy {
 
     /// Makes the network so from now on.
     pub fn set(&self, weather: Weather) {
-        self.sky.send_modify(|now| now.weather = weather);
+        self.sky.send_modify(|now| {
+            now.weather = weather;
+            now.breaks += u64::from(weather.refuses);
+        });
+    }
+
+    /// Leads new connections there.
+    pub fn lead_to(&self, target: SocketAddr) {
+        self.sky.send_modify(|now| now.target = Some(target));
     }
 
     /// Breaks every connection that there is.
@@ -109,8 +132,9 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(here: TcpStream, target: SocketAddr, mut sky: watch::Receiver<Sky>) {
-    let breaks = sky.borrow_and_update().breaks;
+async fn serve(here: TcpStream, mut sky: watch::Receiver<Sky>) {
+    let Sky { weather, breaks, target } = *sky.borrow_and_update();
+    let Some(target) = target.filter(|_| !weather.refuses) else { return };
     // Nobody listens there while the server is down: whoever connected sees the end of it.
     let Ok(there) = TcpStream::connect(target).await else { return };
     let ((here_read, here_write), (there_read, there_write)) = (here.into_split(), there.into_split());

@@ -72,6 +72,17 @@ impl Server {
         self.child = Some(child);
     }
 
+    /// Starts the process, and waits until it has ended by itself. Answers with its exit code.
+    ///
+    /// # Panics
+    /// If it goes on.
+    pub async fn start_in_vain(&mut self) -> Option<i32> {
+        self.spawn();
+        let mut child = self.child.take().expect("it was started");
+        let ended = tokio::time::timeout(START, child.wait()).await.expect("the server refuses to start");
+        ended.expect("a child can be waited for").code()
+    }
+
     /// Starts the process once more if it is gone, and does not wait for it.
     pub fn ensure_running(&mut self) {
         if !self.is_running() {
@@ -92,7 +103,7 @@ impl Server {
     }
 
     /// What `/readyz` says, asked as any probe would.
-    pub(crate) async fn is_ready(&self) -> bool {
+    pub async fn is_ready(&self) -> bool {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)).await else { return false };
         let request = b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
         let mut answer = String::new();

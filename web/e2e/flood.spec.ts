@@ -26,6 +26,8 @@ interface Played {
 /** Puts a feed of its own in the place of the server's, silent until {@link play}. */
 async function takeFeed(page: Page): Promise<void> {
   await page.addInitScript(() => {
+    // The page reads the feed itself then, where it can be played to it.
+    Reflect.deleteProperty(globalThis, "SharedWorker");
     const real = globalThis.fetch.bind(globalThis);
     globalThis.fetch = (input, init) => {
       const url = input instanceof Request ? input.url : input.toString();

@@ -1,6 +1,6 @@
 /** A1, A3–A5, G2, H1. Jobs by the dashboard: submitted, watched, cancelled, retried, found. */
 
-import { expect, script, test } from "./fixtures";
+import { expect, script, test, until } from "./fixtures";
 
 test("a job is submitted with the form and watched to its end", async ({ page }) => {
   await page.goto("/submit");
@@ -131,6 +131,160 @@ test("a log is searched, its streams are told apart, and a line has an address",
   await expect(log.getByText("line 42", { exact: true })).toBeVisible();
 });
 
+test("a line of a long log has its true number, and is found by its address", async ({ page, server }) => {
+  const id = await server.submit(script("talks-long", 'seq -f "row %.0f" 1 25000'));
+  await server.untilStatus(id, "succeeded");
+  await page.goto(`/jobs/${id}`);
+  const log = page.getByTestId("log");
+  await expect(log).toContainText("Lines 15,001 to 25,000 of 25,000");
+  await expect(log.getByRole("button", { name: "Link to line 25000" })).toBeVisible();
+  await log.getByLabel("Find in the log").fill("row 12345");
+  await expect(log).toContainText("Not in the lines shown");
+  await log.getByRole("button", { name: "Earlier lines" }).click();
+  await expect(log).toContainText("Lines 10,001 to 15,000 of 25,000");
+  await expect(log.locator("mark")).toHaveText("row 12345");
+  await log.getByRole("button", { name: "Newest lines" }).click();
+  await expect(log).toContainText("Lines 15,001 to 25,000 of 25,000");
+
+  await page.goto(`/jobs/${id}?line=4321`);
+  await expect(log.getByText("row 4321", { exact: true })).toBeVisible();
+  await expect(log.getByRole("button", { name: "Link to line 4321" })).toBeVisible();
+  await page.goto(`/jobs/${id}?line=30000`);
+  await expect(log).toContainText("The log has no line 30,000.");
+});
+
+test("text is found anywhere in a long log, and the search can be stopped", async ({ page, server }) => {
+  // About 5.5 MB: more than one answer of the server holds.
+  const id = await server.submit(
+    script("talks-very-long", 'seq -f "row %.0f of a log that is longer than what is read at once" 1 100000'),
+  );
+  await server.untilStatus(id, "succeeded");
+  await page.goto(`/jobs/${id}`);
+  const log = page.getByTestId("log");
+  // Above the lines and below them.
+  await expect(log.getByText("Lines 90,001 to 100,000 of 100,000")).toHaveCount(2);
+  const find = log.getByLabel("Find in the log");
+  await find.fill("row 543");
+  await expect(log).toContainText("Not in the lines shown");
+  await log.getByRole("button", { name: "Search the whole log" }).click();
+  // Rows 543, 5430 to 5439, and 54300 to 54399.
+  await expect(log).toContainText("1 / 111");
+  await expect(log.getByText("row 543 of a log")).toBeVisible();
+  await expect(log.getByRole("button", { name: "Link to line 543", exact: true })).toBeVisible();
+  await log.getByRole("button", { name: "Previous hit" }).click();
+  await expect(log).toContainText("111 / 111");
+  await expect(log.getByText("row 54399 of a log")).toBeVisible();
+  await log.getByRole("button", { name: "First lines" }).click();
+  await expect(log.getByRole("button", { name: "Link to line 1", exact: true })).toBeVisible();
+  await expect(log.getByText("Lines 1 to 5,000 of 100,000")).toHaveCount(2);
+  await log.getByRole("button", { name: "Newest lines" }).click();
+  await expect(log.getByText("Lines 90,001 to 100,000 of 100,000")).toHaveCount(2);
+
+  // The second window does not come.
+  let windows = 0;
+  await page.route(/logs\?offset=/, (route) => (windows++ === 0 ? route.continue() : undefined));
+  await find.fill("row 54");
+  await log.getByRole("button", { name: "Search the whole log" }).click();
+  await expect(log).toContainText(/[1-9]\d*% searched, 1,111 found/);
+  await log.getByRole("button", { name: "Stop" }).click();
+  await expect(log).toContainText(/1 \/ 1,111 up to line [1-9]\d,\d{3}/);
+  await expect(log.getByText("row 54 of a log")).toBeVisible();
+});
+
+test("a log of which a part was not kept says so, and so does its download", async ({ page, server }) => {
+  const id = await server.submit(script("talks-without-end", "seq 1 1000"));
+  await server.untilStatus(id, "succeeded");
+  await page.goto(`/jobs/${id}`);
+  const log = page.getByTestId("log");
+  await expect(log).toContainText("1,000 lines");
+  await expect(log.getByRole("button", { name: "Download the log", exact: true })).toBeVisible();
+  await expect(log).not.toContainText("not kept");
+  // As if it had written more than 64 MiB, of which the middle is left out.
+  await page.route(`**/jobs/${id}/executions*`, async (route) => {
+    const response = await route.fetch();
+    const list = (await response.json()) as { items: Array<{ usage: { log_bytes: number } }> };
+    for (const { usage } of list.items) usage.log_bytes += 6 * 2 ** 20;
+    await route.fulfill({ response, json: list });
+  });
+  await page.reload();
+  await expect(log).toContainText("6 MiB of this log were not kept.");
+  await expect(
+    log.getByRole("button", { name: "Download the log; 6 MiB of it were not kept" }),
+  ).toBeVisible();
+});
+
+test("failed runs of a schedule that lets one run at a time are retried one after another", async ({
+  page,
+  server,
+}) => {
+  const schedule = await server.schedule("one-by-one", [], "sleep 0.5; exit 1");
+  const listed = (query: string) =>
+    server.get<{ items: Array<{ id: string; retry_of?: string }> }>(
+      `/api/v1/jobs?schedule=${schedule}&${query}`,
+    );
+  for (let runs = 1; runs <= 4; runs += 1) {
+    await server.trigger("one-by-one");
+    await until(15_000, "the run to fail", async () => (await listed("status=failed")).items.length === runs);
+  }
+  const before = new Set((await listed("")).items.map(({ id }) => id));
+  await page.goto(`/jobs?schedule=${schedule}&status=failed`);
+  await page.getByLabel("Select all that are shown").check();
+  await page.getByRole("button", { name: "Retry 4" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Retry 4" }).click();
+  await expect(dialog).toContainText("jobs wait until their schedule allows another run");
+  await expect(page.getByText("4 jobs submitted again")).toBeVisible();
+  const again = (await listed("")).items.filter(({ id }) => !before.has(id));
+  // In the order of the first runs.
+  expect(again.map(({ retry_of }) => retry_of).reverse()).toEqual([...before].sort());
+});
+
+test("a bulk retry that is stopped while jobs wait keeps them selected", async ({ page, server }) => {
+  const schedule = await server.schedule("stopped-retry", [], "exit 1");
+  for (let runs = 1; runs <= 2; runs += 1) {
+    await server.trigger("stopped-retry");
+    const path = `/api/v1/jobs?schedule=${schedule}&status=failed`;
+    const failed = async () => (await server.get<{ items: object[] }>(path)).items.length;
+    await until(15_000, "the run to fail", async () => (await failed()) === runs);
+  }
+  // What runs now does not end.
+  await server.schedule("stopped-retry", [], "sleep 60");
+  await server.trigger("stopped-retry");
+  await page.goto(`/jobs?schedule=${schedule}&status=failed`);
+  await page.getByLabel("Select all that are shown").check();
+  await page.getByRole("button", { name: "Retry 2" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Retry 2" }).click();
+  await expect(dialog).toContainText("2 jobs wait until their schedule allows another run");
+  await dialog.getByRole("button", { name: "Stop" }).click();
+  await expect(dialog).toContainText("0 done, 2 refused");
+  await expect(dialog.getByTestId("refusals")).toContainText("stopped-retry");
+  await dialog.getByRole("button", { name: "Close" }).last().click();
+  await expect(page.getByRole("toolbar")).toContainText("2 selected");
+});
+
+test("what a bulk retry could not do is told by reason and stays selected", async ({ page, server }) => {
+  const ids = await Promise.all([1, 2, 3].map(() => server.submit(script("thrice", "exit 1"))));
+  for (const id of ids) await server.untilStatus(id, "failed");
+  const body = {
+    ...{ type: "/docs/problems#storage_full", title: "There is no space left.", status: 507 },
+    ...{ detail: "the volume of the server is full", code: "storage_full", hint: "free space" },
+  };
+  for (const id of ids.slice(1)) {
+    await page.route(`**/jobs/${id}/retry`, (route) => route.fulfill({ status: 507, json: body }));
+  }
+  await page.goto("/jobs?name=thrice&status=failed");
+  await page.getByLabel("Select all that are shown").check();
+  await page.getByRole("button", { name: "Retry 3" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Retry 3" }).click();
+  await expect(dialog).toContainText("1 done, 2 refused");
+  await expect(dialog.getByTestId("refusals").getByRole("listitem")).toHaveCount(1);
+  await expect(dialog.getByTestId("refusals")).toContainText("the volume of the server is full");
+  await dialog.getByRole("button", { name: "Close" }).last().click();
+  await expect(page.getByRole("toolbar")).toContainText("2 selected");
+});
+
 test("filters stand in the address and survive a reload", async ({ page, server }) => {
   const id = await server.submit(script("bad-one", "exit 1", { labels: { team: "filters" } }));
   await server.submit(script("good-one", "true", { labels: { team: "filters" } }));
@@ -181,4 +335,18 @@ test("many jobs are cancelled at once, after their count was told", async ({ pag
   await page.getByRole("dialog").getByRole("button", { name: "Cancel 5" }).click();
   await expect(page.getByText("5 jobs cancelled")).toBeVisible();
   await expect(page.getByText("No job matches these filters")).toBeVisible();
+});
+
+test("labels and the reason of a failure can be read in the list of jobs", async ({ page, server }) => {
+  await server.submit({ ...script("labelled", "exit 2"), labels: { env: "staging", team: "data" } });
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await page.goto("/jobs?status=failed");
+  const row = page.getByRole("row").filter({ hasText: "labelled" });
+  await expect(row).toContainText("exited with code 2");
+  const isCut = (element: HTMLElement) => element.scrollWidth > element.clientWidth;
+  for (const label of ["env=staging", "team=data"]) {
+    expect(await row.getByRole("button", { name: label }).evaluate(isCut), label).toBe(false);
+  }
+  await page.setViewportSize({ width: 390, height: 800 });
+  await expect(row.getByText("exited with code 2")).toBeVisible();
 });

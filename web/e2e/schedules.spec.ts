@@ -115,6 +115,18 @@ test("a backfill shows what it would start before it does, and then how far it i
   await expect(page.getByTestId("ledger").getByRole("listitem")).toHaveCount(5);
 });
 
+test("what has fired and what fires next are shown in the zone of the schedule", async ({ page, server }) => {
+  const timing = { rules: [{ cron: "30 2 1 1 *" }], zone: "Asia/Shanghai" };
+  const id = await server.schedule("far-away", [], "true", { timing });
+  await server.trigger("far-away");
+  await page.goto(`/schedules/${id}`);
+  await expect(page.getByTestId("firings").getByRole("listitem").first()).toContainText("02:30");
+  const fired = page.getByTestId("ledger").getByRole("listitem").first();
+  await expect(fired.locator("time")).toContainText("GMT+8");
+  // The browser's own zone, on hover.
+  await expect(fired.locator("time")).toHaveAttribute("title", /UTC/);
+});
+
 test("next times say on which days the clocks change", async ({ page, server }) => {
   const timing = { rules: [{ cron: "30 2 28 3 *" }], zone: "Europe/Berlin" };
   const id = await server.schedule("in-the-gap", [], "true", { timing });

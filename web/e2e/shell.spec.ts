@@ -73,6 +73,9 @@ test("a wrong token is refused with a reason, the right one is taken, and one si
   await page.getByTestId("token").fill("bf_admin_wrong");
   await page.getByRole("button", { name: "Sign in" }).click();
   await expect(page.getByRole("alert")).toContainText("unauthenticated");
+  // What to do at this page, not in a program.
+  await expect(page.getByRole("alert")).toContainText("Copy the whole token again");
+  await expect(page.getByRole("alert")).not.toContainText("Authorization");
   await page.getByTestId("token").fill(server.token);
   await page.getByRole("button", { name: "Sign in" }).click();
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
@@ -154,7 +157,7 @@ test("every address can be opened directly, and a wrong one says so", async ({ p
 for (const theme of ["light", "dark"] as const) {
   test(`every view can be read by everybody, in the ${theme} theme`, async ({ page, server }) => {
     // Each of some thirty views is looked through by axe.
-    test.setTimeout(240_000);
+    test.setTimeout(480_000);
     await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
     const id = await server.submit(script("readable", "echo hello; exit 3"));
     await server.untilStatus(id, "failed");
@@ -187,13 +190,17 @@ for (const theme of ["light", "dark"] as const) {
       // A button that is just becoming usable has, for a moment, neither of its two colours.
       await expect(async () => {
         const { violations } = await new AxeBuilder({ page })
-          .withTags(["wcag2a", "wcag2aa", "wcag21aa"])
+          .options({ rules: { "label-content-name-mismatch": { enabled: true } } })
+          .withTags(["wcag2a", "wcag2aa", "wcag21aa", "best-practice"])
           .analyze();
-        const told = violations.flatMap((v) =>
-          v.nodes.map((node) => `${v.id}: ${node.target.join(" ")} ${node.failureSummary}`),
-        );
+        // The names of steps of a run leave out how long they take, which changes all the time.
+        const isOfTime = ({ id }: { id: string }) =>
+          id === "label-content-name-mismatch" && view.startsWith("/runs/");
+        const told = violations
+          .filter((v) => !isOfTime(v))
+          .flatMap((v) => v.nodes.map((node) => `${v.id}: ${node.target.join(" ")} ${node.failureSummary}`));
         expect(told, view).toEqual([]);
-      }).toPass({ timeout: 10_000 });
+      }).toPass({ timeout: 60_000 });
     }
   });
 }
@@ -239,6 +246,8 @@ test("while no server leads the page says so calmly, and goes on by itself", asy
     },
   };
   let leads = false;
+  // What a shared worker asks for cannot be answered here.
+  await page.addInitScript(() => void Reflect.deleteProperty(globalThis, "SharedWorker"));
   // What a server answers that stands by while the leader is gone.
   for (const path of ["events", "workers?*", "queues?*"]) {
     await page.route(`**/api/v1/${path}`, (route) =>
@@ -252,4 +261,27 @@ test("while no server leads the page says so calmly, and goes on by itself", asy
   await expect(page.getByRole("button", { name: /^Actions for/ })).toBeVisible();
   await expect(page.getByRole("alert")).toHaveCount(0);
   await expect(page.getByRole("status").filter({ hasText: "Live" })).toBeVisible();
+});
+
+test("over HTTP by a host name, where browsers offer less, texts are copied and requests are sent", async ({
+  page,
+  server,
+}) => {
+  await page.addInitScript(() => {
+    Reflect.deleteProperty(Crypto.prototype, "randomUUID");
+    Reflect.deleteProperty(Navigator.prototype, "clipboard");
+  });
+  const id = await server.submit(script("copied", "true"));
+  await server.untilStatus(id, "succeeded");
+  await page.goto(`/jobs/${id}`);
+  await page.evaluate(() => {
+    document.addEventListener("copy", () => {
+      const field = document.activeElement as HTMLTextAreaElement;
+      document.body.dataset.copied = field.value;
+    });
+  });
+  await page.getByRole("button", { name: "Copy the id" }).first().click();
+  await expect(page.locator("body")).toHaveAttribute("data-copied", id);
+  await page.getByRole("button", { name: "Retry", exact: true }).click();
+  await expect(page).not.toHaveURL(new RegExp(id));
 });

@@ -132,6 +132,14 @@ test("an approval is asked for on the overview, and a note is kept with it", asy
   await page.getByText("release #1: sign-off waits for somebody to approve it").click();
   const panel = page.getByTestId("step-panel");
   await expect(panel).toContainText("May it go out?");
+  // Also without a step that is chosen, above everything else of the run.
+  await page.goto(`/runs/${id}`);
+  const asked = page.getByRole("region", { name: "sign-off waits for approval" });
+  await expect(asked).toContainText("May it go out?");
+  await asked.getByRole("button", { name: "Approve" }).click();
+  await expect(page.getByRole("dialog")).toContainText("May it go out?");
+  await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
+  await page.goto(`/runs/${id}?step=sign-off`);
   await expect(page.getByTestId("step-why")).toContainText("waits for somebody to approve");
   await panel.getByRole("button", { name: "Approve" }).click();
   await page.getByRole("dialog").getByLabel("Note").fill("looks fine");
@@ -586,4 +594,31 @@ test("what the server says about runs is Chinese in Chinese", async ({ page, ser
   await page.getByRole("dialog").getByRole("button", { name: "取消" }).last().click();
   await untilRun(server, id, "cancelled");
   await expect(page.getByTestId("steps")).toContainText("运行被取消");
+});
+
+test("the list of runs says which step failed, and which runs wait for approval", async ({
+  page,
+  server,
+}) => {
+  await apply(server, { name: "breaks", steps: [{ name: "load", job: runs("exit 3") }] });
+  await untilRun(server, await start(server, "breaks"), "failed");
+  await apply(server, { name: "asks", steps: [{ name: "gate", approval: {} }] });
+  const asks = await start(server, "asks");
+  await page.goto("/runs");
+  const row = (name: string) => page.getByTestId("run-rows").getByRole("row").filter({ hasText: name });
+  await expect(row("breaks")).toContainText("step load: exited with code 3");
+  await expect(row("asks")).toContainText("Waiting for approval");
+  await server.call("POST", `/api/v1/runs/${asks}/steps/gate/approve`, {});
+  await expect(row("asks")).toContainText("Succeeded");
+});
+
+test("on a phone the tabs of a run stay in one line", async ({ page, server }) => {
+  await apply(server, { name: "narrow", steps: [{ name: "one", job: runs("true") }] });
+  const id = await start(server, "narrow");
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.goto(`/runs/${id}`);
+  const tabs = page.getByRole("tab");
+  await expect(tabs).toHaveCount(5);
+  const tops = await tabs.evaluateAll((all) => all.map((tab) => Math.round(tab.getBoundingClientRect().top)));
+  expect(new Set(tops).size).toBe(1);
 });

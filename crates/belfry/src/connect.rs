@@ -2,8 +2,10 @@
 //!
 //! A server is named by flag, variable or file; else it is the `belfry dev` of the same user, which
 //! leaves its address and its token in its data folder. The token of that folder goes to that
-//! server only: never to an address that somebody else wrote down.
+//! server only, never to an address from another source. A server with another data folder is found by
+//! the record that it keeps while it runs ([`running`]).
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,31 +14,75 @@ use model::Duration;
 
 use crate::failure::{Exit, Failure};
 use crate::output::Out;
-use crate::settings::{Origin, Settings};
+use crate::settings::{Origin, Settings, Sources};
+
+pub(crate) mod running;
 
 /// Where a server listens unless told otherwise.
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
 /// In the data folder of `belfry dev`: where it listens, as `127.0.0.1:7070`.
 pub(crate) const ADDRESS_FILE: &str = "address";
+/// How a token is named.
+pub(crate) const TOKEN_HELP: &str = "name a token with `--token-file FILE` or $BELFRY_TOKEN; the first admin token of a \
+                                     server is in its data folder, in `admin-token`";
 /// No token is longer.
 const TOKEN_LEN_MAX: usize = 4096;
 
-/// A client for the server that the settings lead to.
-pub(crate) fn connect(settings: &Settings, out: Out) -> Result<Client, Failure> {
-    let dev = settings.path("dev.data_dir").and_then(Dev::find);
-    let url = settings.text("client.url");
-    let dev = dev.filter(|dev| url.as_ref().is_none_or(|url| url.trim_end_matches('/') == dev.url));
-    let token = token(settings, dev.as_ref())?;
-    let url = url.or_else(|| dev.map(|dev| dev.url)).unwrap_or_else(|| DEFAULT_URL.to_owned());
-
+/// A client for the server that the settings lead to. A server that is named is asked without a token too: a proxy in
+/// front of it may add one. If none does, the server refuses the request.
+///
+/// # Errors
+/// Without a server, and without a token for it.
+pub(crate) fn connect(settings: &Settings, sources: &Sources, out: Out) -> Result<Client, Failure> {
+    let Found { url, token } = find(settings, sources)?;
+    if url.is_none() && token.is_none() {
+        let message = "no server is named, and no `belfry dev` of yours is running";
+        let help = format!("start `belfry dev`, or name a server with `--url`; {TOKEN_HELP}");
+        return Err(Failure::message(Exit::Refused, message).help(help));
+    }
+    let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
     let retry_for =
         settings.duration("client.retry_for").map_or(Patience::default().retry_for, Duration::to_std);
     let patience = Patience { retry_for, ..Patience::default() };
     let client = Client::with_patience(&url, token.as_deref(), patience)?;
-    if client.is_plaintext() && token.is_some() {
+    if token.is_some() && client.is_plaintext() {
         out.warn(format!("the token travels unencrypted to {}", client.url()));
     }
     Ok(client.on_retry(announce(out)))
+}
+
+/// The server that is meant, and the token for it.
+#[derive(Debug, PartialEq, Eq)]
+struct Found {
+    url: Option<String>,
+    token: Option<String>,
+}
+
+fn find(settings: &Settings, sources: &Sources) -> Result<Found, Failure> {
+    let url = settings.text("client.url");
+    let own = |dev: &Dev| url.as_ref().is_none_or(|url| url.trim_end_matches('/') == dev.url);
+    let by_folder = || settings.path("dev.data_dir").and_then(Dev::find).filter(own);
+    let is_named = !matches!(settings.origin("dev.data_dir"), None | Some(Origin::Default));
+    let dev = if is_named {
+        by_folder()
+    } else {
+        // The default folder may be left from a server that was killed: one that runs comes first.
+        only(running::all(sources).into_iter().filter(own).collect(), settings)?.or_else(by_folder)
+    };
+    let token = token(settings, dev.as_ref())?;
+    Ok(Found { url: url.or_else(|| dev.map(|dev| dev.url)), token })
+}
+
+/// The only `belfry dev` of the user that runs, if one does.
+fn only(mut running: Vec<Dev>, settings: &Settings) -> Result<Option<Dev>, Failure> {
+    if running.len() <= 1 || settings.text("client.token").is_some() && settings.text("client.url").is_some()
+    {
+        return Ok(running.pop());
+    }
+    let folders: Vec<_> = running.iter().filter_map(|dev| dev.token_file.parent()).collect();
+    let shown: Vec<_> = folders.iter().map(|folder| format!("'{}'", folder.display())).collect();
+    Err(Failure::usage(format!("{} `belfry dev` of yours are running", running.len()))
+        .help(format!("set BELFRY_DEV_DATA to the data of one of them: {}", shown.join(" or "))))
 }
 
 /// Says once that a request is tried again, so that a wait is not taken for a hang.
@@ -89,7 +135,7 @@ struct Dev {
 impl Dev {
     fn find(data_dir: PathBuf) -> Option<Self> {
         let address = std::fs::read_to_string(data_dir.join(ADDRESS_FILE)).ok()?;
-        let address: std::net::SocketAddr = address.trim().parse().ok()?;
+        let address: SocketAddr = address.trim().parse().ok()?;
         Some(Self { url: format!("http://{address}"), token_file: data_dir.join("admin-token") })
     }
 }
@@ -118,18 +164,94 @@ mod tests {
             Self { dir, sources }
         }
 
+        fn found(&self) -> Found {
+            find(&Settings::load(&self.sources).unwrap(), &self.sources).unwrap()
+        }
+
         fn url(&self) -> String {
-            let settings = Settings::load(&self.sources).unwrap();
-            connect(&settings, Out::new(Format::Table, true, true)).unwrap().url().to_owned()
+            self.found().url.unwrap_or_default()
         }
 
         fn token(&self) -> Option<String> {
-            let settings = Settings::load(&self.sources).unwrap();
-            let dev = settings.path("dev.data_dir").and_then(Dev::find);
-            let url = settings.text("client.url");
-            let dev = dev.filter(|dev| url.as_ref().is_none_or(|url| *url == dev.url));
-            token(&settings, dev.as_ref()).unwrap()
+            self.found().token
         }
+
+        fn refusal(&self) -> String {
+            let settings = Settings::load(&self.sources).unwrap();
+            let refused =
+                connect(&settings, &self.sources, Out::new(Format::Table, true, true)).err().unwrap();
+            refused.render(false).replace(&self.dir.path().display().to_string(), "DIR")
+        }
+
+        /// Removes every setting of the data folder of `belfry dev`.
+        fn unnamed(&mut self) {
+            self.sources.variables.clear();
+            self.sources.variables.insert("HOME".into(), self.dir.path().join("home").display().to_string());
+            let runtime = self.dir.path().join("run").display().to_string();
+            self.sources.variables.insert("XDG_RUNTIME_DIR".into(), runtime);
+        }
+
+        /// A further `belfry dev` that runs.
+        fn running(&self, name: &str, port: u16) -> running::Record {
+            let data = self.dir.path().join(name);
+            std::fs::create_dir(&data).unwrap();
+            std::fs::write(data.join("admin-token"), format!("bf_admin_{name}\n")).unwrap();
+            running::Record::write(&self.sources, SocketAddr::from(([127, 0, 0, 1], port)), &data, name)
+                .unwrap()
+        }
+    }
+
+    /// `belfry dev --data ./elsewhere`, and `belfry job list` in another terminal.
+    #[test]
+    fn a_dev_server_with_another_folder_is_found_while_it_runs() {
+        let mut setup = Setup::new(&[]);
+        setup.unnamed();
+        let one = setup.running("one", 7001);
+        assert_eq!(
+            (setup.url().as_str(), setup.token().as_deref()),
+            ("http://127.0.0.1:7001", Some("bf_admin_one"))
+        );
+        let two = setup.running("two", 7002);
+        insta::assert_snapshot!(setup.refusal(), @r"
+        error: 2 `belfry dev` of yours are running
+        help: set BELFRY_DEV_DATA to the data of one of them: 'DIR/one' or 'DIR/two'
+        ");
+        drop(two);
+        assert_eq!(setup.token().as_deref(), Some("bf_admin_one"));
+        setup.sources.variables.insert("BELFRY_URL".into(), "http://127.0.0.1:9".into());
+        assert_eq!(setup.token(), None, "its token goes to no other server");
+        drop(one);
+    }
+
+    /// Killed, it could not take its record away.
+    #[test]
+    fn a_record_of_a_server_that_is_gone_is_ignored() {
+        let mut setup = Setup::new(&[]);
+        setup.unnamed();
+        let record = setup.running("one", 7001);
+        record.leave_behind();
+        assert_eq!(setup.found(), Found { url: None, token: None });
+    }
+
+    #[test]
+    fn without_a_server_and_a_token_nothing_is_asked() {
+        let mut setup = Setup::new(&[]);
+        setup.unnamed();
+        insta::assert_snapshot!(setup.refusal(), @r"
+        error: no server is named, and no `belfry dev` of yours is running
+        help: start `belfry dev`, or name a server with `--url`; name a token with `--token-file FILE` or $BELFRY_TOKEN; the first admin token of a server is in its data folder, in `admin-token`
+        ");
+    }
+
+    /// A proxy that authenticates its users adds the token of the server.
+    #[test]
+    fn a_named_server_is_asked_without_a_token() {
+        let mut setup = Setup::new(&[]);
+        setup.unnamed();
+        setup.sources.variables.insert("BELFRY_URL".into(), "http://belfry.example".into());
+        let settings = Settings::load(&setup.sources).unwrap();
+        let client = connect(&settings, &setup.sources, Out::new(Format::Table, true, true)).unwrap();
+        assert_eq!(client.url(), "http://belfry.example");
     }
 
     #[test]
@@ -166,12 +288,5 @@ mod tests {
         assert_eq!(failure.exit(), Exit::Refused);
         assert!(!failure.render(false).contains("diary"));
         assert_eq!(read_token(&setup.dir.path().join("missing")).unwrap_err().exit(), Exit::Refused);
-    }
-
-    #[test]
-    fn without_anything_it_is_the_default_address_without_a_token() {
-        let mut setup = Setup::new(&[]);
-        setup.sources.variables.clear();
-        assert_eq!((setup.url().as_str(), setup.token()), (DEFAULT_URL, None));
     }
 }

@@ -204,10 +204,17 @@ impl From<client::Error> for Failure {
 /// What to do next in words of the command line, where the server's hint is in those of the API.
 fn help_of(code: &str) -> Option<&'static str> {
     Some(match code {
+        "unauthenticated" => crate::connect::TOKEN_HELP,
         "worker_not_found" => "`belfry worker list` has all of them",
         "queue_not_found" => "a queue is made by `belfry queue set`, or by submitting a job to it",
         "checkpoint_not_found" => "its tasks save one with `belfry task checkpoint set`",
         "artifact_not_found" => "`belfry artifact list` has all of them; check the namespace (`-n`)",
+        "queue_in_use" => {
+            "`belfry job list --queue QUEUE` lists its jobs: wait for their end, or cancel them"
+        }
+        "artifact_in_use" => {
+            "`belfry run wait RUN` waits for the end of the run, `belfry run cancel RUN` brings it about"
+        }
         "schedule_not_found" => "`belfry schedule list` has all of them; check the namespace (`-n`)",
         "calendar_not_found" => "`belfry calendar list` has all of them; check the namespace (`-n`)",
         "backfill_not_found" => "`belfry backfill list` has all that are kept",
@@ -296,6 +303,15 @@ mod tests {
         error: cannot write `x`
           because: disk full
         ");
+    }
+
+    /// The hint of the server speaks of headers.
+    #[test]
+    fn a_refusal_without_a_token_says_how_to_name_one() {
+        let client::Error::Problem(mut problem) = problem(401) else { return };
+        (problem.code, problem.errors) = ("unauthenticated".into(), Vec::new());
+        let shown = Failure::from(client::Error::Problem(problem)).render(false);
+        assert!(shown.contains("--token-file FILE"), "{shown}");
     }
 
     /// The contract of the command line.

@@ -32,7 +32,7 @@ use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::args::Cli;
 use crate::failure::Failure;
@@ -62,7 +62,11 @@ fn main() -> ExitCode {
 
 fn command_line(arguments: Vec<OsString>) -> Result<(), Failure> {
     client::install_crypto();
-    let cli = match Cli::try_parse_from(arguments) {
+    // A line that cannot be read has no options yet.
+    let plain = arguments.iter().any(|argument| argument == "--no-color");
+    let color = if plain { clap::ColorChoice::Never } else { clap::ColorChoice::Auto };
+    let parsed = Cli::command().color(color).try_get_matches_from(arguments);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         // Help and version are data; both and usage errors print themselves with their exit code.
         Err(error) => error.exit(),

@@ -77,6 +77,20 @@ impl Client {
         self.json(put(name, namespace).file(path.to_owned())).await
     }
 
+    /// Deletes an artifact: one version, or all of them.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn delete_artifact(
+        &self,
+        name: &str,
+        namespace: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<(), Error> {
+        let request = Request::delete(["artifacts", name]);
+        self.done(request.query_opt("namespace", namespace).query_opt("version", version)).await
+    }
+
     /// One page of artifacts.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::api::{CancelRun, EventTaken, List, MarkStep, Note, RetryRun, RunItem, RunSteps, WorkflowRun};
-use model::run::RunStatus;
+use model::run::{RunStatus, StepStatus};
 use model::{BackfillId, RunId, ScheduleId};
 use serde_json::{Map, Value};
 
@@ -93,16 +93,25 @@ impl Client {
     ///
     /// # Errors
     /// As every request.
-    pub async fn run_items_page(&self, id: RunId, step: &str, page: &Page) -> Result<List<RunItem>, Error> {
-        self.json(get(id, &["steps", step, "items"]).page(page)).await
+    pub async fn run_items_page(
+        &self,
+        id: RunId,
+        step: &str,
+        statuses: &[StepStatus],
+        page: &Page,
+    ) -> Result<List<RunItem>, Error> {
+        let statuses: Vec<_> = statuses.iter().map(|s| s.as_str()).collect();
+        let statuses = (!statuses.is_empty()).then(|| statuses.join(","));
+        self.json(get(id, &["steps", step, "items"]).query_opt("status", statuses).page(page)).await
     }
 
-    /// All elements of a step that have ended, by their numbers.
-    pub fn run_items(&self, id: RunId, step: &str) -> Items<RunItem> {
+    /// All elements of a step that have ended, by their numbers; with one of these statuses, where any are named.
+    pub fn run_items(&self, id: RunId, step: &str, statuses: &[StepStatus]) -> Items<RunItem> {
         let (client, step): (_, Arc<str>) = (self.clone(), step.into());
+        let statuses: Arc<[StepStatus]> = statuses.into();
         page::all(move |page| {
-            let (client, step) = (client.clone(), step.clone());
-            async move { client.run_items_page(id, &step, &page).await }
+            let (client, step, statuses) = (client.clone(), step.clone(), Arc::clone(&statuses));
+            async move { client.run_items_page(id, &step, &statuses, &page).await }
         })
     }
 

@@ -5,7 +5,7 @@
 
 use model::run::{StepCause, StepStatus};
 use model::workflow::{JoinRule, Section};
-use model::{Bytes, JobId, JobStatus, Millicores, RunId, Timestamp, WorkerId};
+use model::{Bytes, Duration, JobId, JobStatus, Millicores, RunId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,6 +28,8 @@ pub struct Why {
 pub enum Reason {
     /// Its time has not come.
     NotDue { until: Timestamp },
+    /// Engine time is ahead of the wall clock, and stands still until that has caught up.
+    ClockBehind { by: Duration },
     /// It failed and waits before its next try.
     Backoff { until: Timestamp, failures: u32 },
     /// Its queue is paused.
@@ -46,6 +48,8 @@ pub enum Reason {
     Behind { waiting: u64 },
     /// The store forgot commits, and the job must not run twice: every worker is heard first.
     Reconciling { until: Timestamp },
+    /// The store's volume is full: nothing new is started until there is space.
+    StorageFull,
     /// There is no worker at all.
     NoWorkers,
     /// No worker takes it now.
@@ -60,6 +64,8 @@ pub enum Reason {
     },
     /// Its worker has not been heard of.
     WorkerSilent { worker: WorkerId, until: Timestamp },
+    /// Its worker is lost, and it may not be started twice: it waits for the worker to come back with the outcome.
+    OutcomeUnknown { worker: WorkerId, until: Timestamp },
     /// Room is kept for it: its schedule reserves ahead.
     Reserved { worker: WorkerId },
     /// It was cancelled and is being stopped.
@@ -197,9 +203,14 @@ pub enum StepReason {
     Elements { total: u32, running: u64, succeeded: u32, failed: u32 },
     /// Steps go on whose tasks may add more elements.
     Adders { steps: Vec<NeedView> },
+    /// Elements of a step over workers wait for workers that are lost or were removed.
+    LostWorkers { workers: Vec<String>, more: u64 },
     /// It waits for somebody.
     Approval {
         approvers: Vec<String>,
+        /// What it asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },

@@ -126,6 +126,14 @@ impl Client {
         .await
     }
 
+    /// Deletes the settings of a queue; refused while jobs wait or run in it.
+    ///
+    /// # Errors
+    /// As every request.
+    pub async fn delete_queue(&self, name: &str) -> Result<(), Error> {
+        self.done(Request::delete(["queues", name])).await
+    }
+
     /// Lets nothing of a queue start, until it is resumed.
     ///
     /// # Errors

@@ -1,6 +1,21 @@
-//! The two clocks that an engine is given.
+//! The two clocks of an engine, and the rule for accepting the wall clock.
+//!
+//! Engine time is the greatest accepted wall time, and the store keeps it. A wall clock that leapt ahead by ten days
+//! and was corrected would therefore stop all schedules and retries for ten days. So a forward leap of the wall clock
+//! is accepted only as far as the steady clock confirms it.
+//!
+//! # Invariants
+//! - Engine time is ahead of what the steady clock confirms by [`LEAP_MAX`] at most; the same amount again is accepted
+//!   within an hour ([`CREEP`]), so that the correction of a small error is followed.
+//! - While a leap is refused, engine time advances at the rate of the steady clock.
+//! - A refused leap of up to a day ([`PAUSE_MAX`]) is accepted once the clock has stood there for half an hour
+//!   ([`PAUSE_BELIEVED_AFTER`]): a machine that was paused from outside looks like this, for none of its clocks ran.
+//! - Engine time never runs backwards; it waits for a wall clock that was set back.
+//!
+//! The steady clock does not span a restart: the driver passes a wall time that it has checked.
 
-use model::Timestamp;
+use model::{Duration, Timestamp};
+use mutation::{Mutation, is_on};
 
 /// What time it is, on two clocks.
 ///
@@ -9,9 +24,10 @@ use model::Timestamp;
 /// by a second or by a day, judges no worker early and keeps no lost one alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
-    /// The wall clock. The engine takes the greatest that it was ever given.
+    /// The wall clock. Engine time is the greatest accepted value.
     pub wall: Timestamp,
-    /// A clock that never jumps, counted from any origin.
+    /// A clock that is never set and also counts while the machine sleeps, from any origin. It confirms how far the
+    /// wall clock can have advanced.
     pub steady: Timestamp,
 }
 
@@ -19,5 +35,278 @@ pub struct Now {
 impl From<Timestamp> for Now {
     fn from(now: Timestamp) -> Self {
         Self { wall: now, steady: now }
+    }
+}
+
+/// The most that the wall clock may be ahead of what the steady clock explains, to be believed.
+pub const LEAP_MAX: Duration = Duration::from_secs(5 * 60);
+/// How long the wall clock must stay ahead by the same amount before that is taken for a pause of the machine. A clock
+/// that is wrong is usually corrected sooner.
+const PAUSE_BELIEVED_AFTER: Duration = Duration::from_secs(30 * 60);
+/// The longest such pause.
+const PAUSE_MAX: Duration = Duration::from_hours(24);
+/// The accepted part of a refused leap grows by one second per this many seconds: by [`LEAP_MAX`] an hour.
+const CREEP: i64 = 12;
+/// A wall clock before this was never set: it is followed, and nothing is measured by it. The start of 2025.
+const NEVER_SET: Timestamp = Timestamp::from_micros(1_735_689_600_000_000);
+
+/// Which wall clock is believed.
+#[derive(Debug, Default)]
+pub(crate) struct Belief {
+    /// What is believed to lie between the two clocks, in microseconds; none before a plausible wall clock was read.
+    between: Option<i64>,
+    /// The steady time of the last reading.
+    read_at: Timestamp,
+    /// What the wall clock was last believed to show.
+    wall: Timestamp,
+    /// How far the wall clock was ahead of that.
+    refused: Duration,
+    /// The steady time since which the wall clock has been ahead by the same amount, and what lay between the two
+    /// clocks then; none while the wall clock is believed.
+    ahead_since: Option<(Timestamp, i64)>,
+}
+
+impl Belief {
+    /// What the wall clock is believed to show. `engine` is the engine time so far.
+    pub(crate) fn read(&mut self, now: Now, engine: Timestamp) -> Timestamp {
+        self.believe_a_pause(now);
+        let wall = self.believed(now);
+        self.refused = now.wall.since(wall);
+        self.wall = wall;
+        let passed = now.steady.since(self.read_at);
+        self.read_at = self.read_at.max(now.steady);
+        if self.refused == Duration::ZERO && now.wall >= NEVER_SET && now.wall >= engine {
+            let (between, creep) = (between(now), micros(passed) / CREEP);
+            // A clock that is put back, and right again later, is no leap: what was believed once stays.
+            self.between =
+                Some(self.between.map_or(between, |old| between.min(old.saturating_add(creep)).max(old)));
+        }
+        wall
+    }
+
+    /// Follows a wall clock that has been ahead by the same amount for long enough.
+    fn believe_a_pause(&mut self, now: Now) {
+        let refused = now.wall.since(self.believed(now));
+        if refused == Duration::ZERO {
+            self.ahead_since = None;
+            return;
+        }
+        let between = between(now);
+        match self.ahead_since {
+            Some((since, first)) if between.abs_diff(first) <= micros(LEAP_MAX).unsigned_abs() => {
+                if refused <= PAUSE_MAX && now.steady.since(since) >= PAUSE_BELIEVED_AFTER {
+                    (self.between, self.ahead_since) = (Some(between), None);
+                }
+            }
+            _ => self.ahead_since = Some((now.steady, between)),
+        }
+    }
+
+    /// The same, without remembering it.
+    pub(crate) fn believed(&self, now: Now) -> Timestamp {
+        let Some(believed) = self.between else { return now.wall };
+        if is_on(Mutation::EngineBelievesEveryLeap) {
+            return now.wall;
+        }
+        let most = micros(LEAP_MAX);
+        if between(now).saturating_sub(believed) <= most {
+            return now.wall;
+        }
+        Timestamp::from_micros(now.steady.as_micros().saturating_add(believed))
+    }
+
+    /// Believes the wall time that a start passes, unless it is behind engine time: then the clock is wrong, or was
+    /// when the newest rows were written, and vouches for nothing until it has caught up.
+    pub(crate) fn begin(&mut self, now: Now, engine: Timestamp) {
+        let plausible = now.wall >= NEVER_SET.max(engine);
+        *self = Self {
+            between: plausible.then(|| between(now)),
+            read_at: now.steady,
+            wall: now.wall,
+            ..Self::default()
+        };
+    }
+
+    /// What the wall clock was last believed to show; `engine` before it was read.
+    pub(crate) fn wall(&self, engine: Timestamp) -> Timestamp {
+        if self.wall == Timestamp::default() { engine } else { self.wall }
+    }
+
+    pub(crate) fn view(&self, engine: Timestamp) -> ClockView {
+        ClockView { ahead: engine.since(self.wall(engine)), refused: self.refused }
+    }
+}
+
+fn between(now: Now) -> i64 {
+    now.wall.as_micros().saturating_sub(now.steady.as_micros())
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX).saturating_mul(1_000)
+}
+
+/// How engine time and the wall clock stand to each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClockView {
+    /// How far engine time is ahead of the wall clock. So long nothing that waits for a time happens.
+    pub ahead: Duration,
+    /// How far the wall clock is ahead of what is believed of it; zero if it is believed.
+    pub refused: Duration,
+}
+
+/// Less than this between engine time and the wall clock is no trouble.
+pub(crate) const NO_TROUBLE: Duration = Duration::from_secs(60);
+
+impl ClockView {
+    /// What is wrong, and what to do about it; `None` if nothing is.
+    pub fn trouble(&self) -> Option<String> {
+        if self.refused > Duration::ZERO {
+            return Some(format!(
+                "the wall clock leapt ahead by {}, which no other clock confirms: engine time does not follow it; \
+                 set the clock right, or restart the server if the clock is right (after 30 minutes the server follows \
+                 a leap of up to a day by itself)",
+                self.refused
+            ));
+        }
+        (self.ahead > NO_TROUBLE).then(|| {
+            format!(
+                "engine time is {} ahead of the wall clock: schedules and retries wait until the clock has caught up; \
+                 set the clock right, or stop the servers and run `belfry store reset-clock`",
+                self.ahead
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGIN: i64 = 1_800_000_000;
+    const DAY: i64 = 24 * 3_600;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_micros(seconds * 1_000_000)
+    }
+
+    /// A machine whose clocks stood at `BEGIN` and zero, and what an engine on it believes.
+    struct Machine {
+        belief: Belief,
+        engine: Timestamp,
+        steady: i64,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let mut belief = Belief::default();
+            belief.begin(Now { wall: at(BEGIN), steady: at(0) }, at(0));
+            Self { belief, engine: at(BEGIN), steady: 0 }
+        }
+
+        /// Time passes, and the wall clock is `wrong` by so much. Returns how far engine time is from the truth.
+        fn pass(&mut self, seconds: i64, wrong: i64) -> i64 {
+            self.steady += seconds;
+            let now = Now { wall: at(BEGIN + self.steady + wrong), steady: at(self.steady) };
+            self.engine = self.engine.max(self.belief.read(now, self.engine));
+            (self.engine.as_micros() - at(BEGIN + self.steady).as_micros()) / 1_000_000
+        }
+    }
+
+    #[test]
+    fn a_leap_is_not_believed_and_time_goes_on() {
+        let mut machine = Machine::new();
+        assert_eq!(machine.pass(10, 0), 0);
+        assert_eq!(machine.pass(4, 10 * DAY), 0);
+        let view = machine.belief.view(machine.engine);
+        assert_eq!(view.refused, Duration::from_hours(240));
+        assert!(view.trouble().unwrap().contains("leapt ahead by 10d"), "{:?}", view.trouble());
+        assert_eq!(machine.pass(3_600, 10 * DAY), 0);
+        assert_eq!(machine.pass(1, 0), 0);
+        assert_eq!(machine.belief.view(machine.engine).trouble(), None);
+    }
+
+    /// A hypervisor that pauses a machine stops all of its clocks; afterwards the wall clock is set.
+    #[test]
+    fn the_clock_of_a_machine_that_was_paused_is_followed_after_half_an_hour() {
+        let mut machine = Machine::new();
+        machine.pass(10, 0);
+        for _ in 0..30 {
+            assert_eq!(machine.pass(60, 8 * 3_600), 0);
+        }
+        assert_eq!(machine.pass(60, 8 * 3_600), 8 * 3_600);
+        assert_eq!(machine.belief.view(machine.engine).trouble(), None);
+    }
+
+    #[test]
+    fn a_leap_that_changes_or_is_longer_than_a_day_is_not_taken_for_a_pause() {
+        let mut machine = Machine::new();
+        for minute in 0..120 {
+            assert_eq!(machine.pass(60, 3_600 + minute / 20 * 1_800), 0, "{minute}");
+        }
+        for _ in 0..120 {
+            assert_eq!(machine.pass(60, 25 * 3_600), 0);
+        }
+    }
+
+    #[test]
+    fn time_that_the_steady_clock_confirms_is_believed_however_long() {
+        let mut machine = Machine::new();
+        assert_eq!(machine.pass(30 * DAY, 0), 0);
+        assert_eq!(machine.belief.view(machine.engine), ClockView::default());
+    }
+
+    #[test]
+    fn a_clock_that_was_a_little_wrong_is_followed() {
+        let mut machine = Machine::new();
+        assert_eq!(machine.pass(1, 240), 240);
+        assert_eq!(machine.pass(1, 290), 290);
+    }
+
+    /// Many small leaps are one large one.
+    #[test]
+    fn small_leaps_do_not_add_up() {
+        let mut machine = Machine::new();
+        let mut most = 0;
+        for step in 1..=3_600 {
+            most = most.max(machine.pass(1, step * 60));
+        }
+        assert!((300..=700).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn what_was_put_back_for_a_while_is_no_leap() {
+        let mut machine = Machine::new();
+        assert_eq!(machine.pass(10, 0), 0);
+        machine.pass(60, -DAY);
+        assert_eq!(machine.pass(1, 0), 0);
+        assert_eq!(machine.belief.view(machine.engine).trouble(), None);
+    }
+
+    /// The steady clock confirms the clock that was there before, also after hours.
+    #[test]
+    fn a_clock_that_was_behind_for_hours_may_be_put_right() {
+        let mut machine = Machine::new();
+        assert_eq!(machine.pass(1_800, -3_600), -1_800);
+        assert_eq!(machine.pass(3_600, -3_600), -3_600);
+        assert_eq!(machine.pass(1, 0), 0);
+        assert_eq!(machine.pass(1, 3_600), 0);
+    }
+
+    #[test]
+    fn a_clock_that_was_never_set_vouches_for_nothing() {
+        let mut belief = Belief::default();
+        belief.begin(Now { wall: at(100), steady: at(0) }, at(0));
+        belief.read(Now { wall: at(101), steady: at(1) }, at(101));
+        assert_eq!(belief.read(Now { wall: at(BEGIN), steady: at(2) }, at(101)), at(BEGIN));
+        assert_ne!(belief.read(Now { wall: at(2 * BEGIN), steady: at(3) }, at(BEGIN)), at(2 * BEGIN));
+    }
+
+    #[test]
+    fn engine_time_that_is_ahead_is_named_with_its_cure() {
+        let mut machine = Machine::new();
+        machine.engine = at(BEGIN + 10 * DAY);
+        machine.pass(1, 0);
+        let trouble = machine.belief.view(machine.engine).trouble().unwrap();
+        assert!(trouble.contains("engine time is 9d23h") && trouble.contains("reset-clock"), "{trouble}");
     }
 }

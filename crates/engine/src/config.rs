@@ -14,6 +14,9 @@ pub struct Config {
     /// How much longer than `lease` the engine waits before it takes a worker for lost: 1 % of the
     /// lease for clock drift, and this for the fuse to act.
     pub lease_margin: Duration,
+    /// How long an `at_most_once` job waits for its result once the lease of its worker has ended, before it fails with
+    /// cause `outcome_unknown`.
+    pub result_wait: Duration,
     /// How long ended jobs are kept where their spec says nothing.
     pub retention: Duration,
     /// How long an idempotency key is remembered.
@@ -29,6 +32,7 @@ impl Default for Config {
             heartbeat_interval: Duration::from_secs(2),
             lease: Duration::from_secs(6),
             lease_margin: Duration::from_millis(250),
+            result_wait: Duration::from_secs(60),
             retention: Duration::from_hours(24 * 30),
             key_retention: model::limits::IDEMPOTENCY_KEPT,
             zones: timetable::Zones::bundled(),

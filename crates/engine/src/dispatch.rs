@@ -22,6 +22,9 @@ const LOOKS_A_FLUSH: usize = 10_000;
 impl Engine {
     /// Places every waiting job that limits and workers let through.
     pub(crate) fn dispatch(&mut self) {
+        if self.holds_new_work {
+            return;
+        }
         let mut looks = LOOKS_A_FLUSH;
         while looks > 0 && std::mem::take(&mut self.dispatch_wanted) {
             self.place_expected();
@@ -55,6 +58,7 @@ impl Engine {
     }
 
     pub(crate) fn place(&mut self, id: JobId, worker: WorkerId) {
+        self.close_unknown(id);
         let now = self.now;
         let execution = ExecutionId::from_bits(self.ids.next(now, id.shard(), self.rng.next_u64()));
         let Some(job) = self.jobs.get(&id) else { return };
@@ -79,6 +83,7 @@ impl Engine {
             finished_at: None,
             outcome: None,
             usage: None,
+            files: None,
         };
         job.live = Some(Box::new(Live::new(record, remind_at)));
         if let Some(worker) = self.workers.get_mut(&worker) {
@@ -86,7 +91,7 @@ impl Engine {
         }
         self.executions.insert(execution, id);
         self.chores.arm(remind_at, Timer::Remind(execution));
-        let about = About { execution: Some((number, execution, worker)), detail: None };
+        let about = About { execution: Some((number, execution, worker)), ..About::default() };
         self.step(id, JobStatus::Running, Cause::Placed, about);
         self.send_assignment(id);
         self.placed_expected(id);

@@ -11,7 +11,7 @@ use model::{Duration, ExecutionId, JobId, JobStatus, ShardId, Timestamp, WorkerI
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::clock::Now;
+use crate::clock::{Belief, Now};
 use crate::config::Config;
 use crate::input::{Input, Ticket};
 use crate::job::Job;
@@ -30,6 +30,8 @@ use crate::workflow::Workflows;
 const PULSE: Duration = Duration::from_secs(1);
 /// The most timers of one flush: a million jobs that are due at once come in batches of this size.
 const TIMERS_A_FLUSH: usize = 10_000;
+/// How many times faster than time what may be deleted follows the clock after a start.
+const PURGE_PACE: u64 = 60;
 /// How often expired idempotency keys are looked for.
 const FORGET_KEYS_EVERY: Duration = Duration::from_secs(600);
 
@@ -75,6 +77,10 @@ pub struct Engine {
     pub(crate) now: Timestamp,
     /// The steady time of the last call.
     pub(crate) steady: Timestamp,
+    /// Which wall clock is believed.
+    pub(crate) belief: Belief,
+    /// Engine time before the start, and the steady time of the start.
+    pub(crate) resumed: Option<(Timestamp, Timestamp)>,
     pub(crate) rng: ChaCha8Rng,
     pub(crate) ids: IdSource,
     /// How many shards there are, owned or not.
@@ -103,6 +109,10 @@ pub struct Engine {
     pub(crate) live_counts: LiveCounts,
     pub(crate) pending: Pending,
     pub(crate) reconciling: Reconciling,
+    /// Whether no new work is started; see [`hold_new_work`](Engine::hold_new_work).
+    pub(crate) holds_new_work: bool,
+    /// For how long after the start another owner of the shards may still renew leases of workers.
+    pub(crate) former_owner: Duration,
     /// Whether the engine has been started; before, it notices no silence of its driver.
     pub(crate) started: bool,
 }
@@ -137,6 +147,8 @@ impl Engine {
         Self {
             now: now.wall,
             steady: now.steady,
+            belief: Belief::default(),
+            resumed: None,
             rng: ChaCha8Rng::seed_from_u64(config.seed),
             ids: IdSource::default(),
             shards,
@@ -158,6 +170,8 @@ impl Engine {
             live_counts: LiveCounts::default(),
             pending: Pending::default(),
             reconciling: Reconciling::default(),
+            holds_new_work: false,
+            former_owner: Duration::ZERO,
             started: false,
             config,
         }
@@ -191,6 +205,7 @@ impl Engine {
             Input::SetQueue { ticket, name, settings, expected_version } => {
                 self.set_queue(ticket, name, settings, expected_version);
             }
+            Input::RemoveQueue { ticket, name } => self.remove_queue(ticket, &name),
             Input::Schedule { ticket, request, actor } => {
                 self.on_schedule_request(ticket, *request, &actor);
             }
@@ -206,7 +221,8 @@ impl Engine {
     pub fn flush(&mut self, now: impl Into<Now>) -> Output {
         self.advance(now.into());
         let mut timers = TIMERS_A_FLUSH;
-        let mut begun = Self::begin_budget();
+        let mut begun = if self.holds_new_work { 0 } else { Self::begin_budget() };
+        self.release_schedules();
         loop {
             self.replan_calendar_users(&mut timers);
             self.on_timers(&mut timers);
@@ -227,6 +243,20 @@ impl Engine {
         output.effects = std::mem::take(&mut self.pending.effects);
         output.effects.append(&mut self.pending.grants);
         output
+    }
+
+    /// Starts nothing new while `hold`: no schedule fires, no waiting firing and no run of a backfill starts, no run of a
+    /// workflow advances, and no waiting job is placed. Running jobs continue and end. A run that the end of a job
+    /// triggers is still created, because it belongs to the batch of that end; its steps wait. The driver holds new work
+    /// while the store's disk is full, because the reserve is for running jobs, and refuses requests for new work itself.
+    /// At the first flush after the hold the rest happens; schedules treat firings of the meantime as missed.
+    ///
+    /// Called before [`start`](Self::start) where the hold lasts already.
+    pub fn hold_new_work(&mut self, hold: bool) {
+        self.schedules.is_released = !hold && (self.schedules.is_released || self.holds_new_work);
+        self.holds_new_work = hold;
+        self.agenda.hold_schedules(hold);
+        self.dispatch_wanted |= !hold;
     }
 
     /// Answers to beats, which may be released at once: they rest on no row, and a slow disk must
@@ -256,6 +286,7 @@ impl Engine {
             Timer::Due(job) => self.on_due(job),
             Timer::Deadline(job) => self.on_deadline(job),
             Timer::Remind(execution) => self.on_remind(execution),
+            Timer::Unknown(execution) => self.on_result_overdue(execution),
             Timer::Lease(worker) => self.on_lease(worker),
             Timer::Declined(worker) => self.on_declined(worker),
             Timer::Reserve(schedule) => self.on_reserve(schedule),
@@ -279,7 +310,8 @@ impl Engine {
     /// silence nobody needs to tell from that of workers; all others go by [`wakeup`](Self::wakeup).
     pub fn next_due(&self) -> Option<Timestamp> {
         let chore = self.chores.next().map(|at| self.now + at.since(self.steady));
-        let at_once = (!self.schedules.is_idle() || !self.workflows.is_idle()).then_some(self.now);
+        let at_once =
+            (!self.schedules.is_idle() || !self.workflows.is_idle(self.holds_new_work)).then_some(self.now);
         self.agenda.next().into_iter().chain(chore).chain(at_once).min()
     }
 
@@ -292,8 +324,8 @@ impl Engine {
     pub fn is_idle(&self) -> bool {
         self.pending.is_empty()
             && self.schedules.is_idle()
-            && self.workflows.is_idle()
-            && !self.dispatch_wanted
+            && self.workflows.is_idle(self.holds_new_work)
+            && (self.holds_new_work || !self.dispatch_wanted)
             && !self.has_due_timers()
     }
 
@@ -305,6 +337,8 @@ impl Engine {
             workers: self.workers.values().map(Worker::view).collect(),
             schedules: self.schedules.counts.clone(),
             firings: self.schedules.firings.clone(),
+            clock: self.belief.view(self.now),
+            purge_before: self.purge_before(),
         }
     }
 
@@ -320,8 +354,27 @@ impl Engine {
         if self.started && gap > PULSE + PULSE {
             self.forgive(gap);
         }
-        self.now = self.now.max(now.wall);
+        self.now = self.now.max(self.belief.read(now, self.now));
         self.steady = self.steady.max(now.steady);
+    }
+
+    /// What the wall clock is believed to show: what its driver reads, but for a leap that nothing explains. To be
+    /// compared with [`wakeup`](Self::wakeup).
+    pub fn believed(&self, now: impl Into<Now>) -> Timestamp {
+        self.belief.believed(now.into())
+    }
+
+    /// What expired before this may be deleted.
+    ///
+    /// Not what expires by an engine time that is ahead of the wall clock. After a start, which has to believe the wall
+    /// clock, this follows at [`PURGE_PACE`] times the pace of time: an outage of a week is caught up with in three
+    /// hours, and a clock that is a year ahead deletes next to nothing before an operator notices it.
+    pub(crate) fn purge_before(&self) -> Timestamp {
+        let wall = self.belief.wall(self.now).min(self.now);
+        self.resumed.map_or(wall, |(from, since)| {
+            let passed = self.steady.since(since).as_millis().saturating_mul(PURGE_PACE);
+            wall.min(from + Duration::from_millis(passed))
+        })
     }
 
     pub(crate) fn reply(&mut self, ticket: Ticket, reply: Result<Reply, Refusal>) {
@@ -345,10 +398,31 @@ impl Engine {
         let record = Arc::new(record);
         let kind = EventKind::Queue { queue: record.name.as_str().into() };
         self.pending.events.push(Event { at: self.now, namespace: None, kind });
-        let same = |change: &Change| matches!(change, Change::Queue(known) if known.name == record.name);
+        let same = |change: &Change| match change {
+            Change::Queue(known) => known.name == record.name,
+            Change::RemoveQueue(name) => **name == *record.name,
+            _ => false,
+        };
         self.pending.others.retain(|change| !same(change));
         self.pending.others.push(Change::Queue(Arc::clone(&record)));
         self.reply(ticket, Ok(Reply::Queue(record)));
+    }
+
+    fn remove_queue(&mut self, ticket: Ticket, name: &str) {
+        let reply = match self.queues.jobs_in(name) {
+            _ if self.queues.version(name) == 0 => Err(Refusal::NoQueue { queue: name.into() }),
+            (0, 0) => {
+                self.queues.remove_settings(name);
+                let kind = EventKind::Queue { queue: name.into() };
+                self.pending.events.push(Event { at: self.now, namespace: None, kind });
+                let same = |change: &Change| matches!(change, Change::Queue(known) if known.name == name);
+                self.pending.others.retain(|change| !same(change));
+                self.pending.others.push(Change::RemoveQueue(name.into()));
+                Ok(Reply::QueueRemoved)
+            }
+            (waiting, running) => Err(Refusal::QueueInUse { queue: name.into(), waiting, running }),
+        };
+        self.reply(ticket, reply);
     }
 
     pub(crate) fn arm_forget_keys(&mut self) {
@@ -356,7 +430,7 @@ impl Engine {
     }
 
     fn forget_keys(&mut self) {
-        let now = self.now;
+        let now = self.purge_before();
         let before = self.keys.len() + self.workflows.keys.len();
         self.keys.retain(|_, key| key.expires_at > now);
         self.workflows.keys.retain(|_, key| key.expires_at > now);

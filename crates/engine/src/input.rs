@@ -133,6 +133,13 @@ pub enum Input {
         /// Refused if the queue has another version by now; 0 means that it was never set up.
         expected_version: Option<u64>,
     },
+    /// Deletes the settings of a queue; refused while the queue has jobs.
+    RemoveQueue {
+        /// Who waits.
+        ticket: Ticket,
+        /// Its name.
+        name: String,
+    },
     /// Asks something of schedules, backfills and calendars.
     Schedule {
         /// Who waits.

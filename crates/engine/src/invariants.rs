@@ -59,7 +59,8 @@ impl Engine {
         let status = job.state.status;
         let timer = usize::from(self.agenda.is_armed(job.state.due_at, Timer::Due(id)));
         let places = self.queues.places_of(id, job) + usize::from(self.reconciling.holds(id));
-        let live = usize::from(job.live.is_some());
+        let unknown = job.live.as_ref().is_some_and(|live| live.is_unknown());
+        let live = usize::from(job.live.is_some() && (status == JobStatus::Running || !unknown));
         let expected = match status {
             JobStatus::Ready | JobStatus::Retrying => (1, 0, 0),
             JobStatus::Waiting => (0, 1, 0),
@@ -69,20 +70,30 @@ impl Engine {
         if (timer, places, live) != expected {
             return Err(format!("{id} is {status} with {timer} timers, {places} places, {live} executions"));
         }
-        if let Some(live) = &job.live {
-            let record = &live.record;
-            let worker = self.workers.get(&record.worker).ok_or(format!("{id} runs on no known worker"))?;
-            if !worker.jobs.contains(&id) || worker.record.status == WorkerStatus::Lost {
-                return Err(format!("{id} runs on {} and that does not have it", record.worker));
-            }
-            if self.executions.get(&record.id) != Some(&id) || record.fence != job.state.fence {
-                return Err(format!("the execution of {id} is not the one that is known"));
-            }
-            if !self.chores.is_armed(live.remind_at, Timer::Remind(record.id)) {
-                return Err(format!("nothing reminds the worker of {id}"));
-            }
+        let Some(live) = &job.live else { return Ok(()) };
+        let record = &live.record;
+        let worker = self.workers.get(&record.worker).ok_or(format!("{id} was given to no known worker"))?;
+        let is_lost = worker.record.status == WorkerStatus::Lost;
+        let has = if status == JobStatus::Running { &worker.jobs } else { &worker.unknown };
+        if !has.contains(&id) || is_lost != unknown {
+            return Err(format!("{id} was given to {} and that does not have it", record.worker));
         }
-        Ok(())
+        if self.executions.get(&record.id) != Some(&id) || record.fence != job.state.fence {
+            return Err(format!("the execution of {id} is not the one that is known"));
+        }
+        let timers = (
+            self.chores.is_armed(live.remind_at, Timer::Remind(record.id)),
+            self.chores.is_armed(live.unknown_until, Timer::Unknown(record.id)),
+        );
+        match (status, unknown) {
+            (JobStatus::Running, false) if timers != (true, false) => {
+                Err(format!("nothing reminds the worker of {id}"))
+            }
+            (JobStatus::Running, true) if !timers.1 => {
+                Err(format!("nothing ends the wait for the result of {id}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn check_workers(&self) -> Result<(), String> {
@@ -101,9 +112,7 @@ impl Engine {
             if used != worker.used {
                 return Err(format!("{id} has {:?} set aside instead of {used:?}", worker.used));
             }
-            if worker.record.status == WorkerStatus::Lost && !worker.jobs.is_empty() {
-                return Err(format!("{id} is lost and has {} jobs", worker.jobs.len()));
-            }
+            held.extend(&worker.unknown);
         }
         if held.len() != self.executions.len() {
             return Err(format!("{} jobs on workers, but {} executions", held.len(), self.executions.len()));

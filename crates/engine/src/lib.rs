@@ -48,6 +48,7 @@ mod profile;
 mod queue;
 mod reconcile;
 mod restore;
+mod rewind;
 mod schedule;
 mod shared;
 mod timer;
@@ -55,7 +56,7 @@ pub mod why;
 mod worker;
 mod workflow;
 
-pub use clock::Now;
+pub use clock::{ClockView, LEAP_MAX, Now};
 pub use config::Config;
 pub use digest::Difference;
 pub use engine::Engine;
@@ -67,4 +68,5 @@ pub use input::{
 pub use output::{Effect, Output, Refusal, Reply, View};
 pub use reconcile::Stray;
 pub use restore::Poison;
+pub use rewind::Rewind;
 pub use schedule::timetable_seed;

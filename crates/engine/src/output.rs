@@ -15,6 +15,7 @@ use model::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::clock::ClockView;
 use crate::input::{Session, Ticket};
 use crate::why::{RunWhy, StepWhy, Why};
 
@@ -149,6 +150,8 @@ pub enum Reply {
     Worker,
     /// The queue as it is now.
     Queue(Arc<QueueRecord>),
+    /// The settings of a queue are deleted.
+    QueueRemoved,
     /// The schedules, in the order of the request.
     Applied(Vec<Applied>),
     /// The schedule was paused, resumed or deleted.
@@ -524,6 +527,22 @@ pub enum Refusal {
         /// How many it may have.
         most: usize,
     },
+    /// The queue has no settings.
+    #[error("queue `{queue}` has no settings: it was never set up, or they were deleted")]
+    NoQueue {
+        /// Its name.
+        queue: Box<str>,
+    },
+    /// The queue has jobs, so its settings stay.
+    #[error("cannot delete queue `{queue}`: {waiting} jobs wait and {running} jobs run in it")]
+    QueueInUse {
+        /// Its name.
+        queue: Box<str>,
+        /// How many jobs wait.
+        waiting: u64,
+        /// How many jobs run.
+        running: u32,
+    },
     /// It is connected, so it cannot be removed.
     #[error("worker {worker} is connected: stop it first")]
     WorkerConnected {
@@ -571,6 +590,10 @@ pub struct View {
     pub schedules: std::collections::BTreeMap<ScheduleStatus, u64>,
     /// Instants of schedules that were decided since the engine began, by outcome.
     pub firings: std::collections::BTreeMap<FiringOutcome, u64>,
+    /// How engine time and the wall clock stand to each other.
+    pub clock: ClockView,
+    /// What expired before this may be deleted; the beginning of time before the engine began.
+    pub purge_before: Timestamp,
 }
 
 /// A queue now.

@@ -84,7 +84,7 @@ impl Engine {
         if !self.is_reconciling() {
             return;
         }
-        self.reconciling.until = self.steady + self.lease_with_margin();
+        self.reconciling.until = self.steady + self.first_lease();
         self.chores.arm(self.reconciling.until, Timer::Reconciled);
         for (&id, job) in &self.jobs {
             if job.state.status == JobStatus::Waiting && self.reconciling.concerns(id, job) {

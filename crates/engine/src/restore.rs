@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::record::{ExecutionRecord, JobHead, JobState, LiveRow, WorkerRecord};
 use model::worker::WorkerStatus;
-use model::{BackfillId, ExecutionId, JobId, JobStatus, RunId, Timestamp};
+use model::{BackfillId, Duration, ExecutionId, ExecutionStatus, JobId, JobStatus, RunId, Timestamp};
 use mutation::{Mutation, is_on};
 
 use crate::clock::Now;
@@ -121,6 +121,12 @@ impl Engine {
         }
     }
 
+    /// Sets engine time to that of the newest commit, so that it never runs back. Call it before
+    /// [`start`](Self::start).
+    pub fn resume_from(&mut self, committed: Timestamp) {
+        self.now = self.now.max(committed);
+    }
+
     fn restore_job(&mut self, id: JobId, head: JobHead, state: JobState) -> Result<(), Poison> {
         if state.status.is_final() {
             return Err(Poison::EndedJob { job: id });
@@ -152,20 +158,40 @@ impl Engine {
 
     fn restore_execution(&mut self, record: ExecutionRecord) -> Result<(), Poison> {
         let (execution, job_id) = (record.id, record.job);
-        let job = self
-            .jobs
-            .get_mut(&job_id)
-            .filter(|job| job.state.execution == Some(execution) && job.state.status == JobStatus::Running);
+        let unknown = record.status == ExecutionStatus::Unknown;
+        let job = self.jobs.get_mut(&job_id).filter(|job| {
+            let fits = match job.state.status {
+                JobStatus::Running => true,
+                JobStatus::Waiting | JobStatus::Retrying => unknown,
+                _ => false,
+            };
+            fits && job.state.execution == Some(execution)
+        });
         let Some(job) = job else { return Err(Poison::StrayExecution { execution, job: job_id }) };
         job.restore_execution(record, Timestamp::default());
         self.executions.insert(execution, job_id);
         Ok(())
     }
 
+    /// Says for how long another owner of the shards may still renew leases of workers. Workers that do not come here
+    /// are lost only after such a lease has ended. Call it right before [`start`](Self::start).
+    pub fn succeed(&mut self, former_owner: Duration) {
+        self.former_owner = former_owner;
+    }
+
+    /// How long after the start a worker that was not heard has frozen its tasks for certain.
+    pub(crate) fn first_lease(&self) -> Duration {
+        self.former_owner + self.lease_with_margin()
+    }
+
     /// Goes on from where the rows stand: with what runs, what is missed, and what nobody heard end; and gives
     /// every worker a full lease to come back before it is judged. Called once, after every row.
     pub fn start(&mut self, now: impl Into<Now>) {
         let now = now.into();
+        if self.now > Timestamp::default() {
+            self.resumed = Some((self.now, now.steady));
+        }
+        self.belief.begin(now, self.now);
         self.now = self.now.max(now.wall);
         self.steady = self.steady.max(now.steady);
         self.started = true;
@@ -173,14 +199,15 @@ impl Engine {
         self.queues.restart_rates(self.steady);
         self.find_runs();
         self.find_work();
-        let running = self.jobs.iter().filter(|(_, job)| job.state.status == JobStatus::Running);
-        let running: Vec<JobId> = running.map(|(&id, _)| id).collect();
-        for &id in &running {
-            self.resume_running(id);
+        let placed =
+            self.jobs.iter().filter(|(_, job)| job.state.status == JobStatus::Running || job.live.is_some());
+        let placed: Vec<JobId> = placed.map(|(&id, _)| id).collect();
+        for &id in &placed {
+            self.resume_placed(id);
         }
         self.expect_workers();
-        for id in running {
-            self.resume_without_execution(id);
+        for id in placed {
+            self.resume_without_worker(id);
         }
         self.start_schedules();
         self.start_runs();
@@ -188,24 +215,38 @@ impl Engine {
         self.capacity_changed();
     }
 
-    fn resume_running(&mut self, id: JobId) {
+    fn resume_placed(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        self.queues.restore_running(job);
+        let is_running = job.state.status == JobStatus::Running;
+        if is_running {
+            self.queues.restore_running(job);
+        }
         let Some(live) = job.live.as_mut() else { return };
+        let worker = self.workers.get_mut(&live.record.worker);
+        if !is_running {
+            if let Some(worker) = worker {
+                worker.unknown.insert(id);
+            }
+            return;
+        }
         live.remind_at = self.steady + REMIND_AFTER;
         self.chores.arm(live.remind_at, Timer::Remind(live.record.id));
-        if let Some(worker) = self.workers.get_mut(&live.record.worker) {
+        if let Some(worker) = worker {
             worker.reserve(id, &job.profile.shape);
+            if worker.record.status == WorkerStatus::Lost && !live.is_unknown() {
+                let status = WorkerStatus::Expected;
+                worker.record = Arc::new(WorkerRecord { status, ..(*worker.record).clone() });
+            }
         }
     }
 
     fn expect_workers(&mut self) {
         let mut until = self.steady;
         if !is_on(Mutation::EngineJudgesWorkersAtTakeover) {
-            until = until + self.lease_with_margin();
+            until = until + self.first_lease();
         }
         for (&id, worker) in self.workers.iter_mut() {
-            if worker.record.status != WorkerStatus::Lost || !worker.jobs.is_empty() {
+            if worker.record.status != WorkerStatus::Lost {
                 let status = WorkerStatus::Expected;
                 worker.record = Arc::new(WorkerRecord { status, ..(*worker.record).clone() });
                 worker.lease_until = until;
@@ -215,17 +256,20 @@ impl Engine {
     }
 
     /// A running job whose execution, or whose worker, is not there has nothing that would end it.
-    fn resume_without_execution(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(&id).filter(|job| job.state.status == JobStatus::Running) else {
-            return;
+    fn resume_without_worker(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id) else { return };
+        let is_running = job.state.status == JobStatus::Running;
+        let Some(live) = job.live.as_ref() else {
+            return if is_running {
+                self.on_execution_missing(id)
+            };
         };
-        let worker = job.live.as_ref().map(|live| live.record.worker);
-        let alive =
-            worker.and_then(|w| self.workers.get(&w)).is_some_and(|w| w.record.status != WorkerStatus::Lost);
-        if worker.is_some() && !alive {
-            self.on_worker_lost(id);
-        } else if worker.is_none() {
-            self.on_execution_missing(id);
+        match self.workers.get(&live.record.worker).map(|worker| worker.record.status) {
+            None if is_running => self.on_worker_lost(id),
+            None => self.close_unknown(id),
+            Some(WorkerStatus::Lost) if is_running && live.is_unknown() => self.wait_for_result(id),
+            Some(WorkerStatus::Lost) if is_running => self.on_worker_lost(id),
+            Some(_) => {}
         }
     }
 }

@@ -21,6 +21,8 @@ pub(crate) enum Timer {
     Deadline(JobId),
     /// An execution that should have reported by now: say again what was said.
     Remind(ExecutionId),
+    /// The end of the wait for the result of an execution whose worker is lost.
+    Unknown(ExecutionId),
     /// A worker's lease may have run out.
     Lease(WorkerId),
     /// A worker that declined work may be asked again.
@@ -45,6 +47,9 @@ pub(crate) enum Timer {
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     armed: BTreeSet<(Timestamp, Timer)>,
+    /// Timers of schedules that came due while these are held.
+    held: BTreeSet<(Timestamp, Timer)>,
+    holds_schedules: bool,
 }
 
 impl Agenda {
@@ -55,20 +60,36 @@ impl Agenda {
 
     /// Disarms a timer that was armed for `at`, if it was.
     pub(crate) fn disarm(&mut self, at: Timestamp, timer: Timer) {
-        self.armed.remove(&(at, timer));
+        let armed = (at, timer);
+        if !self.armed.remove(&armed) {
+            self.held.remove(&armed);
+        }
     }
 
     /// Whether a timer is armed for `at`.
     pub(crate) fn is_armed(&self, at: Timestamp, timer: Timer) -> bool {
-        self.armed.contains(&(at, timer))
+        let armed = (at, timer);
+        self.armed.contains(&armed) || self.held.contains(&armed)
+    }
+
+    /// Holds timers of schedules back as they come due, or lets all of them go.
+    pub(crate) fn hold_schedules(&mut self, hold: bool) {
+        self.holds_schedules = hold;
+        if !hold {
+            self.armed.append(&mut self.held);
+        }
     }
 
     /// Takes the first timer whose instant is not after `now`.
     pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<Timer> {
-        if self.armed.first()?.0 > now {
-            return None;
+        while self.armed.first()?.0 <= now {
+            let (at, timer) = self.armed.pop_first()?;
+            if !(self.holds_schedules && matches!(timer, Timer::Schedule(_))) {
+                return Some(timer);
+            }
+            self.held.insert((at, timer));
         }
-        self.armed.pop_first().map(|(_, timer)| timer)
+        None
     }
 
     /// When the first timer is due.

@@ -2,7 +2,7 @@
 
 use model::run::StepCause;
 use model::workflow::{JoinRule, Section};
-use model::{Bytes, JobId, JobStatus, Millicores, RunId, StepStatus, Timestamp, WorkerId};
+use model::{Bytes, Duration, JobId, JobStatus, Millicores, RunId, StepStatus, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -26,6 +26,11 @@ pub enum Reason {
     NotDue {
         /// When it comes.
         until: Timestamp,
+    },
+    /// Engine time is ahead of the wall clock, and stands still until that has caught up: the clock was wrong.
+    ClockBehind {
+        /// How far the wall clock is behind.
+        by: Duration,
     },
     /// It failed and waits before its next try.
     Backoff {
@@ -77,6 +82,8 @@ pub enum Reason {
         /// Until when.
         until: Timestamp,
     },
+    /// The store's volume is full: nothing new is started until there is space.
+    StorageFull,
     /// There is no worker at all.
     NoWorkers,
     /// No worker takes it now.
@@ -104,6 +111,13 @@ pub enum Reason {
         /// Which.
         worker: WorkerId,
         /// When it is taken for lost.
+        until: Timestamp,
+    },
+    /// Its worker is lost, and it may not be started twice: it waits for the worker to come back with the outcome.
+    OutcomeUnknown {
+        /// Which.
+        worker: WorkerId,
+        /// When it fails, if the worker has not come back.
         until: Timestamp,
     },
     /// Room is kept for it: its schedule reserves ahead.
@@ -332,10 +346,20 @@ pub enum StepReason {
         /// Which.
         steps: Vec<NeedView>,
     },
+    /// Elements of a step over workers wait for workers that are lost or were removed.
+    LostWorkers {
+        /// Names of the workers (at most 100); the id of a worker that was removed.
+        workers: Vec<String>,
+        /// Number of further workers.
+        more: usize,
+    },
     /// It waits for somebody.
     Approval {
         /// Who may approve; whoever may change the run, where nobody is named.
         approvers: Vec<String>,
+        /// What it asks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
         /// Until when.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,

@@ -73,6 +73,7 @@ pub(crate) fn setup(plan: &Plan) -> Result<Setup, PlanError> {
             admission: worker.admission,
             created_at: plan.from,
             updated_at: plan.from,
+            heard_at: None,
         }));
     }
     setup.engine.start(plan.from);

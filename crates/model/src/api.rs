@@ -13,7 +13,7 @@ use crate::id::{BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, Server
 use crate::lifecycle::Cause;
 use crate::quantity::{Bytes, Millicores};
 use crate::queue::QueueSettings;
-use crate::record::{Outcome, Usage};
+use crate::record::{Files, Outcome, Usage};
 use crate::run::{StepOrigin, TriggerRefusal};
 use crate::spec::JobSpec;
 use crate::status::{ExecutionStatus, JobStatus};
@@ -70,6 +70,9 @@ pub struct Job {
     /// When an execution started first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
+    /// Start time of its newest execution, once that has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_started_at: Option<Timestamp>,
     /// When it reached a final status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
@@ -237,6 +240,9 @@ pub struct Execution {
     /// What it used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// The versions of artifacts that it read and stored, once it has ended; absent where its worker did not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Files>,
 }
 
 /// A server: one of those that share a store.
@@ -297,7 +303,8 @@ pub struct Worker {
     /// How its machine is; absent until it first said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
-    /// When it was last heard.
+    /// When it was last heard. Of a lost worker that this server has not heard: when it was last heard before, or was
+    /// taken for lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_at: Option<Timestamp>,
     /// When it was first seen.
@@ -389,8 +396,11 @@ pub struct LogEntry {
     pub at: Timestamp,
     /// `stdout`, `stderr`, or `notice` for words of Belfry itself.
     pub stream: String,
-    /// What was written; bytes that are no UTF-8 are shown as U+FFFD.
+    /// What was written; bytes that are not UTF-8 are shown as U+FFFD.
     pub text: String,
+    /// The bytes that were written, in base64, if they are not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<String>,
 }
 
 /// Something that happened, in the feed of `/events`.

@@ -36,6 +36,10 @@ pub struct CalendarSpec {
     pub description: Option<String>,
     /// In order: later ones override earlier ones.
     pub steps: Vec<CalendarStep>,
+    /// The last day that its steps are complete for; schedules that look beyond it are warned of. Unlimited where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = Date)]
+    pub known_until: Option<jiff::civil::Date>,
 }
 
 /// One step of a calendar.

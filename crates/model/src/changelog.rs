@@ -112,7 +112,7 @@ impl Touched {
                 return Some(Self::KeysForgotten { shard: *shard, expired_before: *expired_before });
             }
             Change::Worker(_) | Change::RemoveWorker(_) => LiveKey::Workers,
-            Change::Queue(_) => LiveKey::Queues,
+            Change::Queue(_) | Change::RemoveQueue(_) => LiveKey::Queues,
             Change::Calendar(_) | Change::RemoveCalendar { .. } => LiveKey::Calendars,
             Change::Schedule { id, .. } | Change::RemoveSchedule(id) => LiveKey::Schedule(*id),
             Change::Backfill { id, .. } => LiveKey::Backfill(*id),

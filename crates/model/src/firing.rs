@@ -144,9 +144,9 @@ pub struct Origin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FiringOutcome {
-    /// It created a job on time.
+    /// It created a job on time: within a second.
     Fired,
-    /// It created a job, but later than the threshold: after an outage, or after waiting for its turn.
+    /// It created a job more than a second late: after an outage, or after waiting for its turn.
     FiredLate,
     /// It waits for its turn: earlier runs are not over.
     Buffered,

@@ -73,6 +73,7 @@ causes! {
         Updated = 14, "updated", "Somebody changed it before it started.";
         Fired = 15, "fired", "Its schedule created it.";
         Stepped = 16, "stepped", "Its workflow run came to its step.";
+        WorkerReturned = 17, "worker_returned", "The lost worker came back with its execution before another was started.";
     }
 }
 
@@ -105,6 +106,8 @@ pub const TRANSITIONS: &[Transition] = &[
     step(Waiting, Ready, Cause::Updated),
     step(Waiting, Waiting, Cause::Updated),
     step(Waiting, Running, Cause::Placed),
+    step(Waiting, Running, Cause::WorkerReturned),
+    step(Retrying, Running, Cause::WorkerReturned),
     step(Waiting, Cancelled, Cause::CancelRequested),
     step(Waiting, Expired, Cause::DeadlinePassed),
     step(Running, Succeeded, Cause::Succeeded),

@@ -1,7 +1,12 @@
 //! Every bound that input is held to. A refusal names the bound; the docs list them from here.
 
+use crate::quantity::{Bytes, Millicores};
 use crate::time::Duration;
 
+/// The most memory that a job may ask for: more than any machine has.
+pub const MEMORY_MAX: Bytes = Bytes(1 << 50);
+/// The most CPU that a job may ask for: more than any machine has.
+pub const CPU_MAX: Millicores = Millicores(1_000_000_000);
 /// The largest spec, as JSON.
 pub const SPEC_BYTES_MAX: usize = 256 * 1024;
 /// The largest request body of a single object.
@@ -96,6 +101,8 @@ pub const BUFFER_MAX: u32 = 1_000;
 pub const JITTER_MAX: Duration = Duration::from_hours(24);
 /// The most missed firings that `fire_last` makes up for.
 pub const MISSED_LAST_MAX: u32 = 1_000;
+/// The largest `missed.limit`: missed firings of one outage that `fire_all` makes up for.
+pub const MISSED_LIMIT_MAX: u32 = 10_000;
 /// The longest catch-up window.
 pub const CATCH_UP_WINDOW_MAX: Duration = Duration::from_hours(24 * 366 * 10);
 /// How long ahead of a firing room may be kept for it.

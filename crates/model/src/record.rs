@@ -88,6 +88,39 @@ pub struct Outcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub output: Option<Arc<str>>,
+    /// The versions of artifacts that it read and stored. In a report only: the engine moves them to the row of the
+    /// execution.
+    #[serde(skip)]
+    pub files: Option<Box<Files>>,
+}
+
+/// The versions of artifacts that an execution read and stored.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Files {
+    /// Those that it read, in the order of the job's inputs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<FileVersion>,
+    /// Those that it stored, in the order of the job's outputs; an optional one that was not there is left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<FileVersion>,
+}
+
+/// One version of an artifact, and where its file stood in the folder of the execution.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FileVersion {
+    /// The name of the artifact.
+    pub artifact: String,
+    /// The SHA-256 of its bytes, in hex.
+    pub sha256: String,
+    /// Its path.
+    pub path: String,
+}
+
+impl FileVersion {
+    /// The version as a job's input names it: `NAME@sha256:HEX`.
+    pub fn reference(&self) -> String {
+        format!("{}@sha256:{}", self.artifact, self.sha256)
+    }
 }
 
 /// What an execution used.
@@ -171,6 +204,8 @@ pub struct ExecutionRecord {
     pub outcome: Option<Outcome>,
     /// What it used.
     pub usage: Option<Usage>,
+    /// The versions of artifacts that it read and stored; absent where its worker did not tell.
+    pub files: Option<Box<Files>>,
 }
 
 /// A worker as it is known.
@@ -196,6 +231,9 @@ pub struct WorkerRecord {
     pub created_at: Timestamp,
     /// When its status last changed.
     pub updated_at: Timestamp,
+    /// Of a lost worker: when it was last heard, or when it was taken for lost where no server of that time had heard it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_at: Option<Timestamp>,
 }
 
 /// A queue as it was set up.
@@ -450,6 +488,8 @@ pub enum Change {
     RemoveWorker(WorkerId),
     /// A queue.
     Queue(Arc<QueueRecord>),
+    /// The settings of a queue were deleted.
+    RemoveQueue(Box<str>),
     /// A schedule. With a `head` it is new or has a new generation; else only its state is rewritten.
     Schedule {
         /// Which.

@@ -366,6 +366,8 @@ pub struct Missed {
     pub policy: MissedPolicy,
     /// For `fire_last`: how many.
     pub last: u32,
+    /// For `fire_all`: the most missed firings of one outage that are made up for, the newest ones.
+    pub limit: u32,
     /// How late a firing must be to count as missed rather than as late.
     pub threshold: Duration,
     /// Older ones than this are never made up for.
@@ -380,6 +382,7 @@ impl Default for Missed {
         Self {
             policy: MissedPolicy::default(),
             last: 1,
+            limit: 1_000,
             threshold: Duration::from_secs(10),
             catch_up_window: Duration::from_hours(24 * 365),
             catch_up_per_minute: None,
@@ -400,7 +403,7 @@ pub enum MissedPolicy {
     FireOnce,
     /// The last `last` of them.
     FireLast,
-    /// All within the catch-up window.
+    /// All within the catch-up window, up to `limit`.
     FireAll,
 }
 

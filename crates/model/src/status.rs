@@ -113,13 +113,16 @@ statuses! {
         Lost = 5, "lost";
         /// The worker declined it before anything started.
         Refused = 6, "refused";
+        /// Its worker was lost before it reported: the result is accepted if the worker comes back before another
+        /// execution of the job is started.
+        Unknown = 7, "unknown";
     }
 }
 
 impl ExecutionStatus {
     /// Whether it never changes again.
     pub const fn is_final(self) -> bool {
-        !matches!(self, Self::Assigned | Self::Running)
+        !matches!(self, Self::Assigned | Self::Running | Self::Unknown)
     }
 }
 

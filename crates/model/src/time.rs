@@ -267,6 +267,8 @@ impl utoipa::PartialSchema for Duration {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
             .examples(["90s"])
+            .min_length(Some(2))
+            .pattern(Some("^([0-9]{1,9}d)?([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?([0-9]{1,9}ms)?$"))
             .description(Some("A length of time: `500ms`, `90s`, `1h30m`, `2d`"))
             .into()
     }

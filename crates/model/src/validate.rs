@@ -235,7 +235,7 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
         });
     }
     if let Some(deadline) = spec.start_deadline {
-        check.ensure(deadline > Duration::ZERO, "start_deadline", || "is zero".into());
+        check.ensure(deadline > Duration::ZERO, "start_deadline", || "is zero: expected more than 0".into());
         check.at_most("start_deadline", deadline, limits::AHEAD_MAX);
     }
     match &spec.run {
@@ -251,7 +251,7 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     }
     retry(&mut check, spec);
     if let Some(timeout) = spec.timeout {
-        check.ensure(timeout > Duration::ZERO, "timeout", || "is zero".into());
+        check.ensure(timeout > Duration::ZERO, "timeout", || "is zero: expected more than 0".into());
         check.at_most("timeout", timeout, limits::TIMEOUT_MAX);
     }
     check.at_most("grace", spec.grace, limits::GRACE_MAX);
@@ -304,6 +304,17 @@ fn resources(check: &mut Check, spec: &JobSpec) {
         check.name(&format!("resources.custom.{}", shown(name)), name);
     }
     let limits = &resources.limits;
+    for (path, memory) in [("resources.memory", resources.memory), ("resources.limits.memory", limits.memory)]
+    {
+        check.ensure(memory.is_none_or(|memory| memory <= limits::MEMORY_MAX), path, || {
+            format!("is too much: expected at most {}", limits::MEMORY_MAX)
+        });
+    }
+    for (path, cpu) in [("resources.cpu", resources.cpu), ("resources.limits.cpu", limits.cpu)] {
+        check.ensure(cpu.is_none_or(|cpu| cpu <= limits::CPU_MAX), path, || {
+            format!("is too much: expected at most {}", limits::CPU_MAX)
+        });
+    }
     check.ensure(
         limits.memory.is_none_or(|l| l >= resources.memory.unwrap_or(l)),
         "resources.limits.memory",
@@ -401,6 +412,19 @@ mod tests {
         assert_eq!(problems(|_| {}), "fine");
     }
 
+    /// Such a job would wait for ever.
+    #[test]
+    fn resources_that_no_machine_has_are_refused() {
+        insta::assert_snapshot!(problems(|spec| {
+            spec.resources.memory = Some(Bytes(u64::MAX));
+            spec.resources.cpu = Some(crate::Millicores(u32::MAX));
+        }), @"
+        resources.memory: is too much: expected at most 1024TiB
+        resources.cpu: is too much: expected at most 1000000
+        ");
+        assert_eq!(problems(|spec| spec.resources.memory = Some(limits::MEMORY_MAX)), "fine");
+    }
+
     #[test]
     fn all_mistakes_are_reported_at_once_with_their_paths() {
         insta::assert_snapshot!(problems(|spec| {
@@ -438,7 +462,7 @@ mod tests {
         retry.max_retries: `5000` is too many: expected at most 1000
         retry.backoff.factor: `0.5` is out of range: expected 1 to 100
         retry.final_exit_codes: `3` is in `retry_exit_codes` too
-        timeout: is zero
+        timeout: is zero: expected more than 0
         concurrency.key: is empty
         concurrency.limit: `0` is out of range: expected 1 to 1000000
         ");

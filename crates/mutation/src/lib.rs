@@ -67,6 +67,8 @@ mutations! {
     EngineJudgesWorkersAtTakeover = "engine-judges-workers-at-takeover",
     /// A worker whose lease is over keeps its jobs.
     EngineWaitsForLostWorkers = "engine-waits-for-lost-workers",
+    /// A frozen task goes on when its lost worker comes back, whatever runs by then.
+    EngineTakesBackBeyondLimits = "engine-takes-back-beyond-limits",
     /// What a worker holds and nobody wants is left alone.
     EngineLeavesStraysAlone = "engine-leaves-strays-alone",
     /// Nothing is held back after the store forgot commits.
@@ -91,6 +93,12 @@ mutations! {
     EngineDropsTheFirstOwed = "engine-drops-the-first-owed",
     /// An outage is not noticed: the cursor goes to the present.
     EngineMovesTheCursorFirst = "engine-moves-the-cursor-first",
+    /// Whatever the wall clock shows is believed.
+    EngineBelievesEveryLeap = "engine-believes-every-leap",
+    /// A firing that is owed is decided at once, whatever is in its way.
+    EngineDecidesOwedAtOnce = "engine-decides-owed-at-once",
+    /// A firing of the present that meets a run of the past is skipped.
+    EngineSkipsForThePast = "engine-skips-for-the-past",
     /// An instant that a filter holds is run.
     EngineIgnoresFilters = "engine-ignores-filters",
     /// A step begins when the first of those before it has succeeded.
@@ -99,6 +107,8 @@ mutations! {
     EngineTellsOneStepLess = "engine-tells-one-step-less",
     /// A server that stands by reads again what others changed, but for jobs.
     EngineMissesWhatOthersChange = "engine-misses-what-others-change",
+    /// A leader renews worker leases and answers from memory after its own lease has ended.
+    LeaderIgnoresItsOwnLease = "leader-ignores-its-own-lease",
     /// Answers and assignments go out before the commit that they tell of.
     ServerReleasesBeforeCommits = "server-releases-before-commits",
     /// A commit that failed changes nothing for the engine.

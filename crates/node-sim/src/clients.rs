@@ -21,9 +21,6 @@ use crate::servers;
 
 /// An answer that takes longer is none.
 const ANSWER_MAX: Duration = Duration::from_secs(4);
-/// Says that a request was handed on already, so that the server that gets it answers it: handing on is a matter of
-/// real sockets.
-const HANDED_ON: &str = "x-belfry-forwarded-by";
 
 /// A client, and all that it has under way.
 pub(crate) struct Client {
@@ -172,7 +169,6 @@ impl Client {
             .uri(path)
             .header("authorization", format!("Bearer {}", self.token))
             .header("content-type", "application/json")
-            .header(HANDED_ON, "client")
             .body(Full::new(Bytes::from(body)))
             .ok()?;
         let response = sender.send_request(request).await.ok()?;
@@ -187,7 +183,12 @@ fn spec(number: usize, dice: &mut Dice) -> JobSpec {
     let mut spec = JobSpec::command(["work"]);
     spec.name = format!("j{number}");
     spec.idempotency_key = (!dice.chance(0.1)).then(|| format!("key-{number}"));
-    spec.delivery = *dice.pick(&[Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce]);
+    spec.delivery = *dice.pick(&[
+        Delivery::AtLeastOnce,
+        Delivery::AtMostOnce,
+        Delivery::ExactlyOnce,
+        Delivery::ExactlyOnce,
+    ]);
     spec.grace = dice.millis(0, 2_000);
     spec.retry.max_retries = u32::try_from(dice.below(4)).unwrap_or(0);
     if dice.chance(0.15) {

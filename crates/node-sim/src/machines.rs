@@ -85,8 +85,8 @@ impl World for Surroundings {
             0 => Plan::Refuse,
             1 => Plan::StartFail,
             n => {
-                // Some are longer than the lease, so that it ends under them.
-                let longest = if n % 4 == 0 { 15_000 } else { 3_000 };
+                // Some are longer than the lease, so that it ends under them, and another server judges their worker.
+                let longest = if n % 3 == 0 { 30_000 } else { 3_000 };
                 Plan::Run { millis: dice.between(5, longest), exit: i32::from(n < 6) }
             }
         }

@@ -75,8 +75,11 @@ struct RunArgs {
 #[derive(Args)]
 struct MutationsArgs {
     /// In how many seeds each must be found.
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 80)]
     within: u64,
+    /// Results of an earlier run: the seed that found a bug then is played first.
+    #[arg(long, value_name = "FILE")]
+    kept: Option<PathBuf>,
     #[command(flatten)]
     keep: KeepBugs,
 }

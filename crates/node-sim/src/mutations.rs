@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use mutation::Mutation;
 use sim::check::Invariant;
 use sim::mutations::Found;
+use sim::results::Bugs;
 
 use crate::MutationsArgs;
 
@@ -19,10 +20,12 @@ pub(crate) fn all() -> impl Iterator<Item = Mutation> {
 /// Looks for each of them, on all processors. Whether all were found.
 pub(crate) fn look(args: &MutationsArgs) -> Result<bool> {
     ensure!(mutation::ARE_BUILT_IN, "a release build has no deliberate bugs: leave out `--release`");
+    let kept = args.kept.as_deref().map(Bugs::read).transpose()?.map_or_else(Vec::new, |bugs| bugs.found);
     let left = Mutex::new(all());
     let next = || left.lock().ok()?.next();
     let work = || {
-        let looked = std::iter::from_fn(next).map(|mutation| Ok((mutation, find(mutation, args.within)?)));
+        let looked =
+            std::iter::from_fn(next).map(|mutation| Ok((mutation, find(mutation, args.within, &kept)?)));
         looked.collect::<Result<Vec<_>>>()
     };
     let players = available_parallelism().map_or(1, usize::from);
@@ -56,9 +59,11 @@ pub(crate) fn look(args: &MutationsArgs) -> Result<bool> {
     Ok(true)
 }
 
-/// Plays one seed after another with a bug, each in a process of its own, until the verdict is bad.
-fn find(mutation: Mutation, within: u64) -> Result<Option<Found>> {
-    for seed in 1..=within {
+/// Plays one seed after another with a bug, each in a process of its own, until the verdict is bad. The seed that found
+/// it before comes first.
+fn find(mutation: Mutation, within: u64, kept: &[Found]) -> Result<Option<Found>> {
+    let known = kept.iter().find(|found| found.mutation == mutation.to_string()).map(|found| found.worlds);
+    for seed in known.into_iter().chain(1..=within) {
         let (status, said) = play(mutation, seed)?;
         if !status.success() {
             return Ok(Some(Found { mutation: mutation.to_string(), worlds: seed, broken: broken(&said) }));

@@ -11,10 +11,13 @@ use turmoil::Sim;
 use crate::machines::Machine;
 use crate::recorder::Recorder;
 use crate::scene::Cast;
-use crate::servers::CALL_MILLIS;
+use crate::servers::{CALL_MILLIS, REACHED};
 
 /// How long messages take where nothing is slow.
 pub(crate) const QUICK: Duration = Duration::from_millis(20);
+
+/// How long a call to a store that says nothing takes until it fails.
+const SILENCE_MILLIS: u64 = 35_000;
 
 /// Something that goes wrong.
 #[derive(Debug, Clone)]
@@ -35,8 +38,8 @@ enum Kind {
     NewAgent(usize),
     /// The next commit of a server goes wrong.
     Commit(usize, StoreFault),
-    /// The store is out of a server's reach.
-    Away(usize),
+    /// The store is out of a server's reach: its calls fail after so many milliseconds.
+    Away(usize, u64),
     /// Calls of the store take up to so many milliseconds each way.
     SlowStore(usize, u64),
 }
@@ -56,7 +59,8 @@ impl Kind {
             Self::PowerCut(host) => format!("power cut {host}"),
             Self::NewAgent(machine) => format!("new agent w{machine}"),
             Self::Commit(server, fault) => format!("commit s{server} {fault:?}"),
-            Self::Away(server) => format!("store away from s{server}"),
+            Self::Away(server, 0) => format!("store refuses s{server}"),
+            Self::Away(server, _) => format!("store silent to s{server}"),
             Self::SlowStore(server, millis) => format!("slow store s{server} {millis}"),
         }
     }
@@ -79,6 +83,9 @@ impl Nemesis {
     pub(crate) fn draw(cast: &Cast, rough: Duration, dice: &mut Dice) -> Self {
         let faults = dice.below(18);
         let mut deeds = Vec::new();
+        if cast.ways.len() > 1 {
+            deeds.extend(partition(cast, rough, dice));
+        }
         for _ in 0..faults {
             let kind = kind(cast, dice);
             let begins = rough.mul_f64(dice.fraction(0.05, 0.95));
@@ -90,7 +97,7 @@ impl Nemesis {
             });
             let ends = (begins + lasts).min(rough);
             // What answers late and then not at all tempts a worker to trust its lease for too long.
-            if let (Kind::Slow(..) | Kind::Hold(..), true) = (&kind, ends < rough && dice.chance(0.5)) {
+            if let (Kind::Slow(..) | Kind::Hold(..), true) = (&kind, ends < rough && dice.chance(0.9)) {
                 let machine = cast.machines.iter().position(|machine| kind.concerns(&machine.name()));
                 let island = Kind::Island(machine.unwrap_or(0));
                 let lasts = Duration::from_millis(dice.between(6_000, 12_000));
@@ -99,6 +106,9 @@ impl Nemesis {
             }
             deeds.push((begins, Deed::Begin(kind.clone())));
             deeds.push((ends, Deed::Mend(kind)));
+        }
+        if cast.machines.len() > 1 && dice.chance(0.6) {
+            deeds.extend(late_answers(cast, rough, dice));
         }
         // Of one time, mending comes first: what begins there is to last.
         deeds.sort_by_key(|(at, deed)| (std::cmp::Reverse(*at), matches!(deed, Deed::Mend(_))));
@@ -149,9 +159,45 @@ fn kind(cast: &Cast, dice: &mut Dice) -> Kind {
         11 => Kind::NewAgent(machine),
         12 | 13 => Kind::Island(machine),
         14 => Kind::Commit(server, [StoreFault::Before, StoreFault::After][dice.below(2)].clone()),
-        15 => Kind::Away(server),
+        15 => Kind::Away(server, [0, SILENCE_MILLIS][dice.below(2)]),
         _ => Kind::SlowStore(server, dice.between(20, 800)),
     }
+}
+
+/// One server alone reaches the store, and some workers reach that server alone, for longer than the leases of a server
+/// and of a worker together. The leader is cut off more often than not: another server leads then, and starts what
+/// it takes for lost a second time.
+fn partition(cast: &Cast, rough: Duration, dice: &mut Dice) -> Vec<(Duration, Deed)> {
+    let survivor = dice.below(cast.ways.len());
+    let machine = crate::machines::name(dice.below(cast.machines.len()));
+    let patience = if dice.chance(0.25) { 0 } else { SILENCE_MILLIS };
+    let cut_off = (0..cast.ways.len()).filter(|server| *server != survivor);
+    let kinds = cut_off.flat_map(|server| {
+        [Kind::Away(server, patience), Kind::Cut(crate::servers::name(server), machine.clone())]
+    });
+    let begins = rough.mul_f64(dice.fraction(0.1, 0.4));
+    let ends = (begins + Duration::from_millis(dice.between(12_000, 40_000))).min(rough);
+    kinds.flat_map(|kind| [(begins, Deed::Begin(kind.clone())), (ends, Deed::Mend(kind))]).collect()
+}
+
+/// Messages are slow, though not so slow that the worker leaves the server; then its heartbeats are lost, while the last
+/// answers are still under way. A worker that counts its lease from answers relies on it after the server gave its jobs to
+/// another one.
+fn late_answers(cast: &Cast, rough: Duration, dice: &mut Dice) -> Vec<(Duration, Deed)> {
+    let machine = dice.below(cast.machines.len());
+    let begins = rough.mul_f64(dice.fraction(0.1, 0.7));
+    let cut = begins + Duration::from_millis(dice.between(5_000, 9_000));
+    let ends = (cut + Duration::from_millis(dice.between(8_000, 12_000))).min(rough);
+    let mut deeds = Vec::new();
+    for server in 0..cast.ways.len() {
+        let slow =
+            Kind::Slow(crate::servers::name(server), crate::machines::name(machine), dice.between(700, 950));
+        let lost = Kind::OneWay(crate::machines::name(machine), crate::servers::name(server));
+        deeds.extend([(begins, Deed::Begin(slow.clone())), (ends, Deed::Mend(slow))]);
+        deeds.extend([(cut, Deed::Begin(lost.clone())), (ends, Deed::Mend(lost))]);
+    }
+    deeds.retain(|(at, deed)| *at < rough || matches!(deed, Deed::Mend(_)));
+    deeds
 }
 
 fn begin(kind: &Kind, sim: &mut Sim<'_>, cast: &Cast) {
@@ -176,7 +222,7 @@ fn begin(kind: &Kind, sim: &mut Sim<'_>, cast: &Cast) {
         Kind::Commit(server, fault) => {
             cast.ways[*server].store.inject_next(Operation::Commit, fault.clone());
         }
-        Kind::Away(server) => cast.ways[*server].away.store(true, Ordering::Relaxed),
+        Kind::Away(server, millis) => cast.ways[*server].away.store(*millis, Ordering::Relaxed),
         Kind::SlowStore(server, millis) => cast.ways[*server].slow.store(*millis, Ordering::Relaxed),
     }
 }
@@ -198,7 +244,7 @@ fn mend(kind: &Kind, sim: &mut Sim<'_>, cast: &Cast) {
             }
         }
         Kind::SlowStore(server, _) => cast.ways[*server].slow.store(CALL_MILLIS, Ordering::Relaxed),
-        Kind::Away(server) => cast.ways[*server].away.store(false, Ordering::Relaxed),
+        Kind::Away(server, _) => cast.ways[*server].away.store(REACHED, Ordering::Relaxed),
         Kind::NewAgent(_) | Kind::Commit(..) => {}
     }
 }

@@ -106,9 +106,9 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
     let store = Arc::new(open(&folder.0, &recorder)?);
     let aside = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (admin, worker) = aside.block_on(tokens(&store, &folder.0))?;
-    let servers = 1 + dice.below(2);
+    let servers = 1 + dice.below(3);
     let machines = 1 + dice.below(4);
-    let rough = Duration::from_secs(dice.between(10, 35));
+    let rough = Duration::from_secs(dice.between(20, 50));
     let cast = Cast {
         ways: (0..servers)
             .map(|n| {
@@ -120,7 +120,7 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
             .map(|n| Machine::new(n, recorder.clone(), Dice::new(seed, 20 + n as u64)))
             .collect(),
     };
-    let jobs = 10 + dice.below(40);
+    let jobs = 20 + dice.below(40);
     let client = Client::new(recorder.clone(), admin, servers, jobs, rough, Dice::new(seed, 30));
     let done = Arc::clone(&client.done);
 

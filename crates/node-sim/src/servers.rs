@@ -6,7 +6,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +31,9 @@ pub(crate) const SHARD_LEASE: model::Duration = model::Duration::from_millis(2_5
 /// How long a call of the store is under way at most, each way, where nothing is slow.
 pub(crate) const CALL_MILLIS: u64 = 3;
 
+/// The store can be reached.
+pub(crate) const REACHED: u64 = u64::MAX;
+
 /// What a host is called.
 pub(crate) fn name(server: usize) -> String {
     format!("s{server}")
@@ -47,8 +50,8 @@ pub(crate) struct Way {
     pub(crate) store: Arc<FaultyStore<SqliteStore>>,
     /// The longest delay of a call, each way, in milliseconds.
     pub(crate) slow: Arc<AtomicU64>,
-    /// Whether it is broken.
-    pub(crate) away: Arc<AtomicBool>,
+    /// How many milliseconds a call waits before it fails where the way is broken; [`REACHED`] where it is not.
+    pub(crate) away: Arc<AtomicU64>,
 }
 
 impl Way {
@@ -59,7 +62,7 @@ impl Way {
         recorder: Recorder,
         dice: Dice,
     ) -> Self {
-        let (slow, away) = (Arc::new(AtomicU64::new(CALL_MILLIS)), Arc::new(AtomicBool::new(false)));
+        let (slow, away) = (Arc::new(AtomicU64::new(CALL_MILLIS)), Arc::new(AtomicU64::new(REACHED)));
         let number = u32::try_from(server).unwrap_or(u32::MAX);
         let dice = Mutex::new(dice);
         let road = Calls { number, recorder, slow: Arc::clone(&slow), away: Arc::clone(&away), dice };
@@ -73,7 +76,7 @@ struct Calls {
     number: u32,
     recorder: Recorder,
     slow: Arc<AtomicU64>,
-    away: Arc<AtomicBool>,
+    away: Arc<AtomicU64>,
     dice: Mutex<Dice>,
 }
 
@@ -89,8 +92,9 @@ impl Simulation for Calls {
         }
     }
 
-    fn is_away(&self) -> bool {
-        self.away.load(Ordering::Relaxed)
+    fn away(&self) -> Option<Duration> {
+        let millis = self.away.load(Ordering::Relaxed);
+        (millis != REACHED).then(|| Duration::from_millis(millis))
     }
 
     fn reached(&self, _operation: Operation) {

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use model::Duration;
+use model::limits::BATCH_BODY_BYTES_MAX;
 pub use store::postgres::Password;
 
 /// The port where a server listens unless told otherwise.
@@ -47,10 +48,44 @@ pub struct ServerConfig {
     pub ledger_retention: Duration,
     /// The largest artifact.
     pub artifact_bytes_max: u64,
+    /// How long versions of artifacts are kept that are not the newest of their name; without end if absent.
+    pub artifact_retention: Option<Duration>,
     /// How long a shutdown waits for open requests before it cuts them off.
     pub shutdown_grace: Duration,
     /// How often ended jobs are looked through for what retention may delete.
     pub housekeeping_interval: Duration,
+    /// Limits on the requests of all clients and of each.
+    pub limits: LimitsConfig,
+}
+
+/// Limits on the requests of all clients and of each; a client is a token at an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitsConfig {
+    /// Maximum of concurrent requests, for reads, changes, slow bodies and forwarded requests each.
+    pub requests: usize,
+    /// Maximum of concurrent requests of one client, if lower than its share: as many places as are free.
+    pub client_requests: Option<usize>,
+    /// Maximum of open event streams.
+    pub streams: usize,
+    /// Maximum of open event streams of one client, if lower than its share.
+    pub client_streams: Option<usize>,
+    /// Maximum of bytes of request bodies in memory, in sum; uploads of artifacts are not held in memory.
+    pub body_bytes: usize,
+    /// Maximum of jobs that one client may submit per second, averaged over a second; unlimited if absent.
+    pub client_job_rate: Option<u64>,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self {
+            requests: 4_096,
+            client_requests: None,
+            streams: 4_096,
+            client_streams: None,
+            body_bytes: 256 * 1024 * 1024,
+            client_job_rate: None,
+        }
+    }
 }
 
 /// Who can reach the listener, and what protects it there.
@@ -164,8 +199,10 @@ impl ServerConfig {
             event_retention: Duration::from_hours(24 * 7),
             ledger_retention: Duration::from_hours(24 * 90),
             artifact_bytes_max: 1 << 30,
+            artifact_retention: None,
             shutdown_grace: Duration::from_secs(5),
             housekeeping_interval: Duration::from_secs(30),
+            limits: LimitsConfig::default(),
         }
     }
 
@@ -184,6 +221,9 @@ impl ServerConfig {
         if self.shard_lease() < Duration::from_secs(1) {
             return invalid("shard_lease", "is too short: expected at least 1s");
         }
+        if self.shard_lease() > store::LEASE_MAX {
+            return invalid("shard_lease", "is too long: expected at most 1m");
+        }
         if self.engine.heartbeat_interval == Duration::ZERO {
             return invalid("heartbeat_interval", "is zero");
         }
@@ -192,6 +232,22 @@ impl ServerConfig {
         }
         if self.artifact_bytes_max == 0 {
             return invalid("artifact_bytes_max", "is zero");
+        }
+        let LimitsConfig { requests, client_requests, streams, client_streams, body_bytes, client_job_rate } =
+            self.limits;
+        if body_bytes < BATCH_BODY_BYTES_MAX {
+            return invalid("request_bytes_max", "is lower than 8MiB, the largest request body");
+        }
+        for (name, limit) in [
+            ("requests_max", Some(requests as u64)),
+            ("client_requests_max", client_requests.map(|limit| limit as u64)),
+            ("streams_max", Some(streams as u64)),
+            ("client_streams_max", client_streams.map(|limit| limit as u64)),
+            ("client_job_rate", client_job_rate),
+        ] {
+            if limit == Some(0) {
+                return invalid(name, "is zero: expected at least 1");
+            }
         }
         if let ObjectsConfig::S3(s3) = &self.objects
             && !s3.url.starts_with("s3://")

@@ -1,23 +1,28 @@
-//! Deletes what retention no longer keeps: ended jobs with their logs, ended runs with their steps, old
-//! events, old lines of fire ledgers, and what the changelog of a shared store no longer needs.
+//! Deletes what retention no longer keeps: ended jobs with their logs, ended runs with their steps, superseded versions
+//! of artifacts, old events, old lines of fire ledgers, and what the changelog of a shared store no longer needs.
 //!
 //! Logs go first, rows after, so that a crash in between leaves nothing that nobody knows of. A
 //! round is bounded, and rounds follow each other at once while there is more to do. Idempotency
-//! keys are not touched: they outlive their jobs, and the engine forgets them by itself.
+//! keys are not touched: they outlive their jobs, and the engine forgets them by itself. What has expired is
+//! measured by the earlier of the wall clock and what the engine believes of it.
 
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use model::{ExecutionId, JobId, Timestamp};
 use store::StoreError;
+use store::query::DeletionReason;
 
 use crate::Services;
 use crate::node::{Clock as _, SystemClock};
+use crate::objects::ObjectError;
 
 /// Jobs of one round.
 const JOBS: usize = 500;
 /// Runs of one round. Their steps are many more, and the store deletes a bounded number at a time.
 const RUNS: usize = 100;
+/// Versions of artifacts of one round.
+const ARTIFACTS: usize = 100;
 /// Lines of the fire ledger that are deleted at a time.
 const LEDGER_LINES: usize = 1_000;
 /// Logs that are deleted at a time.
@@ -41,7 +46,8 @@ pub async fn run(services: Services) {
         {
             tracing::warn!(error = %error, "cannot trim the changelog; trying again later");
         }
-        let now = SystemClock.now();
+        // Neither by a wall clock that leapt ahead, nor by an engine time that did.
+        let now = services.node.view().purge_before.min(SystemClock.now());
         while sweep(&services, now).await {
             tokio::task::yield_now().await;
         }
@@ -56,11 +62,22 @@ pub async fn run(services: Services) {
 pub async fn sweep(services: &Services, now: Timestamp) -> bool {
     let jobs = delete_expired(services, now).await;
     let runs = delete_expired_runs(services, now).await;
-    is_full(jobs, JOBS, "jobs") | is_full(runs, RUNS, "runs")
+    let artifacts = delete_superseded_artifacts(services, now).await;
+    is_full(jobs, JOBS, "jobs") | is_full(runs, RUNS, "runs") | is_full(artifacts, ARTIFACTS, "artifacts")
+}
+
+async fn delete_superseded_artifacts(services: &Services, now: Timestamp) -> Result<usize, ObjectError> {
+    let Some(retention) = services.config.artifact_retention else { return Ok(0) };
+    let superseded = services.node.store().superseded_artifacts(now - retention, ARTIFACTS).await?;
+    for artifact in &superseded {
+        // One that a run pinned meanwhile, or that was stored again, stays.
+        services.objects.artifacts.delete(artifact, DeletionReason::Retention).await?;
+    }
+    Ok(superseded.len())
 }
 
 /// Whether as many were deleted as a round may.
-fn is_full(deleted: Result<usize, StoreError>, limit: usize, what: &'static str) -> bool {
+fn is_full(deleted: Result<usize, impl std::fmt::Display>, limit: usize, what: &'static str) -> bool {
     match deleted {
         Ok(deleted) => deleted == limit,
         Err(error) => {

@@ -12,7 +12,7 @@
 //! - [`grpc`]: the lanes of the workers, translated to inputs and from effects.
 //! - [`api`]: REST, SSE and the pages; [`auth`]: who may do what.
 //! - [`objects`]: what is no row, in a local folder or in S3.
-//! - [`listener`]: where connections come from. `web`: the dashboard's files. [`housekeeping`]: retention; [`metrics`]: what is counted; [`preview`]: what a timing will do.
+//! - [`listener`]: where connections come from. `web`: the dashboard's files. [`housekeeping`]: retention; [`metrics`]: what is counted; [`preview`]: what a timing will do; [`misfits`]: why a text does not fit its type.
 //!
 //! [`start`] puts them together from a [`ServerConfig`]; [`Services`] is what each of them gets.
 //!
@@ -29,10 +29,12 @@ pub mod housekeeping;
 pub mod listener;
 pub mod members;
 pub mod metrics;
+pub mod misfits;
 pub mod node;
 pub mod objects;
 pub mod peers;
 pub mod preview;
+pub mod repair;
 mod running;
 #[cfg(feature = "testing")]
 pub mod testing;

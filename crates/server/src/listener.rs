@@ -7,10 +7,13 @@
 
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::Request;
 use axum::{Extension, Router};
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -21,6 +24,7 @@ use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
 
 use crate::api;
 use crate::members::Members;
@@ -57,6 +61,28 @@ pub trait Listener: Send + 'static {
     /// # Errors
     /// If the connection broke.
     fn peek(stream: &mut Self::Stream, first: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
+
+    /// The other end's address, if the network has addresses.
+    fn peer(_stream: &Self::Stream) -> Option<IpAddr> {
+        None
+    }
+}
+
+/// The address that a request came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// The other end of the connection: a client, or the proxy in front of this server.
+    Connection(IpAddr),
+    /// The client of the server that forwarded the request.
+    Forwarded(IpAddr),
+}
+
+impl Peer {
+    pub(crate) fn address(self) -> IpAddr {
+        match self {
+            Self::Connection(address) | Self::Forwarded(address) => address,
+        }
+    }
 }
 
 impl Listener for TcpListener {
@@ -71,6 +97,10 @@ impl Listener for TcpListener {
 
     async fn peek(stream: &mut TcpStream, first: &mut [u8]) -> io::Result<usize> {
         stream.peek(first).await
+    }
+
+    fn peer(stream: &TcpStream) -> Option<IpAddr> {
+        stream.peer_addr().ok().map(|address| address.ip())
     }
 }
 
@@ -127,19 +157,20 @@ struct Door {
 impl Door {
     /// Serves a connection to its end.
     async fn let_in<L: Listener>(&self, mut stream: L::Stream, watcher: Watcher) {
+        let peer = L::peer(&stream);
         let first = tokio::select! {
             first = first_byte::<L>(&mut stream) => first,
             // It has asked for nothing.
             () = self.stop.cancelled() => None,
         };
         match first {
-            Some(peers::HANDSHAKE) => self.let_server_in(stream, watcher).await,
-            Some(_) => self.for_all.serve(stream, watcher).await,
+            Some(peers::HANDSHAKE) => self.let_server_in(stream, peer, watcher).await,
+            Some(_) => self.for_all.serve(stream, peer, watcher).await,
             None => {}
         }
     }
 
-    async fn let_server_in<S>(&self, stream: S, watcher: Watcher)
+    async fn let_server_in<S>(&self, stream: S, peer: Option<IpAddr>, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -151,11 +182,11 @@ impl Door {
         match accepted {
             Ok(Ok((stream, Ok(server)))) => {
                 tracing::debug!(server = server.name, server_id = %server.id, "another server connected");
-                self.for_servers.serve(stream, watcher).await;
+                self.for_servers.serve(stream, peer, watcher).await;
             }
             Ok(Ok((stream, Err(stranger)))) => {
                 tracing::warn!(error = %stranger, "a connection of a server was refused");
-                self.for_strangers.serve(stream, watcher).await;
+                self.for_strangers.serve(stream, peer, watcher).await;
             }
             // Whoever speaks TLS by mistake is no reason to look up.
             Ok(Err(error)) => tracing::debug!(error = %error, "a handshake failed"),
@@ -171,11 +202,17 @@ struct Entrance {
 }
 
 impl Entrance {
-    async fn serve<S>(&self, stream: S, watcher: Watcher)
+    async fn serve<S>(&self, stream: S, peer: Option<IpAddr>, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = TowerToHyperService::new(self.app.clone());
+        let noted = self.app.clone().map_request(move |mut request: Request<Incoming>| {
+            if let Some(address) = peer {
+                request.extensions_mut().insert(Peer::Connection(address));
+            }
+            request
+        });
+        let service = TowerToHyperService::new(noted);
         let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(connection.into_owned()).await {
             tracing::debug!(error = %error, "connection ended");

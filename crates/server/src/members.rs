@@ -239,7 +239,7 @@ impl Members {
         let mut tokens_read = Instant::now();
         loop {
             let mut pause = self.inner.every;
-            match self.look().await {
+            match self.in_time(self.look()).await {
                 Ok(seen) => {
                     failing = false;
                     self.stand(&seen, &mut since);
@@ -291,6 +291,21 @@ impl Members {
         heard.map(|at| model::Duration::from_millis(at.elapsed().as_millis() as u64))
     }
 
+    /// Whether this server has not reached the store for so long that the others take it for gone: it cannot tell
+    /// who leads.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.seen().at.elapsed() > self.inner.there_for
+    }
+
+    /// The result of a call, or an error after the time for which this server counts as there: a call that hangs is
+    /// given up, so that the next one goes over a connection that works.
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        let limit = self.inner.there_for;
+        tokio::time::timeout(limit, call).await.unwrap_or_else(|_elapsed| {
+            Err(StoreError::Unavailable { source: format!("it did not answer within {limit:?}").into() })
+        })
+    }
+
     /// Says that this server is there, and looks at the others once.
     ///
     /// # Errors
@@ -336,20 +351,18 @@ impl Members {
     pub async fn prepare_to_leave(&self) {
         self.inner.leaving.store(true, Ordering::Relaxed);
         let heir = self.seen().cluster.members.iter().any(|member| self.inner.may_take(member));
-        if !heir || self.leader() != Leader::Me {
+        if !heir || self.leader() != Leader::Me || self.is_blind() {
             return;
         }
-        match self.inner.store.set_draining(self.inner.me.id, true).await {
+        match self.in_time(self.inner.store.set_draining(self.inner.me.id, true)).await {
             Ok(_) => tokio::time::sleep(ALL_HAVE_SEEN).await,
-            Err(error) => {
-                tracing::warn!(error = %error, "the other servers hear of the stop by its effects only")
-            }
+            Err(error) => tracing::warn!(error = %error, "cannot tell the other servers that this one stops"),
         }
     }
 
     /// Takes this server off the list.
     pub async fn depart(&self) {
-        if let Err(error) = self.inner.store.depart(self.inner.me.id).await {
+        if let Err(error) = self.in_time(self.inner.store.depart(self.inner.me.id)).await {
             tracing::debug!(error = %error, "the server's row will run out by itself");
         }
     }

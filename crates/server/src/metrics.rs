@@ -5,11 +5,13 @@
 //! somebody asks. Labels have few values by construction: statuses, and at most [`QUEUES_MAX`]
 //! queues, the rest being summed up as `_other`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::View;
-use model::firing::{FiringCause, ScheduleStatus};
+use model::firing::{FiringCause, FiringOutcome, ScheduleStatus};
 use model::record::{Batch, Change, ExecutionRecord, JobState};
+use model::spec::DEFAULT;
 use model::worker::WorkerStatus;
 use model::{ExecutionStatus, JobStatus, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -20,8 +22,36 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-/// The content type of [`Metrics::encode`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// A form of the metrics as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exposition {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// Prometheus' text format 0.0.4, which every scraper reads.
+    Text,
+}
+
+impl Exposition {
+    /// What a scraper asks for in `Accept`: OpenMetrics if it is named, else the text format.
+    pub fn accepted(accept: &str) -> Self {
+        let refused = |parameter: &str| matches!(parameter.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000");
+        let named = accept.split(',').any(|each| {
+            let mut parts = each.split(';');
+            let media_type = parts.next().unwrap_or_default().trim();
+            media_type.eq_ignore_ascii_case("application/openmetrics-text") && !parts.any(refused)
+        });
+        if named { Self::OpenMetrics } else { Self::Text }
+    }
+
+    /// The content type.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
 /// The most queues with a line of their own.
 pub const QUEUES_MAX: usize = 100;
 /// The queue that stands for those without a line of their own. No queue can be called so.
@@ -66,7 +96,8 @@ pub struct Metrics {
     queue_running: Family<QueueLabel, Gauge>,
     workers: Family<StatusLabel, Gauge>,
     schedules: Family<StatusLabel, Gauge>,
-    firings: Family<OutcomeLabel, Gauge>,
+    firings: Family<OutcomeLabel, Counter>,
+    seen: Arc<Mutex<Seen>>,
     firing_delay_seconds: Histogram,
     commit_seconds: Histogram,
     batch_changes: Histogram,
@@ -78,10 +109,13 @@ pub struct Metrics {
     engine_reloads: Counter,
     standby_ready: Gauge,
     takeovers: Family<RowsLabel, Counter>,
+    suspensions: Counter,
     tails_lost: Counter,
     forgotten: Counter,
     engine_panics: Counter,
     quarantined: Counter,
+    clock_ahead: Gauge,
+    clock_refused: Gauge,
 }
 
 impl Default for Metrics {
@@ -104,6 +138,7 @@ impl Metrics {
             workers: Family::default(),
             schedules: Family::default(),
             firings: Family::default(),
+            seen: Arc::default(),
             firing_delay_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 20)),
             commit_seconds: Histogram::new(exponential_buckets(0.000_25, 2.0, 16)),
             batch_changes: Histogram::new(exponential_buckets(1.0, 4.0, 9)),
@@ -115,9 +150,12 @@ impl Metrics {
             engine_reloads: Counter::default(),
             standby_ready: Gauge::default(),
             takeovers: Family::default(),
+            suspensions: Counter::default(),
             tails_lost: Counter::default(),
             forgotten: Counter::default(),
             engine_panics: Counter::default(),
+            clock_ahead: Gauge::default(),
+            clock_refused: Gauge::default(),
             quarantined: Counter::default(),
         };
         metrics.register_all();
@@ -141,7 +179,7 @@ impl Metrics {
         r.register("schedules", "Schedules", self.schedules.clone());
         r.register(
             "firings",
-            "Instants of schedules that were decided since the server took its shards",
+            "Scheduled times that this server has decided, by outcome",
             self.firings.clone(),
         );
         r.register(
@@ -174,6 +212,11 @@ impl Metrics {
             "Whether this server follows the rows of the owner, so that it can take over at once",
             self.standby_ready.clone(),
         );
+        r.register(
+            "leadership_suspensions",
+            "Suspensions of leadership because the store did not confirm the lease in time",
+            self.suspensions.clone(),
+        );
         r.register("takeovers", "Times that this server took the shards", self.takeovers.clone());
         r.register(
             "tails_lost",
@@ -187,6 +230,16 @@ impl Metrics {
         );
         r.register("engine_panics", "Defects that made the engine fail", self.engine_panics.clone());
         r.register("quarantined", "Rows and inputs that were set aside", self.quarantined.clone());
+        r.register(
+            "engine_time_ahead_seconds",
+            "How far engine time is ahead of the wall clock; schedules and retries wait for so long",
+            self.clock_ahead.clone(),
+        );
+        r.register(
+            "clock_leap_refused_seconds",
+            "How far the wall clock is ahead of what the steady clock confirms",
+            self.clock_refused.clone(),
+        );
         r.register("build", "What is running", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
     }
 
@@ -195,13 +248,16 @@ impl Metrics {
         add(&mut self.lock());
     }
 
-    /// Everything as text, in [`CONTENT_TYPE`]. `view` tells what stands still.
-    pub fn encode(&self, view: &View) -> String {
+    /// Everything as text. `view` has the current values of queues, workers and schedules.
+    pub fn encode(&self, view: &View, form: Exposition) -> String {
         self.set_view(view);
         let mut text = String::with_capacity(16 * 1024);
         // Writing to a String fails only if a metric refuses to be written, and ours do not.
         let _written = prometheus_client::encoding::text::encode(&mut text, &self.lock());
-        text
+        match form {
+            Exposition::OpenMetrics => text,
+            Exposition::Text => text_format(&text),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -209,6 +265,8 @@ impl Metrics {
     }
 
     fn set_view(&self, view: &View) {
+        self.clock_ahead.set(clamp(view.clock.ahead.as_millis() / 1_000));
+        self.clock_refused.set(clamp(view.clock.refused.as_millis() / 1_000));
         for &status in JobStatus::ALL.iter().filter(|s| !s.is_final()) {
             let jobs = view.live.get(&status).copied().unwrap_or(0);
             self.jobs.get_or_create(&StatusLabel { status: status.as_str() }).set(clamp(jobs));
@@ -223,15 +281,44 @@ impl Metrics {
             let schedules = view.schedules.get(&status).copied().unwrap_or(0);
             self.schedules.get_or_create(&StatusLabel { status: status.as_str() }).set(clamp(schedules));
         }
+        self.set_queues(view);
+    }
+
+    /// Counts the firings of an engine, which counts from zero when it is loaded again.
+    ///
+    /// To be called with every view of the engine, also with its first one. The views that are scraped would not do:
+    /// between two of them an engine can be loaded and fire more often than the one before it.
+    pub(crate) fn count_firings(&self, view: &View) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut seen.firings, view.firings.clone());
         for (outcome, &count) in &view.firings {
-            self.firings.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }).set(clamp(count));
+            let before = before.get(outcome).copied().unwrap_or(0);
+            let new = if count >= before { count - before } else { count };
+            self.firings.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }).inc_by(new);
         }
-        // Queues come and go, so their lines are made anew.
+    }
+
+    /// Sets the lines of the queues. One that is idle keeps its lines at zero: an alert cannot tell a missing line from
+    /// a server that is gone.
+    fn set_queues(&self, view: &View) {
+        let seen = &mut self.seen.lock().unwrap_or_else(PoisonError::into_inner).queues;
+        seen.insert(DEFAULT.to_owned());
+        for queue in &view.queues {
+            if seen.len() < QUEUES_MAX {
+                seen.insert(queue.name.clone());
+            }
+        }
+        let line = |name: &str| if seen.contains(name) { name.to_owned() } else { OTHER_QUEUES.to_owned() };
         self.queue_waiting.clear();
         self.queue_running.clear();
-        for (i, queue) in view.queues.iter().enumerate() {
-            let name = if i < QUEUES_MAX { &queue.name } else { OTHER_QUEUES };
-            let label = QueueLabel { queue: name.to_owned() };
+        for name in seen.iter().map(String::as_str).chain(view.queues.iter().map(|queue| queue.name.as_str()))
+        {
+            let label = QueueLabel { queue: line(name) };
+            self.queue_waiting.get_or_create(&label).inc_by(0);
+            self.queue_running.get_or_create(&label).inc_by(0);
+        }
+        for queue in &view.queues {
+            let label = QueueLabel { queue: line(&queue.name) };
             self.queue_waiting.get_or_create(&label).inc_by(clamp(queue.waiting));
             self.queue_running.get_or_create(&label).inc_by(clamp(queue.running));
         }
@@ -314,6 +401,11 @@ impl Metrics {
         self.takeovers.get_or_create(&RowsLabel { rows }).inc();
     }
 
+    /// The leadership lease ended before the store confirmed it.
+    pub(crate) fn leadership_suspended(&self) {
+        self.suspensions.inc();
+    }
+
     pub(crate) fn tail_lost(&self) {
         self.tails_lost.inc();
     }
@@ -330,6 +422,59 @@ impl Metrics {
     pub(crate) fn set_aside(&self, count: u64) {
         self.quarantined.inc_by(count);
     }
+}
+
+/// What earlier views have shown.
+#[derive(Default)]
+struct Seen {
+    /// Firings of the engine that runs.
+    firings: BTreeMap<FiringOutcome, u64>,
+    /// Queues with lines of their own since a scrape.
+    queues: BTreeSet<String>,
+}
+
+/// OpenMetrics as Prometheus' text format: counters are declared under the names of their samples, and there are
+/// neither units, nor the type `info`, nor a mark of the end.
+fn text_format(openmetrics: &str) -> String {
+    let mut text = String::with_capacity(openmetrics.len());
+    let mut suffix = "";
+    for line in openmetrics.lines() {
+        let Some(comment) = line.strip_prefix("# ") else {
+            text.extend([line, "\n"]);
+            continue;
+        };
+        let mut words = comment.splitn(3, ' ');
+        let (Some(kind), Some(name), Some(rest)) = (words.next(), words.next(), words.next()) else {
+            continue;
+        };
+        match kind {
+            // The type comes behind the help, and the name of both hangs on it.
+            "HELP" => {
+                suffix = match declared_type(openmetrics, name) {
+                    Some("counter") => "_total",
+                    Some("info") => "_info",
+                    _ => "",
+                };
+                text.extend(["# HELP ", name, suffix, " ", rest, "\n"]);
+            }
+            "TYPE" => {
+                let declared = match rest {
+                    "info" | "stateset" => "gauge",
+                    "unknown" => "untyped",
+                    other => other,
+                };
+                text.extend(["# TYPE ", name, suffix, " ", declared, "\n"]);
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
+fn declared_type<'a>(openmetrics: &'a str, name: &str) -> Option<&'a str> {
+    let mark = format!("# TYPE {name} ");
+    let after = openmetrics.split_once(mark.as_str())?.1;
+    after.lines().next()
 }
 
 /// Counts of one batch, by the position of the status in its `ALL`.
@@ -392,18 +537,68 @@ mod tests {
         View { queues: (0..count).map(queue).collect(), ..View::default() }
     }
 
-    #[test]
-    fn queues_beyond_the_bound_share_one_line() {
-        let text = Metrics::new().encode(&queues(QUEUES_MAX + 7));
-        assert!(text.contains("belfry_queue_waiting{queue=\"_other\"} 14\n"), "{text}");
-        assert_eq!(text.lines().filter(|l| l.starts_with("belfry_queue_waiting{")).count(), QUEUES_MAX + 1);
+    fn encoded(metrics: &Metrics, view: &View) -> String {
+        metrics.encode(view, Exposition::Text)
     }
 
     #[test]
-    fn a_queue_that_is_gone_has_no_line_any_more() {
+    fn queues_beyond_the_bound_share_one_line() {
+        let text = encoded(&Metrics::new(), &queues(QUEUES_MAX + 7));
+        // `default` has one of the lines.
+        assert!(text.contains("belfry_queue_waiting{queue=\"_other\"} 16\n"), "{text}");
+        assert_eq!(text.lines().filter(|l| l.starts_with("belfry_queue_waiting{")).count(), QUEUES_MAX + 1);
+    }
+
+    /// An alert on a queue must not go silent because the queue is empty.
+    #[test]
+    fn an_idle_queue_keeps_its_lines_at_zero() {
         let metrics = Metrics::new();
-        assert!(metrics.encode(&queues(1)).contains("queue=\"q0\""));
-        assert!(!metrics.encode(&queues(0)).contains("queue=\"q0\""));
+        assert!(encoded(&metrics, &queues(0)).contains("belfry_queue_waiting{queue=\"default\"} 0\n"));
+        assert!(encoded(&metrics, &queues(1)).contains("belfry_queue_waiting{queue=\"q0\"} 2\n"));
+        let idle = encoded(&metrics, &queues(0));
+        for line in ["belfry_queue_waiting{queue=\"q0\"} 0\n", "belfry_queue_running{queue=\"q0\"} 0\n"] {
+            assert!(idle.contains(line), "{idle}");
+        }
+    }
+
+    #[test]
+    fn firings_are_counted_on_when_the_engine_begins_anew() {
+        let metrics = Metrics::new();
+        let firings = |count| View { firings: [(FiringOutcome::Fired, count)].into(), ..View::default() };
+        let total = |total| format!("belfry_firings_total{{outcome=\"fired\"}} {total}\n");
+        for (count, sum) in [(5, 5), (7, 7), (2, 9), (2, 9)] {
+            metrics.count_firings(&firings(count));
+            let text = encoded(&metrics, &firings(count));
+            assert!(text.contains(&total(sum)), "{text}");
+        }
+        // Loaded again, and more firings than before until the next scrape.
+        metrics.count_firings(&View::default());
+        metrics.count_firings(&firings(20));
+        assert!(encoded(&metrics, &firings(20)).contains(&total(29)));
+        assert!(encoded(&metrics, &View::default()).contains("# TYPE belfry_firings_total counter\n"));
+    }
+
+    /// Scrapers that know only the text format get it, in the form that `promtool check metrics` takes.
+    #[test]
+    fn the_form_is_the_one_that_the_scraper_accepts() {
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
+        assert_eq!(Exposition::accepted(prometheus), Exposition::OpenMetrics);
+        for accept in ["", "*/*", "text/plain;version=0.0.4", "application/openmetrics-text;q=0,text/plain"] {
+            assert_eq!(Exposition::accepted(accept), Exposition::Text, "{accept}");
+        }
+        let text = encoded(&Metrics::new(), &queues(1));
+        let declared: BTreeMap<_, _> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
+        assert!(text.ends_with('\n') && !text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let name = line.split(['{', ' ']).next().unwrap();
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| name.strip_suffix(suffix));
+            let kind = declared.get(name).or_else(|| declared.get(family?));
+            assert!(matches!(kind, Some(&("counter" | "gauge" | "histogram"))), "{line}: {kind:?}");
+        }
+        assert_eq!(declared["belfry_build_info"], "gauge");
+        assert!(Metrics::new().encode(&queues(1), Exposition::OpenMetrics).ends_with("# EOF\n"));
     }
 
     #[test]
@@ -412,6 +607,6 @@ mod tests {
         let requests: Counter = Counter::default();
         metrics.register(|r| r.register("http_requests", "Requests", requests.clone()));
         requests.inc();
-        assert!(metrics.encode(&View::default()).contains("belfry_http_requests_total 1\n"));
+        assert!(encoded(&metrics, &View::default()).contains("belfry_http_requests_total 1\n"));
     }
 }

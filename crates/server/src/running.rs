@@ -6,7 +6,7 @@
 //! and answered, streams end, leases are given back.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use store::postgres::PostgresStore;
@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::auth::first_start::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
 use crate::auth::{FirstStartError, Keys, Tokens, first_start};
 use crate::config::{ConfigError, PostgresConfig, ServerConfig, StoreConfig, make_private_dir};
 use crate::listener::{self, Listener};
@@ -43,6 +44,8 @@ pub struct Services {
     pub config: Arc<ServerConfig>,
     /// The address that the server listens on.
     pub addr: SocketAddr,
+    /// Whether requests are handed on to the leader. That needs real sockets, which a simulation has none of.
+    pub hands_on: bool,
 }
 
 /// Why a server did not start.
@@ -137,8 +140,25 @@ pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
 async fn open_embedded(config: &ServerConfig) -> Result<Arc<dyn Store>, StartError> {
     let options = store::sqlite::Options { shards: config.shards, ..Default::default() };
     let path = config.store_path();
+    if std::fs::metadata(&path).map_or(0, |meta| meta.len()) == 0
+        && let Some(trace) = trace_of_a_store(config)
+    {
+        return Err(StoreError::Missing { path, trace }.into());
+    }
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path, options)).await;
     Ok(Arc::new(opened.map_err(|error| StartError::Thread(std::io::Error::other(error)))??))
+}
+
+/// What only a server can have left that had a store: tokens, or complete logs and artifacts.
+fn trace_of_a_store(config: &ServerConfig) -> Option<PathBuf> {
+    let tokens = [ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE].map(|name| config.data_dir.join(name));
+    let objects = Some(config.data_dir.join("objects")).filter(|objects| holds_a_file(objects));
+    tokens.into_iter().find(|token| token.exists()).or(objects)
+}
+
+fn holds_a_file(folder: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| entry.path().is_file() || holds_a_file(&entry.path()))
 }
 
 async fn open_postgres(
@@ -212,7 +232,8 @@ pub async fn start_at<L: Listener>(config: ServerConfig, site: Site<L>) -> Resul
     settings.clock = clock;
     let (node, driver) = Node::new(store, settings);
     let config = Arc::new(config);
-    let services = Services { node, objects, members, tokens, keys, metrics, config, addr };
+    let hands_on = engine == EngineRuns::OnItsThread;
+    let services = Services { node, objects, members, tokens, keys, metrics, config, addr, hands_on };
     let driver = match engine {
         EngineRuns::OnItsThread => driver.spawn().map_err(StartError::Thread)?,
         EngineRuns::OnTheRuntime => driver.spawn_here(),

@@ -18,6 +18,10 @@ use axum::response::{IntoResponse, Response};
 
 /// Where in the page the nonce stands.
 const NONCE_MARK: &str = "__NONCE__";
+/// What a script may do that runs as a worker: a worker has the policy of its own file, not that of the page.
+/// The shared worker of the dashboard reads the event streams for all tabs.
+const WORKER_POLICY: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; connect-src 'self'; frame-ancestors 'none'");
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 
 #[derive(rust_embed::RustEmbed)]
@@ -64,6 +68,9 @@ pub(crate) fn asset(name: &str, headers: &HeaderMap) -> Option<Response> {
     )
         .into_response();
     response.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
+    if name.ends_with(".js") {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, WORKER_POLICY);
+    }
     if let Some(coding) = coding {
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
     }

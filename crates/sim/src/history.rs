@@ -341,18 +341,41 @@ pub struct Commit {
 pub enum Row {
     Job(Box<JobRow>),
     Execution(Box<ExecutionRow>),
-    Key { key: String, job: JobId },
-    Worker { worker: WorkerId, status: WorkerStatus, capacity: Capacity },
-    Queue { name: String, settings: QueueSettings },
+    Key {
+        key: String,
+        job: JobId,
+    },
+    Worker {
+        worker: WorkerId,
+        status: WorkerStatus,
+        capacity: Capacity,
+    },
+    Queue {
+        name: String,
+        settings: QueueSettings,
+    },
     Schedule(Box<ScheduleRow>),
     ScheduleRemoved(ScheduleId),
     Ledger(Box<LedgerRecord>),
-    Backfill { backfill: BackfillId, status: BackfillStatus },
+    Backfill {
+        backfill: BackfillId,
+        status: BackfillStatus,
+        /// Whose instants it runs, and how many of them at once at most; with its first row.
+        asked: Option<(ScheduleId, u32)>,
+    },
     Workflow(Box<WorkflowRow>),
     Run(Box<RunRow>),
     Step(Box<StepRow>),
-    Elements { added: Added, first: u32, count: u32 },
-    Checkpoint { job: JobId, version: u64, data: u64 },
+    Elements {
+        added: Added,
+        first: u32,
+        count: u32,
+    },
+    Checkpoint {
+        job: JobId,
+        version: u64,
+        data: u64,
+    },
 }
 
 /// Names what a task added to a step.

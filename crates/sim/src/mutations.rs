@@ -72,7 +72,7 @@ const fn engine(mutation: Engine, within: u64, shows: &'static [Invariant], worl
 pub const CASES: &[Case] = &[
     case(Mutation::WorkerForgetsWhatItStarted, 40, &[I7, I8, I10], crashes_in_silence),
     case(Mutation::WorkerStartsBeforeItsJournal, 40, &[I7, I10], crashes_in_silence),
-    case(Mutation::WorkerDropsReportsUnacknowledged, 100, &[I7, I26, I30], rough),
+    case(Mutation::WorkerDropsReportsUnacknowledged, 400, &[I7, I26, I30], rough),
     case(Mutation::WorkerCountsItsLeaseFromTheAnswer, 20, &[I8], slow_answers),
     case(Mutation::WorkerThawsBeforeItsStops, 20, &[I8], cut_workers),
     case(Mutation::WorkerIgnoresTimeouts, 100, &[I13], long_tasks),
@@ -82,7 +82,7 @@ pub const CASES: &[Case] = &[
     case(Mutation::RepliesBeforeTheCommit, 10, &[I6], rough),
     case(Mutation::RepliesWithoutACommitAtOnce, 100, &[I6], sent_ahead),
     case(Mutation::EffectsOfAllThatAreOnTheirWay, 20, &[I6], sent_ahead),
-    case(Mutation::GrantsWithoutOwnLease, 100, &[I8], owners_cut_from_the_store),
+    engine(Engine::LeaderIgnoresItsOwnLease, 100, &[I8], owners_cut_from_the_store),
     case(Mutation::StaleReportAsCurrent, 20, &[I9], cut_workers),
     case(Mutation::UnknownTakenForRefused, 20, &[I2, I3], unknown_outcomes),
     case(Mutation::StaleSaveAsCurrent, 20, &[I10], cut_workers_that_save),
@@ -119,6 +119,7 @@ pub const CASES: &[Case] = &[
     engine(Engine::EngineJudgesWorkersEarly, 20, &[I8], cut_workers),
     engine(Engine::EngineJudgesWorkersAtTakeover, 40, &[I8], rough),
     engine(Engine::EngineWaitsForLostWorkers, 20, &[I26], cut_workers),
+    engine(Engine::EngineTakesBackBeyondLimits, 100, &[I20], rough),
     engine(Engine::EngineLeavesStraysAlone, 40, &[I8], lost_tails),
     engine(Engine::EngineTrustsAStoreThatForgot, 100, &[I8], lost_tails),
     engine(Engine::EngineMissesWhatOthersChange, 20, &[I28], rough),
@@ -132,6 +133,9 @@ pub const CASES: &[Case] = &[
     engine(Engine::EngineIgnoresOverlap, 40, &[I17], rough),
     engine(Engine::EngineDropsTheFirstOwed, 40, &[I18], outages),
     engine(Engine::EngineMovesTheCursorFirst, 40, &[I14], outages),
+    engine(Engine::EngineBelievesEveryLeap, 10, &[I16], leaps),
+    engine(Engine::EngineDecidesOwedAtOnce, 40, &[I18], outages),
+    engine(Engine::EngineSkipsForThePast, 40, &[I18], outages),
     engine(Engine::EngineIgnoresFilters, 40, &[I15], rough),
     engine(Engine::EngineBeginsStepsEarly, 40, &[I19], runs_through_crashes),
     engine(Engine::EngineTellsOneStepLess, 40, &[I19, I26], runs_through_crashes),
@@ -219,6 +223,13 @@ fn lost_tails(seed: u64) -> Plan {
     let lose = |n: u64| Fault::new(10 + 12 * n, 1, FaultKind::LoseTail { commits: 12 });
     let faults = (0..9).map(lose).collect();
     Plan { jobs: 200, task_max: Duration::from_secs(20), keeps_all: false, faults, ..Plan::quiet(seed) }
+}
+
+/// The clock of the only server is ten days ahead for a few seconds, time and again.
+fn leaps(seed: u64) -> Plan {
+    let millis = 10 * 24 * 3_600 * 1_000;
+    let leap = |n: u64| Fault::new(15 + 25 * n, 4, FaultKind::StepClock { server: 0, millis });
+    Plan { servers: 1, schedules: 8, faults: (0..4).map(leap).collect(), ..Plan::quiet(seed) }
 }
 
 /// Nobody is there for longer than a firing may be late, again and again.

@@ -89,6 +89,18 @@ pub struct Bugs {
     pub found: Vec<Found>,
 }
 
+impl Bugs {
+    /// Reads what was kept in a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or has something else in it.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the results in `{}`", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("`{}` has no results in it", path.display()))
+    }
+}
+
 /// How long something took, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spread {

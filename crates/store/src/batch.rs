@@ -54,6 +54,7 @@ pub(crate) fn foreign_shard(leases: &[Lease], batch: &Batch) -> Option<ShardId> 
         Change::Worker(_)
         | Change::RemoveWorker(_)
         | Change::Queue(_)
+        | Change::RemoveQueue(_)
         | Change::Calendar(_)
         | Change::RemoveCalendar { .. } => None,
     });

@@ -33,11 +33,15 @@ use tokio::sync::{Notify, mpsc};
 use crate::changelog::Changelog;
 use crate::cluster::{Cluster, ServerRecord};
 use crate::query::{
-    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
-    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, RunFilter, RunRow,
-    ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter, WorkflowRow,
+    Artifact, ArtifactDeletion, ArtifactFilter, BackfillRow, Counts, DeletionReason, EventPage,
+    ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged,
+    Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter,
+    WorkflowRow,
 };
 use crate::{Committed, EventSeq, Loaded, Store, StoreError};
+
+/// How many calls of a broken operation go wrong before it is healed: more than any test makes.
+const BROKEN_CALLS: u64 = 10_000;
 
 /// The methods of [`Store`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,6 +87,8 @@ pub enum Operation {
     Tokens,
     PutArtifact,
     Artifacts,
+    DeleteArtifact,
+    SupersededArtifacts,
     ExpiredJobs,
     DeleteJobs,
     ExpiredRuns,
@@ -152,8 +158,9 @@ pub trait Simulation: std::fmt::Debug + Send + Sync + 'static {
     /// How long a call of `operation` is on its way to the store, and how long its answer back.
     fn delays(&self, operation: Operation) -> [std::time::Duration; 2];
 
-    /// Whether the store is out of reach now: calls fail, and nothing is done.
-    fn is_away(&self) -> bool;
+    /// How long a call waits for a store that is out of reach now before it fails; `None` if it can be reached. One that
+    /// refuses fails at once; one whose answers are lost, only when the caller's patience ends.
+    fn away(&self) -> Option<std::time::Duration>;
 
     /// A call reaches the store, which does it now.
     fn reached(&self, operation: Operation);
@@ -177,6 +184,8 @@ pub struct FaultyStore<S> {
     halted: AtomicBool,
     simulation: Option<Simulated>,
     changelog: Option<Box<dyn Changelog>>,
+    /// Whether it says that other servers share it.
+    shared: bool,
 }
 
 /// A store on virtual time.
@@ -200,6 +209,7 @@ impl<S: Store> FaultyStore<S> {
             turn: tokio::sync::Mutex::default(),
             waiting_commits: AtomicUsize::new(0),
             halted: AtomicBool::new(false),
+            shared: simulation.is_some(),
             simulation,
             changelog: None,
         }
@@ -210,6 +220,12 @@ impl<S: Store> FaultyStore<S> {
     pub fn with_changelog(mut self, changelog: impl Changelog + 'static) -> Self {
         self.changelog = Some(Box::new(changelog));
         self
+    }
+
+    /// One of which other servers could own shards, as of a database.
+    #[must_use]
+    pub fn shared(self) -> Self {
+        Self { shared: true, ..self }
     }
 
     /// The same on virtual time: a call is done at one instant of it.
@@ -241,6 +257,19 @@ impl<S: Store> FaultyStore<S> {
         let stall = Arc::new(Stall::default());
         self.inject(operation, nth, Fault::Stall(Arc::clone(&stall)));
         stall
+    }
+
+    /// Makes every call of `operation` from now on go wrong, until [`heal`](Self::heal).
+    pub fn break_down(&self, operation: Operation) {
+        let next = self.calls(operation) + 1;
+        for nth in next..next + BROKEN_CALLS {
+            self.inject(operation, nth, Fault::Before);
+        }
+    }
+
+    /// Lets calls of `operation` that begin from now on go well.
+    pub fn heal(&self, operation: Operation) {
+        self.plan().faults.retain(|(broken, _), _| *broken != operation);
     }
 
     /// How often `operation` was called, whatever came of it.
@@ -277,7 +306,7 @@ impl<S: Store> FaultyStore<S> {
         };
         let [there, back] = world.delays(operation);
         tokio::time::sleep(there).await;
-        if world.is_away() {
+        if !back_in_time(world.as_ref()).await {
             return Err(StoreError::Unavailable { source: INJECTED.into() });
         }
         let done = async {
@@ -287,6 +316,9 @@ impl<S: Store> FaultyStore<S> {
         };
         let result = self.attempt(operation, done).await;
         tokio::time::sleep(back).await;
+        if !back_in_time(world.as_ref()).await {
+            return Err(StoreError::OutcomeUnknown { source: INJECTED.into() });
+        }
         result
     }
 
@@ -311,6 +343,18 @@ impl<S: Store> FaultyStore<S> {
             }
         }
     }
+}
+
+/// Waits while the store is out of reach. Returns whether it came back before the call fails.
+async fn back_in_time(world: &dyn Simulation) -> bool {
+    let since = tokio::time::Instant::now();
+    while let Some(longest) = world.away() {
+        if since.elapsed() >= longest {
+            return false;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    true
 }
 
 /// Counts one among those that wait, until it is dropped.
@@ -380,6 +424,14 @@ impl<S: Store> Store for FaultyStore<S> {
         self.call(Operation::Renew, renewed).await
     }
 
+    fn former_owner(&self) -> Duration {
+        self.inner.former_owner()
+    }
+
+    fn is_exclusive(&self) -> bool {
+        !self.shared && self.inner.is_exclusive()
+    }
+
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
         self.call(Operation::Release, self.inner.release(leases)).await
     }
@@ -390,6 +442,14 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
         self.call(Operation::TailsReconciled, self.inner.tails_reconciled(leases)).await
+    }
+
+    async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.inner.clock().await
+    }
+
+    async fn reset_clock(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.inner.reset_clock(now).await
     }
 
     async fn note_restored(&self) -> Result<(), StoreError> {
@@ -600,6 +660,22 @@ impl<S: Store> Store for FaultyStore<S> {
 
     async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError> {
         self.call(Operation::Artifacts, self.inner.artifacts(filter, limit)).await
+    }
+
+    async fn delete_artifact(
+        &self,
+        artifact: &Artifact,
+        reason: DeletionReason,
+    ) -> Result<ArtifactDeletion, StoreError> {
+        self.call(Operation::DeleteArtifact, self.inner.delete_artifact(artifact, reason)).await
+    }
+
+    async fn superseded_artifacts(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Artifact>, StoreError> {
+        self.call(Operation::SupersededArtifacts, self.inner.superseded_artifacts(before, limit)).await
     }
 
     async fn expired_jobs(

@@ -47,9 +47,10 @@ use model::record::{Batch, Lease, LiveRow};
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{BackfillId, Duration, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId};
 use query::{
-    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
-    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, RunFilter, RunRow,
-    ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter, WorkflowRow,
+    Artifact, ArtifactDeletion, ArtifactFilter, BackfillRow, Counts, DeletionReason, EventPage,
+    ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged,
+    Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter,
+    WorkflowRow,
 };
 
 pub use query::EventSeq;
@@ -104,6 +105,22 @@ pub enum StoreError {
         /// Which file.
         path: std::path::PathBuf,
     },
+    /// It is not as it was: commits that were acknowledged are not there any more. Nothing was changed.
+    #[error("the store at `{}` has lost commits: {reason}", path.display())]
+    LostCommits {
+        /// Which file.
+        path: std::path::PathBuf,
+        /// What was seen of it.
+        reason: String,
+    },
+    /// There was a store, and its database is missing or empty. Nothing was changed.
+    #[error("the store at `{}` is missing or empty, but it existed: `{}` is there", path.display(), trace.display())]
+    Missing {
+        /// Which file.
+        path: std::path::PathBuf,
+        /// What tells of it.
+        trace: std::path::PathBuf,
+    },
     /// It is a copy of another store, and not whole yet.
     #[error("the store is an unfinished copy of `{origin}`")]
     Unfinished {
@@ -133,6 +150,14 @@ impl StoreError {
                 "run the newer version of Belfry, or restore a backup from before its upgrade"
             }
             Self::InUse { .. } => "stop the other server, or give this one a data folder of its own",
+            Self::LostCommits { .. } => {
+                "look at it with `belfry store check`; then bring a backup back, or keep what is there: either way, run \
+                 `belfry store restored` before you start the server"
+            }
+            Self::Missing { .. } => {
+                "bring a backup back and run `belfry store restored`; to begin with an empty store, name another data \
+                 directory, or move everything out of this one"
+            }
             Self::Unfinished { .. } => {
                 "run `belfry store copy` once more until it is through, or name another database"
             }
@@ -157,12 +182,21 @@ const EPOCH_LEAP: i64 = 1 << 20;
 /// How far the places of the feed leap then: no two events are ever told under one place.
 const EVENT_LEAP: u64 = 1 << 32;
 
+/// The longest lease of a shard. A server refuses a longer setting, so a lease that ends later than this was granted
+/// before the store's clock was set back.
+pub const LEASE_MAX: Duration = Duration::from_secs(60);
+
 /// What a commit made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
     /// The place of the batch's first event in the feed; the others follow without a gap. Without
     /// events, the place of the next one.
     pub first_event: EventSeq,
+    /// Whether it also prolonged the leases, by as much as the newest acquire or renewal did.
+    pub prolonged: bool,
+    /// Whether the volume is full, and this was written in space that is kept to finish running work. Refuse new
+    /// work from now on, as after [`StoreError::Full`], until [`check`](Store::check) succeeds.
+    pub space_low: bool,
 }
 
 /// Keeps what was decided.
@@ -173,18 +207,35 @@ pub trait Store: Send + Sync + 'static {
     /// How many shards the job space has; chosen when the store was made.
     fn shards(&self) -> u16;
 
-    /// Takes ownership of every shard in `shards` that is free or whose lease ran out.
+    /// Takes ownership of every shard in `shards` that is free or whose lease ran out; none while a commit of its owner
+    /// is under way.
     ///
-    /// Each taken shard gets an epoch higher than any before. `owner` is a name for people; `ttl`
-    /// is how long the ownership lasts without a renewal, on the store's clock.
+    /// Each taken shard gets an epoch higher than any before. `owner` names the process, and each has a name of its
+    /// own; `ttl` is how long the ownership lasts without a renewal, on the store's clock.
     async fn acquire(&self, shards: &[ShardId], owner: &str, ttl: Duration)
     -> Result<Vec<Lease>, StoreError>;
+
+    /// For how long the owner from whom the newest [`acquire`](Self::acquire) took shards may still take itself for
+    /// their owner, from now on and by this machine's clock. It commits nothing any more, but it may renew leases of
+    /// workers meanwhile.
+    ///
+    /// Zero where it gave the shards away, or cannot be alive.
+    fn former_owner(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Prolongs the ownership of all these by `ttl` from now.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if one of them has a newer epoch.
     async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError>;
+
+    /// Whether no other process can own a shard while this one has the store open.
+    ///
+    /// Its owner needs no lease then: a slow disk ends no leadership.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
 
     /// Gives shards back; those that were taken over meanwhile are left alone.
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError>;
@@ -209,6 +260,10 @@ pub trait Store: Send + Sync + 'static {
     /// [`lost_tails`](Self::lost_tails), under epochs beyond all that can have been given out. The feed goes on at a
     /// place beyond all that were told.
     async fn note_restored(&self) -> Result<(), StoreError>;
+
+    /// Sets engine time back to `now` where it is ahead of that, for whoever has changed the rows accordingly while no
+    /// server runs.
+    async fn reset_clock(&self, now: Timestamp) -> Result<(), StoreError>;
 
     /// Sends every live row of the leased shards, all workers, queues and calendars, in chunks.
     ///
@@ -236,6 +291,14 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Fenced`], [`StoreError::Full`] and [`StoreError::Unavailable`] changed nothing;
     /// after [`StoreError::OutcomeUnknown`] and [`StoreError::Fatal`] nothing is known.
     async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError>;
+
+    /// What time it is on a clock of the store's own; `None` where that is the clock of this machine.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
+    }
 
     /// How many batches of one owner may be on their way at once.
     ///
@@ -346,7 +409,7 @@ pub trait Store: Send + Sync + 'static {
     /// A run, live or ended, with its history.
     async fn run(&self, id: RunId) -> Result<Option<RunRow>, StoreError>;
 
-    /// Runs, newest first. Equal definitions in a page are one.
+    /// Runs, newest first, each with the newest transition of its history alone. Equal definitions in a page are one.
     async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> Result<Paged<RunRow>, StoreError>;
 
     /// The steps of a run that are no longer pending, by their numbers, without elements of lists.
@@ -396,6 +459,27 @@ pub trait Store: Send + Sync + 'static {
 
     /// Artifact versions, newest first; those of one instant by namespace and name.
     async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError>;
+
+    /// Deletes a version of an artifact, unless a run needs it.
+    ///
+    /// A run needs the versions that its steps stored ([`StepState::pinned_versions`]). A live run needs them whatever
+    /// the reason is, an ended one keeps them from retention for as long as it is kept itself. Retention deletes the
+    /// version only if it is the one of this `created_at`: one that was stored again meanwhile is the newest.
+    ///
+    /// [`StepState::pinned_versions`]: model::run::StepState::pinned_versions
+    async fn delete_artifact(
+        &self,
+        artifact: &Artifact,
+        reason: DeletionReason,
+    ) -> Result<ArtifactDeletion, StoreError>;
+
+    /// Artifact versions that a newer version of the same name superseded before `before` and that no run which is kept
+    /// needs, oldest first; at most `limit`.
+    async fn superseded_artifacts(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Artifact>, StoreError>;
 
     /// Ended jobs whose retention is over, with their executions; at most `limit`.
     ///

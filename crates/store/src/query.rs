@@ -33,6 +33,8 @@ pub struct Paged<T> {
 /// Which jobs a list has. Every condition that is given must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JobFilter {
+    /// One of these; any where empty. At most some thousands: each is a parameter of the query.
+    pub ids: Vec<JobId>,
     /// One of these; any where empty.
     pub statuses: Vec<JobStatus>,
     /// In this namespace; in any where absent.
@@ -235,6 +237,26 @@ pub struct Artifact {
     pub created_at: Timestamp,
     /// Who stored it: a principal or an execution.
     pub created_by: String,
+}
+
+/// Why a version of an artifact is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeletionReason {
+    /// A user asked for it.
+    Request,
+    /// Its retention is over.
+    Retention,
+}
+
+/// Result of the deletion of a version of an artifact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArtifactDeletion {
+    /// The version is deleted.
+    Deleted,
+    /// There was no such version.
+    Absent,
+    /// The version stays: this run needs it.
+    Pinned(RunId),
 }
 
 /// Which artifact versions a list has.

@@ -328,9 +328,9 @@ pub(crate) fn run(
     Ok(RunRow { id, head: Arc::new(head), state })
 }
 
-/// A run as it stands in lists.
-pub(crate) fn without_history(mut run: RunRow) -> RunRow {
-    run.state.history = Vec::new();
+/// A run as it stands in lists: of its history, only the newest transition.
+pub(crate) fn with_newest(mut run: RunRow) -> RunRow {
+    run.state.history = run.state.history.pop().into_iter().collect();
     run
 }
 

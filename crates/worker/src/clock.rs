@@ -17,6 +17,36 @@ pub(crate) fn boot_millis() -> BootMillis {
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
+/// Milliseconds since the machine started, without the time that it was suspended.
+fn awake_millis() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+}
+
+/// An instant, with the time that the machine was suspended before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// The instant itself.
+    pub(crate) boot: BootMillis,
+    /// How long the machine was suspended since its start, in milliseconds.
+    pub(crate) asleep: u64,
+}
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        let mut awake = awake_millis();
+        loop {
+            let boot = boot_millis();
+            let after = awake_millis();
+            // Otherwise this thread lost the processor between the readings, which is no suspension.
+            if after <= awake + 1 {
+                return Self { boot, asleep: boot.saturating_sub(awake) };
+            }
+            awake = after;
+        }
+    }
+}
+
 /// The wall clock in Unix microseconds.
 pub(crate) fn unix_micros() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! PROGRAM supervisor --dir DIR [--program PROGRAM] [--task-user NAME] [--allow-root-tasks]
-//!                    [--orphan-limit-ms N] [--idle-exit-ms N]
+//!                    [--no-control-groups] [--orphan-limit-ms N] [--idle-exit-ms N]
 //! PROGRAM fuse                       (its control socket is its standard input)
 //! ```
 //!
@@ -46,8 +46,14 @@ pub struct AgentConfig {
     pub orphan_limit: Duration,
     /// As in [`SupervisorConfig::idle_exit`].
     pub idle_exit: Duration,
+    /// As in [`SupervisorConfig::control_groups`].
+    pub control_groups: bool,
     /// The most bytes that fetched artifacts may take on disk, beyond those in use.
     pub cache_bytes_max: u64,
+    /// How long it waits for another agent of the folder to end, as one does that is being replaced.
+    pub lock_patience: Duration,
+    /// After how long without an answer of the supervisor the session is given up.
+    pub supervisor_patience: Duration,
 }
 
 impl AgentConfig {
@@ -67,7 +73,10 @@ impl AgentConfig {
             allow_root_tasks: false,
             orphan_limit: supervisor.orphan_limit,
             idle_exit: supervisor.idle_exit,
+            control_groups: supervisor.control_groups,
             cache_bytes_max: 4 << 30,
+            lock_patience: Duration::from_secs(5),
+            supervisor_patience: Duration::from_secs(10),
         }
     }
 
@@ -80,6 +89,7 @@ impl AgentConfig {
             allow_root_tasks: self.allow_root_tasks,
             orphan_limit: self.orphan_limit,
             idle_exit: self.idle_exit,
+            control_groups: self.control_groups,
         }
     }
 }
@@ -99,6 +109,8 @@ pub struct SupervisorConfig {
     pub orphan_limit: Duration,
     /// After how long without an agent and without anything to keep the supervisor ends itself.
     pub idle_exit: Duration,
+    /// Whether executions are put into control groups, where these can be made.
+    pub control_groups: bool,
 }
 
 /// Why a supervisor's arguments were not understood.
@@ -125,6 +137,7 @@ impl SupervisorConfig {
             allow_root_tasks: false,
             orphan_limit: Duration::from_hours(1),
             idle_exit: Duration::from_secs(60),
+            control_groups: true,
         }
     }
 
@@ -137,6 +150,9 @@ impl SupervisorConfig {
         }
         if self.allow_root_tasks {
             args.push("--allow-root-tasks".into());
+        }
+        if !self.control_groups {
+            args.push("--no-control-groups".into());
         }
         for (name, value) in [("--orphan-limit-ms", self.orphan_limit), ("--idle-exit-ms", self.idle_exit)] {
             args.extend([name.into(), value.as_millis().to_string().into()]);
@@ -160,6 +176,7 @@ impl SupervisorConfig {
                     config.task_user = Some(value("--task-user")?.to_string_lossy().into_owned());
                 }
                 Some("--allow-root-tasks") => config.allow_root_tasks = true,
+                Some("--no-control-groups") => config.control_groups = false,
                 Some("--orphan-limit-ms") => {
                     config.orphan_limit = millis("--orphan-limit-ms", &value("--orphan-limit-ms")?)?;
                 }
@@ -215,6 +232,7 @@ mod tests {
         let mut config = SupervisorConfig::new("/var/lib/x");
         config.task_user = Some("www".into());
         config.allow_root_tasks = true;
+        config.control_groups = false;
         config.orphan_limit = Duration::from_secs(7);
         assert_eq!(SupervisorConfig::from_args(config.to_args()).unwrap(), config);
     }

@@ -13,6 +13,8 @@ use sha2::{Digest, Sha256};
 
 /// What a task saves to for its next execution, in its folder.
 pub(crate) const CHECKPOINT_FILE: &str = ".belfry-checkpoint";
+/// Where a task finds why what it saved was not taken.
+pub(crate) const REFUSED_FILE: &str = ".belfry-checkpoint.refused";
 /// Where the socket of a task lies in its folder.
 pub(crate) const SOCKET_FILE: &str = ".belfry.sock";
 
@@ -55,6 +57,11 @@ impl Layout {
     /// Held locked by the one supervisor of the folder.
     pub(crate) fn lock(&self) -> PathBuf {
         self.dir.join("lock")
+    }
+
+    /// Held locked by the one agent of the folder.
+    pub(crate) fn agent_lock(&self) -> PathBuf {
+        self.dir.join("agent.lock")
     }
 
     pub(crate) fn journal(&self) -> PathBuf {

@@ -31,11 +31,16 @@
 //! - Log bytes that a supervisor still held in memory (at most 64 KiB an execution) are lost if it
 //!   is killed; the outcome then is `INTERRUPTED` anyhow.
 //! - A process that leaves its session, cleans its environment and is orphaned is recognised as its
-//!   task's only by a control group, which an execution has only where it asks for a limit.
+//!   task's only by a control group, which every execution has wherever the worker may create one. Where it may not,
+//!   the time of its start decides: it dies with the last execution that ran then. It lives on where the supervisor has
+//!   children that it did not start, as the first process of a container may.
+//! - An execution that was acknowledged more than two minutes ago, and 10 000 ends ago, is started again if a store that
+//!   lost its end assigns it again.
 
 mod agent;
 mod clock;
 mod config;
+mod disk;
 mod fuse;
 mod layout;
 mod link;

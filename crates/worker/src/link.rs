@@ -12,8 +12,10 @@
 use bytes::Bytes;
 use proto::v1;
 
-/// The version of this protocol; grows when an old side could not go on.
-pub(crate) const VERSION: u32 = 1;
+/// The version of this protocol; grows with what the other side may rely on. All versions understand each other.
+pub(crate) const VERSION: u32 = 2;
+/// From this version on a supervisor answers [`Ping`] and [`Put`].
+pub(crate) const ANSWERS_ASKS: u32 = 2;
 /// The largest frame that is accepted.
 pub(crate) const FRAME_MAX: usize = 32 << 20;
 /// Log bytes (with [`LOG_PART_COST`] for each part) that may be under way and unacknowledged.
@@ -29,7 +31,7 @@ pub(crate) const LOG_PART_MAX: usize = 256 << 10;
 /// A message from the agent.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ToSupervisor {
-    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "Request", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     pub(crate) body: Option<Request>,
 }
 
@@ -55,6 +57,10 @@ pub(crate) enum Request {
     Stored(Stored),
     #[prost(message, tag = "10")]
     Saved(Saved),
+    #[prost(message, tag = "11")]
+    Ping(Ping),
+    #[prost(message, tag = "12")]
+    Put(Put),
 }
 
 /// The first message of an agent.
@@ -91,6 +97,9 @@ pub(crate) struct Start {
     /// The agent could not: the execution has failed to start.
     #[prost(message, optional, tag = "3")]
     pub(crate) failure: Option<v1::StartFailed>,
+    /// The versions of artifacts that it has put into that folder.
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) inputs: Vec<v1::FileVersion>,
 }
 
 /// The lease goes until this instant of `CLOCK_BOOTTIME`.
@@ -123,12 +132,36 @@ pub(crate) struct Stored {
     pub(crate) error: String,
     #[prost(string, tag = "3")]
     pub(crate) detail: String,
+    /// The versions that were stored.
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) outputs: Vec<v1::FileVersion>,
+}
+
+/// Asks whether the supervisor works; answered by [`Pong`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Ping {
+    #[prost(uint64, tag = "1")]
+    pub(crate) number: u64,
+}
+
+/// A task saved a checkpoint through its socket, so what its file had before is out of date; answered by [`Pong`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Put {
+    #[prost(uint64, tag = "1")]
+    pub(crate) number: u64,
+    #[prost(string, tag = "2")]
+    pub(crate) execution_id: String,
+    /// When it asked, by the clock that files are dated with.
+    #[prost(int64, tag = "3")]
+    pub(crate) unix_seconds: i64,
+    #[prost(int64, tag = "4")]
+    pub(crate) nanos: i64,
 }
 
 /// A message from the supervisor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ToAgent {
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub(crate) body: Option<Answer>,
 }
 
@@ -146,6 +179,15 @@ pub(crate) enum Answer {
     Store(Store),
     #[prost(message, tag = "6")]
     Save(Save),
+    #[prost(message, tag = "7")]
+    Pong(Pong),
+}
+
+/// What was asked with this number is done.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct Pong {
+    #[prost(uint64, tag = "1")]
+    pub(crate) number: u64,
 }
 
 /// The first message of a supervisor.
@@ -221,6 +263,11 @@ pub(crate) struct Save {
     pub(crate) number: u64,
     #[prost(bytes = "bytes", tag = "4")]
     pub(crate) data: Bytes,
+    /// When the file was written; 0 from a supervisor of an older release.
+    #[prost(int64, tag = "5")]
+    pub(crate) unix_seconds: i64,
+    #[prost(int64, tag = "6")]
+    pub(crate) nanos: i64,
 }
 
 /// It is saved, or never will be.

@@ -42,6 +42,8 @@ pub(super) enum Road {
     Slow,
     Broken,
     Flapping,
+    /// Connections are refused, and those that there are end.
+    Refused,
     /// Cut to one of several servers; the others are reached.
     CutToOne,
 }
@@ -154,15 +156,27 @@ pub(super) fn plan(seed: u64, time: Duration, able: Abilities) -> Vec<Planned> {
             Fault::Road(Road::Broken, _) => model::Duration::ZERO,
             Fault::Kill(..) => dice.millis(0, 3_000),
             Fault::FullDisk | Fault::FullWorkerDisk(_) | Fault::Back(_) => dice.millis(500, 3_000),
+            // Also longer than the leases of a server and of a worker together, where the storm has the time.
+            Fault::StoreRoad(..) => {
+                let millis = *dice.pick(&[1_000, 4_000, 9_000, 20_000, 45_000, 90_000]);
+                let longest = u64::try_from(time.as_millis() / 3).unwrap_or(u64::MAX);
+                model::Duration::from_millis(millis.min(longest))
+            }
             // Shorter and longer than a lease of six seconds.
             _ => *dice.pick(&[300, 1_000, 4_000, 5_400, 6_600, 9_000].map(model::Duration::from_millis)),
         };
-        planned.push(Planned { at, lasts: lasts.to_std(), fault, choice: dice.below(1_000) });
+        let choice = dice.below(1_000);
+        planned.push(Planned { at, lasts: lasts.to_std(), fault, choice });
+        // A worker that loses that server as well goes to another one, where its neighbours' jobs may start again.
+        if let (Fault::StoreRoad(_, server), true) = (fault, able.servers > 1 && dice.chance(0.5)) {
+            let fault = Fault::Road(Road::CutToOne, dice.below(able.workers));
+            planned.push(Planned { at, lasts: lasts.to_std(), fault, choice: server });
+        }
     }
 }
 
 fn draw(dice: &mut Dice, able: Abilities) -> Fault {
-    use Road::{Broken, CutToOne, DownCut, Flapping, Slow, UpCut};
+    use Road::{Broken, CutToOne, DownCut, Flapping, Refused, Slow, UpCut};
     use Victim::{Agent, Fuse, Server, Supervisor, Task};
     let worker = dice.below(able.workers);
     let server = dice.below(able.servers);
@@ -197,7 +211,7 @@ fn draw(dice: &mut Dice, able: Abilities) -> Fault {
             },
             21 => Fault::WorkerClocks(*dice.pick(&[-86_400, -60, 60, 3_600, 86_400])),
             22..24 if able.store_roads > 0 => Fault::StoreRoad(
-                *dice.pick(&[Road::Cut, UpCut, DownCut, Slow, Broken]),
+                *dice.pick(&[Road::Cut, UpCut, DownCut, Refused, Slow, Broken]),
                 server % able.store_roads,
             ),
             24..26 if able.sessions => Fault::Sessions,
@@ -490,6 +504,7 @@ fn strike_road(proxy: &Proxy, road: Road) {
 
 fn weather(road: Road) -> Weather {
     match road {
+        Road::Refused => Weather::REFUSED,
         Road::UpCut => Weather { up_cut: true, ..Weather::default() },
         Road::DownCut => Weather { down_cut: true, ..Weather::default() },
         Road::Slow => Weather { delay: Duration::from_millis(700), ..Weather::default() },

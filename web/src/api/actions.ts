@@ -3,6 +3,7 @@
 import { answer, api } from "./client";
 import { queryClient } from "./queries";
 import type { JobSpec, QueueSettings } from "./schema";
+import { randomId } from "../lib/randomId";
 
 function touched(...keys: string[][]): void {
   for (const queryKey of keys) void queryClient.invalidateQueries({ queryKey });
@@ -16,7 +17,7 @@ export async function cancelJob(id: string, reason?: string): Promise<void> {
 
 /** Submits the job's spec again; answers with the new job's id. */
 export async function retryJob(id: string): Promise<string> {
-  const params = { path: { id }, header: { "Idempotency-Key": crypto.randomUUID() } };
+  const params = { path: { id }, header: { "Idempotency-Key": randomId() } };
   const made = await answer(api.POST("/api/v1/jobs/{id}/retry", { params }));
   return made.id;
 }

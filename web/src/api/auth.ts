@@ -6,15 +6,13 @@
  * stolen. A link's token is in no request's address, and is taken out of the address bar at once.
  */
 
+import { randomId } from "../lib/randomId";
+import { OWN_PAGE } from "./ownPage";
 import { Refusal } from "./problem";
 
 const PATH = "/api/v1/session";
-
-/**
- * Goes with every request: without it a session changes nothing. No form and no link of another page
- * can send it.
- */
-export const OWN_PAGE = { "x-belfry-csrf": "1" };
+/** Where the tabs of the browser find the id of the session. It says nothing of the session's secret. */
+const SESSION = "belfry.session";
 
 let signedIn = false;
 /** Grows with each signing in: what was read for somebody else is forgotten then. */
@@ -26,6 +24,27 @@ const tabs = typeof BroadcastChannel === "undefined" ? null : new BroadcastChann
 /** Which session this is, counted from 1; 0 while nobody is signed in. */
 export function session(): number {
   return signedIn ? times : 0;
+}
+
+/**
+ * The session that the browser is in, the same for all of its tabs; another one after each signing in or out. Empty
+ * while there was none since the storage was cleared.
+ */
+export function sessionId(): string {
+  try {
+    return localStorage.getItem(SESSION) ?? "";
+  } catch {
+    // Without a storage the streams of a session end with its tabs.
+    return "";
+  }
+}
+
+function nextSession(): void {
+  try {
+    localStorage.setItem(SESSION, randomId());
+  } catch {
+    return;
+  }
 }
 
 export function onSignChange(listener: () => void): () => void {
@@ -48,12 +67,14 @@ export async function signIn(token: string, keep: boolean): Promise<void> {
     body: JSON.stringify({ keep }),
   });
   if (!response.ok) throw await Refusal.ofResponse(response);
+  nextSession();
   become(true);
   tabs?.postMessage("in");
 }
 
 export async function signOut(): Promise<void> {
   await fetch(PATH, { method: "DELETE", headers: OWN_PAGE }).catch(() => undefined);
+  nextSession();
   become(false);
   tabs?.postMessage("out");
 }

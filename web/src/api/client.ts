@@ -8,7 +8,8 @@
 
 import createClient from "openapi-fetch";
 
-import { OWN_PAGE, signedOut } from "./auth";
+import { signedOut } from "./auth";
+import { OWN_PAGE } from "./ownPage";
 import { patient } from "./patience";
 import { Refusal } from "./problem";
 import type { paths } from "./schema";

@@ -5,9 +5,11 @@
  * not change faster than it can be read, and 5,000 changes a second cost a handful of renders.
  */
 
+import { FEED } from "./hub";
 import type { Refusal } from "./problem";
 import type { FeedEvent } from "./schema";
-import { follow, type ServerEvent } from "./sse";
+import type { ServerEvent } from "./sse";
+import { follow } from "./streams";
 
 export type FeedState = "connecting" | "live" | "lost";
 
@@ -21,6 +23,8 @@ export interface FeedStatus {
 
 const OPENING: FeedStatus = { state: "connecting", lostAt: null, why: null };
 
+/** What was asked for before `since` must be read again. */
+type ResetListener = (since: number) => void;
 type BatchListener = (batch: readonly FeedEvent[]) => void;
 
 /** How long changes are gathered before views hear of them. */
@@ -41,18 +45,21 @@ class Feed {
   #recent: FeedEvent[] = [];
   #onStatus = new Set<() => void>();
   #onBatch = new Set<BatchListener>();
-  #onReset = new Set<() => void>();
+  #onReset = new Set<ResetListener>();
 
   start(): void {
-    this.#stop ??= follow("/api/v1/events", {
-      onOpen: (resumed) => {
+    this.#stop ??= follow(FEED, {
+      onOpen: (resumed, since) => {
         this.#set({ state: "live", lostAt: null, why: null });
         // What was read before may have changed before the stream was there.
-        if (!resumed) this.#reset();
+        if (!resumed) this.#reset(since);
       },
       onEvents: (events) => this.#take(events),
       onLost: (why) => this.#lost(why),
-      onRefused: (why) => this.#lost(why),
+      onRefused: (why) => {
+        this.#stop = null;
+        this.#lost(why);
+      },
     });
   }
 
@@ -83,7 +90,7 @@ class Feed {
   };
 
   /** The stream did not go on without a gap: whatever is shown must be read again. */
-  onReset = (listener: () => void): (() => void) => {
+  onReset = (listener: ResetListener): (() => void) => {
     this.#onReset.add(listener);
     return () => this.#onReset.delete(listener);
   };
@@ -97,13 +104,13 @@ class Feed {
     for (const listener of this.#onStatus) listener();
   }
 
-  #reset(): void {
-    for (const listener of this.#onReset) listener();
+  #reset(since: number): void {
+    for (const listener of this.#onReset) listener(since);
   }
 
   #take(events: ServerEvent[]): void {
     for (const event of events) {
-      if (event.name === "reset") this.#reset();
+      if (event.name === "reset") this.#reset(Date.now());
       else this.#pending.push(JSON.parse(event.data) as FeedEvent);
     }
     this.#timer ??= setTimeout(() => this.#hand(), this.#wait);

@@ -4,7 +4,7 @@ import type { FieldError, Problem } from "./schema";
 
 /** Why a request was not answered as wished. */
 export class Refusal extends Error {
-  /** A stable word: the server's own, or `unreachable`, or `unexpected`. */
+  /** A stable word: the server's own, or `unreachable`, `not_loaded`, or `unexpected`. */
   readonly code: string;
   /** The HTTP status; 0 if there was no answer. */
   readonly status: number;
@@ -58,13 +58,16 @@ export class Refusal extends Error {
 }
 
 /** What a refusal is called in the user's own language; `null` where the server's words are shown. */
-export type OwnWords = "unreachable" | "unexpected" | "leaderless" | "outcomeUnknown" | "noOtherServer";
+export type OwnWords =
+  "unreachable" | "unexpected" | "notLoaded" | "leaderless" | "outcomeUnknown" | "noOtherServer";
 
 export function ownWords({ code }: Refusal): OwnWords | null {
   switch (code) {
     case "unreachable":
     case "unexpected":
       return code;
+    case "not_loaded":
+      return "notLoaded";
     case "loading":
       return "leaderless";
     case "outcome_unknown":
@@ -74,6 +77,50 @@ export function ownWords({ code }: Refusal): OwnWords | null {
     default:
       return null;
   }
+}
+
+/** Hints of the server that are for programs: they name headers, methods and fields of the API. */
+const FOR_PROGRAMS =
+  /`(Authorization|Allow|Content-Type|Retry-After|cursor|errors|overlap|repeat)\b|\b(GET|PUT|POST)\b|\bETag\b|\/docs\b|\/readyz/;
+
+/** What somebody at the dashboard can do instead, by the code of a refusal. */
+const HINTS = {
+  unauthenticated: "token",
+  cross_site: "ownAddress",
+  invalid_parameter: "address",
+  invalid_header: "defect",
+  invalid_cursor: "reload",
+  not_found: "address",
+  method_not_allowed: "defect",
+  unsupported_media_type: "defect",
+  checkpoint_not_found: "saved",
+  worker_not_found: "gone",
+  server_not_found: "gone",
+  queue_not_found: "queue",
+  artifact_not_found: "gone",
+  schedule_not_found: "gone",
+  backfill_not_found: "gone",
+  calendar_not_found: "gone",
+  workflow_not_found: "gone",
+  step_not_found: "gone",
+  job_ended: "retry",
+  run_ended: "retry",
+  step_ended: "retryRun",
+  step_not_asked: "why",
+  repeat_forbidden: "repeat",
+  schedule_exists: "otherName",
+  runs_not_over: "runs",
+  version_mismatch: "reload",
+  invalid_spec: "fields",
+  client_limit: "later",
+  busy: "later",
+  store_unavailable: "later",
+} as const;
+
+/** Which hint of the dashboard replaces the server's; `null` where the server's is shown. */
+export function ownHint({ code, hint }: Pick<Refusal, "code" | "hint">) {
+  if (!hint || !FOR_PROGRAMS.test(hint)) return null;
+  return code in HINTS ? HINTS[code as keyof typeof HINTS] : null;
 }
 
 /** Whether it passes by itself, as soon as another server leads. */

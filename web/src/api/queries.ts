@@ -6,7 +6,7 @@
  * could not be read is read again as soon as the feed is there again.
  */
 
-import { keepPreviousData, QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
+import { keepPreviousData, type Query, QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
 
 import { counted, type Counts, isLive, STATUSES } from "../lib/statuses";
 import { answer, api } from "./client";
@@ -120,12 +120,13 @@ export const namesakesQuery = (name: string, namespace: string) =>
     queryFn: () => answer(api.GET("/api/v1/jobs", { params: { query: { name, namespace, limit: 30 } } })),
   });
 
-/** The newest jobs with one of these statuses. */
+/** The newest jobs with one of these statuses. It is read again when a job enters or leaves one of them. */
 export const recentQuery = (statuses: readonly JobStatus[], limit: number) =>
   queryOptions({
     queryKey: ["recent", statuses.join(","), limit],
     queryFn: () =>
       answer(api.GET("/api/v1/jobs", { params: { query: { status: statuses.join(","), limit } } })),
+    meta: { statuses, isLong: limit > LONG },
   });
 
 export function useWorkerName(): (id: string | null | undefined) => string {
@@ -142,8 +143,75 @@ export const PAGED_RUNS = "paged-runs";
 const PAGES_FRESH = 2;
 
 const REFRESH_MS = 1_000;
+/** The same for lists of more than so many jobs. */
+const LONG_REFRESH_MS = 10_000;
+const LONG = 100;
 
-function isCheap({ queryKey, state }: { queryKey: readonly unknown[]; state: { data: unknown } }): boolean {
+/** Runs something soon after it is asked for: at once the first time, then at most once in `ms`. */
+class Pace {
+  readonly #ms: number;
+  readonly #run: () => void;
+  #timer: ReturnType<typeof setTimeout> | null = null;
+  #last = 0;
+
+  constructor(ms: number, run: () => void) {
+    this.#ms = ms;
+    this.#run = run;
+  }
+
+  ask(): void {
+    this.#timer ??= setTimeout(() => this.#due(), Math.max(0, this.#last + this.#ms - Date.now()));
+  }
+
+  stop(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+  }
+
+  #due(): void {
+    this.#timer = null;
+    // It is asked for again when the page is shown.
+    if (document.hidden) return;
+    this.#last = Date.now();
+    this.#run();
+  }
+}
+
+/** The statuses that jobs entered or left, and the lists that are read again for it. */
+class ChangedStatuses {
+  readonly #isLong: boolean;
+  readonly #changed = new Set<JobStatus>();
+  readonly pace: Pace;
+
+  constructor(isLong: boolean, ms: number) {
+    this.#isLong = isLong;
+    this.pace = new Pace(ms, () => this.#refresh());
+  }
+
+  add(...statuses: Array<JobStatus | null | undefined>): void {
+    for (const status of statuses) if (status) this.#changed.add(status);
+    this.pace.ask();
+  }
+
+  #refresh(): void {
+    const changed = new Set(this.#changed);
+    this.#changed.clear();
+    const isConcerned = ({ meta }: Query) => {
+      const { statuses, isLong = false } = (meta ?? {}) as { statuses?: JobStatus[]; isLong?: boolean };
+      return isLong === this.#isLong && (!statuses || statuses.some((status) => changed.has(status)));
+    };
+    const filters = { queryKey: ["recent"], predicate: isConcerned };
+    void queryClient.invalidateQueries(filters, { cancelRefetch: false });
+  }
+}
+
+/** When each query was last sent. */
+const sentAt = new WeakMap<object, number>();
+queryClient.getQueryCache().subscribe((event) => {
+  if (event.type === "updated" && event.action.type === "fetch")
+    sentAt.set(event.query as object, Date.now());
+});
+
+function isCheap({ queryKey, state }: Query): boolean {
   if (![PAGED_SCHEDULES, PAGED_RUNS, "workflows"].includes(String(queryKey[0]))) return true;
   const { pages } = (state.data ?? { pages: [] }) as { pages: unknown[] };
   return pages.length <= PAGES_FRESH;
@@ -152,23 +220,18 @@ function isCheap({ queryKey, state }: { queryKey: readonly unknown[]; state: { d
 /** Reads again what a batch of events concerns, as long as the returned function is not called. */
 export function keepFresh(): () => void {
   const due = new Map<string, readonly unknown[]>();
-  let timer: ReturnType<typeof setTimeout> | null = null;
-  let last = 0;
-
   const refresh = () => {
-    timer = null;
-    if (document.hidden) return;
-    last = Date.now();
     const keys = [...due.values()];
     due.clear();
     for (const queryKey of keys) {
       void queryClient.invalidateQueries({ queryKey, predicate: isCheap }, { cancelRefetch: false });
     }
   };
+  const pace = new Pace(REFRESH_MS, refresh);
+  const lists = [new ChangedStatuses(false, REFRESH_MS), new ChangedStatuses(true, LONG_REFRESH_MS)];
   const ask = (...keys: Array<readonly unknown[]>) => {
     for (const key of keys) due.set(JSON.stringify(key), key);
-    // The first change shows at once, those that follow it closely once a second.
-    timer ??= setTimeout(refresh, Math.max(0, last + REFRESH_MS - Date.now()));
+    pace.ask();
   };
   const onBatch = (batch: readonly FeedEvent[]) => {
     for (const event of batch) {
@@ -176,7 +239,8 @@ export function keepFresh(): () => void {
       if (event.job_id && queryClient.getQueryState(["job", event.job_id])) ask(["job", event.job_id]);
       if (event.schedule_id) ask(["schedule", event.schedule_id]);
       if (event.type.startsWith("job.")) {
-        ask(["recent"], ["queues"], ["workers"]);
+        for (const list of lists) list.add(event.from, event.to);
+        ask(["queues"], ["workers"]);
         if (!event.schedule_id) continue;
         // What runs is told of the rows in sight; when it fires next, and how often it failed, of all.
         const changesRow = event.cause === "fired" || !event.to || !isLive(event.to);
@@ -194,13 +258,18 @@ export function keepFresh(): () => void {
     }
     queryClient.setQueryData(countsQuery.queryKey, (counts) => counts && counted(counts, batch));
   };
-  const onReset = () => void queryClient.invalidateQueries({}, { cancelRefetch: false });
+  const onReset = (since: number) => {
+    const predicate = (query: Query) => (sentAt.get(query) ?? 0) < since;
+    void queryClient.invalidateQueries({ predicate });
+  };
   const onStatus = () => {
     if (feed.status.state !== "live") return;
     void queryClient.invalidateQueries({ predicate: ({ state }) => state.status === "error" });
   };
   const onVisible = () => {
-    if (!document.hidden && due.size > 0) ask();
+    if (document.hidden) return;
+    if (due.size > 0) pace.ask();
+    for (const list of lists) list.pace.ask();
   };
 
   document.addEventListener("visibilitychange", onVisible);
@@ -208,6 +277,6 @@ export function keepFresh(): () => void {
   return () => {
     stops.forEach((stop) => stop());
     document.removeEventListener("visibilitychange", onVisible);
-    if (timer !== null) clearTimeout(timer);
+    for (const each of [pace, ...lists.map((list) => list.pace)]) each.stop();
   };
 }

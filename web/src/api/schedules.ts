@@ -19,6 +19,7 @@ import type {
   TriggeredSchedule,
   UpcomingFiring,
 } from "./schema";
+import { randomId } from "../lib/randomId";
 
 export interface SchedulesFilter {
   status?: ScheduleStatus;
@@ -281,7 +282,7 @@ export async function resumeSchedule(id: string): Promise<void> {
 }
 
 export async function triggerSchedule(id: string, reason: string): Promise<TriggeredSchedule> {
-  const params = { path: { name: id }, header: { "Idempotency-Key": crypto.randomUUID() } };
+  const params = { path: { name: id }, header: { "Idempotency-Key": randomId() } };
   const body = reason === "" ? {} : { reason };
   const done = await answer(api.POST("/api/v1/schedules/{name}/trigger", { params, body }));
   touched(id);

@@ -2,11 +2,10 @@ import { beforeAll, expect, test, vi } from "vitest";
 
 import type { follow as followType, Parser as ParserType } from "./sse";
 
-// The client that streams are opened with belongs to a browser's page.
+// Waiting listens for the browser's word that it is online again.
 let Parser: typeof ParserType;
 let follow: typeof followType;
 beforeAll(async () => {
-  vi.stubGlobal("location", { origin: "http://localhost" });
   vi.stubGlobal("addEventListener", () => undefined);
   vi.stubGlobal("removeEventListener", () => undefined);
   ({ follow, Parser } = await import("./sse"));

@@ -1,11 +1,13 @@
 /**
  * Server-sent events over `fetch`, because `EventSource` cannot be told where to resume, or why it was refused.
  *
- * A {@link follow}ed stream resumes from the last id that it saw, so that nothing is missed and
- * nothing comes twice, however often the connection is lost.
+ * A {@link follow}ed stream resumes from the last id that was seen, so that no event is missed or received
+ * twice when the connection is lost. It ends after the server's event `end`, or when the server refuses it.
+ *
+ * This module runs in a page and in a shared worker, so it knows nothing of either.
  */
 
-import { raw } from "./client";
+import { OWN_PAGE } from "./ownPage";
 import { isTakeOver, Refusal } from "./problem";
 
 export interface ServerEvent {
@@ -58,14 +60,15 @@ export class Parser {
 export interface Followed {
   /** What came, in order; never empty. */
   onEvents: (events: ServerEvent[]) => void;
-  /** The stream is there; `resumed` if it goes on exactly where an earlier one was lost. */
-  onOpen?: (resumed: boolean) => void;
+  /**
+   * The stream is there; `resumed` if it goes on exactly where an earlier one was lost. Every event after
+   * `since`, by this machine's clock, is in it.
+   */
+  onOpen?: (resumed: boolean, since: number) => void;
   /** The stream was lost, and is tried again after a while. */
   onLost?: (why: Refusal) => void;
   /** The stream will not be tried again: the server refused it for good. */
   onRefused?: (why: Refusal) => void;
-  /** Says after each batch of events whether the stream is over. */
-  isOver?: (events: ServerEvent[]) => boolean;
 }
 
 /** The server sends something at least every 15 s; after this it is taken for gone. */
@@ -80,15 +83,20 @@ const WAIT_MAX_MS = 8_000;
 /** Who leads is settled within a few seconds, and everybody waits for it. */
 const TAKE_OVER_WAIT_MAX_MS = 1_000;
 
-/** Follows a stream until the returned function is called, or it is over. */
-export function follow(path: string, followed: Followed): () => void {
+/** Whether these contain the server's word that a stream is over. */
+export function isOver(events: readonly ServerEvent[]): boolean {
+  return events.some(({ name }) => name === "end");
+}
+
+/** Follows a stream, behind `lastId` if there is one, until the returned function is called or it is over. */
+export function follow(path: string, followed: Followed, lastId = ""): () => void {
   const ended = new AbortController();
-  void run(path, followed, ended);
+  void run(path, followed, lastId, ended);
   return () => ended.abort();
 }
 
-async function run(path: string, followed: Followed, ended: AbortController): Promise<void> {
-  let lastId = "";
+async function run(path: string, followed: Followed, from: string, ended: AbortController): Promise<void> {
+  let lastId = from;
   let wait = WAIT_MIN_MS;
   let waitMax = WAIT_MAX_MS;
   while (!ended.signal.aborted) {
@@ -101,8 +109,7 @@ async function run(path: string, followed: Followed, ended: AbortController): Pr
     } catch (error) {
       if (ended.signal.aborted) return;
       const why = Refusal.from(error);
-      const final = why.status >= 400 && why.status < 500 && why.status !== 429;
-      if (final) return followed.onRefused?.(why);
+      if (isFinal(why)) return followed.onRefused?.(why);
       waitMax = isTakeOver(why) ? TAKE_OVER_WAIT_MAX_MS : WAIT_MAX_MS;
       followed.onLost?.(why);
     }
@@ -111,6 +118,11 @@ async function run(path: string, followed: Followed, ended: AbortController): Pr
     await pause(wait + Math.random() * wait * 0.3, ended.signal);
     wait *= 1.8;
   }
+}
+
+/** Whether the same request would be refused again. */
+export function isFinal({ status }: Refusal): boolean {
+  return status >= 400 && status < 500 && status !== 429;
 }
 
 async function readOnce(
@@ -125,18 +137,21 @@ async function readOnce(
   let alarm = setTimeout(() => silent.abort(), SILENCE_MAX_MS);
   let settling: ReturnType<typeof setTimeout> | undefined;
   let isOpen = false;
+  let since = Date.now();
   const resumes = parser.lastId !== "";
   const settle = () => {
     clearTimeout(settling);
     if (isOpen || signal.aborted) return;
     isOpen = true;
     onAlive();
-    followed.onOpen?.(resumes);
+    followed.onOpen?.(resumes, since);
   };
   try {
-    const headers: Record<string, string> = { accept: "text/event-stream" };
+    const headers: Record<string, string> = { ...OWN_PAGE, accept: "text/event-stream" };
     if (resumes) headers["last-event-id"] = parser.lastId;
-    const response = await raw(path, { headers, signal, cache: "no-store" });
+    const response = await fetch(path, { headers, signal, cache: "no-store" });
+    if (!response.ok) throw await Refusal.ofResponse(response);
+    since = Date.now();
     settling = setTimeout(settle, SETTLED_AFTER_MS);
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
@@ -148,11 +163,11 @@ async function readOnce(
       clearTimeout(alarm);
       alarm = setTimeout(() => silent.abort(), SILENCE_MAX_MS);
       const events = parser.push(part.value);
-      if (events.length > 0) {
-        settle();
-        followed.onEvents(events);
-      }
-      if (followed.isOver?.(events)) return true;
+      if (events.length === 0) continue;
+      settle();
+      if (ended.aborted) return false;
+      followed.onEvents(events);
+      if (isOver(events)) return true;
     }
   } catch (error) {
     if (silent.signal.aborted) throw new Refusal("silent", 0, "nothing came for too long");
@@ -166,7 +181,7 @@ async function readOnce(
 }
 
 /** Waits, but not longer than until the browser says that it is online again. */
-function pause(ms: number, ended: AbortSignal): Promise<void> {
+export function pause(ms: number, ended: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
       clearTimeout(timer);

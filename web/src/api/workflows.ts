@@ -16,6 +16,7 @@ import type {
   paths,
 } from "./schema";
 import { PAGED_RUNS, queryClient } from "./queries";
+import { randomId } from "../lib/randomId";
 
 export interface WorkflowsFilter {
   text?: string;
@@ -84,7 +85,9 @@ export const pagedRunsQuery = (filter: RunsFilter) =>
   infiniteQueryOptions({
     queryKey: [PAGED_RUNS, filter],
     queryFn: ({ pageParam: cursor }) =>
-      answer(api.GET("/api/v1/runs", { params: { query: { ...filter, limit: PAGE, cursor } } })),
+      answer(
+        api.GET("/api/v1/runs", { params: { query: { ...filter, approvals: true, limit: PAGE, cursor } } }),
+      ),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     placeholderData: keepPreviousData,
@@ -256,7 +259,7 @@ export async function resumeRun(id: string): Promise<void> {
 
 /** Starts another run that takes over what ended well: from what failed, or from a step. */
 export async function retryRun(id: string, from: string | null, note: string): Promise<WorkflowRun> {
-  const params = { path: { id }, header: { "Idempotency-Key": crypto.randomUUID() } };
+  const params = { path: { id }, header: { "Idempotency-Key": randomId() } };
   const body = { ...(from && { from }), ...(note && { note }) };
   const run = await answer(api.POST("/api/v1/runs/{id}/retry", { params, body }));
   await changed(id);

@@ -10,6 +10,7 @@ import { onSignChange, session } from "../api/auth";
 import { feed } from "../api/feed";
 import { keepFresh, queryClient } from "../api/queries";
 import { usePreferences } from "../lib/preferences";
+import { loadAhead } from "./lazyPage";
 import { nonce } from "./nonce";
 import { router } from "./router";
 import { SignIn } from "./SignIn";
@@ -31,9 +32,9 @@ export function App() {
 function SignedIn() {
   useEffect(() => {
     feed.start();
-    const stop = keepFresh();
+    const stops = [keepFresh(), router.subscribe("onRendered", loadAhead)];
     return () => {
-      stop();
+      stops.forEach((stop) => stop());
       feed.stop();
       queryClient.clear();
     };

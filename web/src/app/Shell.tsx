@@ -67,7 +67,7 @@ export function Shell() {
       <a className="skip" href="#content">
         {t("nav.skip")}
       </a>
-      <aside className={style.side}>
+      <aside className={style.side} aria-label="Belfry">
         <Brand />
         <Navigation />
       </aside>
@@ -105,7 +105,7 @@ export function Shell() {
 
 function Brand() {
   return (
-    <Link to="/" className={style.brand} aria-label="Belfry">
+    <Link to="/" className={style.brand}>
       <img src={bell} width={24} height={24} alt="" />
       <span>
         Belfry <small>钟楼</small>
@@ -131,7 +131,7 @@ function Navigation() {
         <Button component={Link} to="/submit" leftSection={<Plus size={15} />} fullWidth justify="flex-start">
           {t("nav.submit")}
         </Button>
-        <button type="button" className={style.search} onClick={openPalette} aria-label={t("palette.open")}>
+        <button type="button" className={style.search} onClick={openPalette}>
           <Search size={14} aria-hidden />
           <span>{t("nav.search")}</span>
           <Kbd size="xs">{/mac/i.test(navigator.platform) ? "⌘K" : "Ctrl K"}</Kbd>

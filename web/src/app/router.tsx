@@ -1,14 +1,11 @@
 /** Addresses: every view, and what it is filtered by, can be sent to somebody else. */
 
-import {
-  createRootRoute,
-  createRoute,
-  createRouter,
-  lazyRouteComponent,
-  redirect,
-} from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 
+import { Loading } from "../ui/kit";
 import { parseSearch, stringifySearch, type Search, text } from "../lib/search";
+import { Failed } from "./Failed";
+import { lazyPage } from "./lazyPage";
 import { NotFound } from "./NotFound";
 import { Shell } from "./Shell";
 
@@ -17,7 +14,7 @@ const root = createRootRoute({ component: Shell, notFoundComponent: NotFound });
 const overview = createRoute({
   getParentRoute: () => root,
   path: "/",
-  component: lazyRouteComponent(() => import("../pages/overview/OverviewPage"), "OverviewPage"),
+  component: lazyPage(() => import("../pages/overview/OverviewPage"), "OverviewPage"),
 });
 
 export interface JobsSearch {
@@ -56,7 +53,7 @@ const jobs = createRoute({
     after: text(search.after),
     before: text(search.before),
   }),
-  component: lazyRouteComponent(() => import("../pages/jobs/JobsPage"), "JobsPage"),
+  component: lazyPage(() => import("../pages/jobs/JobsPage"), "JobsPage"),
 });
 
 export interface JobSearch {
@@ -75,14 +72,14 @@ const job = createRoute({
     execution: text(search.execution),
     line: text(search.line),
   }),
-  component: lazyRouteComponent(() => import("../pages/job/JobPage"), "JobPage"),
+  component: lazyPage(() => import("../pages/job/JobPage"), "JobPage"),
 });
 
 const submit = createRoute({
   getParentRoute: () => root,
   path: "/submit",
   validateSearch: (search: Search): { from?: string } => ({ from: text(search.from) }),
-  component: lazyRouteComponent(() => import("../pages/submit/SubmitPage"), "SubmitPage"),
+  component: lazyPage(() => import("../pages/submit/SubmitPage"), "SubmitPage"),
 });
 
 export interface SchedulesSearch {
@@ -105,21 +102,21 @@ const schedules = createRoute({
     label: search.label === undefined ? undefined : [search.label].flat(),
     sort: text(search.sort),
   }),
-  component: lazyRouteComponent(() => import("../pages/schedules/SchedulesPage"), "SchedulesPage"),
+  component: lazyPage(() => import("../pages/schedules/SchedulesPage"), "SchedulesPage"),
 });
 
 const timetable = createRoute({
   getParentRoute: () => root,
   path: "/schedules/timetable",
   validateSearch: (search: Search): { span?: string } => ({ span: text(search.span) }),
-  component: lazyRouteComponent(() => import("../pages/schedules/TimetablePage"), "TimetablePage"),
+  component: lazyPage(() => import("../pages/schedules/TimetablePage"), "TimetablePage"),
 });
 
 const newSchedule = createRoute({
   getParentRoute: () => root,
   path: "/schedules/new",
   validateSearch: (search: Search): { from?: string } => ({ from: text(search.from) }),
-  component: lazyRouteComponent(() => import("../pages/schedules/EditPage"), "NewSchedulePage"),
+  component: lazyPage(() => import("../pages/schedules/EditPage"), "NewSchedulePage"),
 });
 
 export interface ScheduleSearch {
@@ -140,13 +137,13 @@ const schedule = createRoute({
     cause: text(search.cause),
     backfill: text(search.backfill),
   }),
-  component: lazyRouteComponent(() => import("../pages/schedule/SchedulePage"), "SchedulePage"),
+  component: lazyPage(() => import("../pages/schedule/SchedulePage"), "SchedulePage"),
 });
 
 const editSchedule = createRoute({
   getParentRoute: () => root,
   path: "/schedules/$id/edit",
-  component: lazyRouteComponent(() => import("../pages/schedules/EditPage"), "EditSchedulePage"),
+  component: lazyPage(() => import("../pages/schedules/EditPage"), "EditSchedulePage"),
 });
 
 export interface WorkflowsSearch {
@@ -165,14 +162,14 @@ const workflows = createRoute({
     namespace: text(search.namespace),
     label: search.label === undefined ? undefined : [search.label].flat(),
   }),
-  component: lazyRouteComponent(() => import("../pages/workflows/WorkflowsPage"), "WorkflowsPage"),
+  component: lazyPage(() => import("../pages/workflows/WorkflowsPage"), "WorkflowsPage"),
 });
 
 const newWorkflow = createRoute({
   getParentRoute: () => root,
   path: "/workflows/new",
   validateSearch: (search: Search): { from?: string } => ({ from: text(search.from) }),
-  component: lazyRouteComponent(() => import("../pages/workflows/EditPage"), "NewWorkflowPage"),
+  component: lazyPage(() => import("../pages/workflows/EditPage"), "NewWorkflowPage"),
 });
 
 export interface WorkflowSearch {
@@ -189,13 +186,13 @@ const workflow = createRoute({
     tab: text(search.tab),
     step: text(search.step),
   }),
-  component: lazyRouteComponent(() => import("../pages/workflow/WorkflowPage"), "WorkflowPage"),
+  component: lazyPage(() => import("../pages/workflow/WorkflowPage"), "WorkflowPage"),
 });
 
 const editWorkflow = createRoute({
   getParentRoute: () => root,
   path: "/workflows/$id/edit",
-  component: lazyRouteComponent(() => import("../pages/workflows/EditPage"), "EditWorkflowPage"),
+  component: lazyPage(() => import("../pages/workflows/EditPage"), "EditWorkflowPage"),
 });
 
 export interface RunsSearch {
@@ -216,7 +213,7 @@ const runs = createRoute({
     namespace: text(search.namespace),
     schedule: text(search.schedule),
   }),
-  component: lazyRouteComponent(() => import("../pages/runs/RunsPage"), "RunsPage"),
+  component: lazyPage(() => import("../pages/runs/RunsPage"), "RunsPage"),
 });
 
 export interface RunSearch {
@@ -236,19 +233,19 @@ const run = createRoute({
     job: text(search.job),
     line: text(search.line),
   }),
-  component: lazyRouteComponent(() => import("../pages/run/RunPage"), "RunPage"),
+  component: lazyPage(() => import("../pages/run/RunPage"), "RunPage"),
 });
 
 const calendars = createRoute({
   getParentRoute: () => root,
   path: "/calendars",
-  component: lazyRouteComponent(() => import("../pages/calendars/CalendarsPage"), "CalendarsPage"),
+  component: lazyPage(() => import("../pages/calendars/CalendarsPage"), "CalendarsPage"),
 });
 
 const newCalendar = createRoute({
   getParentRoute: () => root,
   path: "/calendars/new",
-  component: lazyRouteComponent(() => import("../pages/calendars/EditPage"), "NewCalendarPage"),
+  component: lazyPage(() => import("../pages/calendars/EditPage"), "NewCalendarPage"),
 });
 
 export interface CalendarSearch {
@@ -265,39 +262,39 @@ const calendar = createRoute({
   getParentRoute: () => root,
   path: "/calendars/$name",
   validateSearch: calendarSearch,
-  component: lazyRouteComponent(() => import("../pages/calendars/CalendarPage"), "CalendarPage"),
+  component: lazyPage(() => import("../pages/calendars/CalendarPage"), "CalendarPage"),
 });
 
 const editCalendar = createRoute({
   getParentRoute: () => root,
   path: "/calendars/$name/edit",
   validateSearch: calendarSearch,
-  component: lazyRouteComponent(() => import("../pages/calendars/EditPage"), "EditCalendarPage"),
+  component: lazyPage(() => import("../pages/calendars/EditPage"), "EditCalendarPage"),
 });
 
 const workers = createRoute({
   getParentRoute: () => root,
   path: "/workers",
-  component: lazyRouteComponent(() => import("../pages/workers/WorkersPage"), "WorkersPage"),
+  component: lazyPage(() => import("../pages/workers/WorkersPage"), "WorkersPage"),
 });
 
 const worker = createRoute({
   getParentRoute: () => root,
   path: "/workers/$id",
-  component: lazyRouteComponent(() => import("../pages/workers/WorkerPage"), "WorkerPage"),
+  component: lazyPage(() => import("../pages/workers/WorkerPage"), "WorkerPage"),
 });
 
 const servers = createRoute({
   getParentRoute: () => root,
   path: "/servers",
-  component: lazyRouteComponent(() => import("../pages/servers/ServersPage"), "ServersPage"),
+  component: lazyPage(() => import("../pages/servers/ServersPage"), "ServersPage"),
 });
 
 const queues = createRoute({
   getParentRoute: () => root,
   path: "/queues",
   validateSearch: (search: Search): { edit?: string } => ({ edit: text(search.edit) }),
-  component: lazyRouteComponent(() => import("../pages/queues/QueuesPage"), "QueuesPage"),
+  component: lazyPage(() => import("../pages/queues/QueuesPage"), "QueuesPage"),
 });
 
 const artifacts = createRoute({
@@ -307,7 +304,7 @@ const artifacts = createRoute({
     name: text(search.name),
     namespace: text(search.namespace),
   }),
-  component: lazyRouteComponent(() => import("../pages/artifacts/ArtifactsPage"), "ArtifactsPage"),
+  component: lazyPage(() => import("../pages/artifacts/ArtifactsPage"), "ArtifactsPage"),
 });
 
 const events = createRoute({
@@ -317,13 +314,13 @@ const events = createRoute({
     type: text(search.type),
     find: text(search.find),
   }),
-  component: lazyRouteComponent(() => import("../pages/events/EventsPage"), "EventsPage"),
+  component: lazyPage(() => import("../pages/events/EventsPage"), "EventsPage"),
 });
 
 const settings = createRoute({
   getParentRoute: () => root,
   path: "/settings",
-  component: lazyRouteComponent(() => import("../pages/settings/SettingsPage"), "SettingsPage"),
+  component: lazyPage(() => import("../pages/settings/SettingsPage"), "SettingsPage"),
 });
 
 /** An id of an execution leads to its job. */
@@ -381,6 +378,9 @@ export const router = createRouter({
   defaultPreload: "intent",
   scrollRestoration: true,
   defaultNotFoundComponent: NotFound,
+  defaultErrorComponent: Failed,
+  // A page that takes long to load, or that waits for the server, stands in the frame.
+  defaultPendingComponent: Loading,
 });
 
 declare module "@tanstack/react-router" {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 
 import { expect, test } from "vitest";
 
-import { ownWords, Refusal } from "../api/problem";
+import { ownHint, ownWords, Refusal } from "../api/problem";
 import chinese from "./zh-CN.json";
 
 const SOURCE = join(import.meta.dirname, "../../../crates/server/src/api/problem.rs");
@@ -19,4 +19,16 @@ test("every code of a refusal has a text", () => {
   const told = new Set(Object.keys(chinese.refusal));
   expect(codes.filter((code) => !told.has(code) && !isOwn(code))).toEqual([]);
   expect([...told].filter((code) => !codes.includes(code))).toEqual([]);
+});
+
+test("a hint that is for programs is replaced by one for people", () => {
+  const codes = [...readFileSync(SOURCE, "utf8").matchAll(/= [45]\d\d, "(\w+)", ".*?", "(.*)";/g)];
+  expect(codes.length).toBeGreaterThan(40);
+  const shown = codes
+    .filter(([, code = ""]) => ownWords(new Refusal(code, 0, "")) === null)
+    .map(([, code = "", hint = ""]) => ({ code, hint }))
+    .filter((refusal) => ownHint(refusal) === null);
+  // A header, a method, a path of the API or a field of its answers.
+  const ofTheApi = /`[A-Z][A-Za-z-]+(:|`)|\b(GET|PUT|POST)\b|\/api\/|\/docs|`errors`|`cursor`|ETag/;
+  expect(shown.filter(({ hint }) => ofTheApi.test(hint))).toEqual([]);
 });

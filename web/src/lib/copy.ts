@@ -9,6 +9,11 @@ export function asCli(spec: JobSpec): string {
   return `belfry submit -f - <<'BELFRY_JOB'\n${toYaml(spec)}BELFRY_JOB`;
 }
 
+/** The submission of a further job like this one: without the key and the time of the first. */
+export function asCliAgain(spec: JobSpec): string {
+  return asCli({ ...spec, idempotency_key: null, run_at: null });
+}
+
 /** A submission by curl; the token comes from the environment, never from here. */
 export function asCurl(spec: JobSpec, server: string): string {
   return [

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { LogLines, occurrences } from "./log";
+import { LogLines, occurrences, split } from "./log";
 
 const entry = (text: string, stream = "stdout") => ({
   next_offset: 0,
@@ -21,10 +21,36 @@ test("an entry with several lines is several lines", () => {
 
 test("a piece without an end goes on in the next piece of its stream", () => {
   expect(shown(entry("dow"), entry("err\n", "stderr"), entry("nload"), entry(" done\nnext"))).toEqual([
-    "1 stdout download done",
-    "2 stderr err",
+    "1 stderr err",
+    "2 stdout download done",
     "3 stdout next",
   ]);
+});
+
+test("lines have the numbers of their ends, as the server counts them, however streams are interleaved", () => {
+  // The server counts line ends: `line=2` begins behind the first of them.
+  const whole = shown(entry("50 %"), entry("a\nb\n", "stderr"), entry(" 100 %\n"), entry("c\n", "stderr"));
+  expect(whole).toEqual(["1 stderr a", "2 stderr b", "3 stdout 50 % 100 %", "4 stderr c"]);
+  const part = new LogLines(4);
+  part.push([entry("c\n", "stderr")]);
+  expect(part.lines.map(({ number, text }) => `${number} ${text}`)).toEqual(["4 c"]);
+});
+
+test("lines that have not ended stand last, in the order in which they began", () => {
+  expect(shown(entry("out"), entry("err", "stderr"), entry("put"))).toEqual([
+    "1 stdout output",
+    "2 stderr err",
+  ]);
+  expect(shown(entry("out"), entry("err", "stderr"), entry("or\n", "stderr"))).toEqual([
+    "1 stderr error",
+    "2 stdout out",
+  ]);
+});
+
+test("a part of a log leaves out what has not ended in it: its number is not known yet", () => {
+  const lines = new LogLines(5);
+  lines.push([entry("a\nb")]);
+  expect(lines.ended.map(({ number }) => number)).toEqual([5]);
 });
 
 test("a colour that was cut in two is one colour", () => {
@@ -41,7 +67,6 @@ test("a log without an end does not fill the memory", () => {
   const many = "x\n".repeat(1_000);
   for (let i = 0; i < 80; i += 1) lines.push([entry(many)]);
   expect(lines.lines.length).toBeLessThan(LogLines.LINES_MAX * 1.2);
-  expect(lines.count).toBe(80_000);
   expect(lines.lines.at(-1)?.number).toBe(80_000);
 });
 
@@ -51,4 +76,18 @@ test("words are found without regard to case", () => {
     [7, 12],
   ]);
   expect(occurrences("abc", "")).toEqual([]);
+});
+
+test("addresses of pages are links, the punctuation behind them and other schemes are not", () => {
+  const links = (text: string) => split(text).flatMap(({ text, isLink }) => (isLink ? [text] : []));
+  expect(links("see https://a.example/x?y=1, or (http://b.example).")).toEqual([
+    "https://a.example/x?y=1",
+    "http://b.example",
+  ]);
+  expect(links("javascript://x data:text/html,x")).toEqual([]);
+  expect(
+    split("a http://b c")
+      .map(({ text }) => text)
+      .join(""),
+  ).toBe("a http://b c");
 });

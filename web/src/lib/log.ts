@@ -4,7 +4,7 @@ import type { LogEntry } from "../api/schema";
 import { parseAnsi, type Span, type Style } from "./ansi";
 
 export interface LogLine {
-  /** From 1, in the order of the log. */
+  /** From 1, in the order in which lines end, as the server counts them. */
   number: number;
   at: string;
   stream: string;
@@ -13,62 +13,84 @@ export interface LogLine {
   text: string;
 }
 
-/** Gathers lines; a piece without a line end is gone on with by the next one of its stream. */
+/**
+ * Gathers lines; a piece without a line end is continued by the next one of its stream.
+ *
+ * Lines have the numbers of their ends: the server counts ends, so `line=` of its API begins with the same line. A line
+ * that has not ended has a number for the time being, behind all that have ended.
+ */
 export class LogLines {
   /** Older lines are forgotten, so that a log without an end does not fill the memory. */
   static readonly LINES_MAX = 50_000;
 
+  /** Those that have ended. */
   #lines: LogLine[] = [];
   #count = 0;
   #styles = new Map<string, Style>();
-  /** Of each stream, the line that has not ended: its raw text, and where it stands. */
+  /** Of each stream, the line that has not ended: its raw text, and the style before it. */
   #open = new Map<string, { raw: string; line: LogLine; before: Style }>();
 
+  /** All lines; those that have not ended come last. */
   get lines(): readonly LogLine[] {
-    return this.#lines;
+    const open = [...this.#open.values()].map(({ line }, i) => ({ ...line, number: this.#count + 1 + i }));
+    return [...this.#lines, ...open];
   }
 
-  /** How many lines there were in all. */
-  get count(): number {
-    return this.#count;
+  /** The lines that have ended. */
+  get ended(): readonly LogLine[] {
+    return this.#lines.slice();
+  }
+
+  /** Returns the lines that have ended since the last call, and forgets them. */
+  take(): readonly LogLine[] {
+    const taken = this.#lines;
+    this.#lines = [];
+    return taken;
+  }
+
+  readonly #max: number;
+
+  /**
+   * `first` is the number of the first line of what is pushed, where that is not the beginning of the log. More than
+   * `max` lines are kept only where that is said: a part of a log is bounded by the answer that it comes in.
+   */
+  constructor(first = 1, max = LogLines.LINES_MAX) {
+    this.#count = first - 1;
+    this.#max = max;
   }
 
   push(entries: readonly LogEntry[]): void {
     for (const entry of entries) this.#take(entry);
-    const over = this.#lines.length - LogLines.LINES_MAX;
+    const over = this.#lines.length - this.#max;
     // In larger steps than one line: each costs a copy.
-    if (over > LogLines.LINES_MAX / 10) this.#lines = this.#lines.slice(over);
+    if (over > this.#max / 10) this.#lines = this.#lines.slice(over);
   }
 
   #take(entry: LogEntry): void {
     const parts = entry.text.split("\n");
     const rest = parts.pop() ?? "";
     for (const part of parts) {
-      this.#write(entry, part);
+      const line = this.#write(entry, part);
       this.#open.delete(entry.stream);
+      this.#count += 1;
+      this.#lines.push({ ...line, number: this.#count });
     }
     if (rest !== "") this.#write(entry, rest);
   }
 
-  #write(entry: LogEntry, part: string): void {
+  /** Continues the open line of a stream, or begins one. */
+  #write(entry: LogEntry, part: string): LogLine {
     const open = this.#open.get(entry.stream);
     const raw = (open?.raw ?? "") + part;
     const before = open?.before ?? this.#styles.get(entry.stream) ?? {};
     const { spans, style } = parseAnsi(raw, before);
     this.#styles.set(entry.stream, style);
     const text = spans.map((span) => span.text).join("");
-    if (open) {
-      // A new object, so that views see that it changed.
-      const line = { ...open.line, spans, text };
-      const at = this.#lines.lastIndexOf(open.line);
-      if (at >= 0) this.#lines[at] = line;
-      this.#open.set(entry.stream, { raw, line, before });
-      return;
-    }
-    this.#count += 1;
-    const line: LogLine = { number: this.#count, at: entry.at, stream: entry.stream, spans, text };
-    this.#lines.push(line);
+    const at = open?.line.at ?? entry.at;
+    // A new object, so that views see that it changed.
+    const line = { number: 0, at, stream: entry.stream, spans, text };
     this.#open.set(entry.stream, { raw, line, before });
+    return line;
   }
 }
 
@@ -82,4 +104,20 @@ export function occurrences(text: string, needle: string): Array<[number, number
     found.push([at, at + wanted.length]);
   }
   return found;
+}
+
+/** An address of a page, without the punctuation behind it. */
+const LINK = /https?:\/\/[^\s"'<>`]*[^\s"'<>`.,:;!?)\]}]/g;
+
+/** A text as what is a link and what is not. */
+export function split(text: string): Array<{ text: string; isLink: boolean }> {
+  const parts: Array<{ text: string; isLink: boolean }> = [];
+  let from = 0;
+  for (const { 0: link, index } of text.matchAll(LINK)) {
+    if (index > from) parts.push({ text: text.slice(from, index), isLink: false });
+    parts.push({ text: link, isLink: true });
+    from = index + link.length;
+  }
+  if (from < text.length) parts.push({ text: text.slice(from), isLink: false });
+  return parts;
 }

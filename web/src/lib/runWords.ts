@@ -13,6 +13,9 @@ const FAILED_STEP = /^step `([^`]+)`(?: (failed|cancelled|upstream_failed))?(?::
 const PAUSED_BY = /^paused by ([^:]+?)(: [\s\S]+)?$/;
 const EXITED = /^exited with code (\d+)$/;
 const KILLED = /^killed by signal (\d+ \(\w+\))$/;
+const TIMED_OUT = /^ran longer than its timeout of (\S+)$/;
+const OUT_OF_MEMORY = /^used more memory than its limit of (\S+)$/;
+const NOT_EXECUTED = /^`([^`]+)` could not be executed: ([\s\S]+)$/;
 const ELEMENTS = /^(\d+) of (\d+) elements succeeded, (\d+) failed$/;
 
 /** What is known of a transition beyond its cause: who asked for it, or which step made a run fail. */
@@ -27,7 +30,7 @@ export function detailOf({ cause, detail }: RunHistoryEntry, t: TFunction): stri
   return message ? `${words}${t("common.colon")}${messageOf(message, t)}` : words;
 }
 
-/** What is known of a step beyond its cause. */
+/** What is known of a step beyond its cause, or of the result of a job. */
 export function messageOf(message: string, t: TFunction): string {
   const elements = ELEMENTS.exec(message);
   if (elements) {
@@ -38,7 +41,31 @@ export function messageOf(message: string, t: TFunction): string {
   if (exited?.[1]) return t("step.exited", { code: exited[1] });
   const killed = KILLED.exec(message);
   if (killed?.[1]) return t("step.killed", { signal: killed[1] });
-  return message === "there was no element" ? t("step.noElement") : message;
+  const timedOut = TIMED_OUT.exec(message);
+  if (timedOut?.[1]) return t("step.timedOut", { timeout: timedOut[1] });
+  const outOfMemory = OUT_OF_MEMORY.exec(message);
+  if (outOfMemory?.[1]) return t("step.outOfMemory", { limit: outOfMemory[1] });
+  const notExecuted = NOT_EXECUTED.exec(message);
+  if (notExecuted) return t("step.notExecuted", { program: notExecuted[1], why: notExecuted[2] });
+  return sentenceOf(message, t) ?? message;
+}
+
+/** Sentences without names and numbers. */
+function sentenceOf(message: string, t: TFunction): string | null {
+  switch (message) {
+    case "there was no element":
+      return t("step.noElement");
+    case "its worker was not heard of within its lease":
+      return t("step.workerLost");
+    case "stopped because the server asked":
+      return t("step.stopped");
+    case "the worker reached no server for too long":
+      return t("step.orphaned");
+    case "the worker's supervisor was stopped":
+      return t("step.shutDown");
+    default:
+      return null;
+  }
 }
 
 /** Why a step, or an element, stands where it stands, in one line: its cause, and what is known beyond that. */

@@ -1,6 +1,6 @@
 /** Statuses of runs and of their steps, and how they look. */
 
-import type { JobStatus, RunStatus, RunStep, StepCounts, StepStatus } from "../api/schema";
+import type { JobStatus, RunStatus, RunStep, StepCounts, StepStatus, WorkflowRun } from "../api/schema";
 
 export const RUN_STATUSES = [
   "waiting",
@@ -71,6 +71,17 @@ export function totalOf(counts: StepCounts): number {
 export function progressOf(counts: StepCounts): { over: number; total: number } {
   const over = STEP_STATUSES.filter(isStepOver).reduce((sum, status) => sum + (counts[status] ?? 0), 0);
   return { over, total: totalOf(counts) };
+}
+
+/** Whether a run waits for approvals alone: no other step of it is under way. */
+export function awaitsApproval({
+  status,
+  steps,
+  approvals,
+}: Pick<WorkflowRun, "status" | "steps" | "approvals">) {
+  const asked = approvals?.length ?? 0;
+  const { running = 0, waiting = 0 } = steps;
+  return status === "running" && asked > 0 && running === 0 && waiting === asked;
 }
 
 /** Whether a step may be marked: until it ends. */

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
-import type { Job } from "../api/schema";
-import { niceCeiling, quantile, slots } from "./series";
+import type { FeedEvent, Job } from "../api/schema";
+import { charted, CHARTED_MAX, niceCeiling, quantile, slots } from "./series";
 
 const NOW = Date.parse("2026-11-21T12:00:30Z");
 const job = (over: Partial<Job>) => ({ status: "succeeded", ...over }) as Job;
@@ -37,4 +37,31 @@ test("a quantile is one of the values", () => {
 
 test("an axis ends at a round number", () => {
   expect([0, 1, 3, 7, 12, 240, 990].map(niceCeiling)).toEqual([1, 1, 5, 10, 20, 250, 1_000]);
+});
+
+test("events move the jobs of the charts along, also those that were not known", () => {
+  const event = (job_id: string, to: string, at: string) =>
+    ({ type: `job.${to}`, job_id, to, at: `2026-11-21T${at}Z` }) as FeedEvent;
+  const before = new Map([["a", { id: "a", status: "running" as const }]]);
+  const after = charted(before, [
+    event("a", "failed", "11:59:50"),
+    event("b", "waiting", "11:59:50"),
+    event("b", "running", "12:00:05"),
+    event("b", "succeeded", "12:00:10"),
+  ]);
+  const made = slots(after.values(), NOW, 2);
+  expect(made.map(({ succeeded, failed, delays }) => [succeeded, failed, delays])).toEqual([
+    [0, 1, []],
+    [1, 0, [15_000]],
+  ]);
+  expect(before.get("a")?.status).toBe("running");
+});
+
+test("the charts forget the jobs that were there longest", () => {
+  const batch = Array.from(
+    { length: CHARTED_MAX + 1 },
+    (_, i) => ({ type: "job.waiting", job_id: String(i), to: "waiting", at: "" }) as FeedEvent,
+  );
+  const kept = charted(new Map(), batch);
+  expect([kept.size, kept.has("0"), kept.has("1")]).toEqual([CHARTED_MAX, false, true]);
 });

@@ -1,6 +1,35 @@
 /** What jobs did over time, minute by minute, for the charts of the overview. */
 
-import type { Job } from "../api/schema";
+import type { FeedEvent, Job } from "../api/schema";
+import { isLive } from "./statuses";
+
+/** What the charts need of a job. */
+export type ChartedJob = Pick<Job, "id" | "status" | "queued_at" | "started_at" | "finished_at">;
+
+/** More jobs than these are not kept for the charts. */
+export const CHARTED_MAX = 20_000;
+
+/** The jobs after a batch of events; those that were not known are added, and the oldest dropped. */
+export function charted(
+  jobs: ReadonlyMap<string, ChartedJob>,
+  batch: readonly FeedEvent[],
+): ReadonlyMap<string, ChartedJob> {
+  const next = new Map(jobs);
+  for (const { type, job_id: id, to, at } of batch) {
+    if (!id || !to || !type.startsWith("job.")) continue;
+    const job: ChartedJob = { ...(next.get(id) ?? { id }), status: to };
+    if (to === "waiting") job.queued_at ??= at;
+    else if (to === "running") job.started_at = at;
+    else if (!isLive(to)) job.finished_at = at;
+    next.set(id, job);
+  }
+  let over = next.size - CHARTED_MAX;
+  for (const id of next.keys()) {
+    if (over-- <= 0) break;
+    next.delete(id);
+  }
+  return next;
+}
 
 export interface Slot {
   /** When it begins. */
@@ -16,7 +45,7 @@ export interface Slot {
 export const SLOT_MS = 60_000;
 
 /** The last `count` minutes up to `now`, the current one last. */
-export function slots(jobs: readonly Job[], now: number, count = 60): Slot[] {
+export function slots(jobs: Iterable<ChartedJob>, now: number, count = 60): Slot[] {
   const last = Math.floor(now / SLOT_MS) * SLOT_MS;
   const first = last - (count - 1) * SLOT_MS;
   const made: Slot[] = Array.from({ length: count }, (_, i) => ({

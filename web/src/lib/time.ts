@@ -7,6 +7,16 @@ export function zoneName(zone: Zone): string {
   return zone === "local" ? Intl.DateTimeFormat().resolvedOptions().timeZone : zone;
 }
 
+/** A zone of the server, or another one where this browser does not know it. */
+export function knownZone(zone: Zone, other: Zone): Zone {
+  try {
+    new Intl.DateTimeFormat("en", { timeZone: zone });
+    return zone;
+  } catch {
+    return other;
+  }
+}
+
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 function format(locale: string, zone: Zone, kind: string, options: Intl.DateTimeFormatOptions) {

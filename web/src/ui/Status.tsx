@@ -5,6 +5,7 @@ import {
   CalendarClock,
   Check,
   CircleDashed,
+  CircleHelp,
   CirclePause,
   Clock,
   Hourglass,
@@ -16,6 +17,7 @@ import {
   TriangleAlert,
   Unlink,
   Unplug,
+  UserCheck,
   X,
 } from "lucide-react";
 import { useTranslation } from "react-i18next";
@@ -27,8 +29,9 @@ import type {
   ScheduleRun,
   StepStatus,
   WorkerStatus,
+  WorkflowRun,
 } from "../api/schema";
-import { runTone, stepTone } from "../lib/runs";
+import { awaitsApproval, runTone, stepTone } from "../lib/runs";
 import style from "./Status.module.css";
 
 type Tone = JobStatus;
@@ -45,6 +48,7 @@ const ICONS: Record<JobStatus | ExecutionStatus | WorkerStatus, LucideIcon> = {
   assigned: CircleDashed,
   lost: Unplug,
   refused: TriangleAlert,
+  unknown: CircleHelp,
   expected: CircleDashed,
 };
 
@@ -56,6 +60,7 @@ const EXECUTION_TONES: Record<ExecutionStatus, Tone> = {
   cancelled: "cancelled",
   lost: "failed",
   refused: "retrying",
+  unknown: "waiting",
 };
 
 const WORKER_TONES: Record<WorkerStatus, Tone> = { ready: "succeeded", lost: "failed", expected: "waiting" };
@@ -135,6 +140,13 @@ export function RunBadge({ status, plain }: { status: RunStatus; plain?: boolean
       spin={status === "running"}
     />
   );
+}
+
+/** Of a run of a list: one in which nothing but approvals is under way waits for these. */
+export function ListedRunBadge({ run }: { run: WorkflowRun }) {
+  const { t } = useTranslation();
+  if (!awaitsApproval(run)) return <RunBadge status={run.status} plain />;
+  return <Badge tone="waiting" icon={UserCheck} word={t("run.awaitsApproval")} plain />;
 }
 
 /** Of a run of a schedule: of its job, or of its run of a workflow. */

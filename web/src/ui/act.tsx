@@ -5,6 +5,7 @@ import { notifications } from "@mantine/notifications";
 
 import { isTakeOver, Refusal } from "../api/problem";
 import i18n from "../i18n";
+import { copyText } from "../lib/clipboard";
 import { wordsOf } from "./problem";
 
 /** Says that something was done; with where to see it, if there is such a place. */
@@ -29,6 +30,11 @@ export function say(message: string, go?: { label: string; run: () => void } | n
       message
     ),
   });
+}
+
+/** Copies a text, and says so. */
+export async function copy(text: string): Promise<void> {
+  say(i18n.t((await copyText(text)) ? "common.copied" : "common.notCopied"));
 }
 
 /** Runs an action; shows what it says on success, and the refusal otherwise. */

@@ -1,11 +1,12 @@
 /** Small pieces that every page is made of. */
 
-import { ActionIcon, Button, CopyButton, Skeleton, Tooltip } from "@mantine/core";
+import { ActionIcon, Button, Skeleton, Tooltip } from "@mantine/core";
 import { ArrowRightLeft, Check, Copy, type LucideIcon, TriangleAlert } from "lucide-react";
-import type { ReactNode } from "react";
+import { type ReactNode, useEffect, useId, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { isTakeOver, Refusal } from "../api/problem";
+import { copyText } from "../lib/clipboard";
 import style from "./kit.module.css";
 import { wordsOf } from "./problem";
 
@@ -28,11 +29,15 @@ export function Card(props: {
   flush?: boolean;
   className?: string;
 }) {
+  const id = useId();
   return (
-    <section className={`${style.card} ${props.className ?? ""}`}>
+    <section
+      className={`${style.card} ${props.className ?? ""}`}
+      aria-labelledby={props.title ? id : undefined}
+    >
       {props.title && (
         <div className={style.cardHead}>
-          <h2>{props.title}</h2>
+          <h2 id={id}>{props.title}</h2>
           {props.aside && <div className={style.cardAside}>{props.aside}</div>}
         </div>
       )}
@@ -62,18 +67,24 @@ export function Facts({
   );
 }
 
+/** How long a button shows that it has copied. */
+const COPIED_MS = 1_500;
+
 export function Copyable({ text, label }: { text: string; label: string }) {
   const { t } = useTranslation();
+  const [told, setTold] = useState<"copied" | "notCopied" | null>(null);
+  useEffect(() => {
+    if (told === null) return;
+    const end = setTimeout(() => setTold(null), COPIED_MS);
+    return () => clearTimeout(end);
+  }, [told]);
+  const copy = async () => setTold((await copyText(text)) ? "copied" : "notCopied");
   return (
-    <CopyButton value={text} timeout={1_500}>
-      {({ copied, copy }) => (
-        <Tooltip label={copied ? t("common.copied") : label}>
-          <ActionIcon size={22} onClick={copy} aria-label={label}>
-            {copied ? <Check size={13} /> : <Copy size={13} />}
-          </ActionIcon>
-        </Tooltip>
-      )}
-    </CopyButton>
+    <Tooltip label={told ? t(`common.${told}`) : label}>
+      <ActionIcon size={22} onClick={copy} aria-label={label}>
+        {told === "copied" ? <Check size={13} /> : <Copy size={13} />}
+      </ActionIcon>
+    </Tooltip>
   );
 }
 

@@ -3,22 +3,33 @@
 import type { TFunction } from "i18next";
 
 import i18n from "../i18n";
-import { ownWords, type Refusal } from "../api/problem";
+import { ownHint, ownWords, type Refusal } from "../api/problem";
 
 /** What kind of refusal it is, in a language that the server does not speak. Its own words say which object it is about. */
-function translated({ code, message }: Refusal, t: TFunction): { title: string; hint: string } | null {
-  const isKnown = i18n.language !== "en" && i18n.exists(`refusal.${code}`);
-  return isKnown ? { title: t(`refusal.${code as "internal"}`), hint: message } : null;
+function translated(refusal: Refusal, t: TFunction): { title: string; hint: string } | null {
+  const { code, message } = refusal;
+  if (i18n.language === "en" || !i18n.exists(`refusal.${code}`)) return null;
+  const hint = ownHint(refusal);
+  return {
+    title: t(`refusal.${code as "internal"}`),
+    hint: hint ? `${message}${t("common.listSeparator")}${t(`hint.${hint}`)}` : message,
+  };
+}
+
+function hintOf(refusal: Refusal, t: TFunction): string | null {
+  const own = ownHint(refusal);
+  return own ? t(`hint.${own}`) : refusal.hint;
 }
 
 export function wordsOf(refusal: Refusal, t: TFunction): { title: string; hint: string | null } {
   const own = ownWords(refusal);
   switch (own) {
     case null:
-      return translated(refusal, t) ?? { title: refusal.message, hint: refusal.hint };
+      return translated(refusal, t) ?? { title: refusal.message, hint: hintOf(refusal, t) };
     case "unreachable":
     case "unexpected":
       return { title: t(`problem.${own}`), hint: refusal.hint };
+    case "notLoaded":
     case "leaderless":
     case "outcomeUnknown":
     case "noOtherServer":

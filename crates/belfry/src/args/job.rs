@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use model::{
-    BackfillId, Duration, ExecutionStatus, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId,
-};
+use model::{BackfillId, Duration, ExecutionStatus, JobId, JobStatus, RunId, ScheduleId, Timestamp};
 
 use super::examples;
 use super::many::ManyArgs;
-use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, instant};
+use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, past};
 
 /// `belfry submit`
 #[derive(Debug, Args)]
@@ -80,6 +78,9 @@ pub(crate) struct LogsArgs {
     /// With the time of each line
     #[arg(short, long)]
     pub(crate) timestamps: bool,
+    /// The bytes that were written, also on a terminal, where bytes that are not UTF-8 are otherwise replaced
+    #[arg(long, conflicts_with = "timestamps")]
+    pub(crate) raw: bool,
 }
 
 /// `belfry why`
@@ -144,9 +145,9 @@ pub(crate) struct ListArgs {
     /// With this label; repeatable, all must be there
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = super::spec::parse_pair)]
     pub(crate) labels: Vec<Pair>,
-    /// Whose newest execution is, or was, on this worker
+    /// Whose newest execution is, or was, on this worker, by its id or name
     #[arg(long, value_name = "WORKER")]
-    pub(crate) worker: Option<WorkerId>,
+    pub(crate) worker: Option<String>,
     /// Of this schedule, by its id
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<ScheduleId>,
@@ -156,11 +157,11 @@ pub(crate) struct ListArgs {
     /// Of this run of a workflow
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<RunId>,
-    /// Submitted at or after this time
-    #[arg(long, value_name = "TIME", value_parser = instant)]
+    /// Submitted at or after this time: `1h` (ago), 08:00 (the last), yesterday, 2026-11-21T08:00
+    #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) after: Option<Timestamp>,
-    /// Submitted before this time
-    #[arg(long, value_name = "TIME", value_parser = instant)]
+    /// Submitted before this time, written likewise
+    #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) before: Option<Timestamp>,
     #[command(flatten)]
     pub(crate) many: Many,
@@ -214,9 +215,9 @@ pub(crate) struct ExecutionsArgs {
     /// Of this job
     #[arg(value_name = "JOB")]
     pub(crate) id: Option<JobId>,
-    /// On this worker
+    /// On this worker, by its id or name
     #[arg(long, value_name = "WORKER")]
-    pub(crate) worker: Option<WorkerId>,
+    pub(crate) worker: Option<String>,
     /// With one of these statuses: assigned, running, succeeded, failed, cancelled, lost, refused
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<ExecutionStatus>,
@@ -251,7 +252,7 @@ pub(crate) struct UpdateArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry job cancel JOB --reason 'no longer needed'"
-    "belfry job cancel $(belfry job list --status waiting -o name)"
+    "belfry job list --all --status waiting -o name | xargs -r belfry job cancel"
 })]
 pub(crate) struct CancelArgs {
     /// The jobs

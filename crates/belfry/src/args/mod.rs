@@ -137,7 +137,7 @@ pub(crate) enum Command {
     /// Run a server, or look after servers
     #[command(visible_alias = "servers")]
     Server(Box<serve::ServerArgs>),
-    /// Look after the store of a server that is stopped
+    /// Check, back up, copy or repair the store of a server
     #[command(subcommand)]
     Store(store::StoreCommand),
     /// Check and show the configuration

@@ -22,6 +22,13 @@ pub(crate) enum QueueCommand {
     Pause(QueuePauseArgs),
     /// Let a paused queue go on
     Resume(QueueArgs),
+    /// Delete the settings of queues; refused while jobs wait or run there
+    #[command(visible_alias = "rm", before_help = examples! { "belfry queue delete mial" })]
+    Delete {
+        /// Queues
+        #[arg(value_name = "QUEUE", required = true)]
+        names: Vec<String>,
+    },
 }
 
 /// A queue by its name.
@@ -130,6 +137,16 @@ pub(crate) enum ArtifactCommand {
         /// Where to; `-` for stdout, a file of its name here where absent
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
+    },
+    /// Delete artifacts, all of their versions or one
+    #[command(before_help = examples! {
+        "belfry artifact delete result"
+        "belfry artifact delete result@sha256:HEX     one version of it"
+    })]
+    Delete {
+        /// The artifacts: NAME (all versions), or NAME@sha256:HEX
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
     },
 }
 

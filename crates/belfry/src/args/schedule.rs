@@ -335,7 +335,7 @@ pub(crate) struct BackfillArgs {
     /// Run the newest instant first
     #[arg(long)]
     pub(crate) newest_first: bool,
-    /// How many of its runs there may be at once
+    /// Most runs of the backfill at once, also above the schedule's overlap limit
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) concurrency: u32,
     /// The priority of its jobs; low, so that the work of today goes first

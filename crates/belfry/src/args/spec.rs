@@ -64,6 +64,47 @@ pub(crate) fn instant(text: &str) -> Result<Timestamp, String> {
     instant_at(text, &jiff::Zoned::now())
 }
 
+/// An instant before now: a duration ago, the last of a time of day, `today`, `yesterday`, or an exact one.
+pub(crate) fn past(text: &str) -> Result<Timestamp, String> {
+    past_at(text, &jiff::Zoned::now())
+}
+
+fn past_at(text: &str, now: &jiff::Zoned) -> Result<Timestamp, String> {
+    if let Ok(ago) = text.parse::<Duration>() {
+        return Ok(Timestamp::from(now.timestamp()) - ago);
+    }
+    let midnight = |date: jiff::civil::Date| date.to_zoned(now.time_zone().clone()).ok();
+    let day = match text {
+        "today" => midnight(now.date()),
+        "yesterday" => now.date().yesterday().ok().and_then(midnight),
+        _ => None,
+    };
+    if let Some(day) = day {
+        return Ok(day.timestamp().into());
+    }
+    if let Ok(date) = text.parse::<jiff::civil::Date>()
+        && let Some(day) = midnight(date).filter(|_| !text.contains(['T', ' ']))
+    {
+        return Ok(day.timestamp().into());
+    }
+    if let Some(time) = time_of_day(text) {
+        let local = |date: jiff::civil::Date| date.to_datetime(time).to_zoned(now.time_zone().clone()).ok();
+        let today = local(now.date()).filter(|at| at <= now);
+        let last = today.or_else(|| local(now.date().yesterday().ok()?));
+        return last.map(|at| at.timestamp().into()).ok_or_else(|| "is out of range".into());
+    }
+    instant_at(text, now).map_err(|_| {
+        "expected a time such as `1h` (ago), 08:00 (the last), yesterday, 2026-11-21T08:00 (here) or \
+         2026-11-21T08:00:00Z"
+            .into()
+    })
+}
+
+/// A time without a date.
+fn time_of_day(text: &str) -> Option<jiff::civil::Time> {
+    (text.contains(':') && !text.contains(['-', 'T', ' '])).then(|| text.parse().ok())?
+}
+
 fn instant_at(text: &str, now: &jiff::Zoned) -> Result<Timestamp, String> {
     if let Ok(exact) = text.parse::<jiff::Timestamp>() {
         return Ok(exact.into());
@@ -73,10 +114,7 @@ fn instant_at(text: &str, now: &jiff::Zoned) -> Result<Timestamp, String> {
     }
     let local = |civil: jiff::civil::DateTime| civil.to_zoned(now.time_zone().clone()).ok();
     // A time alone is read as a date and time too, so it comes first.
-    if let Ok(time) = text.parse::<jiff::civil::Time>()
-        && text.contains(':')
-        && !text.contains(['-', 'T', ' '])
-    {
+    if let Some(time) = time_of_day(text) {
         let today = local(now.date().to_datetime(time)).filter(|at| at > now);
         let next = today.or_else(|| local(now.date().tomorrow().ok()?.to_datetime(time)));
         return next.map(|at| at.timestamp().into()).ok_or_else(|| "is out of range".into());
@@ -404,7 +442,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
             Bytes(model::limits::BATCH_BODY_BYTES_MAX as u64)
         )));
     }
-    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{shown} is no text: expected UTF-8")))
+    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{shown} is not text: expected UTF-8")))
 }
 
 /// Applies a JSON merge patch (RFC 7386).
@@ -448,6 +486,27 @@ mod tests {
         for text in ["", "soon", "25:00", "2026-13-01T00:00", "10"] {
             assert!(at(text).is_err(), "{text}: {:?}", at(text));
         }
+    }
+
+    /// A filter by the time of submission looks back.
+    #[test]
+    fn a_time_of_a_filter_is_the_last_of_its_kind() {
+        let now: jiff::Zoned = "2026-11-21T09:30:00+08:00[Asia/Shanghai]".parse().unwrap();
+        let at = |text: &str| past_at(text, &now).map(|t| t.to_string());
+        for (text, expected) in [
+            ("1h", "2026-11-21T00:30:00Z"),
+            ("2d", "2026-11-19T01:30:00Z"),
+            ("08:00", "2026-11-21T00:00:00Z"),
+            ("10:00", "2026-11-20T02:00:00Z"),
+            ("today", "2026-11-20T16:00:00Z"),
+            ("yesterday", "2026-11-19T16:00:00Z"),
+            ("2026-11-01", "2026-10-31T16:00:00Z"),
+            ("2026-11-21T08:00", "2026-11-21T00:00:00Z"),
+            ("2026-11-21T08:00:00Z", "2026-11-21T08:00:00Z"),
+        ] {
+            assert_eq!(at(text).as_deref(), Ok(expected), "{text}");
+        }
+        assert!(at("soon").unwrap_err().contains("yesterday"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Commands about the store itself, while no server runs on it.
+//! Commands about the store itself: its copies, and its damage.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,16 @@ use super::examples;
 /// `belfry store …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Copy the store of a stopped server into a PostgreSQL database, to go on there
+    /// Copy the store of stopped servers into a PostgreSQL database, or back, to go on there
     Copy(CopyArgs),
-    /// Say that a store was brought back to an earlier state, so that nothing is done twice for it
+    /// Check an embedded store for damage; the server may run
+    Check(CheckArgs),
+    /// Back up an embedded store to a file; the server may run
+    Backup(BackupArgs),
+    /// Mark a store as restored from a backup, so that no job runs twice
     Restored(RestoredArgs),
+    /// Set the engine time of a stopped store back to the clock, after the clock was wrong
+    ResetClock(ResetClockArgs),
 }
 
 /// `belfry store copy`
@@ -20,20 +26,62 @@ pub(crate) enum StoreCommand {
 #[command(before_help = examples! {
     "belfry store copy --from /var/lib/belfry --to postgres://belfry@db.example/belfry"
     "belfry store copy --from sqlite:///backup/belfry.db --to postgres://belfry@127.0.0.1/belfry"
+    "belfry store copy --from postgres://belfry@db.example/belfry --to /var/lib/belfry"
 })]
-#[command(after_help = "A copy that was interrupted goes on when the same command is run again. Logs and \
-    artifacts are files and no part of it.")]
+#[command(
+    after_help = "The command compares every row of the copy with its source. A copy into a database that was \
+    interrupted continues when the same command is run again; a copy out of a database starts again. Logs and artifacts \
+    are files and not part of the store."
+)]
 pub(crate) struct CopyArgs {
-    /// The store: a server's data directory, its `belfry.db`, or sqlite:///PATH
+    /// The source: a server's data directory, its `belfry.db`, sqlite:///PATH, or
+    /// postgres://USER@HOST:PORT/DATABASE
     #[arg(long, value_name = "STORE")]
     pub(crate) from: String,
-    /// The database, empty: postgres://USER@HOST:PORT/DATABASE
-    #[arg(long, value_name = "URL")]
+    /// The target, without a store: an empty database (postgres://USER@HOST:PORT/DATABASE), a data directory, or
+    /// sqlite:///PATH
+    #[arg(long, value_name = "STORE")]
     pub(crate) to: String,
     /// A file with the database's password; $PGPASSWORD is read as well
     /// [env: BELFRY_SERVER__STORE_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
+}
+
+/// `belfry store check`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry store check /var/lib/belfry"
+    "belfry store check /backup/belfry.db"
+})]
+#[command(
+    after_help = "Reads every page and every row, and compares the store with its last known position. Changes nothing. \
+    The exit code is 1 if a problem is found. While the server runs, its log grows until the check ends: for a large \
+    store, check a backup instead."
+)]
+pub(crate) struct CheckArgs {
+    /// The store: a server's data directory, its `belfry.db`, or sqlite:///PATH
+    #[arg(value_name = "STORE")]
+    pub(crate) store: String,
+}
+
+/// `belfry store backup`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry store backup /var/lib/belfry /backup/belfry-2026-11-23.db"
+})]
+#[command(
+    after_help = "The backup is consistent, checked and synced. Logs and artifacts are files beside the store and are not \
+    part of it: copy the folder `objects` after the backup. To restore a backup, see `belfry store restored`. For \
+    PostgreSQL, use `pg_dump`."
+)]
+pub(crate) struct BackupArgs {
+    /// The store: a server's data directory, its `belfry.db`, or sqlite:///PATH
+    #[arg(value_name = "STORE")]
+    pub(crate) store: String,
+    /// New file for the backup
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 /// `belfry store restored`
@@ -43,12 +91,35 @@ pub(crate) struct CopyArgs {
     "belfry store restored postgres://belfry@db.example/belfry --password-file db-password"
 })]
 #[command(
-    after_help = "Say this after a backup or a copy of a disk was brought back, and before a server is started on \
-    it. Workers may know of more than the store does then: the first server hears all of them, and stops what nobody \
-    knows, before it starts anything that is not at_least_once. Saying it without need costs that wait, a few seconds, \
-    and nothing else. A promoted standby, a database of another server and a dump that was read are noticed without it."
+    after_help = "Run this after you restored a backup or a copy of the disk, or when a store lost commits, and before \
+    you start a server on it. Workers may run tasks that the store does not know. The first server waits until every \
+    worker has reported, and stops unknown tasks, before it starts a job that is not at_least_once. The command is \
+    harmless where it was not needed: it costs that wait, a few seconds. A promoted PostgreSQL standby, the database of \
+    another server and an imported dump are detected without it."
 )]
 pub(crate) struct RestoredArgs {
+    /// The store: a server's data directory, its `belfry.db`, sqlite:///PATH, or postgres://USER@HOST:PORT/DATABASE
+    #[arg(value_name = "STORE")]
+    pub(crate) store: String,
+    /// A file with the database's password; $PGPASSWORD is read as well
+    /// [env: BELFRY_SERVER__STORE_PASSWORD_FILE]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) password_file: Option<PathBuf>,
+}
+
+/// `belfry store reset-clock`
+#[derive(Debug, Args)]
+#[command(before_help = examples! {
+    "belfry store reset-clock /var/lib/belfry"
+    "belfry store reset-clock postgres://belfry@db.example/belfry --password-file db-password"
+})]
+#[command(
+    after_help = "A server whose clock leapt ahead keeps that time when the clock is set right: schedules and retries \
+    wait until the clock has caught up, and `/readyz?verbose` says so. Set the clock right, stop all servers of the \
+    store, run this command, and start the servers. Schedules continue from the present; firings that ran early run \
+    again at their time. Retries wait for as long as they had left. Nothing changes if engine time is not ahead."
+)]
+pub(crate) struct ResetClockArgs {
     /// The store: a server's data directory, its `belfry.db`, sqlite:///PATH, or postgres://USER@HOST:PORT/DATABASE
     #[arg(value_name = "STORE")]
     pub(crate) store: String,

@@ -241,7 +241,10 @@ pub(crate) struct StepsArgs {
 
 /// `belfry run items`
 #[derive(Debug, Args)]
-#[command(before_help = examples! { "belfry run items RUN load --all -o json" })]
+#[command(before_help = examples! {
+    "belfry run items RUN load --status failed"
+    "belfry run items RUN load --all -o json"
+})]
 pub(crate) struct ItemsArgs {
     /// The run
     #[arg(value_name = "RUN")]
@@ -249,6 +252,9 @@ pub(crate) struct ItemsArgs {
     /// The step
     #[arg(value_name = "STEP")]
     pub(crate) step: String,
+    /// Only elements with one of these statuses: succeeded, failed, skipped, cancelled
+    #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
+    pub(crate) status: Vec<StepStatus>,
     #[command(flatten)]
     pub(crate) many: Many,
 }
@@ -325,6 +331,7 @@ pub(crate) struct RunPauseArgs {
 #[command(before_help = examples! {
     "belfry run retry RUN --follow"
     "belfry run retry RUN --from load --note 'the file is there now'"
+    "belfry run retry RUN --repeat charge --note 'the bank has no payment of it'"
 })]
 pub(crate) struct RunRetryArgs {
     /// The run
@@ -336,6 +343,9 @@ pub(crate) struct RunRetryArgs {
     /// Why, for people
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
+    /// Start this step again although its job runs at most once and has started; repeatable
+    #[arg(long, value_name = "STEP")]
+    pub(crate) repeat: Vec<String>,
     #[command(flatten)]
     pub(crate) waiting: WaitingArgs,
 }

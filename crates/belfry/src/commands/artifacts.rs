@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use client::{ArtifactBody, ArtifactFilter, Client};
 use sha2::{Digest as _, Sha256};
 
-use super::{Context, note_more, take};
+use super::{Context, each, note_more, take};
 use crate::args::more::ArtifactCommand;
 use crate::failure::{Exit, Failure};
 use crate::output::text::bytes;
 
 pub(super) async fn run(context: &Context, command: ArtifactCommand) -> Result<(), Failure> {
+    if let ArtifactCommand::Push { file, .. } = &command {
+        check_file(file)?;
+    }
     let (client, namespace) = context.connect()?;
     match command {
         ArtifactCommand::Push { name, file } => {
@@ -26,8 +29,34 @@ pub(super) async fn run(context: &Context, command: ArtifactCommand) -> Result<(
             note_more(context.out, more, &many);
             Ok(())
         }
+        ArtifactCommand::Delete { names } => {
+            let namespace = namespace.one()?;
+            let (_, result) = each(context.out, names, async |name: String| {
+                let (name, version) = split(&name);
+                client.delete_artifact(name, Some(namespace), version).await?;
+                context.out.note(format!("deleted {name}"));
+                Ok(())
+            })
+            .await;
+            result
+        }
         ArtifactCommand::Get { name, file } => get(context, &client, namespace.one()?, &name, file).await,
     }
+}
+
+/// Refuses what cannot be sent before the server is asked.
+fn check_file(file: &Path) -> Result<(), Failure> {
+    if file == Path::new("-") {
+        return Ok(());
+    }
+    let failed =
+        |what: String| Failure::message(Exit::Failed, format!("cannot store `{}`: {what}", file.display()));
+    let found = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?;
+    if found.is_dir() {
+        let help = format!("pack it: `tar c {} | belfry artifact push NAME -`", file.display());
+        return Err(failed("it is a directory".into()).help(help));
+    }
+    Ok(())
 }
 
 async fn push(
@@ -46,6 +75,14 @@ async fn push(
     Ok(client.put_artifact_file(name, Some(namespace), spool.path()).await?)
 }
 
+/// The name and the version in `NAME@sha256:HEX`.
+fn split(name: &str) -> (&str, Option<&str>) {
+    match name.split_once('@') {
+        Some((name, version)) => (name, Some(version.strip_prefix("sha256:").unwrap_or(version))),
+        None => (name, None),
+    }
+}
+
 async fn get(
     context: &Context,
     client: &Client,
@@ -53,10 +90,7 @@ async fn get(
     name: &str,
     file: Option<PathBuf>,
 ) -> Result<(), Failure> {
-    let (name, version) = match name.split_once('@') {
-        Some((name, version)) => (name, Some(version.strip_prefix("sha256:").unwrap_or(version))),
-        None => (name, None),
-    };
+    let (name, version) = split(name);
     let file = file.unwrap_or_else(|| PathBuf::from(name));
     let body = client.artifact(name, Some(namespace), version).await?;
     if file == Path::new("-") {
@@ -107,5 +141,24 @@ async fn fetch(
             ),
         )),
         _ => Ok(size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_refused_before_the_server_is_asked() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = check_file(folder.path()).unwrap_err();
+        assert_eq!(refused.exit().code(), 1);
+        let shown = refused.render(false).replace(&folder.path().display().to_string(), "DIR");
+        insta::assert_snapshot!(shown, @r"
+        error: cannot store `DIR`: it is a directory
+        help: pack it: `tar c DIR | belfry artifact push NAME -`
+        ");
+        assert!(check_file(&folder.path().join("none")).unwrap_err().render(false).contains("No such file"));
+        assert!(check_file(Path::new("-")).is_ok());
     }
 }

@@ -41,6 +41,12 @@ pub(super) async fn run(context: &Context, command: CalendarCommand) -> Result<(
             for ignored in &imported.ignored {
                 context.out.warn(format!("line {}: not taken over: {}", ignored.line, ignored.reason));
             }
+            if let Some(until) = imported.spec.known_until {
+                context.out.warn(format!(
+                    "events recur after {until}, and the calendar has their days up to then: import the file again \
+                     before that day"
+                ));
+            }
             if imported.saved {
                 context.out.note(format!("saved as calendar `{}`", imported.spec.name));
             }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::Context;
 use crate::args::more::ConfigCommand;
 use crate::failure::Failure;
+use crate::output::{Format, value};
 use crate::settings::{Settings, Sources};
 
 /// Where servers and workers look for their file.
@@ -15,7 +16,13 @@ pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<(), Failu
         ConfigCommand::Check { file } => {
             let settings = Settings::load(&sources(context, file))?;
             settings.server()?;
-            context.out.note(format!("{} is fine", file_name(&settings)));
+            let checked = file_name(&settings);
+            let look = &context.out.look;
+            if matches!(look.format, Format::Json | Format::Yaml) {
+                let shown = serde_json::json!({"valid": true, "checked": checked});
+                return context.out.data(value(look, &shown)?);
+            }
+            context.out.note(format!("{checked} is valid"));
             Ok(())
         }
         ConfigCommand::Show => {
@@ -33,5 +40,8 @@ fn sources(context: &Context, file: Option<PathBuf>) -> Sources {
 }
 
 fn file_name(settings: &Settings) -> String {
-    settings.file.as_ref().map_or_else(|| "the environment".into(), |path| path.display().to_string())
+    settings
+        .file
+        .as_ref()
+        .map_or_else(|| "the configuration of the environment".into(), |path| path.display().to_string())
 }

@@ -2,10 +2,10 @@
 
 use client::{Client, ExecutionFilter, JobFilter};
 use futures::TryStreamExt as _;
-use model::JobId;
+use model::{JobId, WorkerId};
 use serde_json::{Value, json};
 
-use super::{Context, each, logs, note_more, submit, take, wait};
+use super::{Context, each, logs, note_more, submit, take, wait, workers};
 use crate::args::job::{CancelArgs, ExecutionsArgs, JobCommand, ListArgs, UpdateArgs};
 use crate::args::spec::{Pair, Patch};
 use crate::failure::Failure;
@@ -46,7 +46,7 @@ async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
         queue: args.queue,
         name: args.name,
         labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
-        worker_id: args.worker,
+        worker_id: worker(&client, args.worker.as_deref()).await?,
         schedule: args.schedule,
         backfill: args.backfill,
         run: args.run,
@@ -57,6 +57,13 @@ async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
     context.out.list(&jobs, "jobs")?;
     note_more(context.out, more, &args.many);
     Ok(())
+}
+
+async fn worker(client: &Client, named: Option<&str>) -> Result<Option<WorkerId>, Failure> {
+    match named {
+        Some(named) => workers::find(client, named).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 async fn get(context: &Context, ids: Vec<JobId>) -> Result<(), Failure> {
@@ -92,7 +99,7 @@ async fn executions(context: &Context, args: ExecutionsArgs) -> Result<(), Failu
     }
     let filter = ExecutionFilter {
         job_id: args.id,
-        worker_id: args.worker,
+        worker_id: worker(&client, args.worker.as_deref()).await?,
         // A job's id says its namespace already.
         namespace: namespace.filter().filter(|_| args.id.is_none()),
         status: args.status,

@@ -1,5 +1,9 @@
 //! `belfry logs`, and the logs of a submission that is followed.
 
+use std::io::IsTerminal as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use client::{Begin, Client, LogItem, LogQuery, LogSource};
 use futures::TryStreamExt as _;
 use model::api::LogEntry;
@@ -24,6 +28,8 @@ pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure
         ..LogQuery::default()
     };
     let mut writer = Writer::new(context.out, Split::Together, args.timestamps);
+    // What goes to a file or a program is what the task wrote; a terminal gets text.
+    writer.raw = args.raw || !args.timestamps && !std::io::stdout().is_terminal();
     if !args.follow {
         return print(&client, target, query, &mut writer).await;
     }
@@ -126,6 +132,8 @@ struct Writer {
     out: Out,
     split: Split,
     timestamps: bool,
+    /// Whether bytes that are not UTF-8 are written as they are.
+    raw: bool,
     /// What is not written yet; all of one stream.
     buffer: Vec<u8>,
     to_stderr: bool,
@@ -135,7 +143,7 @@ struct Writer {
 
 impl Writer {
     fn new(out: Out, split: Split, timestamps: bool) -> Self {
-        Self { out, split, timestamps, buffer: Vec::new(), to_stderr: false, at_line_start: true }
+        Self { out, split, timestamps, raw: false, buffer: Vec::new(), to_stderr: false, at_line_start: true }
     }
 
     fn item(&mut self, context: &Context, item: &LogItem) -> Result<(), Failure> {
@@ -162,6 +170,12 @@ impl Writer {
     }
 
     fn text(&mut self, entry: &LogEntry) {
+        if let (true, Some(bytes)) = (self.raw, &entry.bytes)
+            && let Ok(mut bytes) = BASE64.decode(bytes)
+        {
+            self.buffer.append(&mut bytes);
+            return;
+        }
         if !self.timestamps {
             self.buffer.extend_from_slice(entry.text.as_bytes());
             return;
@@ -202,7 +216,8 @@ mod tests {
         let mut writer = Writer::new(Out::new(format, true, true), split, timestamps);
         for (stream, text) in entries {
             let at = "2026-11-21T08:00:00Z".parse().unwrap();
-            let entry = LogEntry { next_offset: 1, at, stream: (*stream).into(), text: (*text).into() };
+            let entry =
+                LogEntry { next_offset: 1, at, stream: (*stream).into(), text: (*text).into(), bytes: None };
             writer.entry(&entry).unwrap();
         }
         (String::from_utf8(writer.buffer).unwrap(), writer.to_stderr)
@@ -217,6 +232,21 @@ mod tests {
             &[("stdout", "a"), ("stderr", "b\n"), ("stdout", "c")],
         );
         assert_eq!(text, "ab\nc");
+    }
+
+    /// Output in another encoding, such as GBK, is not lost.
+    #[test]
+    fn raw_output_is_what_the_task_wrote_byte_for_byte() {
+        let at = "2026-11-21T08:00:00Z".parse().unwrap();
+        let bytes = Some(BASE64.encode(b"\xc4\xe3\n"));
+        let text = "\u{fffd}\u{fffd}\n".to_owned();
+        let entry = LogEntry { next_offset: 1, at, stream: "stdout".into(), text, bytes };
+        for (raw, expected) in [(true, b"\xc4\xe3\n".as_slice()), (false, "\u{fffd}\u{fffd}\n".as_bytes())] {
+            let mut writer = Writer::new(Out::new(Format::Table, true, true), Split::Together, false);
+            writer.raw = raw;
+            writer.entry(&entry).unwrap();
+            assert_eq!(writer.buffer, expected);
+        }
     }
 
     #[test]

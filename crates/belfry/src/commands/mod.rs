@@ -32,7 +32,7 @@ use crate::args::schedule::ScheduleCommand;
 use crate::args::serve::{ServerRunArgs, WorkerRunArgs};
 use crate::args::{Cli, Command, Global};
 use crate::failure::{Exit, Failure};
-use crate::output::Out;
+use crate::output::{Format, Out, value};
 use crate::settings::{Settings, Sources};
 
 /// What every command gets.
@@ -67,8 +67,9 @@ impl Context {
 
     /// A client, and the namespace that is meant.
     pub(crate) fn connect(&self) -> Result<(Client, Namespace), Failure> {
-        let settings = self.settings()?;
-        Ok((crate::connect::connect(&settings, self.out)?, self.namespace(&settings)))
+        let sources = self.sources();
+        let settings = Settings::load(&sources)?;
+        Ok((crate::connect::connect(&settings, &sources, self.out)?, self.namespace(&settings)))
     }
 
     /// The namespace that is meant.
@@ -169,13 +170,25 @@ fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Fa
 }
 
 async fn version(context: &Context, server: bool) -> Result<(), Failure> {
-    context.out.data(format!("belfry {}\n", env!("CARGO_PKG_VERSION")))?;
-    if server {
+    let own = env!("CARGO_PKG_VERSION");
+    let asked = if server {
         let (client, _) = context.connect()?;
         let version = client.server_version().await?.version;
-        context.out.data(format!("server {} at {}\n", crate::output::text::clean(&version), client.url()))?;
+        Some((crate::output::text::clean(&version).to_string(), client.url().to_owned()))
+    } else {
+        None
+    };
+    let look = &context.out.look;
+    if matches!(look.format, Format::Json | Format::Yaml) {
+        let server = asked.map(|(version, url)| serde_json::json!({"version": version, "url": url}));
+        let shown = serde_json::json!({"name": "belfry", "version": own, "server": server});
+        return context.out.data(value(look, &shown)?);
     }
-    Ok(())
+    let mut text = format!("belfry {own}\n");
+    if let Some((version, url)) = asked {
+        text.push_str(&format!("server {version} at {url}\n"));
+    }
+    context.out.data(text)
 }
 
 /// As many items of a stream as are wanted, and whether there are more.
@@ -195,7 +208,7 @@ async fn take<T>(items: client::Items<T>, many: &Many) -> Result<(Vec<T>, bool),
 /// Says that a list was cut.
 fn note_more(out: Out, more: bool, many: &Many) {
     if more {
-        out.note(format!("there are more than {}: `--limit N` or `--all` shows them", many.limit));
+        out.note(format!("more than {} found: use `--limit N` or `--all` to show more", many.limit));
     }
 }
 

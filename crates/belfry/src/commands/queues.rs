@@ -5,7 +5,7 @@ use futures::TryStreamExt as _;
 use model::api::Queue;
 use model::queue::QueueSettings;
 
-use super::Context;
+use super::{Context, each};
 use crate::args::more::{QueueCommand, QueueSetArgs};
 use crate::failure::Failure;
 
@@ -25,6 +25,15 @@ pub(super) async fn run(context: &Context, command: QueueCommand) -> Result<(), 
             context.out.one(&client.pause_queue(&args.name, args.note.as_deref()).await?)
         }
         QueueCommand::Resume(args) => context.out.one(&client.resume_queue(&args.name).await?),
+        QueueCommand::Delete { names } => {
+            let (_, result) = each(context.out, names, async |name: String| {
+                client.delete_queue(&name).await?;
+                context.out.note(format!("deleted {name}"));
+                Ok(())
+            })
+            .await;
+            result
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use worker::{AgentConfig, SupervisorConfig};
 use super::Context;
 use super::config::SYSTEM_FILE;
 use crate::args::serve::{DevArgs, LogArgs, ServerRunArgs, WorkerRunArgs};
+use crate::connect::running::Record;
 use crate::connect::{ADDRESS_FILE, read_token};
 use crate::failure::{Exit, Failure};
 use crate::logging;
@@ -56,10 +57,14 @@ pub(super) fn server(context: &Context, args: &ServerRunArgs) -> Result<(), Fail
     block_on(async {
         let mut stop = Stop::new()?;
         let running = server::start(config).await.map_err(start_failure)?;
-        let _address = AddressFile::write(&running.services.config.data_dir, &running)?;
+        let _address = AddressFile::write(&running.services.config.data_dir, &running);
         if running.first_admin_token.is_some() {
             // The token itself is in no log.
-            context.out.note(format!("the admin's token is in {}", running.admin_token_path.display()));
+            let path = running.admin_token_path.display();
+            match settings.text("log.format").as_deref() {
+                Some("json") => tracing::info!(%path, "first admin token created"),
+                _ => context.out.note(format!("the first admin token is in {path}")),
+            }
         }
         until_stopped(&running, &mut stop).await?;
         running.shutdown().await.map_err(|e| Failure::new(Exit::Failed, e))
@@ -110,13 +115,24 @@ pub(super) fn dev(context: &Context, args: DevArgs) -> Result<(), Failure> {
     let settings = Settings::load(&sources)?;
     logging::install(&settings, "warn")?;
     let custom = args.data.is_some() || args.ephemeral || sources.variable("BELFRY_DEV_DATA").is_some();
-    block_on(run_dev(context.out, &settings, &data, custom))
+    block_on(run_dev(context.out, &sources, &settings, &data, custom))
 }
 
-async fn run_dev(out: Out, settings: &Settings, data: &Path, custom: bool) -> Result<(), Failure> {
+async fn run_dev(
+    out: Out,
+    sources: &Sources,
+    settings: &Settings,
+    data: &Path,
+    custom: bool,
+) -> Result<(), Failure> {
     let mut stop = Stop::new()?;
     let running = server::start(settings.server()?).await.map_err(start_failure)?;
-    let address = AddressFile::write(data, &running)?;
+    let address = AddressFile::write(data, &running);
+    let record = Record::write(sources, running.addr, data, &std::process::id().to_string());
+    let found = record.is_ok();
+    let _record = record.inspect_err(|error| {
+        tracing::warn!(%error, "cannot write the record by which commands find this server");
+    });
     let url = format!("http://{}", running.addr);
 
     let dir = data.join("worker");
@@ -133,7 +149,7 @@ async fn run_dev(out: Out, settings: &Settings, data: &Path, custom: bool) -> Re
     }));
 
     let admin = read_token(&running.admin_token_path)?;
-    out.note(welcome(&url, &admin, &running.admin_token_path, data, custom));
+    out.note(welcome(&url, &admin, &running.admin_token_path, data, custom && !found));
     if as_root {
         out.warn("you are root, and so are your tasks; `BELFRY_WORKER__TASK_USER=NAME` runs them as another");
     }
@@ -148,7 +164,7 @@ async fn run_dev(out: Out, settings: &Settings, data: &Path, custom: bool) -> Re
 /// First the agent, which would start the supervisor anew; then the supervisor; then the server.
 async fn end_dev(
     running: Running,
-    address: AddressFile,
+    address: Option<AddressFile>,
     agent: tokio::task::JoinHandle<Result<(), worker::AgentError>>,
     end_agent: tokio::sync::oneshot::Sender<()>,
     dir: &Path,
@@ -204,15 +220,22 @@ async fn end_supervisor(dir: &Path) {
 struct AddressFile(PathBuf);
 
 impl AddressFile {
-    fn write(data: &Path, running: &Running) -> Result<Self, Failure> {
+    /// Writes it where that is possible. A server is needed most where its disk is full, and clients can name it
+    /// without this file.
+    fn write(data: &Path, running: &Running) -> Option<Self> {
         let path = data.join(ADDRESS_FILE);
-        let failed = || format!("cannot write `{}`", path.display());
-        // Whole or not at all: somebody may wait for it.
-        let mut partial = tempfile::NamedTempFile::new_in(data).with_context(failed)?;
-        std::io::Write::write_all(&mut partial, format!("{}\n", running.addr).as_bytes())
-            .with_context(failed)?;
-        partial.persist(&path).with_context(failed)?;
-        Ok(Self(path))
+        let written = || {
+            // Written atomically: a reader may be waiting for the file.
+            let mut partial = tempfile::NamedTempFile::new_in(data)?;
+            std::io::Write::write_all(&mut partial, format!("{}\n", running.addr).as_bytes())?;
+            partial.persist(&path).map_err(|error| error.error)
+        };
+        if let Err(error) = written() {
+            let path = path.display();
+            tracing::warn!(%path, %error, "cannot write the server's address; local clients need `--server`");
+            return None;
+        }
+        Some(Self(path))
     }
 }
 

@@ -1,19 +1,21 @@
-//! `belfry store …`: about the store itself, while no server runs on it.
+//! `belfry store …`: about the store itself, its copies and its damage.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use server::config::{PostgresConfig, StoreConfig};
-use store::copy::{CopyError, Options, Phase, Progress, Report, Verified, copy};
+use server::node::Clock as _;
+use server::repair::{ResetError, reset_clock};
+use store::copy::{CopyError, Options, Phase, Progress, Report, Verified, copy, copy_back};
 use store::postgres::{self, PostgresStore};
 use store::sqlite::{self, SqliteStore};
-use store::{Store as _, StoreError};
+use store::{Store, StoreError};
 
 use super::Context;
 use super::serve::system_sources;
 use crate::args::serve::LogArgs;
-use crate::args::store::{CopyArgs, RestoredArgs, StoreCommand};
+use crate::args::store::{BackupArgs, CheckArgs, CopyArgs, ResetClockArgs, RestoredArgs, StoreCommand};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Cell, Column, Row, Tone, column, wide};
 use crate::output::{Look, Out, progress};
@@ -21,35 +23,156 @@ use crate::settings::Settings;
 
 /// What the database of a data directory is called.
 const FILE: &str = "belfry.db";
+/// The reserve of space is the server's: a command makes none, and leaves the one that is there.
+const NO_RESERVE: u64 = 0;
 /// How often a line tells how far the copy is, where the line cannot move.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(context: &Context, command: StoreCommand) -> Result<(), Failure> {
     match command {
         StoreCommand::Copy(args) => run_copy(context, &args).await,
+        StoreCommand::Check(args) => run_check(context, &args).await,
+        StoreCommand::Backup(args) => run_backup(context, &args).await,
         StoreCommand::Restored(args) => run_restored(context, &args).await,
+        StoreCommand::ResetClock(args) => run_reset_clock(context, &args).await,
     }
 }
 
-async fn run_restored(context: &Context, args: &RestoredArgs) -> Result<(), Failure> {
-    let is_database = args.store.starts_with("postgres://") || args.store.starts_with("postgresql://");
-    let noted = if is_database {
-        let database = database(context, "STORE", &args.store, args.password_file.as_ref())?;
-        let options = options(&database);
-        async { PostgresStore::open(&database.url, options).await?.note_restored().await }.await
-    } else {
-        let path = source("STORE", &args.store)?;
-        if !path.is_file() {
-            return Err(failure(CopyError::NoSource { path }));
+async fn run_reset_clock(context: &Context, args: &ResetClockArgs) -> Result<(), Failure> {
+    let embedded = sqlite::Options { ballast_bytes: NO_RESERVE, ..sqlite::Options::default() };
+    let store = open(context, &args.store, args.password_file.as_ref(), embedded).await?;
+    let now = server::node::SystemClock.now();
+    let reset = reset_clock(store.as_ref(), now).await.map_err(|error| match error {
+        ResetError::Store(error) => refused(error),
+        error => {
+            let help = error.help();
+            Failure::new(Exit::Failed, error).help(help)
         }
-        async { SqliteStore::open(&path, sqlite::Options::default())?.note_restored().await }.await
-    };
-    noted.map_err(|error| match error {
+    })?;
+    context.out.note(match reset.from > now {
+        true => format!(
+            "engine time was {} ahead and is {} now; {} live rows were changed. Start the servers.",
+            reset.from.since(now),
+            reset.to,
+            reset.rows
+        ),
+        false => format!("engine time is not ahead of the clock: it is {}. Nothing was changed.", reset.from),
+    });
+    Ok(())
+}
+
+/// Opens the store that is meant by an argument.
+async fn open(
+    context: &Context,
+    text: &str,
+    password_file: Option<&PathBuf>,
+    embedded: sqlite::Options,
+) -> Result<Box<dyn Store>, Failure> {
+    if is_database(text) {
+        let database = database(context, "STORE", text, password_file)?;
+        let opened = PostgresStore::open(&database.url, options(&database)).await;
+        return Ok(Box::new(opened.map_err(refused)?));
+    }
+    let path = source("STORE", text)?;
+    if !path.is_file() {
+        return Err(failure(CopyError::NoSource { path }));
+    }
+    Ok(Box::new(SqliteStore::open(&path, embedded).map_err(refused)?))
+}
+
+fn refused(error: StoreError) -> Failure {
+    match error {
         StoreError::Unavailable { .. } => Failure::new(Exit::Unreachable, error),
         StoreError::InUse { .. } => Failure::new(Exit::Failed, error)
-            .help("stop the server that runs on it, bring the backup back, and say this again"),
+            .help("stop the server that runs on it, then run the command again"),
         _ => Failure::new(Exit::Failed, error),
+    }
+}
+
+fn is_database(store: &str) -> bool {
+    store.starts_with("postgres://") || store.starts_with("postgresql://")
+}
+
+/// The file that is meant, where only a file will do.
+fn existing(store: &str, instead: &str) -> Result<PathBuf, Failure> {
+    if is_database(store) {
+        return Err(Failure::usage("`STORE` is a PostgreSQL database").help(instead));
+    }
+    let path = source("STORE", store)?;
+    if path.exists() { Ok(path) } else { Err(failure(CopyError::NoSource { path })) }
+}
+
+async fn run_check(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
+    let path = existing(&args.store, "use `pg_amcheck`, and the checksums of its pages")?;
+    let checked =
+        tokio::task::spawn_blocking(move || sqlite::check(&path)).await.map_err(anyhow::Error::from)?;
+    let checked = checked.map_err(|error| {
+        let help = error.help();
+        Failure::new(Exit::Failed, error).help(help)
     })?;
+    if checked.set_aside > 0 {
+        context.out.warn(format!(
+            "{} rows were set aside earlier because they could not be read",
+            checked.set_aside
+        ));
+    }
+    let problems: Vec<_> = checked.problems.into_iter().map(|problem| Problem { problem }).collect();
+    context.out.list(&problems, "problems")?;
+    match problems.len() {
+        0 => {
+            let served = if checked.is_served { ", while a server runs on it" } else { "" };
+            context.out.note(format!("checked every page and {} rows{served}", checked.rows));
+            Ok(())
+        }
+        count => Err(Failure::message(Exit::Failed, format!("the store is damaged: {count} problems")).help(
+            "bring a backup back, or keep what is there: either way, run `belfry store restored` before you start the \
+             server. Rows that cannot be read are set aside by the server that meets them",
+        )),
+    }
+}
+
+/// Something that is wrong with a store.
+#[derive(Debug, Serialize)]
+struct Problem {
+    problem: String,
+}
+
+impl Row for Problem {
+    const COLUMNS: &'static [Column] = &[column("PROBLEM", 160)];
+
+    fn cells(&self, _look: &Look) -> Vec<Cell> {
+        vec![self.problem.as_str().into()]
+    }
+
+    fn name(&self) -> String {
+        self.problem.clone()
+    }
+}
+
+async fn run_backup(context: &Context, args: &BackupArgs) -> Result<(), Failure> {
+    let path = existing(&args.store, "use `pg_dump`, or base backups with a log archive")?;
+    let to = args.file.clone();
+    let made =
+        tokio::task::spawn_blocking(move || sqlite::backup(&path, &to)).await.map_err(anyhow::Error::from)?;
+    let made = made.map_err(|error| {
+        let help = error.help();
+        Failure::new(Exit::Failed, error).help(help)
+    })?;
+    context.out.note(format!(
+        "backed up and checked {} rows, {} bytes: {}\n\n\
+         Next: copy `objects` of the data directory too, which has complete logs and artifacts",
+        made.rows,
+        made.bytes,
+        args.file.display(),
+    ));
+    Ok(())
+}
+
+async fn run_restored(context: &Context, args: &RestoredArgs) -> Result<(), Failure> {
+    let accepting =
+        sqlite::Options { accept_loss: true, ballast_bytes: NO_RESERVE, ..sqlite::Options::default() };
+    let store = open(context, &args.store, args.password_file.as_ref(), accepting).await?;
+    store.note_restored().await.map_err(refused)?;
     context.out.note(format!(
         "noted: {} is an earlier state. Now start the servers: the first hears every worker before it starts \
          anything that is not at_least_once",
@@ -59,16 +182,42 @@ async fn run_restored(context: &Context, args: &RestoredArgs) -> Result<(), Fail
 }
 
 async fn run_copy(context: &Context, args: &CopyArgs) -> Result<(), Failure> {
-    let from = source("--from", &args.from)?;
-    let database = database(context, "--to", &args.to, args.password_file.as_ref())?;
-    let options = Options { target: options(&database), ..Options::default() };
     let mut teller = Teller::new(context.out);
-    let copied = copy(&from, &database.url, options, &mut |progress| teller.tell(progress)).await;
+    let tell = &mut |progress| teller.tell(progress);
+    let password_file = args.password_file.as_ref();
+    let (copied, next_steps) = match (is_database(&args.from), is_database(&args.to)) {
+        (false, true) => {
+            let from = source("--from", &args.from)?;
+            let database = database(context, "--to", &args.to, password_file)?;
+            let options = Options { target: options(&database), ..Options::default() };
+            let copied = copy(&from, &database.url, options, tell).await;
+            (copied, NextSteps::IntoDatabase { data: folder(&from).to_owned(), store: args.to.clone() })
+        }
+        (true, false) => {
+            let to = target("--to", &args.to)?;
+            let database = database(context, "--from", &args.from, password_file)?;
+            // Nothing is committed to the database, so it need not be a safe one.
+            let read =
+                postgres::Options { allow_unsafe: true, require_sync_standby: false, ..options(&database) };
+            let options = Options { target: read, ..Options::default() };
+            let copied = copy_back(&database.url, &to, options, tell).await;
+            (copied, NextSteps::OutOfDatabase { data: folder(&to).to_owned(), store: args.from.clone() })
+        }
+        (true, true) => {
+            return Err(Failure::usage("`--from` and `--to` are both databases")
+                .help("copy a database with `pg_dump`, then run `belfry store restored` on the copy"));
+        }
+        (false, false) => {
+            return Err(Failure::usage("neither `--from` nor `--to` is a database").help(
+                "one of them is `postgres://USER@HOST:PORT/DATABASE`; `belfry store backup` copies an embedded store",
+            ));
+        }
+    };
     teller.end();
     match copied {
         Ok(report) => {
             context.out.list(&rows(&report.tables), "tables")?;
-            context.out.note(next_steps(&report, args, &from));
+            context.out.note(next_steps.after(&report));
             Ok(())
         }
         Err(error) => {
@@ -91,6 +240,13 @@ fn source(argument: &'static str, text: &str) -> Result<PathBuf, Failure> {
         None => Path::new(text),
     };
     Ok(if path.is_dir() { path.join(FILE) } else { path.to_owned() })
+}
+
+/// The file that a copy is to become: of a path, the one in that folder unless it is named as a file.
+fn target(argument: &'static str, text: &str) -> Result<PathBuf, Failure> {
+    let path = source(argument, text)?;
+    let is_file = text.contains("://") || path.extension().is_some_and(|extension| extension == "db");
+    Ok(if is_file { path } else { path.join(FILE) })
 }
 
 /// The database that is meant by an argument, found as by a server.
@@ -122,30 +278,65 @@ fn options(database: &PostgresConfig) -> postgres::Options {
 
 fn failure(error: CopyError) -> Failure {
     let exit = match error {
-        CopyError::NoSource { .. } => Exit::NotFound,
-        CopyError::Target(StoreError::Unavailable { .. }) => Exit::Unreachable,
+        CopyError::NoSource { .. } | CopyError::EmptySource => Exit::NotFound,
+        CopyError::Source(StoreError::Unavailable { .. })
+        | CopyError::Target(StoreError::Unavailable { .. }) => Exit::Unreachable,
         _ => Exit::Failed,
     };
     let help = error.help();
     Failure::new(exit, error).help(help)
 }
 
-fn next_steps(report: &Report, args: &CopyArgs, from: &Path) -> String {
-    let again = match report.found {
-        0 => String::new(),
-        found => format!(" ({found} were there already)"),
-    };
-    let data = from.parent().filter(|data| !data.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    format!(
-        "copied and verified {2} rows{again}\n\n\
-         Next:\n\
-         \x20 start the server as before, with `--data {0} --store {1}` beside what you said until now\n\
-         \x20 share {0}/objects (logs, artifacts) with the servers that you add: server.objects_dir\n\
-         \x20 never start a server without `--store` on {0} again: it would do the same work twice",
-        data.display(),
-        args.to,
-        report.found + report.copied,
-    )
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// What the user does after a copy; `data` is the data directory of the embedded store, `store` the database.
+enum NextSteps {
+    IntoDatabase { data: PathBuf, store: String },
+    OutOfDatabase { data: PathBuf, store: String },
+}
+
+impl NextSteps {
+    fn after(&self, report: &Report) -> String {
+        let rows = report.found + report.copied;
+        let again = match report.found {
+            0 => String::new(),
+            found => format!(" ({found} were there already)"),
+        };
+        let steps = match self {
+            Self::IntoDatabase { data, store } => {
+                let data = data.display();
+                [
+                    format!(
+                        "start the server as before, with `--data {data} --store {store}` beside what you said until now"
+                    ),
+                    format!(
+                        "share {data}/objects (logs, artifacts) with the servers that you add: server.objects_dir"
+                    ),
+                    format!(
+                        "never start a server without `--store` on {data} again: it would do the same work twice"
+                    ),
+                ]
+            }
+            Self::OutOfDatabase { data, store } => {
+                let data = data.display();
+                [
+                    format!(
+                        "copy to {data}: the objects of the servers (logs, artifacts: server.objects_dir) as `objects`, \
+                         and the files `admin-token` and `worker-token`"
+                    ),
+                    format!(
+                        "start one server with `--data {data}` and without `--store`, and point workers at it"
+                    ),
+                    format!(
+                        "never start a server with `--store {store}` again: it would do the same work twice"
+                    ),
+                ]
+            }
+        };
+        format!("copied and verified {rows} rows{again}\n\nNext:\n  {}", steps.join("\n  "))
+    }
 }
 
 /// A table that was compared, as it is shown.
@@ -287,13 +478,10 @@ mod tests {
 
     #[test]
     fn what_to_do_next_is_told_at_the_end() {
-        let args = CopyArgs {
-            from: "/var/lib/belfry".into(),
-            to: "postgres://belfry@db.example/belfry".into(),
-            password_file: None,
-        };
-        let report = Report { found: 20, copied: 100, tables: Vec::new() };
-        insta::assert_snapshot!(next_steps(&report, &args, Path::new("/var/lib/belfry/belfry.db")), @r"
+        let data = || PathBuf::from("/var/lib/belfry");
+        let store = || "postgres://belfry@db.example/belfry".to_owned();
+        let report = |found| Report { found, copied: 100, tables: Vec::new() };
+        insta::assert_snapshot!(NextSteps::IntoDatabase { data: data(), store: store() }.after(&report(20)), @r"
         copied and verified 120 rows (20 were there already)
 
         Next:
@@ -301,6 +489,25 @@ mod tests {
           share /var/lib/belfry/objects (logs, artifacts) with the servers that you add: server.objects_dir
           never start a server without `--store` on /var/lib/belfry again: it would do the same work twice
         ");
+        insta::assert_snapshot!(NextSteps::OutOfDatabase { data: data(), store: store() }.after(&report(0)), @r"
+        copied and verified 100 rows
+
+        Next:
+          copy to /var/lib/belfry: the objects of the servers (logs, artifacts: server.objects_dir) as `objects`, and the files `admin-token` and `worker-token`
+          start one server with `--data /var/lib/belfry` and without `--store`, and point workers at it
+          never start a server with `--store postgres://belfry@db.example/belfry` again: it would do the same work twice
+        ");
+    }
+
+    #[test]
+    fn a_copy_out_of_a_database_becomes_a_file_in_the_folder_that_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().display().to_string();
+        let file = |text: &str| target("--to", text).unwrap();
+        assert_eq!(file(&path), folder.path().join(FILE));
+        assert_eq!(file("new/belfry-1.2"), Path::new("new/belfry-1.2/belfry.db"));
+        assert_eq!(file("new/other.db"), Path::new("new/other.db"));
+        assert_eq!(file("sqlite://new/store"), Path::new("new/store"));
     }
 
     #[test]

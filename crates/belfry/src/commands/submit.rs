@@ -153,7 +153,7 @@ fn read_file(path: &Path) -> Result<Vec<Read>, Failure> {
     let text = read_text(path)?;
     read_specs(&text).map_err(|detail| {
         let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
-        Failure::usage(format!("`{name}` is no spec of a job")).fields(vec![model::api::FieldError {
+        Failure::usage(format!("`{name}` is not a job spec")).fields(vec![model::api::FieldError {
             pointer: String::new(),
             path: name,
             detail,

@@ -68,7 +68,7 @@ async fn remove(context: &Context, client: &Client, args: WorkerRemoveArgs) -> R
 }
 
 /// The worker with this id or name.
-async fn find(client: &Client, text: &str) -> Result<WorkerId, Failure> {
+pub(super) async fn find(client: &Client, text: &str) -> Result<WorkerId, Failure> {
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
@@ -94,7 +94,10 @@ async fn find(client: &Client, text: &str) -> Result<WorkerId, Failure> {
 /// Asks before something that cannot be undone.
 fn confirm(what: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage(format!("nobody is there to confirm: {what}")).help("`--yes` confirms it"));
+        return Err(Failure::usage(format!(
+            "cannot ask whether to {what}: standard input is not a terminal"
+        ))
+        .help("pass `--yes`"));
     }
     let mut stderr = std::io::stderr().lock();
     write!(stderr, "{what}? [y/N] ")?;

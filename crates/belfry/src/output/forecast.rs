@@ -64,7 +64,7 @@ fn page(look: &Look, told: &Told, zone: &TimeZone) -> String {
     section(&mut text, look, "Workers", &workers, "workers");
     let mut schedules: Vec<_> =
         answer.schedules.iter().filter(|line| look.wide() || is_trouble(line)).collect();
-    schedules.sort_by_key(|line| std::cmp::Reverse((line.expired, line.latest)));
+    schedules.sort_by_key(|line| std::cmp::Reverse((line.expired, line.latest, line.failed)));
     let schedules: Vec<_> = schedules.into_iter().map(LineRow).collect();
     section(&mut text, look, "Schedules in trouble", &schedules, "schedules in trouble");
     text
@@ -86,7 +86,8 @@ fn section<T: Row>(text: &mut String, look: &Look, title: &str, items: &[T], wha
 
 /// Whether something of a schedule goes otherwise than it should.
 fn is_trouble(line: &ScheduleLine) -> bool {
-    line.late > 0 || line.expired > 0 || line.paused_at.is_some() || lost(&line.skipped) > 0
+    let fails = line.failed > 0 && line.failed >= line.succeeded;
+    line.late > 0 || line.expired > 0 || fails || line.paused_at.is_some() || lost(&line.skipped) > 0
 }
 
 /// Instants that created nothing, without those that the rules hold.
@@ -171,6 +172,11 @@ impl Clock<'_> {
         self.shown(at, if self.is_long { "%a %d %H:%M" } else { "%H:%M" })
     }
 
+    /// The same with seconds.
+    fn exact(&self, at: Timestamp) -> String {
+        self.shown(at, if self.is_long { "%a %d %H:%M:%S" } else { "%H:%M:%S" })
+    }
+
     fn shown(&self, at: Timestamp, form: &str) -> String {
         jiff::Timestamp::from(at).to_zoned(self.zone.clone()).strftime(form).to_string()
     }
@@ -186,9 +192,15 @@ struct WindowRow<'a> {
 
 impl<'a> WindowRow<'a> {
     fn new(window: &'a Window, clock: &Clock<'_>) -> Self {
-        let end = if window.goes_on { "on" } else { "" };
-        let until = if window.goes_on { end.to_owned() } else { clock.short(window.until) };
-        Self { window, from: clock.short(window.from), until }
+        if window.goes_on {
+            return Self { window, from: clock.short(window.from), until: "on".to_owned() };
+        }
+        let (from, until) = (clock.short(window.from), clock.short(window.until));
+        if from == until {
+            // Within one minute, only seconds tell them apart.
+            return Self { window, from: clock.exact(window.from), until: clock.exact(window.until) };
+        }
+        Self { window, from, until }
     }
 }
 

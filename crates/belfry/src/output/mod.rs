@@ -216,6 +216,11 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
     Ok(serde_json::to_string_pretty(value).map_err(anyhow::Error::from)? + "\n")
 }
 
+/// A value as JSON, or as YAML where that is wanted.
+pub(crate) fn value(look: &Look, value: &impl Serialize) -> Result<String, Failure> {
+    if look.format == Format::Yaml { yaml(value) } else { json(value) }
+}
+
 /// A spec as a document that `belfry apply` takes: what names it stands above, the rest below `spec`.
 pub(crate) fn document(look: &Look, kind: &str, spec: &impl Serialize) -> Result<String, Failure> {
     const ABOVE: [&str; 4] = ["name", "namespace", "owner", "labels"];

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use model::api::{
     Artifact, CancelledJob, Execution, FeedEvent, Job, JobEvent, JobResult, Queue, SubmittedJob,
 };
+use model::record::FileVersion;
 use model::spec::Run;
 use model::{ExecutionStatus, JobStatus, RunId, Timestamp};
 
@@ -27,7 +28,7 @@ pub(super) fn job_status(status: JobStatus) -> Cell {
 
 fn execution_status(status: ExecutionStatus) -> Cell {
     let tone = match status {
-        ExecutionStatus::Assigned => Tone::Waiting,
+        ExecutionStatus::Assigned | ExecutionStatus::Unknown => Tone::Waiting,
         ExecutionStatus::Running => Tone::Busy,
         ExecutionStatus::Succeeded => Tone::Good,
         ExecutionStatus::Failed | ExecutionStatus::Lost => Tone::Bad,
@@ -91,9 +92,10 @@ impl Row for Job {
             self.id.to_string().into(),
             self.name.as_str().into(),
             job_status(self.status),
-            result(self.result.as_ref()),
+            // Until the job has ended, its result is that of an earlier try.
+            result(self.result.as_ref().filter(|_| self.status.is_final())),
             self.executions.to_string().into(),
-            run_time(look, self.started_at, self.finished_at),
+            run_time(look, started(self), self.finished_at),
             when(look, self.created_at).into(),
             self.namespace.as_str().into(),
             self.queue.as_str().into(),
@@ -124,13 +126,20 @@ impl Detail for Job {
             ("Due", exact(look, self.due_at).into()),
             ("Started", exactly(look, self.started_at)),
             ("Finished", exactly(look, self.finished_at)),
-            ("Ran", run_time(look, self.started_at, self.finished_at)),
+            ("Ran", run_time(look, started(self), self.finished_at)),
             ("Tries", tries(self).into()),
             ("Worker", self.worker_id.map(|id| id.to_string()).into()),
-            ("Result", result(self.result.as_ref())),
         ];
+        if let Some(at) = started_again(self) {
+            lines.insert(10, ("This try", exact(look, at).into()));
+        }
+        let (result_title, message_title) =
+            if self.status.is_final() { ("Result", "Message") } else { ("Last result", "Last message") };
+        if self.status.is_final() || self.result.is_some() {
+            lines.push((result_title, result(self.result.as_ref())));
+        }
         let message = self.result.as_ref().and_then(|r| r.message.as_deref());
-        lines.extend(message.map(|message| ("Message", Cell::from(message))));
+        lines.extend(message.map(|message| (message_title, Cell::from(message))));
         let output = self.result.as_ref().and_then(|r| r.output.as_ref());
         lines.extend(output.map(|output| ("Output", Cell::from(output.to_string()))));
         lines.extend(self.checkpoint.as_ref().map(|known| {
@@ -154,6 +163,16 @@ impl Detail for Job {
         lines.extend(self.spec.as_ref().map(|spec| ("Runs", what_runs(&spec.run).into())));
         lines
     }
+}
+
+/// Start of the time that a job ran: of its current try, or of its first once it has ended.
+fn started(job: &Job) -> Option<Timestamp> {
+    started_again(job).or(job.started_at)
+}
+
+/// Start of the current try, if it is not the first.
+fn started_again(job: &Job) -> Option<Timestamp> {
+    job.execution_started_at.filter(|_| !job.status.is_final() && job.executions > 1)
 }
 
 fn tries(job: &Job) -> String {
@@ -217,6 +236,8 @@ impl Row for Execution {
         wide("WORKER", 30),
         wide("FENCE", 12),
         wide("MESSAGE", 20),
+        wide("INPUTS", 24),
+        wide("OUTPUTS", 24),
     ];
 
     fn cells(&self, look: &Look) -> Vec<Cell> {
@@ -238,12 +259,26 @@ impl Row for Execution {
             self.worker_id.to_string().into(),
             self.fence.to_string().into(),
             self.result.as_ref().and_then(|r| r.message.as_deref()).into(),
+            versions(self.files.as_ref().map(|files| files.inputs.as_slice())),
+            versions(self.files.as_ref().map(|files| files.outputs.as_slice())),
         ]
     }
 
     fn name(&self) -> String {
         self.id.to_string()
     }
+}
+
+/// Versions of artifacts, each with the beginning of its hash: `rows@4f2c19ab37de`.
+fn versions(files: Option<&[FileVersion]>) -> Cell {
+    let short = |version: &FileVersion| {
+        let hash: String = version.sha256.chars().take(12).collect();
+        format!("{}@{hash}", version.artifact)
+    };
+    files
+        .map(|files| files.iter().map(short).collect::<Vec<_>>().join(" "))
+        .filter(|text| !text.is_empty())
+        .into()
 }
 
 impl Row for JobEvent {

@@ -267,6 +267,7 @@ impl Row for RunStep {
         wide("STARTED", 27),
         wide("FINISHED", 27),
         wide("OUTPUT", 30),
+        wide("FILES", 30),
     ];
 
     fn cells(&self, look: &Look) -> Vec<Cell> {
@@ -284,6 +285,7 @@ impl Row for RunStep {
             exactly_wide(state.started_at),
             exactly_wide(state.finished_at),
             output(state),
+            state.files.as_ref().map(|files| short(&files.to_string(), SHOWN)).into(),
         ]
     }
 
@@ -357,13 +359,19 @@ fn came_late(late: &LateWorkers) -> String {
     }
 }
 
+/// How much of an element is shown.
+const ITEM_SHOWN: usize = 40;
+
 impl Row for RunItem {
     const COLUMNS: &'static [Column] = &[
         column("INDEX", 6),
+        column("ITEM", 20),
         column("STATUS", 9),
         column("TOOK", 7),
+        column("TRIES", 5),
         column("JOB", 30),
         column("WHAT HAPPENED", 40),
+        wide("WORKER", 30),
         wide("STARTED", 27),
         wide("FINISHED", 27),
         wide("OUTPUT", 30),
@@ -373,10 +381,13 @@ impl Row for RunItem {
         let state = &self.state;
         vec![
             self.index.to_string().into(),
+            self.item.as_deref().map(|item| short(&clean(item), ITEM_SHOWN)).into(),
             step_status(state.status),
             run_time(look, state.started_at, state.finished_at),
+            self.executions.map(|count| count.to_string()).into(),
             carried_out_by(state),
             story(look, state).into(),
+            self.worker_id.map(|worker| worker.to_string()).into(),
             exactly_wide(state.started_at),
             exactly_wide(state.finished_at),
             output(state),

@@ -84,14 +84,29 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
             if *running == 1 { "goes" } else { "go" }
         ),
         StepReason::Adders { steps } => format!("More may be added by {}.", listed(steps, 0)),
-        StepReason::Approval { approvers, until } => {
+        StepReason::LostWorkers { workers, more } => {
+            let mut names: Vec<_> = workers.iter().take(NEEDS_SHOWN).map(|name| clean(name)).collect();
+            let hidden = workers.len().saturating_sub(NEEDS_SHOWN) as u64 + more;
+            if hidden > 0 {
+                names.push(format!("{hidden} more"));
+            }
+            format!(
+                "Elements wait for lost workers: {}. Start these workers again, or cancel the jobs of the elements: \
+                 `belfry run items {run} {step}` lists them.",
+                names.join(", "),
+                step = clean(&why.step)
+            )
+        }
+        StepReason::Approval { approvers, message, until } => {
             let who = match approvers.as_slice() {
                 [] => "somebody".to_owned(),
                 some => some.iter().map(|name| clean(name)).collect::<Vec<_>>().join(" or "),
             };
             let step = clean(&why.step);
+            let asks =
+                message.iter().map(|message| format!(" It asks: {}", clean(message))).collect::<String>();
             format!(
-                "It waits for approval by {who}{}. `belfry run approve {run} {step}` approves.",
+                "It waits for approval by {who}{}. `belfry run approve {run} {step}` approves.{asks}",
                 till(look, *until)
             )
         }
@@ -176,6 +191,7 @@ mod tests {
                 {"reason": "called", "run": run},
                 {"reason": "elements", "total": 100, "running": 1, "succeeded": 37, "failed": 2},
                 {"reason": "adders", "steps": [{"step": "split", "status": "running"}]},
+                {"reason": "lost_workers", "workers": ["w2", "w3"], "more": 4},
                 {"reason": "approval", "approvers": ["ann", "bob"], "until": at},
                 {"reason": "approval", "approvers": []},
                 {"reason": "event", "event": "paid", "until": at},

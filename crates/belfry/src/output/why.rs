@@ -77,10 +77,18 @@ fn sentence(look: &Look, reason: &Reason) -> String {
         Reason::Behind { waiting } => {
             format!("Others come first: {} wait in its queue.", count(*waiting, "job"))
         }
+        Reason::ClockBehind { by } => format!(
+            "The server's clock was wrong: engine time is {by} ahead of it, and nothing that waits for a time happens \
+             until the clock has caught up. Stop the servers and run `belfry store reset-clock` to repair it."
+        ),
         Reason::Reconciling { until } => format!(
             "The store has lost its last commits, and this job must not run twice: every worker is heard first, until {}.",
             exact(look, *until)
         ),
+        Reason::StorageFull => {
+            "The volume of the server's store is full: no job is started until there is space again."
+                .to_owned()
+        }
         Reason::NoWorkers => {
             "There is no worker. `belfry worker --server URL --token-file FILE` starts one.".into()
         }
@@ -98,6 +106,13 @@ fn sentence(look: &Look, reason: &Reason) -> String {
         Reason::WorkerSilent { worker, until } => {
             format!(
                 "Its worker {worker} has not been heard of, and is taken for lost at {}.",
+                exact(look, *until)
+            )
+        }
+        Reason::OutcomeUnknown { worker, until } => {
+            format!(
+                "Its worker {worker} is lost, and it may not be started twice. It fails at {} unless the worker comes back \
+                 with the outcome before.",
                 exact(look, *until)
             )
         }
@@ -180,6 +195,7 @@ mod tests {
                 {"reason": "queue_rate", "queue": "mail", "until": at},
                 {"reason": "concurrency_key", "key": "db", "running": 1, "limit": 1},
                 {"reason": "behind", "waiting": 3},
+                {"reason": "storage_full"},
                 {"reason": "no_workers"},
                 {"reason": "no_worker_fits", "more": 2, "workers": [
                     {"worker": worker, "name": "w1", "misfits": [
@@ -200,6 +216,7 @@ mod tests {
                 {"reason": "runs", "worker": worker, "since": at},
                 {"reason": "runs", "worker": worker},
                 {"reason": "worker_silent", "worker": worker, "until": at},
+                {"reason": "outcome_unknown", "worker": worker, "until": at},
                 {"reason": "reserved", "worker": worker},
                 {"reason": "stopping", "since": at},
                 {"reason": "quota", "limit": 3},

@@ -78,8 +78,19 @@ impl Settings {
         set(&mut config.artifact_bytes_max, self.bytes("server.artifact_size_max").map(|b| b.0));
         set(&mut config.shutdown_grace, self.duration("server.shutdown_grace"));
         set(&mut config.housekeeping_interval, self.duration("server.housekeeping_interval"));
+        config.artifact_retention = self.duration("server.artifact_retention");
+        let limits = &mut config.limits;
+        set(&mut limits.requests, self.count_as("server.requests_max")?);
+        limits.client_requests = self.count_as("server.client_requests_max")?;
+        set(&mut limits.streams, self.count_as("server.streams_max")?);
+        limits.client_streams = self.count_as("server.client_streams_max")?;
+        if let Some(bytes) = self.bytes("server.request_bytes_max") {
+            limits.body_bytes = usize::try_from(bytes.0).unwrap_or(usize::MAX);
+        }
+        limits.client_job_rate = self.count("server.client_job_rate");
         set(&mut config.engine.heartbeat_interval, self.duration("server.heartbeat_interval"));
         set(&mut config.engine.lease, self.duration("server.lease"));
+        set(&mut config.engine.result_wait, self.duration("server.result_wait"));
         set(&mut config.engine.retention, self.duration("server.retention"));
         set(&mut config.engine.key_retention, self.duration("server.key_retention"));
         config
@@ -253,8 +264,14 @@ mod tests {
             ("KEY_RETENTION", "1d"),
             ("EVENT_RETENTION", "1d"),
             ("ARTIFACT_SIZE_MAX", "1MiB"),
+            ("ARTIFACT_RETENTION", "1d"),
             ("SHUTDOWN_GRACE", "1s"),
             ("HOUSEKEEPING_INTERVAL", "1s"),
+            ("REQUESTS_MAX", "1"),
+            ("CLIENT_REQUESTS_MAX", "1"),
+            ("STREAMS_MAX", "1"),
+            ("CLIENT_STREAMS_MAX", "1"),
+            ("CLIENT_JOB_RATE", "1"),
         ] {
             let changed = settings(&[(&format!("BELFRY_SERVER__{variable}"), value)]).server().unwrap();
             assert_ne!(format!("{changed:?}"), plain, "{variable}");
@@ -270,6 +287,7 @@ mod tests {
         assert!(server(&both).contains("exclude each other"));
         assert!(server(&[("BELFRY_SERVER__LISTEN", "0.0.0.0:7070")]).contains("refusing to listen"));
         assert!(server(&[("BELFRY_SERVER__SHARDS", "70000")]).contains("too large"));
+        assert!(server(&[("BELFRY_SERVER__CLIENT_REQUESTS_MAX", "0")]).contains("`client_requests_max`"));
         assert!(server(&[("BELFRY_SERVER__STORE", "mysql://x")]).contains("no address of a database"));
     }
 

@@ -160,6 +160,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     plain("server.heartbeat_interval", Kind::Duration, "2s", "how often workers beat"),
     plain("server.lease", Kind::Duration, "6s", "how long a worker may go on after a beat"),
     plain(
+        "server.result_wait",
+        Kind::Duration,
+        "1m",
+        "how long an `at_most_once` job waits for its lost worker to come back with the outcome",
+    ),
+    plain(
         "server.retention",
         Kind::Duration,
         "30d",
@@ -173,7 +179,44 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "90d",
         "how long it is kept what became of each instant of a schedule",
     ),
+    plain(
+        "server.artifact_retention",
+        Kind::Duration,
+        "",
+        "retention of superseded artifact versions [default: unlimited]",
+    ),
     plain("server.artifact_size_max", Kind::Bytes, "1GiB", "the largest artifact"),
+    plain(
+        "server.requests_max",
+        Kind::Count,
+        "4096",
+        "maximum of concurrent requests, for reads, changes, slow bodies and forwarded requests each",
+    ),
+    plain(
+        "server.client_requests_max",
+        Kind::Count,
+        "",
+        "maximum concurrent requests of one client (a token at an address) [default: half of all]",
+    ),
+    plain("server.streams_max", Kind::Count, "4096", "maximum of open event streams and followed logs"),
+    plain(
+        "server.client_streams_max",
+        Kind::Count,
+        "",
+        "maximum open streams of one client [default: half of all]",
+    ),
+    plain(
+        "server.request_bytes_max",
+        Kind::Bytes,
+        "256MiB",
+        "maximum memory for request bodies, in sum; uploads of artifacts do not count",
+    ),
+    plain(
+        "server.client_job_rate",
+        Kind::Count,
+        "",
+        "maximum jobs that one client may submit per second [default: unlimited]",
+    ),
     plain("server.shutdown_grace", Kind::Duration, "5s", "how long a shutdown waits for open requests"),
     plain("server.housekeeping_interval", Kind::Duration, "30s", "how often retention is carried out"),
     plain(

@@ -82,7 +82,7 @@ async fn filters_become_parameters_and_names_stay_one_segment() {
         ..RunFilter::default()
     };
     assert_eq!(client.runs(filter).try_collect::<Vec<_>>().await.unwrap().len(), 1);
-    assert_eq!(client.run_items(id(), "a/b").try_collect::<Vec<_>>().await.unwrap(), []);
+    assert_eq!(client.run_items(id(), "a/b", &[]).try_collect::<Vec<_>>().await.unwrap(), []);
     let lines = fake.lines();
     assert_eq!(lines[0], "GET /api/v1/workflows?text=night&runs=5&label=a%3Db");
     assert_eq!(lines[1], format!("GET /api/v1/runs?status=failed%2Ccancelled&workflow=nightly&caller={RUN}"));
@@ -102,7 +102,7 @@ async fn what_is_asked_of_a_run_is_asked_where_the_server_listens() {
     client.cancel_run(id(), &CancelRun { reason: None, skip_finally: true }).await.unwrap();
     client.pause_run(id(), Some("wait")).await.unwrap();
     client.resume_run(id()).await.unwrap();
-    client.retry_run(id(), &RetryRun { from: Some("load".into()), note: None }).await.unwrap();
+    client.retry_run(id(), &RetryRun { from: Some("load".into()), ..RetryRun::default() }).await.unwrap();
     let mark = MarkStep { status: StepStatus::Skipped, note: None };
     client.mark_step(id(), "load", &mark).await.unwrap();
     client.approve_step(id(), "gate", Some("go")).await.unwrap();

@@ -3,6 +3,7 @@
 use model::{ExecutionStatus, JobId, JobStatus};
 
 use super::Job;
+use crate::clock::NO_TROUBLE;
 use crate::engine::Engine;
 use crate::input::Ticket;
 use crate::output::{Refusal, Reply};
@@ -25,14 +26,21 @@ impl Engine {
 
     fn reasons(&self, id: JobId, job: &Job) -> Vec<Reason> {
         match job.state.status {
-            JobStatus::Ready => vec![Reason::NotDue { until: job.state.due_at }],
-            JobStatus::Retrying => vec![Reason::Backoff {
+            JobStatus::Ready => self.waits_for_time(Reason::NotDue { until: job.state.due_at }),
+            JobStatus::Retrying => self.waits_for_time(Reason::Backoff {
                 until: job.state.due_at,
                 failures: job.state.run_failures + job.state.start_failures,
-            }],
+            }),
             JobStatus::Running => self.running_reasons(job),
             _ => self.waiting_reasons(id, job),
         }
+    }
+
+    /// What waits for a time waits for longer while engine time stands still.
+    fn waits_for_time(&self, reason: Reason) -> Vec<Reason> {
+        let by = self.belief.view(self.now).ahead;
+        let behind = (by > NO_TROUBLE).then_some(Reason::ClockBehind { by });
+        behind.into_iter().chain([reason]).collect()
     }
 
     fn running_reasons(&self, job: &Job) -> Vec<Reason> {
@@ -40,6 +48,11 @@ impl Engine {
         let worker = live.record.worker;
         let mut reasons = Vec::new();
         reasons.extend(job.state.cancel_requested_at.map(|since| Reason::Stopping { since }));
+        if live.is_unknown() {
+            let until = self.on_the_wall(live.unknown_until);
+            reasons.push(Reason::OutcomeUnknown { worker, until });
+            return reasons;
+        }
         if let Some(silent) = self.workers.get(&worker).filter(|w| w.session.is_none()) {
             reasons.push(Reason::WorkerSilent { worker, until: self.on_the_wall(silent.lease_until) });
         }
@@ -51,6 +64,9 @@ impl Engine {
     fn waiting_reasons(&self, id: JobId, job: &Job) -> Vec<Reason> {
         if self.reconciling.holds(id) {
             return vec![Reason::Reconciling { until: self.on_the_wall(self.reconciled_at()) }];
+        }
+        if self.holds_new_work {
+            return vec![Reason::StorageFull];
         }
         let mut reasons = self.queues.reasons(self.steady, job, |at| self.on_the_wall(at));
         let shape = &job.profile.shape;

@@ -3,13 +3,14 @@
 //! [`Engine::close_execution`] ends the execution's row and frees what it held; what becomes of the
 //! job follows from how it ended and from the job's policies.
 
-use model::record::{Outcome, Usage};
+use model::record::{Files, Outcome, Usage};
 use model::spec::{Backoff, Delivery, RetryPolicy};
-use model::{Cause, Duration, ExecutionStatus, JobId, JobStatus};
+use model::{Cause, Duration, ExecutionStatus, JobId, JobStatus, Timestamp};
 use mutation::{Mutation, is_on};
 use rand::{Rng, RngExt};
 
 use super::About;
+use super::unknown::lost_with_worker;
 use crate::engine::Engine;
 use crate::input::{How, Report};
 use crate::timer::Timer;
@@ -73,14 +74,9 @@ impl Engine {
         self.conclude(id, ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted), outcome, None);
     }
 
-    /// The worker of a running job is lost.
+    /// The execution of a running job is lost with its worker.
     pub(crate) fn on_worker_lost(&mut self, id: JobId) {
-        let message = "its worker was not heard of within its lease";
-        let outcome = Outcome {
-            error: Some("worker_lost".into()),
-            message: Some(message.into()),
-            ..Outcome::default()
-        };
+        let outcome = lost_with_worker();
         self.conclude(id, ExecutionStatus::Lost, Verdict::Returned(Cause::WorkerLost), outcome, None);
     }
 
@@ -101,20 +97,21 @@ impl Engine {
         id: JobId,
         status: ExecutionStatus,
         verdict: Verdict,
-        outcome: Outcome,
+        mut outcome: Outcome,
         usage: Option<Usage>,
     ) {
-        let Some(execution) = self.close_execution(id, status, &outcome, usage) else { return };
+        let ended_at = self.own_end(id, usage);
+        let files = outcome.files.take();
+        let Some(execution) = self.close_execution(id, status, &outcome, usage, files) else { return };
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let cancelled = job.state.cancel_requested_at.is_some();
         let said = job.state.outcome.take().filter(|_| cancelled).and_then(|before| before.message);
         let message = outcome.message.clone();
         job.state.outcome = Some(Box::new(outcome));
-        let about = About { execution: Some(execution), detail: message.as_deref() };
+        let about = About { execution: Some(execution), detail: message.as_deref(), ended_at };
         match verdict {
-            Verdict::Succeeded => {
-                self.end(id, JobStatus::Succeeded, Cause::Succeeded, About { detail: None, ..about })
-            }
+            // A success may have something to tell as well, such as a checkpoint that was not saved.
+            Verdict::Succeeded => self.end(id, JobStatus::Succeeded, Cause::Succeeded, about),
             // A cancelled job that failed, was stopped or was lost is what its user wanted it to be.
             _ if cancelled => {
                 let about = About { detail: said.as_deref(), ..about };
@@ -125,6 +122,14 @@ impl Engine {
         }
     }
 
+    /// When the task of the live execution was over by itself, which may be long before anybody could report it.
+    fn own_end(&self, id: JobId, usage: Option<Usage>) -> Option<Timestamp> {
+        let record = &self.jobs.get(&id)?.live.as_ref()?.record;
+        let run_time = usage?.run_time;
+        // A worker that measured nothing says zero.
+        (run_time > Duration::ZERO).then_some((record.started_at? + run_time).min(self.now))
+    }
+
     /// Ends the live execution of a job and frees what it held. Returns what it was.
     fn close_execution(
         &mut self,
@@ -132,6 +137,7 @@ impl Engine {
         status: ExecutionStatus,
         outcome: &Outcome,
         usage: Option<Usage>,
+        files: Option<Box<Files>>,
     ) -> Option<(u32, model::ExecutionId, model::WorkerId)> {
         let job = self.jobs.get_mut(&id)?;
         let live = job.live.take()?;
@@ -147,7 +153,7 @@ impl Engine {
             record.started_at = Some(started);
             job.state.started_at.get_or_insert(started);
         }
-        record.usage = usage;
+        (record.usage, record.files) = (usage, files);
         if let Some(worker) = self.workers.get_mut(&record.worker) {
             worker.release(id, &job.profile.shape);
         }
@@ -183,7 +189,7 @@ impl Engine {
 
     /// An end that is not the job's fault: again, elsewhere if there is an elsewhere, at no cost,
     /// unless it may never be started twice and may have been started.
-    fn give_back(&mut self, id: JobId, status: ExecutionStatus, cause: Cause, about: About<'_>) {
+    pub(super) fn give_back(&mut self, id: JobId, status: ExecutionStatus, cause: Cause, about: About<'_>) {
         let Some(job) = self.jobs.get(&id) else { return };
         let never_started = status == ExecutionStatus::Refused;
         let may_run_again =
@@ -268,7 +274,6 @@ fn millis_f64(duration: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use model::Timestamp;
     use proptest::prelude::*;
     use rand::SeedableRng;
 

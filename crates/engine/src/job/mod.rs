@@ -2,7 +2,7 @@
 //!
 //! [`submit`], [`update`] and [`cancel`] are what users ask for; [`due`] is what time brings;
 //! [`start`] and [`finish`] are what workers report, [`checkpoint`] what a running task saves;
-//! [`end`] leaves a try behind. All of them change
+//! [`unknown`] is what a lost worker leaves behind. All of them change
 //! a job through [`Engine::step`], which knows the table of legal transitions.
 
 mod cancel;
@@ -12,6 +12,7 @@ mod explain;
 mod finish;
 mod start;
 mod submit;
+mod unknown;
 mod update;
 
 use std::sync::Arc;
@@ -20,11 +21,15 @@ use model::firing::Origin;
 use model::record::{Change, Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState};
 use model::run::StepOrigin;
 use model::spec::Concurrency;
-use model::{Cause, Duration, ExecutionId, Fence, JobId, JobStatus, Timestamp, WorkerId, lifecycle, limits};
+use model::{
+    Cause, Duration, ExecutionId, ExecutionStatus, Fence, JobId, JobStatus, Timestamp, WorkerId, lifecycle,
+    limits,
+};
 use mutation::{Mutation, is_on};
 
 use crate::engine::Engine;
 use crate::profile::Profile;
+use crate::queue::Flow;
 use crate::schedule::RunEnd;
 use crate::timer::Timer;
 use crate::workflow::JobEnd;
@@ -48,7 +53,7 @@ pub(crate) struct Job {
     pub(crate) concurrency: Option<Box<Concurrency>>,
     /// Until when it may start for the first time.
     pub(crate) deadline: Option<Timestamp>,
-    /// Its execution, while it is `running`.
+    /// Its execution, while it is `running`, or one whose outcome is unknown.
     pub(crate) live: Option<Box<Live>>,
     /// Its spec, while that is still to be written.
     head: Option<Arc<JobHead>>,
@@ -58,12 +63,14 @@ pub(crate) struct Job {
     dirty: bool,
 }
 
-/// The execution of a running job.
+/// The execution of a running job, or of a waiting one that its worker may still bring back.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) record: ExecutionRecord,
     /// When the worker is reminded of what it was told.
     pub(crate) remind_at: Timestamp,
+    /// Until when the job waits for its result after the lease of its worker; steady time.
+    pub(crate) unknown_until: Timestamp,
     /// Whether it is killed at once when it is stopped.
     pub(crate) without_grace: bool,
     new: bool,
@@ -72,7 +79,19 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn new(record: ExecutionRecord, remind_at: Timestamp) -> Self {
-        Self { record, remind_at, without_grace: false, new: true, dirty: true }
+        Self {
+            record,
+            remind_at,
+            unknown_until: Timestamp::default(),
+            without_grace: false,
+            new: true,
+            dirty: true,
+        }
+    }
+
+    /// Whether its worker is lost and has not said how it ended.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.record.status == ExecutionStatus::Unknown
     }
 }
 
@@ -105,8 +124,7 @@ impl Job {
 
     /// Takes an execution that a store kept.
     pub(crate) fn restore_execution(&mut self, record: ExecutionRecord, remind_at: Timestamp) {
-        self.live =
-            Some(Box::new(Live { record, remind_at, without_grace: false, new: false, dirty: false }));
+        self.live = Some(Box::new(Live { new: false, dirty: false, ..Live::new(record, remind_at) }));
     }
 
     /// Whether its spec can still be changed.
@@ -118,6 +136,11 @@ impl Job {
     pub(crate) fn place(&self, id: JobId) -> (Timestamp, JobId) {
         (self.state.due_at, id)
     }
+
+    /// With which jobs it shares its turns in its queue.
+    pub(crate) fn flow(&self) -> Flow {
+        self.step.as_ref().map(|origin| origin.run)
+    }
 }
 
 /// What is known about a transition beyond its cause.
@@ -125,6 +148,8 @@ impl Job {
 pub(crate) struct About<'a> {
     pub(crate) execution: Option<(u32, ExecutionId, WorkerId)>,
     pub(crate) detail: Option<&'a str>,
+    /// When the task was over by itself, if its worker has said that.
+    pub(crate) ended_at: Option<Timestamp>,
 }
 
 impl Engine {
@@ -204,16 +229,18 @@ impl Engine {
     /// Ends a job for good. Its timers are disarmed; it stands in no queue and has no execution.
     pub(crate) fn end(&mut self, id: JobId, to: JobStatus, cause: Cause, about: About<'_>) {
         self.disarm_deadline(id);
+        self.close_unknown(id);
         let now = self.now;
         let retention = self.config.retention;
         if let Some(job) = self.jobs.get_mut(&id) {
-            job.state.finished_at = Some(now);
+            job.state.finished_at = Some(about.ended_at.unwrap_or(now));
             job.state.expires_at = Some(now + job.profile.retention.unwrap_or(retention));
         }
         self.step(id, to, cause, about);
         let origin = self.jobs.get(&id).and_then(|job| Some((job.origin.clone()?, job.state.started_at)));
         if let Some((origin, started_at)) = origin {
-            self.on_run_over(id.into(), &origin, RunEnd { status: to, started_at });
+            let ended_at = about.ended_at.unwrap_or(now);
+            self.on_run_over(id.into(), &origin, RunEnd { status: to, started_at, ended_at });
         }
         self.tell_step(id, to);
         self.tell_listeners_of_job(id, to);
@@ -224,9 +251,15 @@ impl Engine {
         let Some(job) = self.jobs.get(&id) else { return };
         let Some(step) = job.step.clone() else { return };
         let outcome = job.state.outcome.as_deref();
+        // The row of the execution that ended it, which is on its way to the store.
+        let execution = self.pending.ended.last().filter(|record| record.job == id);
+        let files = execution.and_then(|record| record.files.clone());
         let end = JobEnd {
             status,
-            output: outcome.and_then(|o| o.output.clone()).filter(|_| status == JobStatus::Succeeded),
+            ended_at: job.state.finished_at,
+            // Also of a job that failed: who compensates wants to know which error it was.
+            output: outcome.and_then(|o| o.output.clone()),
+            files: files.filter(|_| status == JobStatus::Succeeded),
             message: outcome.and_then(|o| o.message.clone()).filter(|_| status != JobStatus::Succeeded),
         };
         self.on_step_job_over(id, &step, end);

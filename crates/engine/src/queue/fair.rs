@@ -4,6 +4,7 @@
 //! by `1 / weight`; the one whose next service would start earliest goes next. One that was away
 //! starts at the present, so being idle saves nothing up.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,40 +12,57 @@ use std::sync::Arc;
 const SERVICE: u64 = 720_720;
 
 /// Clocks of those that were served lately.
-#[derive(Debug, Default)]
-pub(crate) struct Fair {
+#[derive(Debug)]
+pub(crate) struct Fair<K = Arc<str>> {
     /// When the last service of each ended.
-    ends: BTreeMap<Arc<str>, u64>,
+    ends: BTreeMap<K, u64>,
     /// When the last service of anyone started: the present.
     present: u64,
 }
 
-impl Fair {
+impl<K> Default for Fair<K> {
+    fn default() -> Self {
+        Self { ends: BTreeMap::new(), present: 0 }
+    }
+}
+
+impl<K: Ord + Clone> Fair<K> {
     /// When the next service of `name` would start.
-    pub(crate) fn start(&self, name: &str) -> u64 {
+    pub(crate) fn start<Q: Ord + ?Sized>(&self, name: &Q) -> u64
+    where
+        K: Borrow<Q>,
+    {
         self.ends.get(name).copied().unwrap_or(0).max(self.present)
     }
 
-    /// Serves `name` once.
-    pub(crate) fn charge(&mut self, name: &Arc<str>, weight: u32) {
-        let start = self.start(name);
-        self.present = start;
-        let end = start + SERVICE / u64::from(weight.max(1));
-        match self.ends.get_mut(name.as_ref()) {
-            Some(slot) => *slot = end,
-            None => {
-                self.forget();
-                self.ends.insert(Arc::clone(name), end);
-            }
+    /// Adds `name` to those that wait, one service behind the present. A newcomer that started at the present would go
+    /// before everyone who was served once, and a steady flow of newcomers would starve them.
+    pub(crate) fn enter(&mut self, name: &K) {
+        let at = self.present + SERVICE;
+        match self.ends.get_mut(name) {
+            Some(end) => *end = at.max(*end),
+            None => self.remember(name, at),
         }
     }
 
-    /// Drops the clocks that say nothing any more, when there are many.
-    fn forget(&mut self) {
+    /// Serves `name` once.
+    pub(crate) fn charge(&mut self, name: &K, weight: u32) {
+        let start = self.start(name);
+        self.present = start;
+        let end = start + SERVICE / u64::from(weight.max(1));
+        match self.ends.get_mut(name) {
+            Some(slot) => *slot = end,
+            None => self.remember(name, end),
+        }
+    }
+
+    /// Notes a clock; drops those that say nothing any more, when there are many.
+    fn remember(&mut self, name: &K, end: u64) {
         if self.ends.len() >= 1_024 && self.ends.len().is_power_of_two() {
             let present = self.present;
             self.ends.retain(|_, end| *end > present);
         }
+        self.ends.insert(name.clone(), end);
     }
 }
 
@@ -55,7 +73,7 @@ mod tests {
     fn serve(fair: &mut Fair, names: &[(Arc<str>, u32)], times: usize) -> Vec<usize> {
         let mut served = vec![0; names.len()];
         for _ in 0..times {
-            let next = (0..names.len()).min_by_key(|&i| fair.start(&names[i].0)).unwrap();
+            let next = (0..names.len()).min_by_key(|&i| fair.start(&*names[i].0)).unwrap();
             fair.charge(&names[next].0, names[next].1);
             served[next] += 1;
         }

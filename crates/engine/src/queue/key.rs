@@ -9,13 +9,30 @@ use indexmap::{Equivalent, IndexMap};
 use model::{JobId, Timestamp};
 use mutation::{Mutation, is_on};
 
+use super::lane::Flow;
+use crate::job::Job;
 use crate::profile::Profile;
 
 /// A job that stands aside.
 #[derive(Debug)]
 pub(crate) struct Parked {
+    profile: Arc<Profile>,
+    flow: Flow,
+    limit: u32,
+}
+
+impl Parked {
+    /// A job that stands aside, or would, by the limit of its key.
+    pub(crate) fn of(job: &Job, limit: u32) -> Self {
+        Self { profile: Arc::clone(&job.profile), flow: job.flow(), limit }
+    }
+}
+
+/// A job that stood aside and is a candidate now.
+#[derive(Debug)]
+pub(crate) struct Unparked {
     pub(crate) profile: Arc<Profile>,
-    pub(crate) limit: u32,
+    pub(crate) flow: Flow,
 }
 
 type Place = (Timestamp, JobId);
@@ -62,7 +79,7 @@ impl Group {
 struct Members {
     /// Its jobs that stand in lanes.
     candidates: u32,
-    parked: BTreeMap<Place, Arc<Profile>>,
+    parked: BTreeMap<Place, Unparked>,
 }
 
 #[derive(Debug, Default)]
@@ -118,7 +135,7 @@ impl Keys {
             members.candidates += 1;
             return true;
         }
-        members.parked.insert(place, entry.profile);
+        members.parked.insert(place, Unparked { profile: entry.profile, flow: entry.flow });
         false
     }
 
@@ -127,7 +144,7 @@ impl Keys {
         let state = self.state(namespace, key);
         let members = state.groups.entry(Group::of(&entry.profile, entry.limit)).or_default();
         members.candidates = members.candidates.saturating_sub(1);
-        members.parked.insert(place, entry.profile);
+        members.parked.insert(place, Unparked { profile: entry.profile, flow: entry.flow });
     }
 
     /// A waiting job goes without being placed.
@@ -176,7 +193,7 @@ impl Keys {
     }
 
     /// The first parked job for which there is room now; it becomes a candidate.
-    pub(crate) fn unpark(&mut self, namespace: &Arc<str>, key: &str) -> Option<(Place, Arc<Profile>)> {
+    pub(crate) fn unpark(&mut self, namespace: &Arc<str>, key: &str) -> Option<(Place, Unparked)> {
         let state = self.keys.get_mut(&NameRef { namespace, key })?;
         let running = state.running;
         let open =

@@ -1,30 +1,117 @@
-//! The jobs of one queue in their order: priority, namespace, shape, age.
+//! The jobs of one queue in their order: priority, namespace, run, shape, age.
+//!
+//! The jobs of one run of a workflow are a *flow*, and all jobs of no run are one more. Flows of a namespace take turns
+//! by their fair share, so the last step of a short run does not wait behind 100,000 elements of another one. Within a
+//! flow the oldest job goes first. A flow that begins to wait goes behind those that wait for their next turn.
+//!
+//! # Always true
+//! - The order of a lane has one entry for each of its flows: the flow's clock and its oldest job.
+//!
+//! # Cost
+//! O(log n) to enter and leave. Serving a job of a flow changes the entry of that flow in each lane where it waits.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{JobId, Timestamp};
+use model::{JobId, RunId, Timestamp};
 
 use super::fair::Fair;
 use crate::profile::{Profile, Shape};
 
 type Place = (Timestamp, JobId);
 
-/// Jobs that fit, or do not fit, together; oldest first.
+/// The run that a job belongs to; none for all jobs of no run.
+pub(crate) type Flow = Option<RunId>;
+
+/// The jobs of one flow in a lane; at least one.
 #[derive(Debug)]
-struct Lane {
-    profile: Arc<Profile>,
+struct Waiting {
+    /// When the flow's next service would start, as the order of the lane has it.
+    clock: u64,
+    /// Oldest first.
     jobs: BTreeSet<Place>,
 }
 
-/// Lanes of one namespace by the id of their shape.
-type Shapes = BTreeMap<u64, Lane>;
+/// Jobs that fit, or do not fit, together.
+#[derive(Debug)]
+struct Lane {
+    profile: Arc<Profile>,
+    flows: BTreeMap<Flow, Waiting>,
+    /// Which flow goes next: its clock, its oldest job, and the flow.
+    order: BTreeSet<(u64, Place, Flow)>,
+}
+
+impl Lane {
+    fn new(profile: &Arc<Profile>) -> Self {
+        Self { profile: Arc::clone(profile), flows: BTreeMap::new(), order: BTreeSet::new() }
+    }
+
+    fn insert(&mut self, flow: Flow, place: Place, clock: u64) {
+        let waiting = self.flows.entry(flow).or_insert_with(|| Waiting { clock, jobs: BTreeSet::new() });
+        let before = waiting.jobs.first().copied();
+        waiting.jobs.insert(place);
+        if before.is_none_or(|before| place < before) {
+            if let Some(before) = before {
+                self.order.remove(&(waiting.clock, before, flow));
+            }
+            self.order.insert((waiting.clock, place, flow));
+        }
+    }
+
+    /// Whether it was there.
+    fn remove(&mut self, flow: Flow, place: Place) -> bool {
+        let Some(waiting) = self.flows.get_mut(&flow) else { return false };
+        let clock = waiting.clock;
+        let removed = waiting.jobs.remove(&place);
+        if self.order.remove(&(clock, place, flow)) {
+            if let Some(&next) = waiting.jobs.first() {
+                self.order.insert((clock, next, flow));
+            } else {
+                self.flows.remove(&flow);
+            }
+        }
+        removed
+    }
+
+    /// A job of the flow was served.
+    fn set_clock(&mut self, flow: Flow, clock: u64) {
+        let Some(waiting) = self.flows.get_mut(&flow) else { return };
+        let Some(&oldest) = waiting.jobs.first() else { return };
+        self.order.remove(&(waiting.clock, oldest, flow));
+        waiting.clock = clock;
+        self.order.insert((clock, oldest, flow));
+    }
+}
+
+/// The jobs of one namespace at one priority.
+#[derive(Debug, Default)]
+struct Tenant {
+    /// By the id of their shape.
+    lanes: BTreeMap<u64, Lane>,
+    /// What each flow has had.
+    flows: Fair<Flow>,
+}
+
+impl Tenant {
+    /// A job of a flow goes. Where no other flow waits there is nothing to share.
+    fn charge(&mut self, flow: Flow) {
+        let mut lanes = self.lanes.values();
+        if let (Some(lane), None) = (lanes.next(), lanes.next())
+            && lane.flows.len() == 1
+        {
+            return;
+        }
+        self.flows.charge(&flow, 1);
+        let clock = self.flows.start(&flow);
+        self.lanes.values_mut().for_each(|lane| lane.set_clock(flow, clock));
+    }
+}
 
 /// The jobs of one queue that may be placed.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
-    levels: BTreeMap<Reverse<u8>, BTreeMap<Arc<str>, Shapes>>,
+    levels: BTreeMap<Reverse<u8>, BTreeMap<Arc<str>, Tenant>>,
 }
 
 impl Lanes {
@@ -32,27 +119,38 @@ impl Lanes {
         self.levels.is_empty()
     }
 
-    pub(crate) fn insert(&mut self, profile: &Arc<Profile>, place: Place) {
+    pub(crate) fn insert(&mut self, profile: &Arc<Profile>, flow: Flow, place: Place) {
         let level = self.levels.entry(Reverse(profile.priority)).or_default();
-        let shapes = match level.get_mut(&profile.namespace) {
-            Some(shapes) => shapes,
+        let tenant = match level.get_mut(&profile.namespace) {
+            Some(tenant) => tenant,
             None => level.entry(Arc::clone(&profile.namespace)).or_default(),
         };
-        let lane = shapes
-            .entry(profile.shape_id)
-            .or_insert_with(|| Lane { profile: Arc::clone(profile), jobs: BTreeSet::new() });
-        lane.jobs.insert(place);
+        let is_alone = tenant.lanes.is_empty();
+        let lane = tenant.lanes.entry(profile.shape_id).or_insert_with(|| Lane::new(profile));
+        if !is_alone && !lane.flows.contains_key(&flow) {
+            tenant.flows.enter(&flow);
+        }
+        lane.insert(flow, place, tenant.flows.start(&flow));
+    }
+
+    /// A job goes to a worker.
+    pub(crate) fn serve(&mut self, profile: &Profile, flow: Flow, place: Place) {
+        let level = self.levels.get_mut(&Reverse(profile.priority));
+        if let Some(tenant) = level.and_then(|level| level.get_mut(&profile.namespace)) {
+            tenant.charge(flow);
+        }
+        self.remove(profile, flow, place);
     }
 
     /// Whether it was there.
-    pub(crate) fn remove(&mut self, profile: &Profile, place: Place) -> bool {
+    pub(crate) fn remove(&mut self, profile: &Profile, flow: Flow, place: Place) -> bool {
         let Some(level) = self.levels.get_mut(&Reverse(profile.priority)) else { return false };
-        let Some(shapes) = level.get_mut(&profile.namespace) else { return false };
-        let Some(lane) = shapes.get_mut(&profile.shape_id) else { return false };
-        let removed = lane.jobs.remove(&place);
-        if lane.jobs.is_empty() {
-            shapes.remove(&profile.shape_id);
-            if shapes.is_empty() {
+        let Some(tenant) = level.get_mut(&profile.namespace) else { return false };
+        let Some(lane) = tenant.lanes.get_mut(&profile.shape_id) else { return false };
+        let removed = lane.remove(flow, place);
+        if lane.flows.is_empty() {
+            tenant.lanes.remove(&profile.shape_id);
+            if tenant.lanes.is_empty() {
                 level.remove(&profile.namespace);
                 if level.is_empty() {
                     self.levels.remove(&Reverse(profile.priority));
@@ -69,11 +167,11 @@ impl Lanes {
         shares: &Fair,
     ) -> Option<(JobId, Arc<Profile>)> {
         self.levels.values().find_map(|level| {
-            let heads = level.iter().filter_map(|(namespace, shapes)| {
-                let open = shapes.iter().filter(|(shape, _)| !blocked.contains_key(shape));
-                let (place, lane) =
-                    open.filter_map(|(_, lane)| Some((lane.jobs.first()?, lane))).min_by_key(|l| l.0)?;
-                Some((shares.start(namespace), *place, lane))
+            let heads = level.iter().filter_map(|(namespace, tenant)| {
+                let open = tenant.lanes.iter().filter(|(shape, _)| !blocked.contains_key(shape));
+                let heads = open.filter_map(|(_, lane)| Some((lane.order.first()?, lane)));
+                let ((_, place, _), lane) = heads.min_by_key(|(head, _)| *head)?;
+                Some((shares.start(namespace.as_ref()), *place, lane))
             });
             let (_, (_, job), lane) = heads.min_by_key(|(share, place, _)| (*share, *place))?;
             Some((job, Arc::clone(&lane.profile)))
@@ -82,14 +180,15 @@ impl Lanes {
 
     /// When the job that waits longest became due.
     pub(crate) fn oldest(&self) -> Option<Timestamp> {
-        let lanes = self.levels.values().flat_map(BTreeMap::values).flat_map(BTreeMap::values);
-        lanes.filter_map(|lane| lane.jobs.first()).map(|(due_at, _)| *due_at).min()
+        let lanes = self.levels.values().flat_map(BTreeMap::values).flat_map(|tenant| tenant.lanes.values());
+        let heads = lanes.flat_map(|lane| &lane.order);
+        heads.map(|(_, (due_at, _), _)| *due_at).min()
     }
 
     /// Whether a job stands here.
-    pub(crate) fn contains(&self, profile: &Profile, place: Place) -> bool {
+    pub(crate) fn contains(&self, profile: &Profile, flow: Flow, place: Place) -> bool {
         let level = self.levels.get(&Reverse(profile.priority));
-        let lane = level.and_then(|l| l.get(&profile.namespace)).and_then(|s| s.get(&profile.shape_id));
-        lane.is_some_and(|lane| lane.jobs.contains(&place))
+        let lane = level.and_then(|l| l.get(&profile.namespace)).and_then(|t| t.lanes.get(&profile.shape_id));
+        lane.and_then(|lane| lane.flows.get(&flow)).is_some_and(|waiting| waiting.jobs.contains(&place))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A job enters when it is due and leaves when it is placed, cancelled, updated or expired. The
 //! order is decided here and nowhere else: between queues by weighted fair share, within a queue by
-//! priority, then fair share between namespaces, then age. Workers are unknown here; [dispatch]
+//! priority, then fair share between namespaces, then fair share between runs, then age. Workers are unknown here; [dispatch]
 //! (crate::dispatch) asks for the next job and says whether it fit.
 //!
 //! A job whose concurrency key is full is *parked*: it stands aside until another job of its key
@@ -14,7 +14,7 @@
 //!
 //! # Cost
 //! O(log n) to enter and leave; choosing looks at each queue, and at each namespace and shape of the
-//! highest priority, never at each job.
+//! highest priority, never at each job or run.
 
 mod bucket;
 mod fair;
@@ -35,7 +35,8 @@ use crate::profile::{Profile, Shape};
 use crate::why::Reason;
 use bucket::Bucket;
 use fair::Fair;
-use key::{Keys, Parked};
+use key::{Keys, Parked, Unparked};
+pub(crate) use lane::Flow;
 use lane::Lanes;
 
 /// All queues and all concurrency keys.
@@ -104,13 +105,13 @@ impl Queues {
     pub(crate) fn push(&mut self, id: JobId, job: &Job) {
         let place = job.place(id);
         let parked = job.concurrency.as_deref().is_some_and(|concurrency| {
-            let entry = Parked { profile: Arc::clone(&job.profile), limit: concurrency.limit };
+            let entry = Parked::of(job, concurrency.limit);
             !self.keys.admit(&job.profile.namespace, &concurrency.key, place, entry)
         });
         let queue = self.queue(&job.profile.queue);
         queue.waiting += 1;
         if !parked {
-            queue.lanes.insert(&job.profile, place);
+            queue.lanes.insert(&job.profile, job.flow(), place);
         }
     }
 
@@ -119,11 +120,11 @@ impl Queues {
         let place = job.place(id);
         let queue = self.queue(&job.profile.queue);
         queue.waiting = queue.waiting.saturating_sub(1);
-        let was_candidate = queue.lanes.remove(&job.profile, place);
+        let was_candidate = queue.lanes.remove(&job.profile, job.flow(), place);
         self.drop_if_unused(&job.profile.queue);
         if let Some(concurrency) = job.concurrency.as_deref() {
             let namespace = &job.profile.namespace;
-            let entry = Parked { profile: Arc::clone(&job.profile), limit: concurrency.limit };
+            let entry = Parked::of(job, concurrency.limit);
             self.keys.leave(namespace, &concurrency.key, place, &entry, was_candidate);
             self.unpark(namespace, &concurrency.key);
         }
@@ -133,7 +134,7 @@ impl Queues {
     pub(crate) fn placed(&mut self, id: JobId, job: &Job, now: Timestamp) {
         let profile = &job.profile;
         let queue = self.queue(&profile.queue);
-        queue.lanes.remove(profile, job.place(id));
+        queue.lanes.serve(profile, job.flow(), job.place(id));
         queue.waiting = queue.waiting.saturating_sub(1);
         queue.running += 1;
         if let Some(bucket) = queue.bucket.as_mut().filter(|_| !is_on(Mutation::EngineForgetsRates)) {
@@ -144,7 +145,7 @@ impl Queues {
         let weight = queue.settings.weight;
         self.shares.charge(&profile.queue, weight);
         if let Some(concurrency) = job.concurrency.as_deref() {
-            let entry = Parked { profile: Arc::clone(profile), limit: concurrency.limit };
+            let entry = Parked::of(job, concurrency.limit);
             self.keys.place(&profile.namespace, &concurrency.key, &entry);
         }
     }
@@ -177,9 +178,9 @@ impl Queues {
     /// A job came up whose key turned out to be full, as jobs of one key may differ in their limits.
     pub(crate) fn park(&mut self, id: JobId, job: &Job) {
         let place = job.place(id);
-        self.queue(&job.profile.queue).lanes.remove(&job.profile, place);
+        self.queue(&job.profile.queue).lanes.remove(&job.profile, job.flow(), place);
         if let Some(concurrency) = job.concurrency.as_deref() {
-            let entry = Parked { profile: Arc::clone(&job.profile), limit: concurrency.limit };
+            let entry = Parked::of(job, concurrency.limit);
             self.keys.park(&job.profile.namespace, &concurrency.key, place, entry);
         }
     }
@@ -191,6 +192,14 @@ impl Queues {
         job.concurrency.as_deref().is_none_or(|c| running(&c.key) < c.limit + over)
     }
 
+    /// Whether the limits of a job's queue and of its key let one more job run.
+    pub(crate) fn has_room(&self, job: &Job) -> bool {
+        let queue = self.queues.get(&job.profile.queue);
+        let full =
+            queue.is_some_and(|queue| queue.settings.concurrency.is_some_and(|limit| queue.running >= limit));
+        !full && self.key_is_open(job)
+    }
+
     /// Whether a waiting job's queue and key let it start now, whoever else waits.
     pub(crate) fn lets_through(&self, job: &Job, now: Timestamp) -> bool {
         let open = |queue: &Queue| queue.closed_gates(now).next().is_none();
@@ -198,8 +207,8 @@ impl Queues {
     }
 
     fn unpark(&mut self, namespace: &Arc<str>, key: &str) {
-        while let Some((place, profile)) = self.keys.unpark(namespace, key) {
-            self.queue(&profile.queue).lanes.insert(&profile, place);
+        while let Some((place, Unparked { profile, flow })) = self.keys.unpark(namespace, key) {
+            self.queue(&profile.queue).lanes.insert(&profile, flow, place);
         }
     }
 
@@ -208,7 +217,7 @@ impl Queues {
         let mut next = Next::default();
         let mut best: Option<(u64, Arc<str>, Candidate)> = None;
         for (name, queue) in &self.queues {
-            let share = self.shares.start(name);
+            let share = self.shares.start(name.as_ref());
             if queue.lanes.is_empty() || best.as_ref().is_some_and(|(least, ..)| *least <= share) {
                 continue;
             }
@@ -232,6 +241,16 @@ impl Queues {
         queue.bucket = Bucket::renewed(queue.bucket.take(), &record.settings, now);
         queue.settings = record.settings.clone();
         queue.version = record.version;
+    }
+
+    /// The numbers of jobs that wait and that run in a queue.
+    pub(crate) fn jobs_in(&self, name: &str) -> (u64, u32) {
+        self.queues.get(name).map_or((0, 0), |queue| (queue.waiting, queue.running))
+    }
+
+    /// Forgets the settings of a queue that has no jobs.
+    pub(crate) fn remove_settings(&mut self, name: &str) {
+        self.queues.remove(name);
     }
 
     /// Nobody set up any queue, as far as is known.
@@ -314,9 +333,9 @@ impl Queues {
     /// In how many places a job stands: one if it waits, none if it does not.
     pub(crate) fn places_of(&self, id: JobId, job: &Job) -> usize {
         let queue = self.queues.get(&job.profile.queue);
-        let in_lane = queue.is_some_and(|q| q.lanes.contains(&job.profile, job.place(id)));
+        let in_lane = queue.is_some_and(|q| q.lanes.contains(&job.profile, job.flow(), job.place(id)));
         let parked = job.concurrency.as_deref().is_some_and(|c| {
-            let entry = Parked { profile: Arc::clone(&job.profile), limit: c.limit };
+            let entry = Parked::of(job, c.limit);
             self.keys.is_parked(&job.profile.namespace, &c.key, job.place(id), &entry)
         });
         usize::from(in_lane) + usize::from(parked)

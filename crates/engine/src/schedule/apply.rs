@@ -193,9 +193,9 @@ impl Engine {
             self.schedules.set_status(id, ScheduleStatus::Active);
             self.edit_schedule(id, ScheduleEvent::Resumed);
             self.start_buffered(id);
-            self.arm_schedule(id);
-            self.pump_backfills_of(id);
         }
+        self.arm_schedule(id);
+        self.pump_backfills_of(id);
         self.schedule_reply(id)
     }
 

@@ -1,8 +1,8 @@
 //! Backfills: past instants of a schedule that somebody asked for.
 //!
 //! The caller has computed the instants; they are part of the backfill's row, so that later changes
-//! of the rules do not change what was asked. Runs are started one after the other, as many at once
-//! as the backfill and the schedule's overlap limit allow.
+//! of the rules do not change what was asked. Runs are started one after the other, as many at once as was asked
+//! for: also more than the schedule's overlap limit, which holds for all other runs as ever.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -86,6 +86,8 @@ impl Engine {
         self.pending.others.push(Change::Backfill { id, head: Some(Arc::clone(&head)), state });
         self.schedules.backfills.insert(id, Backfill { head, state, template, runs: Vec::new() });
         self.tell_backfill(id);
+        // It may be asked for more at once than the schedule allows, and what waits comes first.
+        self.start_buffered(new.schedule);
         self.pump_backfill(id);
         Ok(Reply::Backfill { backfill: id })
     }
@@ -111,16 +113,27 @@ impl Engine {
         let over = self.schedules.backfills.get(&id).is_some_and(|backfill| {
             backfill.runs.is_empty() && backfill.state.started as usize >= backfill.head.instants.len()
         });
+        let schedule = self.schedules.backfills.get(&id).map(|backfill| backfill.head.schedule);
         if over {
             self.end_backfill(id, BackfillStatus::Completed);
+        }
+        if let Some(schedule) = schedule {
+            // It may have taken, or left, the room for what is owed.
+            self.arm_schedule(schedule);
         }
     }
 
     fn next_of_backfill(&self, id: BackfillId) -> Option<(Timestamp, Option<Timestamp>)> {
+        if self.holds_new_work {
+            return None;
+        }
         let backfill = self.schedules.backfills.get(&id)?;
         let schedule = self.schedules.get(backfill.head.schedule)?;
-        // What waits for its turn comes before the past.
-        let has_turn = schedule.has_room() && schedule.first_in_turn().is_none();
+        // Waiting firings come first, then owed ones, then backfills.
+        let may_run = backfill.head.concurrency.max(schedule.plan.policies.overlap.limit) as usize;
+        let has_room = schedule.plan.policies.allows_all() || schedule.runs.len() < may_run;
+        let owed_first = schedule.owes_at(self.now) && self.may_catch_up(backfill.head.schedule, schedule);
+        let has_turn = has_room && schedule.first_in_turn().is_none() && !owed_first;
         let may_start = backfill.head.overlap == OverlapPolicy::AllowAll || has_turn;
         let has_room = backfill.runs.len() < backfill.head.concurrency as usize && may_start;
         backfill.head.instants.get(backfill.state.started as usize).copied().filter(|_| has_room)
@@ -191,6 +204,12 @@ impl Engine {
         }
     }
 
+    /// The most runs at once that a running backfill of a schedule was asked for.
+    pub(super) fn widest_backfill(&self, schedule: ScheduleId) -> usize {
+        let own = self.schedules.backfills.values().filter(|backfill| backfill.head.schedule == schedule);
+        own.map(|backfill| backfill.head.concurrency as usize).max().unwrap_or(0)
+    }
+
     fn backfills_of(&self, schedule: ScheduleId) -> Vec<BackfillId> {
         let own = self.schedules.backfills.iter().filter(|(_, b)| b.head.schedule == schedule);
         own.map(|(&id, _)| id).collect()
@@ -203,8 +222,9 @@ impl Engine {
         actor: &str,
     ) -> Result<Reply, Refusal> {
         let backfill = self.schedules.backfills.get(&id).ok_or(Refusal::NoBackfill { backfill: id })?;
-        let runs = backfill.runs.clone();
+        let (runs, schedule) = (backfill.runs.clone(), backfill.head.schedule);
         self.end_backfill(id, BackfillStatus::Cancelled);
+        self.arm_schedule(schedule);
         if cancel_runs {
             let reason = Some("its backfill was cancelled");
             for run in runs {

@@ -63,6 +63,11 @@ impl Schedule {
         }
     }
 
+    /// Whether it fires by itself no more.
+    pub(super) fn is_done(&self) -> bool {
+        self.state.status == ScheduleStatus::Completed || self.will_be_spent()
+    }
+
     /// Whether it has fired as often as it may.
     fn is_spent(&self) -> bool {
         self.plan.policies.max_firings.is_some_and(|max| self.state.fired >= max)
@@ -77,14 +82,14 @@ impl Schedule {
         })
     }
 
-    /// When there is something to decide: an instant, or the next that is owed.
-    pub(super) fn due(&self) -> Option<Timestamp> {
-        if self.state.status == ScheduleStatus::Completed || self.will_be_spent() {
+    /// When there is something to decide: an instant, or the next that is owed, if it may have its turn.
+    pub(super) fn due(&self, may_catch_up: bool) -> Option<Timestamp> {
+        if self.is_done() {
             return None;
         }
-        let owes = self.state.status == ScheduleStatus::Active && !self.state.owed.is_empty();
-        let owed = owes.then_some(self.catch_up_at);
-        owed.into_iter().chain(self.next_nominal().map(|nominal| nominal.due)).min()
+        let owed = (may_catch_up && self.status_lets_catch_up()).then_some(self.catch_up_at);
+        let next = self.next_nominal().map(|nominal| nominal.due.max(self.heard_by.unwrap_or_default()));
+        owed.into_iter().chain(next).min()
     }
 
     /// Whether lists show its next instant as it is.
@@ -94,7 +99,7 @@ impl Schedule {
 
     /// The next instant that no filter holds, for lists.
     fn next_at(&self) -> Option<Timestamp> {
-        if self.state.status == ScheduleStatus::Completed || self.will_be_spent() {
+        if self.is_done() {
             return None;
         }
         match self.next_nominal() {
@@ -114,34 +119,47 @@ impl Engine {
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.armed = None;
         }
-        let decided = self.settle_schedule(id, bound);
+        let mut sum = self.settle_schedule(id, bound);
+        let mut caught_up = false;
+        while sum < bound {
+            let Some(decided) = self.catch_up(id) else { break };
+            sum += decided;
+            caught_up = true;
+        }
         self.arm_schedule(id);
-        decided
+        if caught_up {
+            // Backfills come after what is owed.
+            self.pump_backfills_of(id);
+        }
+        sum
     }
 
-    /// Decides what is due before somebody changes the schedule, as far as one request may.
+    /// Decides the firings that are due before a request changes or triggers the schedule, up to the limit of one
+    /// request. Owed firings are left for later. While new work is held, those that are due are missed.
     pub(super) fn settle_now(&mut self, id: ScheduleId) {
-        self.settle_schedule(id, DECISIONS_A_REQUEST);
+        if self.holds_new_work {
+            self.miss_due(id);
+        } else {
+            self.settle_schedule(id, DECISIONS_A_REQUEST);
+        }
     }
 
+    /// Decides what is due in the present, and finds what was missed.
     fn settle_schedule(&mut self, id: ScheduleId, bound: usize) -> usize {
         let mut sum = 0;
         while sum < bound {
             let Some(schedule) = self.schedules.get(id) else { break };
-            if schedule.state.status == ScheduleStatus::Completed || schedule.will_be_spent() {
+            if schedule.is_done() {
                 break;
             }
-            if let Some(decided) = self.catch_up(id) {
-                sum += decided;
-                continue;
-            }
-            let Some(schedule) = self.schedules.get(id) else { break };
             let Some(nominal) = schedule.next_nominal().filter(|nominal| nominal.due <= self.now) else {
                 break;
             };
             let missed = self.now.since(nominal.due) > schedule.plan.policies.missed.threshold;
             if missed && !nominal.delayed {
                 sum += self.find_gap(id);
+            } else if self.awaits_worker(id, &nominal) {
+                break;
             } else {
                 self.decide(id, &nominal, FiringCause::Timer);
                 self.move_cursor(id, &nominal);

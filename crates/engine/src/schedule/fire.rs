@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use model::firing::{FiringCause, FiringOutcome, Origin, Pause, ScheduleStatus, Track, Work};
 use model::record::{JobHead, ScheduleEvent};
-use model::{JobId, JobStatus, ScheduleId, Timestamp};
+use model::{Duration, JobId, JobStatus, ScheduleId, Timestamp};
 use rand::Rng;
 
 use super::ledger::with_who;
 use super::overlap::Decided;
 use super::{Starts, Template};
 use crate::engine::Engine;
+
+/// A firing that is later than this is recorded as late.
+pub(super) const ON_TIME: Duration = Duration::from_secs(1);
 
 /// An instant that is to be run.
 #[derive(Debug, Clone)]
@@ -48,6 +51,8 @@ pub(crate) struct NotStarted {
 pub(crate) struct RunEnd {
     pub(crate) status: JobStatus,
     pub(crate) started_at: Option<Timestamp>,
+    /// When the task or run ended: before now if the worker could not report it at once.
+    pub(crate) ended_at: Timestamp,
 }
 
 impl Engine {
@@ -58,7 +63,7 @@ impl Engine {
         let Some(schedule) = self.schedules.get(id) else {
             return Decided { outcome: FiringOutcome::SkippedReplaced, work: None };
         };
-        let late = now.since(firing.due) > schedule.plan.policies.missed.threshold;
+        let late = now.since(firing.due) > ON_TIME;
         let outcome = if late { FiringOutcome::FiredLate } else { FiringOutcome::Fired };
         let origin = Origin {
             schedule: id,
@@ -150,13 +155,14 @@ impl Engine {
         let id = origin.schedule;
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.runs.retain(|&run| run != work);
+            schedule.heard_by = None;
             if schedule.runs.is_empty() && schedule.plan.timetable.delay().is_some() {
                 schedule.state.delay_from = Some(now);
             }
             let track = schedule.state.track.get_or_insert_default();
             // What somebody runs by hand, or over the past, says nothing about how it goes by itself.
             let by_itself = !matches!(origin.cause, FiringCause::Manual | FiringCause::Backfill);
-            note(track, end, now, by_itself);
+            note(track, end, by_itself);
             let streak = track.streak;
             let limit = schedule.plan.policies.pause_after_failures.filter(|&limit| {
                 by_itself
@@ -199,7 +205,7 @@ impl super::Schedule {
             Some(previous) if previous < at => Some(previous),
             // A firing that waited: later instants have been decided meanwhile.
             Some(_) => {
-                let longest = model::Duration::from_hours(24 * 400);
+                let longest = Duration::from_hours(24 * 400);
                 self.plan.timetable.last(at - longest, super::just_before(at))
             }
             None => None,
@@ -208,7 +214,7 @@ impl super::Schedule {
 }
 
 /// Takes a run's end into the track of its schedule. A cancelled run says nothing about it.
-fn note(track: &mut Track, end: RunEnd, now: Timestamp, by_itself: bool) {
+fn note(track: &mut Track, end: RunEnd, by_itself: bool) {
     let before = track.streak;
     match end.status {
         JobStatus::Succeeded => {
@@ -218,7 +224,7 @@ fn note(track: &mut Track, end: RunEnd, now: Timestamp, by_itself: bool) {
                 if track.durations.len() >= Track::DURATIONS_MAX {
                     track.durations.remove(0);
                 }
-                let millis = now.since(started).as_millis();
+                let millis = end.ended_at.since(started).as_millis();
                 track.durations.push(u32::try_from(millis).unwrap_or(u32::MAX));
             }
         }

@@ -5,6 +5,12 @@
 //! what the policy gives up is recorded, and what it makes up for is *owed*: a range in the schedule's
 //! row, of which one instant after the other is run, oldest first, no faster than the schedule allows.
 //! A crash in between goes on where it stopped.
+//!
+//! A firing that is owed has its turn when the present leaves room: no run of the schedule that counts for its
+//! overlap limit, and no other firing that waits. Until then it stays owed, whatever the overlap policy. So a run
+//! from before an outage holds it until its worker has told how that ended, or the worker's lease has.
+
+use std::borrow::Cow;
 
 use model::firing::{DetailCode, FiringCause, FiringOutcome, Gap, ScheduleStatus};
 use model::schedule::MissedPolicy;
@@ -21,10 +27,14 @@ const COUNTED_MAX: usize = 10_000;
 const GAPS_MAX: usize = 16;
 
 /// Why a part of a gap is not made up for.
-type Reason = (FiringOutcome, &'static str);
+type Reason = (FiringOutcome, Cow<'static, str>);
 
-const TOO_OLD: Reason = (FiringOutcome::SkippedPolicy, DetailCode::OlderThanCatchUp.sentence());
-const TOO_LATE: Reason = (FiringOutcome::SkippedDeadline, DetailCode::LaterThanDeadline.sentence());
+const TOO_OLD: Reason = by(FiringOutcome::SkippedPolicy, DetailCode::OlderThanCatchUp);
+const TOO_LATE: Reason = by(FiringOutcome::SkippedDeadline, DetailCode::LaterThanDeadline);
+
+const fn by(outcome: FiringOutcome, code: DetailCode) -> Reason {
+    (outcome, Cow::Borrowed(code.sentence()))
+}
 
 impl Schedule {
     /// Up to where nothing is made up for any more, and why.
@@ -40,32 +50,33 @@ impl Schedule {
     }
 
     /// The first instant of a gap that its policy makes up for, and why not those before; `None` if it
-    /// makes up for none.
-    fn kept_from(&self, gap: Gap) -> (Option<Timestamp>, Reason) {
+    /// makes up for none. And how many instants were looked at.
+    fn kept_from(&self, gap: Gap) -> (Option<Timestamp>, Reason, usize) {
         let missed = &self.plan.policies.missed;
-        let nth_last = |n: u32| {
+        let mut looked = 0;
+        let mut nth_last = |n: u32| {
             let mut until = gap.until;
             let mut found = None;
             for _ in 0..n.max(1) {
+                looked += 1;
                 let Some(at) = self.plan.timetable.last(gap.after, until) else { break };
                 found = Some(at);
                 until = just_before(at);
             }
             found
         };
-        match missed.policy {
-            MissedPolicy::Skip => (None, (FiringOutcome::SkippedPolicy, DetailCode::Missed.sentence())),
-            MissedPolicy::FireOnce => {
-                (nth_last(1), (FiringOutcome::Coalesced, DetailCode::LastStands.sentence()))
+        let (kept, reason) = match missed.policy {
+            MissedPolicy::Skip => (None, by(FiringOutcome::SkippedPolicy, DetailCode::Missed)),
+            MissedPolicy::FireOnce => (nth_last(1), by(FiringOutcome::Coalesced, DetailCode::LastStands)),
+            MissedPolicy::FireLast => {
+                (nth_last(missed.last), by(FiringOutcome::SkippedPolicy, DetailCode::MissedBeforeLast))
             }
-            MissedPolicy::FireLast => (
-                nth_last(missed.last),
-                (FiringOutcome::SkippedPolicy, DetailCode::MissedBeforeLast.sentence()),
-            ),
             MissedPolicy::FireAll => {
-                (Some(gap.after), (FiringOutcome::SkippedPolicy, DetailCode::Missed.sentence()))
+                let detail = DetailCode::MissedBeyondLimit.with(missed.limit);
+                (nth_last(missed.limit), (FiringOutcome::SkippedPolicy, detail.into()))
             }
-        }
+        };
+        (kept, reason, looked)
     }
 }
 
@@ -76,8 +87,24 @@ impl Engine {
         let now = self.now;
         let Some(schedule) = self.schedules.get(id) else { return 1 };
         let threshold = schedule.plan.policies.missed.threshold;
+        self.miss_until(id, schedule.due_until(just_before(now - threshold)))
+    }
+
+    /// New work is held: everything that is due is missed, however late it is, and the policy of the schedule decides
+    /// what is made up for after the hold. The end of a fixed delay stays due.
+    pub(super) fn miss_due(&mut self, id: ScheduleId) {
+        let Some(schedule) = self.schedules.get(id).filter(|schedule| !schedule.is_done()) else { return };
+        let next = schedule.next_nominal();
+        if next.is_some_and(|nominal| nominal.due <= self.now && !nominal.delayed) {
+            self.miss_until(id, schedule.due_until(self.now));
+        }
+    }
+
+    /// Takes everything after the cursor up to `until` as missed. Returns how many instants were counted.
+    fn miss_until(&mut self, id: ScheduleId, until: Timestamp) -> usize {
+        let Some(schedule) = self.schedules.get(id) else { return 1 };
         let after = schedule.state.cursor;
-        let until = schedule.due_until(just_before(now - threshold)).max(after);
+        let until = until.max(after);
         let previous = schedule.plan.timetable.last(after, until);
         let pause = schedule.state.pause.as_ref().filter(|_| schedule.state.status == ScheduleStatus::Paused);
         // What was due before the pause is owed; what came into it is skipped.
@@ -99,21 +126,22 @@ impl Engine {
         counted
     }
 
-    /// Gives up what the policy does not make up for, and owes the rest.
+    /// Gives up what the policy does not make up for, and owes the rest. Returns how many instants were looked at.
     fn owe(&mut self, id: ScheduleId, gap: Gap) -> usize {
         let mut gap = gap;
         let mut counted = 0;
         let Some(schedule) = self.schedules.get(id) else { return counted };
         if let Some((until, (outcome, detail))) = schedule.stale_until(gap.after, self.now) {
             let until = until.min(gap.until);
-            counted += self.give_up(id, Gap { until, ..gap }, outcome, detail);
+            counted += self.give_up(id, Gap { until, ..gap }, outcome, &detail);
             gap.after = until;
         }
         let Some(schedule) = self.schedules.get(id) else { return counted };
-        let (kept_from, (outcome, detail)) = schedule.kept_from(gap);
+        let (kept_from, (outcome, detail), looked) = schedule.kept_from(gap);
+        counted += looked;
         let before = |kept| if is_on(Mutation::EngineDropsTheFirstOwed) { kept } else { just_before(kept) };
         let kept_after = kept_from.map_or(gap.until, |kept| before(kept).max(gap.after));
-        counted += self.give_up(id, Gap { until: kept_after, ..gap }, outcome, detail);
+        counted += self.give_up(id, Gap { until: kept_after, ..gap }, outcome, &detail);
         gap.after = kept_after;
         if gap.after >= gap.until {
             return counted;
@@ -138,18 +166,24 @@ impl Engine {
         }
     }
 
+    /// Whether a firing that is owed would have its turn, as far as runs and other firings are concerned.
+    pub(super) fn may_catch_up(&self, id: ScheduleId, schedule: &Schedule) -> bool {
+        !schedule.state.owed.is_empty() && schedule.first_in_turn().is_none() && self.has_room(id)
+            || is_on(Mutation::EngineDecidesOwedAtOnce)
+    }
+
     /// Does one step of catching up, and returns how many instants were looked at; `None` if nothing is
     /// owed, or its turn has not come.
     pub(super) fn catch_up(&mut self, id: ScheduleId) -> Option<usize> {
         let now = self.now;
         let schedule = self.schedules.get(id)?;
         let gap = *schedule.state.owed.first()?;
-        if schedule.state.status != ScheduleStatus::Active || schedule.catch_up_at > now {
+        if schedule.is_done() || !schedule.owes_at(now) || !self.may_catch_up(id, schedule) {
             return None;
         }
         if let Some((until, (outcome, detail))) = schedule.stale_until(gap.after, now) {
             let until = until.min(gap.until);
-            let counted = self.give_up(id, Gap { until, ..gap }, outcome, detail);
+            let counted = self.give_up(id, Gap { until, ..gap }, outcome, &detail);
             self.shrink_first_gap(id, until);
             return Some(1 + counted);
         }

@@ -13,6 +13,7 @@
 //!   success of the last.
 //! - `runs` are exactly the live jobs and runs whose origin names the schedule.
 //! - A schedule that can still fire has its timer armed, or a run whose end arms it.
+//! - The present goes before the past: a firing that is owed starts when no run and no other firing is in its way.
 //!
 //! # Cost
 //! One timer a schedule; a firing costs two steps of its timetable. A schedule that is not running
@@ -67,6 +68,9 @@ pub(crate) struct Schedule {
     armed: Option<Timestamp>,
     /// What is owed goes on then.
     catch_up_at: Timestamp,
+    /// Until when its next firing waits for the worker of a run to tell whether that is over; see
+    /// [`Engine::awaits_worker`].
+    heard_by: Option<Timestamp>,
     /// The room that is kept for its next firing, while it is.
     pub(crate) reservation: Option<Box<Reservation>>,
     /// Its spec, while that is still to be written.
@@ -95,6 +99,7 @@ impl Schedule {
             runs: ThinVec::new(),
             armed: None,
             catch_up_at: Timestamp::default(),
+            heard_by: None,
             reservation: None,
             head: None,
             new: false,
@@ -113,9 +118,13 @@ impl Schedule {
             && self.plan.policies.reserve_ahead.is_none()
     }
 
-    /// Whether another run may begin by its overlap limit.
-    pub(crate) fn has_room(&self) -> bool {
-        self.plan.policies.allows_all() || self.runs.len() < self.plan.policies.run_limit()
+    /// Whether its status and its catch-up rate allow an owed firing at `now`.
+    fn owes_at(&self, now: Timestamp) -> bool {
+        self.status_lets_catch_up() && self.catch_up_at <= now
+    }
+
+    fn status_lets_catch_up(&self) -> bool {
+        self.state.status == ScheduleStatus::Active && !self.state.owed.is_empty()
     }
 }
 
@@ -139,6 +148,8 @@ pub(crate) struct Schedules {
     unusable: BTreeMap<ScheduleId, String>,
     /// Jobs that room is kept for, until they are placed.
     pub(crate) expected: BTreeMap<JobId, ScheduleId>,
+    /// Whether a hold of new work has ended, and what waited for that has not had its turn.
+    pub(crate) is_released: bool,
 }
 
 /// What a name hashes to: decides its shard, and stands for it where it is not kept.
@@ -234,7 +245,7 @@ impl Schedules {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.changed.is_empty() && self.ledger.is_empty() && self.calendars.is_settled()
+        self.changed.is_empty() && self.ledger.is_empty() && self.calendars.is_settled() && !self.is_released
     }
 }
 
@@ -300,7 +311,7 @@ impl Engine {
     fn arm_schedule(&mut self, id: ScheduleId) {
         self.complete_if_over(id);
         self.show_next(id);
-        let due = self.schedules.get(id).and_then(Schedule::due);
+        let due = self.schedules.get(id).and_then(|schedule| schedule.due(self.may_catch_up(id, schedule)));
         let Some(schedule) = self.schedules.all.get_mut(&id) else { return };
         if schedule.armed != due {
             if let Some(before) = schedule.armed {
@@ -376,7 +387,8 @@ impl Engine {
         let Some(schedule) = self.schedules.get_mut(id).filter(|schedule| schedule.is_plain()) else {
             return;
         };
-        let Some(due) = schedule.due().filter(|_| schedule.shows_its_next()) else { return };
+        // It owes nothing, so nothing else decides when it is due.
+        let Some(due) = schedule.due(false).filter(|_| schedule.shows_its_next()) else { return };
         schedule.armed = Some(due);
         self.agenda.arm(due, Timer::Schedule(id));
     }
@@ -445,9 +457,29 @@ impl Engine {
         }
     }
 
+    /// Gives waiting firings and backfills their turn after a hold of new work.
+    ///
+    /// # Cost
+    /// Looks at every schedule, once a hold.
+    pub(crate) fn release_schedules(&mut self) {
+        if self.holds_new_work || !std::mem::take(&mut self.schedules.is_released) {
+            return;
+        }
+        let waiting = self.schedules.iter().filter(|(_, schedule)| !schedule.state.buffer.is_empty());
+        let waiting: Vec<_> = waiting.map(|(id, _)| id).collect();
+        for id in waiting {
+            self.start_buffered(id);
+            self.arm_schedule(id);
+        }
+        let backfills: Vec<_> = self.schedules.backfills.keys().copied().collect();
+        for id in backfills {
+            self.pump_backfill(id);
+        }
+    }
+
     /// For the engine's own check of itself.
     pub(crate) fn check_schedule_timer(&self, id: ScheduleId, schedule: &Schedule) -> Result<(), String> {
-        let due = schedule.due();
+        let due = schedule.due(self.may_catch_up(id, schedule));
         if schedule.armed != due {
             return Err(format!("{id} is armed for {:?}, but due at {due:?}", schedule.armed));
         }

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, ScheduleStatus, Work};
 use model::schedule::OverlapPolicy;
+use model::worker::WorkerStatus;
 use model::{JobId, ScheduleId, Timestamp};
 use mutation::{Mutation, is_on};
 
 use super::Schedule;
-use super::fire::Firing;
+use super::decide::Nominal;
+use super::fire::{Firing, ON_TIME};
 use super::ledger::with_who;
 use crate::engine::Engine;
 
@@ -38,16 +40,15 @@ impl Engine {
         let Some(schedule) = self.schedules.get(id) else {
             return Decided { outcome: FiringOutcome::SkippedReplaced, work: None };
         };
-        let limit = schedule.plan.policies.run_limit();
         let policy = instead.unwrap_or(match schedule.plan.policies.overlap.policy {
-            // A firing does not lose its turn to the past: it waits for a run of the backfill to end.
-            OverlapPolicy::Skip if firing.is_by_itself() && self.backfills_are_in_the_way(schedule) => {
+            // A firing does not lose its turn to the past: it waits for a run of that to end.
+            OverlapPolicy::Skip if firing.is_by_itself() && self.past_is_in_the_way(schedule) => {
                 OverlapPolicy::BufferOne
             }
             policy => policy,
         });
-        let has_room = schedule.runs.len() < limit && schedule.first_in_turn().is_none();
-        if has_room || policy == OverlapPolicy::AllowAll || is_on(Mutation::EngineIgnoresOverlap) {
+        let has_turn = self.is_below_limit(id, schedule) && schedule.first_in_turn().is_none();
+        if has_turn || policy == OverlapPolicy::AllowAll || is_on(Mutation::EngineIgnoresOverlap) {
             return self.fire_schedule(id, firing);
         }
         match policy {
@@ -75,6 +76,38 @@ impl Engine {
             }
             OverlapPolicy::CancelOther => self.replace_runs(id, firing, false),
             OverlapPolicy::TerminateOther => self.replace_runs(id, firing, true),
+        }
+    }
+
+    /// Whether a firing that would be skipped waits instead: a run is in its way on a worker that was not heard since
+    /// the takeover, so that the run may be over. It waits for as long as a lease, and no longer.
+    pub(super) fn awaits_worker(&mut self, id: ScheduleId, nominal: &Nominal) -> bool {
+        let Some(schedule) = self.schedules.get(id) else { return false };
+        let skips = schedule.plan.policies.overlap.policy == OverlapPolicy::Skip && nominal.held.is_none();
+        let unheard = skips
+            && schedule.runs.iter().any(|run| self.is_unheard(*run))
+            && !self.is_below_limit(id, schedule);
+        let until = schedule.heard_by.unwrap_or_else(|| self.now + self.first_lease());
+        let waits = unheard && self.now < until;
+        if let Some(schedule) = self.schedules.get_mut(id) {
+            schedule.heard_by = waits.then_some(until);
+        }
+        waits
+    }
+
+    fn is_unheard(&self, run: Work) -> bool {
+        let live = run.job().and_then(|job| self.jobs.get(&job)?.live.as_ref());
+        let worker = live.and_then(|live| self.workers.get(&live.record.worker));
+        worker.is_some_and(|worker| worker.record.status == WorkerStatus::Expected)
+    }
+
+    /// A worker reported that a job still runs: decides the firing that waited for that report.
+    pub(crate) fn heard_of_run(&mut self, job: JobId) {
+        let Some(id) = self.jobs.get(&job).and_then(|job| Some(job.origin.as_ref()?.schedule)) else {
+            return;
+        };
+        if self.schedules.get_mut(id).and_then(|schedule| schedule.heard_by.take()).is_some() {
+            self.arm_schedule(id);
         }
     }
 
@@ -155,13 +188,51 @@ impl Engine {
         }
     }
 
-    /// Whether there would be room, were it not for the runs of backfills.
-    fn backfills_are_in_the_way(&self, schedule: &Schedule) -> bool {
-        let of_backfill =
-            |work: &&Work| self.origin_of(**work).is_some_and(|origin| origin.backfill.is_some());
+    /// Whether another run of a schedule may begin: of itself, by hand, or one that is owed.
+    pub(super) fn has_room(&self, id: ScheduleId) -> bool {
+        self.schedules
+            .get(id)
+            .is_some_and(|schedule| schedule.plan.policies.allows_all() || self.is_below_limit(id, schedule))
+    }
+
+    /// Whether fewer runs of a schedule go on than may.
+    ///
+    /// Every run counts. Where a backfill was asked to run more at once than the schedule's limit, as many
+    /// may go on in all, but no more of those that are not a backfill's.
+    fn is_below_limit(&self, id: ScheduleId, schedule: &Schedule) -> bool {
+        let (limit, runs) = (schedule.plan.policies.run_limit(), schedule.runs.len());
+        runs < limit
+            || runs < self.widest_backfill(id)
+                && schedule.runs.iter().filter(|run| !self.is_of_backfill(**run)).count() < limit
+    }
+
+    fn is_of_backfill(&self, work: Work) -> bool {
+        self.origin_of(work).is_some_and(|origin| origin.backfill.is_some())
+    }
+
+    /// Whether there would be room, were it not for runs of the past: of backfills, of catching up, and those that
+    /// such a run has held up and that would be over without.
+    fn past_is_in_the_way(&self, schedule: &Schedule) -> bool {
+        if is_on(Mutation::EngineSkipsForThePast) {
+            return false;
+        }
         let limit = schedule.plan.policies.run_limit();
+        let of_past = |work: &&Work| self.is_of_past(schedule, **work);
         schedule.runs.len() >= limit
-            && schedule.runs.len() - schedule.runs.iter().filter(of_backfill).count() < limit
+            && schedule.runs.len() - schedule.runs.iter().filter(of_past).count() < limit
+    }
+
+    fn is_of_past(&self, schedule: &Schedule, work: Work) -> bool {
+        let Some(origin) = self.origin_of(work) else { return false };
+        let due = schedule.due_of(origin.scheduled_for);
+        match origin.cause {
+            FiringCause::Backfill | FiringCause::CatchUp => true,
+            FiringCause::Timer if work.created_at() > due + ON_TIME => {
+                let usual = schedule.state.track.as_ref().and_then(|track| track.percentile(95));
+                usual.is_some_and(|usual| due + usual <= self.now)
+            }
+            FiringCause::Timer | FiringCause::Manual | FiringCause::Retry => origin.backfill.is_some(),
+        }
     }
 
     /// Waiting firings whose starting deadline has passed are over, and stand in nobody's way.
@@ -184,14 +255,21 @@ impl Engine {
         }
     }
 
-    /// Gives waiting firings their turn, as far as the runs of the schedule let them.
+    /// Gives waiting firings their turn, as far as the runs of the schedule let them. While new work is held they wait
+    /// for [`release_schedules`](Self::release_schedules).
     pub(crate) fn start_buffered(&mut self, id: ScheduleId) {
-        let is_turn = |schedule: &Schedule| schedule.has_room() && schedule.first_in_turn().is_some();
-        if self.schedules.get(id).is_some_and(is_turn) {
+        if self.holds_new_work {
+            return;
+        }
+        if self.schedules.get(id).is_some_and(|s| s.first_in_turn().is_some()) && self.has_room(id) {
             self.drop_expired(id);
         }
-        while let Some(schedule) = self.schedules.get_mut(id) {
-            let Some(place) = schedule.first_in_turn().filter(|_| schedule.has_room()) else { return };
+        while let Some(place) = self.schedules.get(id).and_then(Schedule::first_in_turn) {
+            let Some(schedule) =
+                Some(id).filter(|id| self.has_room(*id)).and_then(|id| self.schedules.get_mut(id))
+            else {
+                return;
+            };
             let waiting = schedule.state.buffer.remove(place);
             let due = schedule.due_of_waiting(&waiting);
             let BufferedFiring { scheduled_for: at, cause, generation, detail, key } = waiting;
@@ -205,7 +283,7 @@ impl Engine {
     /// The schedule's name and how many runs it has.
     pub(crate) fn check_room(&self, schedule: ScheduleId) -> Result<(), (Arc<str>, usize)> {
         match self.schedules.get(schedule) {
-            Some(found) if !found.has_room() => Err((Arc::clone(&found.name), found.runs.len())),
+            Some(found) if !self.has_room(schedule) => Err((Arc::clone(&found.name), found.runs.len())),
             _ => Ok(()),
         }
     }

@@ -49,6 +49,7 @@ impl Engine {
             admission: known.map_or(Admission::Open, |known| known.admission),
             created_at: known.map_or(now, |known| known.created_at),
             updated_at: known.map_or(now, |known| known.updated_at),
+            heard_at: None,
         };
         let worker = self.workers.get_or_insert_with(id, || Worker::new(Arc::new(record.clone())));
         let fresh = worker.heard_at.is_none() && worker.record.created_at == now;
@@ -64,11 +65,15 @@ impl Engine {
     /// Settles what the worker holds with what it is believed to have.
     fn settle(&mut self, id: WorkerId, session: Session, held: &[Held]) {
         let held: BTreeMap<ExecutionId, Held> = held.iter().map(|held| (held.execution, *held)).collect();
+        self.settle_unknown(id, &held);
         for (&execution, entry) in &held {
             let wanted = self
                 .live_execution(execution)
-                .is_some_and(|(_, fence, worker)| fence == entry.fence && worker == id);
-            if wanted || is_on(Mutation::EngineLeavesStraysAlone) {
+                .filter(|&(_, fence, worker)| fence == entry.fence && worker == id);
+            if let Some((job, ..)) = wanted.filter(|_| entry.running) {
+                self.heard_of_run(job);
+            }
+            if wanted.is_some() || is_on(Mutation::EngineLeavesStraysAlone) {
                 continue;
             }
             self.found_stray(*entry, id);

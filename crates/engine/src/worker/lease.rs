@@ -77,12 +77,13 @@ impl Engine {
         worker.record = Arc::new(WorkerRecord {
             status: WorkerStatus::Lost,
             updated_at: now,
+            heard_at: worker.heard_at.or(worker.record.heard_at).or(Some(now)),
             ..(*worker.record).clone()
         });
         self.pending.worker(now, &worker.record);
         let jobs: Vec<JobId> = worker.jobs.iter().copied().collect();
         if !is_on(Mutation::EngineWaitsForLostWorkers) {
-            jobs.into_iter().for_each(|job| self.on_worker_lost(job));
+            jobs.into_iter().for_each(|job| self.on_lease_ended(job));
         }
         self.lose_reservations(id);
     }

@@ -6,7 +6,7 @@
 //! [`report`] takes what workers say of executions.
 //!
 //! # Always true
-//! - `used` is the sum over `jobs`; a lost worker has none.
+//! - `used` is the sum over `jobs`; a lost worker has only those whose outcome is unknown.
 //! - A worker that is not lost has a lease timer armed.
 
 mod admission;
@@ -44,6 +44,8 @@ pub(crate) struct Worker {
     pub(crate) used: Used,
     /// The jobs whose executions it has.
     pub(crate) jobs: BTreeSet<JobId>,
+    /// Jobs that went back to their queues when its lease ended, and whose executions it may still have.
+    pub(crate) unknown: BTreeSet<JobId>,
     /// Executions that were heard to start, and that the journal of the session did not name.
     pub(crate) missing: Vec<(JobId, ExecutionId)>,
     /// Room that is kept for schedules.
@@ -71,6 +73,7 @@ impl Worker {
             health: Health::default(),
             used: Used::default(),
             jobs: BTreeSet::new(),
+            unknown: BTreeSet::new(),
             missing: Vec::new(),
             kept: Vec::new(),
             declined_until: None,
@@ -110,7 +113,7 @@ impl Worker {
             custom_reserved: self.used.custom.clone(),
             reservations: self.kept.iter().map(Kept::view).collect(),
             health: self.heard_at.map(|_| self.health.clone()),
-            heard_at: self.heard_at,
+            heard_at: self.heard_at.or(self.record.heard_at),
         }
     }
 }

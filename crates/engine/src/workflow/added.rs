@@ -67,7 +67,12 @@ impl Run {
 
     /// Whether a step that was to add to this one failed: nobody knows what it would have added.
     pub(super) fn lacks_elements(&self, step: u32) -> bool {
-        self.plan.node(step).adders.iter().any(|&adder| self.counts_as_failed(adder))
+        self.missing_adder(step).is_some()
+    }
+
+    /// The first step that was to add to this one and failed.
+    pub(super) fn missing_adder(&self, step: u32) -> Option<u32> {
+        self.plan.node(step).adders.iter().copied().find(|&adder| self.counts_as_failed(adder))
     }
 
     /// The elements of a step that grows, which need not have begun.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use model::expression::EvaluationError;
 use model::firing::Work;
-use model::run::{Caller, StepCause, StepState, StepStatus};
+use model::run::{Caller, EndedCall, StepCause, StepState, StepStatus};
 use model::workflow::template::fill;
 use model::{Duration, RunId, Timestamp, limits};
 use serde_json::Map;
@@ -32,10 +32,16 @@ impl Engine {
                 let work = self.call(Caller { run: id, step, item: None }, None).map(Work::Run);
                 self.begin_work(id, step, work);
             }
-            Act::Approval(_) => self.goes_on(id, step, StepStatus::Waiting, None),
-            Act::Event { .. } if came_early => {
-                self.end_step(id, step, StepStatus::Succeeded, StepCause::EventCame, Also::default());
-            }
+            Act::Approval(approval) => match approval.asks(&RunScope::of_step(id, run)) {
+                Ok(asks) => {
+                    self.goes_on(id, step, StepStatus::Waiting, None);
+                    let run = self.workflows.runs.get_mut(&id);
+                    let state = run.and_then(|run| run.step_mut(step).state.as_deref_mut());
+                    state.into_iter().for_each(|state| state.asks = Some(Box::new(asks.clone())));
+                }
+                Err(error) => self.bad_reference(id, step, error),
+            },
+            Act::Event { .. } if came_early => self.end_with_event(id, step),
             Act::Event { .. } => self.goes_on(id, step, StepStatus::Waiting, None),
             Act::For(length) => self.wait_until(id, step, self.now + *length),
             Act::Until(_) => match self.end_of_wait(id, step) {
@@ -84,7 +90,7 @@ impl Engine {
 
     /// When the wait of a step is over: by its length from its beginning, or at its instant.
     pub(super) fn end_of_wait(&self, id: RunId, step: u32) -> Result<Timestamp, EvaluationError> {
-        let gone = || EvaluationError("its run is gone".into());
+        let gone = || EvaluationError("the run does not exist any more".into());
         let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
         match &run.plan.node(step).act {
             Act::For(length) => {
@@ -112,11 +118,20 @@ impl Engine {
     /// # Errors
     /// Why it cannot be called: a reference without a value, or a parameter that it does not take.
     pub(super) fn call(&mut self, caller: Caller, element: Option<&Element>) -> Result<RunId, String> {
-        let Some(run) = self.workflows.runs.get(&caller.run) else { return Err("its run is gone".into()) };
+        let Some(run) = self.workflows.runs.get(&caller.run) else {
+            return Err("the run does not exist any more".into());
+        };
         let plan = Arc::clone(&run.plan);
         let Act::Call(call) = &plan.node(caller.step).act else { return Err("it calls no workflow".into()) };
         let Some((definition, body)) = plan.calls.get(&call.name) else {
             return Err(format!("there is no workflow `{}`", call.name));
+        };
+        if let Some(ended) = self.take_ended_call(caller) {
+            let parameters = ended.parameters.clone();
+            return self.start_called(caller, definition, body, parameters, Some(&ended));
+        }
+        let Some(run) = self.workflows.runs.get(&caller.run) else {
+            return Err("the run does not exist any more".into());
         };
         let scope = RunScope { id: caller.run, run, element };
         let mut given = Map::new();
@@ -135,6 +150,15 @@ impl Engine {
             let most = limits::RUN_PARAMETERS_BYTES_MAX;
             return Err(format!("its parameters have {len} bytes: expected at most {most}"));
         }
-        self.start_called(caller, definition, body, complete)
+        self.start_called(caller, definition, body, complete, None)
+    }
+
+    /// The ended run that a call continues; it does so once.
+    fn take_ended_call(&mut self, caller: Caller) -> Option<Arc<EndedCall>> {
+        let step = self.workflows.runs.get_mut(&caller.run)?.step_mut(caller.step);
+        match caller.item {
+            None => step.state.as_deref_mut()?.continues.take(),
+            Some(item) => step.elements.as_deref_mut()?.take_ended_call(item),
+        }
     }
 }

@@ -217,20 +217,21 @@ impl Engine {
     ) -> Result<Reply, Refusal> {
         let step = self.find_step(id, name)?;
         let run = self.live_run(id)?;
-        let Act::Approval(approval) = &run.plan.node(step).act else {
+        if !matches!(run.plan.node(step).act, Act::Approval(_)) {
             return Err(Refusal::NoApproval { run: id, step: name.into() });
-        };
-        if !approval.approvers.is_empty() && !approval.approvers.iter().any(|name| **name == **actor) {
-            return Err(Refusal::NotApprover { step: name.into(), approvers: approval.approvers.clone() });
         }
         match run.step(step).status() {
             StepStatus::Waiting => {}
             StepStatus::Pending => return Err(Refusal::NotAsked { run: id, step: name.into() }),
             status => return Err(Refusal::StepOver { run: id, step: name.into(), status }),
         }
+        let approvers = run.asks(step).approvers;
+        if !approvers.is_empty() && !approvers.iter().any(|name| **name == **actor) {
+            return Err(Refusal::NotApprover { step: name.into(), approvers });
+        }
         let output = json!({"by": &**actor, "note": note.as_deref().unwrap_or_default()}).to_string();
         self.say(id, step, actor, note);
-        let also = Also { message: None, output: Some(output.into()) };
+        let also = Also { output: Some(output.into()), ..Also::default() };
         let (to, cause) = match approve {
             true => (StepStatus::Succeeded, StepCause::Approved),
             false => (StepStatus::Failed, StepCause::Rejected),

@@ -4,16 +4,18 @@
 //! rebuilt engine. An element that goes on is known by its job or called run, one that ended by its row; so
 //! the rest begin from the first that is neither. However long the list is, a flush begins a bounded number.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::firing::Work;
-use model::run::{Adder, Caller, StepCause, StepKey, StepRecord, StepState, StepStatus, Tally};
+use model::run::{Adder, Caller, EndedCall, StepCause, StepKey, StepRecord, StepState, StepStatus, Tally};
 use model::spec::{Constraint, Operator};
 use model::worker::WorkerStatus;
-use model::{RunId, limits};
+use model::{RunId, Timestamp, limits};
 use serde_json::Value;
 
 use super::added::Growing;
+use super::files::past;
 use super::plan::{self, Each};
 use super::scope::{Element, RunScope};
 use super::{Also, Run, Step, index};
@@ -35,6 +37,12 @@ pub(super) struct Elements {
     done: u32,
     succeeded: u32,
     failed: u32,
+    /// The ended runs that the calls of elements continue, by the numbers of those.
+    ended_calls: BTreeMap<u32, Arc<EndedCall>>,
+    /// What those that succeeded stored, by their numbers; only of those that told.
+    stored: BTreeMap<u32, Arc<str>>,
+    /// When the last of those that ended did.
+    last_end: Option<Timestamp>,
 }
 
 /// The values of the elements.
@@ -89,7 +97,19 @@ fn count_of(number: u32) -> usize {
 impl Elements {
     pub(super) fn new(total: u32) -> Self {
         let places = vec![Place::Waits; count_of(total)];
-        Self { list: List::Later, total, next: 0, places, going: 0, done: 0, succeeded: 0, failed: 0 }
+        Self {
+            list: List::Later,
+            total,
+            next: 0,
+            places,
+            going: 0,
+            done: 0,
+            succeeded: 0,
+            failed: 0,
+            ended_calls: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            last_end: None,
+        }
     }
 
     /// None yet, of a step that others add to.
@@ -144,6 +164,30 @@ impl Elements {
         is_there.then(|| Value::Array(self.list.values().to_vec()).to_string().into())
     }
 
+    /// What the elements stored that succeeded.
+    pub(super) fn stored(&self) -> &BTreeMap<u32, Arc<str>> {
+        &self.stored
+    }
+
+    /// Notes what an element stored that succeeded.
+    pub(super) fn note_files(&mut self, item: u32, files: Option<Arc<str>>) {
+        self.stored.extend(files.map(|files| (item, files)));
+    }
+
+    /// Notes when an element ended.
+    pub(super) fn note_end(&mut self, at: Option<Timestamp>) {
+        self.last_end = self.last_end.max(at);
+    }
+
+    /// Lets the call of an element continue an ended run.
+    pub(super) fn continue_call(&mut self, item: u32, call: Arc<EndedCall>) {
+        self.ended_calls.insert(item, call);
+    }
+
+    pub(super) fn take_ended_call(&mut self, item: u32) -> Option<Arc<EndedCall>> {
+        self.ended_calls.remove(&item)
+    }
+
     /// The elements that go on, in order.
     pub(super) fn going(&self) -> impl Iterator<Item = (u32, Work)> + '_ {
         let going = |(item, place): (u32, &Place)| match place {
@@ -151,6 +195,11 @@ impl Elements {
             _ => None,
         };
         (0..).zip(&self.places).filter_map(going).take(count_of(self.going))
+    }
+
+    /// Whether there are elements that have not begun.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.going + self.done < self.total
     }
 
     /// How many elements go on.
@@ -171,6 +220,7 @@ impl Elements {
         if let Some(place @ Place::Waits) = self.places.get_mut(count_of(item)) {
             *place = Place::Goes(work);
             self.going += 1;
+            self.ended_calls.remove(&item);
         }
     }
 
@@ -200,6 +250,7 @@ impl Elements {
                 matches!(place, Place::Ended { status, .. } if all || *status != StepStatus::Succeeded);
             if ended {
                 *place = Place::Waits;
+                self.stored.remove(&item);
                 again.push(item);
             }
         }
@@ -279,7 +330,7 @@ impl Engine {
             .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::NeedsOver)));
         (state.total, state.items) = (Some(total), items);
         if total == 0 {
-            let also = Also { message: Some("there was no element".into()), output: Some("[]".into()) };
+            let also = Also { output: Some("[]".into()), ..Also::message("there was no element") };
             return self.end_step(id, step, StepStatus::Succeeded, StepCause::ItemsOver, also);
         }
         self.goes_on(id, step, StepStatus::Running, None);
@@ -309,7 +360,7 @@ impl Engine {
 
     /// The list that a step goes over.
     fn list_of(&self, id: RunId, step: u32) -> Result<Arc<[Value]>, String> {
-        let gone = || "its run is gone".to_owned();
+        let gone = || "the run does not exist any more".to_owned();
         let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
         let kept = run.step(step).state.as_ref().and_then(|state| state.items.as_deref());
         if let Some(kept) = kept {
@@ -434,20 +485,27 @@ impl Engine {
         also: Also,
     ) {
         let now = self.now;
+        let work = self.elements_mut(id, step).and_then(|elements| elements.work_of(item));
+        let started_at = work.and_then(|work| self.started_at(work));
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let Some(elements) = run.step_mut(step).elements.as_deref_mut() else { return };
-        let work = elements.work_of(item);
         if !elements.note(item, status, also.output.clone()) {
             return;
         }
+        elements.note_files(item, also.files.clone().filter(|_| status == StepStatus::Succeeded));
+        let ended_at = also.ended_at.unwrap_or(now);
+        let ended_at = Some(ended_at.max(started_at.unwrap_or(ended_at)).min(now));
+        elements.note_end(ended_at);
         run.live -= u32::from(work.is_some());
         let mut state = StepState::new(status, cause);
+        state.started_at = started_at;
         match work {
             Some(Work::Job(job)) => state.job = Some(job),
             Some(Work::Run(called)) => state.called = Some(called),
             None => {}
         }
-        (state.finished_at, state.output, state.message) = (Some(now), also.output, also.message);
+        (state.finished_at, state.output, state.message) = (ended_at, also.output, also.message);
+        state.files = also.files;
         let key = StepKey { run: id, step, item: Some(item) };
         self.workflows.ended_elements.push(StepRecord { key, state });
         // A slot is free: for another element, and for other steps.
@@ -458,7 +516,15 @@ impl Engine {
         self.stir(id);
     }
 
-    /// An element that an earlier run did.
+    /// When a job or a called run started first.
+    fn started_at(&self, work: Work) -> Option<Timestamp> {
+        match work {
+            Work::Job(job) => self.jobs.get(&job)?.state.started_at,
+            Work::Run(run) => self.workflows.runs.get(&run)?.state.started_at,
+        }
+    }
+
+    /// An element that an earlier run did, or whose call continues a run that an earlier one called.
     pub(super) fn carry_element(&mut self, record: StepRecord) {
         let StepKey { run: id, step, item } = record.key;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
@@ -470,7 +536,11 @@ impl Engine {
             None if grows => return,
             none => none.insert(Box::new(Elements::new(total))),
         };
-        if elements.note(item, record.state.status, record.state.output.clone()) {
+        if let Some(call) = &record.state.continues {
+            elements.continue_call(item, Arc::clone(call));
+            self.workflows.ended_elements.push(record);
+        } else if elements.note(item, record.state.status, record.state.output.clone()) {
+            elements.note_files(item, record.state.files.clone());
             self.workflows.ended_elements.push(record);
         }
     }
@@ -490,7 +560,8 @@ impl Engine {
         if let Some((status, cause)) = state.ending {
             if idle {
                 let output = (status == StepStatus::Succeeded).then(|| elements.collected()).flatten();
-                let also = Also { message: Some(told(elements).into()), output };
+                let files = (status == StepStatus::Succeeded).then(|| elements.collected_files()).flatten();
+                let also = Also { message: Some(told(elements).into()), output, files, ended_at: None };
                 self.end_step(id, step, status, cause, also);
             }
             return;
@@ -508,7 +579,17 @@ impl Engine {
         let unfinished = run.lacks_elements(step);
         let good = enough || !(too_many || short || unfinished);
         let output = good.then(|| elements.collected()).flatten();
-        let also = Also { message: Some(told(elements).into()), output };
+        let files = good.then(|| elements.collected_files()).flatten();
+        let message = match run.missing_adder(step).filter(|_| unfinished && !(too_many || short)) {
+            Some(adder) => {
+                let what = past(run.step(adder).status());
+                format!("step `{}`, which adds to the list, {what}", run.plan.node(adder).name)
+            }
+            None => told(elements),
+        };
+        // A list that grows is over once its last adder is.
+        let ended_at = elements.last_end.filter(|_| !run.grows(step));
+        let also = Also { message: Some(message.into()), output, files, ended_at };
         let (status, cause) = match good {
             true => (StepStatus::Succeeded, StepCause::ItemsOver),
             false if unfinished && !(too_many || short) => (StepStatus::Failed, StepCause::ListUnfinished),

@@ -1,11 +1,14 @@
 //! Why a step stands where it stands.
 
-use model::RunId;
-use model::run::{RunStatus, StepStatus};
-use model::workflow::Verdict;
+use model::firing::Work;
+use model::run::{Asks, RunStatus, StepStatus};
+use model::worker::WorkerStatus;
+use model::workflow::{Action, Verdict};
+use model::{RunId, WorkerId};
 
 use super::Run;
-use super::plan::Act;
+use super::elements::Elements;
+use super::plan::{Act, index};
 use crate::engine::Engine;
 use crate::output::{Refusal, Reply};
 use crate::why::{NeedView, NextTry, RunWhy, StepReason, StepWhy};
@@ -38,7 +41,10 @@ impl Engine {
         let status = run.step(step).status();
         let reasons = match status {
             StepStatus::Pending => self.pending_reasons(id, run, step),
-            StepStatus::Running => running_reasons(run, step),
+            StepStatus::Running => {
+                let lost = self.lost_workers(run, step);
+                running_reasons(run, step).into_iter().chain(lost).collect()
+            }
             StepStatus::Waiting => waiting_reasons(run, step),
             _ => {
                 let state = run.step(step).state.as_deref();
@@ -51,6 +57,24 @@ impl Engine {
             }
         };
         StepWhy { run: id, step: run.plan.node(step).name.as_ref().into(), status, reasons }
+    }
+
+    /// The workers that elements of a broadcast wait for and that are not there.
+    fn lost_workers(&self, run: &Run, step: u32) -> Option<StepReason> {
+        let elements = run.step(step).elements.as_deref().filter(|_| run.is_broadcast(step))?;
+        let worker_of = |work: Work| {
+            let item = self.jobs.get(&work.job()?)?.step.as_deref()?.item.as_ref()?;
+            item.value.parse::<WorkerId>().ok()
+        };
+        let wanted = elements.going().filter_map(|(_, work)| worker_of(work));
+        let mut lost = wanted.filter_map(|id| match self.workers.get(&id) {
+            Some(worker) if worker.record.status != WorkerStatus::Lost => None,
+            Some(worker) => Some(worker.record.name.clone()),
+            None => Some(id.to_string()),
+        });
+        let workers: Vec<_> = lost.by_ref().take(NEEDS_SHOWN).collect();
+        let more = lost.count();
+        (!workers.is_empty()).then_some(StepReason::LostWorkers { workers, more })
     }
 
     fn pending_reasons(&self, id: RunId, run: &Run, step: u32) -> Vec<StepReason> {
@@ -87,6 +111,20 @@ impl Engine {
 }
 
 impl Run {
+    /// What a step asks that waits for approval, and whom.
+    pub(super) fn asks(&self, step: u32) -> Asks {
+        if let Some(asks) = self.step(step).state.as_deref().and_then(|state| state.asks.as_deref()) {
+            return asks.clone();
+        }
+        // One that an older version began has no such row, and its approvers are the texts that they are.
+        match self.plan.definition.workflow.step_at(index(step)).map(|spec| &spec.action) {
+            Some(Action::Approval(approval)) => {
+                Asks { message: approval.message.clone(), approvers: approval.approvers.clone() }
+            }
+            _ => Asks::default(),
+        }
+    }
+
     /// The try that it waits for.
     fn next_try(&self) -> Option<NextTry> {
         let at = self.state.next_try_at()?;
@@ -118,6 +156,11 @@ fn running_reasons(run: &Run, step: u32) -> Vec<StepReason> {
             failed: elements.tally().failed,
         });
     }
+    // A pause holds the elements that have not begun; running ones continue.
+    let waits = known.elements.as_deref().is_some_and(Elements::has_waiting);
+    if let Some(pause) = run.state.pause.as_ref().filter(|_| waits) {
+        reasons.push(StepReason::Paused { by: pause.by.as_ref().into(), since: pause.at });
+    }
     let node = run.plan.node(step);
     let open = node.adders.iter().filter(|&&adder| !run.step(adder).status().is_final());
     let steps: Vec<_> = open.take(NEEDS_SHOWN).map(|&adder| need_view(run, adder)).collect();
@@ -130,9 +173,13 @@ fn running_reasons(run: &Run, step: u32) -> Vec<StepReason> {
 }
 
 fn waiting_reasons(run: &Run, step: u32) -> Vec<StepReason> {
-    let until = run.step(step).state.as_deref().and_then(|state| state.wake_at);
+    let state = run.step(step).state.as_deref();
+    let until = state.and_then(|state| state.wake_at);
     vec![match &run.plan.node(step).act {
-        Act::Approval(approval) => StepReason::Approval { approvers: approval.approvers.clone(), until },
+        Act::Approval(_) => {
+            let Asks { message, approvers } = run.asks(step);
+            StepReason::Approval { approvers, message, until }
+        }
         Act::Event { name, .. } => StepReason::Event { event: name.as_ref().into(), until },
         _ => StepReason::Time { until },
     }]

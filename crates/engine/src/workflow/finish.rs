@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::run::{Caller, RunCause, RunStatus, StepCause, StepStatus};
 use model::workflow::Section;
 use model::workflow::template::fill;
-use model::{RunId, limits};
+use model::{RunId, Timestamp, limits};
 use mutation::{Mutation, is_on};
 use serde_json::{Map, Value};
 
@@ -24,6 +24,12 @@ impl Run {
         );
         bad && !self.plan.node(step).continue_on_failure
     }
+
+    /// When the last of its steps ended; of those that began.
+    fn last_end(&self) -> Option<Timestamp> {
+        let states = self.steps.iter().filter_map(|step| step.state.as_deref());
+        states.filter(|state| state.started_at.is_some()).filter_map(|state| state.finished_at).max()
+    }
 }
 
 impl Engine {
@@ -32,8 +38,20 @@ impl Engine {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let plan = Arc::clone(&run.plan);
         let node = plan.node(step);
-        let held_slot = run.step(step).status() == StepStatus::Running && node.each.is_none();
+        let status = run.step(step).status();
+        let held_slot = status == StepStatus::Running && node.each.is_none();
         self.arm_step(id, step, None);
+        let also = match node.timeout.filter(|_| cause == StepCause::TimedOut) {
+            // How its job was stopped says less than why.
+            Some(timeout) => {
+                let verb = if status == StepStatus::Waiting { "waited" } else { "ran" };
+                let more = also.message.filter(|_| node.each.is_some());
+                let more = more.map(|more| format!("; {more}")).unwrap_or_default();
+                let message = format!("{verb} longer than the step's timeout of {timeout}{more}");
+                Also { message: Some(message.into()), ..also }
+            }
+            None => also,
+        };
         self.step_step(id, step, to, cause, also);
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let keeps = run.keeps_elements(step);
@@ -158,7 +176,12 @@ impl Engine {
             _ => RunStatus::Failed,
         };
         let detail = self.failed_step(id, cause);
-        self.close_run(id, status, cause, detail.as_deref());
+        let by_itself = matches!(
+            cause,
+            RunCause::Succeeded | RunCause::StepFailed | RunCause::FailFast | RunCause::OutputFailed
+        );
+        let ended_at = self.workflows.runs.get(&id).filter(|_| by_itself).and_then(Run::last_end);
+        self.close_run_at(id, ended_at.unwrap_or(self.now), status, cause, detail.as_deref());
     }
 
     /// What made a run fail, for people: the first step that did, or the output that it cannot give.
@@ -202,11 +225,24 @@ impl Engine {
 
     /// Ends a run for good: its workflow's next run has its turn, and the step that called it ends.
     pub(super) fn close_run(&mut self, id: RunId, status: RunStatus, cause: RunCause, detail: Option<&str>) {
+        self.close_run_at(id, self.now, status, cause, detail);
+    }
+
+    /// As [`close_run`](Self::close_run), of a run that ended at an instant: before now if that could not be reported at
+    /// once.
+    fn close_run_at(
+        &mut self,
+        id: RunId,
+        ended_at: Timestamp,
+        status: RunStatus,
+        cause: RunCause,
+        detail: Option<&str>,
+    ) {
         let now = self.now;
         self.disarm_deadline_of(id);
         let retention = self.config.retention;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
-        run.state.finished_at = Some(now);
+        run.state.finished_at = Some(ended_at.min(now));
         run.state.expires_at = Some(now + run.plan.definition.workflow.retention.unwrap_or(retention));
         let head = Arc::clone(&run.head);
         self.step_run(id, status, cause, detail);
@@ -233,7 +269,8 @@ impl Engine {
             _ => (StepStatus::Failed, StepCause::RunFailed),
         };
         let output = run.state.output.clone().filter(|_| status == StepStatus::Succeeded);
-        let also = Also { message: detail.map(Into::into), output };
+        let files = run.files().filter(|_| status == StepStatus::Succeeded);
+        let also = Also { message: detail.map(Into::into), output, files, ended_at: run.state.finished_at };
         self.on_work_over(caller.run, caller.step, caller.item, status, cause, also);
     }
 
@@ -251,6 +288,16 @@ impl Engine {
         let Some(state) = run.step(step).state.as_deref().filter(|state| state.status == StepStatus::Running)
         else {
             return;
+        };
+        let promise = run.plan.definition.workflow.step_at(super::index(step));
+        let broken = promise
+            .filter(|_| status == StepStatus::Succeeded)
+            .and_then(|spec| spec.broken_promise(also.output.as_deref()));
+        let (status, cause, also) = match broken {
+            Some(broken) => {
+                (StepStatus::Failed, StepCause::BadOutput, Also { message: Some(broken.into()), ..also })
+            }
+            None => (status, cause, also),
         };
         if let Some(item) = item {
             return self.end_element(id, step, item, status, cause, also);

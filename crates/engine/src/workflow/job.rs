@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use model::firing::Work;
-use model::record::JobHead;
+use model::record::{Files, JobHead};
 use model::run::{ItemOrigin, StepCause, StepOrigin, StepStatus};
-use model::{JobId, JobSpec, JobStatus, RunId, limits};
+use model::{JobId, JobSpec, JobStatus, RunId, Timestamp, limits};
 use rand::Rng;
 
 use super::Also;
@@ -18,9 +18,13 @@ use crate::profile::Profile;
 #[derive(Debug)]
 pub(crate) struct JobEnd {
     pub(crate) status: JobStatus,
+    /// When its task ended: before now if the worker could not report it at once.
+    pub(crate) ended_at: Option<Timestamp>,
     /// What it wrote, as JSON.
     pub(crate) output: Option<Arc<str>>,
     pub(crate) message: Option<Box<str>>,
+    /// The versions of artifacts that it read and stored.
+    pub(crate) files: Option<Box<Files>>,
 }
 
 impl Engine {
@@ -34,24 +38,32 @@ impl Engine {
         step: u32,
         element: Option<&Element>,
     ) -> Result<JobId, String> {
-        let Some(run) = self.workflows.runs.get(&id) else { return Err("its run is gone".into()) };
+        let Some(run) = self.workflows.runs.get(&id) else {
+            return Err("the run does not exist any more".into());
+        };
         let plan = Arc::clone(&run.plan);
         let node = plan.node(step);
         let Act::Job(job) = &node.act else { return Err("it has no job".into()) };
         let pinned = element.filter(|_| run.is_broadcast(step)).map(Self::pinned);
-        let (spec, body, profile) = if job.template.is_plain() && pinned.is_none() {
+        let (spec, body, profile) = if job.template.is_plain() && pinned.is_none() && !job.reads_newest {
             (Arc::clone(job.template.spec()), Arc::clone(&job.body), Arc::clone(&job.profile))
         } else {
             let scope = RunScope { id, run, element };
             let mut spec = job.template.render(&scope).map_err(|error| error.to_string())?;
+            if job.reads_newest {
+                spec = self.with_pinned_inputs(id, step, spec)?;
+            }
             check(&spec, self.now)?;
-            // References stand where the profile does not look.
-            let mut profile = Arc::clone(&job.profile);
+            let is_pinned = pinned.is_some();
             if let Some(pinned) = pinned {
                 let constraints = spec.constraints.iter().cloned().chain([pinned]).collect();
                 spec = Arc::new(JobSpec { constraints, ..(*spec).clone() });
-                profile = self.profiles.of(&spec);
             }
+            // References elsewhere stand where the profile does not look.
+            let profile = match is_pinned || job.template.places_jobs() {
+                true => self.profiles.of(&spec),
+                false => Arc::clone(&job.profile),
+            };
             let body: Arc<str> = spec.compact_json().into();
             if body.len() > limits::SPEC_BYTES_MAX {
                 let (len, most) = (body.len(), limits::SPEC_BYTES_MAX);
@@ -99,7 +111,8 @@ impl Engine {
             JobStatus::Expired => (StepStatus::Failed, StepCause::JobExpired),
             _ => (StepStatus::Failed, StepCause::JobFailed),
         };
-        let also = Also { message: end.message, output: end.output };
+        let files = end.files.and_then(|files| self.files_of_job(key.run, key.step, &files));
+        let also = Also { message: end.message, output: end.output, files, ended_at: end.ended_at };
         self.on_work_over(key.run, key.step, key.item, status, cause, also);
     }
 
@@ -119,6 +132,6 @@ impl Engine {
 }
 
 /// What a reference put into a job may make it one that nobody would accept.
-fn check(spec: &JobSpec, now: model::Timestamp) -> Result<(), String> {
+fn check(spec: &JobSpec, now: Timestamp) -> Result<(), String> {
     model::validate::job(spec, now).map_err(|invalid| invalid.to_string())
 }

@@ -13,7 +13,7 @@
 //! makes their jobs and hears of their ends; [`finish`] ends steps and runs; [`control`] is what somebody
 //! asks of a run, [`wait`] what time and events bring, [`late`] what workers bring that come late; [`scheduled`] starts runs of schedules and [`trigger`]
 //! those that the end of something else starts; [`scope`] holds the values that expressions speak of;
-//! [`added`] takes the elements that running tasks add;
+//! [`added`] takes the elements that running tasks add; [`files`] lets steps read what steps before them stored;
 //! [`retry`] tries a run again that failed; [`explain`] says why a step stands where it stands, [`restore`]
 //! rebuilds all of it from rows.
 //!
@@ -39,10 +39,12 @@ mod check;
 mod control;
 mod elements;
 mod explain;
+mod files;
 mod finish;
 mod job;
 mod late;
 mod plan;
+mod producers;
 mod restore;
 mod retry;
 mod scheduled;
@@ -186,13 +188,14 @@ pub(crate) struct Workflows {
 }
 
 impl Workflows {
-    pub(crate) fn is_idle(&self) -> bool {
+    /// While runs are `held`, those that would advance are no reason to act.
+    pub(crate) fn is_idle(&self, held: bool) -> bool {
         self.changed.is_empty()
             && self.changed_runs.is_empty()
             && self.changed_steps.is_empty()
             && self.added.is_empty()
             && self.ended_elements.is_empty()
-            && self.stirred.is_empty()
+            && (held || self.stirred.is_empty())
     }
 
     fn find(&self, namespace: &str, name: &str) -> Option<WorkflowId> {
@@ -217,11 +220,14 @@ fn last_of_each(records: Vec<StepRecord>) -> Vec<StepRecord> {
 struct Also {
     message: Option<Box<str>>,
     output: Option<Arc<str>>,
+    files: Option<Arc<str>>,
+    /// When its work ended, if that is known better than when it was reported.
+    ended_at: Option<Timestamp>,
 }
 
 impl Also {
     fn message(message: impl Into<Box<str>>) -> Self {
-        Self { message: Some(message.into()), output: None }
+        Self { message: Some(message.into()), ..Self::default() }
     }
 }
 
@@ -331,10 +337,12 @@ impl Engine {
         if to.is_live() {
             state.started_at.get_or_insert(now);
         } else if to.is_final() {
-            state.finished_at = Some(now);
+            let ended_at = also.ended_at.unwrap_or(now);
+            state.finished_at = Some(ended_at.max(state.started_at.unwrap_or(ended_at)).min(now));
         }
         state.message = also.message.or(state.message.take());
         state.output = also.output.or(state.output.take());
+        state.files = also.files.or(state.files.take());
         let job = state.job;
         for (status, count) in run.state.counts.iter_mut().enumerate() {
             if status == usize::from(from.code()) {

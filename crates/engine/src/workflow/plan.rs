@@ -7,17 +7,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::JobSpec;
-use model::expression::Expression;
-use model::run::RunStatus;
+use model::expression::{Expression, Scope};
+use model::run::{Asks, RunStatus};
 use model::spec::Constraint;
 use model::workflow::template::Template;
 use model::workflow::{
     Action, Approval, Call, Definition, FailurePolicy, ForEach, JobTemplate, JoinRule, LatePolicy, OnTimeout,
     Over, Section, StepSpec, Wait,
 };
-use model::{Duration, Timestamp};
+use model::{Duration, Timestamp, limits};
+use serde_json::Value;
 
 use super::Run;
+use super::producers::Producers;
 use crate::profile::{Profile, Profiles};
 use crate::shared::Shared;
 
@@ -31,6 +33,8 @@ pub(crate) struct Plan {
     pub(super) name: Arc<str>,
     /// Every step, in the order of sections; the place of a step is its number.
     pub(super) nodes: Box<[Node]>,
+    /// Which steps may have stored what a step reads.
+    pub(super) producers: Producers,
     places: BTreeMap<Arc<str>, u32>,
     /// The definitions of the workflows that its steps call, with their JSON.
     pub(super) calls: BTreeMap<String, (Arc<Definition>, Arc<str>)>,
@@ -67,7 +71,7 @@ pub(super) struct Each {
 
 #[derive(Debug)]
 pub(super) enum List {
-    Items(Arc<[serde_json::Value]>),
+    Items(Arc<[Value]>),
     Expression(Expression),
     Shards(u32),
     Workers(Vec<Constraint>),
@@ -79,15 +83,77 @@ pub(super) enum List {
 pub(super) enum Act {
     Job(JobPlan),
     Call(Call),
-    Approval(Approval),
+    Approval(ApprovalPlan),
     For(Duration),
     Until(Template),
     Event { name: Box<str>, on_timeout: OnTimeout },
 }
 
+/// What an approval asks, and whom.
+#[derive(Debug)]
+pub(super) struct ApprovalPlan {
+    pub(super) message: Option<Template>,
+    pub(super) approvers: Box<[Template]>,
+    pub(super) on_timeout: OnTimeout,
+}
+
+impl ApprovalPlan {
+    fn compile(spec: &Approval) -> Result<Self, String> {
+        let parse = |text: &String| Template::parse(text).map_err(|error| error.to_string());
+        Ok(Self {
+            message: spec.message.as_ref().map(parse).transpose()?,
+            approvers: spec.approvers.iter().map(parse).collect::<Result<_, _>>()?,
+            on_timeout: spec.on_timeout,
+        })
+    }
+
+    /// What it asks in a run, and whom. Where the definition names approvers there is always one: an empty list would
+    /// let everybody approve.
+    ///
+    /// # Errors
+    /// The field whose reference has no value, or one that is no name.
+    pub(super) fn asks(&self, scope: &dyn Scope) -> Result<Asks, String> {
+        let message = self.message.as_ref().map(|template| template.render(scope)).transpose();
+        let message = message.map_err(|error| format!("approval.message: {error}"))?;
+        let mut approvers: Vec<String> = Vec::new();
+        for (i, template) in self.approvers.iter().enumerate() {
+            let at = |problem: String| format!("approval.approvers[{i}]: {problem}");
+            let names = match template.value(scope).map_err(|error| at(error.to_string()))? {
+                Value::Array(list) => list,
+                one => vec![one],
+            };
+            for name in names {
+                let Value::String(name) = name else {
+                    return Err(at(format!("{name} is no name: expected a text, or a list of texts")));
+                };
+                if name.is_empty() || name.len() > limits::OWNER_LEN_MAX {
+                    return Err(at(format!("expected names of 1 to {} bytes", limits::OWNER_LEN_MAX)));
+                }
+                if !approvers.contains(&name) {
+                    approvers.push(name);
+                }
+            }
+        }
+        if approvers.is_empty() && !self.approvers.is_empty() {
+            return Err("approval.approvers: names nobody: expected at least one name".into());
+        }
+        if approvers.len() > limits::APPROVERS_MAX {
+            let (count, most) = (approvers.len(), limits::APPROVERS_MAX);
+            return Err(format!("approval.approvers: has {count} entries: expected at most {most}"));
+        }
+        if let Some(len) = message.as_ref().map(String::len).filter(|&len| len > limits::NOTE_LEN_MAX) {
+            let most = limits::NOTE_LEN_MAX;
+            return Err(format!("approval.message: has {len} bytes: expected at most {most}"));
+        }
+        Ok(Asks { message, approvers })
+    }
+}
+
 /// The job of a step.
 #[derive(Debug)]
 pub(super) struct JobPlan {
+    /// Whether it has inputs that name no version.
+    pub(super) reads_newest: bool,
     pub(super) template: JobTemplate,
     /// The spec as JSON, as far as it has no references.
     pub(super) body: Arc<str>,
@@ -170,6 +236,7 @@ impl Plan {
             name: spec.name.as_str().into(),
             definition: Arc::clone(definition),
             body: Arc::clone(body),
+            producers: Producers::of(&nodes),
             nodes: nodes.into(),
             places,
             calls,
@@ -258,7 +325,7 @@ impl Act {
         Ok(match action {
             Action::Job(spec) => Self::Job(JobPlan::compile(spec, priority, profiles)?),
             Action::Workflow(call) => Self::Call(call.clone()),
-            Action::Approval(approval) => Self::Approval(approval.clone()),
+            Action::Approval(approval) => Self::Approval(ApprovalPlan::compile(approval)?),
             Action::Wait(Wait::For(length)) => Self::For(*length),
             Action::Wait(Wait::Until(text)) => {
                 Self::Until(Template::parse(text).map_err(|error| error.to_string())?)
@@ -273,13 +340,14 @@ impl Act {
 impl JobPlan {
     fn compile(spec: &JobSpec, priority: Option<u8>, profiles: &mut Profiles) -> Result<Self, String> {
         let spec = JobSpec { priority: priority.unwrap_or(spec.priority), ..spec.clone() };
+        let reads_newest = spec.inputs.iter().any(|input| !input.artifact.contains('@'));
         let body = spec.compact_json().into();
         let profile = profiles.of(&spec);
         let template = JobTemplate::parse(Arc::new(spec)).map_err(|problems| {
             let told: Vec<_> = problems.iter().map(|(path, error)| format!("{path}: {error}")).collect();
             told.join("; ")
         })?;
-        Ok(Self { template, body, profile })
+        Ok(Self { reads_newest, template, body, profile })
     }
 }
 

@@ -80,7 +80,7 @@ impl Engine {
             known.state = Some(Box::new(record.state));
             return Ok(());
         };
-        if !record.state.status.is_final() {
+        if !record.state.status.is_final() && record.state.continues.is_none() {
             // It is to be done again.
             return Ok(());
         }
@@ -88,6 +88,13 @@ impl Engine {
         let total = known.state.as_ref().and_then(|state| state.total).or(record.state.total);
         let total = total.ok_or("its step has no elements")?;
         let elements = known.elements.get_or_insert_with(|| of(total));
+        if let Some(call) = record.state.continues {
+            elements.continue_call(item, call);
+            return Ok(());
+        }
+        let succeeded = record.state.status == StepStatus::Succeeded;
+        elements.note_files(item, record.state.files.filter(|_| succeeded));
+        elements.note_end(record.state.finished_at);
         if !elements.note(item, record.state.status, record.state.output) {
             return Err(format!("its step has {total} elements, or has it already"));
         }

@@ -138,7 +138,8 @@ impl Engine {
         let Some(origin) = run.firing().map(Arc::clone) else { return };
         let status = end_of(run.state.status, cause);
         let started_at = run.state.started_at;
-        self.on_run_over(Work::Run(id), &origin, RunEnd { status, started_at });
+        let ended_at = run.state.finished_at.unwrap_or(self.now);
+        self.on_run_over(Work::Run(id), &origin, RunEnd { status, started_at, ended_at });
     }
 
     /// Cancels a run because its schedule wants room; without `finally`, and its jobs without their grace,

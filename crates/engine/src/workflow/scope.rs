@@ -9,6 +9,7 @@ use model::{RunId, limits};
 use serde_json::{Map, Value, json};
 
 use super::Run;
+use super::files::past;
 
 /// One element of the list that a step goes over.
 #[derive(Debug)]
@@ -61,6 +62,7 @@ impl<'a> RunScope<'a> {
             "succeeded" => json!(tally.succeeded),
             "failed" => json!(tally.failed),
             "output" => return self.output(place, name),
+            "files" => return self.files(place, path),
             _ => return missing(format!("a step has no field `{field}`")),
         };
         Ok((value, 3))
@@ -76,12 +78,36 @@ impl<'a> RunScope<'a> {
                     limits::COLLECTED_BYTES_MAX
                 )),
                 (StepStatus::Succeeded, None) => missing(format!("step `{name}` gave no output")),
-                (status, _) => missing(format!("step `{name}` gave no output: it is {status}")),
+                (status, _) => missing(format!("step `{name}` has no output to read: it {}", past(status))),
             };
         };
         // A text that is no JSON is what somebody wrote instead of it.
         let value = serde_json::from_str(output).unwrap_or_else(|_| Value::String(output.to_owned()));
         Ok((value, 3))
+    }
+
+    /// The versions of artifacts that a step stored, or those of one of its outputs.
+    fn files(&self, place: u32, path: &[String]) -> Result<(Value, usize), EvaluationError> {
+        let step = self.run.step(place);
+        let name = &self.run.plan.node(place).name;
+        let Some(files) = step.state.as_deref().and_then(|state| state.files.as_deref()) else {
+            return match (step.status(), &self.run.plan.node(place).each) {
+                (StepStatus::Succeeded, Some(_)) => missing(format!(
+                    "the elements of step `{name}` stored no artifacts, or the list of these is larger than {} bytes",
+                    limits::COLLECTED_BYTES_MAX
+                )),
+                (StepStatus::Succeeded, None) => missing(format!("step `{name}` stored no artifacts")),
+                (status, _) => missing(format!("step `{name}` stored no artifacts: it {}", past(status))),
+            };
+        };
+        let files: Map<String, Value> = serde_json::from_str(files).unwrap_or_default();
+        match path.get(3) {
+            None => Ok((Value::Object(files), 3)),
+            Some(artifact) => match files.get(artifact) {
+                Some(version) => Ok((version.clone(), 4)),
+                None => missing(format!("step `{name}` stored no artifact `{artifact}`")),
+            },
+        }
     }
 
     fn run(&self) -> Value {

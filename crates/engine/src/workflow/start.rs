@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use model::record::{Change, RunKeyRecord};
 use model::run::{
-    Caller, RunCause, RunHead, RunState, RunStatus, StepCause, StepKey, StepRecord, StepState, StepStatus,
+    Caller, EndedCall, RunCause, RunHead, RunState, RunStatus, StepCause, StepKey, StepRecord, StepState,
+    StepStatus,
 };
 use model::workflow::{Definition, Section};
 use model::{RunId, Timestamp, WorkflowId, limits};
@@ -188,8 +189,11 @@ impl Engine {
         definition: &Arc<Definition>,
         body: &Arc<str>,
         parameters: Map<String, Value>,
+        continues: Option<&EndedCall>,
     ) -> Result<RunId, String> {
-        let Some(parent) = self.workflows.runs.get(&caller.run) else { return Err("its run is gone".into()) };
+        let Some(parent) = self.workflows.runs.get(&caller.run) else {
+            return Err("the run does not exist any more".into());
+        };
         let head = Arc::clone(&parent.head);
         let plan = self.workflows.plans.of(definition, body, head.priority, &mut self.profiles)?;
         let head = RunHead {
@@ -202,13 +206,16 @@ impl Engine {
             actor: Arc::clone(&head.actor),
             note: None,
             caller: Some(caller),
-            retry_of: None,
+            retry_of: continues.map(|ended| ended.run),
             priority: head.priority,
             origin: head.origin.clone(),
             trigger: None,
         };
         let id = RunId::from_bits(self.ids.next(self.now, caller.run.shard(), self.rng.next_u64()));
         self.insert_run(id, head, plan);
+        if let Some(EndedCall { records, batches, .. }) = continues {
+            self.carry(id, &Takeover { records: records.clone(), batches: batches.clone() });
+        }
         self.step_run(id, RunStatus::Running, RunCause::Started, None);
         self.begin_run(id);
         Ok(id)
@@ -263,6 +270,10 @@ impl Engine {
             let known = index(step) < run.steps.len() && run.step(step).status() == StepStatus::Pending;
             let StepState { status, job, called, output, said, .. } = &record.state;
             let carries = matches!(status, StepStatus::Succeeded | StepStatus::Skipped);
+            if let Some(call) = record.state.continues.as_ref().filter(|_| known && !carries) {
+                self.carry_call(id, (step, item), record.state.total, call);
+                continue;
+            }
             if !known || !carries {
                 continue;
             }
@@ -273,15 +284,45 @@ impl Engine {
             match item {
                 None => {
                     run.step_mut(step).state = Some(Box::new(state));
-                    let also = super::Also { output: output.clone(), message: record.state.message.clone() };
+                    let also = super::Also {
+                        output: output.clone(),
+                        message: record.state.message.clone(),
+                        files: record.state.files.clone(),
+                        ended_at: None,
+                    };
                     self.end_step(id, step, *status, StepCause::Carried, also);
                 }
                 Some(item) if *status == StepStatus::Succeeded => {
-                    (state.status, state.output, state.finished_at) = (*status, output.clone(), Some(now));
+                    (state.status, state.output) = (*status, output.clone());
+                    state.finished_at = record.state.finished_at.or(Some(now));
+                    state.files = record.state.files.clone();
                     let key = StepKey { run: id, step, item: Some(item) };
                     self.carry_element(StepRecord { key, state });
                 }
                 Some(_) => {}
+            }
+        }
+    }
+
+    /// Lets the call of a step, or of an element of one, continue an ended run once it begins.
+    fn carry_call(
+        &mut self,
+        id: RunId,
+        (step, item): (u32, Option<u32>),
+        total: Option<u32>,
+        call: &Arc<EndedCall>,
+    ) {
+        let mut state = StepState::new(StepStatus::Pending, StepCause::Carried);
+        state.continues = Some(Arc::clone(call));
+        match item {
+            None => {
+                let Some(run) = self.workflows.runs.get_mut(&id) else { return };
+                run.step_mut(step).state = Some(Box::new(state));
+                self.touch_step(id, step);
+            }
+            Some(item) => {
+                state.total = total;
+                self.carry_element(StepRecord { key: StepKey { run: id, step, item: Some(item) }, state });
             }
         }
     }

@@ -57,6 +57,19 @@ impl Engine {
         self.end_step(id, step, to, StepCause::TimedOut, Also::default());
     }
 
+    /// Ends a step whose event is here. A payload that is not what the step promises makes it fail.
+    pub(super) fn end_with_event(&mut self, id: RunId, step: u32) {
+        let Some(run) = self.workflows.runs.get(&id) else { return };
+        let payload = run.step(step).state.as_deref().and_then(|state| state.output.as_deref());
+        let spec = run.plan.definition.workflow.step_at(super::index(step));
+        match spec.and_then(|spec| spec.broken_promise(payload)) {
+            None => self.end_step(id, step, StepStatus::Succeeded, StepCause::EventCame, Also::default()),
+            Some(broken) => {
+                self.end_step(id, step, StepStatus::Failed, StepCause::BadOutput, Also::message(broken));
+            }
+        }
+    }
+
     /// An event came for a run: every step that waits for one of its name goes on, and those that are still
     /// to wait for it will not have to.
     pub(super) fn take_event(
@@ -97,7 +110,7 @@ impl Engine {
             state.said = Some(Box::new(said.clone()));
             state.output = Some(Arc::clone(payload));
             if waits {
-                self.end_step(id, step, StepStatus::Succeeded, StepCause::EventCame, Also::default());
+                self.end_with_event(id, step);
             } else {
                 self.touch_step(id, step);
             }

@@ -50,6 +50,7 @@ fn what_runs_at_most_once_fails_with_outcome_unknown() {
     t.start(started);
     t.lose(worker);
     t.worker().join();
+    t.pass(60);
     for job in [started, unheard] {
         insta::allow_duplicates! {
             insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → failed (outcome_unknown)");

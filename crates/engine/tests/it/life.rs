@@ -22,6 +22,19 @@ fn a_job_waits_runs_and_succeeds() {
     assert_eq!((state.executions, state.run_failures), (1, 0));
 }
 
+/// What a worker has to tell of a success, such as a checkpoint that was not saved, stands in events and history.
+#[test]
+fn a_job_that_succeeds_may_have_something_to_tell() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let job = t.job().submit();
+    let Report::Finished { how, outcome, usage } = finished(How::Succeeded, Some(0)) else { unreachable!() };
+    let outcome = Outcome { message: Some("not saved".into()), ..outcome };
+    t.end_with(job, Report::Finished { how, outcome, usage });
+    let last = t.state(job).history.last().unwrap().clone();
+    assert_eq!((last.to, last.detail.as_deref()), (JobStatus::Succeeded, Some("not saved")));
+}
+
 /// A9. A job for later is ready until its time comes, and not a moment longer.
 #[test]
 fn a_job_for_later_waits_for_its_time() {

@@ -88,6 +88,10 @@ pub(crate) struct Scenario {
     epoch: u64,
     counter: u64,
     ids: IdSource,
+    /// For how long the owner before may act when the engine is built anew.
+    former_owner: Duration,
+    /// Whether the next engine starts while the store has no space.
+    is_full: bool,
 }
 
 /// One that has read these rows.
@@ -118,6 +122,8 @@ impl Scenario {
             epoch: 1,
             counter: 0,
             ids: IdSource::default(),
+            former_owner: Duration::ZERO,
+            is_full: false,
         };
         scenario.flush();
         scenario
@@ -254,6 +260,12 @@ impl Scenario {
         self.restart();
     }
 
+    /// The rows were changed while no engine ran.
+    pub(crate) fn start_over(&mut self) {
+        self.heir = follower(&self.config, self.now, &self.rows);
+        self.restart();
+    }
+
     /// An engine that is rebuilt from the rows knows what the running one knows.
     pub(crate) fn check_rebuilt(&self) {
         let mut rebuilt = Engine::new(self.config.clone(), &leases(self.epoch), SHARDS, self.now);
@@ -276,6 +288,20 @@ impl Scenario {
         self.restart_distrusting(&[]);
     }
 
+    /// The same, while the owner before may still act for a while.
+    pub(crate) fn restart_beside(&mut self, former_owner: Duration) {
+        self.former_owner = former_owner;
+        self.restart();
+        self.former_owner = Duration::ZERO;
+    }
+
+    /// The same, while the store has no space.
+    pub(crate) fn restart_full(&mut self) {
+        self.is_full = true;
+        self.restart();
+        self.is_full = false;
+    }
+
     fn restart_distrusting(&mut self, lost: &[ShardId]) {
         // Beyond all that a lost tail can have given out.
         self.epoch += if lost.is_empty() { 1 } else { 1 << 20 };
@@ -292,6 +318,8 @@ impl Scenario {
             }
         }
         engine.distrust(lost);
+        engine.succeed(self.former_owner);
+        engine.hold_new_work(self.is_full);
         engine.start(self.now);
         self.engine = engine;
         for player in self.players.values_mut() {
@@ -555,6 +583,9 @@ impl Rows {
             Change::Queue(record) => {
                 self.queues.insert(record.name.clone(), record);
             }
+            Change::RemoveQueue(name) => {
+                self.queues.remove(&*name);
+            }
             Change::Schedule { id, new, head, state } => match (new, head) {
                 (true, head) => {
                     let head = head.unwrap_or_else(|| panic!("{id} is new and has no head"));
@@ -742,6 +773,7 @@ impl WorkerBuilder<'_> {
             admission: Admission::Open,
             created_at: scenario.now,
             updated_at: scenario.now,
+            heard_at: None,
         };
         let join = scenario.join_of(id, &record);
         scenario.say(Input::Join(Box::new(join)));

@@ -70,6 +70,21 @@ fn a_rebuilt_engine_gives_workers_a_full_lease_to_come_back() {
     assert_eq!(t.rows.workers[&worker].status, WorkerStatus::Lost);
 }
 
+/// A8. The owner before may not know yet that it is not the owner any more, and renews leases until its own has ended.
+#[test]
+fn a_worker_that_the_owner_before_may_keep_alive_is_lost_later() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    t.start(job);
+    t.restart_beside(Duration::from_secs(3));
+    t.players.get_mut(&worker).unwrap().silent = true;
+    t.pass(9);
+    assert_eq!(t.status(job), JobStatus::Running);
+    t.pass(1);
+    assert_eq!(t.status(job), JobStatus::Waiting);
+}
+
 /// Rule 10. The engine was held up itself: a silence that nobody could hear is nobody's.
 #[test]
 fn a_stall_of_the_server_costs_no_worker_its_lease() {
@@ -280,4 +295,28 @@ fn a_late_hello_does_not_give_away_what_was_started_since() {
     t.rejoin(worker);
     t.pass(1);
     assert_ne!(t.execution(job).id, execution, "a living session whose journal lost it gives it back");
+}
+
+/// E5, H1. Also the next server knows when a lost worker was last heard; of one that it never heard, when it was lost.
+#[test]
+fn a_restart_forgets_not_when_a_lost_worker_was_heard() {
+    let mut t = Scenario::new();
+    let [first, second] = [t.worker().join(), t.worker().join()];
+    let heard_at = |t: &Scenario, id| {
+        let view = t.engine.view();
+        view.workers.iter().find(|worker| worker.id == id).unwrap().heard_at
+    };
+    let heard = heard_at(&t, first).unwrap();
+    t.lose(first);
+    let before = heard_at(&t, first).unwrap();
+    assert!(before >= heard && before < t.now, "{before}");
+    t.restart();
+    assert_eq!(heard_at(&t, first), Some(before));
+    t.silence(second);
+    t.pass(60);
+    let lost = t.rows.workers[&second].updated_at;
+    assert_eq!(heard_at(&t, second), Some(lost));
+    t.rejoin(first);
+    assert_eq!(heard_at(&t, first), Some(t.now));
+    assert_eq!(t.rows.workers[&first].heard_at, None);
 }

@@ -101,8 +101,15 @@ fn local(zone: &TimeZone, at: Timestamp) -> Zoned {
 pub(super) fn span(zone: &TimeZone, from: Timestamp, until: Timestamp) -> String {
     let (from, until) = (local(zone, from), local(zone, until));
     let same_day = from.date() == until.date();
-    let until = until.strftime(if same_day { "%H:%M" } else { "%a %d %b %H:%M" });
-    format!("{} – {until}", from.strftime("%a %d %b %H:%M"))
+    // Within one minute, only seconds tell them apart.
+    let time = if same_day && from.strftime("%H:%M").to_string() == until.strftime("%H:%M").to_string() {
+        "%H:%M:%S"
+    } else {
+        "%H:%M"
+    };
+    let day = format!("%a %d %b {time}");
+    let until = until.strftime(if same_day { time } else { &day });
+    format!("{} – {until}", from.strftime(&day))
 }
 
 /// A length of time in its two largest units.

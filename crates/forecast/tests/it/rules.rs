@@ -19,6 +19,7 @@ fn instants_that_a_calendar_holds_are_no_firings() {
     spec.timing.only = vec![Filter::Calendar("working-days".into())];
     let mut plan = hours(24 * 7).worker("w1", 1).with(spec, minutes(1));
     plan.calendars.push(CalendarSpec {
+        known_until: None,
         name: "working-days".into(),
         namespace: "default".into(),
         owner: None,

@@ -335,6 +335,7 @@ pub struct PreviewSchedule {
     pub zone: Option<String>,
     /// How many firings; 20 where absent, at most 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1000)]
     pub n: Option<u32>,
     /// From when on; now where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -477,6 +478,15 @@ pub struct Ledger {
     pub counts: Option<BTreeMap<FiringOutcome, u64>>,
 }
 
+/// The overlap policies that a backfill may have.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "the document's view of `OverlapPolicy`")]
+enum BackfillOverlap {
+    BufferAll,
+    AllowAll,
+}
+
 /// A past range to make up for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -496,6 +506,7 @@ pub struct StartBackfill {
     pub priority: u8,
     /// `buffer_all` waits for other runs of the schedule as its limit says; `allow_all` does not.
     #[serde(default = "buffer_all")]
+    #[schema(value_type = BackfillOverlap, default = "buffer_all")]
     pub overlap: OverlapPolicy,
     /// Which instants are run that have a run already.
     #[serde(default)]

@@ -8,9 +8,9 @@ use utoipa::ToSchema;
 
 use super::{ApplyChange, Warning};
 use crate::firing::{Origin, Pause};
-use crate::id::{JobId, RunId, WorkflowId};
+use crate::id::{JobId, RunId, WorkerId, WorkflowId};
 use crate::run::{
-    Caller, Ended, LateWorkers, RunCause, RunHistoryEntry, RunStatus, RunTrigger, Said, StepCause,
+    Asks, Caller, Ended, LateWorkers, RunCause, RunHistoryEntry, RunStatus, RunTrigger, Said, StepCause,
     StepStatus, Tally, TriggerRefusal,
 };
 use crate::time::Timestamp;
@@ -290,6 +290,9 @@ pub struct WorkflowRun {
     /// What it gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
+    /// Its newest transition, for example with the step that made it fail; only in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition: Option<RunHistoryEntry>,
     /// Every transition so far; left out of lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<RunHistoryEntry>,
@@ -323,6 +326,9 @@ pub struct WaitingApproval {
     /// Who may approve or reject; whoever may change the run, where nobody is named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<String>,
+    /// What it asks, with every reference replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// How many steps there are of each status. Elements of a list do not count.
@@ -377,6 +383,15 @@ pub struct RunStep {
 pub struct RunItem {
     /// Which element, from 0.
     pub index: u32,
+    /// The element: a text as it is, all else as JSON. Absent once its job is no longer kept, and of calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
+    /// The worker of the newest execution of its job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<WorkerId>,
+    /// How many executions its job has had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executions: Option<u32>,
     /// All that is kept of it.
     #[serde(flatten)]
     pub state: RunStepState,
@@ -423,6 +438,13 @@ pub struct RunStepState {
     /// Of a step over workers: those that came while it went on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_workers: Option<LateWorkers>,
+    /// The versions of artifacts that it stored: by the name of each output `NAME@sha256:HEX`, of a step over a list a list
+    /// of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Value>,
+    /// Of an approval that has begun: what it asks, and whom, with every reference replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Asks>,
 }
 
 /// How a run is cancelled. May be left out.
@@ -445,11 +467,22 @@ pub struct Note {
     pub note: Option<String>,
 }
 
+/// The statuses that a step may be marked with.
+#[derive(ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(dead_code, reason = "the document's view of `StepStatus`")]
+enum MarkedAs {
+    Succeeded,
+    Failed,
+    Skipped,
+}
+
 /// What becomes of a step that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MarkStep {
     /// `succeeded`, `failed` or `skipped`.
+    #[schema(value_type = MarkedAs)]
     pub status: StepStatus,
     /// Why, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -467,6 +500,10 @@ pub struct RetryRun {
     /// Why, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Steps that may start again although their jobs run `at_most_once` and have started; `call/pay` is step `pay` of
+    /// the workflow that step `call` calls. The refusal `repeat_forbidden` names them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repeat: Vec<String>,
 }
 
 /// What came of an event.

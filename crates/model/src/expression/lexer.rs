@@ -64,6 +64,7 @@ fn token(rest: &str, first: char) -> Result<(Token, usize), String> {
     }
     match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
         Some(sign) => Ok((Token::Sign(sign), sign.len())),
+        None if first == '=' => Err("`=` is no operator: did you mean `==`?".into()),
         None => Err(format!("`{}` means nothing here", first.escape_default())),
     }
 }

@@ -281,7 +281,11 @@ impl Parser<'_> {
             "trim" => (Function::Trim, 0),
             "split" => (Function::Split, 1),
             "join" => (Function::Join, 1),
-            _ => return Err(self.error(at, format!("there is no function `.{name}`"))),
+            _ => {
+                let known = "`contains`, `startsWith`, `endsWith`, `lowerAscii`, `upperAscii`, `trim`, `split`, `join`, `all`, `exists`, `filter` or `map`";
+                let told = format!("there is no function `.{name}`: expected {known}");
+                return Err(self.error(at, told));
+            }
         };
         self.count(at, name, &arguments, expected)?;
         arguments.insert(0, target);

@@ -38,6 +38,8 @@ sentences! {
     Missed = "missed",
     /// The policy makes up for the last ones only.
     MissedBeforeLast = "missed before the last ones",
+    /// The policy makes up for the newest ones up to a limit, which is the value.
+    MissedBeyondLimit = "only the last {} missed firings are made up for",
     /// The policy makes up for one, the last.
     LastStands = "the last missed firing stands for it",
     /// It was missed too long ago to be made up for.
@@ -64,6 +66,8 @@ sentences! {
     BufferFull = "{} firings wait already",
     /// The rules of its schedule were replaced.
     RulesReplaced = "the rules were replaced before its turn",
+    /// Engine time was ahead of the clock, and was reset: its instant is decided anew.
+    ClockReset = "the clock was reset before its turn",
     /// Its schedule was deleted.
     ScheduleDeleted = "the schedule was deleted before its turn",
     /// Its schedule completed.

@@ -1,9 +1,12 @@
 //! What a run that tries another one again takes over from it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::{Adder, ElementBatch, StepRecord, StepStatus};
-use crate::workflow::{Definition, Section, StepSpec, WorkflowSpec};
+use super::{Adder, ElementBatch, EndedCall, StepCause, StepKey, StepRecord, StepState, StepStatus};
+use crate::firing::Work;
+use crate::spec::Delivery;
+use crate::workflow::{Action, Definition, Section, StepSpec, WorkflowSpec};
 
 /// Where another try begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +15,8 @@ pub enum RetryFrom<'a> {
     Failed,
     /// At this step, whatever it ended as; and at every other that did not end well.
     Step(&'a str),
+    /// At every step: nothing is taken over.
+    Start,
 }
 
 /// What another try of an ended run takes over.
@@ -23,6 +28,22 @@ pub struct Carried {
     lists: BTreeMap<u32, Kept>,
     /// Steps, and elements of steps that failed, that are not done again.
     done: BTreeSet<Adder>,
+    /// Work that the ended run began and that the other try begins again, as far as the delivery level or a called run
+    /// matters.
+    pub again: Vec<Again>,
+}
+
+/// A job or a call of an ended run that another try begins again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Again {
+    /// The step, or the element of one, of the ended run.
+    pub key: StepKey,
+    /// The job, which runs at most once, or the called run. Absent for a list whose elements an earlier run did.
+    pub work: Option<Work>,
+    /// Whether the next call may continue the called run. It may not where the step has other input by then.
+    pub may_continue: bool,
+    /// How many elements its list has, if it is one of a list.
+    total: Option<u32>,
 }
 
 /// What is taken over of a list that tasks added.
@@ -49,6 +70,16 @@ impl Carried {
             None => false,
         }
     }
+
+    /// Lets the next call of a step, or of an element, continue an ended run.
+    pub fn continue_call(&mut self, again: &Again, call: EndedCall) {
+        let state = StepState {
+            continues: Some(Arc::new(call)),
+            total: again.total,
+            ..StepState::new(StepStatus::Pending, StepCause::Carried)
+        };
+        self.records.push(StepRecord { key: again.key, state });
+    }
 }
 
 /// What another try of an ended run takes over: steps that ended well or were skipped, unless the
@@ -56,15 +87,18 @@ impl Carried {
 /// ended well, unless it goes over the workers, which may be others by now. `on_failure` and `finally` belong
 /// to each try.
 ///
-/// `records` are all rows of the ended run, in any order.
-pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<'_>) -> Carried {
+/// `all` are all rows of the ended run, in any order.
+pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>) -> Carried {
     let spec = &definition.workflow;
-    let rows: BTreeMap<u32, &StepRecord> = records
+    let rows: BTreeMap<u32, &StepRecord> = all
         .iter()
         .filter(|record| record.key.item.is_none())
         .map(|record| (record.key.step, record))
         .collect();
-    let again = done_again(spec, |step| rows.get(&step).map(|record| record.state.status), from);
+    let again = match from {
+        RetryFrom::Start => (0..).zip(&spec.steps).map(|(step, _)| (step, true)).collect(),
+        _ => done_again(spec, |step| rows.get(&step).map(|record| record.state.status), from),
+    };
     let sections = spec.all_steps().map(|(section, _)| section).collect::<Vec<_>>();
     // The list may be another one once steps before it were done again, and so may the workers that are there.
     let has_same_list = |step: u32| {
@@ -76,25 +110,59 @@ pub fn carried(definition: &Definition, records: &[StepRecord], from: RetryFrom<
         if sections.get(step as usize) != Some(&Section::Steps) {
             return false;
         }
+        // A call that never began in the ended run continues what that one was to continue.
+        let continues = record.state.continues.is_some() && record.state.status != StepStatus::Succeeded;
         match (again.contains_key(&step), item) {
             // Its elements stand in its row.
             (false, item) => item.is_none(),
-            (true, Some(_)) => has_same_list(step) && record.state.status == StepStatus::Succeeded,
-            (true, None) => false,
+            (true, Some(_)) => {
+                has_same_list(step) && (record.state.status == StepStatus::Succeeded || continues)
+            }
+            (true, None) => has_same_list(step) && continues,
         }
     };
     let total_of = |step: u32| rows.get(&step).and_then(|record| record.state.total);
-    let kept = records.iter().filter(keeps).cloned().map(|mut record| {
+    let kept = all.iter().filter(keeps).cloned().map(|mut record| {
         record.state.total = record.state.total.or(total_of(record.key.step));
         record
     });
     let records: Vec<_> = kept.collect();
+    let has_elements: BTreeSet<u32> =
+        all.iter().filter(|record| record.key.item.is_some()).map(|record| record.key.step).collect();
+    let begun = |record: &StepRecord| {
+        let StepKey { step, item, .. } = record.key;
+        let spec = spec.steps.get(step as usize).filter(|_| again.contains_key(&step))?;
+        let matters = match &spec.action {
+            Action::Job(job) => job.delivery == Delivery::AtMostOnce,
+            Action::Workflow(_) => true,
+            Action::Approval(_) | Action::Wait(_) => false,
+        };
+        let state = &record.state;
+        let continued = state.continues.as_ref().map(|call| call.run);
+        let work = state.job.map(Work::Job).or(state.called.or(continued).map(Work::Run));
+        let total = state.total.or(total_of(step));
+        // A list that was taken over has its elements in the run before.
+        let unseen = spec.for_each.is_some()
+            && item.is_none()
+            && total.is_some_and(|total| total > 0)
+            && !has_elements.contains(&step);
+        // Also a call that never began: it still continues what it was to continue.
+        let ended_well = state.status == StepStatus::Succeeded;
+        let stays = has_same_list(step) && (ended_well || state.continues.is_some());
+        if !matters || stays || (work.is_none() && !unseen) {
+            return None;
+        }
+        let may_continue = matches!(work, Some(Work::Run(_))) && has_same_list(step);
+        Some(Again { key: record.key, work, may_continue, total: item.and(total) })
+    };
+    let again_begun = all.iter().filter_map(begun).collect();
     let growing = (0..).zip(&spec.steps).filter(|(_, step)| !step.adders().is_empty()).map(|(step, _)| step);
     let kept = |step| (step, if has_same_list(step) { Kept::All } else { Kept::OfDone });
     Carried {
         lists: growing.filter(|step| again.contains_key(step)).map(kept).collect(),
         done: records.iter().map(|record| Adder { step: record.key.step, item: record.key.item }).collect(),
         records,
+        again: again_begun,
     }
 }
 
@@ -172,6 +240,48 @@ mod tests {
     #[test]
     fn a_retry_begins_at_what_failed_and_asks_what_comes_after_again() {
         assert_eq!(told(ENDS, RetryFrom::Failed), "a c after_c");
+    }
+
+    /// C2, D2. A failed call is to be looked into; one that never began still continues what it was to continue, and repeats
+    /// nothing. From the start on, everything that began is repeated.
+    #[test]
+    fn calls_and_jobs_that_run_at_most_once_are_looked_at() {
+        let mut pay = JobSpec::command(["true"]);
+        pay.delivery = Delivery::AtMostOnce;
+        let call =
+            Action::Workflow(crate::workflow::Call { name: "inner".into(), parameters: BTreeMap::new() });
+        let steps = vec![
+            StepSpec::job("pay", pay),
+            StepSpec::new("failed", call.clone()),
+            StepSpec::new("waits", call),
+            StepSpec::job("plain", JobSpec::command(["true"])),
+        ];
+        let definition = Definition::of(WorkflowSpec::new("w", steps));
+        let record = |step, status, change: fn(&mut StepState)| {
+            let mut state = StepState::new(status, StepCause::JobFailed);
+            change(&mut state);
+            StepRecord { key: StepKey { run: RunId::from_bits(1), step, item: None }, state }
+        };
+        let job = |state: &mut StepState| state.job = Some(crate::JobId::from_bits(7));
+        let records = vec![
+            record(0, StepStatus::Failed, job),
+            record(1, StepStatus::Failed, |state| state.called = Some(RunId::from_bits(2))),
+            record(2, StepStatus::Cancelled, |state| {
+                let (parameters, records, batches) = Default::default();
+                let call = EndedCall { run: RunId::from_bits(3), parameters, records, batches };
+                state.continues = Some(Arc::new(call));
+            }),
+            record(3, StepStatus::Failed, job),
+        ];
+        let again = |from| {
+            let carried = carried(&definition, &records, from);
+            carried.again.iter().map(|again| (again.key.step, again.may_continue)).collect::<Vec<_>>()
+        };
+        assert_eq!(again(RetryFrom::Failed), [(0, false), (1, true)]);
+        assert_eq!(again(RetryFrom::Step("waits")), [(0, false), (1, true), (2, false)]);
+        assert_eq!(again(RetryFrom::Start), [(0, false), (1, false), (2, false)]);
+        let kept = carried(&definition, &records, RetryFrom::Failed).records;
+        assert_eq!(kept.iter().map(|record| record.key.step).collect::<Vec<_>>(), [2]);
     }
 
     /// C2.

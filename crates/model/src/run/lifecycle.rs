@@ -58,6 +58,7 @@ causes! {
         NotFailed = 25, "not_failed", "Its run did not fail.";
         NotAfterCancel = 26, "not_after_cancel", "Its run was cancelled.";
         LeftOut = 27, "left_out", "Somebody asked to leave it out.";
+        BadOutput = 28, "bad_output", "Its output is not what the step promises.";
     }
 }
 
@@ -131,7 +132,7 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
             &[C::Rule, C::Condition, C::NotFailed, C::NotAfterCancel, C::LeftOut, C::Marked, C::Carried],
         ),
         (&[Pending], UpstreamFailed, &[C::Rule]),
-        (&[Pending], Failed, &[C::ConditionFailed, C::BadReference, C::Marked]),
+        (&[Pending], Failed, &[C::ConditionFailed, C::BadReference, C::BadOutput, C::Marked]),
         (&[Pending], Succeeded, &[C::Marked, C::Carried, C::TimeCame, C::EventCame, C::ItemsOver]),
         (&[Pending], Cancelled, &[C::Stopped]),
         (&[Running], Succeeded, &[C::JobSucceeded, C::RunSucceeded, C::ItemsOver, C::Marked]),
@@ -147,12 +148,13 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
                 C::TimedOut,
                 C::Marked,
                 C::JobMissing,
+                C::BadOutput,
             ],
         ),
         (&[Running], Skipped, &[C::Marked]),
         (&[Running], Cancelled, &[C::JobCancelled, C::RunCancelled, C::Stopped]),
         (&[Waiting], Succeeded, &[C::Approved, C::TimeCame, C::EventCame, C::TimedOut, C::Marked]),
-        (&[Waiting], Failed, &[C::Rejected, C::TimedOut, C::Marked]),
+        (&[Waiting], Failed, &[C::Rejected, C::TimedOut, C::BadOutput, C::Marked]),
         (&[Waiting], Skipped, &[C::TimedOut, C::Marked]),
         (&[Waiting], Cancelled, &[C::Stopped]),
         (&[Succeeded, Failed, UpstreamFailed, Skipped, Cancelled], Pending, &[C::RunRetried]),

@@ -6,6 +6,7 @@
 
 mod carry;
 pub mod lifecycle;
+mod pins;
 mod trigger;
 
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use serde_json::{Map, Value};
 use thin_vec::ThinVec;
 use utoipa::ToSchema;
 
-pub use carry::{Carried, RetryFrom, carried, done_again};
+pub use carry::{Again, Carried, RetryFrom, carried, done_again};
 pub use lifecycle::{RunCause, StepCause};
+pub use pins::PinnedVersion;
 pub use trigger::{Ended, KeptEnd, NotTriggered, RunTrigger, TriggerRefusal, TriggerState};
 
 use crate::firing::{Origin, Pause};
@@ -252,7 +254,7 @@ pub struct RunRetry {
 }
 
 /// Names a step of a run, or one element of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct StepKey {
     /// The run.
     pub run: RunId,
@@ -263,7 +265,7 @@ pub struct StepKey {
 }
 
 /// A step, or one element of it, that is no longer pending.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
     /// Which.
     pub key: StepKey,
@@ -275,7 +277,7 @@ pub struct StepRecord {
 ///
 /// The same name from the same step (or element) again is the same batch, whatever it holds then: a task that
 /// is tried again repeats what it did, and adds nothing twice.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElementBatch {
     /// Which.
     pub key: BatchKey,
@@ -292,7 +294,7 @@ pub struct ElementBatch {
 }
 
 /// Names a batch of elements by its place in the list of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BatchKey {
     /// The run.
     pub run: RunId,
@@ -303,7 +305,7 @@ pub struct BatchKey {
 }
 
 /// Who adds elements: a step, or one element of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Adder {
     /// The number of the step.
     pub step: u32,
@@ -380,6 +382,42 @@ pub struct StepState {
     /// For a step over workers: those that came while it went on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_workers: Option<Box<LateWorkers>>,
+    /// The versions of artifacts that it stored, as JSON: by the name of each output `NAME@sha256:HEX`; of a step over a
+    /// list a list of these, with null for each element that stored none. Absent where nothing is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Arc<str>>,
+    /// What an approval asks, and whom, once it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asks: Option<Box<Asks>>,
+    /// While it is pending: the ended run that its call continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<Arc<EndedCall>>,
+}
+
+/// What a step that waits for approval asks, and whom: its texts with every reference replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Asks {
+    /// What it asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Who may approve or reject; whoever may change the run, where nobody is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvers: Vec<String>,
+}
+
+/// The ended run of a call, with what the next run of the call takes over from it: a retry of a run continues the
+/// runs that its failed steps called instead of calling the workflow from its first step again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedCall {
+    /// The run.
+    pub run: RunId,
+    /// Its parameters; the next run has the same.
+    pub parameters: Map<String, Value>,
+    /// Steps and elements that are not done again. Those of calls may continue runs themselves.
+    pub records: Vec<StepRecord>,
+    /// Elements that tasks added, as far as they are taken over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub batches: Vec<ElementBatch>,
 }
 
 /// Workers that came, or came back, while a step over workers went on.
@@ -410,6 +448,9 @@ impl StepState {
             said: None,
             ending: None,
             late_workers: None,
+            files: None,
+            asks: None,
+            continues: None,
         }
     }
 }

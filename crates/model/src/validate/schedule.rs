@@ -162,6 +162,9 @@ fn policies(check: &mut Check, spec: &ScheduleSpec) {
     check.ensure(!last || in_range(missed.last, limits::MISSED_LAST_MAX), "missed.last", || {
         range(missed.last, limits::MISSED_LAST_MAX)
     });
+    check.ensure(in_range(missed.limit, limits::MISSED_LIMIT_MAX), "missed.limit", || {
+        range(missed.limit, limits::MISSED_LIMIT_MAX)
+    });
     check.ensure(missed.threshold >= Duration::from_secs(1), "missed.threshold", || {
         format!("`{}` is too short: expected at least 1s", missed.threshold)
     });

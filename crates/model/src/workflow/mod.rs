@@ -69,6 +69,7 @@ pub struct WorkflowSpec {
     pub triggers: Vec<TriggerSpec>,
     /// The steps. Their order decides nothing but what is shown, and who is first where a limit lets
     /// only some of them start.
+    #[schema(min_items = 1)]
     pub steps: Vec<StepSpec>,
     /// Steps that run once all others ended, if the run is about to fail.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -163,6 +164,18 @@ impl WorkflowSpec {
         let on_failure = self.on_failure.iter().map(|step| (Section::OnFailure, step));
         let finally = self.finally.iter().map(|step| (Section::Finally, step));
         main.chain(on_failure).chain(finally)
+    }
+
+    /// Returns the step at a place in the order of [`all_steps`](Self::all_steps), counted from 0.
+    pub fn step_at(&self, place: usize) -> Option<&StepSpec> {
+        let mut place = place;
+        for section in [&self.steps, &self.on_failure, &self.finally] {
+            match section.get(place) {
+                Some(step) => return Some(step),
+                None => place -= section.len(),
+            }
+        }
+        None
     }
 }
 

@@ -41,7 +41,8 @@ pub enum ParameterType {
 }
 
 impl ParameterType {
-    fn as_str(self) -> &'static str {
+    /// The word in files.
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::String => "string",
             Self::Integer => "integer",
@@ -52,7 +53,8 @@ impl ParameterType {
         }
     }
 
-    fn takes(self, value: &Value) -> bool {
+    /// Whether a value is of this type.
+    pub fn takes(self, value: &Value) -> bool {
         match self {
             Self::String => value.is_string(),
             Self::Integer => value.is_i64() || value.is_u64(),

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::template::{Template, has_reference};
 use crate::expression::{EvaluationError, ExpressionError, Scope};
-use crate::spec::{JobSpec, Run};
+use crate::spec::{InputFile, JobSpec, Run};
 
 /// Why a job could not be made from its template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,48 +25,96 @@ pub struct JobTemplate {
     texts: Vec<(Place, Template)>,
 }
 
-/// A text of a job that may have references.
+/// A text of a job that may have references. No text that an interpreter reads as a program is one of them.
 #[derive(Debug, Clone, PartialEq)]
 enum Place {
+    Owner,
+    Label(String),
+    Queue,
     Command(usize),
     Env(String),
+    WorkingDirectory,
     Stdin,
     Input(usize),
+    InputPath(usize),
     Output(usize),
+    OutputPath(usize),
+    /// A value of a constraint.
+    Value(usize, usize),
+    ConcurrencyKey,
 }
 
 impl Place {
     fn path(&self) -> String {
         match self {
+            Self::Owner => "owner".into(),
+            Self::Label(key) => format!("labels.{key}"),
+            Self::Queue => "queue".into(),
             Self::Command(i) => format!("run.process.command[{i}]"),
             Self::Env(name) => format!("run.process.env.{name}"),
+            Self::WorkingDirectory => "run.process.working_directory".into(),
             Self::Stdin => "run.process.stdin".into(),
             Self::Input(i) => format!("inputs[{i}].artifact"),
+            Self::InputPath(i) => format!("inputs[{i}].path"),
             Self::Output(i) => format!("outputs[{i}].artifact"),
+            Self::OutputPath(i) => format!("outputs[{i}].path"),
+            Self::Value(i, j) => format!("constraints[{i}].values[{j}]"),
+            Self::ConcurrencyKey => "concurrency.key".into(),
         }
     }
 
     fn of(self, spec: &mut JobSpec) -> Option<&mut String> {
         let Run::Process(process) = &mut spec.run;
         match self {
+            Self::Owner => spec.owner.as_mut(),
+            Self::Label(key) => spec.labels.get_mut(&key),
+            Self::Queue => Some(&mut spec.queue),
             Self::Command(i) => process.command.get_mut(i),
             Self::Env(name) => process.env.get_mut(&name),
+            Self::WorkingDirectory => process.working_directory.as_mut(),
             Self::Stdin => process.stdin.as_mut(),
             Self::Input(i) => spec.inputs.get_mut(i).map(|input| &mut input.artifact),
+            Self::InputPath(i) => spec.inputs.get_mut(i).map(|input| &mut input.path),
             Self::Output(i) => spec.outputs.get_mut(i).map(|output| &mut output.artifact),
+            Self::OutputPath(i) => spec.outputs.get_mut(i).map(|output| &mut output.path),
+            Self::Value(i, j) => {
+                spec.constraints.get_mut(i).and_then(|constraint| constraint.values.get_mut(j))
+            }
+            Self::ConcurrencyKey => spec.concurrency.as_mut().map(|concurrency| &mut concurrency.key),
         }
+    }
+
+    /// Whether it decides where and when a job runs.
+    const fn places_the_job(&self) -> bool {
+        matches!(self, Self::Queue | Self::Value(..))
     }
 }
 
 fn places(spec: &JobSpec) -> Vec<(Place, &str)> {
     let Run::Process(process) = &spec.run;
-    let command = process.command.iter().enumerate().map(|(i, text)| (Place::Command(i), text.as_str()));
-    let env = process.env.iter().map(|(name, text)| (Place::Env(name.clone()), text.as_str()));
-    let stdin = process.stdin.iter().map(|text| (Place::Stdin, text.as_str()));
-    let inputs = spec.inputs.iter().enumerate().map(|(i, file)| (Place::Input(i), file.artifact.as_str()));
-    let outputs = spec.outputs.iter().enumerate().map(|(i, file)| (Place::Output(i), file.artifact.as_str()));
-    let all = command.chain(env).chain(stdin).chain(inputs).chain(outputs);
-    all.filter(|(_, text)| has_reference(text)).collect()
+    let mut all: Vec<(Place, &str)> = Vec::new();
+    all.extend(spec.owner.iter().map(|text| (Place::Owner, text.as_str())));
+    all.extend(spec.labels.iter().map(|(key, text)| (Place::Label(key.clone()), text.as_str())));
+    all.push((Place::Queue, &spec.queue));
+    all.extend(process.command.iter().enumerate().map(|(i, text)| (Place::Command(i), text.as_str())));
+    all.extend(process.env.iter().map(|(name, text)| (Place::Env(name.clone()), text.as_str())));
+    all.extend(process.working_directory.iter().map(|text| (Place::WorkingDirectory, text.as_str())));
+    all.extend(process.stdin.iter().map(|text| (Place::Stdin, text.as_str())));
+    for (i, input) in spec.inputs.iter().enumerate() {
+        all.extend([(Place::Input(i), input.artifact.as_str()), (Place::InputPath(i), input.path.as_str())]);
+    }
+    for (i, output) in spec.outputs.iter().enumerate() {
+        all.extend([
+            (Place::Output(i), output.artifact.as_str()),
+            (Place::OutputPath(i), output.path.as_str()),
+        ]);
+    }
+    for (i, constraint) in spec.constraints.iter().enumerate() {
+        all.extend(constraint.values.iter().enumerate().map(|(j, text)| (Place::Value(i, j), text.as_str())));
+    }
+    all.extend(spec.concurrency.iter().map(|concurrency| (Place::ConcurrencyKey, concurrency.key.as_str())));
+    all.retain(|(_, text)| has_reference(text));
+    all
 }
 
 impl JobTemplate {
@@ -94,6 +144,11 @@ impl JobTemplate {
         self.texts.is_empty()
     }
 
+    /// Whether its references decide where and when its jobs run: by their queue and their workers.
+    pub fn places_jobs(&self) -> bool {
+        self.texts.iter().any(|(place, _)| place.places_the_job())
+    }
+
     /// Its templates and the paths of their fields.
     pub fn templates(&self) -> impl Iterator<Item = (String, &Template)> {
         self.texts.iter().map(|(place, template)| (place.path(), template))
@@ -108,30 +163,55 @@ impl JobTemplate {
             return Ok(Arc::clone(&self.spec));
         }
         let mut spec = (*self.spec).clone();
+        let mut lists = Vec::new();
         for (place, template) in &self.texts {
-            let text = template.render(scope).map_err(|reason| RenderError { path: place.path(), reason })?;
+            let failed = |reason| RenderError { path: place.path(), reason };
+            if let (Place::Input(i), Value::Array(list)) = (place, template.value(scope).map_err(failed)?) {
+                lists.push((*i, list));
+                continue;
+            }
+            let text = template.render(scope).map_err(failed)?;
             if let Some(field) = place.clone().of(&mut spec) {
                 *field = text;
             }
         }
+        // From the last one on, so that the places of those before it stay.
+        for (i, list) in lists.into_iter().rev() {
+            let folder = spec.inputs.remove(i);
+            spec.inputs.splice(i..i, files_of(&folder, &list));
+        }
         Ok(Arc::new(spec))
     }
 
-    /// The spec as far as it is known before anything ran: with an `x` wherever there is a template.
+    /// The spec as far as it is known before anything ran: with an `x` and a number wherever there is a template.
     pub fn outline(&self) -> JobSpec {
         let mut spec = (*self.spec).clone();
-        for (place, _) in &self.texts {
+        for (i, (place, _)) in self.texts.iter().enumerate() {
             if let Some(field) = place.clone().of(&mut spec) {
-                "x".clone_into(field);
+                *field = format!("x{i}");
             }
         }
         spec
     }
 }
 
+/// The inputs of a list of artifacts: each in a file of the folder by its place in the list, from 0. Where the list has
+/// null there is no file.
+fn files_of(folder: &InputFile, list: &[Value]) -> Vec<InputFile> {
+    let file = |(place, version): (usize, &Value)| {
+        let artifact = crate::expression::shown(version);
+        (!version.is_null()).then(|| InputFile {
+            artifact,
+            path: format!("{}/{place}", folder.path),
+            ..folder.clone()
+        })
+    };
+    list.iter().enumerate().filter_map(file).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -141,6 +221,7 @@ mod tests {
         fn value(&self, path: &[String]) -> Result<(Value, usize), EvaluationError> {
             match path.first().map(String::as_str) {
                 Some("date") => Ok((json!("2026-11-21; rm -rf /"), 1)),
+                Some("parts") => Ok((json!(["part@1", null, "part@2"]), 1)),
                 _ => Err(EvaluationError("there is no such name".into())),
             }
         }
@@ -166,10 +247,25 @@ mod tests {
         assert_eq!(process(&rendered).env["DATE"], "2026-11-21; rm -rf /");
     }
 
+    /// C2. A list of artifacts becomes the files of a folder, by their places in the list.
+    #[test]
+    fn a_list_of_artifacts_is_a_folder() {
+        let mut spec = JobSpec::command(["merge"]);
+        let input = |artifact: &str, path: &str| InputFile {
+            artifact: artifact.into(),
+            path: path.into(),
+            executable: false,
+        };
+        spec.inputs = vec![input("${{ parts }}", "in"), input("tool", "tool"), input("x-${{ parts }}", "y")];
+        let rendered = template(spec).render(&World).unwrap();
+        let told: Vec<_> = rendered.inputs.iter().map(|i| format!("{} {}", i.artifact, i.path)).collect();
+        assert_eq!(told, ["part@1 in/0", "part@2 in/2", "tool tool", r#"x-["part@1",null,"part@2"] y"#]);
+    }
+
     #[test]
     fn a_reference_without_a_value_names_its_field() {
         let error = template(JobSpec::command(["load", "${{ when }}"])).render(&World).unwrap_err();
-        assert_eq!(error.to_string(), "run.process.command[1]: there is no such name");
+        assert_eq!(error.to_string(), "run.process.command[1]: `when`: there is no such name");
     }
 
     #[test]

@@ -179,6 +179,31 @@ impl ToSchema for StepSpec {
 }
 
 impl StepSpec {
+    /// What is wrong with an output, as JSON, that is not what the step promises.
+    pub fn broken_promise(&self, output: Option<&str>) -> Option<String> {
+        if self.outputs.is_empty() {
+            return None;
+        }
+        let given: Option<Value> = output.and_then(|output| serde_json::from_str(output).ok());
+        let Some(Value::Object(given)) = given else {
+            let names: Vec<_> = self.outputs.keys().map(|name| format!("`{name}`")).collect();
+            return Some(format!("it gave no output, and promises {}", names.join(", ")));
+        };
+        let wrong = |(name, kind): (&String, &ParameterType)| match given.get(name) {
+            None => Some(format!("its output has no field `{name}`, which the step promises")),
+            Some(value) if !kind.takes(value) => {
+                let shown: String = value.to_string().chars().take(64).collect();
+                Some(format!(
+                    "field `{name}` of its output is {shown}: the step promises `{}`",
+                    kind.as_str()
+                ))
+            }
+            Some(_) => None,
+        };
+        let wrong: Vec<_> = self.outputs.iter().filter_map(wrong).collect();
+        (!wrong.is_empty()).then(|| wrong.join("; "))
+    }
+
     /// Whether it is done once on every worker that is there when it begins.
     pub fn is_broadcast(&self) -> bool {
         self.for_each.as_ref().is_some_and(|each| matches!(each.over, Over::Workers(_)))

@@ -92,7 +92,7 @@ impl Template {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(plain) => text.push_str(plain),
-                Piece::Reference(expression) => text.push_str(&shown(&expression.evaluate(scope)?)),
+                Piece::Reference(expression) => text.push_str(&shown(&evaluate(expression, scope)?)),
             }
         }
         Ok(text)
@@ -104,10 +104,18 @@ impl Template {
     /// Why a reference has no value.
     pub fn value(&self, scope: &dyn Scope) -> Result<Value, EvaluationError> {
         match self.only_reference() {
-            Some(expression) => expression.evaluate(scope),
+            Some(expression) => evaluate(expression, scope),
             None => self.render(scope).map(Value::String),
         }
     }
+}
+
+/// The value of a reference; an error names it.
+fn evaluate(expression: &Expression, scope: &dyn Scope) -> Result<Value, EvaluationError> {
+    expression.evaluate(scope).map_err(|error| {
+        let reference: String = expression.text().trim().chars().take(64).collect();
+        EvaluationError(format!("`{reference}`: {error}").into())
+    })
 }
 
 /// A JSON value with every text in it taken as a template.

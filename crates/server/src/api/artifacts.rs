@@ -1,5 +1,6 @@
 //! Artifacts: store, list, fetch.
 
+use std::fmt::Write as _;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use model::queue::QueueSettings;
 use model::spec::DEFAULT;
 use model::{Timestamp, validate};
 use serde::Deserialize;
-use store::query::ArtifactFilter;
+use store::query::{ArtifactDeletion, ArtifactFilter, DeletionReason};
 use utoipa_axum::routes;
 
 use super::extract::{BODY_TIMEOUT, Params, Path};
@@ -28,8 +29,11 @@ use crate::auth::{Actor, Resource, Verb};
 pub(super) fn routes(routes: &mut Routes) {
     let artifacts = Resource::Artifacts;
     routes.needs(Verb::Create, artifacts, &[Code::InvalidParameter], routes!(put_artifact));
+    routes.streams_body();
     routes.needs(Verb::Read, artifacts, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_artifacts));
     routes.needs(Verb::Read, artifacts, &[Code::ArtifactNotFound], routes!(get_artifact));
+    let delete_refusals = [Code::ArtifactNotFound, Code::ArtifactInUse, Code::InvalidParameter];
+    routes.needs(Verb::Delete, artifacts, &delete_refusals, routes!(delete_artifact));
 }
 
 /// A name as jobs, queues and artifacts have them. The rule is the model's own: a queue's settings
@@ -188,7 +192,7 @@ async fn list_artifacts(
 struct GetArtifactParams {
     /// Where it belongs; `default` where absent.
     namespace: Option<String>,
-    /// The hash of a version; the newest where absent.
+    /// The hash of a version. If it is absent, the newest is fetched, and all are deleted.
     #[param(example = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae")]
     version: Option<String>,
 }
@@ -199,7 +203,7 @@ fn digest(version: &str) -> Result<&str, Trouble> {
     let well_formed = hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     well_formed
         .then_some(hex)
-        .ok_or_else(|| Trouble::parameter("version", "is no hash: expected 64 hex digits"))
+        .ok_or_else(|| Trouble::parameter("version", "is not a hash: expected 64 hex digits"))
 }
 
 /// Fetch the bytes of an artifact
@@ -231,6 +235,56 @@ async fn get_artifact(
         (ETAG, digest_tag(&artifact.sha256)),
     ];
     Ok((headers, Body::from_stream(bytes)).into_response())
+}
+
+/// Delete an artifact
+///
+/// All of its versions, or the one that `version` names. Jobs that name it as an input fail to start from then on. A version
+/// that a step of a live run stored is not deleted (`artifact_in_use`); the others are.
+#[utoipa::path(delete, path = "/api/v1/artifacts/{name}", tag = "artifacts",
+    params(("name" = String, Path), GetArtifactParams),
+    responses((status = 204, description = "It is deleted"))
+)]
+async fn delete_artifact(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+    Params(params): Params<GetArtifactParams>,
+) -> Result<StatusCode, Trouble> {
+    let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
+    check_name("name", &name)?;
+    check_name("namespace", namespace)?;
+    let version = params.version.as_deref().map(digest).transpose()?;
+    let versions = api.objects.artifacts.versions(namespace, &name, version).await?;
+    let (mut deleted, mut needed) = (0, Vec::new());
+    for artifact in &versions {
+        match api.objects.artifacts.delete(artifact, DeletionReason::Request).await? {
+            ArtifactDeletion::Deleted => deleted += 1,
+            ArtifactDeletion::Absent => {}
+            ArtifactDeletion::Pinned(run) => needed.push((artifact, run)),
+        }
+    }
+    if let Some((artifact, run)) = needed.first() {
+        let mut detail = format!(
+            "cannot delete `{name}@sha256:{}`: run `{run}`, which has not ended, stored it and may read it",
+            artifact.sha256
+        );
+        if needed.len() > 1 {
+            // Writing to a String cannot fail.
+            let _written = write!(detail, "; live runs need {} more versions", needed.len() - 1);
+        }
+        if deleted > 0 {
+            let _written = write!(detail, "; other versions deleted: {deleted}");
+        }
+        return Err(Trouble::new(Code::ArtifactInUse, detail));
+    }
+    if deleted == 0 {
+        let which = version.map_or_else(String::new, |version| format!(" with the version `{version}`"));
+        let detail = format!("namespace `{namespace}` has no artifact `{name}`{which}");
+        return Err(Trouble::new(Code::ArtifactNotFound, detail));
+    }
+    tracing::info!(artifact = name, namespace, versions = deleted, by = %actor.name, "artifact deleted");
+    Ok(StatusCode::NO_CONTENT)
 }
 
 #[cfg(test)]

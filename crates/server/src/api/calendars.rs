@@ -76,7 +76,7 @@ fn shown(record: CalendarRecord) -> Calendar {
         namespace: Some(record.spec.namespace.clone()),
         built_in: false,
         description: record.spec.description.clone(),
-        known_until: None,
+        known_until: record.spec.known_until,
         version: record.version,
         created_at: Some(record.created_at),
         updated_at: Some(record.updated_at),
@@ -415,6 +415,7 @@ async fn import_calendar(
         owner: None,
         labels: Default::default(),
         description: None,
+        known_until: imported.cut_after,
         steps: imported.into_step().into_iter().collect(),
     };
     check(&api, &spec).await?;

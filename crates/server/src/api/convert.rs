@@ -1,17 +1,17 @@
 //! Rows as what the API shows.
 
 use engine::output::{QueueView, ReservationView, WorkerView};
-use model::JobSpec;
 use model::api::{
     Artifact, Execution, FeedEvent, FeedRefusal, Job, JobEvent, JobResult, Queue, Reservation, Reserved,
     Worker,
 };
 use model::firing::BackfillStatus;
 use model::record::{
-    Event, EventKind, HistoryEntry, QueueRecord, ScheduleEvent, WorkerRecord, WorkflowEvent,
+    Event, EventKind, HistoryEntry, JobState, QueueRecord, ScheduleEvent, WorkerRecord, WorkflowEvent,
 };
 use model::spec::Summary;
 use model::worker::WorkerStatus;
+use model::{JobSpec, JobStatus, Timestamp};
 use store::EventSeq;
 use store::query::{self, ExecutionRow, JobRow};
 
@@ -38,6 +38,7 @@ pub(super) fn job(row: &JobRow) -> Result<Job, Trouble> {
         due_at: state.due_at,
         queued_at: state.queued_at,
         started_at: state.started_at,
+        execution_started_at: execution_started_at(state),
         finished_at: state.finished_at,
         updated_at: state.updated_at,
         cancel_requested_at: state.cancel_requested_at,
@@ -52,6 +53,14 @@ pub(super) fn job(row: &JobRow) -> Result<Job, Trouble> {
         checkpoint: state.checkpoint.as_deref().cloned(),
         spec: None,
     })
+}
+
+/// When the newest execution started, if it has.
+fn execution_started_at(state: &JobState) -> Option<Timestamp> {
+    let newest = state.executions;
+    let mut backwards = state.history.iter().rev();
+    let started = backwards.find(|entry| entry.to == JobStatus::Running && entry.execution == Some(newest));
+    started.map(|entry| entry.at)
 }
 
 /// A job with its spec.
@@ -92,6 +101,7 @@ pub(super) fn execution(row: &ExecutionRow) -> Execution {
         finished_at: record.finished_at,
         result: record.outcome.as_ref().map(JobResult::from),
         usage: record.usage,
+        files: record.files.as_deref().cloned(),
     }
 }
 
@@ -117,7 +127,7 @@ pub(super) fn worker(record: WorkerRecord, view: Option<&WorkerView>) -> Worker 
             .map(|view| view.reservations.iter().map(reservation).collect())
             .unwrap_or_default(),
         health: view.and_then(|view| view.health.clone()),
-        heard_at: view.and_then(|view| view.heard_at),
+        heard_at: view.and_then(|view| view.heard_at).or(record.heard_at),
         created_at: record.created_at,
         updated_at: record.updated_at,
     }
@@ -157,53 +167,103 @@ pub(super) fn artifact(row: query::Artifact) -> Artifact {
     }
 }
 
-/// The word for what happened, `type` in the feed.
+/// Words for events, besides those of jobs, runs and steps, which name the new status.
+macro_rules! event_words {
+    ($($variant:ident = $text:literal;)*) => {
+        #[derive(Clone, Copy)]
+        enum EventWord { $($variant,)* }
+
+        impl EventWord {
+            const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+event_words! {
+    ExecutionStarted = "execution.started";
+    WorkerReady = "worker.ready";
+    WorkerLost = "worker.lost";
+    WorkerExpected = "worker.expected";
+    QueueUpdated = "queue.updated";
+    ScheduleCreated = "schedule.created";
+    ScheduleChanged = "schedule.changed";
+    SchedulePaused = "schedule.paused";
+    ScheduleResumed = "schedule.resumed";
+    ScheduleCompleted = "schedule.completed";
+    ScheduleDeleted = "schedule.deleted";
+    ScheduleSkipped = "schedule.skipped";
+    BackfillStarted = "backfill.started";
+    BackfillCompleted = "backfill.completed";
+    BackfillCancelled = "backfill.cancelled";
+    CalendarUpdated = "calendar.updated";
+    WorkflowCreated = "workflow.created";
+    WorkflowChanged = "workflow.changed";
+    WorkflowDeleted = "workflow.deleted";
+    WorkflowNotTriggered = "workflow.not_triggered";
+    StepLateWorker = "step.late_worker";
+}
+
+/// The word for what happened, `type` in the feed: one of [`event_types`], or `other` for a kind without a word.
 pub(super) fn event_type(event: &Event) -> String {
     match &event.kind {
-        EventKind::Job { to, .. } => format!("job.{to}"),
-        EventKind::Started { .. } => "execution.started".to_owned(),
-        EventKind::Worker { status, .. } => match status {
-            WorkerStatus::Ready => "worker.ready".to_owned(),
-            WorkerStatus::Lost => "worker.lost".to_owned(),
-            WorkerStatus::Expected => "worker.expected".to_owned(),
-        },
-        EventKind::Queue { .. } => "queue.updated".to_owned(),
-        EventKind::Schedule { what, .. } => format!("schedule.{}", schedule_word(*what)),
-        EventKind::Skipped { .. } => "schedule.skipped".to_owned(),
-        EventKind::Backfill { status, .. } => format!(
-            "backfill.{}",
-            match status {
-                BackfillStatus::Running => "started",
-                BackfillStatus::Completed => "completed",
-                BackfillStatus::Cancelled => "cancelled",
-            }
-        ),
-        EventKind::Calendar { .. } => "calendar.updated".to_owned(),
-        EventKind::Workflow { what, .. } => format!(
-            "workflow.{}",
-            match what {
-                WorkflowEvent::Created => "created",
-                WorkflowEvent::Changed => "changed",
-                WorkflowEvent::Deleted => "deleted",
-            }
-        ),
-        EventKind::LateWorker { .. } => "step.late_worker".to_owned(),
-        EventKind::NotTriggered { .. } => "workflow.not_triggered".to_owned(),
-        EventKind::Run { to, .. } => format!("run.{to}"),
-        EventKind::Step { to, .. } => format!("step.{to}"),
-        _ => "other".to_owned(),
+        EventKind::Job { to, .. } => job_type(*to),
+        EventKind::Run { to, .. } => run_type(*to),
+        EventKind::Step { to, .. } => step_type(*to),
+        kind => event_word(kind).map_or("other", EventWord::as_str).to_owned(),
     }
 }
 
-const fn schedule_word(what: ScheduleEvent) -> &'static str {
-    match what {
-        ScheduleEvent::Created => "created",
-        ScheduleEvent::Changed => "changed",
-        ScheduleEvent::Paused => "paused",
-        ScheduleEvent::Resumed => "resumed",
-        ScheduleEvent::Completed => "completed",
-        ScheduleEvent::Deleted => "deleted",
-    }
+fn event_word(kind: &EventKind) -> Option<EventWord> {
+    use EventWord as Word;
+    Some(match kind {
+        EventKind::Started { .. } => Word::ExecutionStarted,
+        EventKind::Worker { status: WorkerStatus::Ready, .. } => Word::WorkerReady,
+        EventKind::Worker { status: WorkerStatus::Lost, .. } => Word::WorkerLost,
+        EventKind::Worker { status: WorkerStatus::Expected, .. } => Word::WorkerExpected,
+        EventKind::Queue { .. } => Word::QueueUpdated,
+        EventKind::Schedule { what: ScheduleEvent::Created, .. } => Word::ScheduleCreated,
+        EventKind::Schedule { what: ScheduleEvent::Changed, .. } => Word::ScheduleChanged,
+        EventKind::Schedule { what: ScheduleEvent::Paused, .. } => Word::SchedulePaused,
+        EventKind::Schedule { what: ScheduleEvent::Resumed, .. } => Word::ScheduleResumed,
+        EventKind::Schedule { what: ScheduleEvent::Completed, .. } => Word::ScheduleCompleted,
+        EventKind::Schedule { what: ScheduleEvent::Deleted, .. } => Word::ScheduleDeleted,
+        EventKind::Skipped { .. } => Word::ScheduleSkipped,
+        EventKind::Backfill { status: BackfillStatus::Running, .. } => Word::BackfillStarted,
+        EventKind::Backfill { status: BackfillStatus::Completed, .. } => Word::BackfillCompleted,
+        EventKind::Backfill { status: BackfillStatus::Cancelled, .. } => Word::BackfillCancelled,
+        EventKind::Calendar { .. } => Word::CalendarUpdated,
+        EventKind::Workflow { what: WorkflowEvent::Created, .. } => Word::WorkflowCreated,
+        EventKind::Workflow { what: WorkflowEvent::Changed, .. } => Word::WorkflowChanged,
+        EventKind::Workflow { what: WorkflowEvent::Deleted, .. } => Word::WorkflowDeleted,
+        EventKind::NotTriggered { .. } => Word::WorkflowNotTriggered,
+        EventKind::LateWorker { .. } => Word::StepLateWorker,
+        _ => return None,
+    })
+}
+
+fn job_type(to: JobStatus) -> String {
+    format!("job.{to}")
+}
+
+fn run_type(to: model::RunStatus) -> String {
+    format!("run.{to}")
+}
+
+fn step_type(to: model::run::StepStatus) -> String {
+    format!("step.{to}")
+}
+
+/// Every word of [`event_type`] that can be asked for.
+pub(super) fn event_types() -> impl Iterator<Item = String> {
+    let jobs = JobStatus::ALL.iter().copied().map(job_type);
+    let runs = model::RunStatus::ALL.iter().copied().map(run_type);
+    let steps = model::run::StepStatus::ALL.iter().copied().map(step_type);
+    let others = EventWord::ALL.iter().map(|word| word.as_str().to_owned());
+    jobs.chain(runs).chain(steps).chain(others)
 }
 
 pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {

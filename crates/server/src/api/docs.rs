@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -47,11 +47,19 @@ pub(super) fn assets(router: Router<Api>) -> Router<Api> {
 
 /// Show this API as an OpenAPI document
 #[utoipa::path(get, path = "/openapi.json", tag = "server", responses(
-    (status = 200, description = "OpenAPI 3.1", content_type = "application/json", body = Object),
+    (status = 200, description = "OpenAPI 3.1", content_type = "application/json", body = Object, headers(
+        ("ETag" = String, description = "Changes with the document"),
+    )),
 ))]
 async fn get_openapi(State(api): State<Api>) -> Response {
-    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], api.shared.openapi_json.clone())
-        .into_response()
+    let (json, tag) = &api.shared.openapi_json;
+    let headers: [(HeaderName, HeaderValue); 3] = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        // It changes with the server only, and tells nothing about its work.
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (ETAG, tag.clone()),
+    ];
+    (headers, json.clone()).into_response()
 }
 
 /// The dashboard; where it was not built, a page that says so.

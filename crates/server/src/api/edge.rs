@@ -1,17 +1,19 @@
 //! What every request passes on its way in, and every answer on its way out.
 //!
-//! In: an id, the length of the address, the name in `Host`, and the number of requests at a time.
+//! In: an id, the length of the address, and the name in `Host`.
 //! Out: refusals as problem documents, security headers, the count. A handler that panics costs its
 //! own request and no other.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HOST,
+    IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
 use futures::FutureExt;
@@ -22,7 +24,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use tracing::Instrument;
 
-use super::headers::{X_REQUEST_ID, request_id};
+use super::headers::{X_REQUEST_ID, is_known, request_id};
 use super::problem::{self, Code, Trouble};
 use super::{Api, forward};
 use crate::web;
@@ -36,11 +38,15 @@ pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Nex
     forward::recognize(&api, &mut request);
     let id = request_id(request.headers());
     let method = request.method().clone();
+    let known = request.headers().get(IF_NONE_MATCH).filter(|_| method.is_safe()).cloned();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let span = tracing::info_span!("request", request_id = %id, %method, path = request.uri().path());
     let answered = guarded(&api, request, next).instrument(span.clone()).await;
     let mut response = match answered {
-        Ok(response) => finish(response, &id),
+        Ok(response) => {
+            let known = known.filter(|_| route.as_ref().is_some_and(|route| tag_names_bytes(route.as_str())));
+            without_what_is_known(known.as_ref(), finish(response, &id))
+        }
         Err(trouble) => trouble.into_document(Some(id.clone())),
     };
     add_headers(response.headers_mut(), &id);
@@ -68,9 +74,6 @@ async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, Tr
         return Err(Trouble::new(Code::UriTooLong, format!("the address has more than {URI_LEN_MAX} bytes")));
     }
     api.shared.hosts.check(request.uri(), request.headers())?;
-    let _permit = api.shared.requests.try_acquire().map_err(|_| {
-        Trouble::new(Code::Busy, format!("{} requests are being handled already", super::REQUESTS_MAX))
-    })?;
     AssertUnwindSafe(next.run(request)).catch_unwind().await.map_err(|panic| {
         let said =
             panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
@@ -88,6 +91,28 @@ fn finish(mut response: Response, id: &str) -> Response {
         Some(trouble) => trouble.into_document(Some(id.to_owned())),
         None => response,
     }
+}
+
+/// Whether the `ETag` of a route changes with every byte of its answer, so that `If-None-Match` can be answered.
+///
+/// Elsewhere it is the version for `If-Match`, which grows with changes by a client: counts, next firings and other
+/// state in the same answer change without it.
+pub(super) fn tag_names_bytes(route: &str) -> bool {
+    ["/openapi.json", "/api/v1/artifacts/{name}", "/api/v1/jobs/{id}/checkpoint"].contains(&route)
+}
+
+/// Leaves out what the client has already.
+fn without_what_is_known(known: Option<&HeaderValue>, mut response: Response) -> Response {
+    let tag = response.headers().get(ETAG);
+    let (StatusCode::OK, Some(known), Some(tag)) = (response.status(), known, tag) else { return response };
+    if is_known(known, tag) {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        *response.body_mut() = Body::empty();
+        for name in [CONTENT_LENGTH, CONTENT_TYPE, CONTENT_DISPOSITION] {
+            response.headers_mut().remove(name);
+        }
+    }
+    response
 }
 
 fn add_headers(headers: &mut HeaderMap, id: &str) {

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
 use axum::response::sse::Event;
@@ -22,6 +23,7 @@ use utoipa_axum::routes;
 
 use super::extract::{Many, Params};
 use super::headers::LastEventId;
+use super::limits::Caller;
 use super::problem::{Code, Trouble};
 use super::routes::Routes;
 use super::{Api, convert, jobs, sse};
@@ -32,7 +34,12 @@ use crate::node::EventBatch;
 const CHUNK: usize = 500;
 
 pub(super) fn routes(routes: &mut Routes) {
-    routes.needs(Verb::Read, Resource::Events, &[Code::Loading, Code::Stopping], routes!(follow_events));
+    routes.needs(
+        Verb::Read,
+        Resource::Events,
+        &[Code::InvalidHeader, Code::Loading, Code::Stopping],
+        routes!(follow_events),
+    );
     routes.of_leader();
 }
 
@@ -64,14 +71,38 @@ struct EventsParams {
 )]
 async fn follow_events(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     Params(params): Params<EventsParams>,
     LastEventId(last): LastEventId,
 ) -> Result<Response, Trouble> {
     let from = last.or(params.since).map(EventSeq);
+    known_types(&params.kind.0)?;
     let filter =
         Filter { namespace: jobs::namespace(params.namespace), job: params.job_id, kinds: params.kind.0 };
     let feed = Feed::open(Arc::clone(api.node.store()), api.node.events(), from, filter).await?;
-    sse::stream(&api, feed)
+    sse::stream(&api, &caller, feed)
+}
+
+/// Refuses types that no event has: a typing error would look like silence.
+fn known_types(wanted: &[String]) -> Result<(), Trouble> {
+    let all: Vec<String> = convert::event_types().collect();
+    let group_of = |kind: &str| kind.split('.').next().unwrap_or_default().to_owned();
+    for kind in wanted {
+        if all.iter().any(|known| known == kind || group_of(known) == *kind) {
+            continue;
+        }
+        let mut expected: Vec<_> =
+            all.iter().filter(|known| group_of(known) == group_of(kind)).cloned().collect();
+        if expected.is_empty() {
+            expected = all.iter().map(|known| group_of(known)).collect();
+        }
+        expected.sort_unstable();
+        expected.dedup();
+        let shown: String = kind.chars().take(64).collect();
+        let detail = format!("`{shown}` is not an event type: expected one of {}", expected.join(", "));
+        return Err(Trouble::parameter("type", detail));
+    }
+    Ok(())
 }
 
 struct Filter {

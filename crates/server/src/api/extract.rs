@@ -9,17 +9,20 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Uri};
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
+use model::api::FieldError;
 use model::limits::BODY_BYTES_MAX;
-use serde::de::{DeserializeOwned, IgnoredAny, IntoDeserializer, Visitor};
+use serde::de::{DeserializeOwned, IntoDeserializer, Visitor};
+use serde_json::Value;
 
 use super::problem::{Code, Trouble, field_error};
+use crate::misfits::{self, Scalars};
 
 /// How long a client may take to send a body, and how long an upload may pause.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -61,76 +64,116 @@ impl Format {
     /// # Errors
     /// `malformed_body` if it is not of this format, `invalid_spec` if it does not fit `T`.
     pub(super) fn parse<T: DeserializeOwned>(self, body: &[u8]) -> Result<T, Trouble> {
+        self.parse_checked(body, |_| Vec::new())
+    }
+
+    /// As [`parse`](Self::parse); a refusal also names what `check` finds in the fields that do fit.
+    pub(super) fn parse_checked<T: DeserializeOwned>(
+        self,
+        body: &[u8],
+        check: impl Fn(&T) -> Vec<FieldError>,
+    ) -> Result<T, Trouble> {
         match self {
-            Self::Json => json(body),
-            Self::Yaml => yaml(body),
+            Self::Json => json(body, check),
+            Self::Yaml => yaml(body, check),
+        }
+    }
+
+    /// Parses a body, if it fits `T` as it is. Costs little where it does not.
+    pub(super) fn read<T: DeserializeOwned>(self, body: &[u8]) -> Option<T> {
+        match self {
+            Self::Json => read_json(body),
+            Self::Yaml => {
+                serde_saphyr::from_str_with_options(str::from_utf8(body).ok()?, yaml_options()).ok()
+            }
         }
     }
 }
 
-fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Trouble> {
-    if depth(body) > DEPTH_MAX {
-        return Err(Trouble::new(
-            Code::MalformedBody,
-            format!("the body is nested deeper than {DEPTH_MAX} levels"),
-        ));
-    }
-    // Everything that is sent here is an object; serde would take a list of values for one as well.
-    let object = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
-    match serde_json::from_slice(body) {
-        Ok(value) if object => Ok(value),
-        _ => Err(json_refusal::<T>(body, object)),
-    }
+fn is_object(body: &[u8]) -> bool {
+    body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
 }
 
-/// What is wrong with a body that is no `T`; parses once more, for the path of what does not fit.
-fn json_refusal<T: DeserializeOwned>(body: &[u8], object: bool) -> Trouble {
-    if let Err(error) = serde_json::from_slice::<IgnoredAny>(body) {
-        return malformed(&error);
+fn read_json<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
+    // Everything that is sent here is an object; serde would take a list of values for one as well.
+    (is_object(body) && depth(body) <= DEPTH_MAX).then(|| serde_json::from_slice(body).ok())?
+}
+
+fn json<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>) -> Result<T, Trouble> {
+    if let Some(value) = read_json(body) {
+        return Ok(value);
+    }
+    if depth(body) > DEPTH_MAX {
+        return Err(too_deep());
+    }
+    let value = serde_json::from_slice::<Value>(body).map_err(|error| malformed(&error))?;
+    if !is_object(body) {
+        return Err(Trouble::invalid_fields(vec![field_error("", "the body is not an object")]));
     }
     let located = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(body));
-    match located {
-        Err(error) if object => misfit(&error.path().to_string(), &error.inner().to_string()),
-        _ => Trouble::invalid_fields(vec![field_error("", "the body is no object")]),
-    }
+    let Err(first) = located else {
+        return Err(malformed(&"it was read differently a second time"));
+    };
+    let first = (first.path().to_string(), first.inner().to_string());
+    explain(value, body.len(), Scalars::Typed, &first, check)
+}
+
+fn too_deep() -> Trouble {
+    Trouble::new(Code::MalformedBody, format!("the body is nested deeper than {DEPTH_MAX} levels"))
 }
 
 fn malformed(error: &dyn Display) -> Trouble {
     Trouble::new(Code::MalformedBody, format!("the body cannot be read: {error}"))
 }
 
-fn misfit(path: &str, message: &str) -> Trouble {
-    // The place in the text says nothing that the path does not.
-    let message = message.split(" at line ").next().unwrap_or(message);
-    let path = if path == "." { "" } else { path };
-    let shown: String = message.chars().take(400).collect();
-    Trouble::invalid_fields(vec![field_error(path, &shown)])
-}
-
-fn yaml<T: DeserializeOwned>(body: &[u8]) -> Result<T, Trouble> {
-    let text = str::from_utf8(body).map_err(|error| malformed(&error))?;
-    let options = serde_saphyr::options! {
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_aliases: 0, max_anchors: 0, max_depth: DEPTH_MAX, max_documents: 1 },
         merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
         reject_unsupported_tags: true,
         strict_booleans: true,
         with_snippet: false,
-    };
+    }
+}
+
+fn yaml<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>) -> Result<T, Trouble> {
+    let text = str::from_utf8(body).map_err(|error| malformed(&error))?;
     let mut path = String::new();
     let parsed =
-        serde_saphyr::with_deserializer_from_str_with_options(text, options.clone(), |deserializer| {
+        serde_saphyr::with_deserializer_from_str_with_options(text, yaml_options(), |deserializer| {
             serde_path_to_error::deserialize::<_, T>(deserializer).map_err(|error| {
                 path = error.path().to_string();
                 error.into_inner()
             })
         });
-    parsed.map_err(|error| match error {
-        serde_saphyr::Error::MultipleDocuments { .. } => malformed(&"it has several documents: expected one"),
-        error if serde_saphyr::from_str_with_options::<IgnoredAny>(text, options).is_ok() => {
-            misfit(&path, &error.to_string())
-        }
-        error => malformed(&error),
+    parsed.or_else(|error| match serde_saphyr::from_str_with_options::<Value>(text, yaml_options()) {
+        Ok(value) => explain(value, body.len(), Scalars::Text, &(path, error.to_string()), check),
+        Err(unreadable) => Err(malformed(&misfits::yaml_problem(&unreadable.to_string()))),
     })
+}
+
+/// The value, if whole numbers written as `50.0` were all that did not fit; otherwise a refusal that names every
+/// field, with what `check` finds in the rest. `first` is the path and the message of the first error.
+fn explain<T: DeserializeOwned>(
+    value: Value,
+    bytes: usize,
+    scalars: Scalars,
+    first: &(String, String),
+    check: impl Fn(&T) -> Vec<FieldError>,
+) -> Result<T, Trouble> {
+    let (parsed, found) = misfits::find::<T>(value, bytes, scalars);
+    let mut errors: Vec<_> = found.iter().map(|misfit| field_error(&misfit.path, &misfit.detail)).collect();
+    if errors.is_empty() {
+        match parsed {
+            Some(parsed) if first.1.contains("floating point") => return Ok(parsed),
+            _ => errors.push(field_error(first.0.trim_start_matches('.'), &misfits::plain(&first.1))),
+        }
+    } else if let Some(parsed) = parsed {
+        let known = |found: &FieldError| errors.iter().any(|error| error.path == found.path);
+        let further: Vec<_> = check(&parsed).into_iter().filter(|found| !known(found)).collect();
+        errors.extend(further);
+    }
+    Err(Trouble::invalid_fields(errors))
 }
 
 /// How deep the brackets of a JSON text are nested at most. Need not be exact for what is no JSON.
@@ -158,9 +201,23 @@ fn depth(body: &[u8]) -> usize {
 /// # Errors
 /// `body_too_large`, `slow_request`, or `malformed_body` if the client stopped before its end.
 pub(super) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Trouble> {
+    read_body_counted(headers, body, limit, |_| Ok(())).await
+}
+
+/// As [`read_body`]; `take` is called with the size of each piece before it is kept, and can refuse it.
+///
+/// # Errors
+/// As [`read_body`], and those of `take`.
+pub(super) async fn read_body_counted(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+    mut take: impl FnMut(usize) -> Result<(), Trouble>,
+) -> Result<Bytes, Trouble> {
     let too_large = || Trouble::new(Code::BodyTooLarge, format!("the body is larger than {limit} bytes"));
-    let announced =
-        headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
+    let by_header = || headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse::<usize>().ok();
+    // A body that was received already says its size, whatever the header says.
+    let announced = body.size_hint().exact().and_then(|n| usize::try_from(n).ok()).or_else(by_header);
     if announced.is_some_and(|length| length > limit) {
         return Err(too_large());
     }
@@ -168,6 +225,7 @@ pub(super) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> 
         let mut parts = body.into_data_stream();
         let Some(first) = parts.next().await else { return Ok(Bytes::new()) };
         let first = first.map_err(|error| malformed(&error))?;
+        take(first.len())?;
         // Nearly every body comes in one piece: it is not copied.
         if announced == Some(first.len()) {
             return if first.len() > limit { Err(too_large()) } else { Ok(first) };
@@ -175,7 +233,11 @@ pub(super) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> 
         let mut whole = BytesMut::from(first);
         while whole.len() <= limit {
             match parts.next().await {
-                Some(part) => whole.extend_from_slice(&part.map_err(|error| malformed(&error))?),
+                Some(part) => {
+                    let part = part.map_err(|error| malformed(&error))?;
+                    take(part.len())?;
+                    whole.extend_from_slice(&part);
+                }
                 None => return Ok(whole.freeze()),
             }
         }
@@ -487,6 +549,53 @@ mod tests {
         insta::assert_snapshot!(yaml("run: {process: {command: ['true']}}\nnmae: x\n"));
     }
 
+    /// A user corrects all fields at once, not one at a time.
+    #[test]
+    fn every_field_that_does_not_fit_is_named_without_words_of_the_library() {
+        let wrong = r#"{"run": {"process": {"command": [1, "a", 2], "env": 5}}, "name": "x", "priority": 900,
+            "timeout": "5", "retry": {"max_retries": "many"}, "prio": 1}"#;
+        insta::assert_snapshot!(all(Format::Json, wrong), @r#"
+        prio: unknown field `prio`, expected one of `name`, `namespace`, `owner`, `labels`, `queue`, `priority`, `run_at`, `start_deadline`, `run`, `inputs`, `outputs`, `resources`, `constraints`, `placement`, `retry`, `timeout`, `grace`, `delivery`, `concurrency`, `idempotency_key`, `retention`
+        priority: invalid value: integer `900`, expected a whole number from 0 to 255
+        retry.max_retries: invalid type: string "many", expected a whole number from 0 to 4294967295
+        run.process.command[0]: invalid type: integer `1`, expected a string
+        run.process.command[2]: invalid type: integer `2`, expected a string
+        run.process.env: invalid type: integer `5`, expected an object
+        timeout: `5` is not a duration: expected a number with a unit, such as `500ms`, `90s`, `1h30m` or `2d`
+        "#);
+        let yaml = "run: {process: {command: [echo, 1]}}\npriority: high\ntimeout: 5\nprio: 1\n";
+        insta::assert_snapshot!(all(Format::Yaml, yaml), @r#"
+        prio: unknown field `prio`, expected one of `name`, `namespace`, `owner`, `labels`, `queue`, `priority`, `run_at`, `start_deadline`, `run`, `inputs`, `outputs`, `resources`, `constraints`, `placement`, `retry`, `timeout`, `grace`, `delivery`, `concurrency`, `idempotency_key`, `retention`
+        priority: invalid type: string "high", expected a whole number from 0 to 255
+        timeout: `5` is not a duration: expected a number with a unit, such as `500ms`, `90s`, `1h30m` or `2d`
+        "#);
+    }
+
+    fn all(format: Format, body: &str) -> String {
+        let problem = format.parse::<JobSpec>(body.as_bytes()).unwrap_err().into_problem(None);
+        problem.errors.iter().map(|e| format!("{}: {}\n", e.path, e.detail)).collect()
+    }
+
+    /// JSON has one kind of numbers: 50.0 is a whole one.
+    #[test]
+    fn a_whole_number_may_be_written_with_a_fraction_of_zero() {
+        let body =
+            r#"{"run": {"process": {"command": ["true"]}}, "priority": 7.0, "retry": {"max_retries": 2.0}}"#;
+        let spec: JobSpec = Format::Json.parse(body.as_bytes()).unwrap();
+        assert_eq!((spec.priority, spec.retry.max_retries), (7, 2));
+        assert_ne!(refusal::<JobSpec>(Format::Json, &body.replace("7.0", "7.5")), "taken");
+    }
+
+    #[test]
+    fn what_yaml_offers_and_belfry_does_not_is_named() {
+        for (body, expected) in
+            [("a: &x [1]\n", "anchors are not supported"), ("a: 1\na: 2\n", "the key `a` occurs twice")]
+        {
+            let shown = refusal::<JobSpec>(Format::Yaml, body);
+            assert!(shown.contains(expected) && !shown.contains("Policy"), "{body}: {shown}");
+        }
+    }
+
     #[test]
     fn a_body_that_is_no_json_or_yaml_is_malformed() {
         for (format, body) in [
@@ -526,13 +635,18 @@ mod tests {
         ] {
             assert_ne!(refusal::<JobSpec>(Format::Yaml, body), "taken", "{body}");
         }
+        let anchors =
+            refusal::<JobSpec>(Format::Yaml, "labels: &x {a: b}\nrun: {process: {command: ['true']}}\n");
+        assert!(anchors.contains("anchors are not supported"), "{anchors}");
+        let merged = refusal::<JobSpec>(Format::Yaml, "run: {process: {command: ['true']}}\n<<: {name: x}\n");
+        assert!(merged.contains("merge keys"), "{merged}");
     }
 
     #[test]
     fn deep_nesting_is_refused_before_it_is_parsed() {
         let deep = "[".repeat(100) + &"]".repeat(100);
-        assert!(refusal::<serde_json::Value>(Format::Json, &deep).contains("nested deeper than 64"));
-        assert!(!refusal::<serde_json::Value>(Format::Yaml, &deep).contains("taken"));
+        assert!(refusal::<Value>(Format::Json, &deep).contains("nested deeper than 64"));
+        assert!(!refusal::<Value>(Format::Yaml, &deep).contains("taken"));
         assert_eq!(depth(br#"{"a": ["[[[[", "\"[["]}"#), 2);
     }
 

@@ -11,7 +11,11 @@
 //!   between them by a MAC in `X-Belfry-Forwarded-By`. From anybody else that header says nothing.
 //!
 //! # Cost
-//! One request over a connection that is kept; bodies are passed on as they come, in both directions.
+//! One request over a connection that is kept; answers and uploads are passed on as they come.
+//!
+//! # Limits
+//! A forwarded request has a place in a lane of its own and none among those that this server handles. It is given up
+//! after [`ANSWER_TIMEOUT`] without an answer or further bytes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,10 +39,13 @@ use reqwest::Client;
 use rustls::ClientConfig;
 use sha2::Sha256;
 use store::cluster::{Fingerprint, ServerRecord};
+use tokio::sync::watch;
 
 use super::Api;
 use super::headers::{X_REQUEST_ID, request_id};
+use super::limits;
 use super::problem::{Chain, Code, Trouble};
+use crate::listener::Peer;
 use crate::members::Leader;
 use crate::node::Readiness;
 use crate::peers::{FromServer, Identity, is_impostor};
@@ -58,6 +65,11 @@ const OF_CONNECTION: [HeaderName; 8] = [
 ];
 /// Keeps the mark of a request from being the MAC of anything else under the same key.
 const PURPOSE: &str = "belfry forwarded v1";
+/// Names the client's address to the leader, for its limits per client.
+const CLIENT_ADDRESS: HeaderName = HeaderName::from_static("x-belfry-client-address");
+/// How long the leader may take to answer after the last byte of the request, and how long its answer may pause. Longer
+/// than any change of the store, and than the heartbeat of a stream.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a stranger's body is taken, and thrown away.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -70,10 +82,14 @@ struct HandedOn;
 /// heard.
 pub(super) fn recognize(api: &Api, request: &mut Request) {
     let said = request.headers_mut().remove(FORWARDED_BY);
+    let client = request.headers_mut().remove(CLIENT_ADDRESS);
     let id = request_id(request.headers());
     let is_marked = || said.is_some_and(|mark| api.shared.forwards.is_our_mark(mark.as_bytes(), &id));
     if request.extensions().get::<FromServer>().is_some() || is_marked() {
         request.extensions_mut().insert(HandedOn);
+        if let Some(address) = client.and_then(|client| client.to_str().ok()?.parse().ok()) {
+            request.extensions_mut().insert(Peer::Forwarded(address));
+        }
     }
 }
 
@@ -104,7 +120,7 @@ async fn throw_away(body: Body) {
 /// where nobody is known who could.
 pub(super) fn leader(api: &Api, request: &Request) -> Option<ServerRecord> {
     let was_handed_on = request.extensions().get::<HandedOn>().is_some();
-    if matches!(api.node.ready(), Readiness::Ready | Readiness::Full) || was_handed_on {
+    if matches!(api.node.ready(), Readiness::Ready | Readiness::Full) || was_handed_on || !api.hands_on {
         return None;
     }
     match api.members.leader() {
@@ -229,6 +245,16 @@ fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Errors
 /// `loading` if it cannot be reached, and `outcome_unknown` if it broke off over a change.
 pub(super) async fn to(api: &Api, leader: &ServerRecord, request: Request) -> Result<Response, Trouble> {
+    to_within(api, leader, request, ANSWER_TIMEOUT).await
+}
+
+pub(super) async fn to_within(
+    api: &Api,
+    leader: &ServerRecord,
+    request: Request,
+    patience: Duration,
+) -> Result<Response, Trouble> {
+    let client = limits::address(&request, api.config.exposure);
     let (mut parts, body) = request.into_parts();
     let id = request_id(&parts.headers);
     without_connection(&mut parts.headers);
@@ -239,6 +265,9 @@ pub(super) async fn to(api: &Api, leader: &ServerRecord, request: Request) -> Re
     for (name, value) in [(X_REQUEST_ID, id), (FORWARDED_BY, mark)] {
         parts.headers.insert(name, HeaderValue::try_from(value).map_err(|error| Trouble::internal(&error))?);
     }
+    if let Some(address) = client.and_then(|client| HeaderValue::try_from(client.to_string()).ok()) {
+        parts.headers.insert(CLIENT_ADDRESS, address);
+    }
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let (client, url) = forwards.way_to(api.members.identity(), leader);
     let mut sent = client.request(parts.method.clone(), format!("{url}{path}")).headers(parts.headers);
@@ -246,17 +275,47 @@ pub(super) async fn to(api: &Api, leader: &ServerRecord, request: Request) -> Re
         sent = sent.header(CONTENT_LENGTH, length);
     }
     let has_body = !matches!(parts.method, Method::GET | Method::HEAD);
+    let (moved, moves) = watch::channel(());
     if has_body {
-        sent = sent.body(reqwest::Body::wrap_stream(body.into_data_stream()));
+        // While the client still sends, the leader cannot answer.
+        let body = body.into_data_stream().inspect(move |_| moved.send_replace(()));
+        sent = sent.body(reqwest::Body::wrap_stream(body));
     }
-    let answer = sent.send().await.map_err(|error| broken_off(leader, &parts.method, &error))?;
+    let answer = tokio::select! {
+        answer = sent.send() => answer.map_err(|error| broken_off(leader, &parts.method, &error))?,
+        () = silence(moves, patience) => return Err(silent(leader, &parts.method, patience)),
+    };
     let status = answer.status();
     let mut headers = answer.headers().clone();
     without_connection(&mut headers);
-    let mut response = Response::new(Body::from_stream(answer.bytes_stream()));
+    let pieces = tokio_stream::StreamExt::timeout(answer.bytes_stream(), patience);
+    let pieces = pieces.map(|piece| piece.map_err(std::io::Error::other)?.map_err(std::io::Error::other));
+    let mut response = Response::new(Body::from_stream(pieces));
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     Ok(response)
+}
+
+/// Completes when nothing has moved for `patience`.
+async fn silence(mut moves: watch::Receiver<()>, patience: Duration) {
+    loop {
+        let moved = async {
+            if moves.changed().await.is_err() {
+                // The whole body was sent.
+                std::future::pending::<()>().await;
+            }
+        };
+        if tokio::time::timeout(patience, moved).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn silent(leader: &ServerRecord, method: &Method, patience: Duration) -> Trouble {
+    let (server, waited) = (&leader.name, patience.as_secs());
+    tracing::warn!(server, "the leader did not answer a forwarded request within {waited}s");
+    let detail = format!("`{server}`, the leader, did not answer within {waited}s");
+    Trouble::new(if method.is_safe() { Code::Loading } else { Code::OutcomeUnknown }, detail)
 }
 
 fn without_connection(headers: &mut HeaderMap) {

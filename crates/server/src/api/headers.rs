@@ -1,7 +1,5 @@
 //! Headers that requests and answers carry: versions, idempotency keys, request ids.
 
-use std::convert::Infallible;
-
 use axum::extract::FromRequestParts;
 use axum::http::header::{IF_MATCH, IF_NONE_MATCH};
 use axum::http::request::Parts;
@@ -17,6 +15,13 @@ pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 /// The strong validator of a version.
 pub(super) fn etag(version: u64) -> HeaderValue {
     HeaderValue::try_from(format!("\"{version}\"")).expect("digits in quotes are a header value")
+}
+
+/// Whether the client already has what is about to be answered: `If-None-Match` names its tag, weakly compared.
+pub(super) fn is_known(asked: &HeaderValue, tag: &HeaderValue) -> bool {
+    let (Ok(asked), Ok(tag)) = (asked.to_str(), tag.to_str()) else { return false };
+    let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+    asked.trim() == "*" || asked.split(',').any(|known| opaque(known) == opaque(tag))
 }
 
 /// What the client wants the object to be before it is changed.
@@ -150,12 +155,16 @@ pub(super) fn request_id(headers: &HeaderMap) -> String {
 pub(super) struct LastEventId(pub(super) Option<u64>);
 
 impl<S: Send + Sync> FromRequestParts<S> for LastEventId {
-    type Rejection = Infallible;
+    type Rejection = Trouble;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        // One that is not ours starts anew, as browsers expect: they cannot drop it.
-        let id = parts.headers.get("last-event-id").and_then(|value| value.to_str().ok());
-        Ok(Self(id.and_then(|id| id.parse().ok())))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Trouble> {
+        let Some(value) = parts.headers.get("last-event-id").filter(|value| !value.is_empty()) else {
+            return Ok(Self(None));
+        };
+        // Every id of ours is a number, whatever stream it came from.
+        let id = value.to_str().ok().and_then(|id| id.trim().parse().ok());
+        let detail = "`Last-Event-ID` is malformed: expected the `id` of an event, a number";
+        id.map(|id| Self(Some(id))).ok_or_else(|| Trouble::new(Code::InvalidHeader, detail))
     }
 }
 

@@ -22,10 +22,12 @@ use utoipa_axum::routes;
 
 use super::extract::{Format, Labels, Many, MaybeBody, Params, Path, RawBody};
 use super::headers::{IdempotencyKey, Precondition, etag};
+use super::limits::Caller;
 use super::problem::{Code, Trouble};
 use super::routes::Routes;
 use super::submit::{self, Submission};
 use super::{Api, convert, page, patch};
+use crate::api::openapi::JobPatch;
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::{Clock, RequestError, SystemClock};
 
@@ -121,6 +123,7 @@ struct SubmitParams {
 async fn submit_jobs(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
+    Extension(caller): Extension<Caller>,
     Params(params): Params<SubmitParams>,
     IdempotencyKey(key): IdempotencyKey,
     body: RawBody<BATCH_BODY_BYTES_MAX>,
@@ -146,6 +149,7 @@ async fn submit_jobs(
         };
         return Ok(Json(answer).into_response());
     }
+    api.shared.limits.charge(&caller, jobs.len())?;
     let jobs = submitted(&api, |ticket| Input::Submit { ticket, jobs }).await?;
     if batch {
         let status = if jobs.iter().any(|job| job.created) { StatusCode::CREATED } else { StatusCode::OK };
@@ -225,6 +229,7 @@ struct ListJobsParams {
 impl ListJobsParams {
     fn filter(self) -> JobFilter {
         JobFilter {
+            ids: Vec::new(),
             statuses: self.status.0,
             namespace: namespace(self.namespace),
             owner: self.owner,
@@ -317,8 +322,8 @@ fn shown(row: &JobRow) -> Result<Response, Trouble> {
         ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
     ),
     request_body(content(
-        (Object = "application/merge-patch+json", example = json!({"priority": 80, "timeout": "10m"})),
-        (Object = "application/json"),
+        (JobPatch = "application/merge-patch+json", example = json!({"priority": 80, "timeout": "10m"})),
+        (JobPatch = "application/json"),
     )),
     responses((status = 200, description = "The job as it is now", body = Job, headers(("ETag" = String, description = "Its version"))))
 )]
@@ -364,7 +369,7 @@ async fn update_job(
 }
 
 fn ended(row: &JobRow) -> Trouble {
-    Trouble::new(Code::JobEnded, format!("{} has ended: it is {}", row.id, row.state.status))
+    Trouble::new(Code::JobEnded, format!("{} has already ended (`{}`)", row.id, row.state.status))
 }
 
 /// Cancel a job
@@ -444,14 +449,16 @@ async fn cancel(api: &Api, actor: &Actor, id: JobId, reason: Option<String>) -> 
 async fn retry_job(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<JobId>,
     IdempotencyKey(key): IdempotencyKey,
 ) -> Result<Response, Trouble> {
+    api.shared.limits.charge(&caller, 1)?;
     let row = row(&api, id).await?;
     if !row.state.status.is_final() {
         return Err(Trouble::new(
             Code::JobNotEnded,
-            format!("{id} has not ended: it is {}", row.state.status),
+            format!("{id} has not ended yet (`{}`)", row.state.status),
         ));
     }
     let spec = JobSpec { run_at: None, idempotency_key: key, ..convert::spec(&row)? };

@@ -1,11 +1,11 @@
 //! Logs: what executions wrote, in pieces, as plain text, or followed as it is written.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use bytes::Bytes;
 use model::api::LogEntry;
 use model::record::ExecutionRecord;
@@ -20,6 +20,7 @@ use self::decode::{Decoder, Wanted};
 use self::tail::LastLines;
 use super::extract::{Params, Path};
 use super::headers::LastEventId;
+use super::limits::Caller;
 use super::problem::{Chain, Code, Trouble};
 use super::routes::Routes;
 use super::{Api, executions, jobs, sse};
@@ -41,7 +42,8 @@ const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 const END_PATIENCE: model::Duration = model::Duration::from_secs(10);
 
 pub(super) fn routes(routes: &mut Routes) {
-    let refusals = [Code::JobNotFound, Code::ExecutionNotFound, Code::Loading, Code::Stopping];
+    let refusals =
+        [Code::JobNotFound, Code::ExecutionNotFound, Code::InvalidHeader, Code::Loading, Code::Stopping];
     routes.needs(Verb::Read, Resource::Logs, &refusals, routes!(read_job_logs));
     routes.of_leader();
     routes.needs(Verb::Read, Resource::Logs, &refusals[1..], routes!(read_execution_logs));
@@ -90,12 +92,15 @@ struct LogsParams {
     stream: Streams,
     /// Where to begin: 0, or the `next_offset` of an earlier answer.
     offset: u64,
-    /// How many entries, at most.
+    /// Maximum of entries. An entry is what the task wrote in one go, up to 64 KiB; `tail` counts lines.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<u32>,
     /// Only the last lines, that many; not together with `offset`.
     #[param(minimum = 1, maximum = 10000)]
     tail: Option<u32>,
+    /// Begin with this line, counted from 1; not together with `offset` or `tail`, nor in a stream.
+    #[param(minimum = 1)]
+    line: Option<u64>,
     /// `json` (as without it), or `text` for just what was written.
     #[param(inline)]
     format: Option<Form>,
@@ -114,12 +119,15 @@ struct JobLogsParams {
     stream: Streams,
     /// Where to begin: 0, or the `next_offset` of an earlier answer.
     offset: u64,
-    /// How many entries, at most.
+    /// Maximum of entries. An entry is what the task wrote in one go, up to 64 KiB; `tail` counts lines.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<u32>,
     /// Only the last lines, that many; not together with `offset`.
     #[param(minimum = 1, maximum = 10000)]
     tail: Option<u32>,
+    /// Begin with this line, counted from 1; not together with `offset` or `tail`, nor in a stream.
+    #[param(minimum = 1)]
+    line: Option<u64>,
     /// `json` (as without it), or `text` for just what was written.
     #[param(inline)]
     format: Option<Form>,
@@ -129,8 +137,8 @@ struct JobLogsParams {
 
 impl JobLogsParams {
     fn split(self) -> (Option<u32>, LogsParams) {
-        let Self { execution, stream, offset, limit, tail, format, follow } = self;
-        (execution, LogsParams { stream, offset, limit, tail, format, follow })
+        let Self { execution, stream, offset, limit, tail, line, format, follow } = self;
+        (execution, LogsParams { stream, offset, limit, tail, line, format, follow })
     }
 }
 
@@ -143,6 +151,9 @@ struct LogPage {
     next_offset: u64,
     /// Whether this is the end: nothing more will come.
     complete: bool,
+    /// Number of the first line of `items`, counted from 1; only in answers to `tail` and `line`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_line: Option<u64>,
 }
 
 /// Read the log of a job
@@ -163,6 +174,7 @@ struct LogPage {
 )]
 async fn read_job_logs(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<JobId>,
     Params(params): Params<JobLogsParams>,
     last: LastEventId,
@@ -177,12 +189,13 @@ async fn read_job_logs(
     let answer = params.answer(&headers)?;
     match (execution, answer) {
         (None, Answer::Page) => {
-            Ok(Json(LogPage { items: Vec::new(), next_offset: 0, complete: job.state.status.is_final() })
+            let complete = job.state.status.is_final();
+            Ok(Json(LogPage { items: Vec::new(), next_offset: 0, complete, first_line: None })
                 .into_response())
         }
         (None, Answer::Text) => Ok(text(Body::empty())),
-        (None, Answer::Stream) => follow::job(&api, id, params.stream.into()),
-        (Some(execution), answer) => read(&api, execution, params, answer, last).await,
+        (None, Answer::Stream) => follow::job(&api, &caller, id, params.stream.into()),
+        (Some(execution), answer) => read(&api, &caller, execution, params, answer, last).await,
     }
 }
 
@@ -201,6 +214,7 @@ async fn read_job_logs(
 )]
 async fn read_execution_logs(
     State(api): State<Api>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<ExecutionId>,
     Params(params): Params<LogsParams>,
     last: LastEventId,
@@ -208,7 +222,7 @@ async fn read_execution_logs(
 ) -> Result<Response, Trouble> {
     executions::row(&api, id).await?;
     let answer = params.answer(&headers)?;
-    read(&api, id, params, answer, last).await
+    read(&api, &caller, id, params, answer, last).await
 }
 
 /// The execution of a job with this number.
@@ -251,19 +265,30 @@ impl LogsParams {
         if self.tail.is_some() && self.offset > 0 {
             return Err(Trouble::parameter("tail", "excludes `offset`"));
         }
+        if self.line.is_some() && (self.tail.is_some() || self.offset > 0 || self.follow) {
+            return Err(Trouble::parameter("line", "excludes `offset`, `tail` and `follow`"));
+        }
+        if self.line == Some(0) {
+            return Err(Trouble::parameter("line", "is out of range: lines are counted from 1"));
+        }
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        Ok(match self.format {
+        let answer = match self.format {
             _ if self.follow || accept.starts_with("text/event-stream") => Answer::Stream,
             Some(Form::Text) => Answer::Text,
             Some(Form::Json) => Answer::Page,
             None if accept.starts_with("text/plain") => Answer::Text,
             None => Answer::Page,
-        })
+        };
+        if self.line.is_some() && !matches!(answer, Answer::Page) {
+            return Err(Trouble::parameter("line", "needs an answer in JSON"));
+        }
+        Ok(answer)
     }
 }
 
 async fn read(
     api: &Api,
+    caller: &Caller,
     execution: ExecutionId,
     params: LogsParams,
     answer: Answer,
@@ -271,24 +296,31 @@ async fn read(
 ) -> Result<Response, Trouble> {
     let wanted = Wanted::from(params.stream);
     match (answer, params.tail.filter(|_| last.is_none())) {
-        (Answer::Page, None) => part(api, execution, params.offset, params.limit, wanted).await,
+        (Answer::Page, None) => match params.line {
+            Some(line) => {
+                let offset = skip_lines(api, execution, line, wanted).await?;
+                part(api, execution, offset, params.limit, wanted).await
+            }
+            None => part(api, execution, Start::at(params.offset), params.limit, wanted).await,
+        },
         (Answer::Page, Some(lines)) => {
-            let (items, next_offset) = tail(api, execution, lines, wanted).await?;
+            let (items, next_offset, first_line) = tail(api, execution, lines, wanted).await?;
             let complete = ended(api, execution, next_offset).await?;
-            Ok(Json(LogPage { items, next_offset, complete }).into_response())
+            Ok(Json(LogPage { items, next_offset, complete, first_line: Some(first_line) }).into_response())
         }
         (Answer::Text, None) => Ok(text(whole_text(api, execution, params.offset, wanted).await?)),
         (Answer::Text, Some(lines)) => {
-            let (items, _) = tail(api, execution, lines, wanted).await?;
-            Ok(text(Body::from(items.into_iter().map(|entry| entry.text).collect::<String>())))
+            let (items, ..) = tail(api, execution, lines, wanted).await?;
+            let bytes: Vec<u8> = items.into_iter().flat_map(decode::written).collect();
+            Ok(text(Body::from(bytes)))
         }
         (Answer::Stream, None) => {
             let offset = begin(api, execution, last, params.offset).await?;
-            follow::execution(api, execution, offset, wanted, Vec::new())
+            follow::execution(api, caller, execution, offset, wanted, Vec::new())
         }
         (Answer::Stream, Some(lines)) => {
-            let (items, offset) = tail(api, execution, lines, wanted).await?;
-            follow::execution(api, execution, offset, wanted, items)
+            let (items, offset, _) = tail(api, execution, lines, wanted).await?;
+            follow::execution(api, caller, execution, offset, wanted, items)
         }
     }
 }
@@ -308,10 +340,50 @@ fn text(body: Body) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))], body).into_response()
 }
 
+/// Where an answer begins.
+struct Start {
+    offset: u64,
+    /// Lines to leave out of what stands there.
+    surplus: usize,
+    /// The number of the first line behind them, if it is known.
+    line: Option<u64>,
+}
+
+impl Start {
+    fn at(offset: u64) -> Self {
+        Self { offset, surplus: 0, line: None }
+    }
+}
+
+/// Finds the entry in which line `line` begins, or the end of the log where there are fewer lines.
+///
+/// Reads the log from its beginning, as [`tail`] does, and keeps nothing of it.
+async fn skip_lines(api: &Api, execution: ExecutionId, line: u64, wanted: Wanted) -> Result<Start, Trouble> {
+    let mut decoder = Decoder::new(wanted);
+    let (mut offset, mut before) = (0, 0);
+    loop {
+        let part = api.objects.logs.read(execution, offset, CHUNK).await?;
+        if part.frames.is_empty() {
+            return Ok(Start { offset, surplus: 0, line: Some(before + 1) });
+        }
+        for entry in decoder.entries(&part.frames, offset) {
+            let here = tail::line_ends(&entry.text) as u64;
+            if before + here + 1 >= line {
+                // At most the lines of one entry.
+                let surplus = usize::try_from(line - 1 - before).unwrap_or(usize::MAX);
+                return Ok(Start { offset, surplus, line: Some(line) });
+            }
+            before += here;
+            offset = entry.next_offset;
+        }
+        offset = part.next;
+    }
+}
+
 async fn part(
     api: &Api,
     execution: ExecutionId,
-    offset: u64,
+    Start { offset, mut surplus, line: first_line }: Start,
     limit: Option<u32>,
     wanted: Wanted,
 ) -> Result<Response, Trouble> {
@@ -327,12 +399,15 @@ async fn part(
             break;
         }
         bytes += part.frames.len();
-        for entry in decoder.entries(&part.frames, next_offset) {
+        for mut entry in decoder.entries(&part.frames, next_offset) {
             if items.len() == limit {
                 break;
             }
+            tail::cut(&mut entry, std::mem::take(&mut surplus));
             next_offset = entry.next_offset;
-            items.push(entry);
+            if !entry.text.is_empty() {
+                items.push(entry);
+            }
         }
         if items.len() < limit {
             next_offset = part.next;
@@ -342,7 +417,7 @@ async fn part(
             break;
         }
     }
-    Ok(Json(LogPage { items, next_offset, complete }).into_response())
+    Ok(Json(LogPage { items, next_offset, complete, first_line }).into_response())
 }
 
 /// Whether nothing can come behind `offset` any more: the log says so, its execution does, or that
@@ -366,13 +441,13 @@ fn wrote_no_more(record: &ExecutionRecord, offset: u64) -> bool {
     }
 }
 
-/// The last lines of a log, and where they end.
+/// The last lines of a log, where they end, and the number of the first.
 async fn tail(
     api: &Api,
     execution: ExecutionId,
     lines: u32,
     wanted: Wanted,
-) -> Result<(Vec<LogEntry>, u64), Trouble> {
+) -> Result<(Vec<LogEntry>, u64, u64), Trouble> {
     let mut last = LastLines::new(lines as usize);
     let mut decoder = Decoder::new(wanted);
     let mut offset = 0;
@@ -385,7 +460,8 @@ async fn tail(
         offset = part.next;
     }
     decoder.rest(offset).into_iter().for_each(|entry| last.push(entry));
-    Ok((last.finish(), offset))
+    let (items, first_line) = last.finish();
+    Ok((items, offset, first_line))
 }
 
 /// All that there is of a log from `offset` on, byte for byte.

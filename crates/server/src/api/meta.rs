@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::HeaderValue;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
+use store::Store;
+use tokio::time::Instant;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
@@ -16,17 +18,20 @@ use super::extract::Params;
 use super::problem::{Chain, Code, Trouble};
 use super::routes::Routes;
 use crate::auth::{Actor, Resource, Verb, token};
-use crate::metrics;
+use crate::metrics::Exposition;
 use crate::node::Readiness;
 
 /// How long the store may take to answer a check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the result of a check answers further requests.
+const CHECK_LASTS: Duration = Duration::from_secs(1);
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.open(&[], routes!(get_health));
     routes.open(&[], routes!(get_liveness));
     routes.open(&[Code::Loading, Code::Stopping, Code::StoreUnavailable], routes!(get_readiness));
     routes.needs(Verb::Read, Resource::Server, &[], routes!(get_metrics));
+    routes.counts_as_metrics();
     routes.needs(Verb::Read, Resource::Server, &[], routes!(get_me));
     routes.needs(Verb::Read, Resource::Server, &[], routes!(get_version));
 }
@@ -83,6 +88,36 @@ struct Check {
     detail: Option<String>,
 }
 
+/// The last check of the store.
+///
+/// Anyone may ask for one, and each writes to the store: so there is one at a time, and its result answers everyone
+/// who asks within [`CHECK_LASTS`].
+#[derive(Default)]
+pub(super) struct StoreCheck(tokio::sync::Mutex<Option<(Instant, Option<String>)>>);
+
+impl StoreCheck {
+    /// What is wrong with the store.
+    async fn of(&self, store: &dyn Store) -> Option<String> {
+        let mut last = self.0.lock().await;
+        if let Some((at, wrong)) = &*last
+            && at.elapsed() < CHECK_LASTS
+        {
+            return wrong.clone();
+        }
+        let wrong = match tokio::time::timeout(CHECK_TIMEOUT, store.check()).await {
+            Ok(Ok(())) => None,
+            // Anyone may ask, so the cause stays in the log.
+            Ok(Err(error)) => {
+                tracing::warn!(error = %Chain(&error), "the store failed its check");
+                Some(error.to_string())
+            }
+            Err(_) => Some(format!("no answer within {}s", CHECK_TIMEOUT.as_secs())),
+        };
+        *last = Some((Instant::now(), wrong.clone()));
+        wrong
+    }
+}
+
 /// Whether the server takes requests
 #[utoipa::path(get, path = "/readyz", tag = "server", params(ReadinessParams), responses(
     (status = 200, description = "It does", body = Ready),
@@ -97,6 +132,10 @@ async fn get_readiness(
         Readiness::Loading { reason } => {
             return Err(Trouble::new(Code::Loading, format!("the server is loading: {reason}")));
         }
+        Readiness::Suspended => {
+            let reason = "the leadership lease has ended: the store did not confirm it in time";
+            return Err(Trouble::new(Code::Loading, format!("the server is loading: {reason}")));
+        }
         Readiness::Stopping => return Err(Trouble::new(Code::Stopping, "the server is shutting down")),
         Readiness::Failed { .. } => {
             return Err(Trouble::new(Code::Stopping, "the server failed and is shutting down"));
@@ -105,27 +144,25 @@ async fn get_readiness(
     if params.verbose.is_none() {
         return Ok(Json(Ready { status, checks: Vec::new() }));
     }
-    let wrong = match tokio::time::timeout(CHECK_TIMEOUT, api.node.store().check()).await {
-        Ok(Ok(())) => None,
-        // Anyone may ask, so the cause stays in the log.
-        Ok(Err(error)) => {
-            tracing::warn!(error = %Chain(&error), "the store failed its check");
-            Some(error.to_string())
-        }
-        Err(_) => Some(format!("no answer within {}s", CHECK_TIMEOUT.as_secs())),
-    };
+    let wrong = api.shared.check.of(api.node.store().as_ref()).await;
     let engine = Check { name: "engine", ok: true, detail: None };
     let store = Check { name: "store", ok: wrong.is_none(), detail: wrong };
-    Ok(Json(Ready { status, checks: vec![engine, store] }))
+    let trouble = api.node.view().clock.trouble();
+    let clock = Check { name: "clock", ok: trouble.is_none(), detail: trouble };
+    Ok(Json(Ready { status, checks: vec![engine, store, clock] }))
 }
 
 /// Metrics, for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "server", responses(
-    (status = 200, description = "OpenMetrics", content_type = "application/openmetrics-text", body = String),
+    (status = 200, description = "Prometheus' text format; OpenMetrics if `Accept` names it", content(
+        (String = "text/plain"), (String = "application/openmetrics-text"),
+    )),
 ))]
-async fn get_metrics(State(api): State<Api>) -> Response {
-    let text = api.metrics.encode(&api.node.view());
-    ([(CONTENT_TYPE, HeaderValue::from_static(metrics::CONTENT_TYPE))], text).into_response()
+async fn get_metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let form = Exposition::accepted(accept);
+    let text = api.metrics.encode(&api.node.view(), form);
+    ([(CONTENT_TYPE, HeaderValue::from_static(form.content_type()))], text).into_response()
 }
 
 /// Whose token it is.

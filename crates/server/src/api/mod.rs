@@ -6,6 +6,7 @@
 //! ```
 //!
 //! - `edge`: what every request passes: its id, the bounds, the `Host`, the form of refusals.
+//! - `limits`: how many requests and streams are handled at a time, of all clients and of each.
 //! - `routes`: the table of routes. Each stands there with who may take it and with every code
 //!   that it may refuse with; the router, the OpenAPI document and the tests are made from it.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
@@ -34,6 +35,7 @@ mod extract;
 mod forward;
 mod headers;
 mod jobs;
+mod limits;
 mod logs;
 mod meta;
 mod openapi;
@@ -56,23 +58,26 @@ mod workflows;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::http::HeaderValue;
 use axum::middleware::from_fn_with_state;
-use tokio::sync::Semaphore;
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate, SizeAbove};
 
 use self::edge::{Hosts, HttpMetrics};
+use self::limits::Limits;
 use self::page::Cursors;
 use self::routes::Routes;
 use crate::Services;
 use crate::auth::Sessions;
+use crate::hash::short_hash;
 
 pub(crate) use forward::for_strangers;
 pub use openapi::document;
 pub use problem::Code;
 
-/// The most requests that are handled at a time; streams do not count.
-const REQUESTS_MAX: usize = 2_048;
-/// The most streams (events, followed logs) at a time.
-const STREAMS_MAX: usize = 2_048;
+/// The smallest answer that is worth compressing, in bytes.
+const COMPRESSED_FROM: u64 = 1_024;
 
 /// What handlers share; clones are cheap.
 #[derive(Clone)]
@@ -85,11 +90,12 @@ struct Shared {
     cursors: Cursors,
     sessions: Sessions,
     hosts: Hosts,
-    requests: Semaphore,
-    streams: Arc<Semaphore>,
+    limits: Limits,
+    check: meta::StoreCheck,
     counted: HttpMetrics,
     forwards: forward::Forwards,
-    openapi_json: bytes::Bytes,
+    /// The OpenAPI document and its tag.
+    openapi_json: (bytes::Bytes, HeaderValue),
     pages: docs::Pages,
     schemas: Vec<(&'static str, bytes::Bytes)>,
 }
@@ -105,17 +111,24 @@ impl std::ops::Deref for Api {
 impl Api {
     fn new(services: Services) -> Self {
         let document = document();
+        let json = serde_json::to_vec_pretty(&document).unwrap_or_default();
+        let tag = format!("\"{:032x}\"", short_hash(&[&json]));
+        let tag = HeaderValue::try_from(tag).expect("hex digits in quotes are a header value");
         let counted = HttpMetrics::default();
-        services.metrics.register(|registry| counted.register(registry));
+        let limits = Limits::new(&services.config.limits);
+        services.metrics.register(|registry| {
+            counted.register(registry);
+            limits.register(registry);
+        });
         let shared = Shared {
             cursors: Cursors::new(services.keys.cursors),
             sessions: Sessions::new(services.keys.sessions),
             hosts: Hosts::new(&services.config.host_names),
-            requests: Semaphore::new(REQUESTS_MAX),
-            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            limits,
+            check: meta::StoreCheck::default(),
             counted,
             forwards: forward::Forwards::new(services.keys.forwards),
-            openapi_json: serde_json::to_vec_pretty(&document).unwrap_or_default().into(),
+            openapi_json: (json.into(), tag),
             pages: docs::Pages::new(&document),
             schemas: schemas::all(&document),
         };
@@ -127,7 +140,17 @@ impl Api {
 pub fn router(services: Services) -> Router {
     let api = Api::new(services);
     let router = table().into_router(&api);
-    router.fallback(edge::nothing_here).layer(from_fn_with_state(api.clone(), edge::edge)).with_state(api)
+    let router = router.fallback(edge::nothing_here).layer(from_fn_with_state(api.clone(), edge::edge));
+    router.layer(compression()).with_state(api)
+}
+
+/// Compresses answers for clients that ask for it: neither streams, which must not be held back, nor files of users,
+/// nor what the build has compressed already.
+fn compression() -> CompressionLayer<impl Predicate> {
+    let what = DefaultPredicate::new()
+        .and(SizeAbove::new(COMPRESSED_FROM))
+        .and(NotForContentType::const_new("application/octet-stream"));
+    CompressionLayer::new().gzip(true).quality(CompressionLevel::Fastest).compress_when(what)
 }
 
 /// The table of all routes.

@@ -5,17 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use utoipa::openapi::path::Operation;
-use utoipa::openapi::schema::Components;
+use model::JobSpec;
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::{ArrayItems, Components, OneOfBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
-    ContentBuilder, HttpMethod, InfoBuilder, LicenseBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
+    ContentBuilder, HttpMethod, InfoBuilder, LicenseBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Required,
+    ResponseBuilder, ServerBuilder,
 };
 use utoipa::{PartialSchema, ToSchema};
 
+use super::edge;
 use super::problem::{Code, PROBLEM_JSON};
-use super::routes::Access;
+use super::routes::{Access, operations_mut};
 
 /// The name of the way to authenticate.
 pub(super) const SCHEME: &str = "token";
@@ -26,7 +29,8 @@ Send `Authorization: Bearer TOKEN`; the first admin token is in the server's dat
 `admin-token`. Bodies are JSON (jobs also YAML) with names in snake_case; times are RFC 3339 in UTC, \
 durations are text such as `90s`. Unknown fields of a request are refused; unknown fields of an answer \
 are to be ignored. Every refusal is a problem document (RFC 9457) with a stable `code`; \
-`/docs/problems` lists them. Lists have pages: send `next_cursor` back as `cursor`, with the same \
+`/docs/problems` lists them; only a request whose head is larger than 64 KiB gets a bare 431. Artifacts, \
+checkpoints and this document are left out (304) if `If-None-Match` names their `ETag`. Lists have pages: send `next_cursor` back as `cursor`, with the same \
 filter, until there is none.";
 
 const TAGS: &[(&str, &str)] = &[
@@ -58,8 +62,18 @@ pub fn document() -> OpenApi {
     let tags =
         TAGS.iter().map(|(name, about)| TagBuilder::new().name(*name).description(Some(*about)).build());
     document.tags = Some(tags.collect());
+    document.servers = Some(vec![ServerBuilder::new().url("/").description(Some("This server")).build()]);
+    for operation in document.paths.paths.values_mut().flat_map(operations_mut) {
+        for parameter in operation.1.parameters.iter_mut().flatten() {
+            if let RefOr::T(parameter) = parameter {
+                parameter.schema.iter_mut().for_each(never_null);
+            }
+        }
+    }
     let components = document.components.get_or_insert_with(Components::new);
     add_problem(components);
+    tighten(components);
+    refer_to_items(components);
     components.add_security_scheme(SCHEME, SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
     document
 }
@@ -68,6 +82,151 @@ fn add_problem(components: &mut Components) {
     let mut schemas = vec![(model::api::Problem::name().into_owned(), model::api::Problem::schema())];
     model::api::Problem::schemas(&mut schemas);
     components.schemas.extend(schemas);
+}
+
+/// A parameter is there or not; no text of one means `null`.
+fn never_null(schema: &mut RefOr<Schema>) {
+    match schema {
+        RefOr::T(Schema::Object(object)) => not_null(&mut object.schema_type),
+        RefOr::T(Schema::Array(array)) => not_null(&mut array.schema_type),
+        RefOr::T(Schema::OneOf(either)) => {
+            let is_null = |item: &RefOr<Schema>| matches!(item, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null));
+            either.items.retain(|item| !is_null(item));
+            if let [only] = &*either.items {
+                *schema = only.clone();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn not_null(schema_type: &mut SchemaType) {
+    if let SchemaType::Array(types) = schema_type {
+        types.retain(|each| *each != Type::Null);
+        if let [only] = types.as_slice() {
+            *schema_type = SchemaType::Type(only.clone());
+        }
+    }
+}
+
+/// Fields of bodies that are names, by schema.
+const NAMES: &[(&str, &[&str])] = &[
+    ("JobSpec", &["name", "namespace", "queue"]),
+    ("JobPatch", &["name", "queue"]),
+    ("ScheduleSpec", &["name", "namespace"]),
+    ("WorkflowSpec", &["name", "namespace"]),
+    ("CalendarSpec", &["name", "namespace"]),
+    ("StepSpec", &["name"]),
+    ("OutputFile", &["artifact"]),
+];
+
+/// Says in schemas of bodies what validation demands of single fields.
+fn tighten(components: &mut Components) {
+    for (schema, fields) in NAMES {
+        let Some(RefOr::T(schema)) = components.schemas.get_mut(*schema) else { continue };
+        for field in *fields {
+            name_pattern(schema, field);
+        }
+    }
+}
+
+fn name_pattern(schema: &mut Schema, field: &str) {
+    match schema {
+        Schema::Object(object) => {
+            if let Some(RefOr::T(Schema::Object(field))) = object.properties.get_mut(field) {
+                field.pattern = Some("^[A-Za-z0-9][A-Za-z0-9._-]*$".to_owned());
+                field.min_length = Some(1);
+                field.max_length = Some(model::limits::NAME_LEN_MAX);
+            }
+        }
+        Schema::AllOf(parts) => {
+            for part in &mut parts.items {
+                if let RefOr::T(part) = part {
+                    name_pattern(part, field);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The items of a list are written out in its schema; they refer to the schema of an item instead.
+fn refer_to_items(components: &mut Components) {
+    let known: BTreeSet<String> = components.schemas.keys().cloned().collect();
+    for (name, schema) in &mut components.schemas {
+        let (Some(item), RefOr::T(Schema::Object(list))) = (name.strip_prefix("List_"), schema) else {
+            continue;
+        };
+        if let Some(RefOr::T(Schema::Array(items))) = list.properties.get_mut("items")
+            && known.contains(item)
+        {
+            items.items = ArrayItems::RefOrSchema(Box::new(Ref::from_schema_name(item).into()));
+        }
+    }
+}
+
+/// A merge patch on a job: the fields of its spec, none of them required, `null` for the default.
+pub(super) struct JobPatch;
+
+impl PartialSchema for JobPatch {
+    fn schema() -> RefOr<Schema> {
+        let mut schema = JobSpec::schema();
+        if let RefOr::T(Schema::Object(object)) = &mut schema {
+            object.required.clear();
+            object.description = Some("Fields of a job to change; `null` for the default".to_owned());
+            // What cannot be changed.
+            for fixed in ["namespace", "idempotency_key"] {
+                object.properties.remove(fixed);
+            }
+            object.properties.values_mut().for_each(nullable);
+        }
+        schema
+    }
+}
+
+impl ToSchema for JobPatch {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        JobSpec::schemas(schemas);
+    }
+}
+
+fn nullable(schema: &mut RefOr<Schema>) {
+    match schema {
+        RefOr::T(Schema::Object(object)) => or_null(&mut object.schema_type),
+        RefOr::T(Schema::Array(array)) => or_null(&mut array.schema_type),
+        RefOr::T(Schema::OneOf(_)) => {}
+        other => {
+            let null = ObjectBuilder::new().schema_type(Type::Null);
+            *other = OneOfBuilder::new().item(null).item(other.clone()).into();
+        }
+    }
+}
+
+fn or_null(schema_type: &mut SchemaType) {
+    match schema_type {
+        SchemaType::Type(only) if *only != Type::Null => {
+            *schema_type = SchemaType::Array(vec![only.clone(), Type::Null]);
+        }
+        SchemaType::Array(types) if !types.contains(&Type::Null) => types.push(Type::Null),
+        _ => {}
+    }
+}
+
+/// Adds what an operation answers to `If-None-Match`, if its tag names the bytes of its answer.
+pub(super) fn document_conditions(method: &HttpMethod, path: &str, operation: &mut Operation) {
+    if *method != HttpMethod::Get || !edge::tag_names_bytes(path) {
+        return;
+    }
+    let parameter = ParameterBuilder::new()
+        .name("If-None-Match")
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some("An `ETag` from before: 304 if it is still right"))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .build();
+    operation.parameters.get_or_insert_default().push(RefOr::T(parameter));
+    let unchanged = ResponseBuilder::new().description("It is still what `If-None-Match` names").build();
+    operation.responses.responses.insert("304".to_owned(), RefOr::T(unchanged));
 }
 
 /// Every code that a route may refuse with.
@@ -79,9 +238,16 @@ pub(super) fn refusals(
     own: &[Code],
 ) -> BTreeSet<Code> {
     let mut codes = BTreeSet::from_iter(own.iter().copied());
-    codes.extend([Code::HostRefused, Code::MethodNotAllowed, Code::UriTooLong, Code::Busy, Code::Internal]);
+    codes.extend([Code::HostRefused, Code::MethodNotAllowed, Code::UriTooLong, Code::Internal]);
     if let Access::Needs(..) = access {
-        codes.extend([Code::Unauthenticated, Code::Forbidden, Code::CrossSite, Code::StoreUnavailable]);
+        codes.extend([
+            Code::Unauthenticated,
+            Code::ClientLimit,
+            Code::Busy,
+            Code::Forbidden,
+            Code::CrossSite,
+            Code::StoreUnavailable,
+        ]);
     }
     let parameters = operation.parameters.iter().flatten();
     if path.contains('{') || parameters.count() > 0 {

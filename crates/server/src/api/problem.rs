@@ -86,9 +86,12 @@ codes! {
     JobEnded = 409, "job_ended", "The job has ended.", "to run it again, POST to its /retry";
     JobNotEnded = 409, "job_not_ended", "The job has not ended.", "wait for its end, or cancel it";
     WorkerConnected = 409, "worker_connected", "The worker is connected.", "stop its agent first, and wait until it is lost";
+    QueueInUse = 409, "queue_in_use", "The queue has jobs.", "wait for the end of its jobs, or cancel them";
+    ArtifactInUse = 409, "artifact_in_use", "A live run needs the artifact.", "wait for the end of the run, or cancel it";
     ScheduleExists = 409, "schedule_exists", "There is a schedule of this name.", "PUT replaces it; or choose another name";
     RunEnded = 409, "run_ended", "The run has ended, or is ending.", "to try it again, POST to its /retry";
     RunNotEnded = 409, "run_not_ended", "The run has not ended.", "wait for its end, or cancel it";
+    RepeatForbidden = 409, "repeat_forbidden", "The retry would start a job again that runs at most once.", "find out what the job did; to start it again all the same, name its step in `repeat` (`belfry run retry --repeat STEP`)";
     StepEnded = 409, "step_ended", "The step has ended.", "to do it again, POST to /retry of its run once that has ended";
     StepNotAsked = 409, "step_not_asked", "The step does not wait for approval.", "GET its /why says what holds it";
     NobodyWaits = 409, "nobody_waits", "No step waits for the event, or is still to.", "check the name of the event; the first one of a name counts";
@@ -105,8 +108,9 @@ codes! {
     BodyTooLarge = 413, "body_too_large", "The body is too large.", "split it; a large file belongs into an artifact";
     UriTooLong = 414, "uri_too_long", "The address is too long.", "name fewer labels and statuses";
     UnsupportedMediaType = 415, "unsupported_media_type", "The content type is not taken here.", "send `Content-Type: application/json`";
-    InvalidSpec = 422, "invalid_spec", "The request is well formed, but not valid.", "correct the fields that `errors` names";
+    InvalidSpec = 422, "invalid_spec", "The request is not valid.", "correct the fields that `errors` names";
     IdempotencyKeyReused = 422, "idempotency_key_reused", "The idempotency key was used for something else.", "use another key, or repeat exactly what was sent first";
+    ClientLimit = 429, "client_limit", "The client has reached its limit.", "try again after `Retry-After` seconds, with fewer concurrent requests; the server's settings `client_*` are the limits";
     Busy = 429, "busy", "The server has too much to do.", "try again after `Retry-After` seconds, with fewer requests at a time";
     Internal = 500, "internal", "The server failed.", "this is a defect of Belfry: report it with the request id and the server's log";
     OutcomeUnknown = 503, "outcome_unknown", "It is not known whether the request took effect.", "safe to repeat with the same idempotency key: nothing is done twice";
@@ -153,6 +157,13 @@ impl Trouble {
     pub(super) fn fields(mut self, errors: impl IntoIterator<Item = FieldError>) -> Self {
         let room = FIELD_ERRORS_MAX.saturating_sub(self.0.errors.len());
         self.0.errors.extend(errors.into_iter().take(room));
+        self
+    }
+
+    /// When to try again, rounded up to whole seconds.
+    #[must_use]
+    pub(super) fn retry_after(mut self, wait: std::time::Duration) -> Self {
+        self.0.retry_after_secs = Some(wait.as_millis().div_ceil(1_000).max(1) as u64);
         self
     }
 
@@ -350,6 +361,8 @@ fn refused(refusal: &Refusal) -> Trouble {
         Refusal::KeyReused { .. } => Code::IdempotencyKeyReused,
         Refusal::NoWorker { .. } => Code::WorkerNotFound,
         Refusal::WorkerConnected { .. } => Code::WorkerConnected,
+        Refusal::NoQueue { .. } => Code::QueueNotFound,
+        Refusal::QueueInUse { .. } => Code::QueueInUse,
         Refusal::NoSchedule { .. } => Code::ScheduleNotFound,
         Refusal::ScheduleExists { .. } => Code::ScheduleExists,
         Refusal::RunsNotOver { .. } => Code::RunsNotOver,

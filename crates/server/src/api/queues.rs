@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
@@ -39,6 +40,7 @@ pub(super) fn routes(routes: &mut Routes) {
     let set_refusals =
         [Code::VersionMismatch, Code::InvalidHeader, Code::InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Change, queues, &set_refusals, routes!(set_queue));
+    routes.needs(Verb::Delete, queues, &[Code::QueueNotFound, Code::QueueInUse], routes!(delete_queue));
     let pause_refusals = [Code::VersionMismatch, Code::InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Change, queues, &pause_refusals, routes!(pause_queue));
     routes.needs(Verb::Change, queues, &[Code::VersionMismatch, Code::InvalidSpec], routes!(resume_queue));
@@ -160,6 +162,26 @@ async fn set(
             tracing::error!(reply = ?other, "the engine answered another question");
             Err(RequestError::OutcomeUnknown)
         }
+    }
+}
+
+/// Delete the settings of a queue
+///
+/// Refused while jobs wait or run in the queue. A job that is submitted to it later finds the default settings.
+#[utoipa::path(delete, path = "/api/v1/queues/{name}", tag = "queues", params(("name" = String, Path)), responses(
+    (status = 204, description = "The settings are deleted"),
+))]
+async fn delete_queue(
+    State(api): State<Api>,
+    Extension(actor): Extension<Actor>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Trouble> {
+    match api.node.request(|ticket| Input::RemoveQueue { ticket, name: name.clone() }).await? {
+        Reply::QueueRemoved => {
+            tracing::info!(queue = name, by = %actor.name, "queue deleted");
+            Ok(StatusCode::NO_CONTENT)
+        }
+        other => Err(super::jobs::unexpected(&other)),
     }
 }
 

@@ -6,18 +6,28 @@
 //! Of the servers of a store one decides. What changes something is handed on to it, and so are the
 //! reads of what only it knows ([`Place::Leader`]); everything else any server answers by itself.
 
+use std::time::Duration;
+
+use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
+use model::limits::BATCH_BODY_BYTES_MAX;
 use utoipa::openapi::security::SecurityRequirement;
 use utoipa::openapi::{HttpMethod, PathItem, path::Operation};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
+use super::extract::read_body_counted;
+use super::limits::{Caller, Limits, Places};
 use super::openapi;
 use super::problem::{Code, Trouble};
 use super::{Api, docs, forward, session};
 use crate::auth::{Actor, Resource, Verb, authorize};
+
+/// How long a body may take before it needs a place among slow bodies. So slow bodies of a client do not hold up its
+/// fast ones.
+const BODY_GRACE: Duration = Duration::from_millis(500);
 
 /// Who may take a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +49,29 @@ enum Place {
     Leader,
 }
 
+/// How a route takes the body of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BodyIs {
+    /// Received as a whole before the request counts among those that are handled.
+    Whole,
+    /// Read by the handler as it comes.
+    Streamed,
+}
+
+/// Among which requests those of a route count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LaneOf {
+    /// Reads or changes.
+    Method,
+    /// Requests of metrics.
+    Metrics,
+}
+
 /// One route.
 pub(super) struct Route {
     place: Place,
+    body: BodyIs,
+    lane: LaneOf,
     pub(super) access: Access,
     pub(super) handler: UtoipaMethodRouter<Api>,
 }
@@ -79,6 +109,20 @@ impl Routes {
         self.place_last(Place::Here);
     }
 
+    /// The handler of the route that was added last reads the body as it comes.
+    pub(super) fn streams_body(&mut self) {
+        if let Some(route) = self.entries.last_mut() {
+            route.body = BodyIs::Streamed;
+        }
+    }
+
+    /// Requests of the route that was added last count apart from reads and changes.
+    pub(super) fn counts_as_metrics(&mut self) {
+        if let Some(route) = self.entries.last_mut() {
+            route.lane = LaneOf::Metrics;
+        }
+    }
+
     fn place_last(&mut self, place: Place) {
         if let Some(route) = self.entries.last_mut() {
             route.place = place;
@@ -90,13 +134,15 @@ impl Routes {
             for (method, operation) in operations_mut(item) {
                 let refusals = openapi::refusals(access, &method, path, operation, refusals);
                 openapi::document_refusals(operation, &refusals);
-                if let Access::Needs(..) = access {
-                    operation.security =
-                        Some(vec![SecurityRequirement::new::<_, _, String>(openapi::SCHEME, [])]);
-                }
+                // An empty list says that a route needs no token; without one a reader cannot tell.
+                let by_token = || SecurityRequirement::new::<_, _, String>(openapi::SCHEME, []);
+                operation.security =
+                    Some(matches!(access, Access::Needs(..)).then(by_token).into_iter().collect());
+                openapi::document_conditions(&method, path, operation);
             }
         }
-        self.entries.push(Route { place: Place::ByMethod, access, handler });
+        let (place, body, lane) = (Place::ByMethod, BodyIs::Whole, LaneOf::Method);
+        self.entries.push(Route { place, body, lane, access, handler });
     }
 
     /// The router, with a gate in front of every handler that needs one.
@@ -105,7 +151,8 @@ impl Routes {
             let handler = match route.access {
                 Access::Open => route.handler,
                 Access::Needs(verb, resource) => {
-                    let gate = Gate { api: api.clone(), place: route.place, verb, resource };
+                    let Route { place, body, lane, .. } = route;
+                    let gate = Gate { api: api.clone(), place, body, lane, verb, resource };
                     // Only in front of the methods that there are: another one is a 405 for anyone.
                     route.handler.map(|methods| methods.route_layer(from_fn_with_state(gate, pass)))
                 }
@@ -135,7 +182,7 @@ impl Routes {
     }
 }
 
-fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut Operation)> {
+pub(super) fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut Operation)> {
     [
         (HttpMethod::Get, &mut item.get),
         (HttpMethod::Put, &mut item.put),
@@ -151,6 +198,8 @@ fn operations_mut(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut
 struct Gate {
     api: Api,
     place: Place,
+    body: BodyIs,
+    lane: LaneOf,
     verb: Verb,
     resource: Resource,
 }
@@ -161,23 +210,66 @@ async fn pass(State(gate): State<Gate>, mut request: Request, next: Next) -> Res
     authorize(&actor, gate.verb, &gate.resource).inspect_err(|denied| {
         tracing::warn!(error = %denied, token_id = %actor.token_id, "refused a request");
     })?;
+    let limits = &gate.api.shared.limits;
+    let caller = Caller::of(&actor, &request, gate.api.config.exposure);
+    let is_read = request.method().is_safe();
+    let has_body = !is_read && !request.body().is_end_stream();
+    let streams = has_body && gate.body == BodyIs::Streamed;
+    let receiving = streams.then(|| limits.bodies.enter(&caller)).transpose()?;
+    // The body is in memory until the request is answered.
+    let mut memory = limits.body_bytes.places_of(&caller);
+    if has_body && !streams {
+        request = received(limits, &caller, &mut memory, request).await?;
+    }
     let of_leader = match gate.place {
         Place::Here => false,
-        Place::ByMethod => !request.method().is_safe(),
+        Place::ByMethod => !is_read,
         Place::Leader => true,
     };
     if of_leader && let Some(leader) = forward::leader(&gate.api, &request) {
+        let _place = receiving.map_or_else(|| limits.forwards.enter(&caller), Ok)?;
         return forward::to(&gate.api, &leader, request).await;
     }
+    let lane = match gate.lane {
+        LaneOf::Metrics => &limits.metrics,
+        LaneOf::Method if is_read => &limits.reads,
+        LaneOf::Method => &limits.changes,
+    };
+    let _place = receiving.map_or_else(|| lane.enter(&caller), Ok)?;
     request.extensions_mut().insert(actor);
+    request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
+}
+
+/// Waits for the body before the request counts among those that are handled: a slow body holds up nothing else.
+async fn received(
+    limits: &Limits,
+    caller: &Caller,
+    memory: &mut Places,
+    request: Request,
+) -> Result<Request, Trouble> {
+    let (parts, body) = request.into_parts();
+    let body = {
+        let take = |bytes| memory.take(bytes);
+        let reading = read_body_counted(&parts.headers, body, BATCH_BODY_BYTES_MAX, take);
+        let mut reading = std::pin::pin!(reading);
+        match tokio::time::timeout(BODY_GRACE, &mut reading).await {
+            Ok(body) => body?,
+            Err(_) => {
+                let _place = limits.bodies.enter(caller)?;
+                reading.await?
+            }
+        }
+    };
+    Ok(Request::from_parts(parts, body.into()))
 }
 
 fn bearer(api: &Api, request: &Request) -> Result<Actor, Trouble> {
     let Some(header) = request.headers().get(AUTHORIZATION) else {
         let actor = session::actor(api, request.method(), request.uri(), request.headers())?;
-        return actor
-            .ok_or_else(|| Trouble::new(Code::Unauthenticated, "the request has no `Authorization`"));
+        return actor.ok_or_else(|| {
+            Trouble::new(Code::Unauthenticated, "authentication required: no token was sent")
+        });
     };
     let token = header.to_str().ok().and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;

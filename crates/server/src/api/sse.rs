@@ -6,17 +6,16 @@
 //! Streams end when the server stops.
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::future::BoxFuture;
 use serde::Serialize;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::Api;
-use super::problem::{Code, Trouble};
+use super::limits::{Caller, Places};
+use super::problem::Trouble;
 
 /// How long a stream may be silent.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -36,21 +35,19 @@ struct Streaming<S> {
     source: S,
     greeted: bool,
     stopping: BoxFuture<'static, ()>,
-    _permit: OwnedSemaphorePermit,
+    _place: Places,
 }
 
 /// Answers with a stream.
 ///
 /// # Errors
-/// `busy`, if there are too many streams already; `loading` or `stopping` where a stream would end at once.
-pub(super) fn stream(api: &Api, source: impl Source) -> Result<Response, Trouble> {
+/// `busy` or `client_limit` if there are too many streams already; `loading` or `stopping` where a stream would end at once.
+pub(super) fn stream(api: &Api, caller: &Caller, source: impl Source) -> Result<Response, Trouble> {
     api.node.decides()?;
-    let permit = Arc::clone(&api.shared.streams)
-        .try_acquire_owned()
-        .map_err(|_| Trouble::new(Code::Busy, format!("{} streams are open already", super::STREAMS_MAX)))?;
+    let place = api.shared.limits.streams.enter(caller)?;
     let node = api.node.clone();
     let stopping = Box::pin(async move { node.resigned().await });
-    let state = Streaming { source, greeted: false, stopping, _permit: permit };
+    let state = Streaming { source, greeted: false, stopping, _place: place };
     let events = futures::stream::unfold(state, |mut state| async move {
         let event = next(&mut state).await?;
         Some((Ok::<_, Infallible>(event), state))

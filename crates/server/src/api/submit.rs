@@ -18,6 +18,7 @@ use super::extract::Format;
 use super::problem::{Code, Trouble, field_error};
 use crate::auth::Actor;
 use crate::hash::short_hash;
+use crate::node::{Clock as _, SystemClock};
 
 /// What was submitted.
 #[derive(Debug)]
@@ -42,26 +43,36 @@ struct Shape {
 /// as large as only a batch may be.
 pub(super) fn parse(format: Format, body: &[u8]) -> Result<Submission, Trouble> {
     // A batch fails here at its first word, so trying a job first costs it nothing.
-    let refusal = match format.parse::<JobSpec>(body) {
-        Ok(_) if body.len() > BODY_BYTES_MAX => {
-            return Err(Trouble::new(
-                Code::BodyTooLarge,
-                format!("the body is larger than {BODY_BYTES_MAX} bytes"),
-            ));
-        }
-        Ok(spec) => return Ok(Submission::One(Box::new(spec))),
-        Err(refusal) => refusal,
-    };
-    if !format.parse::<Shape>(body).is_ok_and(|shape| shape.jobs.is_some()) {
-        return Err(refusal);
+    if let Some(spec) = format.read::<JobSpec>(body) {
+        return one(spec, body.len());
     }
-    let SubmitJobs { jobs } = format.parse(body)?;
+    if format.read::<Shape>(body).is_none_or(|shape| shape.jobs.is_none()) {
+        return one(format.parse_checked(body, |spec| wrong_fields("", spec))?, body.len());
+    }
+    let SubmitJobs { jobs } = format.parse_checked(body, |batch: &SubmitJobs| {
+        let all = batch.jobs.iter().enumerate();
+        all.flat_map(|(i, spec)| wrong_fields(&format!("jobs[{i}]"), spec)).collect()
+    })?;
     let wrong = match jobs.len() {
         0 => "is empty: expected at least one job".to_owned(),
         count if count > BATCH_JOBS_MAX => format!("has {count} entries: expected at most {BATCH_JOBS_MAX}"),
         _ => return Ok(Submission::Many(jobs)),
     };
     Err(Trouble::invalid_fields(vec![field_error("jobs", &wrong)]))
+}
+
+fn one(spec: JobSpec, bytes: usize) -> Result<Submission, Trouble> {
+    if bytes > BODY_BYTES_MAX {
+        let detail = format!("the body is larger than {BODY_BYTES_MAX} bytes");
+        return Err(Trouble::new(Code::BodyTooLarge, detail));
+    }
+    Ok(Submission::One(Box::new(spec)))
+}
+
+/// What is wrong with a job that was read.
+fn wrong_fields(at: &str, spec: &JobSpec) -> Vec<FieldError> {
+    let Err(invalid) = validate::job(spec, SystemClock.now()) else { return Vec::new() };
+    invalid.problems.iter().map(|p| field_error(&join(at, &p.path), &p.message)).collect()
 }
 
 /// Fills in what the request says about its jobs: their owner, and their keys from the header.
@@ -246,6 +257,19 @@ mod tests {
         let trouble = prepare(submission, &actor(), Timestamp::from_millis(0)).unwrap_err();
         let pointers: Vec<_> = trouble.into_problem(None).errors.into_iter().map(|e| e.pointer).collect();
         assert_eq!(pointers, ["/jobs/0/name", "/jobs/2/priority"]);
+    }
+
+    #[test]
+    fn every_wrong_field_of_every_kind_is_named_at_once() {
+        let wrong = |body: &str| {
+            let problem = parse(Format::Json, body.as_bytes()).unwrap_err().into_problem(None);
+            problem.errors.into_iter().map(|error| error.path).collect::<Vec<_>>()
+        };
+        let one = format!(r#"{{{RUN}, "name": "bad/name", "priority": 900, "timeout": "5", "prio": 1}}"#);
+        assert_eq!(wrong(&one), ["prio", "priority", "timeout", "name"]);
+        let empty = r#""run": {"process": {"command": []}}"#;
+        let batch = format!(r#"{{"jobs": [{{{empty}}}, {{{RUN}, "prio": 1}}, 5, {{{RUN}, "queue": 3}}]}}"#);
+        assert_eq!(wrong(&batch), ["jobs[1].prio", "jobs[2]", "jobs[3].queue", "jobs[0].run.process"]);
     }
 
     #[test]

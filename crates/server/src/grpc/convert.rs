@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use engine::input::{Held, How};
 use engine::output::Assignment;
 use engine::{Input, Join, Report, Session, TaskRequest};
-use model::record::{Outcome, Usage};
+use model::record::{FileVersion, Files, Outcome, Usage};
 use model::run::StepOrigin;
 use model::worker::{Capabilities, Capacity, Health};
 use model::{Bytes, Duration, ExecutionId, Fence, Millicores, WorkerId, limits};
@@ -220,6 +220,7 @@ fn finished(finished: v1::Finished) -> Result<Report, Malformed> {
         error: error.map(|usual| word(finished.error, usual)),
         message: text(finished.detail),
         output: output(&finished.output)?,
+        files: finished.files.map(files).transpose()?.map(Box::new),
     };
     let usage = Usage {
         run_time: Duration::from_millis(finished.run_ms),
@@ -228,6 +229,24 @@ fn finished(finished: v1::Finished) -> Result<Report, Malformed> {
         log_bytes: finished.log_bytes,
     };
     Ok(Report::Finished { how, outcome, usage })
+}
+
+/// The versions of artifacts that an execution read and stored.
+fn files(told: v1::Files) -> Result<Files, Malformed> {
+    let versions = |told: Vec<v1::FileVersion>| {
+        bounded("report", "the list of its files", told.len(), limits::FILES_MAX)?;
+        let version = |told: v1::FileVersion| {
+            let v1::FileVersion { artifact, sha256, path } = told;
+            let is_hash =
+                sha256.len() == 64 && sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+            if !is_hash || artifact.len() > limits::NAME_LEN_MAX || path.len() > limits::PATH_LEN_MAX {
+                return Err(Malformed::new("report", "a file of it is no version of an artifact"));
+            }
+            Ok(FileVersion { artifact, sha256, path })
+        };
+        told.into_iter().map(version).collect::<Result<_, _>>()
+    };
+    Ok(Files { inputs: versions(told.inputs)?, outputs: versions(told.outputs)? })
 }
 
 /// The output value: a JSON object, as the worker has checked before.

@@ -6,6 +6,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use engine::{Input, Session};
 use futures::{Stream, StreamExt as _};
@@ -19,11 +20,13 @@ use super::convert::{self, Malformed};
 use super::{FIRST_MESSAGE_TIMEOUT, Replies, malformed};
 use crate::Services;
 use crate::members::Leader;
-use crate::node::Readiness;
 use crate::node::outbox::MESSAGES_MAX;
 
 /// Where the server is that decides, in a refusal of one that does not.
 const LEADER: &str = "belfry-leader";
+
+/// How often a server that waits to learn who leads asks itself whether it still reaches the store.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Begins a session. The worker's messages are read from now on.
 pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Replies<ServerMessage> {
@@ -32,13 +35,17 @@ pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Rep
     let gone = CancellationToken::new();
     let to_worker = ToWorker { messages, verdict: Some(verdict), _gone: gone.clone().drop_guard() };
     tokio::spawn(async move {
-        let reading = read(&services, inbound, outbox);
-        let verdict = tokio::select! {
-            verdict = reading => verdict,
-            () = gone.cancelled() => return,
-        };
-        // The worker may be gone by now.
-        let _gone = verdict_tx.send(verdict);
+        let mut joined = None;
+        tokio::select! {
+            verdict = read(&services, inbound, outbox, &mut joined) => {
+                // The worker may be gone by now. It hears of the end also while the engine is busy.
+                let _gone = verdict_tx.send(verdict);
+            }
+            () = gone.cancelled() => {}
+        }
+        if let Some((worker, session)) = joined {
+            let _stopping = services.node.report(vec![Input::Disconnect { worker, session }]).await;
+        }
     });
     to_worker.boxed()
 }
@@ -76,11 +83,13 @@ fn ended() -> Status {
     Status::unavailable("the session ended: open another")
 }
 
-/// Reads what the worker sends until its session ends, and says why it did.
+/// Reads what the worker sends until its session ends, and says why it did. `joined` is set once the engine knows of
+/// the session.
 async fn read(
     services: &Services,
     mut inbound: Streaming<WorkerMessage>,
     outbox: mpsc::Sender<ServerMessage>,
+    joined: &mut Option<(WorkerId, Session)>,
 ) -> Status {
     let hello = match tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, inbound.message()).await {
         Ok(Ok(Some(WorkerMessage { body: Some(Body::Hello(hello)) }))) => hello,
@@ -103,11 +112,19 @@ async fn read(
     if node.join(join, outbox).await.is_err() {
         return ended();
     }
+    *joined = Some((worker, session));
     tracing::info!(worker_id = %worker, session = session.0, "a worker opened a session");
-    let verdict = reports(services, worker, session, inbound).await;
+    let verdict = tokio::select! {
+        verdict = reports(services, worker, session, inbound) => verdict,
+        () = node.suspended() => cut_off(),
+    };
     tracing::info!(worker_id = %worker, session = session.0, reason = verdict.message(), "a session ended");
-    let _stopping = node.report(vec![Input::Disconnect { worker, session }]).await;
     verdict
+}
+
+/// This server cannot lead and cannot know who does: the worker tries another one.
+fn cut_off() -> Status {
+    Status::unavailable("this server does not reach the store: try another one")
 }
 
 /// Waits while it is open who decides: better to wait here than to be refused, as this server may be the
@@ -115,8 +132,11 @@ async fn read(
 async fn wait_for_leader(services: &Services) -> Option<Status> {
     let mut seen = services.members.watch();
     loop {
-        if !matches!(services.node.ready(), Readiness::Loading { .. }) {
+        if !services.node.ready().is_to_come() {
             return None;
+        }
+        if services.node.is_suspended() || services.members.is_blind() {
+            return Some(cut_off());
         }
         if let Leader::Other { server, is_fresh: true } = services.members.leader() {
             let mut status = Status::unavailable(format!("`{}` is the server that decides", server.name));
@@ -126,8 +146,10 @@ async fn wait_for_leader(services: &Services) -> Option<Status> {
             return Some(status);
         }
         tokio::select! {
-            _ = services.node.wait_ready(|readiness| !matches!(readiness, Readiness::Loading { .. })) => {}
+            _ = services.node.wait_ready(|readiness| !readiness.is_to_come()) => {}
             _ = seen.changed() => {}
+            // A server that loses the store sees nothing change.
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
         }
     }
 }

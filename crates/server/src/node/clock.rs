@@ -1,22 +1,21 @@
 //! The clocks, as a value that tests can replace.
 
-use std::sync::{Arc, LazyLock};
-use std::time::Instant;
+use std::sync::Arc;
 
 use engine::Now;
 use model::Timestamp;
-
-/// Where the steady clock counts from.
-static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+use rustix::time::{ClockId, clock_gettime};
 
 /// Says what time it is.
 pub trait Clock: Send + Sync + 'static {
     /// The wall clock; may jump.
     fn now(&self) -> Timestamp;
 
-    /// A clock that never jumps, counted from any origin.
+    /// The machine's boot-time clock (`CLOCK_BOOTTIME`): never set, and counts while the machine sleeps. Leases are
+    /// counted on it, here as on workers.
     fn steady(&self) -> Timestamp {
-        Timestamp::from_micros(i64::try_from(ORIGIN.elapsed().as_micros()).unwrap_or(i64::MAX))
+        let now = clock_gettime(ClockId::Boottime);
+        Timestamp::from_micros(now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000))
     }
 
     /// Both, for the engine.

@@ -19,6 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::View;
+use leader::LeadershipLease;
+use model::Timestamp;
 use model::record::Lease;
 use store::{Store, StoreError};
 use tokio::sync::{broadcast, mpsc, watch};
@@ -26,7 +28,8 @@ use tokio::time::Instant;
 
 use super::backoff::{Backoff, Cause};
 use super::heir::{Heir, forget};
-use super::ownership::{Owned, TakeError, acquire, take};
+use super::leadership::LeadsUntil;
+use super::ownership::{Owned, TakeError, acquire, in_time, take};
 use super::reign::{End, Reign};
 use super::suspects::Suspects;
 use super::tickets::Tickets;
@@ -98,6 +101,7 @@ pub struct Driver {
     pub(super) readiness: watch::Sender<Readiness>,
     pub(super) events: broadcast::Sender<Arc<EventBatch>>,
     pub(super) stop: watch::Receiver<bool>,
+    pub(super) leads_until: LeadsUntil,
 }
 
 /// The engine's thread while it runs.
@@ -128,13 +132,17 @@ impl DriverHandle {
 }
 
 impl Driver {
-    /// Starts the thread.
+    /// Starts the thread, and watches its lease from the runtime of the caller.
     ///
     /// # Errors
     /// If the operating system gives no thread.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
     pub fn spawn(self) -> std::io::Result<DriverHandle> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (ended_tx, ended) = watch::channel(None);
+        self.watch_lease(ended.clone());
         std::thread::Builder::new().name("belfry-engine".into()).spawn(move || {
             let result = runtime.block_on(Life::new(self).run());
             ended_tx.send_replace(Some(result));
@@ -146,11 +154,23 @@ impl Driver {
     /// another thread begins.
     pub fn spawn_here(self) -> DriverHandle {
         let (ended_tx, ended) = watch::channel(None);
+        self.watch_lease(ended.clone());
         tokio::spawn(async move {
             let result = Life::new(self).run().await;
             ended_tx.send_replace(Some(result));
         });
         DriverHandle { ended }
+    }
+
+    /// Watches the lease from the runtime of the caller until the driver has ended.
+    fn watch_lease(&self, mut ended: watch::Receiver<Option<Result<(), Fatal>>>) {
+        let watching = self.leads_until.clone().watch(self.readiness.clone());
+        tokio::spawn(async move {
+            tokio::select! {
+                never = watching => match never {},
+                _ = ended.wait_for(Option::is_some) => {}
+            }
+        });
     }
 }
 
@@ -163,6 +183,8 @@ pub(super) struct Life {
     pub(super) full: bool,
     backoff: Backoff,
     leases: Option<Arc<[Lease]>>,
+    /// Until when no other server can own the shards of `leases`.
+    pub(super) lease: LeadershipLease,
     /// Whether a commit may still be on its way under `leases`: only new epochs keep it out then.
     tainted: bool,
     /// What it has followed of another server's ownership.
@@ -172,6 +194,7 @@ pub(super) struct Life {
 impl Life {
     fn new(driver: Driver) -> Self {
         Self {
+            lease: LeadershipLease::new(Timestamp::from_micros(0), driver.config.lease),
             driver,
             suspects: Suspects::default(),
             tickets: Tickets::default(),
@@ -204,19 +227,23 @@ impl Life {
 
     /// Takes and loads the shards, refusing meanwhile what comes in. `None` if it is time to stop.
     async fn take_over(&mut self) -> Result<Option<Owned>, TakeError> {
-        let Self { driver, leases, tainted, heir, .. } = self;
+        let Self { driver, leases, lease, tainted, heir, full, .. } = self;
         let Driver { store, config, requests, reports, beats, stop, readiness, .. } = driver;
         let taking = async {
             if let Some(held) = leases.as_ref().filter(|_| *tainted) {
-                store.release(held).await?;
+                in_time(config, store.release(held)).await?;
                 *leases = None;
             }
             let held = match leases {
                 Some(held) => Arc::clone(held),
-                None => Arc::clone(leases.insert(acquire(store.as_ref(), config, readiness, heir).await?)),
+                None => {
+                    let (taken, own) = acquire(store.as_ref(), config, readiness, heir).await?;
+                    *lease = own;
+                    Arc::clone(leases.insert(taken))
+                }
             };
             *tainted = false;
-            take(store.as_ref(), config, held, heir).await
+            take(store.as_ref(), config, held, lease, heir, *full).await
         };
         tokio::select! {
             owned = taking => owned.map(Some),
@@ -295,7 +322,7 @@ impl Life {
 }
 
 /// Answers and drops what comes in while there is no engine.
-async fn refuse_all(
+pub(super) async fn refuse_all(
     requests: &mut mpsc::Receiver<Request>,
     reports: &mut mpsc::Receiver<FromWorker>,
     beats: &mut mpsc::Receiver<Beat>,

@@ -15,6 +15,7 @@ mod clock;
 mod crashes;
 mod driver;
 mod heir;
+mod leadership;
 pub(crate) mod outbox;
 mod ownership;
 mod reign;
@@ -32,6 +33,8 @@ use model::record::Event;
 use proto::v1::{LeaseGrant, ServerMessage};
 use store::{EventSeq, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
+
+use leadership::LeadsUntil;
 
 pub(crate) use clock::of_process as clock_of_process;
 pub use clock::{Clock, SystemClock};
@@ -72,6 +75,8 @@ pub enum Readiness {
         /// What it waits for, or what went wrong before.
         reason: String,
     },
+    /// Its leadership lease has ended and the store has not confirmed it: it decides nothing until then.
+    Suspended,
     /// It takes everything.
     Ready,
     /// The store's volume is full: new work is refused, the rest goes on.
@@ -83,6 +88,13 @@ pub enum Readiness {
         /// What happened.
         reason: String,
     },
+}
+
+impl Readiness {
+    /// Whether it does not decide, and may do so soon.
+    pub(crate) fn is_to_come(&self) -> bool {
+        matches!(self, Self::Loading { .. } | Self::Suspended)
+    }
 }
 
 /// Why a request got no reply from the engine.
@@ -139,6 +151,8 @@ fn refusal_help(refusal: &Refusal) -> &'static str {
         Refusal::KeyReused { .. } => "use another key, or repeat exactly what was submitted first",
         Refusal::NoWorker { .. } => "see `belfry worker list`",
         Refusal::WorkerConnected { .. } => "stop the worker first, or cordon it",
+        Refusal::NoQueue { .. } => "see `belfry queue list`",
+        Refusal::QueueInUse { .. } => "wait for the end of its jobs, or cancel them",
         Refusal::NoSchedule { .. } => "see `belfry schedule list`",
         Refusal::ScheduleExists { .. } => "`belfry schedule apply` replaces it",
         Refusal::RunsNotOver { .. } => "wait for their end, or name another overlap policy",
@@ -211,6 +225,7 @@ struct Shared {
     readiness: watch::Receiver<Readiness>,
     events: broadcast::Sender<Arc<EventBatch>>,
     stop: watch::Sender<bool>,
+    leads_until: LeadsUntil,
 }
 
 impl Node {
@@ -226,6 +241,7 @@ impl Node {
         let (readiness_tx, readiness) = watch::channel(Readiness::Loading { reason: "starting".into() });
         let (events, _) = broadcast::channel(EVENT_BATCHES);
         let (stop, stop_rx) = watch::channel(false);
+        let leads_until = LeadsUntil::new(Arc::clone(&config.clock));
         let shared = Shared {
             store: Arc::clone(&store),
             next_ticket: AtomicU64::new(1),
@@ -238,6 +254,7 @@ impl Node {
             readiness,
             events: events.clone(),
             stop,
+            leads_until: leads_until.clone(),
         };
         let driver = Driver {
             store,
@@ -249,6 +266,7 @@ impl Node {
             readiness: readiness_tx,
             events,
             stop: stop_rx,
+            leads_until,
         };
         (Self { shared: Arc::new(shared) }, driver)
     }
@@ -281,8 +299,10 @@ impl Node {
     /// [`RequestError::Loading`] or [`RequestError::Stopping`] if it does not.
     pub fn decides(&self) -> Result<(), RequestError> {
         match &*self.shared.readiness.borrow() {
-            Readiness::Ready | Readiness::Full => Ok(()),
-            Readiness::Loading { .. } => Err(RequestError::Loading),
+            Readiness::Ready | Readiness::Full if self.shared.leads_until.is_valid() => Ok(()),
+            Readiness::Ready | Readiness::Full | Readiness::Suspended | Readiness::Loading { .. } => {
+                Err(RequestError::Loading)
+            }
             Readiness::Stopping | Readiness::Failed { .. } => Err(RequestError::Stopping),
         }
     }
@@ -313,7 +333,8 @@ impl Node {
 
     /// Whether it takes requests.
     pub fn ready(&self) -> Readiness {
-        self.shared.readiness.borrow().clone()
+        let readiness = self.shared.readiness.borrow().clone();
+        self.shared.leads_until.shown(readiness)
     }
 
     /// Waits until `wanted` holds of the readiness; at once if it does already.
@@ -332,6 +353,17 @@ impl Node {
     /// what happens elsewhere.
     pub async fn resigned(&self) {
         self.wait_ready(|readiness| !matches!(readiness, Readiness::Ready | Readiness::Full)).await;
+    }
+
+    /// Whether it leads in name only: its leadership lease has ended, and it does not know who leads now.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.ready() == Readiness::Suspended
+    }
+
+    /// Completes when the leadership lease ends without a renewal: sessions of workers end then, so that these look
+    /// for another leader.
+    pub(crate) async fn suspended(&self) {
+        self.wait_ready(|readiness| *readiness == Readiness::Suspended).await;
     }
 
     /// Begins the shutdown: what is in the inbox is still decided and committed.

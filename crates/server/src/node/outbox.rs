@@ -129,17 +129,29 @@ impl Outboxes {
         }
     }
 
-    /// Sends what was gathered. Returns the sessions that were closed because nobody reads them.
-    pub(super) fn send(&mut self) -> Vec<Session> {
+    /// Closes all sessions; returns whose they were.
+    pub(super) fn close_all(&mut self) -> Vec<(WorkerId, Session)> {
+        self.grants.clear();
+        self.workers.clear();
+        self.touched.clear();
+        let mut closed: Vec<_> =
+            self.sessions.drain().map(|(session, outbox)| (outbox.worker, session)).collect();
+        closed.sort_unstable_by_key(|(_, session)| session.0);
+        closed
+    }
+
+    /// Sends what was gathered. Returns the sessions that were closed because their workers do not read them.
+    pub(super) fn send(&mut self) -> Vec<(WorkerId, Session)> {
         let mut stuck = Vec::new();
         for session in std::mem::take(&mut self.touched) {
             let Some(outbox) = self.sessions.get_mut(&session) else { continue };
             match outbox.send() {
                 Ok(()) => {}
                 Err(reason) => {
+                    let worker = outbox.worker;
                     self.metrics.worker_stream_closed(reason);
                     self.close(session);
-                    stuck.push(session);
+                    stuck.push((worker, session));
                 }
             }
         }
@@ -312,7 +324,7 @@ mod tests {
         outboxes.push(stop());
         assert_eq!(outboxes.send(), []);
         outboxes.push(stop());
-        assert_eq!(outboxes.send(), [SESSION]);
+        assert_eq!(outboxes.send(), [(WorkerId::from_bits(1), SESSION)]);
         assert!(rx.try_recv().is_ok());
         assert_eq!(rx.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Engine, Now};
+use leader::LeadershipLease;
 use model::record::{Lease, LiveRow};
 use model::{ShardId, Timestamp};
 use store::{Store, StoreError};
@@ -20,6 +21,8 @@ const CHUNKS: usize = 8;
 /// to give them away.
 const ACQUIRE_AGAIN: Duration = Duration::from_millis(250);
 const ACQUIRE_SOON: Duration = Duration::from_millis(10);
+/// The least pause between two renewals, also if the first of them failed at once.
+pub(super) const RENEWAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Shards, and the engine that decides for them.
 pub(super) struct Owned {
@@ -46,7 +49,7 @@ pub(super) async fn acquire(
     config: &NodeConfig,
     readiness: &watch::Sender<Readiness>,
     heir: &mut Option<Heir>,
-) -> Result<Arc<[Lease]>, StoreError> {
+) -> Result<(Arc<[Lease]>, LeadershipLease), StoreError> {
     let mut following = std::pin::pin!(heir::stand_by(store, config, heir));
     let all: Vec<ShardId> = (0..store.shards()).map(ShardId).collect();
     let mut standing = config.standing.clone();
@@ -62,13 +65,15 @@ pub(super) async fn acquire(
             _ = standing.wait_for(|standing| standing.takes && !standing.yields) => {}
             never = &mut following => match never {},
         }
-        let taken = store.acquire(&all, &config.owner, config.lease).await?;
+        let sent_at = config.clock.steady();
+        let taken = in_time(config, store.acquire(&all, &config.owner, config.lease)).await?;
         if taken.len() == all.len() {
-            return Ok(taken.into());
+            let lease = LeadershipLease::new(sent_at, config.lease);
+            return Ok((taken.into(), if store.is_exclusive() { lease.exclusive() } else { lease }));
         }
         if !taken.is_empty() {
             // Two servers that each kept a part would wait for each other.
-            store.release(&taken).await?;
+            in_time(config, store.release(&taken)).await?;
         }
         if !told {
             let count = all.len() - taken.len();
@@ -92,13 +97,15 @@ pub(super) async fn take(
     store: &dyn Store,
     config: &NodeConfig,
     leases: Arc<[Lease]>,
+    lease: &mut LeadershipLease,
     heir: &mut Option<Heir>,
+    is_full: bool,
 ) -> Result<Owned, TakeError> {
     let started = Instant::now();
     let lost = store.lost_tails(&leases).await?;
     let heir = heir.take();
     heir::says(config, None);
-    let renewing = keep(store, &leases, config);
+    let renewing = keep(store, &leases, lease, config);
     // Engines are large, and handed from one to the other here.
     let taking = Box::pin(async {
         match heir {
@@ -125,8 +132,14 @@ pub(super) async fn take(
         engine.distrust(&lost);
     }
     // Read after the rows, which may have taken long.
-    let clocks = config.clock.both();
-    let now = Now { wall: clocks.wall.max(committed), ..clocks };
+    // Only a second opinion: a database that does not tell its clock in time must not cost the loaded engine.
+    let of_store = tokio::time::timeout(lease.renewal_timeout().to_std(), store.clock()).await;
+    let of_store = of_store.ok().and_then(Result::ok).flatten();
+    let now = believable(config.clock.both(), of_store, committed);
+    engine.resume_from(committed);
+    engine.succeed(store.former_owner());
+    // Before the start, which would begin what waits for its turn.
+    engine.hold_new_work(is_full);
     let mut engine = AssertUnwindSafe(engine);
     catch_unwind(AssertUnwindSafe(|| engine.start(now))).map_err(|_| TakeError::Panicked)?;
     let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -143,7 +156,9 @@ async fn load(
     leases: &Arc<[Lease]>,
 ) -> Result<(Engine, Timestamp), TakeError> {
     let started = Instant::now();
-    let mut engine = Engine::new(engine_config(config), leases, store.shards(), config.clock.both());
+    // Rows tell how far engine time is; the start tells what the clock shows.
+    let clocks = Now { wall: Timestamp::default(), ..config.clock.both() };
+    let mut engine = Engine::new(engine_config(config), leases, store.shards(), clocks);
     let (rows_tx, rows) = mpsc::channel(CHUNKS);
     let (loaded, refused) = tokio::join!(store.load(leases, rows_tx), restore(&mut engine, rows, config));
     let (loaded, refused) = (loaded?, refused.ok_or(TakeError::Panicked)?);
@@ -186,15 +201,72 @@ async fn restore(
     Some(refused)
 }
 
-/// Renews the leases for as long as a load takes; ends if somebody else has them.
-async fn keep(store: &dyn Store, leases: &[Lease], config: &NodeConfig) -> StoreError {
+/// Renews the leases for as long as a load takes; ends if another server has them.
+async fn keep(
+    store: &dyn Store,
+    leases: &[Lease],
+    lease: &mut LeadershipLease,
+    config: &NodeConfig,
+) -> StoreError {
+    let mut fails = false;
     loop {
-        tokio::time::sleep(config.lease.to_std() / 3).await;
-        match store.renew(leases, config.lease).await {
+        let pause = lease.renew_at().since(config.clock.steady()).to_std();
+        tokio::time::sleep(pause.max(RENEWAL_PAUSE)).await;
+        let sent_at = config.clock.steady();
+        match renew(store, leases, lease, config).await {
             Err(error @ (StoreError::Fenced { .. } | StoreError::Fatal { .. })) => return error,
-            Err(error) => tracing::warn!(error = %error, "cannot renew the leases; trying again"),
-            Ok(()) => {}
+            // Once, not several times a second.
+            Err(error) if !std::mem::replace(&mut fails, true) => {
+                tracing::warn!(error = %error, "cannot renew the leadership lease; trying again");
+            }
+            Err(_) => {}
+            Ok(()) => {
+                fails = false;
+                lease.prolong(sent_at);
+            }
         }
+    }
+}
+
+/// Renews the leases; a store that takes longer than an answer is worth is unavailable.
+pub(super) async fn renew(
+    store: &dyn Store,
+    leases: &[Lease],
+    lease: &LeadershipLease,
+    config: &NodeConfig,
+) -> Result<(), StoreError> {
+    let limit = lease.renewal_timeout();
+    tokio::time::timeout(limit.to_std(), store.renew(leases, config.lease))
+        .await
+        .unwrap_or_else(|_elapsed| Err(silent(limit)))
+}
+
+/// The answer to a call about ownership, or an error if it takes longer than the lease, which would have ended by then:
+/// a call that hangs must not keep this server from asking again, over a connection that works.
+pub(super) async fn in_time<T>(
+    config: &NodeConfig,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let limit = config.lease;
+    tokio::time::timeout(limit.to_std(), call).await.unwrap_or_else(|_elapsed| Err(silent(limit)))
+}
+
+fn silent(limit: model::Duration) -> StoreError {
+    StoreError::Unavailable { source: format!("it did not answer within {limit}").into() }
+}
+
+/// The clocks that the engine starts with. A wall clock that is ahead of the newest commit tells of an outage, or is
+/// wrong: where the store has a clock of its own, that one says which.
+fn believable(clocks: Now, store: Option<Timestamp>, committed: Timestamp) -> Now {
+    match store {
+        Some(store) if clocks.wall > store.max(committed) + engine::LEAP_MAX => {
+            tracing::warn!(
+                ahead = %clocks.wall.since(store),
+                "the wall clock is ahead of the database's, which is believed: set the clock right"
+            );
+            Now { wall: store, ..clocks }
+        }
+        _ => clocks,
     }
 }
 

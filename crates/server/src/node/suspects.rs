@@ -50,7 +50,7 @@ impl Suspect {
             | Input::Disconnect { worker, .. }
             | Input::SetAdmission { worker, .. }
             | Input::RemoveWorker { worker, .. } => Self::Worker(*worker),
-            Input::SetQueue { .. } => Self::Queue,
+            Input::SetQueue { .. } | Input::RemoveQueue { .. } => Self::Queue,
             Input::Schedule { request, .. } => Self::of_schedules(request),
             Input::Workflow { request, .. } => Self::of_workflows(request),
             Input::Tick => Self::Flush,

@@ -1,6 +1,8 @@
 //! What cannot be seen from outside: the time that beats are counted from, and what has been decided while a
 //! commit is on its way.
 
+mod leadership;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -63,6 +65,8 @@ impl Clock for Dial {
 /// A worker's end of its lanes.
 struct Lanes {
     node: Node,
+    /// Ends when the node closes the session.
+    closed: oneshot::Receiver<()>,
     session: Session,
     seq: u64,
     grants: mpsc::Sender<LeaseGrant>,
@@ -87,8 +91,12 @@ impl Lanes {
         messages.recv().await.expect("a welcome");
         let (grants, granted) = mpsc::channel(16);
         // The session lives as long as somebody could read from it.
-        tokio::spawn(async move { while messages.recv().await.is_some() {} });
-        Self { node: node.clone(), session, seq: 0, grants, granted }
+        let (open, closed) = oneshot::channel();
+        tokio::spawn(async move {
+            while messages.recv().await.is_some() {}
+            drop(open);
+        });
+        Self { node: node.clone(), closed, session, seq: 0, grants, granted }
     }
 
     fn next(&mut self, session: Session) -> Beat {
@@ -122,11 +130,22 @@ impl Lanes {
 
 /// A node over this store, once it decides.
 async fn ready(store: Arc<dyn Store>, dir: &std::path::Path, clock: Arc<Dial>) -> (Node, DriverHandle) {
+    leading(store, dir, clock, |_| {}).await
+}
+
+/// The same with other settings.
+async fn leading(
+    store: Arc<dyn Store>,
+    dir: &std::path::Path,
+    clock: Arc<Dial>,
+    change: impl FnOnce(&mut NodeConfig),
+) -> (Node, DriverHandle) {
     let mut settings = ServerConfig::new(dir);
     settings.engine.lease = LEASE;
     let members = Members::new(Arc::clone(&store), &settings, None);
     let mut config = NodeConfig::new(&settings, members, Metrics::new());
     config.clock = clock;
+    change(&mut config);
     let (node, driver) = Node::new(store, config);
     let thread = driver.spawn().unwrap();
     node.wait_ready(|now| *now == Readiness::Ready).await;
@@ -141,15 +160,20 @@ fn sqlite(dir: &std::path::Path) -> SqliteStore {
     SqliteStore::open(dir.join("belfry.db"), Options::default()).unwrap()
 }
 
+const KEY: Key = Key { key: 7, body: 1 };
+
 /// Submits jobs that all have the same key.
 async fn submit(node: &Node, count: usize) -> Vec<model::JobId> {
+    try_submit(node, count, Some(KEY)).await.unwrap()
+}
+
+async fn try_submit(node: &Node, count: usize, key: Option<Key>) -> Result<Vec<model::JobId>, RequestError> {
     let spec = JobSpec::command(["true"]);
     let body = serde_json::to_string(&spec).unwrap().into();
     let head = JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None };
-    let job = NewJob { head: Arc::new(head), key: Some(Key { key: 7, body: 1 }), actor: "test".into() };
-    let jobs = vec![job; count];
-    match node.request(move |ticket| Input::Submit { ticket, jobs }).await.unwrap() {
-        Reply::Submitted(made) => made.into_iter().map(|made| made.job).collect(),
+    let jobs = vec![NewJob { head: Arc::new(head), key, actor: "test".into() }; count];
+    match node.request(move |ticket| Input::Submit { ticket, jobs }).await? {
+        Reply::Submitted(made) => Ok(made.into_iter().map(|made| made.job).collect()),
         other => panic!("{other:?}"),
     }
 }

@@ -38,7 +38,10 @@ impl Tickets {
     /// Answers everyone: those of batches up to `flown` as `lost` says, the others that nothing
     /// happened, for their batch never left.
     pub(super) fn give_up(&mut self, flown: u64, lost: &RequestError) {
-        for (_, waiting) in self.waiting.drain() {
+        // In their order, so that the same story is told in the same way each time.
+        let mut waiting: Vec<_> = self.waiting.drain().collect();
+        waiting.sort_unstable_by_key(|(ticket, _)| ticket.0);
+        for (_, waiting) in waiting {
             let error = match lost {
                 RequestError::Full if waiting.new_work => RequestError::Full,
                 RequestError::OutcomeUnknown if waiting.batch <= flown => RequestError::OutcomeUnknown,

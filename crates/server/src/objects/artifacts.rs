@@ -14,12 +14,16 @@ use futures::{Stream, StreamExt as _};
 use object_store::path::Path as Key;
 use sha2::{Digest as _, Sha256};
 use store::Store;
-use store::query::{Artifact, ArtifactFilter};
+use store::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason};
 use tokio::io::AsyncWriteExt as _;
+use tokio::sync::RwLock;
 
 use super::{Backend, ObjectError, io};
 use crate::config::make_private_dir;
 use crate::node::{Clock as _, SystemClock};
+
+/// Locks on references, by hash.
+const LOCKS: usize = 64;
 
 /// Bytes as they come.
 pub type ByteStream = BoxStream<'static, Result<Bytes, ObjectError>>;
@@ -35,6 +39,17 @@ struct Inner {
     bytes_max: u64,
     backend: Backend,
     store: Arc<dyn Store>,
+    /// Held for reading between the look for an object and the row that refers to it, and for writing between the
+    /// removal of a row and that of its object: no row is left without its bytes. By the hash, so that a long upload
+    /// delays the deletion of few others.
+    references: [RwLock<()>; LOCKS],
+}
+
+impl Inner {
+    fn lock_of(&self, sha256: &str) -> &RwLock<()> {
+        let number = sha256.get(..4).and_then(|digits| usize::from_str_radix(digits, 16).ok());
+        &self.references[number.unwrap_or(0) % LOCKS]
+    }
 }
 
 impl Artifacts {
@@ -49,7 +64,15 @@ impl Artifacts {
             std::fs::remove_dir_all(&uploads).map_err(io("clear", &uploads))?;
         }
         make_private_dir(&uploads).map_err(io("make", &uploads))?;
-        Ok(Self { inner: Arc::new(Inner { uploads, bytes_max, backend, store }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                uploads,
+                bytes_max,
+                backend,
+                store,
+                references: std::array::from_fn(|_| RwLock::default()),
+            }),
+        })
     }
 
     /// Stores bytes as the newest version of `name`. Names are validated by the caller.
@@ -72,6 +95,7 @@ impl Artifacts {
         let upload = Upload::new(&self.inner.uploads);
         let (sha256, size_bytes) = upload.fill(name, self.inner.bytes_max, bytes).await?;
         let key = key(namespace, &sha256);
+        let _referring = self.inner.lock_of(&sha256).read().await;
         if self.inner.backend.size(&key).await? != Some(size_bytes) {
             self.inner.backend.put_file(&key, &upload.path).await?;
         }
@@ -108,6 +132,49 @@ impl Artifacts {
             namespace: namespace.to_owned(),
             reference: reference.chars().take(200).collect(),
         })
+    }
+
+    /// Deletes a version unless a run needs it ([`Store::delete_artifact`]), and its bytes unless another name has them.
+    ///
+    /// # Errors
+    /// What the store or the backend has to say. Bytes without a row may stay then; the next upload of the same bytes
+    /// takes them up.
+    pub async fn delete(
+        &self,
+        artifact: &Artifact,
+        reason: DeletionReason,
+    ) -> Result<ArtifactDeletion, ObjectError> {
+        let Artifact { namespace, sha256, .. } = artifact;
+        let _alone = self.inner.lock_of(sha256).write().await;
+        let deletion = self.inner.store.delete_artifact(artifact, reason).await?;
+        let same_bytes = ArtifactFilter {
+            namespace: Some(namespace.clone()),
+            sha256: Some(sha256.clone()),
+            ..ArtifactFilter::default()
+        };
+        if self.inner.store.artifacts(&same_bytes, 1).await?.is_empty() {
+            self.inner.backend.delete(&key(namespace, sha256)).await?;
+        }
+        Ok(deletion)
+    }
+
+    /// All versions of a name, or the one with this hash.
+    ///
+    /// # Errors
+    /// As [`Store::artifacts`].
+    pub async fn versions(
+        &self,
+        namespace: &str,
+        name: &str,
+        sha256: Option<&str>,
+    ) -> Result<Vec<Artifact>, ObjectError> {
+        let filter = ArtifactFilter {
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            sha256: sha256.map(str::to_owned),
+            ..ArtifactFilter::default()
+        };
+        Ok(self.inner.store.artifacts(&filter, usize::MAX).await?)
     }
 
     /// The bytes of a version.

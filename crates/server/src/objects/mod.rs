@@ -54,7 +54,7 @@ impl Objects {
 #[non_exhaustive]
 pub enum ObjectError {
     /// There is no such artifact.
-    #[error("no artifact `{reference}` in namespace `{namespace}`")]
+    #[error("there is no artifact `{reference}` in namespace `{namespace}`")]
     NoArtifact {
         /// The tenant.
         namespace: String,

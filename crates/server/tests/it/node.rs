@@ -8,29 +8,51 @@ use server::ServerConfig;
 use server::members::Members;
 use server::metrics::Metrics;
 use server::node::{Clock, DriverHandle, Node, NodeConfig, Readiness, RequestError, SystemClock};
+use server::repair::{ResetError, reset_clock};
 use store::Store;
 use store::sqlite::{Options, SqliteStore};
 use tempfile::TempDir;
 
 use crate::harness::{job, soon, submit};
 
-/// A clock that a test sets.
-struct Dial(AtomicI64);
+/// Clocks that a test sets: the wall clock, and how long the machine has slept.
+#[derive(Default)]
+struct Dial {
+    wall: AtomicI64,
+    slept: AtomicI64,
+}
 
 impl Clock for Dial {
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+        Timestamp::from_micros(self.wall.load(Ordering::SeqCst))
+    }
+
+    fn steady(&self) -> Timestamp {
+        Timestamp::from_micros(SystemClock.steady().as_micros() + self.slept.load(Ordering::SeqCst))
     }
 }
 
 impl Dial {
     fn set(&self, now: Timestamp) {
-        self.0.store(now.as_micros(), Ordering::SeqCst);
+        self.wall.store(now.as_micros(), Ordering::SeqCst);
+    }
+
+    /// The machine sleeps until then.
+    fn sleep_until(&self, now: Timestamp) {
+        let slept = now.as_micros() - self.now().as_micros();
+        self.slept.fetch_add(slept, Ordering::SeqCst);
+        self.set(now);
     }
 }
 
 async fn node(dir: &TempDir) -> (Node, DriverHandle, Arc<Dial>) {
-    let dial = Arc::new(Dial(AtomicI64::new(SystemClock.now().as_micros())));
+    node_at(dir, SystemClock.now()).await
+}
+
+/// A node whose clock shows `now` when it starts.
+async fn node_at(dir: &TempDir, now: Timestamp) -> (Node, DriverHandle, Arc<Dial>) {
+    let dial = Arc::new(Dial::default());
+    dial.set(now);
     let store = SqliteStore::open(dir.path().join("belfry.db"), Options::default()).unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
     let settings = ServerConfig::new(dir.path());
@@ -53,7 +75,66 @@ async fn a_node_without_handles_ends() {
     soon("the thread to end", handle.join()).await.unwrap();
 }
 
-/// A9: rule 8 of the design. The wall clock may leap, and may be set back.
+/// Rule 8 of the design. A server that started with a clock ten days ahead, and what repairs its store.
+#[tokio::test]
+async fn a_store_whose_engine_time_is_ahead_is_told_and_reset() {
+    let dir = tempfile::tempdir().unwrap();
+    let now = SystemClock.now();
+    let (ahead, handle, _) = node_at(&dir, now + Duration::from_hours(240)).await;
+    submit(&ahead, job(), None).await.unwrap();
+    ahead.stop();
+    soon("the node to end", handle.join()).await.unwrap();
+    drop(ahead);
+
+    let (behind, handle, _) = node_at(&dir, now).await;
+    let trouble = behind.view().clock.trouble().unwrap();
+    assert!(trouble.contains("ahead of the wall clock") && trouble.contains("reset-clock"), "{trouble}");
+    behind.stop();
+    soon("the node to end", handle.join()).await.unwrap();
+    drop(behind);
+
+    let store = SqliteStore::open(dir.path().join("belfry.db"), Options::default()).unwrap();
+    let reset = reset_clock(&store, now).await.unwrap();
+    assert_eq!((reset.from, reset.to, reset.rows), (now + Duration::from_hours(240), now, 1));
+    let position = || std::fs::read_to_string(dir.path().join("belfry.db.position")).unwrap();
+    let before = position();
+    let again = reset_clock(&store, now).await.unwrap();
+    assert_eq!((again.from, again.to, again.rows), (now, now, 0));
+    assert_eq!(position(), before, "nothing was changed");
+    let leases = store.acquire(&[model::ShardId(0)], "a server", Duration::from_secs(60)).await.unwrap();
+    assert!(matches!(reset_clock(&store, now).await, Err(ResetError::Running { held: 1 })));
+    store.release(&leases).await.unwrap();
+    drop(store);
+
+    let (right, _handle, _) = node_at(&dir, now).await;
+    assert_eq!(right.view().clock.trouble(), None);
+}
+
+/// D9, rule 8 of the design. Ten days ahead, and right again.
+#[tokio::test]
+async fn a_leap_that_no_other_clock_confirms_is_told_and_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, _handle, dial) = node(&dir).await;
+    let start = dial.now();
+    let soon_after = start + Duration::from_hours(1);
+    dial.set(start + Duration::from_hours(240));
+    let told = async |wanted: bool| loop {
+        let view = node.view();
+        if view.clock.trouble().is_some() == wanted {
+            return view;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    let view = soon("the leap to be told", told(true)).await;
+    assert!(view.purge_before < soon_after, "nothing is deleted by it: {}", view.purge_before);
+    let job = submit(&node, job(), None).await.unwrap().job;
+    let row = node.store().job(job).await.unwrap().unwrap();
+    assert!(row.state.updated_at < soon_after, "{}", row.state.updated_at);
+    dial.set(start);
+    soon("the clock to be right", told(false)).await;
+}
+
+/// A9: rule 8 of the design. A machine may sleep, and the wall clock may be set back.
 #[tokio::test]
 async fn a_delayed_job_is_due_when_the_clock_says_so_and_time_never_runs_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,7 +146,7 @@ async fn a_delayed_job_is_due_when_the_clock_says_so_and_time_never_runs_back() 
     let status = async || node.store().job(delayed).await.unwrap().unwrap().state.status;
     assert_eq!(status().await, JobStatus::Ready);
     let mut events = node.events();
-    dial.set(start + Duration::from_hours(2));
+    dial.sleep_until(start + Duration::from_hours(2));
     soon("the job to be due", events.recv()).await.unwrap();
     assert_eq!(status().await, JobStatus::Waiting);
 

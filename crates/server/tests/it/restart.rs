@@ -110,7 +110,7 @@ async fn a_shutdown_answers_what_was_taken_and_refuses_the_rest() {
 
     // The shards were given back: nobody waits for a lease to run out.
     let server =
-        Server::start_in(dir, |config| config.shard_lease = Some(model::Duration::from_secs(600))).await;
+        Server::start_in(dir, |config| config.shard_lease = Some(model::Duration::from_secs(60))).await;
     for job in [first, second] {
         assert_eq!(server.store.job(job).await.unwrap().unwrap().state.status, JobStatus::Waiting);
     }

@@ -231,6 +231,13 @@ impl<'a> Facts<'a> {
         facts
     }
 
+    /// Whether the task of an execution was over before `index`.
+    pub(super) fn has_ended(&self, execution: ExecutionId, index: usize) -> bool {
+        let over = |step: &TaskStep| matches!(step, TaskStep::Ended { .. } | TaskStep::Killed);
+        let steps = self.executions.get(&execution).map(|known| &known.steps);
+        steps.is_some_and(|steps| steps.iter().any(|&(at, _, step)| at < index && over(step)))
+    }
+
     fn take(&mut self, index: usize, at: Timestamp, what: &'a What) {
         match what {
             What::Asked { request, ask } => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{JobId, JobSpec, Timestamp, lifecycle};
+use model::{Duration, JobId, JobSpec, Timestamp, lifecycle};
 
 use super::facts::{Facts, JobFacts, RequestFacts};
 use super::slices::{Memory, Tag};
@@ -324,11 +324,16 @@ pub(super) struct Order {
     owners: BTreeMap<u64, (u32, usize)>,
     newest: Option<(u64, usize)>,
     last: Option<(Timestamp, usize)>,
+    /// The newest ownership, and how far engine time was ahead when it began.
+    began: Option<(u64, Duration)>,
+    /// Whether a leap was told.
+    leapt: bool,
 }
 
 impl Order {
     pub(super) fn take(&mut self, facts: &Facts<'_>, index: usize, commit: &Commit, findings: &mut Findings) {
         self.times(index, commit, findings);
+        self.leaps(index, commit, findings);
         if facts.exact() {
             self.epochs(index, commit, findings);
         }
@@ -341,6 +346,22 @@ impl Order {
             findings.add(Invariant::I4, format!("epoch {}", commit.epoch.0), message, [at, index]);
         }
         self.last = Some((commit.now, index));
+    }
+
+    /// I16: an owner whose clock was right when it began follows no leap beyond what is believed of one.
+    fn leaps(&mut self, index: usize, commit: &Commit, findings: &mut Findings) {
+        let ahead = commit.now.since(commit.decided_at);
+        let began = match self.began {
+            Some((epoch, ahead)) if epoch == commit.epoch.0 => ahead,
+            _ => self.began.insert((commit.epoch.0, ahead)).1,
+        };
+        // As much again is believed over an hour.
+        let most = engine::LEAP_MAX + engine::LEAP_MAX;
+        if began == Duration::ZERO && ahead > most && !self.leapt {
+            self.leapt = true;
+            let message = format!("engine time is {ahead} ahead of the clock");
+            findings.add(Invariant::I16, format!("epoch {}", commit.epoch.0), message, [index]);
+        }
     }
 
     /// I10 and I27: nobody commits under an ownership that is over, and each has one owner.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use model::queue::QueueSettings;
-use model::spec::JobSpec;
+use model::spec::{Delivery, JobSpec};
 use model::worker::Capacity;
-use model::{ExecutionId, Timestamp, WorkerId};
+use model::{ExecutionId, ExecutionStatus, Timestamp, WorkerId};
 
 use super::facts::Facts;
 use super::{Findings, Invariant};
@@ -92,6 +92,8 @@ pub(super) struct State {
     queues: BTreeMap<String, QueueSettings>,
     leaks: BTreeMap<String, Leak>,
     capacities: BTreeMap<WorkerId, Capacity>,
+    /// Of lost workers, which may come back with them.
+    unknown: BTreeSet<ExecutionId>,
 }
 
 type Assigned<'a> = [(&'a ExecutionRow, &'a JobSpec)];
@@ -99,7 +101,7 @@ type Assigned<'a> = [(&'a ExecutionRow, &'a JobSpec)];
 impl State {
     pub(super) fn take(&mut self, facts: &Facts<'_>, index: usize, commit: &Commit, findings: &mut Findings) {
         let mut before = BTreeMap::new();
-        let mut assigned = Vec::new();
+        let (mut assigned, mut returned) = (Vec::new(), Vec::new());
         for row in &commit.rows {
             match row {
                 Row::Queue { name, settings } => {
@@ -110,26 +112,43 @@ impl State {
                     self.capacities.insert(*worker, capacity.clone());
                 }
                 Row::Execution(row) if row.status.is_final() => {
+                    self.unknown.remove(&row.execution);
                     self.live.ends(row.execution);
                 }
                 Row::Execution(row) => {
-                    let spec = facts.jobs.get(&row.job).and_then(|job| job.spec);
-                    if let (true, Some(spec)) = (row.new, spec) {
-                        assigned.push((&**row, &**spec));
-                        self.live.begins(row.execution, spec, row.worker);
+                    let Some(spec) = facts.jobs.get(&row.job).and_then(|job| job.spec) else { continue };
+                    let waits_for_result = spec.delivery == Delivery::AtMostOnce;
+                    if row.status == ExecutionStatus::Unknown {
+                        // The job is in its queue again, unless it may never be started twice.
+                        if !waits_for_result {
+                            self.live.ends(row.execution);
+                            self.unknown.insert(row.execution);
+                        }
+                        continue;
                     }
+                    // A lost worker may bring back what has ended, whatever runs by now.
+                    let is_back = self.unknown.remove(&row.execution);
+                    if row.new {
+                        assigned.push((&**row, &**spec));
+                    } else if is_back && !facts.has_ended(row.execution, index) {
+                        returned.push((&**row, &**spec));
+                    } else {
+                        continue;
+                    }
+                    self.live.begins(row.execution, spec, row.worker);
                 }
                 _ => {}
             }
         }
+        if facts.exact() {
+            self.rates(index, commit, &assigned, findings);
+        }
+        assigned.append(&mut returned);
         if assigned.is_empty() {
             return;
         }
         self.queue_limits(index, &assigned, &before, findings);
         self.key_limits(index, &assigned, findings);
-        if facts.exact() {
-            self.rates(index, commit, &assigned, findings);
-        }
         self.machines(index, &assigned, findings);
     }
 

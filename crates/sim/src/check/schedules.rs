@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::firing::{DetailCode, FiringCause, FiringOutcome, LedgerRecord, ScheduleStatus, Work};
 use model::schedule::{MissedPolicy, OverlapPolicy};
-use model::{Cause, ScheduleId, ScheduleSpec, Timestamp};
+use model::{BackfillId, Cause, ScheduleId, ScheduleSpec, Timestamp};
 
 use super::facts::{Facts, ScheduleFacts};
 use super::oracle::{held, instants};
@@ -21,6 +21,7 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
         }
         caught_up(facts, id, schedule, findings);
         given_up(id, schedule, findings);
+        waits_its_turn(id, schedule, findings);
     }
     one_step(facts, findings);
     overlap_limits(facts, findings);
@@ -240,16 +241,30 @@ fn reigns<'a>(schedule: &ScheduleFacts<'a>) -> BTreeMap<u64, Reign<'a>> {
 fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
     let mut live: BTreeMap<ScheduleId, BTreeSet<Work>> = BTreeMap::new();
     let mut specs: BTreeMap<ScheduleId, &ScheduleSpec> = BTreeMap::new();
+    let mut asked: BTreeMap<BackfillId, usize> = BTreeMap::new();
+    let mut widest: BTreeMap<ScheduleId, usize> = BTreeMap::new();
     for (index, commit) in &facts.commits {
         let mut before = BTreeMap::new();
-        let mut begun = BTreeSet::new();
+        // Whether runs other than those of backfills are among them.
+        let mut begun: BTreeMap<ScheduleId, bool> = BTreeMap::new();
+        // A feed tells of ends and of the ledger later than they were committed, so it cannot say what was in the way.
+        let rows = if facts.exact() { commit.rows.as_slice() } else { &[] };
+        let skipped: Vec<&LedgerRecord> = rows.iter().filter_map(skipped_by_itself).collect();
+        // All that stood in anybody's way at any time of the commit.
+        let mut in_the_way: BTreeMap<ScheduleId, BTreeSet<Work>> = BTreeMap::new();
+        for record in &skipped {
+            in_the_way.insert(record.schedule, live.get(&record.schedule).cloned().unwrap_or_default());
+        }
         let mut stands = |work: Work, over: bool| {
             let Some(origin) = facts.origin_of(work) else { return };
             let runs = live.entry(origin.schedule).or_default();
+            if let Some(met) = in_the_way.get_mut(&origin.schedule) {
+                met.insert(work);
+            }
             if over {
                 runs.remove(&work);
             } else if runs.insert(work) {
-                begun.insert(origin.schedule);
+                *begun.entry(origin.schedule).or_default() |= origin.backfill.is_none();
             }
         };
         for row in &commit.rows {
@@ -260,23 +275,92 @@ fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
                         before.entry(row.schedule).or_insert(old);
                     }
                 }
+                Row::Backfill { backfill, asked: Some((schedule, most)), .. } => {
+                    asked.insert(*backfill, *most as usize);
+                    // Others of the schedule may use the room, also before it has a run.
+                    let widest = widest.entry(*schedule).or_default();
+                    *widest = (*widest).max(*most as usize);
+                }
                 Row::Job(row) => stands(row.job.into(), row.status.is_final()),
                 Row::Run(row) => stands(row.run.into(), row.status.is_final()),
                 _ => {}
             }
         }
-        for id in begun {
-            let limit = |spec: &ScheduleSpec| match spec.overlap.policy {
-                OverlapPolicy::AllowAll => u32::MAX,
-                _ => spec.overlap.limit.max(1),
-            };
+        for (id, own_begun) in begun {
             let old_and_new = [before.get(&id).copied().flatten(), specs.get(&id).copied()];
-            let Some(most) = old_and_new.into_iter().flatten().map(limit).max() else { continue };
-            let count = live.get(&id).map_or(0, BTreeSet::len);
-            if count > most as usize {
-                let message = format!("{count} runs are not over with a limit of {most}");
+            let Some(most) = old_and_new.into_iter().flatten().map(run_limit).max() else { continue };
+            let none = BTreeSet::new();
+            let live = live.get(&id).unwrap_or(&none);
+            let mut of_backfills: BTreeMap<BackfillId, usize> = BTreeMap::new();
+            for backfill in live.iter().filter_map(|run| facts.origin_of(*run)?.backfill) {
+                *of_backfills.entry(backfill).or_default() += 1;
+            }
+            let own = live.len() - of_backfills.values().sum::<usize>();
+            // A limit that was lowered below what runs keeps only further ones from beginning.
+            if own_begun && own > most {
+                let message = format!("{own} runs are not over with a limit of {most}");
                 findings.add(Invariant::I17, id, message, [*index]);
             }
+            // A backfill may be asked for more at once than the schedule allows; all together are no more then.
+            let widest = widest.entry(id).or_default();
+            for backfill in of_backfills.keys() {
+                *widest = asked.get(backfill).copied().unwrap_or(usize::MAX).max(*widest);
+            }
+            let all_together = most.max(*widest);
+            if live.len() > all_together {
+                let message = format!("{} runs are not over where {all_together} may be", live.len());
+                findings.add(Invariant::I17, id, message, [*index]);
+            }
+            for (backfill, count) in of_backfills {
+                if let Some(most) = asked.get(&backfill).filter(|most| count > **most) {
+                    let message = format!("{count} of its runs are not over with a concurrency of {most}");
+                    findings.add(Invariant::I17, backfill, message, [*index]);
+                }
+            }
+        }
+        for record in skipped {
+            let old_and_new =
+                [before.get(&record.schedule).copied().flatten(), specs.get(&record.schedule).copied()];
+            let Some(limit) = old_and_new.into_iter().flatten().map(run_limit).min() else { continue };
+            let of_past = |run: &&Work| {
+                facts
+                    .origin_of(**run)
+                    .is_some_and(|origin| origin.backfill.is_some() || origin.cause == FiringCause::CatchUp)
+            };
+            let met = in_the_way.get(&record.schedule);
+            let of_present = met.map_or(0, |met| met.iter().filter(|run| !of_past(run)).count());
+            if of_present < limit {
+                let message = format!("its instant {} was skipped for runs of the past", record.last);
+                findings.add(Invariant::I18, record.schedule, message, [*index]);
+            }
+        }
+    }
+}
+
+fn run_limit(spec: &ScheduleSpec) -> usize {
+    match spec.overlap.policy {
+        OverlapPolicy::AllowAll => usize::MAX,
+        _ => spec.overlap.limit.max(1) as usize,
+    }
+}
+
+/// A firing of the present that was skipped for runs that were not over.
+fn skipped_by_itself(row: &Row) -> Option<&LedgerRecord> {
+    let Row::Ledger(record) = row else { return None };
+    let skipped = record.outcome == FiringOutcome::SkippedOverlap && record.cause == FiringCause::Timer;
+    skipped.then_some(&**record)
+}
+
+/// I18: what is owed waits for its turn, whatever runs: no overlap policy costs it.
+fn waits_its_turn(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
+    for (index, record) in &schedule.written {
+        let lost = matches!(record.outcome, FiringOutcome::SkippedOverlap | FiringOutcome::Shed);
+        let says = |code: DetailCode| record.detail.as_deref() == Some(code.sentence());
+        let for_another = says(DetailCode::WaitingStands) || says(DetailCode::LaterStands);
+        if record.cause == FiringCause::CatchUp && (lost || for_another) {
+            let message =
+                format!("its missed instant {} became {} instead of waiting", record.last, record.outcome);
+            findings.add(Invariant::I18, id, message, [*index]);
         }
     }
 }
@@ -306,7 +390,7 @@ fn given_up(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Finding
             MissedPolicy::Skip => continue,
             MissedPolicy::FireOnce => 1,
             MissedPolicy::FireLast => missed.last.max(1) as usize,
-            MissedPolicy::FireAll => usize::MAX,
+            MissedPolicy::FireAll => missed.limit as usize,
         };
         let until = record.decided_at - missed.threshold;
         let Some(later) = instants(&spec.timing, record.last, until) else { continue };
@@ -348,7 +432,7 @@ fn caught_up(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, fi
             MissedPolicy::Skip => 0,
             MissedPolicy::FireOnce => 1,
             MissedPolicy::FireLast => missed.last.max(1) as usize,
-            MissedPolicy::FireAll => usize::MAX,
+            MissedPolicy::FireAll => missed.limit as usize,
         };
         if records.len() > most {
             let message = format!("{} missed instants were made up for at {at}, not {most}", records.len());

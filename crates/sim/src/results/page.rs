@@ -26,16 +26,26 @@ const PROMISES: &[(&str, &[Invariant])] = &[
     ("engines that differ from their rows, or from themselves", &[Invariant::I28, Invariant::I29]),
 ];
 
+/// Runs beside each other in a table; more would not fit on a page.
+const COLUMNS: usize = 5;
+
 /// The tables for these results, in this order.
 pub fn page(results: &[Results]) -> String {
     let mut text = String::new();
+    let names = distinct_names(results);
     let mut table = |head: &str, rows: &[(String, Vec<String>)]| {
-        let names: Vec<_> = results.iter().map(|r| r.run.name.as_str()).collect();
-        let _ = writeln!(text, "| {head} | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
-        for (name, cells) in rows {
-            let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+        for first in (0..names.len()).step_by(COLUMNS) {
+            let columns = first..names.len().min(first + COLUMNS);
+            let shown = &names[columns.clone()];
+            let _ = writeln!(text, "| {head} | {} |\n|---|{}", shown.join(" | "), "---|".repeat(shown.len()));
+            for (name, cells) in rows {
+                let cells = &cells[columns.clone()];
+                if cells.iter().any(|cell| !cell.is_empty()) {
+                    let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+                }
+            }
+            text.push('\n');
         }
-        text.push('\n');
     };
     let row = |name: &str, cell: &dyn Fn(&Results) -> String| {
         (name.to_owned(), results.iter().map(cell).collect::<Vec<_>>())
@@ -86,6 +96,18 @@ pub fn page(results: &[Results]) -> String {
         .collect();
     table("recovery, in ms: p50, p99, max", &recovery);
     text
+}
+
+/// The names of the runs; one that several have gets a number from its second on.
+fn distinct_names(results: &[Results]) -> Vec<String> {
+    let names: Vec<_> = results.iter().map(|r| r.run.name.as_str()).collect();
+    let numbered = names.iter().enumerate().map(|(i, name)| {
+        match names[..i].iter().filter(|before| *before == name).count() {
+            0 => (*name).to_owned(),
+            before => format!("{name} ({})", before + 1),
+        }
+    });
+    numbered.collect()
 }
 
 /// The table of deliberate bugs.

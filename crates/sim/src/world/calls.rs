@@ -10,8 +10,9 @@ use super::server::ServerMessage;
 use super::{Happening, World};
 use crate::history::What;
 
-/// How long a server waits for a store that does not answer.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// How long a server waits at most for a store that does not answer: it may refuse at once, or say nothing for as long
+/// as a statement and its answer may take.
+const PATIENCE_MAX_MILLIS: u64 = 35_000;
 
 /// What a server wants of the store.
 #[derive(Debug, Clone)]
@@ -78,7 +79,8 @@ impl World {
         let life = self.servers[server].life;
         let caller = Caller { server, life, number };
         if self.net.from_store.contains_key(&server) {
-            self.give_up(caller);
+            let patience = self.patience(server, &wish);
+            self.give_up(caller, patience);
         } else {
             let slow = self.store_faults.iter().filter_map(|(_, fault)| match fault {
                 FaultKind::SlowStore { most } => Some(most.as_millis()),
@@ -96,8 +98,27 @@ impl World {
         number
     }
 
-    fn give_up(&mut self, caller: Caller) {
-        self.answer_in(PATIENCE, caller, Verdict::Unknown);
+    /// How long a call waits for a store that is cut off. One for the lease is worth nothing after a while.
+    fn patience(&mut self, server: usize, wish: &Wish) -> Duration {
+        let drawn = match self.store_dice.chance(0.3) {
+            true => self.store_dice.millis(1, 1_000),
+            false => self.store_dice.millis(1_000, PATIENCE_MAX_MILLIS),
+        };
+        let ttl = self.plan.setup.shard_lease;
+        match wish {
+            Wish::Renew(_) => {
+                let limit = self.servers[server].lease.map_or(ttl, |lease| lease.renewal_timeout());
+                drawn.min(limit)
+            }
+            Wish::Acquire | Wish::Release(_) => drawn.min(ttl),
+            // A read is given up sooner than a change.
+            Wish::Load => drawn.min(Duration::from_secs(10)),
+            _ => drawn,
+        }
+    }
+
+    fn give_up(&mut self, caller: Caller, patience: Duration) {
+        self.answer_in(patience, caller, Verdict::Unknown);
     }
 
     fn answer_in(&mut self, delay: Duration, caller: Caller, verdict: Verdict) {
@@ -123,9 +144,10 @@ impl World {
         let hidden = self.store_dice.chance(unknown);
         self.stats.unknown_commits += u64::from(hidden && matches!(call.wish, Wish::Commit { .. }));
         let done = !hidden || self.store_dice.chance(0.5);
+        let patience = self.patience(caller.server, &call.wish);
         let verdict = if done { self.carry_out(caller, call.wish) } else { Verdict::Unknown };
         if self.net.from_store.contains_key(&caller.server) {
-            self.give_up(caller);
+            self.give_up(caller, patience);
         } else {
             let verdict = if hidden { Verdict::Unknown } else { verdict };
             self.answer_in(Duration::from_millis(1), caller, verdict);

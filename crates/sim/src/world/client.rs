@@ -467,8 +467,8 @@ impl World {
             from: begin,
             until: instants.last().map_or(begin, |(at, _)| *at),
             instants: instants.into(),
-            concurrency: 2,
-            overlap: OverlapPolicy::Skip,
+            concurrency: 1 + u32::try_from(self.clients.dice.below(4)).unwrap_or(0),
+            overlap: OverlapPolicy::BufferAll,
             priority: 50,
             note: None,
         }));
@@ -587,6 +587,7 @@ fn some_schedule(dice: &mut Dice, name: &str, job: &mut JobSpec) -> ScheduleSpec
         MissedPolicy::FireAll,
     ]);
     spec.missed.last = 2;
+    spec.missed.limit = if dice.chance(0.5) { 1_000 } else { 3 };
     if dice.chance(0.3) {
         spec.missed.catch_up_per_minute = Some(u32::try_from(dice.between(1, 30)).unwrap_or(1));
     }

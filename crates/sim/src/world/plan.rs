@@ -44,7 +44,6 @@ pub enum Mutation {
     RepliesBeforeTheCommit,
     RepliesWithoutACommitAtOnce,
     EffectsOfAllThatAreOnTheirWay,
-    GrantsWithoutOwnLease,
     StaleReportAsCurrent,
     StaleSaveAsCurrent,
     UnknownTakenForRefused,
@@ -86,7 +85,10 @@ pub enum Bug {
 impl Bug {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        let within = mutation::Mutation::ALL.iter().copied().filter(|mutation| mutation.part() == "engine");
+        let within = mutation::Mutation::ALL
+            .iter()
+            .copied()
+            .filter(|mutation| matches!(mutation.part(), "engine" | "leader"));
         let around = Mutation::value_variants().iter().copied().map(Self::Around);
         around.chain(within.map(Self::Within))
     }

@@ -21,6 +21,9 @@ use crate::history::{Answer, What};
 /// The longest that a driver sleeps.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
+/// How often a server whose leadership is suspended looks at its lease.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
 /// Who is at the other end of a session.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
@@ -62,6 +65,8 @@ pub(super) struct Reign {
     connections: BTreeMap<u64, Session>,
     tickets: BTreeMap<Ticket, Waiting>,
     rebuild_wanted: bool,
+    /// Since when its lease has not been valid.
+    suspended_since: Option<Timestamp>,
     /// Whether the store is still to hear that its lost commits were dealt with; and the call by which it is told.
     reconciles: bool,
     reconciled: Option<u64>,
@@ -83,6 +88,7 @@ impl Reign {
             connections: BTreeMap::new(),
             tickets: BTreeMap::new(),
             rebuild_wanted: false,
+            suspended_since: None,
         }
     }
 }
@@ -104,21 +110,43 @@ impl World {
 
     /// Answers beats, and sends off the next batch if it may leave.
     pub(super) fn turn(&mut self, server: usize) {
-        let own = self.servers[server].leased_until > self.now;
-        let careless = self.plan.has(Mutation::GrantsWithoutOwnLease);
+        let leads = self.is_leading(server);
         let Some(reign) = self.reign(server) else { return };
         reign.turn_wanted = false;
-        // A worker that lives on our word alone must not outlive the ownership: who takes over waits
-        // for leases that were granted before, and for no others.
-        let grants = reign.engine.take_grants();
-        if own || careless {
-            self.release(server, grants);
+        if !leads {
+            return self.suspend_leadership(server);
         }
+        reign.suspended_since = None;
+        let grants = reign.engine.take_grants();
+        self.release(server, grants);
         if self.may_flush(server) {
             self.flush(server);
         }
         self.reconcile(server);
         self.sleep(server);
+    }
+
+    /// Leadership is suspended, as in the product: sessions are closed, nothing is released, and the engine is kept for
+    /// as long as a renewal may still go through.
+    fn suspend_leadership(&mut self, server: usize) {
+        let (now, longest) = (self.now, Duration::from_millis(self.plan.setup.shard_lease.as_millis() * 4));
+        let Some(reign) = self.reign(server) else { return };
+        let since = *reign.suspended_since.get_or_insert(now);
+        if now.since(since) >= longest {
+            self.end_reign(server, &Verdict::Unknown);
+            return self.try_later(server);
+        }
+        let at = now + LOOK_AGAIN;
+        if reign.wake_at <= now || at < reign.wake_at {
+            reign.wake_at = at;
+            let life = Some(self.servers[server].life);
+            self.put(at, Happening::Server { server, life, message: ServerMessage::Wake });
+        }
+        let open = self.reign(server).map(|reign| reign.sessions.values().copied().collect::<Vec<_>>());
+        for Link { worker, connection, .. } in open.unwrap_or_default() {
+            self.hang_up(server, worker, connection);
+            self.close_session(server, connection);
+        }
     }
 
     /// After commits were lost: names what workers hold of them, and tells the store once that every worker was
@@ -189,8 +217,9 @@ impl World {
 
     /// Sees to it that the engine is called again in time.
     fn sleep(&mut self, server: usize) {
-        let (now, wall, free) = (self.now, self.clocks(server).wall, self.may_flush(server));
+        let (now, clocks, free) = (self.now, self.clocks(server), self.may_flush(server));
         let Some(reign) = self.reign(server) else { return };
+        let wall = reign.engine.believed(clocks);
         if reign.turn_wanted {
             return;
         }
@@ -214,8 +243,13 @@ impl World {
     pub(super) fn wake(&mut self, server: usize) {
         let now = self.now;
         // An earlier one took its place.
-        if self.reign(server).is_some_and(|reign| reign.wake_at <= now) {
+        if self.reign(server).is_none_or(|reign| reign.wake_at > now) {
+            return;
+        }
+        if self.is_leading(server) {
             self.input(server, Input::Tick);
+        } else {
+            self.turn(server);
         }
     }
 
@@ -305,7 +339,7 @@ impl World {
         self.end_reign(server, &Verdict::Fenced);
         let call = self.call_store(server, Wish::Release(leases));
         let this = &mut self.servers[server];
-        this.leased_until = self.now;
+        this.lease = None;
         this.phase = Phase::Releasing { call, gives_way: true };
     }
 

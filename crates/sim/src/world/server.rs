@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use engine::{Engine, Input, Join, Now, Report, Session};
+use leader::LeadershipLease;
 use model::ShardId;
 use model::record::Lease;
 use model::worker::Health;
@@ -16,6 +17,8 @@ use super::{Happening, World};
 
 /// How soon a server asks again for shards that it did not get.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// The pause before a renewal that failed is sent again.
+const RENEWAL_PAUSE: Duration = Duration::from_millis(100);
 /// How long one that gave the shards away lets the others ask.
 const GIVES_WAY: Duration = Duration::from_millis(500);
 
@@ -69,9 +72,9 @@ pub(super) struct Server {
     /// How far its wall clock is ahead, in microseconds.
     pub(super) clock_error: i64,
     pub(super) phase: Phase,
-    /// The shards as it has them, and until when for certain.
+    /// The shards as it has them, and until when for certain; meaningful with `leases`.
     pub(super) leases: Option<Arc<[Lease]>>,
-    pub(super) leased_until: Timestamp,
+    pub(super) lease: Option<LeadershipLease>,
     /// Whether a commit may still be on its way under these leases.
     pub(super) tainted: bool,
     pub(super) renewal: Option<(u64, Timestamp)>,
@@ -110,13 +113,13 @@ impl World {
             return this.inbox.push((life, message));
         }
         match message {
-            ServerMessage::Hello { worker, connection, .. } if !self.is_reigning(server) => {
+            ServerMessage::Hello { worker, connection, .. } if !self.is_leading(server) => {
                 self.hang_up(server, worker, connection);
             }
-            ServerMessage::Beat { worker, connection, .. } if !self.is_reigning(server) => {
+            ServerMessage::Beat { worker, connection, .. } if !self.is_leading(server) => {
                 self.hang_up(server, worker, connection);
             }
-            ServerMessage::Ask { request, attempt, .. } if !self.is_reigning(server) => {
+            ServerMessage::Ask { request, attempt, .. } if !self.is_leading(server) => {
                 self.answer_loading(request, attempt);
             }
             _ if !self.servers[server].up => {}
@@ -142,6 +145,12 @@ impl World {
     pub(super) fn is_reigning(&self, server: usize) -> bool {
         let this = &self.servers[server];
         this.up && matches!(this.phase, Phase::Reigning(_))
+    }
+
+    /// Whether it may release what no commit carries.
+    pub(super) fn is_leading(&self, server: usize) -> bool {
+        let lease = self.servers[server].lease;
+        self.is_reigning(server) && lease.is_some_and(|lease| lease.is_valid(self.now))
     }
 
     /// It goes on after a pause, and hears all that it missed.
@@ -228,7 +237,7 @@ impl World {
                 let ttl = self.plan.setup.shard_lease;
                 let this = &mut self.servers[server];
                 this.leases = Some(leases.into());
-                this.leased_until = since + ttl;
+                this.lease = Some(LeadershipLease::new(since, ttl));
                 self.tell_self(server, Duration::from_millis(ttl.as_millis() / 3), ServerMessage::RenewLease);
                 self.load(server);
             }
@@ -253,11 +262,14 @@ impl World {
         let third = Duration::from_millis(self.plan.setup.shard_lease.as_millis() / 3);
         match verdict {
             Verdict::Renewed => {
-                self.servers[server].leased_until = since + self.plan.setup.shard_lease;
+                if let Some(lease) = &mut self.servers[server].lease {
+                    lease.prolong(since);
+                }
                 self.tell_self(server, third, ServerMessage::RenewLease);
+                self.turn(server);
             }
             Verdict::Fenced => self.lose_shards(server),
-            _ => self.tell_self(server, Duration::from_millis(500), ServerMessage::RenewLease),
+            _ => self.tell_self(server, RENEWAL_PAUSE, ServerMessage::RenewLease),
         }
     }
 
@@ -281,9 +293,9 @@ impl World {
     /// The engine that goes on: the one that followed, or one from rows.
     fn inherit(&mut self, server: usize, leases: &[Lease], loaded: Loaded) -> Engine {
         let now = self.clocks(server);
-        let now = Now { wall: now.wall.max(loaded.now), ..now };
         let mut engine = self.restore(server, leases, &loaded);
         engine = self.ascend(server, leases, &loaded, &engine).unwrap_or(engine);
+        engine.resume_from(loaded.now);
         engine.start(now);
         engine
     }
@@ -292,7 +304,8 @@ impl World {
     pub(super) fn build(&mut self, server: usize, leases: &[Lease], loaded: &Loaded) -> Engine {
         let now = self.clocks(server);
         let mut engine = self.restore(server, leases, loaded);
-        engine.start(Now { wall: now.wall.max(loaded.now), ..now });
+        engine.resume_from(loaded.now);
+        engine.start(now);
         engine
     }
 

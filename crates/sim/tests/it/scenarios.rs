@@ -126,10 +126,26 @@ fn s3_a_result_from_behind_a_partition_is_stale() {
     takes_place(world, |history| causes(history, Cause::WorkerLost));
 }
 
+/// S3, with workers that have no time for what the lost one held: it comes back first, and what it held goes on or has
+/// ended: I7, I8, I9.
+#[test]
+fn s3_a_lost_worker_that_comes_back_first_keeps_what_it_held() {
+    let world = |seed| Plan {
+        workers: 2,
+        faults: (0..2)
+            .flat_map(|server| (0..2).map(move |worker| (server, worker)))
+            .flat_map(|(server, worker)| every(20, 8, 12, move |_| FaultKind::CutWorker { worker, server }))
+            .collect(),
+        ..Plan::quiet(seed)
+    };
+    takes_place(world, |history| causes(history, Cause::WorkerReturned));
+}
+
 /// S4. The owner stands still for three leases and goes on with effects in its hand: I6, I10, I27.
 ///
 /// In every world effects are let go by an owner that is none any more, of a commit that landed while it stood
-/// still, and commits that it sends then are refused. The store is slow, so that one is nearly always on its way.
+/// still. Its lease has ended when it goes on, so it decides nothing more. The store is slow, so that a commit is
+/// nearly always on its way.
 #[test]
 fn s4_an_owner_that_was_paused_changes_nothing_any_more() {
     let slow = Fault::new(1, 118, FaultKind::SlowStore { most: Duration::from_millis(500) });
@@ -137,7 +153,7 @@ fn s4_an_owner_that_was_paused_changes_nothing_any_more() {
     let faults: Vec<_> = pauses.into_iter().chain([slow]).collect();
     let world = |seed| Plan { jobs: 300, faults: faults.clone(), ..Plan::quiet(seed) };
     for (moves, stats) in in_each(world, |played| (moves(&played.history).len(), played.stats)) {
-        assert!(moves >= 3 && stats.late_effects > 0 && stats.fenced_commits > 0, "{moves} moves, {stats:?}");
+        assert!(moves >= 3 && stats.late_effects > 0, "{moves} moves, {stats:?}");
     }
 }
 

@@ -1,10 +1,12 @@
 //! Executions.
 
-use model::record::{ExecutionRecord, Outcome, Usage};
+use std::borrow::Cow;
+
+use model::record::{ExecutionRecord, FileVersion, Files, Outcome, Usage};
 use model::{Duration, ExecutionId, ExecutionStatus, Fence, JobId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Damage, OutcomeRow, instant, micros, open, seal};
+use super::{Context, Damage, OutcomeRow, instant, micros, open_with, seal_with};
 
 /// What of an execution stands in no column.
 #[derive(Serialize, Deserialize)]
@@ -23,6 +25,53 @@ struct UsageRow {
     cpu_millis: u64,
     peak_memory_bytes: u64,
     log_bytes: u64,
+}
+
+/// The versions of artifacts that an execution read and stored; behind its row where it told.
+#[derive(Serialize, Deserialize)]
+struct FilesRow<'a> {
+    #[serde(borrow)]
+    inputs: Vec<FileRow<'a>>,
+    #[serde(borrow)]
+    outputs: Vec<FileRow<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FileRow<'a> {
+    #[serde(borrow)]
+    artifact: Cow<'a, str>,
+    #[serde(borrow)]
+    sha256: Cow<'a, str>,
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+}
+
+impl<'a> From<&'a Files> for FilesRow<'a> {
+    fn from(files: &'a Files) -> Self {
+        let rows = |versions: &'a [FileVersion]| {
+            let row = |version: &'a FileVersion| FileRow {
+                artifact: Cow::Borrowed(&version.artifact),
+                sha256: Cow::Borrowed(&version.sha256),
+                path: Cow::Borrowed(&version.path),
+            };
+            versions.iter().map(row).collect()
+        };
+        Self { inputs: rows(&files.inputs), outputs: rows(&files.outputs) }
+    }
+}
+
+impl From<FilesRow<'_>> for Files {
+    fn from(rows: FilesRow<'_>) -> Self {
+        let versions = |rows: Vec<FileRow<'_>>| {
+            let version = |row: FileRow<'_>| FileVersion {
+                artifact: row.artifact.into_owned(),
+                sha256: row.sha256.into_owned(),
+                path: row.path.into_owned(),
+            };
+            rows.into_iter().map(version).collect()
+        };
+        Self { inputs: versions(rows.inputs), outputs: versions(rows.outputs) }
+    }
 }
 
 /// The columns of an execution.
@@ -72,12 +121,14 @@ pub(crate) fn seal_execution(record: &ExecutionRecord) -> Vec<u8> {
             log_bytes: usage.log_bytes,
         }),
     };
-    seal(ExecutionColumns::of(record).context(), &rest)
+    let files = record.files.as_deref().map(FilesRow::from);
+    seal_with(ExecutionColumns::of(record).context(), &rest, files.as_ref())
 }
 
 /// The whole execution.
 pub(crate) fn open_execution(columns: &ExecutionColumns, sealed: &[u8]) -> Result<ExecutionRecord, Damage> {
-    let rest: ExecutionRest<'_> = open(columns.context(), "rest", sealed)?;
+    let (rest, files): (ExecutionRest<'_>, Option<FilesRow<'_>>) =
+        open_with(columns.context(), "rest", sealed)?;
     let status = ExecutionStatus::from_code(columns.status).ok_or(Damage::Value {
         column: "status",
         what: "status of an execution",
@@ -100,5 +151,6 @@ pub(crate) fn open_execution(columns: &ExecutionColumns, sealed: &[u8]) -> Resul
             peak_memory_bytes: usage.peak_memory_bytes,
             log_bytes: usage.log_bytes,
         }),
+        files: files.map(|files| Box::new(files.into())),
     })
 }

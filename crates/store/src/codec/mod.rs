@@ -282,6 +282,7 @@ impl From<OutcomeRow<'_>> for Outcome {
             error: row.error.map(Into::into),
             message: row.message.map(Into::into),
             output: row.output.map(Into::into),
+            files: None,
         }
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use model::firing::{Origin, Pause};
 use model::run::{
-    Caller, LateWorkers, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger, Said,
-    StepCause, StepKey, StepState, StepStatus, Tally, TriggerState, WorkflowHead, WorkflowState,
+    Asks, Caller, LateWorkers, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger,
+    Said, StepCause, StepKey, StepState, StepStatus, Tally, TriggerState, WorkflowHead, WorkflowState,
 };
 use model::workflow::{Definition, Section};
 use model::{JobId, RunId, Timestamp, WorkflowId, WorkflowSpec};
@@ -445,7 +445,7 @@ struct StepRow<'a> {
 }
 
 /// Workers that came late; behind the row of a step where there are any.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct LateRow<'a> {
     count: u32,
     #[serde(borrow)]
@@ -467,6 +467,57 @@ impl From<LateRow<'_>> for LateWorkers {
     }
 }
 
+/// What a step has beyond its row and late workers; behind these, where there is any of it. Each part is an option
+/// or a list, and a part that is new comes as a row behind this one.
+#[derive(Default, Serialize, Deserialize)]
+struct StepMoreRow<'a> {
+    /// The ended run that its call continues, as JSON.
+    #[serde(borrow)]
+    continues: Option<Cow<'a, str>>,
+    /// What an approval asks, and whom.
+    #[serde(borrow)]
+    asks: Option<AsksRow<'a>>,
+    /// The versions of artifacts that it stored, as JSON.
+    #[serde(borrow)]
+    files: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct AsksRow<'a> {
+    #[serde(borrow)]
+    message: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    approvers: Vec<Cow<'a, str>>,
+}
+
+impl<'a> From<&'a Asks> for AsksRow<'a> {
+    fn from(asks: &'a Asks) -> Self {
+        Self {
+            message: asks.message.as_deref().map(Cow::Borrowed),
+            approvers: asks.approvers.iter().map(|name| Cow::Borrowed(name.as_str())).collect(),
+        }
+    }
+}
+
+impl From<AsksRow<'_>> for Asks {
+    fn from(row: AsksRow<'_>) -> Self {
+        let approvers = row.approvers.into_iter().map(Cow::into_owned).collect();
+        Self { message: row.message.map(Cow::into_owned), approvers }
+    }
+}
+
+impl<'a> StepMoreRow<'a> {
+    fn of(state: &'a StepState) -> Option<Self> {
+        let continues = state.continues.as_deref();
+        let continues =
+            continues.map(|call| serde_json::to_string(call).expect("rows are plain data").into());
+        let asks = state.asks.as_deref().map(AsksRow::from);
+        let files = state.files.as_deref().map(Cow::Borrowed);
+        let is_any = continues.is_some() || asks.is_some() || files.is_some();
+        is_any.then_some(Self { continues, asks, files })
+    }
+}
+
 /// Where a step, or one element of it, stands.
 pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
     let row = StepRow {
@@ -485,13 +536,18 @@ pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
         tally: state.tally.map(|tally| (tally.succeeded, tally.failed)),
     };
     let late = state.late_workers.as_deref().map(LateRow::from);
-    seal_with(step_context(key, state.status.code()), &row, late.as_ref())
+    let more = StepMoreRow::of(state);
+    seal_with_further(step_context(key, state.status.code()), &row, late.as_ref(), more.as_ref())
 }
 
 /// What [`seal_step`] sealed.
 pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepState, Damage> {
     let context = step_context(key, status);
-    let (row, late): (StepRow<'_>, Option<LateRow<'_>>) = open_with(context, STATE, sealed)?;
+    let (row, late, more): (StepRow<'_>, Option<LateRow<'_>>, Option<StepMoreRow<'_>>) =
+        open_with_further(context, STATE, sealed)?;
+    let late = late.filter(|late| late.count > 0);
+    let StepMoreRow { continues, asks, files } = more.unwrap_or_default();
+    let continues = continues.map(|text| from_text(STATE, &text));
     let ending = row.ending.map(|(status, cause)| Ok((step_status(STATE, status)?, step_cause(cause)?)));
     Ok(StepState {
         status: step_status("status", status)?,
@@ -509,5 +565,8 @@ pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepS
         ending: ending.transpose()?,
         tally: row.tally.map(|(succeeded, failed)| Tally { succeeded, failed }),
         late_workers: late.map(|late| Box::new(late.into())),
+        files: files.map(Into::into),
+        asks: asks.map(|asks| Box::new(asks.into())),
+        continues: continues.transpose()?.map(Arc::new),
     })
 }

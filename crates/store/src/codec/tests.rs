@@ -152,6 +152,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
         error: Some("timeout".into()),
         message: Some("钟".into()),
         output: Some("{}".into()),
+        files: None,
     };
     let entry = |from, to, cause| HistoryEntry {
         at: at(5),
@@ -209,6 +210,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
             peak_memory_bytes: 3,
             log_bytes: 4,
         }),
+        files: None,
     };
     let kinds = [
         EventKind::Job {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::Verified;
 use crate::StoreError;
+use crate::sqlite::RowsError;
 
 /// Why a copy was refused, or ended before it was finished.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,22 @@ pub enum CopyError {
     Overtaken,
     #[error("a row of `{table}` in the source cannot be copied (key `{key}`): {reason}")]
     Row { table: &'static str, key: String, reason: String },
+    #[error("there is no store in the source")]
+    EmptySource,
+    #[error("the source is itself an unfinished copy of `{origin}`")]
+    UnfinishedSource { origin: String },
+    #[error("the server `{name}` works on the source")]
+    ServedSource { name: String },
+    #[error("a server worked on the source while it was copied")]
+    Changed,
+    #[error("`{}` exists", path.display())]
+    Exists { path: PathBuf },
+    #[error("cannot write `{}`", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("`{table}` is not the same in the target as in the source")]
     Differs { table: &'static str, tables: Vec<Verified> },
 }
@@ -61,7 +78,42 @@ impl CopyError {
             Self::Row { .. } => {
                 "start a server on the source once, which sets such rows aside; stop it, and copy again"
             }
+            Self::EmptySource => "name the database that the servers ran on",
+            Self::UnfinishedSource { .. } => "finish that copy, or copy from its own source",
+            Self::ServedSource { .. } | Self::Changed => {
+                "stop all servers of the source, then run the same command again: its rows must not change"
+            }
+            Self::Exists { .. } => {
+                "name a data directory without a store: nothing is ever merged or written over"
+            }
+            Self::Write { .. } => "make sure that the directory is writable and has space",
             Self::Differs { .. } => "somebody else wrote into the target: copy into a new, empty database",
+        }
+    }
+}
+
+impl CopyError {
+    pub(crate) fn from_source(error: RowsError) -> Self {
+        match error {
+            RowsError::Row(error) => error,
+            RowsError::Store(error) => Self::Source(error),
+        }
+    }
+
+    pub(crate) fn from_target(error: RowsError) -> Self {
+        match error {
+            RowsError::Row(error) => error,
+            RowsError::Store(error) => Self::Target(error),
+        }
+    }
+
+    /// The same of a database that is the source.
+    pub(crate) fn of_source(self) -> Self {
+        match self {
+            Self::Target(error) => Self::Source(error),
+            Self::Served { name } => Self::ServedSource { name },
+            Self::Overtaken => Self::Changed,
+            other => other,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From the embedded store into a database, so that whoever outgrows one machine starts nothing over.
+//! Copies a store from the embedded store into a PostgreSQL database, and back.
 //!
 //! ```text
 //! source (SQLite, owned, only read)                 target (PostgreSQL)
@@ -9,10 +9,11 @@
 //!                                                     the copy is finished: servers may start on it
 //! ```
 //!
-//! - [`copy`] is the flow. `table`: what is copied, and how a value of one store becomes one of the other.
+//! - [`copy`] is the flow, and [`copy_back`] that of the other direction. `table`: what is copied, and how a value of
+//!   one store becomes one of the other.
 //! - `Source` and `Target` stand beside their stores. Files (logs, artifacts) are no part of a store.
 //!
-//! # Always true
+//! # Always true of a copy into a database
 //! - The source is owned as a server owns it, and nothing in it is changed.
 //! - A copy that ended at any moment goes on behind its last durable chunk.
 //! - No server works on a target that is not finished: it is refused when it opens it, and finds no shard
@@ -24,6 +25,7 @@
 //! Memory for two chunks (some 10 MB each). Each row is read twice from either side and written once; a chunk
 //! is read while the one before it is written.
 
+mod back;
 mod error;
 mod table;
 
@@ -35,6 +37,7 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
+pub use back::copy_back;
 pub use error::CopyError;
 pub(crate) use error::Obstacle;
 pub(crate) use table::{Cell, Column, Kind, TABLES, Table};

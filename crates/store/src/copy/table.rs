@@ -1,8 +1,9 @@
 //! Which tables a copy takes over, and how each column gets from one store into the other.
 //!
-//! Both stores have the same tables by the same names, so a table is said once. A value on its way is a
-//! [`Cell`], in the form that the target keeps: what is read there afterwards is compared with what the
-//! source would be turned into now.
+//! Both stores have the same tables by the same names, so a table is said once. "Source" and "target" are those of a
+//! copy into a database; one out of a database uses the same columns the other way round. A value on its way is a
+//! [`Cell`], in the form that the database keeps: what is read in the copy afterwards is compared with what the source
+//! would be turned into now.
 
 use std::borrow::Cow;
 
@@ -12,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::codec::{Damage, open_events, seal_events};
 use crate::rows::Fields;
-use crate::sqlite::readable_cells;
+use crate::sqlite::{cells_of_readable, readable_cells};
 
 /// A value on its way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,7 +122,7 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
 }
 
 /// All that is copied, in this order. The shards come last: until they are there, nobody can own one.
-pub(crate) static TABLES: [Table; 34] = [
+pub(crate) static TABLES: [Table; 35] = [
     table("meta", 1, &[small("id"), small("shards"), big("next_event"), big("checked_at")]),
     table("jobs", 1, JOBS),
     // Its rows belong to no shard any more.
@@ -156,6 +157,7 @@ pub(crate) static TABLES: [Table; 34] = [
     table("run_definitions", 1, &[id("hash"), bytes("body")]),
     table("steps", 3, STEPS),
     table("element_batches", 3, &[id("run"), big("step"), big("first"), bytes("batch")]),
+    table("artifact_pins", 3, &[id("run"), text("name"), text("sha256")]),
     table("runs_deleted", 1, &[id("run"), id("definition")]),
     table("run_keys", 1, &[id("key"), id("body"), id("run"), big("expires_at"), shard_of("run")]),
     table("secrets", 1, &[text("name"), bytes("secret")]),
@@ -310,6 +312,39 @@ impl Table {
         self.columns.iter().enumerate().map(cell).collect()
     }
 
+    /// A row of the database, as the embedded store is to keep it.
+    pub(crate) fn row_for_source(&self, mut row: Vec<Cell>) -> Vec<Cell> {
+        for index in 0..self.columns.len() {
+            let made = match (self.columns[index].kind, &row[index]) {
+                (Kind::Events, Cell::Bytes(sealed)) => {
+                    let (first, at) = (number(&row[0]), number(&row[2]));
+                    Cell::Bytes(reseal(at, first, sealed))
+                }
+                (Kind::SetAside, Cell::Text(text)) => Cell::Bytes(cells_of_readable(text)),
+                _ => continue,
+            };
+            row[index] = made;
+        }
+        row
+    }
+
+    /// A row of the database as [`Self::row_of_source`] makes it of the row that [`Self::row_for_source`] makes of it:
+    /// the same in another encoding.
+    pub(crate) fn normal(&self, mut row: Vec<Cell>) -> Vec<Cell> {
+        for index in 0..self.columns.len() {
+            let made = match (self.columns[index].kind, &row[index]) {
+                (Kind::Events, Cell::Bytes(sealed)) => {
+                    let at = number(&row[2]);
+                    Cell::Bytes(reseal(at, at, sealed))
+                }
+                (Kind::SetAside, Cell::Text(text)) => Cell::Text(readable_cells(&cells_of_readable(text))),
+                _ => continue,
+            };
+            row[index] = made;
+        }
+        row
+    }
+
     /// A row of the target.
     pub(crate) fn row_of_target(&self, row: &impl Fields) -> Result<Vec<Cell>, Damage> {
         self.columns.iter().enumerate().map(|(index, column)| kept(row, index, column)).collect()
@@ -332,11 +367,18 @@ fn kept(row: &impl Fields, index: usize, column: &Column) -> Result<Cell, Damage
     Ok(cell.unwrap_or(Cell::Absent))
 }
 
-/// Events under their time. Those that cannot be read are taken over as they are: they are set aside by
-/// whoever meets them there, as they would have been here.
-fn reseal(first: i64, at: i64, sealed: &[u8]) -> Vec<u8> {
-    match open_events(first.cast_unsigned(), sealed) {
-        Ok(events) => seal_events(at.cast_unsigned(), &events),
+/// Events that are sealed under `from`, sealed under `to`. Events that cannot be read are copied unchanged: the server
+/// that reads them from the copy sets them aside, as it would have done with the source.
+fn reseal(from: i64, to: i64, sealed: &[u8]) -> Vec<u8> {
+    match open_events(from.cast_unsigned(), sealed) {
+        Ok(events) => seal_events(to.cast_unsigned(), &events),
         Err(_) => sealed.to_vec(),
+    }
+}
+
+fn number(cell: &Cell) -> i64 {
+    match cell {
+        Cell::Number(number) => *number,
+        _ => 0,
     }
 }

@@ -217,6 +217,11 @@ fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
         conditions.add("l.key = ?", key.clone());
         conditions.add("l.value = ?", value.clone());
     }
+    if !filter.ids.is_empty() {
+        let places = vec!["?"; filter.ids.len()].join(", ");
+        conditions
+            .add_all(&format!("{id} IN ({places})"), filter.ids.iter().map(|job| Value::Id(job.to_bits())));
+    }
     let below = [after.map(JobId::to_bits), filter.created_before.map(first_id_from)];
     conditions.add_optional(&format!("{id} < ?"), below.into_iter().flatten().min().map(Value::Id));
     conditions.add_optional(&format!("{id} >= ?"), filter.created_after.map(first_id_from).map(Value::Id));
@@ -239,12 +244,12 @@ fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
 
 /// Whether a list runs over the first label; a schedule or a run has fewer jobs than a label usually has.
 fn reads_labels(filter: &JobFilter) -> bool {
-    !filter.labels.is_empty() && !names_origin(filter)
+    !filter.labels.is_empty() && !names_few(filter)
 }
 
-/// Whether a list is about what some jobs come from: each of these has an index.
-fn names_origin(filter: &JobFilter) -> bool {
-    filter.schedule.is_some() || filter.backfill.is_some() || filter.run.is_some()
+/// Whether a list is about certain jobs, or about what some come from: each of these has an index.
+fn names_few(filter: &JobFilter) -> bool {
+    !filter.ids.is_empty() || filter.schedule.is_some() || filter.backfill.is_some() || filter.run.is_some()
 }
 
 /// Whether a list runs over the live executions: a running job has one, and they are few however many
@@ -254,7 +259,7 @@ fn reads_executions(filter: &JobFilter) -> bool {
     !filter.statuses.is_empty()
         && filter.statuses.iter().all(is_running)
         && filter.labels.is_empty()
-        && !names_origin(filter)
+        && !names_few(filter)
 }
 
 /// The smallest id of the first millisecond that is not before `at`.
@@ -412,6 +417,14 @@ mod tests {
 
     fn job_plans(filter: &JobFilter) -> String {
         plans(&jobs(filter, Page { after: Some(JobId::from_bits(1 << 90)), limit: 1 }))
+    }
+
+    #[test]
+    fn jobs_that_are_named_are_looked_up_by_their_ids() {
+        let ids = [1, 2, 3].map(JobId::from_bits).to_vec();
+        let plans = job_plans(&JobFilter { ids, ..JobFilter::default() });
+        assert!(plans.contains("PRIMARY KEY (id=?") || plans.contains("(id=?)"), "{plans}");
+        assert!(!plans.contains("SCAN"), "{plans}");
     }
 
     /// A5. No list sorts: each leg runs over an index in the order of the list.

@@ -1,9 +1,19 @@
 //! Who owns which shard, on the database's clock.
 //!
-//! Every commit locks the rows of its shards and finds its epochs in them, so that an acquire of
-//! another server either comes before it, and the commit is refused, or waits until it is through.
-//! This is also what makes a lost connection harmless: whoever takes the shards again raises their
-//! epochs, and with that waits for, or refuses, a commit that the server may still have at hand.
+//! Every commit locks the rows of its shards and finds its epochs and its owner in them, so that an acquire of
+//! another server either comes before it, and the commit is refused, or finds the rows locked and takes
+//! nothing: its owner still commits. This is also what makes a lost connection
+//! harmless: a shard is taken again, under a higher epoch, only when no commit is under way any more.
+//!
+//! A commit also [prolongs](Guard::prolongation) the lease when a quarter of it is over: a renewal would wait for the
+//! rows that commits lock, and a commit that is slower than the lease must not end the leadership.
+//!
+//! # The database's clock
+//! A lease ends on it, so a clock that is set forward ends leases early; their owner finds out at its next renewal.
+//! Until then two servers may take themselves for the leader. Only one of them can commit, and the new one knows
+//! [how long](FormerLease) the other may go on renewing leases of workers: it counts, on its own clock, since when the
+//! lease in the table has been the same. One that is set back leaves a lease valid for as long as
+//! the step, but no longer than [`LEASE_MAX`]: [`acquire`] bounds a lease that ends later.
 //!
 //! Whoever locks rows of several shards locks them in the order of the shards: servers ask for shards at the very moment
 //! in which another one gives them away, and two that wait for each other are only parted after a second.
@@ -19,15 +29,20 @@
 //! misses nothing. Who follows the changelog may have read rows that are forgotten, so a number is left out
 //! there, and what stands behind it is not for them; it begins anew for others.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
 use model::id::Epoch;
 use model::record::Lease;
-use model::{Duration, ShardId};
+use model::{Duration, ShardId, Timestamp};
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD, describe};
-use super::param::{Param, big, bigs, ints, text};
-use crate::{EPOCH_LEAP, EVENT_LEAP};
+use super::param::{Param, big, bigs, escape, ints, text, texts};
+use crate::{EPOCH_LEAP, EVENT_LEAP, LEASE_MAX};
 
 /// The database's clock in microseconds; it does not stand still in a transaction that waits.
 macro_rules! clock {
@@ -61,9 +76,10 @@ macro_rules! system {
 macro_rules! hold {
     ($past:expr) => {
         concat!(
-            "SELECT 1 / (CASE WHEN count(*) = $3 THEN 1 ELSE 0 END) FROM (
-                SELECT shards.shard FROM shards, unnest($1, $2) AS l (shard, epoch)
-                WHERE shards.shard = l.shard AND shards.epoch = l.epoch AND shards.owner IS NOT NULL",
+            "SELECT 1 / (CASE WHEN count(*) = $4 THEN 1 ELSE 0 END) FROM (
+                SELECT shards.shard FROM shards, unnest($1, $2, $3) AS l (shard, epoch, owner)
+                WHERE shards.shard = l.shard AND shards.epoch = l.epoch AND shards.owner IS NOT NULL
+                    AND (l.owner = '' OR shards.owner = l.owner)",
             $past,
             " ORDER BY shards.shard FOR UPDATE OF shards
             ) AS held"
@@ -137,9 +153,9 @@ impl Past {
         }
     }
 
-    /// Locks the rows of `$1` until the transaction ends; an error unless all `$3` have the epochs `$2`
-    /// and an owner, and are on this history.
-    pub(super) const fn leases_hold(self) -> &'static str {
+    /// Locks the rows of `$1` until the transaction ends; an error unless all `$4` have the epochs `$2`
+    /// and the owners `$3` (any where that is empty), and are on this history.
+    const fn leases_hold(self) -> &'static str {
         match self {
             Self::Told => {
                 hold!(concat!(" AND (shards.timeline IS NULL OR shards.timeline = ", timeline!(), ")"))
@@ -169,11 +185,115 @@ impl Past {
     }
 }
 
-/// The values of [`Past::leases_hold`].
-pub(super) fn lease_params(leases: &[Lease]) -> Result<Vec<Param>, Failure> {
+/// The leases that this process took, and how the database is asked whether they hold.
+#[derive(Debug)]
+pub(super) struct Guard {
+    past: Past,
+    /// The owner that was named when a shard was taken. A database that forgot an acquire gives the same epoch to
+    /// another owner.
+    owners: Mutex<BTreeMap<ShardId, (Epoch, String)>>,
+    newest: Mutex<Option<Prolongation>>,
+    former: Mutex<FormerLease>,
+}
+
+/// The lease of another owner, as it was seen whenever this process asked for its shards.
+///
+/// It was granted before it was first seen, so by this machine's clock it is over a lease after that at the latest,
+/// whatever the database's clock does.
+#[derive(Debug, Default)]
+struct FormerLease {
+    /// The latest end in the table, on the database's clock; each renewal moves it.
+    expires_at: Option<i64>,
+    /// Since when it has been that.
+    since: Option<Instant>,
+    /// Until when the owner may have acted that was there before the newest acquire.
+    acts_until: Option<Instant>,
+}
+
+impl FormerLease {
+    /// Takes in what the rows say: the latest end of a lease among the shards that have an owner.
+    fn see(&mut self, expires_at: Option<i64>, now: Instant) {
+        if self.since.is_none() || self.expires_at != expires_at {
+            (self.expires_at, self.since) = (expires_at, Some(now));
+        }
+    }
+
+    /// The shards were taken, whose rows were just seen.
+    fn end(&mut self, ttl: Duration) {
+        let is_owned = self.expires_at.is_some();
+        self.acts_until = self.since.filter(|_| is_owned).map(|since| since + ttl.to_std());
+        (self.expires_at, self.since) = (None, None);
+    }
+}
+
+/// How the leases were prolonged last.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Prolongation {
+    pub(super) ttl: Duration,
+    /// Before it was sent.
+    sent_at: Instant,
+}
+
+impl Guard {
+    pub(super) fn new(past: Past) -> Self {
+        Self { past, owners: Mutex::default(), newest: Mutex::default(), former: Mutex::default() }
+    }
+
+    /// Locks the rows of the leases until the transaction ends; an error with state [`GUARD`] unless all hold.
+    pub(super) fn hold(&self, leases: &[Lease]) -> Query {
+        let mut params = self.params(leases);
+        params.push(big(leases.len() as i64));
+        Query::new(self.past.leases_hold(), params)
+    }
+
+    /// Their shards, epochs and owners, as columns; no owner where another process took the lease.
+    fn params(&self, leases: &[Lease]) -> Vec<Param> {
+        let owners = lock(&self.owners);
+        let owner = |lease: &Lease| match owners.get(&lease.shard) {
+            Some((epoch, owner)) if *epoch == lease.epoch => escape(owner),
+            _ => String::new(),
+        };
+        let [shards, epochs] = lease_params(leases);
+        let owners = texts(leases.iter().map(owner).collect());
+        vec![shards, epochs, owners]
+    }
+
+    fn took(&self, leases: &[Lease], owner: &str) {
+        let mut owners = lock(&self.owners);
+        owners.extend(leases.iter().map(|lease| (lease.shard, (lease.epoch, owner.to_owned()))));
+    }
+
+    /// For how long the owner from before the newest acquire may still act.
+    pub(super) fn former_owner(&self) -> Duration {
+        let until = lock(&self.former).acts_until;
+        let left =
+            until.map_or(std::time::Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
+        // Rounded up: a millisecond too long does no harm.
+        Duration::from_millis(u64::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
+    }
+
+    /// How a commit that is sent now prolongs the leases; `None` while three quarters of them are left. That is sooner
+    /// than a renewal would, which waits for the rows that commits lock.
+    pub(super) fn prolongation(&self) -> Option<Prolongation> {
+        let newest = (*lock(&self.newest))?;
+        let is_due = newest.sent_at.elapsed() > newest.ttl.to_std() / 4;
+        is_due.then(|| Prolongation { sent_at: Instant::now(), ..newest })
+    }
+
+    /// A transaction went through that prolonged the leases.
+    pub(super) fn prolonged(&self, by: Prolongation) {
+        *lock(&self.newest) = Some(by);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lease_params(leases: &[Lease]) -> [Param; 2] {
     // An epoch that cannot be kept was never given out.
     let epochs = leases.iter().map(|lease| i64::try_from(lease.epoch.0).unwrap_or(-1)).collect();
-    Ok(vec![numbers(shards_of(leases)), bigs(epochs), big(leases.len() as i64)])
+    [numbers(shards_of(leases)), bigs(epochs)]
 }
 
 fn shards_of(leases: &[Lease]) -> impl Iterator<Item = ShardId> {
@@ -185,9 +305,33 @@ fn numbers(shards: impl Iterator<Item = ShardId>) -> Param {
 }
 
 /// Locks the rows of these in their order.
-fn lock(shards: impl Iterator<Item = ShardId>) -> Query {
+fn lock_rows(shards: impl Iterator<Item = ShardId>) -> Query {
     let lock = "SELECT shard FROM shards WHERE shard = ANY($1) ORDER BY shard FOR UPDATE";
     Query::new(lock, vec![numbers(shards)])
+}
+
+/// The same; an error with state [`SqlState::LOCK_NOT_AVAILABLE`] if one of them is locked. Answers with the end of the
+/// lease of each that has an owner.
+fn lock_rows_at_once(shards: &[ShardId]) -> Query {
+    let lock = "SELECT CASE WHEN owner IS NOT NULL THEN expires_at END FROM shards
+        WHERE shard = ANY($1) ORDER BY shard FOR UPDATE NOWAIT";
+    Query::new(lock, vec![numbers(shards.iter().copied())])
+}
+
+/// Shortens leases that end later than any can: the clock was set back since they were granted.
+///
+/// They are bounded by the longest lease and not by that of the server that asks: their owner may have a longer one.
+fn bound_leases(shards: &[ShardId]) -> Query {
+    Query::new(
+        concat!(
+            "UPDATE shards SET expires_at = ",
+            clock!(),
+            " + $2 WHERE shard = ANY($1) AND owner IS NOT NULL AND expires_at > ",
+            clock!(),
+            " + $2"
+        ),
+        vec![numbers(shards.iter().copied()), micros(LEASE_MAX)],
+    )
 }
 
 /// Which of the leases does not hold any more.
@@ -219,27 +363,42 @@ pub(super) fn micros(ttl: Duration) -> Param {
     big(i64::try_from(ttl.as_millis().saturating_mul(1_000)).unwrap_or(i64::MAX / 4))
 }
 
-/// Takes every shard that is free, or whose lease ran out.
+/// Takes every shard that is free, or whose lease ran out; none at all while one of them is locked by a commit or by
+/// another server that asks.
 pub(super) async fn acquire(
     lane: &Lane,
     mode: Mode,
-    past: Past,
+    guard: &Guard,
     shards: &[ShardId],
     owner: &str,
     ttl: Duration,
 ) -> Result<Vec<Lease>, Failure> {
+    let by = Prolongation { ttl, sent_at: Instant::now() };
     let queries = [
-        // Whoever waits here waits for commits; what comes next sees what these left behind.
-        lock(shards.iter().copied()),
+        // What comes next sees what the commits before left behind.
+        lock_rows_at_once(shards),
+        bound_leases(shards),
         Query::new(
-            past.leases_take(),
+            guard.past.leases_take(),
             vec![numbers(shards.iter().copied()), text(owner), micros(ttl), big(EPOCH_LEAP), leap()],
         ),
     ];
-    let answers = lane.run(mode, &queries).await?;
-    let mut leases: Vec<_> = answers.iter().skip(1).flatten().map(lease_of).collect();
+    let answers = match lane.run(mode, &queries).await {
+        Err(Stopped { at: Some(0), failure }) if failure.state() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+            return Ok(Vec::new());
+        }
+        answers => answers?,
+    };
+    let ends = answers.first().into_iter().flatten().filter_map(|row| row.get::<_, Option<i64>>(0));
+    lock(&guard.former).see(ends.max(), Instant::now());
+    let mut leases: Vec<_> = answers.last().into_iter().flatten().map(lease_of).collect();
     let place = |lease: &Lease| shards.iter().position(|shard| *shard == lease.shard);
     leases.sort_by_key(place);
+    if !leases.is_empty() {
+        guard.took(&leases, owner);
+        guard.prolonged(by);
+        lock(&guard.former).end(ttl);
+    }
     Ok(leases)
 }
 
@@ -247,19 +406,23 @@ pub(super) async fn acquire(
 pub(super) async fn renew(
     lane: &Lane,
     mode: Mode,
-    past: Past,
+    guard: &Guard,
     leases: &[Lease],
     ttl: Duration,
 ) -> Result<(), Failure> {
+    let by = Prolongation { ttl, sent_at: Instant::now() };
     let queries = [
-        Query::new(past.leases_hold(), lease_params(leases)?),
+        guard.hold(leases),
         Query::new(
             concat!("UPDATE shards SET expires_at = ", clock!(), " + $2 WHERE shard = ANY($1)"),
             vec![numbers(shards_of(leases)), micros(ttl)],
         ),
     ];
     match lane.run(mode, &queries).await {
-        Ok(_) => Ok(()),
+        Ok(_) => {
+            guard.prolonged(by);
+            Ok(())
+        }
         Err(Stopped { at: Some(0), failure }) if failure.state() == Some(GUARD) => {
             Err(first_lost(lane, mode, leases).await)
         }
@@ -268,22 +431,20 @@ pub(super) async fn renew(
 }
 
 /// Gives back those that were not taken over meanwhile.
-pub(super) async fn release(lane: &Lane, mode: Mode, leases: &[Lease]) -> Result<(), Failure> {
-    let mut params = lease_params(leases)?;
-    params.truncate(2);
+pub(super) async fn release(lane: &Lane, mode: Mode, guard: &Guard, leases: &[Lease]) -> Result<(), Failure> {
     let give = Query::new(
-        "UPDATE shards s SET owner = NULL FROM unnest($1, $2) AS l (shard, epoch)
-         WHERE s.shard = l.shard AND s.epoch = l.epoch",
-        params,
+        "UPDATE shards s SET owner = NULL FROM unnest($1, $2, $3) AS l (shard, epoch, owner)
+         WHERE s.shard = l.shard AND s.epoch = l.epoch AND (l.owner = '' OR s.owner = l.owner)",
+        guard.params(leases),
     );
-    lane.run(mode, &[lock(shards_of(leases)), give]).await?;
+    lane.run(mode, &[lock_rows(shards_of(leases)), give]).await?;
     Ok(())
 }
 
 /// Notes that the database is an earlier state than one that was there: what an acquire does that finds another history.
 pub(super) fn note_restored(shards: u16) -> [Query; 3] {
     [
-        lock((0..shards).map(ShardId)),
+        lock_rows((0..shards).map(ShardId)),
         Query::new(
             "UPDATE shards SET owner = NULL, epoch = (epoch / $1 + 1) * $1, tail_lost = TRUE, logged = now",
             vec![big(EPOCH_LEAP)],
@@ -304,6 +465,12 @@ pub(super) fn note_restored(shards: u16) -> [Query; 3] {
     ]
 }
 
+/// Sets engine time back.
+pub(super) fn reset_clock(shards: u16, now: Timestamp) -> [Query; 2] {
+    let reset = "UPDATE shards SET now = $1, logged = LEAST(logged, $1) WHERE now > $1";
+    [lock_rows((0..shards).map(ShardId)), Query::new(reset, vec![big(now.as_micros())])]
+}
+
 /// The shards of these whose last commits the database may have forgotten.
 pub(super) fn lost_tails_query(leases: &[Lease]) -> Query {
     Query::new(
@@ -318,10 +485,9 @@ pub(super) fn lost_tails(answer: &[Row]) -> Vec<ShardId> {
 }
 
 /// Notes that the lost tails of these shards were dealt with, as far as the leases hold.
-pub(super) fn forget_lost_tails(leases: &[Lease]) -> Result<[Query; 2], Failure> {
-    let mut params = lease_params(leases)?;
-    params.truncate(2);
-    let forget = "UPDATE shards s SET tail_lost = FALSE FROM unnest($1, $2) AS l (shard, epoch)
-         WHERE s.shard = l.shard AND s.epoch = l.epoch AND s.owner IS NOT NULL";
-    Ok([lock(shards_of(leases)), Query::new(forget, params)])
+pub(super) fn forget_lost_tails(guard: &Guard, leases: &[Lease]) -> [Query; 2] {
+    let forget = "UPDATE shards s SET tail_lost = FALSE FROM unnest($1, $2, $3) AS l (shard, epoch, owner)
+         WHERE s.shard = l.shard AND s.epoch = l.epoch AND s.owner IS NOT NULL
+            AND (l.owner = '' OR s.owner = l.owner)";
+    [lock_rows(shards_of(leases)), Query::new(forget, guard.params(leases))]
 }

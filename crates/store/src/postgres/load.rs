@@ -21,7 +21,7 @@ use tokio_postgres::Row;
 
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD};
-use super::leases::{Past, first_lost, lease_params};
+use super::leases::{Guard, first_lost};
 use super::param::{self, ints};
 use super::quarantine::{Damaged, Key};
 use super::rows::{Sorted, key_of};
@@ -108,12 +108,12 @@ pub(super) struct Outcome {
 pub(super) async fn load(
     lane: &Lane,
     mode: Mode,
-    past: Past,
+    guard: &Guard,
     leases: &[Lease],
     rows: &Sender<Vec<LiveRow>>,
 ) -> Result<Outcome, Failure> {
     let shards = leases.iter().map(|lease| i32::from(lease.shard.0)).collect();
-    let held = Some((past, leases));
+    let held = Some((guard, leases));
     Loading { lane, mode, held, shards, rows, sent: 0, damaged: Vec::new() }.all().await
 }
 
@@ -132,7 +132,7 @@ struct Loading<'a> {
     lane: &'a Lane,
     mode: Mode,
     /// The leases of an owner.
-    held: Option<(Past, &'a [Lease])>,
+    held: Option<(&'a Guard, &'a [Lease])>,
     shards: Vec<i32>,
     rows: &'a Sender<Vec<LiveRow>>,
     sent: u64,
@@ -171,8 +171,8 @@ impl Loading<'_> {
             vec![ints(self.shards.clone())],
         );
         let answered = match self.held {
-            Some((past, leases)) => {
-                let queries = [Query::new(past.leases_hold(), lease_params(leases)?), newest];
+            Some((guard, leases)) => {
+                let queries = [guard.hold(leases), newest];
                 match self.lane.run(Mode::Write { limit: self.mode.limit() }, &queries).await {
                     Err(Stopped { at: Some(0), failure }) if failure.state() == Some(GUARD) => {
                         return Err(first_lost(self.lane, self.mode, leases).await);

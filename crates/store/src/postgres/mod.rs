@@ -3,6 +3,8 @@
 //! ```text
 //! commit               ─>  one session          ─┐
 //! acquire, renew, …    ─>  one session           ├─ PostgreSQL 13 or newer, or what speaks like it
+//! announce, …          ─>  one session           │
+//! check                ─>  one session           │
 //! job, jobs, load, …   ─>  a few sessions       ─┘
 //! ```
 //!
@@ -53,7 +55,7 @@ mod views;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
@@ -65,11 +67,12 @@ use model::{
     BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
 };
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 
 use address::Address;
 use connection::{Lane, Mode, Query};
 use error::{Failure, Trust, Work};
-use leases::{Past, clock};
+use leases::{Guard, Past, clock};
 use quarantine::{Damaged, quarantined, set_aside};
 use rows::Sorted;
 use settings::{Demands, Server};
@@ -80,9 +83,10 @@ use crate::cluster::{Cluster, ServerRecord};
 use crate::codec::Damage;
 use crate::lists::{self, List};
 use crate::query::{
-    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
-    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, RunFilter, RunRow,
-    ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter, WorkflowRow,
+    Artifact, ArtifactDeletion, ArtifactFilter, BackfillRow, Counts, DeletionReason, EventPage,
+    ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged,
+    Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter,
+    WorkflowRow,
 };
 use crate::rows::{self as shared, Fields};
 use crate::{Committed, EventSeq, Loaded, Store, StoreError};
@@ -92,8 +96,8 @@ use crate::{Committed, EventSeq, Loaded, Store, StoreError};
 pub struct Options {
     /// How many shards a new store gets; one that exists keeps its own.
     pub shards: u16,
-    /// How many queries run at the same time, each in a session of its own; two sessions more are for
-    /// commits and leases.
+    /// How many queries run at the same time, each in a session of its own; four sessions more are for
+    /// commits, leases, checks, and what servers say of one another.
     pub readers: usize,
     /// How long a query may take, and how long it may wait for its turn.
     pub query_limit: Duration,
@@ -153,14 +157,28 @@ impl Default for Options {
 pub struct PostgresStore {
     commits: Lane,
     leases: Lane,
+    /// For what servers say of one another: never behind a renewal or a long query, and never before one.
+    members: Lane,
+    /// Apart from the leases: anyone may ask for a check, and none may delay a renewal.
+    checks: Lane,
     queries: Lane,
     trust: Trust,
-    past: Past,
+    guard: Guard,
     shards: u16,
     options: Options,
     /// No row of the changelog is left below this one, as far as this process has trimmed it.
     trimmed: AtomicI64,
+    /// A change found no space, and none was looked for since with success.
+    full: AtomicBool,
 }
+
+/// Extends a relation of the database by some 8 MB: no update of a row that is there tells whether a volume has
+/// space. It is gone with its transaction.
+const SPACE: [&str; 2] = [
+    "SELECT set_config('temp_tablespaces', '', true)",
+    "CREATE TEMPORARY TABLE belfry_space ON COMMIT DROP AS
+     SELECT repeat('x', 1900) AS part FROM generate_series(1, 4400)",
+];
 
 /// How many pages of a load may wait for a slow disk before it counts as failed.
 const LOAD_LIMIT: Duration = Duration::from_secs(60);
@@ -195,6 +213,14 @@ impl PostgresStore {
         }
     }
 
+    /// The version of the tables in a database, which is not changed; `None` where there are none of ours.
+    async fn version_at(url: &str, options: &Options) -> Result<Option<u32>, StoreError> {
+        let address = Address::parse(url)?.with_password(options.password.as_ref());
+        let (lane, mode) = (Lane::new(Arc::new(address), 1), Mode::Read { limit: options.query_limit });
+        let found = schema::found(&lane, mode).await;
+        found.map_err(|failure| Trust::default().judge(failure, Work::Change))
+    }
+
     /// Opens it also where it is a copy that is not whole yet.
     async fn open_unchecked(url: &str, options: Options) -> Result<Self, StoreError> {
         let address = Arc::new(Address::parse(url)?.with_password(options.password.as_ref()));
@@ -211,11 +237,14 @@ impl PostgresStore {
         let (shards, past) = opening.await.map_err(|failure: Failure| trust.judge(failure, Work::Change))?;
         Ok(Self {
             commits: Lane::new(Arc::clone(&address), 1),
+            members: Lane::new(Arc::clone(&address), 1),
+            checks: Lane::new(Arc::clone(&address), 1),
             queries: Lane::new(address, options.readers),
             leases,
             trust,
-            past,
+            guard: Guard::new(past),
             trimmed: AtomicI64::new(0),
+            full: AtomicBool::new(false),
             shards,
             options,
         })
@@ -230,7 +259,28 @@ impl PostgresStore {
     }
 
     fn judge_change(&self, failure: impl Into<Failure>) -> StoreError {
-        self.trust.judge(failure.into(), Work::Change)
+        let error = self.trust.judge(failure.into(), Work::Change);
+        if matches!(error, StoreError::Full) {
+            self.full.store(true, Ordering::Relaxed);
+        }
+        error
+    }
+
+    /// Whether there is space again, where a change found none.
+    async fn look_for_space(&self) -> Result<(), StoreError> {
+        if !self.full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let queries = SPACE.map(|sql| Query::new(sql, Vec::new()));
+        if let Err(stopped) = self.queries.run(self.write(), &queries).await {
+            // No right to make such a table, or none of the kind is known there: then only a change can tell.
+            let code = stopped.failure.state().map_or("", SqlState::code);
+            if !code.starts_with("42") && !code.starts_with("0A") {
+                return Err(self.judge_change(stopped));
+            }
+        }
+        self.full.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     fn judge_query(&self, failure: impl Into<Failure>) -> StoreError {
@@ -295,18 +345,21 @@ impl PostgresStore {
         self.queries.run(self.write(), queries).await.map_err(|stopped| self.judge_change(stopped))
     }
 
-    /// As [`change`](Self::change), on the session of the leases: never behind queries that take long.
-    async fn change_lease(&self, queries: &[Query]) -> Result<Vec<Vec<Row>>, StoreError> {
+    /// As [`change`](Self::change), on the session of the members.
+    async fn change_members(&self, queries: &[Query]) -> Result<Vec<Vec<Row>>, StoreError> {
         self.trust.check()?;
-        self.leases.run(self.write(), queries).await.map_err(|stopped| self.judge_change(stopped))
+        self.members.run(self.write(), queries).await.map_err(|stopped| self.judge_change(stopped))
     }
 
-    /// Whether the server that is reached now can keep our word; and what else is asked of it.
-    async fn look_at_server(&self, besides: Option<Query>) -> Result<(), StoreError> {
-        let queries: Vec<_> = std::iter::once(settings::query()).chain(besides).collect();
-        let answers = self.change_lease(&queries).await?;
-        let server = Server::of(&answers[0]).map_err(|failure| self.judge_change(failure))?;
+    /// Whether the server that answered [`settings::query`] can keep our word.
+    fn check_server(&self, answer: &[Row]) -> Result<(), StoreError> {
+        let server = Server::of(answer).map_err(|failure| self.judge_change(failure))?;
         server.check(self.options.demands())
+    }
+
+    async fn check_server_of_leases(&self) -> Result<(), StoreError> {
+        let answers = self.leases.run(self.write(), &[settings::query()]).await;
+        self.check_server(&answers.map_err(|stopped| self.judge_change(stopped))?[0])
     }
 
     async fn deleted(&self, queries: &[Query]) -> Result<u64, StoreError> {
@@ -341,11 +394,11 @@ impl Store for PostgresStore {
         ttl: Duration,
     ) -> Result<Vec<Lease>, StoreError> {
         self.trust.check()?;
-        let taken = leases::acquire(&self.leases, self.write(), self.past, shards, owner, ttl).await;
+        let taken = leases::acquire(&self.leases, self.write(), &self.guard, shards, owner, ttl).await;
         let taken = taken.map_err(|failure| self.judge_change(failure))?;
         // Another server may have become the primary since this was looked at, or somebody has changed its settings.
         if !taken.is_empty()
-            && let Err(unfit) = self.look_at_server(None).await
+            && let Err(unfit) = self.check_server_of_leases().await
         {
             self.release(&taken).await?;
             return Err(unfit);
@@ -353,14 +406,20 @@ impl Store for PostgresStore {
         Ok(taken)
     }
 
+    fn former_owner(&self) -> Duration {
+        self.guard.former_owner()
+    }
+
     async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
         self.trust.check()?;
-        let renewed = leases::renew(&self.leases, self.write(), self.past, leases, ttl).await;
+        // A renewal that waits for longer than it is worth must not keep the next one from the rows.
+        let mode = Mode::Write { limit: self.options.change_limit.min(ttl) };
+        let renewed = leases::renew(&self.leases, mode, &self.guard, leases, ttl).await;
         renewed.map_err(|failure| self.judge_change(failure))
     }
 
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        let released = leases::release(&self.leases, self.write(), leases).await;
+        let released = leases::release(&self.leases, self.write(), &self.guard, leases).await;
         released.map_err(|failure| self.judge_change(failure))
     }
 
@@ -369,12 +428,25 @@ impl Store for PostgresStore {
     }
 
     async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        let forget = leases::forget_lost_tails(leases).map_err(|failure| self.judge_change(failure))?;
-        self.change(&forget).await.map(drop)
+        self.change(&leases::forget_lost_tails(&self.guard, leases)).await.map(drop)
+    }
+
+    async fn reset_clock(&self, now: Timestamp) -> Result<(), StoreError> {
+        let reset = leases::reset_clock(self.shards, now);
+        self.change_members(&reset).await.map(drop)
+    }
+
+    async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
+        let query = Query::new(concat!("SELECT ", clock!()), Vec::new());
+        let read = |answers: &[Vec<Row>]| {
+            let micros: Option<i64> = answers[0].first().map(|row| row.get(0));
+            Ok(micros.map(Timestamp::from_micros))
+        };
+        self.ask(&[query], read).await
     }
 
     async fn note_restored(&self) -> Result<(), StoreError> {
-        self.change_lease(&leases::note_restored(self.shards)).await.map(drop)
+        self.change_members(&leases::note_restored(self.shards)).await.map(drop)
     }
 
     async fn load(
@@ -384,7 +456,7 @@ impl Store for PostgresStore {
     ) -> Result<Loaded, StoreError> {
         self.trust.check()?;
         let mode = Mode::Read { limit: LOAD_LIMIT };
-        let loaded = load::load(&self.queries, mode, self.past, leases, &rows).await;
+        let loaded = load::load(&self.queries, mode, &self.guard, leases, &rows).await;
         let outcome = loaded.map_err(|failure| self.judge_change(failure))?;
         self.set_aside(&outcome.damaged).await?;
         Ok(outcome.loaded)
@@ -392,7 +464,7 @@ impl Store for PostgresStore {
 
     async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
         self.trust.check()?;
-        let committed = commit::commit(&self.commits, self.write(), self.past, leases, &batch).await;
+        let committed = commit::commit(&self.commits, self.write(), &self.guard, leases, &batch).await;
         committed.map_err(|failure| self.judge_change(failure))
     }
 
@@ -606,6 +678,24 @@ impl Store for PostgresStore {
         self.ask(&[query], |answers| answers[0].iter().map(views::artifact).collect()).await
     }
 
+    async fn delete_artifact(
+        &self,
+        artifact: &Artifact,
+        reason: DeletionReason,
+    ) -> Result<ArtifactDeletion, StoreError> {
+        let answers = self.change(&[upkeep::delete_artifact(artifact, reason)]).await?;
+        upkeep::artifact_deletion(&answers[0]).map_err(|damage| self.judge_change(damage))
+    }
+
+    async fn superseded_artifacts(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Artifact>, StoreError> {
+        let query = views::superseded_artifacts_query(before, limit);
+        self.ask(&[query], |answers| answers[0].iter().map(views::artifact).collect()).await
+    }
+
     async fn expired_jobs(
         &self,
         now: Timestamp,
@@ -655,7 +745,7 @@ impl Store for PostgresStore {
         lag: Option<Duration>,
         ttl: Duration,
     ) -> Result<(), StoreError> {
-        self.change_lease(&members::announce(server, lag, ttl)).await.map(drop)
+        self.change_members(&members::announce(server, lag, ttl)).await.map(drop)
     }
 
     async fn cluster(&self) -> Result<Cluster, StoreError> {
@@ -668,7 +758,7 @@ impl Store for PostgresStore {
     }
 
     async fn depart(&self, server: ServerId) -> Result<(), StoreError> {
-        self.change_lease(&[members::depart(server)]).await.map(drop)
+        self.change_members(&[members::depart(server)]).await.map(drop)
     }
 
     async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError> {
@@ -682,6 +772,9 @@ impl Store for PostgresStore {
     async fn check(&self) -> Result<(), StoreError> {
         self.trust.check()?;
         let touch = concat!("UPDATE meta SET checked_at = ", clock!(), " WHERE id = 0");
-        self.look_at_server(Some(Query::new(touch, Vec::new()))).await
+        let queries = [settings::query(), Query::new(touch, Vec::new())];
+        let checked = self.checks.run(self.write(), &queries).await;
+        self.check_server(&checked.map_err(|stopped| self.judge_change(stopped))?[0])?;
+        self.look_for_space().await
     }
 }

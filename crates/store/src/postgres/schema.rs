@@ -17,7 +17,7 @@ use crate::StoreError;
 
 /// One step from a version to the next. A released step is never changed.
 const MIGRATIONS: &[&str] =
-    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8];
+    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -455,6 +455,17 @@ INSERT INTO changelog (number, epoch, at, first_event, next_event, touched)
 ALTER TABLE servers ADD COLUMN lag BIGINT;
 ";
 
+/// Versions of artifacts that runs need: as in the embedded store.
+const VERSION_9: &str = "
+CREATE TABLE artifact_pins (
+    run         UUID NOT NULL,
+    name        {text} NOT NULL,
+    sha256      {text} NOT NULL,
+    PRIMARY KEY (run, name, sha256)
+);
+CREATE INDEX artifact_pins_version ON artifact_pins (sha256, name, run);
+";
+
 /// How often a start tries again when another server makes the first tables at the same time.
 const TRIES: u32 = 5;
 
@@ -505,6 +516,16 @@ pub(super) async fn migrate(lane: &Lane, mode: Mode, postgres: bool, shards: u16
     let rows = lane.run(mode, &[Query::new("SELECT shards FROM meta", Vec::new())]).await?;
     let found: i32 = rows[0].first().map_or(0, |row| row.get(0));
     u16::try_from(found).map_err(|_| Failure::Broken(format!("it has {found} shards")))
+}
+
+/// The version of the tables in a database that is not to be changed; `None` where there are none of ours.
+pub(super) async fn found(lane: &Lane, mode: Mode) -> Result<Option<u32>, Failure> {
+    let look = "SELECT to_regclass('schema_version') IS NOT NULL";
+    let rows = lane.run(mode, &[Query::new(look.to_owned(), Vec::new())]).await?;
+    match rows[0].first().is_some_and(|row| row.get(0)) {
+        true => version(lane, mode).await.map(|found| (found > 0).then_some(found)),
+        false => Ok(None),
+    }
 }
 
 /// Holds the lock until the transaction ends; raises an error if the version is not `$1` any more.

@@ -8,7 +8,7 @@ use super::connection::{Mode, Query, Stopped};
 use super::error::{GUARD, Work};
 use super::leases::clock;
 use super::param::{self, Param, big, blobs, bytes, escape, ints, text};
-use super::{LOAD_LIMIT, Options, PostgresStore};
+use super::{LOAD_LIMIT, Options, PostgresStore, schema};
 use crate::StoreError;
 use crate::copy::{Cell, Column, CopyError, Kind, Obstacle, Page, TABLES, Table};
 use crate::rows::Fields;
@@ -47,6 +47,47 @@ impl Target {
         PostgresStore::open_unchecked(url, options).await.map(Self).map_err(CopyError::Target)
     }
 
+    /// Connects to a database that is the source of a copy, and changes nothing in it.
+    pub(crate) async fn open_source(url: &str, options: Options) -> Result<Self, CopyError> {
+        match PostgresStore::version_at(url, &options).await.map_err(CopyError::Source)? {
+            None => return Err(CopyError::EmptySource),
+            Some(found) if found != schema::VERSION => {
+                return Err(CopyError::OldSource { found, expected: schema::VERSION });
+            }
+            Some(_) => {}
+        }
+        let database = Self::open(url, options).await.map_err(CopyError::of_source)?;
+        match unfinished(&database.0).await.map_err(CopyError::Source)? {
+            Some(origin) => Err(CopyError::UnfinishedSource { origin }),
+            None => Ok(database),
+        }
+    }
+
+    /// What a server would have changed that worked here meanwhile: the epochs of the shards. Engine time is that of
+    /// the newest commit, in microseconds.
+    pub(crate) async fn epochs(&self) -> Result<(Vec<(i32, i64)>, i64), CopyError> {
+        let look = "SELECT shard, epoch, now FROM shards ORDER BY shard";
+        let answers = self.run(self.reading(), &[Query::new(look, Vec::new())]).await?;
+        let epochs = answers[0].iter().map(|row| (row.get(0), row.get(1))).collect();
+        let now = answers[0].iter().map(|row| row.get::<_, i64>(2)).max();
+        Ok((epochs, now.unwrap_or_default()))
+    }
+
+    /// The server that works here, if one does.
+    pub(crate) async fn server(&self) -> Result<Option<String>, CopyError> {
+        let answers = self.run(self.reading(), &[live_servers(), owners()]).await?;
+        let first = answers.iter().find_map(|rows| rows.first());
+        let name = first.map(|row| row.text(0, "name").map(|name| name.into_owned())).transpose();
+        name.map_err(|damage| self.broken(&damage))
+    }
+
+    /// How many rows a table has.
+    pub(crate) async fn count(&self, table: &'static Table) -> Result<u64, CopyError> {
+        let look = format!("SELECT count(*) FROM {}", rows_of(table));
+        let answers = self.run(self.reading(), &[Query::new(look, Vec::new())]).await?;
+        Ok(answers[0].first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
+    }
+
     /// The copy that was begun here, if one was.
     pub(crate) async fn begun(&self) -> Result<Option<Begun>, CopyError> {
         // Waits for a chunk that a killed copy has left on its way.
@@ -69,14 +110,7 @@ impl Target {
 
     /// What stands in the way of a copy that is to begin.
     pub(crate) async fn obstacle(&self) -> Result<Option<Obstacle>, CopyError> {
-        let queries = [
-            Query::new(concat!("SELECT name FROM servers WHERE expires_at > ", clock!()), Vec::new()),
-            Query::new(
-                concat!("SELECT owner FROM shards WHERE owner IS NOT NULL AND expires_at > ", clock!()),
-                Vec::new(),
-            ),
-            Query::new(rows_there(), Vec::new()),
-        ];
+        let queries = [live_servers(), owners(), Query::new(rows_there(), Vec::new())];
         let answers = self.run(self.reading(), &queries).await?;
         let first = |answer: usize| {
             let row = answers[answer].first();
@@ -151,6 +185,8 @@ impl Target {
     ) -> Result<Page, CopyError> {
         let read = |column: &Column| match column.kind {
             Kind::Flag => format!("{}::INTEGER", column.name),
+            // The other store has one for all shards.
+            _ if table.name == "shards" && column.name == "now" => "(SELECT max(now) FROM shards)".to_owned(),
             _ => column.name.to_owned(),
         };
         let names: Vec<_> = table.columns.iter().map(read).collect();
@@ -161,7 +197,7 @@ impl Target {
             behind = format!("WHERE ({key}) > ({})", places.join(", "));
             params = table.columns.iter().zip(after).map(|(column, cell)| value(column.kind, cell)).collect();
         }
-        let sql = format!("SELECT {names} FROM {} {behind} ORDER BY {key} LIMIT {PAGE}", table.name);
+        let sql = format!("SELECT {names} FROM {} {behind} ORDER BY {key} LIMIT {PAGE}", rows_of(table));
         let answers = self.run(self.reading(), &[Query::new(sql, params)]).await?;
         let rows: Result<Vec<_>, _> = answers[0].iter().map(|row| table.row_of_target(row)).collect();
         let rows = rows.map_err(|damage| self.broken(&damage))?;
@@ -203,6 +239,26 @@ pub(super) async fn unfinished(store: &PostgresStore) -> Result<Option<String>, 
             Ok(source.transpose()?.map(|source| source.into_owned()))
         })
         .await
+}
+
+/// What a table is read from: sums where this store keeps the parts of them.
+fn rows_of(table: &Table) -> &'static str {
+    match table.name {
+        "job_counts" => {
+            "(SELECT namespace, status, sum(count)::BIGINT AS count FROM job_counts GROUP BY namespace, status)
+             AS job_counts"
+        }
+        _ => table.name,
+    }
+}
+
+fn live_servers() -> Query {
+    Query::new(concat!("SELECT name FROM servers WHERE expires_at > ", clock!()), Vec::new())
+}
+
+fn owners() -> Query {
+    let look = concat!("SELECT owner FROM shards WHERE owner IS NOT NULL AND expires_at > ", clock!());
+    Query::new(look, Vec::new())
 }
 
 /// Asks for tables that have rows, but for those that a new store begins with.

@@ -4,12 +4,14 @@
 
 use model::firing::FiringOutcome;
 use model::{JobId, RunId, Timestamp};
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::connection::Query;
-use super::param::{big, bytes, ids, int, text};
-use crate::codec::{firing_outcome_code, token_kind_code};
-use crate::query::{Artifact, Token};
+use super::param::{big, bytes, flag, ids, int, optional_big, text};
+use crate::codec::{Damage, firing_outcome_code, token_kind_code};
+use crate::query::{Artifact, ArtifactDeletion, DeletionReason, Token};
+use crate::rows::Fields as _;
 
 /// Rows of events that are looked at in one transaction.
 const TRIM_ROWS: i64 = 10_000;
@@ -58,6 +60,40 @@ pub(super) fn put_artifact(artifact: &Artifact) -> Vec<Query> {
             text(&artifact.created_by),
         ],
     )]
+}
+
+/// Deletes a version of an artifact unless a run needs it. Answers with that run and whether the version was deleted.
+pub(super) fn delete_artifact(artifact: &Artifact, reason: DeletionReason) -> Query {
+    let is_retention = reason == DeletionReason::Retention;
+    Query::new(
+        "WITH pinned AS (
+             SELECT p.run FROM artifact_pins p JOIN runs r ON r.id = p.run
+             WHERE p.sha256 = $3 AND p.name = $2 AND r.namespace = $1 AND ($4 OR r.status < 4) LIMIT 1
+         ), gone AS (
+             DELETE FROM artifacts WHERE namespace = $1 AND name = $2 AND sha256 = $3
+                 AND ($5 IS NULL OR created_at = $5) AND NOT EXISTS (SELECT 1 FROM pinned)
+             RETURNING 1
+         )
+         SELECT (SELECT run FROM pinned), EXISTS (SELECT 1 FROM gone)",
+        vec![
+            text(&artifact.namespace),
+            text(&artifact.name),
+            text(&artifact.sha256),
+            flag(is_retention),
+            optional_big(is_retention.then_some(artifact.created_at.as_micros())),
+        ],
+    )
+}
+
+/// The answer to [`delete_artifact`].
+pub(super) fn artifact_deletion(answer: &[Row]) -> Result<ArtifactDeletion, Damage> {
+    let Some(row) = answer.first() else { return Ok(ArtifactDeletion::Absent) };
+    let pinned = row.optional_bits(0, "run")?.map(RunId::from_bits);
+    Ok(match pinned {
+        Some(run) => ArtifactDeletion::Pinned(run),
+        None if row.get(1) => ArtifactDeletion::Deleted,
+        None => ArtifactDeletion::Absent,
+    })
 }
 
 /// Deletes ended jobs with their executions and labels.
@@ -147,10 +183,31 @@ pub(super) fn delete_steps() -> Vec<Query> {
             vec![big(SMALL_RUN), big(STEPS / SMALL_RUN)],
         ),
         Query::new(
+            "DELETE FROM artifact_pins WHERE run = ANY(ARRAY(
+                 SELECT d.run FROM runs_deleted d
+                 WHERE EXISTS (SELECT 1 FROM artifact_pins p WHERE p.run = d.run OFFSET 0)
+                 AND NOT EXISTS (SELECT 1 FROM artifact_pins p WHERE p.run = d.run OFFSET $1)
+                 ORDER BY d.run LIMIT $2))",
+            vec![big(SMALL_RUN), big(STEPS / SMALL_RUN)],
+        ),
+        Query::new(
             "DELETE FROM runs_deleted d
              WHERE NOT EXISTS (SELECT 1 FROM steps s WHERE s.run = d.run OFFSET 0)
+             AND NOT EXISTS (SELECT 1 FROM artifact_pins p WHERE p.run = d.run OFFSET 0)
              AND NOT EXISTS (SELECT 1 FROM element_batches b WHERE b.run = d.run OFFSET 0)",
             Vec::new(),
+        ),
+        Query::new(
+            "WITH one AS (
+                 SELECT run FROM runs_deleted ORDER BY run LIMIT 1
+             ), bound AS (
+                 SELECT name, sha256 FROM artifact_pins WHERE run = (SELECT run FROM one)
+                 ORDER BY name, sha256 LIMIT 1 OFFSET $1
+             )
+             DELETE FROM artifact_pins WHERE run = (SELECT run FROM one)
+             AND (NOT EXISTS (SELECT 1 FROM bound)
+                  OR (name, sha256) <= ((SELECT name FROM bound), (SELECT sha256 FROM bound)))",
+            vec![big(STEPS - 1)],
         ),
         Query::new(
             "WITH one AS (

@@ -156,10 +156,10 @@ pub(super) fn runs_queries(list: &List) -> Vec<Query> {
     list_queries(list).into_iter().chain(list.legs.iter().map(definitions)).collect()
 }
 
-/// The answers to [`runs_queries`], without histories.
+/// The answers to [`runs_queries`], each with the newest transition of its history.
 pub(super) fn runs(list: &List, answers: &[Vec<Row>]) -> Result<Sorted<RunRow>, Damage> {
     let (legs, definitions) = answers.split_at(list.legs.len());
-    pinned_runs(legs.iter().map(|leg| &**leg), definitions, rows::without_history)
+    pinned_runs(legs.iter().map(|leg| &**leg), definitions, rows::with_newest)
 }
 
 /// Each definition is parsed once.
@@ -439,6 +439,19 @@ pub(super) fn artifacts_query(filter: &ArtifactFilter, limit: usize) -> Query {
             flag(filter.newest_only),
             big(i64::try_from(limit).unwrap_or(i64::MAX)),
         ],
+    )
+}
+
+/// Artifact versions that a newer version of the same name superseded before `before` and no run needs, oldest first.
+pub(super) fn superseded_artifacts_query(before: Timestamp, limit: usize) -> Query {
+    Query::new(
+        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
+         WHERE EXISTS (SELECT 1 FROM artifacts n WHERE n.namespace = a.namespace AND n.name = a.name
+                           AND n.created_at > a.created_at AND n.created_at < $1)
+           AND NOT EXISTS (SELECT 1 FROM artifact_pins p JOIN runs r ON r.id = p.run
+                           WHERE p.sha256 = a.sha256 AND p.name = a.name AND r.namespace = a.namespace)
+         ORDER BY created_at, namespace, name LIMIT $2",
+        vec![big(before.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
     )
 }
 

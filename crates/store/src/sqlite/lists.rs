@@ -160,7 +160,7 @@ pub(super) fn runs(
     after: Page<RunId>,
 ) -> Result<Found<RunRow>, Failure> {
     let mut pins = Pins::new(connection);
-    let decode = |row: &Row<'_>| rows::run(row, |hash| pins.pinned(hash)).map(rows::without_history);
+    let decode = |row: &Row<'_>| rows::run(row, |hash| pins.pinned(hash)).map(rows::with_newest);
     let found = page(connection, &lists::runs(filter, after), decode, |run| run.id)?;
     pins.check().map(|()| found)
 }

@@ -13,6 +13,8 @@
 //! - `source`: a closed file that is copied elsewhere.
 //! - `file`: what lies on the disk, its lock and its reserve; `error`: what an error of
 //!   SQLite means; `quarantine`: rows that cannot be read.
+//! - `position`: how a loss of commits is noticed; `log_copy`: copies of damaged logs.
+//! - `check`: looking for damage everywhere, and backups.
 //!
 //! # Always true
 //! - A commit is on the disk before it is answered, and before anything is that a query saw of it. Log and
@@ -30,13 +32,16 @@
 //! bytes each with their specs, and load in less than 5 s (two busy cores).
 
 mod apply;
-
+mod check;
 mod error;
 mod file;
 mod lists;
 mod load;
+mod log_copy;
 mod mover;
 mod operation;
+mod partial;
+mod position;
 mod quarantine;
 mod readers;
 mod rows;
@@ -45,16 +50,23 @@ mod schema;
 mod source;
 mod statements;
 mod syncer;
+#[cfg(feature = "postgres")]
+mod target;
 mod views;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use check::{Backup, BackupError, Checked, backup, check};
 #[cfg(test)]
 pub(crate) use lists::plans as list_plans;
 #[cfg(feature = "postgres")]
-pub(crate) use {quarantine::readable_cells, source::Source};
+pub(crate) use {
+    quarantine::{cells_of_readable, readable_cells},
+    source::{RowsError, Source},
+    target::Target,
+};
 
 use std::fmt;
 use std::path::Path;
@@ -70,12 +82,14 @@ use model::run::{ElementBatch, StepRecord, WorkflowHead};
 use model::{
     BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
 };
+use rusqlite::ErrorCode;
 use rusqlite::wal::CheckpointMode;
 
 use error::{Failure, Phase, Trust};
 use file::{Ballast, Lock};
 use lists::Found;
 use operation::Operation;
+use position::{Kept, Mark, Position};
 use quarantine::Damaged;
 use readers::Readers;
 use rows::Sorted;
@@ -84,9 +98,10 @@ use writer::{Ownership, Writer};
 
 use crate::cluster::{Cluster, Roster, ServerRecord};
 use crate::query::{
-    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, ExecutionFilter, ExecutionRow, JobFilter,
-    JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged, Quarantined, RunFilter, RunRow,
-    ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter, WorkflowRow,
+    Artifact, ArtifactDeletion, ArtifactFilter, BackfillRow, Counts, DeletionReason, EventPage,
+    ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged,
+    Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter,
+    WorkflowRow,
 };
 use crate::{Committed, EventSeq, Loaded, Store, StoreError};
 
@@ -104,6 +119,9 @@ pub struct Options {
     pub query_limit: Duration,
     /// Space that is kept in reserve for a full volume; none where 0.
     pub ballast_bytes: u64,
+    /// Whether a store that has lost commits is opened all the same; for who goes on to
+    /// [note](Store::note_restored) that it is an earlier state.
+    pub accept_loss: bool,
     /// The store's clock. The default starts with the wall clock and then never jumps.
     pub clock: Clock,
 }
@@ -115,6 +133,7 @@ impl Default for Options {
             readers: 4,
             query_limit: Duration::from_secs(5),
             ballast_bytes: 16 << 20,
+            accept_loss: false,
             clock: steady_clock(),
         }
     }
@@ -127,6 +146,7 @@ impl fmt::Debug for Options {
             .field("readers", &self.readers)
             .field("query_limit", &self.query_limit)
             .field("ballast_bytes", &self.ballast_bytes)
+            .field("accept_loss", &self.accept_loss)
             .finish_non_exhaustive()
     }
 }
@@ -180,15 +200,49 @@ impl SqliteStore {
     ///
     /// # Errors
     /// [`StoreError::InUse`] if another store has it, [`StoreError::TooNew`] if a newer version wrote
-    /// it, and [`StoreError::Fatal`] if it is damaged, cut short, not ours, or cannot be made durable.
+    /// it, [`StoreError::Missing`] or [`StoreError::LostCommits`] if it is not what it was,
+    /// [`StoreError::Unavailable`] if that cannot be told, or a damaged log cannot be copied, and
+    /// [`StoreError::Fatal`] if it is damaged, cut short, not ours, or cannot be made durable.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         let path = path.as_ref();
-        file::create(path)?;
+        file::create_folder(path)?;
         let lock = Lock::take(path)?;
+        let kept = Mark::read(path)?;
+        if let Some(loss) = position::verify(path)? {
+            let log_is_foreign = loss.log_is_foreign;
+            let error = loss.into_error(path);
+            if !options.accept_loss {
+                return Err(error);
+            }
+            tracing::warn!(%error, "the loss is accepted");
+            log_copy::keep(path)?;
+            if log_is_foreign {
+                file::remove_log(path)?;
+            }
+        }
+        file::create(path)?;
         let trust = Trust::new(path);
-        let ballast = Ballast::new(path, options.ballast_bytes);
+        let mut ballast = Ballast::new(path, options.ballast_bytes);
         let opened = open_database(path, options.shards);
         let (connection, facts) = opened.map_err(|failure| trust.judge(failure, Phase::Change))?;
+        let newest = kept.unwrap_or_default().newest;
+        if facts.position < newest && !options.accept_loss {
+            // It could not be read without writing before.
+            let reason = position::describe_loss(facts.position, newest);
+            return Err(StoreError::LostCommits { path: path.to_owned(), reason });
+        }
+        let base = match facts.base {
+            Some(base) => base,
+            // The log that is there goes on, unless it was left out.
+            None if options.accept_loss => Position::default(),
+            None => kept.unwrap_or_default().base,
+        };
+        if kept.is_none() || facts.base.is_none() {
+            // What is in the log alone is not synced yet: the tables of a new store, or what was written before a kill.
+            // A store that loses it in a power cut must not look as if it had lost commits.
+            file::sync_log(path)?;
+        }
+        let mark = Mark::keep(path, Kept { newest: newest.max(facts.position), base });
         file::sync_folder(path)?;
         if let Err(error) = ballast.restore() {
             tracing::warn!(%error, "the store's reserve of space cannot be taken");
@@ -200,7 +254,10 @@ impl SqliteStore {
             lock,
             ballast,
             clock: Arc::clone(&clock),
-            next_event: facts.next_event,
+            reached: Kept { newest: facts.position, base },
+            // Where a loss is accepted, what is told next is told under places that were never given out.
+            next_event: facts.position.next_event.max(newest.next_event),
+            mark,
             durable: durable.clone(),
         };
         Ok(Self {
@@ -246,32 +303,40 @@ impl SqliteStore {
 /// What is known of a file once it is open.
 struct Facts {
     shards: u16,
-    next_event: u64,
+    position: Position,
+    /// Where its log begins, if all of the one before could be moved.
+    base: Option<Position>,
 }
 
 fn open_database(path: &Path, shards: u16) -> Result<(rusqlite::Connection, Facts), Failure> {
     let connection = file::open_writer(path)?;
     // Empties the log, so that the length of the file says something. Where the volume is full the
-    // log stays, and reading goes on.
-    let emptied = match connection.wal_checkpoint_v2(Some(rusqlite::MAIN_DB), CheckpointMode::TRUNCATE) {
+    // log stays, and reading goes on; and so it does where somebody reads for long, as a check does.
+    let empty = || connection.wal_checkpoint_v2(Some(rusqlite::MAIN_DB), CheckpointMode::TRUNCATE);
+    let emptied = match file::with_busy_timeout(&connection, mover::READERS_WAIT, empty) {
         Ok(_) => true,
-        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => false,
+        Err(error)
+            if matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy)) =>
+        {
+            false
+        }
         Err(error) => return Err(error.into()),
     };
+    let mut base = None;
     if emptied {
         file::verify_length(&connection, path)?;
+        base = Some(Position::of(&connection)?.unwrap_or_default());
     }
     let version = schema::version(&connection)?;
     schema::migrate(&connection, version, shards)?;
-    let facts = connection.query_row("SELECT shards, next_event FROM meta", [], |row| {
-        Ok(Facts { shards: row.get(0)?, next_event: row.get(1)? })
+    let facts = connection.query_row("SELECT shards, next_event, now FROM meta", [], |row| {
+        let position = Position { next_event: row.get(1)?, now: row.get(2)? };
+        Ok(Facts { shards: row.get(0)?, position, base })
     })?;
     match connection.execute("UPDATE shards SET owner = NULL WHERE owner IS NOT NULL", []) {
         Ok(_) => Ok((connection, facts)),
         // They run out by themselves then.
-        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
-            Ok((connection, facts))
-        }
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => Ok((connection, facts)),
         Err(error) => Err(error.into()),
     }
 }
@@ -296,6 +361,10 @@ impl Store for SqliteStore {
         self.writer.done(Operation::Renew { leases: leases.to_vec(), ttl }).await
     }
 
+    fn is_exclusive(&self) -> bool {
+        true
+    }
+
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
         self.writer.done(Operation::Release { leases: leases.to_vec() }).await
     }
@@ -311,6 +380,10 @@ impl Store for SqliteStore {
 
     async fn note_restored(&self) -> Result<(), StoreError> {
         self.writer.done(Operation::NoteRestored).await
+    }
+
+    async fn reset_clock(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.writer.done(Operation::ResetClock(now)).await
     }
 
     async fn load(
@@ -540,6 +613,22 @@ impl Store for SqliteStore {
     async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError> {
         let filter = filter.clone();
         self.readers.read(move |connection| views::artifacts(connection, &filter, limit)).await
+    }
+
+    async fn delete_artifact(
+        &self,
+        artifact: &Artifact,
+        reason: DeletionReason,
+    ) -> Result<ArtifactDeletion, StoreError> {
+        self.writer.artifact(Operation::DeleteArtifact { artifact: artifact.clone(), reason }).await
+    }
+
+    async fn superseded_artifacts(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Artifact>, StoreError> {
+        self.readers.read(move |connection| views::superseded_artifacts(connection, before, limit)).await
     }
 
     async fn expired_jobs(

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use model::firing::FiringOutcome;
-use model::record::{Batch, Lease};
+use model::record::{Batch, Change, Lease};
 use model::{BackfillId, Duration, JobId, RunId, ShardId, Timestamp, id::Epoch};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
@@ -16,7 +16,7 @@ use super::quarantine::{self, Damaged};
 use super::statements::Statements;
 use crate::batch::Counters;
 use crate::codec::{firing_outcome_code, token_kind_code};
-use crate::query::{Artifact, LedgerPlace, Token};
+use crate::query::{Artifact, ArtifactDeletion, DeletionReason, LedgerPlace, Token};
 use crate::{Committed, EPOCH_LEAP, EVENT_LEAP};
 
 /// Events looked at in one transaction while old ones are trimmed.
@@ -58,6 +58,10 @@ pub(super) enum Operation {
     NoteRestored,
     PutToken(Token),
     PutArtifact(Artifact),
+    DeleteArtifact {
+        artifact: Artifact,
+        reason: DeletionReason,
+    },
     Secret {
         name: String,
         proposed: [u8; 32],
@@ -72,6 +76,8 @@ pub(super) enum Operation {
         lines: Vec<LedgerPlace>,
         backfills: Vec<BackfillId>,
     },
+    /// Engine time goes back to this.
+    ResetClock(Timestamp),
     SetAside(Vec<Damaged>),
     /// The owner of the shards loads them anew; what it sent before is not done any more if a batch failed.
     Resume,
@@ -86,6 +92,7 @@ pub(super) enum Answer {
     Committed(Committed),
     Deleted(u64),
     Secret([u8; 32]),
+    Artifact(ArtifactDeletion),
 }
 
 impl Operation {
@@ -103,9 +110,34 @@ impl Operation {
             Self::TrimEvents(_) => TRIM_ROWS,
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
             Self::SetAside(damaged) => damaged.len(),
-            Self::PutToken(_) | Self::PutArtifact(_) | Self::Secret { .. } | Self::Check => 1,
+            Self::PutToken(_)
+            | Self::PutArtifact(_)
+            | Self::DeleteArtifact { .. }
+            | Self::Secret { .. }
+            | Self::ResetClock(_)
+            | Self::Check => 1,
             Self::NoteRestored => SHARDS,
             Self::Resume => 0,
+        }
+    }
+
+    /// Whether it makes the store grow by more than what ends or goes on: such work gets little of the reserve.
+    pub(super) fn adds_work(&self) -> bool {
+        match self {
+            Self::Commit { batch, .. } => batch.changes.iter().any(|change| {
+                matches!(
+                    change,
+                    Change::Job { head: Some(_), .. }
+                        | Change::Schedule { head: Some(_), .. }
+                        | Change::Backfill { head: Some(_), .. }
+                        | Change::Workflow { head: Some(_), .. }
+                        | Change::Run { head: Some(_), .. }
+                        | Change::ElementBatch(_)
+                        | Change::Checkpoint(_)
+                )
+            }),
+            Self::PutArtifact(_) => true,
+            _ => false,
         }
     }
 
@@ -132,9 +164,19 @@ impl Operation {
             Self::Release { leases } => release(statements, leases).map(done),
             Self::Reconciled { leases } => reconciled(statements, leases).map(done),
             Self::NoteRestored => note_restored(statements, next_event).map(done),
+            Self::ResetClock(now) => {
+                statements.reset_clock.execute([now.as_micros()])?;
+                // The position of the store never goes back: the file beside it would tell of lost commits.
+                *next_event += 1;
+                statements.feed_leap.execute([*next_event])?;
+                Ok(Answer::Done)
+            }
             Self::PutToken(token) => put_token(statements, token).map(done),
             Self::Secret { name, proposed } => secret(statements, name, proposed).map(Answer::Secret),
             Self::PutArtifact(artifact) => put_artifact(statements, artifact).map(done),
+            Self::DeleteArtifact { artifact, reason } => {
+                delete_artifact(statements, artifact, *reason).map(Answer::Artifact)
+            }
             Self::DeleteJobs(jobs) => delete_jobs(statements, jobs).map(done),
             Self::DeleteRuns(runs) => delete_runs(statements, runs).map(done),
             Self::DeleteSteps => delete_steps(statements).map(Answer::Deleted),
@@ -194,7 +236,10 @@ fn reconciled(statements: &mut Statements<'_>, leases: &[Lease]) -> Result<(), F
 fn note_restored(statements: &mut Statements<'_>, next_event: &mut u64) -> Result<(), Failure> {
     *next_event += EVENT_LEAP;
     statements.feed_leap.execute([*next_event])?;
-    statements.tails_lose.execute([EPOCH_LEAP])?;
+    // The same backup may be restored again, and has the same epochs then. How often the feed has leapt is known
+    // beyond that, from the file beside the database.
+    let leaps = *next_event / EVENT_LEAP;
+    statements.tails_lose.execute(params![EPOCH_LEAP, leaps])?;
     Ok(())
 }
 
@@ -232,6 +277,29 @@ fn put_artifact(statements: &mut Statements<'_>, artifact: &Artifact) -> Result<
         artifact.created_by,
     ])?;
     Ok(())
+}
+
+/// Deletes a version unless a run needs it. Retention deletes only the version that it found: one that was stored again
+/// meanwhile is the newest.
+fn delete_artifact(
+    statements: &mut Statements<'_>,
+    artifact: &Artifact,
+    reason: DeletionReason,
+) -> Result<ArtifactDeletion, Failure> {
+    let Artifact { namespace, name, sha256, .. } = artifact;
+    let is_retention = reason == DeletionReason::Retention;
+    let pinned: Option<[u8; 16]> = statements
+        .artifact_pinned
+        .query_row(params![namespace, name, sha256, is_retention], |row| row.get(0))
+        .optional()?;
+    if let Some(run) = pinned {
+        return Ok(ArtifactDeletion::Pinned(RunId::from_bits(u128::from_be_bytes(run))));
+    }
+    let created_at = is_retention.then_some(artifact.created_at.as_micros());
+    match statements.artifact_delete.execute(params![namespace, name, sha256, created_at])? {
+        0 => Ok(ArtifactDeletion::Absent),
+        _ => Ok(ArtifactDeletion::Deleted),
+    }
 }
 
 fn delete_jobs(statements: &mut Statements<'_>, jobs: &[JobId]) -> Result<(), Failure> {
@@ -283,6 +351,11 @@ fn delete_steps(statements: &mut Statements<'_>) -> Result<u64, Failure> {
         if room == 0 {
             break;
         }
+        let Statements { pins_bound, pins_delete_to, .. } = statements;
+        room -= delete_first_pins(pins_bound, pins_delete_to, run, room)?;
+        if room == 0 {
+            break;
+        }
         let Statements { steps_bound, steps_delete_to, .. } = statements;
         let steps = delete_first(steps_bound, steps_delete_to, run, room)?;
         room -= steps;
@@ -306,6 +379,20 @@ fn delete_first(
         bound.query_row(params![run, limit - 1], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let (first, second) = last.unwrap_or((i64::MAX, i64::MAX));
     Ok(delete_to.execute(params![run, first, second])?)
+}
+
+/// As [`delete_first`], of the versions that a run pinned.
+fn delete_first_pins(
+    bound: &mut Statement<'_>,
+    delete_to: &mut Statement<'_>,
+    run: [u8; 16],
+    limit: usize,
+) -> Result<usize, Failure> {
+    let last: Option<(String, String)> =
+        bound.query_row(params![run, limit - 1], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    // Names are ASCII, so this is behind all of them.
+    let (name, sha256) = last.unwrap_or_else(|| ("\u{10ffff}".into(), String::new()));
+    Ok(delete_to.execute(params![run, name, sha256])?)
 }
 
 /// Deletes rows of events from the oldest on; stops at the first that is new enough.

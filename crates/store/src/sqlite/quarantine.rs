@@ -107,6 +107,39 @@ pub(crate) fn readable_cells(columns: &[u8]) -> String {
     serde_json::Value::Object(cells).to_string()
 }
 
+/// The columns of a row as this store keeps them, from what [`readable_cells`] makes of them.
+#[cfg(feature = "postgres")]
+pub(crate) fn cells_of_readable(text: &str) -> Vec<u8> {
+    let cell = |value| match value {
+        serde_json::Value::Null => Cell::Null,
+        serde_json::Value::Number(number) => match number.as_i64() {
+            Some(number) => Cell::Integer(number),
+            None => Cell::Real(number.as_f64().unwrap_or(f64::NAN)),
+        },
+        serde_json::Value::String(text) => match text.strip_prefix("\\x").and_then(bytes_of_hex) {
+            Some(bytes) => Cell::Blob(bytes),
+            None => Cell::Text(text.into_bytes()),
+        },
+        other => Cell::Text(other.to_string().into_bytes()),
+    };
+    let cells: Vec<(String, Cell)> = match serde_json::from_str(text) {
+        Ok(serde_json::Value::Object(cells)) => {
+            cells.into_iter().map(|(name, value)| (name, cell(value))).collect()
+        }
+        // Nothing of it is lost, whatever it is.
+        _ => vec![("columns".into(), Cell::Text(text.as_bytes().to_vec()))],
+    };
+    postcard::to_stdvec(&cells).expect("cells are plain data")
+}
+
+#[cfg(feature = "postgres")]
+fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok().filter(|_| pair.len() == 2))
+        .collect()
+}
+
 /// Moves the rows out of their tables. Those that are gone meanwhile are passed over.
 pub(super) fn set_aside(
     connection: &Connection,

@@ -21,7 +21,8 @@ pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 /// One step from a version to the next; the first makes an empty file version 1.
 ///
 /// A released step is never changed: files that went through it exist.
-const MIGRATIONS: &[&str] = &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7];
+const MIGRATIONS: &[&str] =
+    &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8];
 
 /// The version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
@@ -419,6 +420,19 @@ const VERSION_6: &str = "
 const VERSION_7: &str = "
 -- Whether the last commits may be gone; until an owner has dealt with that.
 ALTER TABLE shards ADD COLUMN tail_lost INTEGER NOT NULL DEFAULT 0;
+";
+
+/// Versions of artifacts that runs need.
+const VERSION_8: &str = "
+-- A row for each version that a step of a run stored, for as long as the run is kept: retention deletes no version
+-- of a run that is there.
+CREATE TABLE artifact_pins (
+    run         BLOB NOT NULL,
+    name        TEXT NOT NULL,
+    sha256      TEXT NOT NULL,
+    PRIMARY KEY (run, name, sha256)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX artifact_pins_version ON artifact_pins (sha256, name);
 ";
 
 /// Which version the file has; zero for a new one.

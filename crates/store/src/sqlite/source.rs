@@ -1,4 +1,6 @@
 //! A closed store as the source of a copy: owned as by a server, and only read.
+//!
+//! [`Rows`] reads the rows of any database of ours, so that a copy that was written is read the same way.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +11,8 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::error::{Failure, Phase};
 use super::file::{self, Lock};
-use super::schema;
+use super::{position, schema};
+use crate::StoreError;
 use crate::copy::{Cell, CopyError, Kind, Page, Table};
 
 /// Stands for no limit where a failure is put into words: nothing here is interrupted.
@@ -19,9 +22,15 @@ const UNLIMITED: Phase = Phase::Query { limit: Duration::ZERO };
 #[derive(Debug)]
 pub(crate) struct Source {
     /// In a transaction from the first query on, so that all pages are of one state.
+    rows: Rows,
+    _lock: Lock,
+}
+
+/// The rows of a database, read and written off the runtime's threads.
+#[derive(Debug)]
+pub(super) struct Rows {
     connection: Arc<Mutex<Connection>>,
     path: PathBuf,
-    _lock: Lock,
 }
 
 impl Source {
@@ -31,6 +40,10 @@ impl Source {
             return Err(CopyError::NoSource { path: path.to_owned() });
         }
         let lock = Lock::take(path).map_err(CopyError::Source)?;
+        // A copy would look whole, and nothing beside it would tell what it lacks.
+        if let Some(loss) = position::verify(path).map_err(CopyError::Source)? {
+            return Err(CopyError::Source(loss.into_error(path)));
+        }
         let judge = |failure: Failure| CopyError::Source(failure.into_store_error(UNLIMITED, path));
         let connection = file::open_reader(path).map_err(judge)?;
         let found = schema::version(&connection).map_err(judge)?;
@@ -38,16 +51,16 @@ impl Source {
             return Err(CopyError::OldSource { found, expected: schema::VERSION });
         }
         connection.execute_batch("BEGIN").map_err(|error| judge(error.into()))?;
-        Ok(Self { connection: Arc::new(Mutex::new(connection)), path: path.to_owned(), _lock: lock })
+        Ok(Self { rows: Rows::of(connection, path), _lock: lock })
     }
 
     /// How many rows a table has.
     pub(crate) async fn count(&self, table: &'static Table) -> Result<u64, CopyError> {
-        self.ask(move |connection| {
+        let count = move |connection: &Connection| {
             let sql = format!("SELECT count(*) FROM {}", table.name);
-            Ok(connection.query_row(&sql, [], |row| row.get(0)).map_err(Failure::from)?)
-        })
-        .await
+            Ok(connection.query_row(&sql, [], |row| row.get(0))?)
+        };
+        self.rows.ask(count).await.map_err(CopyError::from_source)
     }
 
     /// Rows behind `after` in the order of the key: at most `rows`, and not many more bytes than `bytes`.
@@ -58,13 +71,38 @@ impl Source {
         rows: usize,
         bytes: usize,
     ) -> Result<Page, CopyError> {
+        self.rows.page(table, after, rows, bytes).await.map_err(CopyError::from_source)
+    }
+}
+
+/// Why a database could not be read or written.
+#[derive(Debug)]
+pub(crate) enum RowsError {
+    Row(CopyError),
+    Store(StoreError),
+}
+
+impl Rows {
+    pub(super) fn of(connection: Connection, path: &Path) -> Self {
+        Self { connection: Arc::new(Mutex::new(connection)), path: path.to_owned() }
+    }
+
+    /// Rows behind `after`, as [`Source::page`] answers.
+    pub(super) async fn page(
+        &self,
+        table: &'static Table,
+        after: Option<Vec<Cell>>,
+        rows: usize,
+        bytes: usize,
+    ) -> Result<Page, RowsError> {
         self.ask(move |connection| page(connection, table, after.as_deref(), rows, bytes)).await
     }
 
-    async fn ask<T: Send + 'static>(
+    /// Does something with the database.
+    pub(super) async fn ask<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, Stopped> + Send + 'static,
-    ) -> Result<T, CopyError> {
+    ) -> Result<T, RowsError> {
         let connection = Arc::clone(&self.connection);
         let asked = tokio::task::spawn_blocking(move || {
             query(&connection.lock().unwrap_or_else(PoisonError::into_inner))
@@ -73,14 +111,14 @@ impl Source {
             .await
             .map_err(|error| Stopped::Sqlite(Failure::Broken(format!("reading it ended early: {error}"))));
         answer.and_then(|answer| answer).map_err(|stopped| match stopped {
-            Stopped::Row(error) => error,
-            Stopped::Sqlite(failure) => CopyError::Source(failure.into_store_error(UNLIMITED, &self.path)),
+            Stopped::Row(error) => RowsError::Row(error),
+            Stopped::Sqlite(failure) => RowsError::Store(failure.into_store_error(UNLIMITED, &self.path)),
         })
     }
 }
 
 /// Why an answer was not whole.
-enum Stopped {
+pub(super) enum Stopped {
     Row(CopyError),
     Sqlite(Failure),
 }
@@ -132,8 +170,8 @@ fn page(
     Ok(page)
 }
 
-/// A part of a key, as this store keeps it.
-fn value(kind: Kind, cell: &Cell) -> Value {
+/// A value, as this store keeps it.
+pub(super) fn value(kind: Kind, cell: &Cell) -> Value {
     match cell {
         Cell::Absent => Value::Null,
         Cell::Number(number) => Value::Integer(*number),

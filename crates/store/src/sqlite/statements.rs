@@ -28,6 +28,7 @@ statements! {
     rollback: "ROLLBACK";
 
     advance: "UPDATE meta SET now = max(now, ?1), next_event = ?2";
+    reset_clock: "UPDATE meta SET now = min(now, ?1)";
     checked: "UPDATE meta SET checked_at = ?1";
 
     lease_holds: "SELECT 1 FROM shards WHERE shard = ?1 AND epoch = ?2 AND owner IS NOT NULL";
@@ -35,7 +36,8 @@ statements! {
         WHERE shard = ?1 AND (owner IS NULL OR expires_at <= ?3) RETURNING epoch";
     lease_renew: "UPDATE shards SET expires_at = ?2 WHERE shard = ?1";
     lease_release: "UPDATE shards SET owner = NULL WHERE shard = ?1 AND epoch = ?2";
-    tails_lose: "UPDATE shards SET owner = NULL, epoch = (epoch / ?1 + 1) * ?1, tail_lost = 1";
+    tails_lose: "UPDATE shards SET owner = NULL, epoch = max(epoch / ?1 + 1, ?2) * ?1,
+        tail_lost = 1";
     tail_forget: "UPDATE shards SET tail_lost = 0 WHERE shard = ?1 AND epoch = ?2 AND owner IS NOT NULL";
     feed_leap: "UPDATE meta SET next_event = ?1";
 
@@ -172,6 +174,7 @@ statements! {
     worker_put: "INSERT OR REPLACE INTO workers VALUES (?1, ?2)";
     worker_delete: "DELETE FROM workers WHERE id = ?1";
     queue_put: "INSERT OR REPLACE INTO queues VALUES (?1, ?2)";
+    queue_delete: "DELETE FROM queues WHERE name = ?1";
 
     event_insert: "INSERT INTO events VALUES (?1, ?2, ?3, ?4)";
     events_oldest: "SELECT first, at FROM events ORDER BY first LIMIT ?1";
@@ -182,6 +185,15 @@ statements! {
         ORDER BY created_at DESC LIMIT 1";
     artifact_put: "INSERT INTO artifacts VALUES (?1, ?2, ?3, ?4, ?5, ?6)
         ON CONFLICT (namespace, name, sha256) DO UPDATE SET created_at = excluded.created_at";
+    artifact_delete: "DELETE FROM artifacts
+        WHERE namespace = ?1 AND name = ?2 AND sha256 = ?3 AND (?4 IS NULL OR created_at = ?4)";
+    // A run that needs the version: of all that are kept, or of live ones alone.
+    artifact_pinned: "SELECT p.run FROM artifact_pins p JOIN runs r ON r.id = p.run
+        WHERE p.sha256 = ?3 AND p.name = ?2 AND r.namespace = ?1 AND (?4 OR r.status < 4) LIMIT 1";
+    artifact_pin: "INSERT OR IGNORE INTO artifact_pins VALUES (?1, ?2, ?3)";
+    pins_bound: "SELECT name, sha256 FROM artifact_pins WHERE run = ?1
+        ORDER BY name, sha256 LIMIT 1 OFFSET ?2";
+    pins_delete_to: "DELETE FROM artifact_pins WHERE run = ?1 AND (name, sha256) <= (?2, ?3)";
 
     secret_put: "INSERT INTO secrets VALUES (?1, ?2) ON CONFLICT DO NOTHING";
     secret: "SELECT secret FROM secrets WHERE name = ?1";

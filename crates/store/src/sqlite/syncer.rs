@@ -24,6 +24,7 @@ use tokio::sync::{oneshot, watch};
 use super::error::{Failure, Phase, Trust};
 use super::file;
 use super::operation::Answer;
+use super::position::{Kept, Mark};
 use crate::StoreError;
 
 /// Transactions that may be written and not synced; the writer waits then.
@@ -83,6 +84,8 @@ pub(super) struct Written {
     pub(super) place: u64,
     /// Whether it was committed; else there is nothing to sync.
     pub(super) committed: bool,
+    /// How far the store has come with it.
+    pub(super) reached: Kept,
     pub(super) replies: Vec<Reply>,
 }
 
@@ -97,18 +100,19 @@ pub(super) struct Syncer {
 impl Syncer {
     /// # Errors
     /// If the log is not there, or there is no thread.
-    pub(super) fn start(trust: Trust, durable: Durable) -> Result<Self, Failure> {
+    pub(super) fn start(trust: Trust, durable: Durable, mark: Mark) -> Result<Self, Failure> {
         let unavailable = |error: io::Error| Failure::Store(StoreError::Unavailable { source: error.into() });
         let path = file::log_of(&trust.path);
         let file = OpenOptions::new().write(true).open(&path).map_err(unavailable)?;
-        let log = Arc::new(Log { file, path, trust, durable });
+        let log = Arc::new(Log { file, path, trust, durable, mark });
         let (written, ended) = sync_channel::<Written>(AHEAD_MAX);
         let of_thread = Arc::clone(&log);
         let thread = std::thread::Builder::new()
             .name("store-syncer".into())
             .spawn(move || {
                 while let Ok(first) = ended.recv() {
-                    of_thread.settle(std::iter::once(first).chain(ended.try_iter()).collect());
+                    of_thread
+                        .settle(std::iter::once(first).chain(ended.try_iter().take(AHEAD_MAX)).collect());
                 }
             })
             .map_err(unavailable)?;
@@ -144,17 +148,21 @@ struct Log {
     path: PathBuf,
     trust: Trust,
     durable: Durable,
+    mark: Mark,
 }
 
 impl Log {
     /// One sync for all of these, then their answers.
     fn settle(&self, written: Vec<Written>) {
-        let Some(place) = written.last().map(|last| last.place) else { return };
-        if written.iter().any(|transaction| transaction.committed)
-            && let Err(error) = self.sync()
-        {
-            let what = format!("its log `{}` cannot be synced: {error}", self.path.display());
-            self.trust.judge(Failure::Broken(what), Phase::Commit);
+        let Some(&Written { place, reached, .. }) = written.last() else { return };
+        if written.iter().any(|transaction| transaction.committed) {
+            match self.sync() {
+                Ok(()) => self.mark.advance(reached),
+                Err(error) => {
+                    let what = format!("its log `{}` cannot be synced: {error}", self.path.display());
+                    self.trust.judge(Failure::Broken(what), Phase::Commit);
+                }
+            }
         }
         self.durable.settle(place);
         for Reply { to, answer } in written.into_iter().flat_map(|transaction| transaction.replies) {
@@ -164,9 +172,7 @@ impl Log {
     }
 
     fn sync(&self) -> io::Result<()> {
-        #[cfg(test)]
-        super::tests::torture::before_sync(&self.path)?;
-        self.file.sync_data()
+        file::sync(&self.file, &self.path)
     }
 }
 
@@ -182,13 +188,14 @@ mod tests {
         let path = folder.path().join("x.db");
         std::fs::write(file::log_of(&path), []).unwrap();
         let (disk, durable) = (Disk::below(folder.path()), Durable::new());
-        let syncer = Syncer::start(Trust::new(&path), durable.clone()).unwrap();
+        let (mark, reached) = (Mark::keep(&path, Kept::default()), Kept::default());
+        let syncer = Syncer::start(Trust::new(&path), durable.clone(), mark).unwrap();
         disk.hold_syncs(true);
         durable.begin();
-        syncer.settle(Written { place: 1, committed: true, replies: Vec::new() }, false);
+        syncer.settle(Written { place: 1, committed: true, reached, replies: Vec::new() }, false);
         let (to, answer) = oneshot::channel();
         let failed = Reply { to, answer: Err(StoreError::Full) };
-        syncer.settle(Written { place: 1, committed: false, replies: vec![failed] }, true);
+        syncer.settle(Written { place: 1, committed: false, reached, replies: vec![failed] }, true);
         let settled = *durable.settled.borrow();
         disk.hold_syncs(false);
         assert_eq!(settled, 0, "the first one is still being synced");

@@ -374,18 +374,39 @@ pub(super) fn artifacts(
             filter.newest_only,
             i64::try_from(limit).unwrap_or(i64::MAX),
         ],
-        |row| {
-            Ok(Artifact {
-                namespace: row.get(0)?,
-                name: row.get(1)?,
-                sha256: row.get(2)?,
-                size_bytes: row.get(3)?,
-                created_at: Timestamp::from_micros(row.get(4)?),
-                created_by: row.get(5)?,
-            })
-        },
+        artifact,
     )?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Artifact versions that a newer version of the same name superseded before `before` and no run needs, oldest first.
+pub(super) fn superseded_artifacts(
+    connection: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> Result<Vec<Artifact>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
+         WHERE EXISTS (SELECT 1 FROM artifacts n WHERE n.namespace = a.namespace AND n.name = a.name
+                           AND n.created_at > a.created_at AND n.created_at < ?1)
+           AND NOT EXISTS (SELECT 1 FROM artifact_pins p JOIN runs r ON r.id = p.run
+                           WHERE p.sha256 = a.sha256 AND p.name = a.name AND r.namespace = a.namespace)
+         ORDER BY created_at, namespace, name LIMIT ?2",
+    )?;
+    let rows = statement
+        .query_map(params![before.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)], artifact)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn artifact(row: &Row<'_>) -> rusqlite::Result<Artifact> {
+    Ok(Artifact {
+        namespace: row.get(0)?,
+        name: row.get(1)?,
+        sha256: row.get(2)?,
+        size_bytes: row.get(3)?,
+        created_at: Timestamp::from_micros(row.get(4)?),
+        created_by: row.get(5)?,
+    })
 }
 
 /// Ended jobs whose retention is over, longest over first, with their executions.

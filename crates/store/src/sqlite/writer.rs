@@ -14,16 +14,18 @@ use std::thread::JoinHandle;
 
 use model::Timestamp;
 use model::record::Lease;
-use rusqlite::{Connection, wal::CheckpointMode};
+use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Clock;
 use super::error::{Failure, Phase, Trust};
-use super::file::{Ballast, Lock};
+use super::file::{Ballast, Lock, Need};
 use super::mover::LogMover;
 use super::operation::{Answer, Operation};
+use super::position::{Kept, Mark, Position};
 use super::statements::Statements;
 use super::syncer::{Durable, Reply, Syncer, Written};
+use crate::query::ArtifactDeletion;
 use crate::{Committed, StoreError};
 
 /// Operations that may wait; more wait with their callers.
@@ -59,7 +61,11 @@ pub(super) struct Ownership {
     pub(super) lock: Lock,
     pub(super) ballast: Ballast,
     pub(super) clock: Clock,
+    /// How far the database has come, and where its log begins.
+    pub(super) reached: Kept,
+    /// The place of the next event: beyond what the database says where a loss was accepted.
     pub(super) next_event: u64,
+    pub(super) mark: Mark,
     pub(super) durable: Durable,
 }
 
@@ -111,6 +117,13 @@ impl Writer {
         }
     }
 
+    pub(super) async fn artifact(&self, operation: Operation) -> Result<ArtifactDeletion, StoreError> {
+        match self.call(operation).await? {
+            Answer::Artifact(deletion) => Ok(deletion),
+            _ => Err(stopped()),
+        }
+    }
+
     pub(super) async fn deleted(&self, operation: Operation) -> Result<u64, StoreError> {
         match self.call(operation).await? {
             Answer::Deleted(count) => Ok(count),
@@ -143,9 +156,9 @@ fn run(
     mut requests: mpsc::Receiver<Request>,
     ready: &std::sync::mpsc::SyncSender<Result<(), StoreError>>,
 ) {
-    let Ownership { mut connection, lock, ballast, clock, next_event, durable } = ownership;
+    let Ownership { mut connection, lock, ballast, clock, reached, next_event, mark, durable } = ownership;
     let helpers = LogMover::new(&mut connection, trust.clone())
-        .and_then(|mover| Ok((mover, Syncer::start(trust.clone(), durable.clone())?)));
+        .and_then(|mover| Ok((mover, Syncer::start(trust.clone(), durable.clone(), mark)?)));
     match helpers.and_then(|helpers| Ok((helpers, Statements::prepare(&connection)?))) {
         Ok(((mover, syncer), statements)) => {
             let _ = ready.send(Ok(()));
@@ -156,6 +169,7 @@ fn run(
                 trust,
                 ballast,
                 clock,
+                reached,
                 next_event,
                 halted: false,
                 durable,
@@ -192,6 +206,8 @@ struct Session<'c> {
     trust: Trust,
     ballast: Ballast,
     clock: Clock,
+    /// Behind the newest transaction that was written, and where its log begins.
+    reached: Kept,
     next_event: u64,
     /// A batch failed, and its owner has not loaded anew since: those that come were decided on top of it.
     halted: bool,
@@ -230,7 +246,7 @@ impl Session<'_> {
         let committed = answers.iter().any(Result::is_ok);
         let reply = |(request, answer): (Request, _)| Reply { to: request.reply, answer };
         let replies = group.into_iter().zip(answers).map(reply).collect();
-        let written = Written { place: self.durable.visible(), committed, replies };
+        let written = Written { place: self.durable.visible(), committed, reached: self.reached, replies };
         self.syncer.settle(written, rows <= SYNCED_HERE_ROWS_MAX);
         self.mover.after_commit(self.connection);
     }
@@ -240,18 +256,37 @@ impl Session<'_> {
         if let [Request { operation: Operation::Check, .. }] = group {
             self.restore_ballast()?;
         }
-        match self.attempt(group) {
-            Err(StoreError::Full) if self.ballast.release() => {
-                tracing::warn!("the store's volume is full: its reserve is given up");
-                // Room within the log is worth more than room behind it.
-                self.mover.move_now(self.connection, CheckpointMode::PASSIVE);
-                self.attempt(group)
+        let mut result = self.attempt(group);
+        while matches!(result, Err(StoreError::Full)) && self.release_ballast(group) {
+            result = self.attempt(group);
+            if matches!(result, Err(StoreError::Full)) {
+                // Moving the log may take all that was given up. Once all of it is moved it begins anew, and its own
+                // file has room again.
+                self.mover.move_all(self.connection);
+                result = self.attempt(group);
             }
-            result => result,
         }
+        if self.ballast.is_low() {
+            for answer in result.iter_mut().flatten() {
+                if let Ok(Answer::Committed(committed)) = answer {
+                    committed.space_low = true;
+                }
+            }
+        }
+        result
     }
 
-    fn restore_ballast(&self) -> Result<(), StoreError> {
+    fn release_ballast(&mut self, group: &[Request]) -> bool {
+        let adds_work = group.iter().any(|request| request.operation.adds_work());
+        let was_low = self.ballast.is_low();
+        let released = self.ballast.release(if adds_work { Need::NewWork } else { Need::OldWork });
+        if released && !was_low {
+            tracing::warn!("the store's volume is full: its reserve is used to finish running work");
+        }
+        released
+    }
+
+    fn restore_ballast(&mut self) -> Result<(), StoreError> {
         self.ballast.restore().map_err(|error| {
             tracing::debug!(%error, "the store's reserve cannot be taken");
             StoreError::Full
@@ -262,11 +297,17 @@ impl Session<'_> {
     fn attempt(&mut self, group: &[Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         self.trust.check()?;
         let now = (self.clock)();
-        let (mut next_event, halted) = (self.next_event, self.halted);
-        let result = self.write(group, now, &mut next_event);
+        let before = Position { next_event: self.next_event, ..self.reached.newest };
+        let (mut position, halted) = (before, self.halted);
+        let result = self.write(group, now, &mut position);
         match result {
             Ok(answers) => {
-                self.next_event = next_event;
+                if self.mover.log_began_anew() {
+                    self.reached.base = self.reached.newest;
+                }
+                if position != before {
+                    (self.reached.newest, self.next_event) = (position, position.next_event);
+                }
                 Ok(answers)
             }
             Err((failure, phase)) => {
@@ -282,7 +323,7 @@ impl Session<'_> {
         &mut self,
         group: &[Request],
         now: Timestamp,
-        next_event: &mut u64,
+        position: &mut Position,
     ) -> Result<Vec<Result<Answer, StoreError>>, (Failure, Phase)> {
         let during = |phase| move |error: rusqlite::Error| (Failure::from(error), phase);
         self.statements.begin.execute([]).map_err(during(Phase::Change))?;
@@ -293,9 +334,20 @@ impl Session<'_> {
                 continue;
             }
             self.halted &= !matches!(request.operation, Operation::Resume);
+            let next_event = &mut position.next_event;
             let answer = request.operation.apply(self.connection, &mut self.statements, now, next_event);
             answers.push(match answer {
-                Ok(answer) => Ok(answer),
+                Ok(answer) => {
+                    match &request.operation {
+                        Operation::Commit { batch, .. } => {
+                            position.now = position.now.max(batch.now.as_micros());
+                        }
+                        // It is never set forward.
+                        Operation::ResetClock(to) => position.now = position.now.min(to.as_micros()),
+                        _ => {}
+                    }
+                    Ok(answer)
+                }
                 Err(Failure::Fenced(shard)) => Err(StoreError::Fenced { shard }),
                 Err(failure) => return Err((failure, Phase::Change)),
             });

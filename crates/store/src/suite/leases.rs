@@ -3,7 +3,7 @@
 use std::slice;
 
 use model::id::Epoch;
-use model::record::Lease;
+use model::record::{Batch, Lease};
 use model::{Duration, JobStatus, ShardId};
 
 use super::{HOUR, SHARDS, Scene, Subject, load};
@@ -162,4 +162,23 @@ pub async fn what_was_restored_goes_on_beyond_all_that_was_given_out<S: Subject>
     assert_eq!(scene.store().lost_tails(&leases).await.unwrap(), SHARDS[1..]);
     scene.store().tails_reconciled(&leases).await.unwrap();
     assert_eq!(scene.store().lost_tails(&leases).await.unwrap(), []);
+}
+
+/// Rule 8 of the design, and its one exception.
+pub async fn engine_time_goes_back_when_it_is_reset_and_never_by_a_commit<S: Subject>() {
+    let mut scene = Scene::<S>::new().await;
+    let job = scene.job(JobStatus::Waiting);
+    scene.commit(vec![job.change(true)]).await;
+    let committed = load(scene.store(), &scene.leases).await.unwrap().0.now;
+    let before = committed - HOUR;
+    let other = scene.job(JobStatus::Waiting);
+    let late = Batch { now: before, changes: vec![other.change(true)], events: Vec::new() };
+    scene.store().commit(&scene.leases, late.into()).await.unwrap();
+    assert_eq!(load(scene.store(), &scene.leases).await.unwrap().0.now, committed);
+    scene.store().reset_clock(before).await.unwrap();
+    assert_eq!(load(scene.store(), &scene.leases).await.unwrap().0.now, before);
+    scene.store().reset_clock(committed).await.unwrap();
+    let scene = scene.reopen().await;
+    assert_eq!(load(scene.store(), &scene.leases).await.unwrap().0.now, before, "it is never set forward");
+    assert_eq!(scene.store().lost_tails(&scene.leases).await.unwrap(), []);
 }

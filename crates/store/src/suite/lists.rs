@@ -19,7 +19,8 @@ async fn ids<S: Subject>(scene: &Scene<S>, filter: &JobFilter) -> Vec<JobId> {
 fn matches(filter: &JobFilter, job: &Job) -> bool {
     let (spec, origin) = (&job.head.spec, job.head.origin.as_ref());
     let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
-    (filter.statuses.is_empty() || filter.statuses.contains(&job.state.status))
+    (filter.ids.is_empty() || filter.ids.contains(&job.id))
+        && (filter.statuses.is_empty() || filter.statuses.contains(&job.state.status))
         && is(&filter.namespace, &spec.namespace)
         && is(&filter.queue, &spec.queue)
         && is(&filter.name, &spec.name)
@@ -84,6 +85,12 @@ pub async fn every_filter_finds_what_it_names<S: Subject>() {
         JobFilter { run, ..JobFilter::default() },
         JobFilter { run, schedule, ..JobFilter::default() },
         JobFilter { run, labels: label("team", "钟楼"), ..JobFilter::default() },
+    ]);
+    let few: Vec<_> = jobs.iter().step_by(7).map(|job| job.id).chain([JobId::from_bits(1)]).collect();
+    filters.extend([
+        JobFilter { ids: vec![jobs[3].id, jobs[3].id], ..JobFilter::default() },
+        JobFilter { ids: few.clone(), ..JobFilter::default() },
+        JobFilter { ids: few, labels: label("team", "钟楼"), ..JobFilter::default() },
     ]);
     let mut two_labels = label("team", "a");
     two_labels.extend(label("tier", "a"));

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use model::record::Change;
-use model::{ExecutionStatus, JobStatus, Timestamp};
+use model::run::{RunStatus, StepCause, StepKey, StepRecord, StepState, StepStatus};
+use model::{ExecutionStatus, JobStatus, RunId, Timestamp};
 
+use super::workflows::{LIVE, Run};
 use super::{Scene, Subject, new_execution};
+use crate::query::ArtifactDeletion::{Absent, Deleted, Pinned};
+use crate::query::DeletionReason::{Request, Retention};
 use crate::query::{Artifact, ArtifactFilter, ExecutionFilter, Page, Token, TokenKind};
 
 /// E5.
@@ -24,7 +28,7 @@ pub async fn workers_are_kept_until_they_are_removed<S: Subject>() {
     assert_eq!(found, expected);
 }
 
-/// E6.
+/// E6. Until their settings are deleted.
 pub async fn queues_are_kept<S: Subject>() {
     let mut scene = Scene::<S>::seeded(32).await;
     let first = scene.sampler.queue("b");
@@ -33,7 +37,9 @@ pub async fn queues_are_kept<S: Subject>() {
     scene.commit(vec![Change::Queue(Arc::new(again.clone()))]).await;
     let mut found = scene.store().queues().await.unwrap();
     found.sort_by(|a, b| a.name.cmp(&b.name));
-    assert_eq!(found, [second, again]);
+    assert_eq!(found, [second, again.clone()]);
+    scene.commit(vec![Change::RemoveQueue("a".into()), Change::RemoveQueue("none".into())]).await;
+    assert_eq!(scene.reopen().await.store().queues().await.unwrap(), [again]);
 }
 
 /// H2.
@@ -99,6 +105,121 @@ pub async fn artifact_versions_are_listed_newest_first<S: Subject>() {
         paged.extend(page);
     }
     assert_eq!(shas(&paged), ["3", "4", "5", "2", "1"]);
+}
+
+/// A11.
+pub async fn an_artifact_version_is_deleted_alone_and_superseded_ones_are_found<S: Subject>() {
+    let scene = Scene::<S>::new().await;
+    let store = scene.store();
+    for (name, sha, at) in [("x", "1", 1), ("x", "2", 2), ("y", "1", 3), ("x", "3", 4)] {
+        store.put_artifact(&artifact(name, sha, at)).await.unwrap();
+    }
+    let old = async |millis| store.superseded_artifacts(Timestamp::from_millis(millis), 10).await.unwrap();
+    assert_eq!(old(2).await, [], "its age counts from the newer version");
+    assert_eq!(old(3).await, [artifact("x", "1", 1)]);
+    assert_eq!(shas(&old(100).await), ["1", "2"], "the newest of each name stays");
+    assert_eq!(store.superseded_artifacts(Timestamp::from_millis(100), 1).await.unwrap().len(), 1);
+    let delete = async |artifact: Artifact| store.delete_artifact(&artifact, Request).await.unwrap();
+    assert_eq!(delete(artifact("x", "1", 1)).await, Deleted);
+    assert_eq!(delete(artifact("x", "1", 1)).await, Absent);
+    assert_eq!(delete(Artifact { namespace: "other".into(), ..artifact("x", "2", 2) }).await, Absent);
+    let all = store.artifacts(&ArtifactFilter::default(), 10).await.unwrap();
+    assert_eq!(shas(&all), ["3", "1", "2"]);
+}
+
+/// A row of a step that stored these versions of `data`.
+fn storing(run: RunId, step: u32, item: Option<u32>, digests: &[&str]) -> Change {
+    let references: Vec<_> = digests.iter().map(|digest| format!("data@sha256:{digest}")).collect();
+    let files = Some(serde_json::json!({ "data": references }).to_string().into());
+    let state = StepState { files, ..StepState::new(StepStatus::Succeeded, StepCause::JobSucceeded) };
+    Change::Step(Box::new(StepRecord { key: StepKey { run, step, item }, state }))
+}
+
+/// The hash with this digit in all places.
+fn digest(digit: char) -> String {
+    std::iter::repeat_n(digit, 64).collect()
+}
+
+impl<S: Subject> Scene<S> {
+    /// A run without steps, committed.
+    async fn run_of_steps(&mut self, status: RunStatus) -> Run {
+        let mut run = self.run(status);
+        (run.steps, run.batches) = (Vec::new(), Vec::new());
+        self.commit(run.changes()).await;
+        run
+    }
+
+    /// Stores a version of `data` in the namespace of a run.
+    async fn data_of(&self, run: &Run, digit: char, millis: i64) -> Artifact {
+        let namespace = run.head.definition.workflow.namespace.clone();
+        let version = Artifact { namespace, ..artifact("data", &digest(digit), millis) };
+        self.store().put_artifact(&version).await.unwrap();
+        version
+    }
+
+    async fn superseded(&self) -> Vec<Artifact> {
+        self.store().superseded_artifacts(Timestamp::from_millis(1_000), 10).await.unwrap()
+    }
+}
+
+/// A11, C1. Of a step and of its elements; of a live run and of an ended one, also in the next process.
+pub async fn a_version_that_a_run_stored_is_kept_as_long_as_the_run<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(34).await;
+    let mut run = scene.run_of_steps(RunStatus::Running).await;
+    let mut versions = Vec::new();
+    for (at, digit) in (1..).zip(['a', 'b', 'c', 'd']) {
+        versions.push(scene.data_of(&run, digit, at).await);
+    }
+    let elsewhere = Artifact { namespace: "elsewhere".into(), ..versions[0].clone() };
+    let newer = Artifact { sha256: digest('e'), created_at: Timestamp::from_millis(2), ..elsewhere.clone() };
+    for other in [&elsewhere, &newer] {
+        scene.store().put_artifact(other).await.unwrap();
+    }
+    let [a, b] = ['a', 'b'].map(digest);
+    scene.commit(vec![storing(run.id, 0, None, &[&a]), storing(run.id, 1, Some(7), &[&b])]).await;
+    // A row that is written again keeps what it pinned.
+    scene.commit(vec![storing(run.id, 0, None, &[&a])]).await;
+    let free = [elsewhere, versions[2].clone()];
+    assert_eq!(scene.superseded().await, free);
+    for version in &versions[..2] {
+        let kept = scene.store().delete_artifact(version, Retention).await.unwrap();
+        assert_eq!(kept, Pinned(run.id));
+    }
+    run.state = scene.sampler.run_state(RunStatus::Succeeded);
+    scene.commit(vec![run.change(false)]).await;
+    let scene = scene.reopen().await;
+    assert_eq!(scene.superseded().await, free);
+    scene.store().delete_runs(&[run.id]).await.unwrap();
+    assert_eq!(shas(&scene.superseded().await), [&a, &a, &b, &digest('c')]);
+    assert_eq!(scene.store().delete_artifact(&versions[0], Retention).await.unwrap(), Deleted);
+}
+
+/// A11. An ended run does not: its versions are the user's to delete.
+pub async fn a_live_run_keeps_its_versions_from_a_request_too<S: Subject>() {
+    let mut scene = Scene::<S>::seeded(35).await;
+    for status in LIVE {
+        let mut run = scene.run_of_steps(status).await;
+        let version = scene.data_of(&run, 'a', 1).await;
+        scene.commit(vec![storing(run.id, 0, None, &[&digest('a')])]).await;
+        assert_eq!(scene.store().delete_artifact(&version, Request).await.unwrap(), Pinned(run.id));
+        run.state = scene.sampler.run_state(RunStatus::Failed);
+        scene.commit(vec![run.change(false)]).await;
+        assert_eq!(scene.store().delete_artifact(&version, Request).await.unwrap(), Deleted, "{status}");
+    }
+}
+
+/// A11. What was found to be superseded may be the newest by now.
+pub async fn a_version_that_is_stored_again_is_not_deleted_by_retention<S: Subject>() {
+    let scene = Scene::<S>::new().await;
+    let store = scene.store();
+    for (sha, at) in [("1", 1), ("2", 2)] {
+        store.put_artifact(&artifact("x", sha, at)).await.unwrap();
+    }
+    let found = scene.superseded().await;
+    assert_eq!(shas(&found), ["1"]);
+    store.put_artifact(&artifact("x", "1", 3)).await.unwrap();
+    assert_eq!(store.delete_artifact(&found[0], Retention).await.unwrap(), Absent);
+    assert_eq!(shas(&store.artifacts(&ArtifactFilter::default(), 10).await.unwrap()), ["1", "2"]);
 }
 
 /// A11. Even at the same instant as the version before.

@@ -228,7 +228,7 @@ pub async fn every_filter_of_runs_finds_what_it_names<S: Subject>() {
     for filter in filters {
         let row = |run: &Run| {
             let mut state = run.state.clone();
-            state.history.clear();
+            state.history = state.history.pop().into_iter().collect();
             RunRow { id: run.id, head: Arc::clone(&run.head), state }
         };
         let expected: Vec<_> = runs.iter().filter(|run| matches(&filter, run)).map(row).collect();

@@ -28,7 +28,9 @@ impl DaySet {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Self::compile_steps(&spec.name, &spec.steps, others)
+        let days = Self::compile_steps(&spec.name, &spec.steps, others)?;
+        let known_until = days.known_until.into_iter().chain(spec.known_until).min();
+        Ok(Self { known_until, ..days })
     }
 
     pub(super) fn compile_steps(

@@ -10,6 +10,7 @@ use super::*;
 
 fn spec(name: &str, steps: Vec<CalendarStep>) -> CalendarSpec {
     CalendarSpec {
+        known_until: None,
         name: name.into(),
         namespace: "default".into(),
         owner: None,

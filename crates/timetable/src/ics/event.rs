@@ -125,6 +125,14 @@ impl Event {
         Ok(begins.into_iter().filter_map(|begin| covered(begin, extra_days, range)).collect())
     }
 
+    /// Whether one of its rules names days after `day`.
+    pub(super) fn recurs_after(&self, day: Date) -> bool {
+        let zone = self.one("DTSTART").ok().flatten().and_then(|start| start.parameter("TZID"));
+        self.all("RRULE").any(|rule| {
+            Recurrence::parse(&rule.value, |until| until.day(zone)).is_ok_and(|rule| rule.goes_on_after(day))
+        })
+    }
+
     /// The last day of the first instance.
     fn last_day(&self, first: Moment, zone: Option<&str>) -> Result<Date, String> {
         let (end, duration) = (self.one("DTEND")?, self.one("DURATION")?);

@@ -41,6 +41,8 @@ pub struct Imported {
     pub events: usize,
     /// What gave none, in the order of lines.
     pub ignored: Vec<Ignored>,
+    /// The last day of interest, if events recur after it: nothing is said about later days.
+    pub cut_after: Option<Date>,
 }
 
 impl Imported {
@@ -105,6 +107,7 @@ pub fn import(text: &str, years: RangeInclusive<i16>) -> Result<Imported, IcsErr
     let mut work = WORK_MAX;
     let mut days = Vec::new();
     let mut taken = 0;
+    let mut recurs_on = false;
     for event in &events {
         let moved = event.series().and_then(|uid| moved.get(uid)).map_or(&[][..], Vec::as_slice);
         match event.days(range, moved, &mut work) {
@@ -113,6 +116,7 @@ pub fn import(text: &str, years: RangeInclusive<i16>) -> Result<Imported, IcsErr
             }
             Ok(found) => {
                 taken += 1;
+                recurs_on |= event.recurs_after(range.last);
                 days.extend(found);
             }
             Err(event::Refusal::TooMuch) => return Err(IcsError::TooMuch { line: event.line }),
@@ -120,7 +124,8 @@ pub fn import(text: &str, years: RangeInclusive<i16>) -> Result<Imported, IcsErr
         }
     }
     ignored.sort_by_key(|entry| entry.line);
-    Ok(Imported { days: joined(days), events: taken, ignored })
+    let cut_after = recurs_on.then_some(range.last);
+    Ok(Imported { days: joined(days), events: taken, ignored, cut_after })
 }
 
 struct Entries {

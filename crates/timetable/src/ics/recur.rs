@@ -107,6 +107,11 @@ impl Recurrence {
         self.period(first, 0).contains(&first)
     }
 
+    /// Whether it has instances after `day`, as far as its own bounds tell. One that counts them has its end.
+    pub(super) fn goes_on_after(&self, day: Date) -> bool {
+        self.count.is_none() && self.until.is_none_or(|until| until > day)
+    }
+
     /// The days of instances from `first` on that lie in `window`, at the price of `work`.
     pub(super) fn days(&self, first: Date, window: DateRange, work: &mut usize) -> Result<Vec<Date>, Spent> {
         let mut days = Vec::new();

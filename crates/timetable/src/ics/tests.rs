@@ -279,3 +279,19 @@ proptest! {
         }
     }
 }
+
+/// A rule without an end says more than the years that it is read for.
+#[test]
+fn a_rule_that_goes_on_after_the_years_of_interest_is_told() {
+    let event = |rule: &str| {
+        let text = format!(
+            "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20261126\r\nRRULE:{rule}\r\nEND:VEVENT\r\n\
+             END:VCALENDAR\r\n"
+        );
+        import(&text, 2016..=2036).unwrap().cut_after
+    };
+    assert_eq!(event("FREQ=YEARLY;BYMONTH=11;BYDAY=4TH"), Some(date(2036, 12, 31)));
+    assert_eq!(event("FREQ=YEARLY;UNTIL=20401126"), Some(date(2036, 12, 31)));
+    assert_eq!(event("FREQ=YEARLY;UNTIL=20301126"), None);
+    assert_eq!(event("FREQ=YEARLY;COUNT=3"), None);
+}

@@ -13,11 +13,11 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, chown, fc
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use model::JobSpec;
 use model::spec::InputFile;
-use proto::v1::{Assignment, GetArtifactRequest, GetCheckpointRequest, Held, StartFailed};
+use proto::v1::{Assignment, FileVersion, GetArtifactRequest, GetCheckpointRequest, Held, StartFailed};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tonic::{Code, Status};
@@ -35,7 +35,7 @@ const TRIES: usize = 4;
 /// Why an input is not there.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
-    #[error("the server did not give it: {0}")]
+    #[error("{}", .0.message())]
     Server(#[from] Status),
     #[error("its bytes do not match its hash `{expected}`: they have `{found}`")]
     Hash { expected: String, found: String },
@@ -78,8 +78,8 @@ impl Artifacts {
         assignment.spec.windows(word.len()).any(|bytes| bytes == word) && !inputs(assignment).0.is_empty()
     }
 
-    /// Fills the folder of an execution.
-    pub(super) async fn stage(&self, assignment: &Assignment) -> Result<(), StartFailed> {
+    /// Fills the folder of an execution; tells which versions of artifacts are in it.
+    pub(super) async fn stage(&self, assignment: &Assignment) -> Result<Vec<FileVersion>, StartFailed> {
         let (inputs, namespace) = inputs(assignment);
         let dir = self.layout.stage().join(&assignment.execution_id);
         let failed = |what: &str, error: &FetchError| StartFailed {
@@ -93,17 +93,21 @@ impl Artifacts {
                 detail: format!("the checkpoint: {error}"),
             })?;
         }
+        let mut versions = Vec::with_capacity(inputs.len());
         for input in inputs {
             let placed = async {
-                let cached = self.fetch(&namespace, &input.artifact).await?;
+                let (sha256, cached) = self.fetch(&namespace, &input.artifact).await?;
                 let (dir, owner, input) = (dir.clone(), self.owner, input.clone());
                 tokio::task::spawn_blocking(move || place(&cached, &dir, &input, owner))
                     .await
-                    .map_err(io::Error::other)?
+                    .map_err(io::Error::other)??;
+                Ok(sha256)
             };
-            placed.await.map_err(|error| failed(&input.artifact, &error))?;
+            let sha256 = placed.await.map_err(|error| failed(&input.artifact, &error))?;
+            let artifact = input.artifact.split('@').next().unwrap_or_default().to_owned();
+            versions.push(FileVersion { artifact, sha256, path: input.path });
         }
-        Ok(())
+        Ok(versions)
     }
 
     /// Brings the last checkpoint of the job. One that the store has lost does not keep the job from running.
@@ -113,7 +117,7 @@ impl Artifacts {
         let found = loop {
             let Assignment { execution_id, fence, .. } = assignment;
             let request = GetCheckpointRequest { execution_id: execution_id.clone(), fence: *fence };
-            match self.client.clone().get_checkpoint(request).await {
+            match in_time(self.client.clone().get_checkpoint(request)).await {
                 Ok(found) => break found.into_inner(),
                 Err(status) if status.code() == Code::NotFound => return Ok(()),
                 Err(status) if may_pass(&status) && tries < TRIES => {
@@ -131,12 +135,12 @@ impl Artifacts {
         Ok(file.write_all(&found.data)?)
     }
 
-    /// The file in the cache that holds an artifact.
-    async fn fetch(&self, namespace: &str, reference: &str) -> Result<PathBuf, FetchError> {
+    /// The hash of an artifact, and the file in the cache that holds it.
+    async fn fetch(&self, namespace: &str, reference: &str) -> Result<(String, PathBuf), FetchError> {
         if let Some((_, hash)) = reference.split_once("@sha256:") {
             let path = self.cached(hash)?;
             if touch(&path) {
-                return Ok(path);
+                return Ok((hash.to_owned(), path));
             }
         }
         // Closed never.
@@ -151,15 +155,16 @@ impl Artifacts {
         self.download(namespace, reference).await
     }
 
-    async fn download(&self, namespace: &str, reference: &str) -> Result<PathBuf, FetchError> {
+    async fn download(&self, namespace: &str, reference: &str) -> Result<(String, PathBuf), FetchError> {
         let request = GetArtifactRequest { namespace: namespace.to_owned(), reference: reference.to_owned() };
-        let mut chunks = self.client.clone().get_artifact(request).await?.into_inner();
-        let mut chunk =
-            chunks.message().await?.ok_or_else(|| Status::unavailable("the artifact ended early"))?;
+        let mut chunks = in_time(self.client.clone().get_artifact(request)).await?.into_inner();
+        let mut chunk = in_time(chunks.message())
+            .await?
+            .ok_or_else(|| Status::unavailable("the artifact ended early"))?;
         let expected = chunk.sha256.clone();
         let path = self.cached(&expected)?;
         if touch(&path) {
-            return Ok(path);
+            return Ok((expected, path));
         }
         let mut file = Partial::create(&self.layout)?;
         let mut hash = Sha256::new();
@@ -167,7 +172,7 @@ impl Artifacts {
             hash.update(&chunk.data);
             // Into the page cache, so it seldom waits.
             file.file.write_all(&chunk.data)?;
-            match chunks.message().await? {
+            match in_time(chunks.message()).await? {
                 Some(next) => chunk = next,
                 None => break,
             }
@@ -178,7 +183,7 @@ impl Artifacts {
         }
         file.keep(&path)?;
         prune(&self.layout.cache(), self.cache_bytes_max, &path);
-        Ok(path)
+        Ok((found, path))
     }
 
     fn cached(&self, hash: &str) -> Result<PathBuf, FetchError> {
@@ -209,6 +214,15 @@ pub(super) fn may_pass(status: &Status) -> bool {
             | Code::Unimplemented
             | Code::AlreadyExists
     )
+}
+
+/// A server that sends or takes nothing for so long is given up, though its connection may live.
+pub(super) const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// What a server answers, if it does within [`STALL_MAX`]; what has not come by then may come the next time.
+async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    let late = |_| Err(Status::unavailable(format!("nothing came from the server for {STALL_MAX:?}")));
+    tokio::time::timeout(STALL_MAX, answer).await.unwrap_or_else(late)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -363,7 +377,7 @@ mod tests {
         let file = |name: &str, age: u64| {
             let path = dir.path().join(name);
             fs::write(&path, [0; 100]).unwrap();
-            let modified = SystemTime::now() - std::time::Duration::from_secs(age);
+            let modified = SystemTime::now() - Duration::from_secs(age);
             File::open(&path).unwrap().set_modified(modified).unwrap();
             path
         };

@@ -2,6 +2,9 @@
 //!
 //! A lease counts from the *sending* of the beat that it answers, on `CLOCK_BOOTTIME`: however long
 //! the answer took, the server counts from later and so ends it later than we do.
+//!
+//! A server that stops answering is left while some of the lease is left, so that another one can renew it before the
+//! tasks are frozen: it may have lost the leadership, or hang behind a connection that works.
 
 use mutation::{Mutation, is_on};
 use std::collections::VecDeque;
@@ -32,18 +35,21 @@ pub(super) async fn run(
     welcome: &Welcome,
 ) -> Result<std::convert::Infallible, SessionError> {
     let mut backoff = Backoff::default();
+    let every = Duration::from_millis(welcome.heartbeat_interval_ms.clamp(10, 60_000));
+    // Some heartbeats fit into a lease, whatever the server says.
+    let lease = Duration::from_millis(welcome.lease_ms).max(every * 3);
     let mut beats = Beats {
         shared,
+        patience: Patience::new(shared.machine.boot_millis(), lease),
         session: welcome.session,
         probe: shared.machine.probe(&shared.layout.dir),
         seq: 0,
         unanswered: VecDeque::new(),
     };
-    let every = Duration::from_millis(welcome.heartbeat_interval_ms.clamp(10, 60_000));
     loop {
         let before = beats.seq;
         let error = match beats.lane(server, every).await {
-            Err(SessionError::Unknown) => return Err(SessionError::Unknown),
+            Err(error @ (SessionError::Unknown | SessionError::NoLease)) => return Err(error),
             Err(error) => error,
             Ok(never) => match never {},
         };
@@ -51,12 +57,47 @@ pub(super) async fn run(
         if beats.seq > before + 1 {
             backoff = Backoff::default();
         }
-        backoff.wait().await;
+        tokio::select! {
+            () = backoff.wait() => {}
+            () = beats.patience.ends(shared) => return Err(SessionError::NoLease),
+        }
+    }
+}
+
+/// How long a server may leave heartbeats unanswered before the worker looks for another one.
+#[derive(Debug)]
+struct Patience {
+    lease: Duration,
+    /// When the heartbeat was sent whose answer is the newest, or when the session was opened.
+    answered: BootMillis,
+}
+
+impl Patience {
+    fn new(opened: BootMillis, lease: Duration) -> Self {
+        Self { lease, answered: opened }
+    }
+
+    fn answered(&mut self, sent: BootMillis) {
+        self.answered = self.answered.max(sent);
+    }
+
+    /// Waits until heartbeats have been unanswered for too long.
+    async fn ends(&self, shared: &Shared) {
+        // The timer stands still while the machine sleeps, and the lease does not.
+        while let Some(left @ 1..) = self.ends_at().checked_sub(shared.machine.boot_millis()) {
+            tokio::time::sleep(Duration::from_millis(left)).await;
+        }
+    }
+
+    /// When two thirds of the lease are over without an answer.
+    fn ends_at(&self) -> BootMillis {
+        self.answered + u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX) * 2 / 3
     }
 }
 
 struct Beats<'a> {
     shared: &'a Shared,
+    patience: Patience,
     session: u64,
     probe: BoxedProbe,
     seq: u64,
@@ -72,18 +113,25 @@ impl Beats<'_> {
         every: Duration,
     ) -> Result<std::convert::Infallible, SessionError> {
         self.unanswered.clear();
-        let mut client = server.connect().await?;
         let (to_server, outbox) = mpsc::channel(1);
+        let mut client = tokio::select! {
+            client = server.connect() => client?,
+            () = self.patience.ends(self.shared) => return Err(SessionError::NoLease),
+        };
         // The first beat goes with the call, which a server may answer only then.
         to_server.try_send(self.next()).map_err(|_| SessionError::Closed)?;
         let call = timeout(ANSWER_MAX, client.beat(ReceiverStream::new(outbox)));
-        let mut grants = call.await.map_err(|_| SessionError::Silent)??.into_inner();
+        let mut grants = tokio::select! {
+            grants = call => grants.map_err(|_| SessionError::Silent)??.into_inner(),
+            () = self.patience.ends(self.shared) => return Err(SessionError::NoLease),
+        };
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         ticks.tick().await;
         loop {
             tokio::select! {
                 grant = next_grant(&mut grants) => self.take(grant?).await?,
+                () = self.patience.ends(self.shared) => return Err(SessionError::NoLease),
                 _ = ticks.tick() => {
                     if self.unanswered.len() >= UNANSWERED_MAX {
                         return Err(SessionError::Silent);
@@ -115,6 +163,7 @@ impl Beats<'_> {
             return Err(SessionError::Unknown);
         }
         if let Some(sent) = answered(&mut self.unanswered, grant.seq) {
+            self.patience.answered(sent);
             let late = is_on(Mutation::AgentCountsLeasesFromAnswers);
             let from = if late { self.shared.machine.boot_millis() } else { sent };
             let boot_millis = from + grant.lease_ms;
@@ -137,6 +186,15 @@ async fn next_grant(grants: &mut Streaming<LeaseGrant>) -> Result<LeaseGrant, Se
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_is_left_when_a_third_of_the_lease_is_left() {
+        let mut patience = Patience::new(1_000, Duration::from_secs(6));
+        assert_eq!(patience.ends_at(), 5_000);
+        patience.answered(3_000);
+        patience.answered(2_000);
+        assert_eq!(patience.ends_at(), 7_000);
+    }
 
     #[test]
     fn a_lease_counts_from_the_sending_of_the_very_beat_that_it_answers() {

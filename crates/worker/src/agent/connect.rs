@@ -204,8 +204,13 @@ impl Backoff {
         half + half.mul_f64((entropy % 1_000) as f64 / 1_000.0)
     }
 
+    /// The length of the next wait.
+    pub(super) fn pause(&mut self) -> Duration {
+        self.draw(spread())
+    }
+
     pub(super) async fn wait(&mut self) {
-        tokio::time::sleep(self.draw(spread())).await;
+        tokio::time::sleep(self.pause()).await;
     }
 }
 

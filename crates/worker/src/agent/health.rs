@@ -7,10 +7,8 @@ use proto::v1::Health;
 
 use crate::clock::{BootMillis, boot_millis};
 use crate::config::meminfo;
+use crate::disk::Room;
 
-/// With less disk than this, or than one part in [`DISK_PART_MIN`], a worker is unhealthy.
-const DISK_MIN: u64 = 64 << 20;
-const DISK_PART_MIN: u64 = 100;
 /// Ticks of `/proc/stat` a second, on every platform that we know.
 const TICKS_A_SECOND: u64 = 100;
 /// The shortest time over which the use of CPU is measured: ticks would make noise of less.
@@ -47,14 +45,14 @@ impl Probe {
     }
 
     pub(super) fn sample(&mut self, running: u32) -> Health {
-        let (available, total) = disk(&self.dir);
+        let room = Room::at(&self.dir);
         Health {
             cpu_used_millis: self.cpu.until((boot_millis(), busy_ticks())),
             memory_available_bytes: fs::read_to_string("/proc/meminfo")
                 .map_or(0, |text| meminfo(&text, "MemAvailable")),
-            disk_available_bytes: available,
+            disk_available_bytes: room.map_or(0, |room| room.available),
             running,
-            trouble: disk_trouble(available, total).unwrap_or_default().to_owned(),
+            trouble: trouble(room).unwrap_or_default().to_owned(),
         }
     }
 }
@@ -77,14 +75,9 @@ fn busy(stat: &str) -> u64 {
     ticks.enumerate().filter(|(field, _)| !matches!(field, 3 | 4)).map(|(_, ticks)| ticks).sum()
 }
 
-/// Bytes that can be had, and all bytes, of the disk below `dir`.
-fn disk(dir: &Path) -> (u64, u64) {
-    rustix::fs::statvfs(dir)
-        .map_or((0, 0), |stat| (stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize))
-}
-
-fn disk_trouble(available: u64, total: u64) -> Option<&'static str> {
-    (available < DISK_MIN || available < total / DISK_PART_MIN).then_some("disk almost full")
+/// A disk that cannot be asked counts as one without room.
+fn trouble(room: Option<Room>) -> Option<&'static str> {
+    room.is_none_or(Room::is_almost_full).then_some("disk almost full")
 }
 
 #[cfg(test)]
@@ -105,13 +98,6 @@ mod tests {
         assert_eq!(cpu.until((2_000, 50)), 500);
         assert_eq!(cpu.until((2_010, 52)), 500);
         assert_eq!(cpu.until((4_000, 50)), 0);
-    }
-
-    #[test]
-    fn a_disk_is_trouble_when_little_is_left_of_it() {
-        assert_eq!(disk_trouble(DISK_MIN - 1, 1 << 30), Some("disk almost full"));
-        assert_eq!(disk_trouble(1 << 30, 1 << 40), Some("disk almost full"));
-        assert_eq!(disk_trouble(1 << 30, 1 << 34), None);
     }
 
     #[test]

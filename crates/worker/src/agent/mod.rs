@@ -10,7 +10,8 @@
 //! - [`logs`]: logs up, acknowledgements down.
 //! - [`artifacts`]: inputs before a start; [`outputs`]: outputs after a success.
 //! - [`tasks`]: what running tasks ask for through their sockets, and what they save to their files.
-//! - [`connect`]: connections, tokens, and how long to wait before the next try.
+//! - [`asks`]: whether the supervisor answers; [`lock`]: that no other agent serves the folder.
+//! - [`connect`]: connections, tokens, and how long to wait before the next try; [`turns`]: which server is asked next.
 //! - [`machine`]: what all of this stands on: the supervisor's socket, the network, the clock.
 //!
 //! Each lane has a connection of its own, so a flood of logs delays no report and no heartbeat.
@@ -21,15 +22,18 @@
 //! state of each execution when it can. Logs are bounded by the window that the supervisor keeps.
 
 mod artifacts;
+mod asks;
 mod beat;
 mod connect;
 mod health;
+mod lock;
 mod logs;
 pub(crate) mod machine;
 mod outputs;
 mod session;
 pub(crate) mod supervisor;
 mod tasks;
+mod turns;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -40,6 +44,7 @@ use tokio::sync::{mpsc, watch};
 use crate::config::AgentConfig;
 use crate::layout::Layout;
 use crate::link::{Answer, LogPart, Owner, Request, ToSupervisor};
+use asks::Asks;
 use connect::{Backoff, Server, Servers};
 use machine::{Host, Machine};
 use outputs::Uploads;
@@ -62,6 +67,13 @@ pub enum AgentError {
     Server { url: String, source: tonic::transport::Error },
     #[error("the token holds what no header can: expected visible ASCII")]
     Token,
+    #[error(
+        "another agent (process {process}) already serves the worker folder `{}`: stop it, or give this one a folder of its own",
+        dir.display()
+    )]
+    Taken { dir: std::path::PathBuf, process: String },
+    #[error("could not lock the worker folder `{}`", dir.display())]
+    Lock { dir: std::path::PathBuf, source: std::io::Error },
 }
 
 /// What all parts of an agent share while it is connected to one supervisor.
@@ -77,6 +89,9 @@ struct Shared {
     worker_id: Arc<str>,
     /// How many executions run.
     running: Arc<AtomicU32>,
+    /// What the supervisor understands.
+    version: u32,
+    asks: Arc<Asks>,
     /// The server of the session that is open.
     session: watch::Sender<Option<Server>>,
 }
@@ -92,8 +107,14 @@ impl Shared {
 /// Runs an agent until `shutdown` completes. The supervisor and its tasks run on after that.
 ///
 /// # Errors
-/// [`AgentError`] for a configuration that cannot work; nothing else ends it.
+/// [`AgentError`] for a configuration that cannot work, and for a folder that another agent serves; nothing else
+/// ends it.
 pub async fn run_agent(config: AgentConfig, shutdown: impl Future<Output = ()>) -> Result<(), AgentError> {
+    tokio::pin!(shutdown);
+    let _lock = tokio::select! {
+        lock = lock::take(&config) => lock?,
+        () = &mut shutdown => return Ok(()),
+    };
     run_on(Arc::new(Host), config, shutdown).await
 }
 
@@ -147,6 +168,8 @@ async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &
         owner: greeting.owner,
         worker_id: greeting.worker_id.as_str().into(),
         running: Arc::default(),
+        version: greeting.version,
+        asks: Arc::default(),
         session: watch::Sender::new(None),
     };
     tracing::info!(worker_id = %shared.worker_id, "connected to the supervisor");
@@ -157,6 +180,7 @@ async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &
         () = hear(inbound, &shared, events, log_parts, uploads, saves) => {}
         () = tasks::serve(shared.layout.clone(), upstream) => {}
         () = outbound.run(to_write) => {}
+        () = asks::watch(&shared) => {}
         () = Box::pin(session::run(shared.clone(), greeting, session_events)) => {}
         () = Box::pin(logs::run(shared.clone(), lane_parts)) => {}
     }
@@ -194,6 +218,7 @@ async fn hear(
             Answer::LogPart(part) => drop(log_parts.send(part)),
             Answer::Store(store) => uploads.begin(store),
             Answer::Save(save) => saves.begin(save),
+            Answer::Pong(pong) => shared.asks.answered(pong.number),
         }
     }
 }

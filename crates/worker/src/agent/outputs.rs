@@ -8,12 +8,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use model::JobSpec;
 use model::spec::OutputFile;
-use proto::v1::{Assignment, PutArtifactRequest};
+use proto::v1::{Assignment, FileVersion, PutArtifactRequest};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -21,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::Shared;
-use super::artifacts::may_pass;
+use super::artifacts::{STALL_MAX, may_pass};
 use super::connect::{Backoff, Client};
 use crate::link::{Request, Store, Stored};
 
@@ -58,25 +59,33 @@ impl Uploads {
         }
         let shared = self.shared.clone();
         self.tasks.spawn(async move {
-            let result = Box::pin(store_all(&shared, &assignment)).await;
-            let Failure { error, detail } =
-                result.err().unwrap_or(Failure { error: "", detail: String::new() });
+            let stored = match Box::pin(store_all(&shared, &assignment)).await {
+                Ok(outputs) => Stored { outputs, ..Stored::default() },
+                Err(Failure { error, detail }) => {
+                    Stored { error: error.to_owned(), detail, ..Stored::default() }
+                }
+            };
             under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-            shared.tell(Request::Stored(Stored { execution_id: id, error: error.to_owned(), detail })).await;
+            shared.tell(Request::Stored(Stored { execution_id: id, ..stored })).await;
         });
     }
 }
 
-async fn store_all(shared: &Shared, assignment: &Assignment) -> Result<(), Failure> {
+/// Stores every output; tells which versions they are.
+async fn store_all(shared: &Shared, assignment: &Assignment) -> Result<Vec<FileVersion>, Failure> {
     let spec: JobSpec = serde_json::from_slice(&assignment.spec).map_err(|error| Failure {
         error: "output_not_stored",
         detail: format!("the spec cannot be read: {error}"),
     })?;
+    let mut stored = Vec::with_capacity(spec.outputs.len());
     for output in &spec.outputs {
         let mut backoff = Backoff::default();
         loop {
             match store_one(shared, assignment, &spec.namespace, output).await {
-                Ok(()) => break,
+                Ok(version) => {
+                    stored.extend(version);
+                    break;
+                }
                 Err(Attempt::Failed(failure)) => return Err(failure),
                 Err(Attempt::Again(status)) => {
                     tracing::warn!(execution_id = assignment.execution_id, %status, "an output is not stored yet");
@@ -85,7 +94,7 @@ async fn store_all(shared: &Shared, assignment: &Assignment) -> Result<(), Failu
             }
         }
     }
-    Ok(())
+    Ok(stored)
 }
 
 enum Attempt {
@@ -98,11 +107,11 @@ async fn store_one(
     assignment: &Assignment,
     namespace: &str,
     output: &OutputFile,
-) -> Result<(), Attempt> {
+) -> Result<Option<FileVersion>, Attempt> {
     let folder = shared.layout.executions().join(&assignment.execution_id);
     let file = match open_output(&folder, &output.path) {
         Ok(Some(file)) => file,
-        Ok(None) if output.optional => return Ok(()),
+        Ok(None) if output.optional => return Ok(None),
         Ok(None) => {
             let detail = format!("the output `{}` is not there", output.path);
             return Err(Attempt::Failed(Failure { error: "output_missing", detail }));
@@ -121,7 +130,10 @@ async fn store_one(
     };
     let client = connected(shared).await?;
     match put(client, head, file).await {
-        Ok(()) => Ok(()),
+        Ok(sha256) => {
+            let (artifact, path) = (output.artifact.clone(), output.path.clone());
+            Ok(Some(FileVersion { artifact, sha256, path }))
+        }
         Err(status) if may_pass(&status) => Err(Attempt::Again(status)),
         Err(status) => {
             let detail = format!("the output `{}` was not stored: {}", output.path, status.message());
@@ -138,12 +150,15 @@ async fn connected(shared: &Shared) -> Result<Client, Attempt> {
     server.as_ref().map(super::connect::Server::connect_lazily).ok_or_else(gone)
 }
 
-async fn put(mut client: Client, head: PutArtifactRequest, file: File) -> Result<(), Status> {
+/// Stores a file; returns the hash of its bytes.
+async fn put(mut client: Client, head: PutArtifactRequest, file: File) -> Result<String, Status> {
     let (sender, requests) = mpsc::channel(4);
     // While this end is open the server cannot take the artifact for complete. So a file that cannot be read
     // to its end breaks the call off instead of ending it.
     let mut open = Some(sender.clone());
-    let read = tokio::task::spawn_blocking(move || read_into(file, head, &sender));
+    let taken = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&taken);
+    let read = tokio::task::spawn_blocking(move || read_into(file, head, &sender, &counter));
     let reading = async {
         let failed =
             |error: &dyn std::fmt::Display| Status::internal(format!("the file cannot be read: {error}"));
@@ -153,13 +168,36 @@ async fn put(mut client: Client, head: PutArtifactRequest, file: File) -> Result
         }
         result
     };
-    tokio::try_join!(reading, client.put_artifact(ReceiverStream::new(requests))).map(drop)
+    let stored = async {
+        let ((), answer) = tokio::try_join!(reading, client.put_artifact(ReceiverStream::new(requests)))?;
+        Ok(answer.into_inner().sha256)
+    };
+    tokio::select! {
+        stored = stored => stored,
+        () = stalled(&taken) => {
+            Err(Status::unavailable(format!("the server took nothing for {STALL_MAX:?}")))
+        }
+    }
+}
+
+/// Returns once nothing more was taken for [`STALL_MAX`].
+async fn stalled(taken: &AtomicU64) {
+    let mut before = u64::MAX;
+    loop {
+        let now = taken.load(Ordering::Relaxed);
+        if now == before {
+            return;
+        }
+        before = now;
+        tokio::time::sleep(STALL_MAX).await;
+    }
 }
 
 fn read_into(
     mut file: File,
     head: PutArtifactRequest,
     sender: &mpsc::Sender<PutArtifactRequest>,
+    taken: &AtomicU64,
 ) -> io::Result<()> {
     let mut next = head;
     loop {
@@ -171,6 +209,7 @@ fn read_into(
         if sender.blocking_send(std::mem::take(&mut next)).is_err() || len == 0 {
             return Ok(());
         }
+        taken.fetch_add(1, Ordering::Relaxed);
     }
 }
 

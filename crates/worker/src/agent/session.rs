@@ -19,24 +19,21 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::artifacts::{self, Artifacts};
-use super::connect::{Backoff, Server};
+use super::connect::Server;
+use super::turns::{Ended, Turns};
 use super::{Shared, beat};
 use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
 
 /// A server that takes longer to answer is tried again, or another.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The most reports in one message, and about the most bytes: a server reads no message beyond 4 MiB.
 const REPORTS_A_MESSAGE: usize = 4_096;
 const MESSAGE_BYTES: usize = 2 << 20;
 /// Where the server is that decides, in a refusal of one that does not.
 const LEADER: &str = "belfry-leader";
-/// How often in a row the worker goes at once where it is sent, before it waits as after any failure.
-const LED_AT_ONCE: u32 = 2;
-/// A session that was open for so long is no sign of a trouble that comes again at once.
-const STABLE: Duration = Duration::from_secs(1);
 /// Messages to the server that may wait.
 const TO_SERVER: usize = 16;
 
@@ -62,6 +59,8 @@ pub(super) enum SessionError {
     NoWelcome,
     #[error("the server does not know this session any more")]
     Unknown,
+    #[error("the server has answered no heartbeat for two thirds of the lease")]
+    NoLease,
     #[error("the supervisor is gone")]
     NoSupervisor,
 }
@@ -74,42 +73,89 @@ impl SessionError {
             _ => None,
         }
     }
+
+    /// Whether the server did not answer at all.
+    fn is_silence(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::Silent | Self::NoLease)
+    }
+}
+
+/// Whether the servers take the token, as far as the log has said.
+#[derive(Debug, Default)]
+struct Token {
+    is_refused: bool,
+}
+
+/// What the end of a session says of the token.
+#[derive(Debug, PartialEq, Eq)]
+enum Refusal {
+    None,
+    /// Refused for the first time since a session was open.
+    New,
+    /// Refused again: the log has said so.
+    Known,
+}
+
+impl Token {
+    fn judge(&mut self, error: &SessionError, was_open: bool) -> Refusal {
+        self.is_refused &= !was_open;
+        let refuses =
+            |status: &Status| matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied);
+        match error {
+            SessionError::Status(status) if refuses(status) => {
+                match std::mem::replace(&mut self.is_refused, true) {
+                    true => Refusal::Known,
+                    false => Refusal::New,
+                }
+            }
+            _ => Refusal::None,
+        }
+    }
 }
 
 /// Keeps a session open, at one server or another, for ever.
 pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events: mpsc::Receiver<Event>) {
-    let mut backoff = Backoff::among(shared.servers.count());
-    let (mut turn, mut led) = (0, 0);
+    let mut turns = Turns::among(shared.servers.count());
+    let mut token = Token::default();
     for generation in 1.. {
         // There is one at least, or the configuration would have been refused.
-        let Some(server) = shared.servers.at(turn) else { return };
-        turn += 1;
+        let Some(server) = shared.servers.at(turns.current()) else { return };
         let opened = tokio::time::Instant::now();
         let mut session =
             Session { shared: &shared, server: &server, greeting: &greeting, generation, was_open: false };
         let Err(error) = session.serve(&mut events).await;
         shared.session.send_replace(None);
-        tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "no session");
+        match token.judge(&error, session.was_open) {
+            Refusal::New => tracing::error!(
+                server = %server.url,
+                error = &error as &dyn std::error::Error,
+                "the server refused the token: check `--token-file` (the setting `worker.token_file`); trying again"
+            ),
+            Refusal::Known => {
+                tracing::debug!(server = %server.url, "the server still refuses the token");
+            }
+            Refusal::None => {
+                tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "no session");
+            }
+        }
         if matches!(error, SessionError::NoSupervisor) {
             return;
         }
-        // Its server gave the work to another one, or is gone, and whatever is to be started waits for us.
-        if session.was_open && opened.elapsed() > STABLE && shared.servers.count() > 1 {
-            continue;
-        }
-        if opened.elapsed() > ANSWER_MAX {
-            backoff = Backoff::among(shared.servers.count());
-        }
         if let Some(leader) = error.leader() {
             shared.servers.learn(&[leader.to_owned()]);
-            turn = shared.servers.turn_of(leader).unwrap_or(turn);
-            led += 1;
-            if led <= LED_AT_ONCE {
-                continue;
-            }
         }
-        led = 0;
-        discarding(&mut events, backoff.wait()).await;
+        let ended = Ended {
+            server: &server.url,
+            leader: error.leader(),
+            silent: error.is_silence(),
+            was_open: session.was_open,
+            lasted: opened.elapsed(),
+        };
+        let now = tokio::time::Instant::now();
+        let pause = turns.next(&ended, now, shared.servers.count(), |url| shared.servers.turn_of(url));
+        if let Some(pause) = pause {
+            discarding(&mut events, tokio::time::sleep(pause)).await;
+        }
     }
 }
 
@@ -293,9 +339,7 @@ impl<'a> Fetches<'a> {
         for assignment in later {
             self.fetch(assignment);
         }
-        now.into_iter()
-            .map(|assignment| Start { assignment: Some(assignment), staged: false, failure: None })
-            .collect()
+        now.into_iter().map(|assignment| Start { assignment: Some(assignment), ..Start::default() }).collect()
     }
 
     fn fetch(&mut self, assignment: v1::Assignment) {
@@ -305,8 +349,11 @@ impl<'a> Fetches<'a> {
         let id = assignment.execution_id.clone();
         let (artifacts, shared) = (self.artifacts.clone(), self.shared.clone());
         let task = self.tasks.spawn(async move {
-            let failure = Box::pin(artifacts.stage(&assignment)).await.err();
-            let start = Start { staged: failure.is_none(), assignment: Some(assignment), failure };
+            let (inputs, failure) = match Box::pin(artifacts.stage(&assignment)).await {
+                Ok(inputs) => (inputs, None),
+                Err(failure) => (Vec::new(), Some(failure)),
+            };
+            let start = Start { staged: failure.is_none(), assignment: Some(assignment), failure, inputs };
             shared.tell(Request::Starts(Starts { starts: vec![start] })).await;
         });
         self.aborts.insert(id, task);
@@ -319,5 +366,26 @@ impl<'a> Fetches<'a> {
                 task.abort();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// H2. A refused token is told once, until a session was open again.
+    #[test]
+    fn a_refused_token_is_told_once() {
+        let mut token = Token::default();
+        let refused = || SessionError::Status(Status::unauthenticated("no valid token"));
+        let told = |token: &mut Token, error, was_open| token.judge(&error, was_open);
+        assert_eq!(told(&mut token, SessionError::Closed, false), Refusal::None);
+        assert_eq!(told(&mut token, refused(), false), Refusal::New);
+        assert_eq!(told(&mut token, refused(), false), Refusal::Known);
+        assert_eq!(told(&mut token, SessionError::Silent, false), Refusal::None);
+        assert_eq!(told(&mut token, refused(), false), Refusal::Known);
+        assert_eq!(told(&mut token, SessionError::Closed, true), Refusal::None);
+        let wrong_kind = SessionError::Status(Status::permission_denied("its token is for admins"));
+        assert_eq!(told(&mut token, wrong_kind, false), Refusal::New);
     }
 }

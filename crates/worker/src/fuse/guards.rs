@@ -22,14 +22,16 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// How many executions at a time there is room for; what is not used takes no memory.
 const RECORDS: usize = 1 << 16;
-/// The words of a record: state and process, two of the execution, and one that is free.
+/// The words of a record: state and process, two of the execution, and the number of its control group.
 const RECORD: usize = 4;
 /// Before the records stands how many of them were ever used.
 const WORDS: usize = RECORD * (RECORDS + 1);
 const BYTES: usize = WORDS * size_of::<AtomicU64>();
-/// In the first word of a record, below the process: it counts; it is not frozen when the lease runs out.
+/// In the first word of a record, below the process: it counts; it is not frozen when the lease runs out; its main
+/// process has ended and was reaped.
 const THERE: u64 = 1;
 const EXEMPT: u64 = 2;
+const REAPED: u64 = 4;
 
 /// An execution that is guarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,26 +41,34 @@ pub(crate) struct Guarded {
     pub(crate) exempt: bool,
     /// Its main process, once that is known; until then it is recognised by its environment.
     pub(crate) pid: Option<i32>,
+    /// Its main process was reaped: the number may be another's by now.
+    pub(crate) is_reaped: bool,
+    /// The number of its control group; 0 where it has none. It stays the same.
+    pub(crate) group: u32,
 }
 
 impl Guarded {
     fn state(&self) -> u64 {
         let pid = self.pid.unwrap_or(0).cast_unsigned();
-        u64::from(pid) << 32 | if self.exempt { THERE | EXEMPT } else { THERE }
+        let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
+        u64::from(pid) << 32 | THERE | flag(self.exempt, EXEMPT) | flag(self.is_reaped, REAPED)
     }
 
-    fn execution(&self) -> [u64; 2] {
+    /// What stands in a record behind its state.
+    fn rest(&self) -> [u64; 3] {
         let bits = self.execution.to_bits().to_be_bytes();
         let (words, _) = bits.as_chunks::<8>();
-        [u64::from_be_bytes(words[0]), u64::from_be_bytes(words[1])]
+        [u64::from_be_bytes(words[0]), u64::from_be_bytes(words[1]), self.group.into()]
     }
 
-    fn from_words(state: u64, [high, low]: [u64; 2]) -> Self {
+    fn from_words(state: u64, [high, low, group]: [u64; 3]) -> Self {
         let pid = u32::try_from(state >> 32).unwrap_or(0).cast_signed();
         Self {
             execution: ExecutionId::from_bits(u128::from(high) << 64 | u128::from(low)),
             exempt: state & EXEMPT != 0,
             pid: (pid != 0).then_some(pid),
+            is_reaped: state & REAPED != 0,
+            group: u32::try_from(group).unwrap_or(0),
         }
     }
 }
@@ -141,7 +151,7 @@ impl Guards {
             Some(place) => *place,
             None => {
                 let Some(place) = self.free.pop().or_else(|| self.next()) else { return false };
-                for (word, value) in self.table.record(place)[1..].iter().zip(guarded.execution()) {
+                for (word, value) in self.table.record(place)[1..].iter().zip(guarded.rest()) {
                     word.store(value, Ordering::SeqCst);
                 }
                 self.places.insert(guarded.execution, place);
@@ -196,10 +206,10 @@ impl Known {
         let load = |word: usize| record[word].load(Ordering::SeqCst);
         loop {
             let state = load(0);
-            let execution = [load(1), load(2)];
+            let rest = [load(1), load(2), load(3)];
             // Otherwise it was written meanwhile.
             if load(0) == state {
-                return (state & THERE != 0).then(|| Guarded::from_words(state, execution));
+                return (state & THERE != 0).then(|| Guarded::from_words(state, rest));
             }
         }
     }
@@ -210,7 +220,13 @@ mod tests {
     use super::*;
 
     fn one(bits: u128, pid: Option<i32>) -> Guarded {
-        Guarded { execution: ExecutionId::from_bits(bits), exempt: bits.is_multiple_of(2), pid }
+        Guarded {
+            execution: ExecutionId::from_bits(bits),
+            exempt: bits.is_multiple_of(2),
+            pid,
+            is_reaped: false,
+            group: 9,
+        }
     }
 
     fn all(guards: &Guards) -> Vec<Guarded> {

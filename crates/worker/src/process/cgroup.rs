@@ -2,26 +2,59 @@
 //!
 //! What a machine offers is found by trying: for each controller a group below our own is made and
 //! a limit is written. An execution that asks for limits gets a group under the controllers it needs,
-//! which its main process joins before `exec`; others get none, because making, joining and removing
-//! one costs some 0.4 ms, as much as all else about a short task (measured on 6.18, v1).
+//! which its main process joins before `exec`.
+//!
+//! Every other execution gets a *plain* group, without any limit, in the cheapest hierarchy where one can be
+//! made. Nothing that the task starts can leave the group, so all of it is found, whatever it does to its
+//! session, its parents and its environment. Plain groups are lent again: making and removing one costs some
+//! 50 µs, and joining one that exists nothing that can be measured, if the child is cloned into it (v2) or
+//! writes to a v1 hierarchy (measured on 6.18).
+//!
+//! Groups are numbered, and the fuse reads the number of a group from the table of the executions that it guards.
+//! A group that an earlier supervisor left may hold processes that do not die, so its number is not used again.
 //!
 //! On v2 a group with processes cannot hand controllers down, so all processes of our own group are
 //! first moved into a leaf below it; with systemd this needs `Delegate=yes`.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use model::spec::{Enforcement, Limits};
+use rustix::process::Signal;
+
+use super::{clone, tree};
 
 /// Microseconds over which CPU is counted.
 const CPU_PERIOD: u64 = 100_000;
+/// How many plain groups are kept to be lent again, each with two open files.
+const SPARE_MAX: usize = 256;
+/// Where no process can join a plain group, one in so many executions tries, as a power of two.
+const TRY_RARELY: u32 = 6;
+/// v1 hierarchies in which plain groups can be, the cheapest first.
+const PLAIN_V1: [&str; 4] = ["freezer", "name=systemd", "pids", "memory"];
+/// The file that lists the processes of a group, and by which one joins.
+const PROCS: &str = "cgroup.procs";
+/// The leaf below our own v2 group that its processes are moved into.
+const HOST_LEAF: &str = "belfry-host";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     V1,
     V2,
+}
+
+/// How a child comes into its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Join {
+    /// It is born there.
+    ByBirth,
+    /// It writes to `cgroup.procs`.
+    #[default]
+    ByWriting,
 }
 
 /// A controller that can be used, and the folder below which groups are made.
@@ -37,6 +70,18 @@ pub(crate) struct Cgroups {
     memory: Option<Controller>,
     cpu: Option<Controller>,
     pids: Option<Controller>,
+    /// Where plain groups are made.
+    plain: Option<Controller>,
+    /// How v2 groups are joined.
+    join: Join,
+    /// Plain groups without any process.
+    spare: Vec<Group>,
+    /// The number of the last group.
+    last: u32,
+    /// How many processes in a row could not join a plain group.
+    unjoined: u32,
+    /// How many executions get none for that before the next one does.
+    without: u32,
     /// Groups that could not be removed yet, because a process in them was still dying.
     stale: Vec<PathBuf>,
 }
@@ -44,10 +89,18 @@ pub(crate) struct Cgroups {
 /// The group of one execution.
 #[derive(Debug)]
 pub(crate) struct Group {
+    /// Its name under every controller.
+    pub(crate) number: u32,
     /// One for v2; one for each controller on v1.
     dirs: Vec<PathBuf>,
     procs: Vec<File>,
     memory: Option<(Version, PathBuf)>,
+    /// The folder of a v2 group, into which a process can be cloned, and which of `procs` is its own.
+    folder: Option<(File, usize)>,
+    is_plain: bool,
+    /// Whether all of it was killed at once. Kernels that tell a fork that was under way then by a number kill whoever
+    /// is born in such a group later, too (seen on 6.18), so it is not lent again.
+    was_killed: Cell<bool>,
 }
 
 /// Why a limit is not kept.
@@ -57,6 +110,13 @@ pub(crate) enum LimitError {
     Unavailable(&'static str),
     #[error("could not set up the control group `{}`", path.display())]
     Group { path: PathBuf, source: io::Error },
+}
+
+impl LimitError {
+    /// Whether there is a group of this number already.
+    fn is_taken(&self) -> bool {
+        matches!(self, Self::Group { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+    }
 }
 
 impl Cgroups {
@@ -74,7 +134,65 @@ impl Cgroups {
                 })
                 .filter(|found| found.probe(controller).is_ok())
         };
-        Self { memory: find("memory"), cpu: find("cpu"), pids: find("pids"), stale: Vec::new() }
+        let (memory, cpu, pids) = (find("memory"), find("cpu"), find("pids"));
+        let v2 = |join| {
+            Some((Controller { version: Version::V2, base: v2_folder(&mounts, &own)?.join(name) }, join))
+        };
+        let v1 = PLAIN_V1.iter().filter_map(|hierarchy| {
+            let dir = v1_folder(&mounts, &own, hierarchy)?;
+            Some((Controller { version: Version::V1, base: dir.join(name) }, Join::ByWriting))
+        });
+        // The cheapest first: a process that moves into a v2 group does so for some 50 µs.
+        let ways = v2(Join::ByBirth).into_iter().chain(v1).chain(v2(Join::ByWriting));
+        let (plain, join) = ways
+            .into_iter()
+            .find(|(found, join)| found.probe_plain(*join).is_ok())
+            .map_or((None, Join::ByWriting), |(found, join)| (Some(found), join));
+        let mut found = Self::default();
+        (found.memory, found.cpu, found.pids) = (memory, cpu, pids);
+        (found.plain, found.join) = (plain, join);
+        found.last = found.highest();
+        found
+    }
+
+    /// The highest number of a group that exists, below whatever controller; 0 where there is none.
+    fn highest(&self) -> u32 {
+        let groups = self.bases().into_iter().filter_map(|base| fs::read_dir(base).ok()).flatten().flatten();
+        groups.filter_map(|group| group.file_name().to_str()?.parse().ok()).max().unwrap_or(0)
+    }
+
+    /// Whether executions without limits get a group.
+    pub(crate) fn groups_all(&self) -> bool {
+        self.plain.is_some()
+    }
+
+    /// A process could not join a plain group, and runs without it.
+    ///
+    /// The fuse has the number of the group for as long as the process runs, so the group is not lent again. The next
+    /// execution gets a group all the same; only where one process after the other cannot join, a try costs more than it is
+    /// worth and is made now and then.
+    pub(crate) fn was_not_joined(&mut self, group: Group) {
+        self.unjoined = self.unjoined.saturating_add(1);
+        self.without = (1 << (self.unjoined - 1).min(TRY_RARELY)) - 1;
+        self.stale.extend(group.dirs);
+        self.sweep();
+    }
+
+    /// A process has joined its group.
+    pub(crate) fn was_joined(&mut self) {
+        (self.unjoined, self.without) = (0, 0);
+    }
+
+    /// The folders below which groups are, each once.
+    pub(crate) fn bases(&self) -> Vec<PathBuf> {
+        let mut bases: Vec<_> = self.controllers().map(|controller| controller.base.clone()).collect();
+        bases.sort();
+        bases.dedup();
+        bases
+    }
+
+    fn controllers(&self) -> impl Iterator<Item = &Controller> {
+        [&self.memory, &self.cpu, &self.pids, &self.plain].into_iter().flatten()
     }
 
     pub(crate) fn limits_memory(&self) -> bool {
@@ -89,25 +207,77 @@ impl Cgroups {
         self.pids.is_some()
     }
 
-    /// A group that keeps `limits`, or `None` where there is nothing to keep.
+    /// A group that keeps `limits`; where there is nothing to keep a plain one, or `None` where none can be made.
     ///
     /// # Errors
     /// [`LimitError`] where a limit that is required cannot be kept.
-    pub(crate) fn create(&self, name: &str, limits: &Limits) -> Result<Option<Group>, LimitError> {
+    pub(crate) fn create(&mut self, limits: &Limits) -> Result<Option<Group>, LimitError> {
+        Ok(match self.limited(limits)? {
+            None => self.lend(),
+            limited => limited,
+        })
+    }
+
+    fn next(&mut self) -> u32 {
+        // 0 says that there is no group.
+        self.last = self.last.checked_add(1).unwrap_or(1);
+        self.last
+    }
+
+    /// A plain group; what cannot be made costs a warning, and the execution is looked after without one.
+    fn lend(&mut self) -> Option<Group> {
+        let plain = self.plain.clone()?;
+        if self.without > 0 {
+            self.without -= 1;
+            return None;
+        }
+        if let Some(spare) = self.spare.pop() {
+            return Some(spare);
+        }
+        loop {
+            let number = self.next();
+            match Group::plain(&plain, number, self.join) {
+                Ok(group) => return Some(group),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    tracing::warn!(folder = %plain.base.display(), %error, "cannot create a control group");
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn limited(&mut self, limits: &Limits) -> Result<Option<Group>, LimitError> {
+        if limits.cpu.is_none() && limits.memory.is_none() && limits.pids.is_none() {
+            return Ok(None);
+        }
+        loop {
+            let number = self.next();
+            match self.limited_as(number, limits) {
+                Err(error) if error.is_taken() => {}
+                made => return made,
+            }
+        }
+    }
+
+    /// A group of this number that keeps `limits`; `None` where none of them can be kept and none need be.
+    fn limited_as(&self, number: u32, limits: &Limits) -> Result<Option<Group>, LimitError> {
         let cpu = limits.cpu.map(|c| (u64::from(c.0) * CPU_PERIOD / 1_000).max(1_000));
         let asked = [
             ("memory", &self.memory, limits.memory.map(|b| b.0)),
             ("cpu", &self.cpu, cpu),
             ("pids", &self.pids, limits.pids.map(u64::from)),
         ];
-        let mut group = Group { dirs: Vec::new(), procs: Vec::new(), memory: None };
+        let mut group = Group::numbered(number);
         for (what, controller, value) in asked {
             let Some(value) = value else { continue };
             let result = match controller {
-                Some(controller) => group.add(controller, what, name, value),
+                Some(controller) => group.add(controller, what, value, self.join),
                 None => Err(LimitError::Unavailable(what)),
             };
-            if let (Err(error), Enforcement::Required) = (result, limits.enforcement) {
+            if let Err(error) = result
+                && (error.is_taken() || limits.enforcement == Enforcement::Required)
+            {
                 group.dirs.iter().for_each(|dir| drop(fs::remove_dir(dir)));
                 return Err(error);
             }
@@ -115,8 +285,13 @@ impl Cgroups {
         Ok((!group.dirs.is_empty()).then_some(group))
     }
 
-    /// Removes a group whose processes have ended.
-    pub(crate) fn remove(&mut self, group: Group) {
+    /// Takes back a group whose processes have ended.
+    pub(crate) fn take_back(&mut self, group: Group) {
+        let is_as_new = group.is_plain && !group.was_killed.get() && group.is_empty();
+        if is_as_new && self.spare.len() < SPARE_MAX && self.plain.is_some() {
+            self.spare.push(group);
+            return;
+        }
         self.stale.extend(group.dirs);
         self.sweep();
     }
@@ -126,19 +301,27 @@ impl Cgroups {
         self.stale.retain(|dir| fs::remove_dir(dir).is_err_and(|e| e.kind() != io::ErrorKind::NotFound));
     }
 
-    /// `cgroup.procs` files of a group of this name that an earlier supervisor left.
-    pub(crate) fn left_behind(&self, name: &str) -> Option<PathBuf> {
-        [&self.memory, &self.cpu, &self.pids]
-            .into_iter()
-            .flatten()
-            .map(|c| c.base.join(name).join("cgroup.procs"))
-            .find(|procs| procs.exists())
+    /// Kills every process in groups that an earlier supervisor left; returns how many there still are.
+    pub(crate) fn kill_left_behind(&self) -> usize {
+        let left =
+            self.bases().into_iter().flat_map(|base| fs::read_dir(base).into_iter().flatten().flatten());
+        left.map(|entry| {
+            let dir = entry.path();
+            let Ok(text) = fs::read_to_string(dir.join(PROCS)) else { return 0 };
+            let pids = tree::pids(&text);
+            if !pids.is_empty() {
+                fs::write(dir.join("cgroup.kill"), "1").ok();
+                pids.iter().for_each(|pid| tree::signal_process(*pid, Signal::KILL));
+            }
+            pids.len()
+        })
+        .sum()
     }
 
     /// Removes all groups that an earlier supervisor left. Their processes must be dead.
     pub(crate) fn remove_left_behind(&mut self) {
-        for controller in [&self.memory, &self.cpu, &self.pids].into_iter().flatten() {
-            let Ok(entries) = fs::read_dir(&controller.base) else { continue };
+        for base in self.bases() {
+            let Ok(entries) = fs::read_dir(base) else { continue };
             self.stale.extend(entries.flatten().map(|e| e.path()).filter(|p| p.is_dir()));
         }
         self.sweep();
@@ -147,10 +330,12 @@ impl Cgroups {
 
 impl Drop for Cgroups {
     fn drop(&mut self) {
+        let spare = std::mem::take(&mut self.spare);
+        self.stale.extend(spare.into_iter().flat_map(|group| group.dirs));
         self.sweep();
-        for controller in [&self.memory, &self.cpu, &self.pids].into_iter().flatten() {
+        for base in self.bases() {
             // Fails where something is left inside; the next supervisor of this worker tidies up.
-            fs::remove_dir(&controller.base).ok();
+            fs::remove_dir(base).ok();
         }
     }
 }
@@ -167,6 +352,19 @@ impl Controller {
         let written = self.limit(&dir, what, 1 << 30);
         fs::remove_dir(&dir)?;
         written
+    }
+
+    /// Tries whether a group without limits can be made, and joined as far as that shows.
+    fn probe_plain(&self, join: Join) -> io::Result<()> {
+        fs::create_dir_all(&self.base)?;
+        let dir = self.base.join("probe");
+        fs::create_dir_all(&dir)?;
+        let opened = File::options().write(true).open(dir.join(PROCS));
+        let folder = (join == Join::ByBirth).then(|| File::open(&dir)).transpose()?;
+        // What keeps a child from being born there, or kills it, would do so with every task.
+        let lives = folder.is_none_or(|folder| clone::lives_in(folder.as_fd()));
+        fs::remove_dir(&dir)?;
+        if lives { opened.map(drop) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
     fn limit(&self, dir: &Path, what: &str, value: u64) -> io::Result<()> {
@@ -199,26 +397,81 @@ fn ignore_missing(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
+/// The `cgroup.procs` of the group with this number, in the first of `bases` that has one.
+pub(crate) fn procs_below(bases: &[PathBuf], number: u32) -> Option<PathBuf> {
+    let name = number.to_string();
+    bases.iter().map(|base| base.join(&name).join(PROCS)).find(|procs| procs.exists())
+}
+
 impl Group {
+    /// One that is in no hierarchy yet.
+    fn numbered(number: u32) -> Self {
+        Self {
+            number,
+            dirs: Vec::new(),
+            procs: Vec::new(),
+            memory: None,
+            folder: None,
+            is_plain: false,
+            was_killed: Cell::new(false),
+        }
+    }
+
+    /// A group without limits.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] where there is a group of this number.
+    fn plain(controller: &Controller, number: u32, join: Join) -> io::Result<Self> {
+        let dir = controller.base.join(number.to_string());
+        fs::create_dir(&dir)?;
+        let open = || {
+            let procs = File::options().read(true).write(true).open(dir.join(PROCS))?;
+            let folder = (join == Join::ByBirth).then(|| File::open(&dir)).transpose()?;
+            io::Result::Ok((procs, folder))
+        };
+        let (procs, folder) = open().inspect_err(|_| drop(fs::remove_dir(&dir)))?;
+        let folder = folder.map(|folder| (folder, 0));
+        Ok(Self { dirs: vec![dir], procs: vec![procs], folder, is_plain: true, ..Self::numbered(number) })
+    }
+
+    /// Whether no process is in it.
+    fn is_empty(&self) -> bool {
+        self.procs.iter().all(|procs| matches!(procs.read_at(&mut [0], 0), Ok(0)))
+    }
+
+    /// Whether an execution can do without it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    /// The folder of its v2 group, into which a process can be cloned, and which of [`Self::procs`] that is.
+    pub(crate) fn folder(&self) -> Option<(BorrowedFd<'_>, usize)> {
+        self.folder.as_ref().map(|(folder, index)| (folder.as_fd(), *index))
+    }
+
     fn add(
         &mut self,
         controller: &Controller,
         what: &'static str,
-        name: &str,
         value: u64,
+        join: Join,
     ) -> Result<(), LimitError> {
-        let dir = controller.base.join(name);
+        let dir = controller.base.join(self.number.to_string());
+        let is_new = !self.dirs.contains(&dir);
+        if is_new {
+            fs::create_dir(&dir).map_err(|source| LimitError::Group { path: dir.clone(), source })?;
+        }
         let set_up = || -> io::Result<Option<File>> {
-            fs::create_dir_all(&dir)?;
             controller.limit(&dir, what, value)?;
-            if self.dirs.contains(&dir) {
-                return Ok(None);
-            }
-            File::options().write(true).open(dir.join("cgroup.procs")).map(Some)
+            is_new.then(|| File::options().read(true).write(true).open(dir.join(PROCS))).transpose()
         };
         match set_up() {
             Ok(procs) => {
                 if let Some(procs) = procs {
+                    if controller.version == Version::V2 && join == Join::ByBirth {
+                        let folder = File::open(&dir).ok();
+                        self.folder = folder.map(|folder| (folder, self.procs.len()));
+                    }
                     self.procs.push(procs);
                     self.dirs.push(dir.clone());
                 }
@@ -228,7 +481,7 @@ impl Group {
                 Ok(())
             }
             Err(source) => {
-                if !self.dirs.contains(&dir) {
+                if is_new {
                     fs::remove_dir(&dir).ok();
                 }
                 Err(LimitError::Group { path: dir, source })
@@ -243,11 +496,12 @@ impl Group {
 
     /// The file that lists its processes.
     pub(crate) fn procs_path(&self) -> Option<PathBuf> {
-        self.dirs.first().map(|dir| dir.join("cgroup.procs"))
+        self.dirs.first().map(|dir| dir.join(PROCS))
     }
 
     /// Kills all of it at once where the kernel can (v2).
     pub(crate) fn kill(&self) {
+        self.was_killed.set(true);
         for dir in &self.dirs {
             fs::write(dir.join("cgroup.kill"), "1").ok();
         }
@@ -282,9 +536,15 @@ fn v1_folder(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
     Some(below(&point, &root, path))
 }
 
-/// Our own folder under the v2 hierarchy.
+/// Our own folder under the v2 hierarchy, or the one above it where an earlier supervisor moved us into a leaf.
+///
+/// An agent is moved together with its supervisor, so the next supervisor begins in the leaf. It must find the groups
+/// of the one before, and in a leaf below the leaf no controller could be handed down.
 fn v2_folder(mounts: &str, own: &str) -> Option<PathBuf> {
-    let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let mut path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    while let Some(parent) = path.strip_suffix(HOST_LEAF).and_then(|parent| parent.strip_suffix('/')) {
+        path = parent;
+    }
     let (root, point) = mount(mounts, |kind, _| kind == "cgroup2")?;
     Some(below(&point, &root, path))
 }
@@ -317,7 +577,7 @@ fn delegate(dir: &Path, controller: &str) -> io::Result<()> {
     if hand_down().is_ok() {
         return Ok(());
     }
-    let leaf = dir.join("belfry-host");
+    let leaf = dir.join(HOST_LEAF);
     fs::create_dir_all(&leaf)?;
     for pid in fs::read_to_string(dir.join("cgroup.procs"))?.split_ascii_whitespace() {
         // One that ended meanwhile does not matter; another's process makes the next step fail.
@@ -348,12 +608,113 @@ mod tests {
     }
 
     #[test]
+    fn the_leaf_that_a_supervisor_was_moved_into_is_not_taken_for_its_own_group() {
+        let folder = |own: &str| v2_folder(MOUNTS, own).unwrap();
+        let unified = Path::new("/sys/fs/cgroup/unified");
+        assert_eq!(folder("0::/worker.service/belfry-host\n"), unified.join("worker.service"));
+        assert_eq!(folder("0::/worker.service/belfry-host/belfry-host\n"), unified.join("worker.service"));
+        assert_eq!(folder("0::/belfry-host\n"), unified.join(""));
+        assert_eq!(folder("0::/my-belfry-host\n"), unified.join("my-belfry-host"));
+    }
+
+    #[test]
     fn a_limit_that_cannot_be_kept_refuses_unless_best_effort_is_enough() {
-        let nothing = Cgroups::default();
+        let mut nothing = Cgroups::default();
         let mut limits = Limits { pids: Some(3), ..Limits::default() };
-        let error = nothing.create("x", &limits).unwrap_err();
+        let error = nothing.create(&limits).unwrap_err();
         assert_eq!(error.to_string(), "this worker cannot enforce a limit on pids");
         limits.enforcement = Enforcement::BestEffort;
-        assert!(nothing.create("x", &limits).unwrap().is_none());
+        assert!(nothing.create(&limits).unwrap().is_none());
+    }
+
+    #[test]
+    fn no_execution_gets_a_group_that_exists_already() {
+        let name = format!("belfry-test-left-{}", std::process::id());
+        let earlier = Cgroups::detect(&name);
+        let Some(base) = earlier.plain.as_ref().map(|plain| plain.base.clone()) else {
+            eprintln!("skipped: no control group can be made here");
+            return;
+        };
+        let left = base.join("7");
+        fs::create_dir(&left).unwrap();
+        let mut cgroups = Cgroups::detect(&name);
+        let none = Limits::default();
+        assert_eq!(cgroups.create(&none).unwrap().unwrap().number, 8, "behind the highest that exists");
+        let next = base.join("9");
+        fs::create_dir(&next).unwrap();
+        assert_eq!(cgroups.create(&none).unwrap().unwrap().number, 10);
+        let limits = Limits { pids: Some(3), enforcement: Enforcement::Required, ..Limits::default() };
+        if let Some(Controller { base, .. }) = cgroups.pids.clone() {
+            let next = base.join("11");
+            fs::create_dir(&next).unwrap();
+            assert_eq!(cgroups.create(&limits).unwrap().unwrap().number, 12);
+            fs::remove_dir(base.join("12")).unwrap();
+            fs::remove_dir(next).unwrap();
+        }
+        for dir in [left, next, base.join("8"), base.join("10")] {
+            fs::remove_dir(dir).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_group_that_was_not_joined_costs_the_next_execution_nothing() {
+        let mut cgroups = Cgroups::detect(&format!("belfry-test-join-{}", std::process::id()));
+        if !cgroups.groups_all() {
+            eprintln!("skipped: no control group can be made here");
+            return;
+        }
+        let none = Limits::default();
+        let first = cgroups.create(&none).unwrap().unwrap();
+        let (number, dir) = (first.number, first.dirs[0].clone());
+        cgroups.was_not_joined(first);
+        assert!(!dir.exists() && cgroups.spare.is_empty(), "the fuse has its number");
+        let next = cgroups.create(&none).unwrap().unwrap();
+        assert!(next.number > number);
+        // Where it is never joined, few executions try.
+        let mut joins = 0;
+        for _ in 0..1_000 {
+            let Some(group) = cgroups.create(&none).unwrap() else { continue };
+            cgroups.was_not_joined(group);
+            joins += 1;
+        }
+        assert!((15..40).contains(&joins), "{joins} of 1000 tried");
+        cgroups.was_joined();
+        let other = cgroups.create(&none).unwrap().unwrap();
+        cgroups.take_back(next);
+        cgroups.take_back(other);
+    }
+
+    #[test]
+    fn plain_groups_are_lent_again_while_nothing_is_in_them() {
+        let name = format!("belfry-test-{}", std::process::id());
+        let mut cgroups = Cgroups::detect(&name);
+        if !cgroups.groups_all() {
+            eprintln!("skipped: no control group can be made here");
+            return;
+        }
+        let none = Limits::default();
+        let first = cgroups.create(&none).unwrap().unwrap();
+        let second = cgroups.create(&none).unwrap().unwrap();
+        assert_ne!(first.number, second.number);
+        let (number, procs) = (first.number, first.procs_path().unwrap());
+        assert_eq!(procs_below(&cgroups.bases(), number), Some(procs));
+        cgroups.take_back(first);
+        let again = cgroups.create(&none).unwrap().unwrap();
+        assert_eq!(again.number, number);
+        again.kill();
+        cgroups.take_back(again);
+        assert!(cgroups.spare.is_empty(), "whoever is born in it may be killed");
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        fs::write(second.procs_path().unwrap(), child.id().to_string()).unwrap();
+        assert!(!second.is_empty());
+        let dir = second.dirs[0].clone();
+        cgroups.take_back(second);
+        assert!(dir.exists() && cgroups.spare.is_empty(), "it is kept until it is empty, and not lent");
+        while cgroups.kill_left_behind() > 0 {
+            child.try_wait().unwrap();
+        }
+        child.wait().unwrap();
+        drop(cgroups);
+        assert!(!dir.parent().unwrap().exists());
     }
 }

@@ -21,10 +21,12 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::pid_t;
 use rustix::process::Rlimit;
 
+use super::clone;
 use super::user::TaskUser;
 
 /// Everything that a task starts with.
@@ -45,6 +47,20 @@ pub(crate) struct Program<'a> {
     pub(crate) user: Option<&'a TaskUser>,
     /// `cgroup.procs` files to join first.
     pub(crate) groups: Vec<BorrowedFd<'a>>,
+    /// The folder of a v2 group to be born in, and which of `groups` that is.
+    pub(crate) born_in: Option<(BorrowedFd<'a>, usize)>,
+    /// Whether it also starts if it cannot join them.
+    pub(crate) without_groups: bool,
+    /// Where its process id stands from its birth, before it is loaded; 0 where there is no process (any more).
+    pub(crate) pid: &'a AtomicI32,
+}
+
+/// A program that was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Started {
+    pub(crate) pid: pid_t,
+    /// Why it is not in its groups, if it is not: what the system said.
+    pub(crate) outside: Option<i32>,
 }
 
 /// The step at which a start failed.
@@ -97,6 +113,8 @@ pub(crate) struct Spawner {
     /// How many files a task may have open.
     files: libc::rlimit,
     low: Option<LowStreams>,
+    /// Whether children can be born in a group, as far as is known.
+    clones_into: bool,
 }
 
 /// Low numbers for the streams of the next child.
@@ -153,6 +171,9 @@ struct Plan {
     streams: [RawFd; 3],
     groups: *const RawFd,
     groups_len: usize,
+    without_groups: bool,
+    /// Why it is outside of a group; 0 while it is not.
+    outside: i32,
     user: *const TaskUser,
     parent: pid_t,
     files: libc::rlimit,
@@ -173,18 +194,23 @@ impl Spawner {
         // SAFETY: no arguments, cannot fail.
         let parent = unsafe { libc::getpid() };
         let stack = vec![0; STACK_BYTES / size_of::<u128>()].into_boxed_slice();
-        Ok(Self { stack, parent, files, low: LowStreams::new()? })
+        Ok(Self { stack, parent, files, low: LowStreams::new()?, clones_into: true })
     }
 
-    /// Starts `program` and returns its process id once it runs.
+    /// Starts `program`; it runs when this returns.
     ///
     /// # Errors
     /// [`SpawnError`], and then nothing of it ran.
-    pub(crate) fn spawn(&mut self, program: &Program<'_>) -> Result<pid_t, SpawnError> {
+    pub(crate) fn spawn(&mut self, program: &Program<'_>) -> Result<Started, SpawnError> {
         let candidates = candidates(&program.argv, program.search);
         let (candidates, argv, env) =
             (pointers(&candidates), pointers(&program.argv), pointers(&program.env));
         let groups: Vec<RawFd> = program.groups.iter().map(AsRawFd::as_raw_fd).collect();
+        let born_in = program.born_in.filter(|_| self.clones_into);
+        let others: Vec<RawFd> = match born_in {
+            Some((_, own)) => (0..groups.len()).filter(|index| *index != own).map(|i| groups[i]).collect(),
+            None => Vec::new(),
+        };
         let streams = [program.stdin, program.stdout, program.stderr];
         let low = match &mut self.low {
             Some(low) => {
@@ -204,6 +230,8 @@ impl Spawner {
             streams: low.unwrap_or(streams.map(|stream| stream.as_raw_fd())),
             groups: groups.as_ptr(),
             groups_len: groups.len(),
+            without_groups: program.without_groups,
+            outside: 0,
             user: program.user.map_or(ptr::null(), ptr::from_ref),
             parent: self.parent,
             files: self.files,
@@ -211,39 +239,77 @@ impl Spawner {
             failed: None,
             errno: 0,
         };
-        let pid = self.clone_child(&mut plan);
+        let born = born_in.and_then(|(folder, _)| {
+            (plan.groups, plan.groups_len) = (others.as_ptr(), others.len());
+            self.clone_child(&mut plan, program.pid, Some(folder.as_raw_fd())).ok()
+        });
+        let pid = born.map_or_else(
+            || {
+                (plan.groups, plan.groups_len) = (groups.as_ptr(), groups.len());
+                self.clone_child(&mut plan, program.pid, None)
+            },
+            Ok,
+        );
         if let Some(low) = &mut self.low {
             low.clear();
         }
         let pid = pid?;
         // The child wrote these behind the compiler's back.
         // SAFETY: `plan` is ours alone again: the child has exec'ed or ended.
-        let (failed, errno) = unsafe { (ptr::read_volatile(&raw const plan.failed), plan.errno) };
+        let (failed, errno, outside) = unsafe {
+            (
+                ptr::read_volatile(&raw const plan.failed),
+                plan.errno,
+                ptr::read_volatile(&raw const plan.outside),
+            )
+        };
         match failed {
-            None => Ok(pid),
+            None => Ok(Started { pid, outside: Some(outside).filter(|errno| *errno != 0) }),
             Some(step) => {
+                // Before the number can be another's.
+                program.pid.store(0, Ordering::SeqCst);
                 reap(pid);
                 Err(SpawnError { step, errno })
             }
         }
     }
 
-    fn clone_child(&mut self, plan: &mut Plan) -> Result<pid_t, SpawnError> {
+    fn clone_child(
+        &mut self,
+        plan: &mut Plan,
+        born: &AtomicI32,
+        group: Option<RawFd>,
+    ) -> Result<pid_t, SpawnError> {
         let top = self.stack.as_mut_ptr_range().end.cast::<c_void>();
         // SAFETY: `all` and `before` are valid for the calls. Signals stay blocked while the child runs in
         // our memory, so that no handler runs there. The stack is ours and large enough for `child`,
-        // and `plan` outlives the child's use of it because of CLONE_VFORK.
+        // `plan` outlives the child's use of it because of CLONE_VFORK, and the kernel writes `born` before the
+        // child runs.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
             let mut before: libc::sigset_t = std::mem::zeroed();
             libc::sigfillset(&raw mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
             let files = if plan.shared_files_from.is_some() { libc::CLONE_FILES } else { 0 };
-            let flags = libc::CLONE_VM | libc::CLONE_VFORK | files | libc::SIGCHLD;
-            let pid = libc::clone(child, top, flags, ptr::from_mut(plan).cast());
-            let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
+            let tell = libc::CLONE_PARENT_SETTID;
+            let flags = libc::CLONE_VM | libc::CLONE_VFORK | files | tell | libc::SIGCHLD;
+            let argument = ptr::from_mut(plan).cast();
+            let result = match group {
+                Some(group) => clone::into(group, flags, &mut self.stack, born.as_ptr(), child, argument),
+                None => match libc::clone(child, top, flags, argument, born.as_ptr()) {
+                    pid if pid < 0 => Err(io::Error::last_os_error()),
+                    pid => Ok(pid),
+                },
+            };
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-            if pid < 0 { Err(SpawnError { step: Step::Clone, errno }) } else { Ok(pid) }
+            result.map_err(|error| {
+                let errno = error.raw_os_error().unwrap_or(0);
+                // An older kernel, or a filter of system calls: it will not be otherwise the next time.
+                if group.is_some() && matches!(errno, libc::ENOSYS | libc::EINVAL | libc::E2BIG) {
+                    self.clones_into = false;
+                }
+                SpawnError { step: Step::Clone, errno }
+            })
         }
     }
 }
@@ -317,7 +383,11 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
         ok(libc::setsid(), Step::Session)?;
         for fd in std::slice::from_raw_parts(plan.groups, plan.groups_len) {
             // "0" means the writing process.
-            ok(libc::write(*fd, c"0".as_ptr().cast(), 1) as i64, Step::Group)?;
+            let joined = ok(libc::write(*fd, c"0".as_ptr().cast(), 1) as i64, Step::Group);
+            match joined {
+                Err(_) if plan.without_groups => plan.outside = errno(),
+                joined => joined?,
+            }
         }
         if let Some(first) = plan.shared_files_from {
             // Before anything is changed in a table that is not ours.
@@ -434,6 +504,23 @@ pub(crate) fn reap_any() -> Option<Exit> {
             peak_memory_bytes: usage.ru_maxrss.unsigned_abs() * 1024,
         })
     }
+}
+
+/// The most memory that this process ever held, in bytes. Children that share it until they `exec` count it as theirs.
+pub(crate) fn own_peak_memory() -> u64 {
+    // SAFETY: plain data that the kernel fills.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage.ru_maxrss.unsigned_abs() * 1024
+    }
+}
+
+/// The most memory that a process has held so far, in bytes.
+pub(crate) fn peak_memory(pid: pid_t) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 /// The name of a signal, such as `SIGKILL`.

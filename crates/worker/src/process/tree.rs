@@ -16,8 +16,12 @@ use std::path::PathBuf;
 use model::ExecutionId;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::clock::BootMillis;
+
 /// The variable that carries the execution's id.
 pub(crate) const EXECUTION_VARIABLE: &str = "BELFRY_EXECUTION_ID";
+/// Milliseconds in a tick of `/proc/<pid>/stat`, on every platform that we know.
+const TICK: u64 = 10;
 /// How often freezing and killing look again before they leave the rest to the caller.
 const LOOKS_MAX: usize = 64;
 
@@ -27,8 +31,19 @@ pub(crate) struct Root {
     pub(crate) execution: ExecutionId,
     /// The main process, leader of the task's session, where it is known.
     pub(crate) pid: Option<i32>,
+    /// Whether the main process was reaped: then only its session still has that number.
+    pub(crate) is_reaped: bool,
     /// A `cgroup.procs` file that lists its processes, where it has one.
     pub(crate) procs: Option<PathBuf>,
+    /// Processes that are known to be its own in other ways.
+    pub(crate) also: Vec<i32>,
+}
+
+impl Root {
+    /// One of which nothing but the execution is known.
+    pub(crate) fn of(execution: ExecutionId) -> Self {
+        Self { execution, pid: None, is_reaped: false, procs: None, also: Vec::new() }
+    }
 }
 
 /// One process as it was seen.
@@ -38,6 +53,8 @@ pub(crate) struct Process {
     parent: i32,
     session: i32,
     state: u8,
+    /// When it was started, in milliseconds since the machine was; known to the hundredth of a second.
+    pub(crate) started: BootMillis,
     execution: Option<ExecutionId>,
 }
 
@@ -49,6 +66,16 @@ impl Process {
 
     fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
+    }
+
+    /// Whether it has stopped by now, or was sent a signal that stops it and that nobody took back.
+    fn is_about_to_stop(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let has_stopped = field("State:").is_none_or(|state| state.starts_with(['T', 't', 'Z', 'X']));
+        let pending = field("ShdPnd:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
+        // Gone, where there is nothing to read.
+        has_stopped || pending.is_none_or(|mask| mask & (1 << (libc::SIGSTOP - 1)) != 0)
     }
 }
 
@@ -65,7 +92,19 @@ fn read_process(pid: i32) -> Option<Process> {
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    Some(Process { pid, parent, session, state, execution: execution_of(pid) })
+    // The 22nd field; the session is the 6th.
+    let ticks: u64 = fields.nth(15)?.parse().ok()?;
+    Some(Process { pid, parent, session, state, started: ticks * TICK, execution: execution_of(pid) })
+}
+
+/// Whether a process has ended, and only waits to be reaped if it is there at all.
+pub(crate) fn is_dead(pid: i32) -> bool {
+    read_process(pid).is_none_or(|process| process.is_dead())
+}
+
+/// When a process was started; `None` where it is gone.
+pub(crate) fn started(pid: i32) -> Option<BootMillis> {
+    read_process(pid).map(|process| process.started)
 }
 
 fn execution_of(pid: i32) -> Option<ExecutionId> {
@@ -95,9 +134,15 @@ fn owners(processes: &[Process], roots: &[Root]) -> HashMap<i32, usize> {
     let mut sessions = HashMap::new();
     for (index, root) in roots.iter().enumerate() {
         if let Some(pid) = root.pid {
-            owners.insert(pid, index);
-            sessions.insert(pid, index);
+            // A number that was given out again has no session of the task any more.
+            if !root.is_reaped {
+                owners.insert(pid, index);
+                sessions.insert(pid, index);
+            } else if processes.iter().all(|p| p.pid != pid) {
+                sessions.insert(pid, index);
+            }
         }
+        owners.extend(root.also.iter().map(|pid| (*pid, index)));
         for pid in root.procs.iter().filter_map(|p| fs::read_to_string(p).ok()).flat_map(|text| pids(&text)) {
             owners.insert(pid, index);
         }
@@ -128,7 +173,7 @@ fn owners(processes: &[Process], roots: &[Root]) -> HashMap<i32, usize> {
     }
 }
 
-fn pids(text: &str) -> Vec<i32> {
+pub(crate) fn pids(text: &str) -> Vec<i32> {
     text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
@@ -147,20 +192,24 @@ pub(crate) fn signal_group(pid: i32, signal: Signal) {
     }
 }
 
-/// Stops every process of `roots`, until a look finds none that still runs.
-pub(crate) fn freeze(roots: &[Root]) {
+/// Stops every process of `roots`, until a look finds none that runs without having been told to stop. Returns how
+/// many were told.
+///
+/// One that was stopped may be let go on by another that was not yet, so whoever is seen running is told again.
+pub(crate) fn freeze(roots: &[Root]) -> usize {
     let mut signalled = HashSet::new();
     for _ in 0..LOOKS_MAX {
         let running: Vec<_> = members(roots)
             .into_iter()
             .flatten()
-            .filter(|p| !p.is_stopped() && signalled.insert(p.pid))
+            .filter(|p| !p.is_stopped() && (signalled.insert(p.pid) || !p.is_about_to_stop()))
             .collect();
         if running.is_empty() {
-            return;
+            break;
         }
         running.iter().for_each(|p| signal_process(p.pid, Signal::STOP));
     }
+    signalled.len()
 }
 
 /// Lets every process of `roots` go on.
@@ -196,11 +245,11 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, parent: i32, session: i32) -> Process {
-        Process { pid, parent, session, state: b'S', execution: None }
+        Process { pid, parent, session, state: b'S', started: 0, execution: None }
     }
 
     fn root(bits: u128, pid: i32) -> Root {
-        Root { execution: ExecutionId::from_bits(bits), pid: Some(pid), procs: None }
+        Root { pid: Some(pid), ..Root::of(ExecutionId::from_bits(bits)) }
     }
 
     #[test]
@@ -227,10 +276,49 @@ mod tests {
     }
 
     #[test]
+    fn the_number_of_a_process_that_was_reaped_belongs_to_whoever_has_it_next() {
+        let reaped = Root { is_reaped: true, ..root(1, 10) };
+        let left = [process(12, 2, 10)];
+        assert_eq!(owners(&left, std::slice::from_ref(&reaped)).get(&12), Some(&0), "its session is its own");
+        let stranger = [process(10, 2, 10), process(11, 10, 10)];
+        assert!(owners(&stranger, &[reaped]).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_is_known_in_another_way_belongs_with_its_children() {
+        let known = Root { also: vec![40], ..root(1, 10) };
+        let seen = [process(10, 2, 10), process(40, 2, 40), process(41, 40, 40)];
+        assert_eq!(owners(&seen, &[known]).len(), 3);
+    }
+
+    /// A process that lets another one go on while both are being stopped.
+    #[test]
+    fn what_is_let_go_on_while_it_is_stopped_is_stopped_again() {
+        use std::os::unix::process::CommandExt;
+        let script = "sleep 600 & while :; do kill -CONT $!; done";
+        let mut child =
+            std::process::Command::new("sh").args(["-c", script]).process_group(0).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let roots = [Root { pid: Some(pid), ..Root::of(ExecutionId::from_bits(7)) }];
+        while members(&roots)[0].len() < 2 {}
+        for _ in 0..20 {
+            freeze(&roots);
+            let deadline = crate::clock::boot_millis() + 5_000;
+            while !members(&roots)[0].iter().all(Process::is_stopped) {
+                assert!(crate::clock::boot_millis() < deadline, "one runs on");
+            }
+            thaw(&roots);
+        }
+        kill(&roots);
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn this_very_process_is_seen_with_its_parent() {
         let own = i32::try_from(std::process::id()).unwrap();
         let me = read_process(own).unwrap();
         assert_eq!(me.parent, i32::try_from(std::os::unix::process::parent_id()).unwrap());
-        assert!(!me.is_dead() && !me.is_stopped());
+        assert!(!me.is_dead() && !me.is_stopped() && !me.is_about_to_stop());
+        assert!(me.started > 0 && me.started <= crate::clock::boot_millis());
     }
 }

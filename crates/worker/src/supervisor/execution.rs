@@ -13,11 +13,13 @@ use proto::v1::finished::How;
 use proto::v1::{self, report};
 
 use super::checkpoint::Followed;
+use super::countdown::Countdown;
 use super::folders::Folder;
+use super::launching::Launching;
 use super::poller::Token;
-use crate::clock::{BootMillis, unix_millis};
+use crate::clock::{BootMillis, Moment, unix_millis};
 use crate::process::cgroup::Group;
-use crate::process::spawn::{Exit, signal_name};
+use crate::process::spawn::{Exit, own_peak_memory, signal_name};
 use crate::process::tree::Root;
 
 /// An execution that is held.
@@ -29,6 +31,8 @@ pub(super) struct Execution {
     pub(super) dirty: bool,
     /// Whether the server no longer wants to hear of it.
     pub(super) discard: bool,
+    /// Whether its folder is to be removed once its end is durable.
+    pub(super) has_folder: bool,
 }
 
 /// Where an execution stands.
@@ -39,11 +43,7 @@ pub(super) enum Phase {
     /// Its start is in the journal, or on the way there.
     Starting(Box<Order>),
     /// A thread is starting it; it may run already.
-    Launching {
-        exempt: bool,
-        /// It was asked to end meanwhile, with this grace.
-        stop: Option<u64>,
-    },
+    Launching(Box<Launching>),
     /// Its process runs, or what that left behind is being killed.
     Running(Box<Task>),
     /// It ran well, and its outputs are being stored.
@@ -59,7 +59,7 @@ impl Phase {
             Self::Waiting(order) | Self::Starting(order) => &order.assignment,
             Self::Running(task) => &task.order.assignment,
             Self::Storing { assignment, .. } => assignment,
-            Self::Launching { .. } | Self::Ended { .. } => return None,
+            Self::Launching(_) | Self::Ended { .. } => return None,
         };
         Some(&assignment.job_id)
     }
@@ -72,6 +72,8 @@ pub(super) struct Order {
     pub(super) spec: JobSpec,
     /// Whether the agent has filled a folder for it.
     pub(super) staged: bool,
+    /// The versions of artifacts in that folder.
+    pub(super) inputs: Vec<v1::FileVersion>,
 }
 
 impl Order {
@@ -94,16 +96,18 @@ pub(super) struct Task {
     pub(super) checkpoint: Followed,
     pub(super) started: BootMillis,
     pub(super) started_unix_millis: i64,
+    /// The most memory that was seen in its main process, in bytes.
+    pub(super) seen_memory: u64,
     /// Its standard output and standard error, until they are closed.
     pub(super) pipes: [Option<(Token, OwnedFd)>; 2],
     pub(super) group: Option<Group>,
-    /// When it reaches its timeout; frozen time moves it.
-    pub(super) timeout_at: Option<BootMillis>,
+    /// What is left of its timeout.
+    pub(super) timeout: Option<Countdown>,
     /// When it is killed, once it was asked to end.
     pub(super) kill_at: Option<BootMillis>,
     /// Why we end it, if we do.
     pub(super) ending: Option<Ending>,
-    pub(super) frozen_since: Option<BootMillis>,
+    pub(super) frozen_since: Option<Moment>,
     /// How its main process ended.
     pub(super) exit: Option<Exit>,
     pub(super) exited: BootMillis,
@@ -121,10 +125,26 @@ pub(super) enum Ending {
 }
 
 impl Task {
-    /// Which processes are its own.
+    /// Which processes are its own, as far as their marks say.
     pub(super) fn root(&self, execution: ExecutionId) -> Root {
         let procs = self.group.as_ref().and_then(Group::procs_path);
-        Root { execution, pid: Some(self.pid), procs }
+        Root { pid: Some(self.pid), is_reaped: self.exit.is_some(), procs, ..Root::of(execution) }
+    }
+
+    /// It was frozen at `at`, by whomever.
+    pub(super) fn halt(&mut self, at: Moment) {
+        self.frozen_since = Some(self.frozen_since.filter(|since| since.boot <= at.boot).unwrap_or(at));
+        if let Some(timeout) = &mut self.timeout {
+            timeout.halt(at);
+        }
+    }
+
+    /// It goes on at `now`; returns when it reaches its timeout, if it has one.
+    pub(super) fn resume(&mut self, now: Moment) -> Option<BootMillis> {
+        self.frozen_since = None;
+        let timeout = self.timeout.as_mut()?;
+        timeout.resume(now);
+        timeout.due(now)
     }
 
     pub(super) fn is_exempt(&self) -> bool {
@@ -135,7 +155,9 @@ impl Task {
     pub(super) fn finished(&self, exit: &Exit) -> v1::Finished {
         let oom = self.group.as_ref().is_some_and(|g| g.oom_kills() > 0);
         let (how, detail) = self.verdict(exit, oom);
-        let peak = self.group.as_ref().and_then(Group::peak_memory).unwrap_or(exit.peak_memory_bytes);
+        let peak = self.group.as_ref().and_then(Group::peak_memory);
+        let peak =
+            peak.unwrap_or_else(|| peak_of(exit.peak_memory_bytes, own_peak_memory(), self.seen_memory));
         v1::Finished {
             how: how.into(),
             exit_code: exit.code,
@@ -167,6 +189,12 @@ impl Task {
             None => (How::Exited, described(exit)),
         }
     }
+}
+
+/// The most memory that a task held, of what the system says of its process: that counts from before `exec`, when it
+/// shared our memory. So up to our own peak it says nothing, and what was `seen` stands, 0 if nothing was.
+fn peak_of(told: u64, own: u64, seen: u64) -> u64 {
+    if told > own { told } else { seen }
 }
 
 /// How a process ended, for people; empty if it ended well.
@@ -204,7 +232,7 @@ pub(super) fn start_failed(code: &str, detail: impl Into<String>) -> v1::StartFa
 
 impl Execution {
     pub(super) fn new(fence: Fence, phase: Phase) -> Self {
-        Self { fence, phase, dirty: false, discard: false }
+        Self { fence, phase, dirty: false, discard: false, has_folder: false }
     }
 
     /// Whether it takes one of the worker's slots.
@@ -233,4 +261,16 @@ impl Execution {
 
 pub(super) fn report_of(id: ExecutionId, fence: Fence, body: report::Body) -> v1::Report {
     v1::Report { execution_id: id.to_string(), fence: fence.0, body: Some(body) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_memory_is_not_taken_for_that_of_a_task() {
+        assert_eq!(peak_of(64 << 20, 20 << 20, 1 << 20), 64 << 20);
+        assert_eq!(peak_of(20 << 20, 20 << 20, 1 << 20), 1 << 20);
+        assert_eq!(peak_of(19 << 20, 20 << 20, 0), 0, "it ended before anybody looked");
+    }
 }

@@ -14,17 +14,20 @@ use model::limits::OUTPUT_BYTES_MAX;
 use proto::logframe::Stream;
 use proto::v1::{self, report};
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::process::Signal;
 
 use super::execution::{Phase, Task, is_success, report_of};
+use super::exits::{Claim, Stray, claim};
 use super::folders::OUTPUT_FILE;
-use super::journal::{Body, Forgotten, Ran, remember_forgotten};
+use super::journal::{Body, Forgotten, Ran};
 use super::logs::ExecutionLog;
 use super::poller::{Alarm, Token};
 use super::{Effect, Supervisor};
 use crate::clock::{BootMillis, boot_millis};
+use crate::fuse::guards::Guarded;
 use crate::link::Stored;
 use crate::process::spawn::{Exit, reap_any};
-use crate::process::tree::{self, Root};
+use crate::process::tree;
 
 /// Between two looks at what is dying.
 const REMAINS_RETRY: BootMillis = 3;
@@ -42,14 +45,11 @@ impl Supervisor {
             if let Some(id) = self.pids.remove(&exit.pid) {
                 exited.push(id);
                 self.note_exit(id, exit);
-            } else if self.fuse.as_ref().is_some_and(|fuse| fuse.pid() == exit.pid) {
-                tracing::error!("the fuse has ended, it is started again");
-                // Reaped already, so there is nothing left to kill.
-                self.fuse.take().into_iter().for_each(|fuse| self.poller.unwatch(fuse.socket()));
-                self.start_fuse();
+            } else if self.fuse_was_reaped(exit.pid) {
+                // Another one was started.
             } else if self.strays.remove(&exit.pid).is_none() && !self.launcher.is_idle() {
                 // Perhaps a task that we are yet to hear of.
-                self.early_exits.insert(exit.pid, exit);
+                self.early_exits.note(exit, boot_millis());
             }
         }
         self.after_exits(exited);
@@ -77,22 +77,25 @@ impl Supervisor {
     /// Which of `exited` have left processes behind.
     fn with_remains(&mut self, exited: &[ExecutionId]) -> Vec<ExecutionId> {
         let Some(children) = tree::children() else { return exited.to_vec() };
-        let fuse = self.fuse.as_ref().map(super::FuseLink::pid);
-        let unknown: Vec<_> =
-            children.into_iter().filter(|pid| !self.pids.contains_key(pid) && Some(*pid) != fuse).collect();
+        let is_known = |pid: &i32| self.pids.contains_key(pid) || self.is_fuse(*pid);
+        let unknown: Vec<_> = children.into_iter().filter(|pid| !is_known(pid)).collect();
         if unknown.iter().any(|pid| !self.strays.contains_key(pid)) {
             self.attribute(&unknown);
         }
+        self.claim_strays(&unknown);
         exited
             .iter()
             .copied()
-            .filter(|id| unknown.iter().any(|pid| self.strays.get(pid) == Some(&Some(*id))))
+            .filter(|id| {
+                let is_its = |pid| self.strays.get(pid).is_some_and(|stray| stray.owner == Some(*id));
+                unknown.iter().any(is_its)
+            })
             .collect()
     }
 
-    /// Finds out whose our unknown children are.
+    /// Finds out by their marks whose our unknown children are.
     fn attribute(&mut self, unknown: &[i32]) {
-        let launching = self.launching().map(|(id, _)| Root { execution: id, pid: None, procs: None });
+        let launching = self.launching().map(|(_, root)| root);
         let tasks: Vec<_> = self.running().map(|(id, task)| task.root(id)).chain(launching).collect();
         let owners: std::collections::HashMap<_, _> = tree::members(&tasks)
             .into_iter()
@@ -100,14 +103,46 @@ impl Supervisor {
             .flat_map(|(members, root)| members.into_iter().map(|p| (p.pid, root.execution)))
             .collect();
         for pid in unknown {
-            self.strays.insert(*pid, owners.get(pid).copied());
+            // One that is gone is reaped in a moment.
+            let Some(started) = tree::started(*pid) else { continue };
+            self.strays.insert(*pid, Stray { started, owner: owners.get(pid).copied() });
+        }
+    }
+
+    /// Finds an owner for those without marks, by the time of their start.
+    fn claim_strays(&mut self, unknown: &[i32]) {
+        if !self.orphans_are_ours {
+            return;
+        }
+        for pid in unknown {
+            let Some(stray) = self.strays.get(pid).copied().filter(|stray| stray.owner.is_none()) else {
+                continue;
+            };
+            if tree::is_dead(*pid) {
+                continue;
+            }
+            // What is just being started may have begun at any time.
+            let launching = self.launching().map(|(_, root)| (root.execution, 0));
+            let tasks = self.running().map(|(id, task)| (id, task.started)).chain(launching);
+            match claim(stray.started, tasks, |id| self.task(id).is_some_and(|task| !task.is_alive())) {
+                Claim::Of(id) => {
+                    tracing::debug!(pid, execution_id = %id, "an orphan is of the last task that ran at its start");
+                    self.strays.insert(*pid, Stray { owner: Some(id), ..stray });
+                }
+                Claim::Undecided => {}
+                Claim::Nobodys => tree::signal_process(*pid, Signal::KILL),
+            }
         }
     }
 
     /// Ends a task once nothing of it is alive any more.
     pub(super) fn check_remains(&mut self, id: ExecutionId) {
         let Some(task) = self.task(id).filter(|task| task.exit.is_some()) else { return };
-        let (root, exited) = (task.root(id), task.exited);
+        let (exited, exempt) = (task.exited, task.is_exempt());
+        let (pid, group) = (Some(task.pid), task.group.as_ref().map_or(0, |group| group.number));
+        // The number of the main process may be another's by now.
+        let _has_room = self.guards.guard(Guarded { execution: id, exempt, pid, is_reaped: true, group });
+        let Some(root) = self.root(id) else { return };
         let alive = tree::members(std::slice::from_ref(&root)).concat();
         if alive.is_empty() {
             return self.finish(id);
@@ -124,6 +159,9 @@ impl Supervisor {
     /// A task and all of its processes have ended.
     fn finish(&mut self, id: ExecutionId) {
         self.guards.release(id);
+        for alarm in [Alarm::Task(id), Alarm::Remains(id), Alarm::Orphan(id)] {
+            self.poller.cancel(alarm);
+        }
         self.drain_pipes(id);
         self.close_door(id);
         let Some(execution) = self.executions.get_mut(&id) else { return };
@@ -131,12 +169,19 @@ impl Supervisor {
         let Some(exit) = task.exit else { return };
         let mut finished = task.finished(&exit);
         if let Some(group) = task.group.take() {
-            self.cgroups.remove(group);
+            self.cgroups.take_back(group);
         }
         let assignment = std::mem::take(&mut task.order.assignment);
+        let inputs = std::mem::take(&mut task.order.inputs);
         let has_outputs = !task.order.spec.outputs.is_empty();
+        let has_files = has_outputs || !task.order.spec.inputs.is_empty();
+        finished.files = has_files.then(|| v1::Files { inputs, outputs: Vec::new() });
         let folder = task.folder.take();
-        finished.checkpoint = folder.as_ref().and_then(|folder| task.checkpoint.last(id, &folder.path));
+        if let Some(folder) = &folder {
+            let (checkpoint, refusal) = self.last_checkpoint(id, &folder.path);
+            finished.checkpoint = checkpoint;
+            add_detail(&mut finished.detail, refusal.unwrap_or_default());
+        }
         finished.log_bytes = self.finish_log(id);
         if let Some(folder) = &folder {
             take_output(&folder.path, &mut finished);
@@ -172,6 +217,9 @@ impl Supervisor {
             finished.error = stored.error;
             finished.detail = stored.detail;
         }
+        if let Some(files) = &mut finished.files {
+            files.outputs = stored.outputs;
+        }
         self.conclude(id, report::Body::Finished(finished));
     }
 
@@ -181,9 +229,8 @@ impl Supervisor {
     pub(super) fn conclude(&mut self, id: ExecutionId, body: report::Body) {
         crashpoint::reach(Point::FinishBeforeJournal);
         let Some(execution) = self.executions.get_mut(&id) else { return };
-        if matches!(execution.phase, Phase::Storing { .. }) {
-            self.folders.remove_named(id);
-        }
+        // Until its end is durable the next supervisor would have to store what is in there.
+        execution.has_folder = matches!(execution.phase, Phase::Storing { .. });
         let report = report_of(id, execution.fence, body);
         execution.phase = Phase::Ended { report: Box::new(report.clone()), durable: false };
         self.record(Body::Outcome(report), Effect::Ended(id));
@@ -195,6 +242,9 @@ impl Supervisor {
         let Some(execution) = self.executions.get_mut(&id) else { return };
         if let Phase::Ended { durable, .. } = &mut execution.phase {
             *durable = true;
+        }
+        if std::mem::take(&mut execution.has_folder) {
+            self.folders.remove_named(id);
         }
         if execution.discard { self.forget(id) } else { self.announce(id) }
     }
@@ -221,10 +271,7 @@ impl Supervisor {
 
     /// Makes sure that it is not started again.
     pub(super) fn remember(&mut self, id: ExecutionId) {
-        self.forgotten_set.insert(id);
-        if let Some(oldest) = remember_forgotten(&mut self.forgotten, id) {
-            self.forgotten_set.remove(&oldest);
-        }
+        self.forgotten.remember(id, boot_millis());
     }
 
     // Logs.
@@ -321,13 +368,22 @@ impl Task {
     }
 }
 
+fn add_detail(detail: &mut String, more: String) {
+    if detail.is_empty() {
+        *detail = more;
+    } else if !more.is_empty() {
+        *detail = format!("{detail}; {more}");
+    }
+}
+
 /// Takes what the task wrote to `$BELFRY_OUTPUT`; a bad one fails an execution that went well.
 fn take_output(folder: &Path, finished: &mut v1::Finished) {
     match read_output(&folder.join(OUTPUT_FILE)) {
         Ok(output) => finished.output = output.into(),
         Err((error, detail)) if is_success(finished) => {
             finished.error = error.to_owned();
-            finished.detail = detail;
+            let more = std::mem::replace(&mut finished.detail, detail);
+            add_detail(&mut finished.detail, more);
         }
         // It failed already; why is more telling.
         Err(_) => {}

@@ -15,7 +15,7 @@ use model::ExecutionId;
 
 use super::door::Door;
 use super::janitor::Janitor;
-use crate::layout::{CHECKPOINT_FILE, Layout, SOCKET_FILE};
+use crate::layout::{CHECKPOINT_FILE, Layout, REFUSED_FILE, SOCKET_FILE};
 
 /// Names in an execution's folder that are ours.
 pub(super) const SCRIPT_FILE: &str = ".belfry-script";
@@ -156,7 +156,7 @@ impl Folders {
             if name == SOCKET_FILE && folder.door.is_some() {
                 continue;
             }
-            if ![SCRIPT_FILE, OUTPUT_FILE, CHECKPOINT_FILE].iter().any(|ours| name == *ours) {
+            if ![SCRIPT_FILE, OUTPUT_FILE, CHECKPOINT_FILE, REFUSED_FILE].iter().any(|ours| name == *ours) {
                 return Ok(false);
             }
             // Fails for a folder of that name, and then this one is not empty.
@@ -199,6 +199,7 @@ mod tests {
         fs::write(path.join(SCRIPT_FILE), "x").unwrap();
         fs::write(path.join(OUTPUT_FILE), "x").unwrap();
         fs::write(path.join(CHECKPOINT_FILE), "x").unwrap();
+        fs::write(path.join(REFUSED_FILE), "x").unwrap();
         folders.take_back(first);
         let second = folders.lend().unwrap();
         assert_eq!(second.path, path);

@@ -6,13 +6,14 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::clock::BootMillis;
-use crate::fuse::FROZE;
+use super::FUSE_RETRY;
+use crate::clock::{BootMillis, Moment, boot_millis};
 #[cfg(doc)]
 use crate::fuse::guards;
+use crate::fuse::{FROZE, GROUPS_VARIABLE, SINCE};
 
 /// A fuse with this much unread does not work any more.
 const BACKLOG_MAX: usize = 4 << 10;
@@ -22,20 +23,36 @@ const BACKLOG_MAX: usize = 4 << 10;
 pub(super) struct FuseLink {
     socket: UnixStream,
     child: Child,
+    started: BootMillis,
     out: Vec<u8>,
+    /// What it said that is not whole yet.
+    partial: Vec<u8>,
+}
+
+/// What a fuse says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Froze {
+    /// Since when tasks are frozen; a fuse of an older release does not say it.
+    pub(super) since: Option<Moment>,
 }
 
 impl FuseLink {
-    /// Starts one that guards who stands in `table`.
-    pub(super) fn start(program: &Path, table: OwnedFd) -> io::Result<Self> {
+    /// Starts one that guards who stands in `table`, and whose control groups are below `bases`.
+    pub(super) fn start(program: &Path, table: OwnedFd, bases: &[PathBuf]) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let child = Command::new(program)
             .arg("fuse")
+            .env(GROUPS_VARIABLE, std::env::join_paths(bases).unwrap_or_default())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(table))
             .spawn()?;
-        Ok(Self { socket: ours, child, out: Vec::new() })
+        Ok(Self { socket: ours, child, started: boot_millis(), out: Vec::new(), partial: Vec::new() })
+    }
+
+    /// When the next one may be started, if this one has ended at `now`: one that ends at once would do so again.
+    pub(super) fn next_at(&self, now: BootMillis) -> BootMillis {
+        if now >= self.started + FUSE_RETRY { now } else { now + FUSE_RETRY }
     }
 
     pub(super) fn pid(&self) -> i32 {
@@ -67,23 +84,80 @@ impl FuseLink {
         if self.out.len() > BACKLOG_MAX { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
-    /// Whether it says that it has frozen its tasks.
+    /// Whether it says that it has frozen its tasks, and since when: of several times the first.
     ///
     /// # Errors
     /// If it is gone.
-    pub(super) fn hear(&mut self) -> io::Result<bool> {
-        let mut buffer = [0; 64];
-        match self.socket.read(&mut buffer) {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(len) => Ok(buffer[..len].contains(&FROZE)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(error) => Err(error),
-        }
+    pub(super) fn hear(&mut self) -> io::Result<Option<Froze>> {
+        let mut buffer = [0; 256];
+        let len = match self.socket.read(&mut buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        self.partial.extend_from_slice(&buffer[..len]);
+        Ok(understand(&mut self.partial))
     }
 
-    /// Makes sure that it does nothing any more. It is reaped with the other children.
-    pub(super) fn kill(mut self) {
+    /// Kills it, and returns its process id: it is reaped with the other children.
+    pub(super) fn kill(mut self) -> i32 {
         // Before its socket closes, or it would take that for the supervisor's end and kill the tasks.
         self.child.kill().ok();
+        self.pid()
+    }
+}
+
+/// Takes what a fuse said off the front of `bytes`, as far as it is whole.
+fn understand(bytes: &mut Vec<u8>) -> Option<Froze> {
+    let (mut at, mut froze, mut since) = (0, None, None);
+    while let Some(kind) = bytes.get(at) {
+        match *kind {
+            SINCE => {
+                // With the word behind it: half of this would be forgotten.
+                let Some(words) = bytes.get(at + 1..at + 18) else { break };
+                let (words, _) = words.as_chunks::<8>();
+                let [boot, asleep] = [words[0], words[1]].map(u64::from_le_bytes);
+                since = since.or(Some(Moment { boot, asleep }));
+                froze = Some(Froze { since });
+                at += 18;
+            }
+            FROZE => {
+                froze = Some(Froze { since });
+                at += 1;
+            }
+            // Of a newer fuse, and not for us.
+            _ => at += 1,
+        }
+    }
+    bytes.drain(..at);
+    froze
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(boot: u64) -> Vec<u8> {
+        let words = [boot, 3].map(u64::to_le_bytes).concat();
+        [&[SINCE], words.as_slice(), &[FROZE]].concat()
+    }
+
+    #[test]
+    fn a_fuse_is_understood_in_pieces_and_the_first_of_several_times_counts() {
+        // Bytes of the time that look like messages.
+        let time = u64::from_le_bytes([FROZE, SINCE, FROZE, 0, 0, 0, 0, 0]);
+        let mut bytes = Vec::new();
+        let whole = said(time);
+        for byte in &whole[..whole.len() - 1] {
+            bytes.push(*byte);
+            assert_eq!(understand(&mut bytes), None);
+        }
+        bytes.push(FROZE);
+        assert_eq!(understand(&mut bytes), Some(Froze { since: Some(Moment { boot: time, asleep: 3 }) }));
+        bytes.extend([said(70), said(90)].concat());
+        assert_eq!(understand(&mut bytes), Some(Froze { since: Some(Moment { boot: 70, asleep: 3 }) }));
+        assert_eq!(understand(&mut vec![FROZE]), Some(Froze { since: None }), "of an older release");
+        assert!(bytes.is_empty());
     }
 }

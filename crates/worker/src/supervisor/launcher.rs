@@ -4,6 +4,9 @@
 //! disk that is gone. The supervisor's loop must not, so a few threads do that. They live as long as
 //! the process, as they must: a task dies with the thread that started it.
 //!
+//! Each looks at the lease directly before it starts a program: launches wait in a queue, and their threads may
+//! run while the loop stands still.
+//!
 //! A task may have ended, and may even have been reaped, before the loop hears that it was started; see
 //! `Supervisor::catch_up`.
 
@@ -11,7 +14,8 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 
 use model::ExecutionId;
@@ -22,10 +26,10 @@ use rustix::process::Rlimit;
 
 use super::execution::{Order, start_failed};
 use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE};
-use crate::clock::{BootMillis, boot_millis, unix_millis};
+use crate::clock::{BootMillis, Moment, unix_millis};
 use crate::layout::CHECKPOINT_FILE;
 use crate::process::cgroup::Group;
-use crate::process::spawn::{Program, SpawnError, Spawner, Step, dev_null};
+use crate::process::spawn::{Program, SpawnError, Spawner, Started, Step, dev_null};
 use crate::process::tree::EXECUTION_VARIABLE;
 use crate::process::user::TaskUser;
 
@@ -41,6 +45,33 @@ pub(super) struct Launch {
     pub(super) id: ExecutionId,
     pub(super) order: Box<Order>,
     pub(super) prepared: Prepared,
+    pub(super) birth: Arc<Birth>,
+}
+
+/// How far a start has come, for the loop.
+#[derive(Debug, Default)]
+pub(super) struct Birth {
+    /// When its thread began.
+    began: OnceLock<Moment>,
+    /// Its main process, 0 while there is none.
+    pid: AtomicI32,
+    /// Whether its thread is not to begin.
+    is_forbidden: AtomicBool,
+}
+
+impl Birth {
+    pub(super) fn began(&self) -> Option<Moment> {
+        self.began.get().copied()
+    }
+
+    pub(super) fn pid(&self) -> Option<i32> {
+        Some(self.pid.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
+    }
+
+    /// Nothing is started from now on, unless its thread has begun.
+    pub(super) fn forbid(&self) {
+        self.is_forbidden.store(true, Ordering::SeqCst);
+    }
 }
 
 /// Everything that was made for a process that is about to start.
@@ -63,15 +94,33 @@ pub(super) struct Streams {
 #[derive(Debug)]
 pub(super) struct Launched {
     pub(super) launch: Launch,
-    pub(super) result: Result<Process, v1::StartFailed>,
+    pub(super) result: Result<Process, NotStarted>,
+}
+
+/// Why a task was not started. Nothing of it ran.
+#[derive(Debug)]
+pub(super) enum NotStarted {
+    /// The lease was over. It may be launched again.
+    NoLease,
+    /// It is not wanted any more.
+    Forbidden,
+    Failed(v1::StartFailed),
+}
+
+impl From<v1::StartFailed> for NotStarted {
+    fn from(failed: v1::StartFailed) -> Self {
+        Self::Failed(failed)
+    }
 }
 
 /// The main process of a task.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Process {
     pub(super) pid: i32,
-    pub(super) started: BootMillis,
+    pub(super) started: Moment,
     pub(super) started_unix_millis: i64,
+    /// Why it is not in its control group, if it is not: what the system said.
+    pub(super) outside: Option<i32>,
 }
 
 /// The supervisor's end of the threads.
@@ -81,6 +130,8 @@ pub(super) struct Launcher {
     done: mpsc::Receiver<Launched>,
     wake: Arc<OwnedFd>,
     under_way: usize,
+    /// Until when the lease goes, for the threads.
+    lease_until: Arc<AtomicU64>,
 }
 
 impl Launcher {
@@ -93,9 +144,14 @@ impl Launcher {
         let (outbox, done) = mpsc::channel();
         let inbox = Arc::new(Mutex::new(inbox));
         let threads = thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
+        let lease_until = Arc::new(AtomicU64::new(0));
         for _ in 0..threads {
-            let mut thread =
-                Thread { spawner: Spawner::new(files)?, user: user.clone(), dev_null: dev_null()? };
+            let mut thread = Thread {
+                spawner: Spawner::new(files)?,
+                user: user.clone(),
+                dev_null: dev_null()?,
+                lease_until: Arc::clone(&lease_until),
+            };
             let (inbox, outbox, bell) = (Arc::clone(&inbox), outbox.clone(), Arc::clone(&wake));
             thread::Builder::new().name("launcher".into()).spawn(move || {
                 loop {
@@ -110,7 +166,12 @@ impl Launcher {
                 }
             })?;
         }
-        Ok(Self { work, done, wake, under_way: 0 })
+        Ok(Self { work, done, wake, under_way: 0, lease_until })
+    }
+
+    /// The lease goes until then: nothing is started later.
+    pub(super) fn tell_lease(&self, until: BootMillis) {
+        self.lease_until.store(until, Ordering::SeqCst);
     }
 
     /// Becomes readable when there is something in [`Self::launched`].
@@ -145,13 +206,14 @@ struct Thread {
     spawner: Spawner,
     user: Option<TaskUser>,
     dev_null: OwnedFd,
+    lease_until: Arc<AtomicU64>,
 }
 
 impl Thread {
-    fn start(&mut self, launch: &Launch) -> Result<Process, v1::StartFailed> {
-        let Launch { id, order, prepared } = launch;
+    fn start(&mut self, launch: &Launch) -> Result<Process, NotStarted> {
+        let Launch { id, order, prepared, birth } = launch;
         let Run::Process(process) = &order.spec.run else {
-            return Err(start_failed("runtime_unknown", "this worker runs processes only"));
+            return Err(start_failed("runtime_unknown", "this worker runs processes only").into());
         };
         let (folder, streams) = (prepared.folder.path.as_path(), &prepared.streams);
         let argv = arguments(process, folder);
@@ -166,13 +228,25 @@ impl Thread {
             stderr: streams.stderr.1.as_fd(),
             user: self.user.as_ref(),
             groups: prepared.group.as_ref().map(Group::procs).unwrap_or_default(),
+            born_in: prepared.group.as_ref().and_then(Group::folder),
+            without_groups: prepared.group.as_ref().is_some_and(Group::is_plain),
+            pid: &birth.pid,
         };
-        let (started, started_unix_millis) = (boot_millis(), unix_millis());
+        let (started, started_unix_millis) = (Moment::now(), unix_millis());
+        // As late as can be: a program that is started just after this is the fuse's to freeze.
+        if started.boot >= self.lease_until.load(Ordering::SeqCst) {
+            return Err(NotStarted::NoLease);
+        }
+        if birth.is_forbidden.load(Ordering::SeqCst) {
+            return Err(NotStarted::Forbidden);
+        }
+        // Once: what was not started for want of a lease did not come here.
+        birth.began.set(started).ok();
         match self.spawner.spawn(&program) {
-            Ok(pid) => Ok(Process { pid, started, started_unix_millis }),
+            Ok(Started { pid, outside }) => Ok(Process { pid, started, started_unix_millis, outside }),
             Err(error) => {
                 let user = self.user.as_ref().map(|user| user.name.as_str());
-                Err(explain(error, argv.first().map_or("", String::as_str), directory, user))
+                Err(explain(error, argv.first().map_or("", String::as_str), directory, user).into())
             }
         }
     }
@@ -312,6 +386,51 @@ mod tests {
         format!("{}: {}", failed.code, failed.detail)
     }
 
+    fn pipe() -> (OwnedFd, OwnedFd) {
+        let (reader, writer) = io::pipe().unwrap();
+        (reader.into(), writer.into())
+    }
+
+    fn next(launcher: &mut Launcher) -> Launched {
+        loop {
+            if let Some(launched) = launcher.launched().pop() {
+                return launched;
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// A launch may wait in the queue, and its thread may run while the loop stands still.
+    #[test]
+    fn nothing_is_started_when_the_lease_is_over_by_the_time_of_the_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut launcher =
+            Launcher::start(None, rustix::process::getrlimit(rustix::process::Resource::Nofile)).unwrap();
+        let spec = JobSpec::command(["touch", "ran"]);
+        let order = Box::new(Order {
+            assignment: v1::Assignment::default(),
+            spec,
+            staged: false,
+            inputs: Vec::new(),
+        });
+        let folder = Folder::of_test(dir.path().to_str().unwrap());
+        let streams = Streams { stdin: None, stdout: pipe(), stderr: pipe() };
+        let prepared = Prepared { folder, group: None, streams };
+        launcher.tell_lease(crate::clock::boot_millis());
+        launcher.launch(Launch { id: ExecutionId::from_bits(1), order, prepared, birth: Arc::default() });
+        let Launched { launch, result } = next(&mut launcher);
+        assert!(matches!(result, Err(NotStarted::NoLease)), "{result:?}");
+        launcher.tell_lease(crate::clock::boot_millis() + 60_000);
+        launcher.launch(launch);
+        let Launched { result: Ok(process), .. } = next(&mut launcher) else { panic!("it was not started") };
+        rustix::process::waitpid(
+            rustix::process::Pid::from_raw(process.pid),
+            rustix::process::WaitOptions::empty(),
+        )
+        .unwrap();
+        assert!(dir.path().join("ran").exists());
+    }
+
     #[test]
     fn a_failure_to_start_says_what_to_look_at() {
         assert_eq!(
@@ -334,7 +453,8 @@ mod tests {
         process.env.insert("PATH".into(), "/opt/bin".into());
         process.env.insert("A".into(), "b=c".into());
         let process = process.clone();
-        let order = Order { assignment: v1::Assignment::default(), spec, staged: false };
+        let assignment = v1::Assignment::default();
+        let order = Order { assignment, spec, staged: false, inputs: Vec::new() };
         let env = environment(ExecutionId::from_bits(1), &order, &process, &Folder::of_test("/x"));
         let mut names: Vec<_> = env.iter().filter_map(|var| var.split('=').next()).collect();
         assert!(env.contains(&"PATH=/opt/bin".to_owned()) && env.contains(&"A=b=c".to_owned()));

@@ -127,6 +127,11 @@ impl ExecutionLog {
         }
     }
 
+    /// Takes a line by Belfry itself.
+    pub(crate) fn note(&mut self, text: &str) {
+        self.append(Stream::Notice, format!("… {text} …\n").as_bytes());
+    }
+
     fn append_head(&mut self, frames: &[u8]) {
         let mut bytes = Vec::new();
         if self.gap > 0 {

@@ -8,9 +8,12 @@
 //! - [`setup`]: start-up, and what an earlier supervisor left behind.
 //! - [`talk`]: what the agent asks for, and what it is told.
 //! - [`start`]: from an assignment over the journal to a running process.
+//! - [`launching`]: what is to be done while a thread waits for a program to be loaded.
 //! - [`stop`]: stops, timeouts, and what the lease asks for: freezing and thawing.
 //! - [`finish`]: from the end of a process to an outcome in the journal.
 //! - [`door`]: how a task's calls get to the agent; [`checkpoint`]: the file that it saves progress to.
+//! - [`forgotten`]: what is refused if it is assigned again.
+//! - [`countdown`]: what is left of a timeout; [`exits`]: children that ended or lost their parent, and whose they are.
 //! - [`execution`]: the states; [`folders`], [`journal`], [`logs`], [`fuse_link`], [`agent_link`], [`poller`]: the parts.
 //!
 //! # The lease
@@ -21,14 +24,18 @@
 
 mod agent_link;
 mod checkpoint;
+mod countdown;
 mod door;
 mod execution;
+mod exits;
 mod finish;
 mod folders;
+mod forgotten;
 mod fuse_link;
 mod janitor;
 pub(crate) mod journal;
 mod launcher;
+mod launching;
 mod logs;
 mod poller;
 mod setup;
@@ -46,29 +53,30 @@ use nix::sys::signalfd::SignalFd;
 use proto::logframe::Stream;
 use proto::v1;
 
-use crate::clock::{BootMillis, boot_millis};
+use crate::clock::{BootMillis, Moment, boot_millis};
 use crate::config::SupervisorConfig;
 use crate::layout::Layout;
 use crate::process::cgroup::Cgroups;
-use crate::process::spawn::Exit;
-use crate::process::tree;
+use crate::process::tree::{self, Root};
 use crate::process::user::{TaskUser, UserError};
 
 use crate::fuse::guards::Guards;
 use agent_link::AgentLink;
 use door::Calls;
 use execution::{Ending, Execution, Phase, Task};
+use exits::{EarlyExits, Stray};
 use folders::Folders;
+use forgotten::Forgotten;
 use fuse_link::FuseLink;
 use journal::{Body, Entry, JournalError};
-use launcher::Launcher;
+use launcher::{Launch, Launcher};
 use logs::{Bounds, ExecutionLog};
 use poller::{Alarm, Poller, Token, token};
 use writer::Writer;
 
 /// How long a supervisor that was told to end waits for its tasks.
 const SHUTDOWN_MAX: BootMillis = 10_000;
-/// Between two tries to start a fuse.
+/// Between two tries to start a fuse, and after one that ended at once.
 const FUSE_RETRY: BootMillis = 1_000;
 /// A journal of this size is rewritten, and again whenever it has doubled.
 const JOURNAL_COMPACT: u64 = 32 << 20;
@@ -114,6 +122,7 @@ struct Supervisor {
     layout: Layout,
     worker: WorkerId,
     boot_id: String,
+    folder_id: String,
     user: Option<TaskUser>,
     cgroups: Cgroups,
     folders: Folders,
@@ -124,6 +133,8 @@ struct Supervisor {
     listener: UnixListener,
     agent: Option<AgentLink>,
     fuse: Option<FuseLink>,
+    /// Fuses that were killed and are not reaped yet.
+    dying_fuses: HashSet<i32>,
     /// Whom it guards.
     guards: Guards,
 
@@ -134,22 +145,27 @@ struct Supervisor {
     compact_at: u64,
 
     executions: HashMap<ExecutionId, Execution>,
-    forgotten: VecDeque<ExecutionId>,
-    forgotten_set: HashSet<ExecutionId>,
+    forgotten: Forgotten,
     /// Waiting for a lease.
     waiting: VecDeque<ExecutionId>,
     /// Durably about to start.
     ready: VecDeque<ExecutionId>,
+    /// Made ready to start, and not started because the lease was over.
+    held_back: VecDeque<Launch>,
     pids: HashMap<i32, ExecutionId>,
     /// Children that ended while tasks were being started, and that may be such.
-    early_exits: HashMap<i32, Exit>,
+    early_exits: EarlyExits,
+    /// Whether every child that we do not know is an orphan of a task.
+    orphans_are_ours: bool,
     /// Children of ours that tasks orphaned, and whose they are, as far as that can be told.
-    strays: HashMap<i32, Option<ExecutionId>>,
+    strays: HashMap<i32, Stray>,
     pipes: HashMap<Token, (ExecutionId, Stream)>,
     next_token: Token,
     calls: Calls,
     /// Whether there is to be a look at the checkpoints of tasks.
     follows_checkpoints: bool,
+    /// How often there was.
+    looks: u32,
     /// Executions whose report is to be sent.
     dirty: VecDeque<ExecutionId>,
     /// Executions whose outputs the agent is to be asked for.
@@ -221,6 +237,7 @@ impl Supervisor {
     fn ring(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::Lease => self.check_lease(),
+            Alarm::Launch(id) => self.check_launch(id),
             Alarm::Task(id) => self.check_task(id),
             Alarm::Remains(id) => self.check_remains(id),
             Alarm::Orphan(id) => self.check_orphan(id),
@@ -255,6 +272,27 @@ impl Supervisor {
             }
         }
         self.kill_tasks(&running);
+        self.decline_unstarted();
+        let launching: Vec<_> = self.launching().map(|(_, root)| root.execution).collect();
+        self.kill_launching(&launching, Ending::Shutdown);
+    }
+
+    /// What was not started yet never will be, and the server is told so.
+    fn decline_unstarted(&mut self) {
+        for launch in std::mem::take(&mut self.held_back) {
+            self.clear_away(launch.prepared);
+            self.guards.release(launch.id);
+            self.decline_at_shutdown(launch.id);
+        }
+        let starting = self.executions.iter().filter(|(_, e)| matches!(e.phase, Phase::Starting(_)));
+        let starting: Vec<_> = starting.map(|(id, _)| *id).collect();
+        starting.into_iter().for_each(|id| self.decline_at_shutdown(id));
+    }
+
+    fn decline_at_shutdown(&mut self, id: ExecutionId) {
+        let Some(fence) = self.executions.get(&id).map(|execution| execution.fence) else { return };
+        let detail = "the worker's supervisor was stopped before it started";
+        self.decline(id, fence, execution::refused("stopped", detail));
     }
 
     fn is_over(&mut self) -> bool {
@@ -324,8 +362,9 @@ impl Supervisor {
         let held = self.executions.iter().filter_map(|(id, execution)| {
             let held = match &execution.phase {
                 Phase::Waiting(_) => return None,
-                Phase::Starting(_) | Phase::Launching { .. } | Phase::Running(_) => {
-                    journal::Held::Started { fence: execution.fence, boot_id: self.boot_id.clone() }
+                Phase::Starting(_) | Phase::Launching(_) | Phase::Running(_) => {
+                    let (boot_id, folder_id) = (self.boot_id.clone(), self.folder_id.clone());
+                    journal::Held::Started { fence: execution.fence, boot_id, folder_id }
                 }
                 Phase::Storing { assignment, finished } => {
                     journal::Held::Ran { assignment: (**assignment).clone(), finished: (**finished).clone() }
@@ -334,7 +373,7 @@ impl Supervisor {
             };
             Some((*id, held))
         });
-        journal::State { worker: self.worker, held: held.collect(), forgotten: self.forgotten.clone() }
+        journal::State { worker: self.worker, held: held.collect(), forgotten: self.forgotten.ids() }
     }
 
     // Looking things up.
@@ -346,12 +385,14 @@ impl Supervisor {
         })
     }
 
-    /// Executions that are being started, and whether they go on without a lease.
-    fn launching(&self) -> impl Iterator<Item = (ExecutionId, bool)> {
-        self.executions.iter().filter_map(|(id, execution)| match &execution.phase {
-            Phase::Launching { exempt, .. } => Some((*id, *exempt)),
-            _ => None,
-        })
+    /// All processes of a task, as far as is known.
+    fn root(&self, id: ExecutionId) -> Option<Root> {
+        let also = self.strays.iter().filter(|(_, stray)| stray.owner == Some(id)).map(|(pid, _)| *pid);
+        Some(Root { also: also.collect(), ..self.task(id)?.root(id) })
+    }
+
+    fn roots(&self, ids: &[ExecutionId]) -> Vec<Root> {
+        ids.iter().filter_map(|id| self.root(*id)).collect()
     }
 
     fn task(&self, id: ExecutionId) -> Option<&Task> {
@@ -374,14 +415,12 @@ impl Supervisor {
 
     /// Kills these tasks with all that belongs to them. Their ends are seen when they are reaped.
     fn kill_tasks(&self, ids: &[ExecutionId]) {
-        let mut roots = Vec::new();
         for id in ids {
-            let Some(task) = self.task(*id) else { continue };
-            if let Some(group) = &task.group {
+            if let Some(group) = self.task(*id).and_then(|task| task.group.as_ref()) {
                 group.kill();
             }
-            roots.push(task.root(*id));
         }
+        let roots = self.roots(ids);
         if !roots.is_empty() {
             tree::kill(&roots);
         }
@@ -393,7 +432,10 @@ impl Supervisor {
         if self.fuse.is_some() {
             return;
         }
-        let started = self.guards.file().and_then(|table| FuseLink::start(&self.config.program, table));
+        let started = self
+            .guards
+            .file()
+            .and_then(|table| FuseLink::start(&self.config.program, table, &self.cgroups.bases()));
         let mut fuse = match started {
             Ok(fuse) => fuse,
             Err(error) => {
@@ -419,17 +461,51 @@ impl Supervisor {
 
     fn hear_fuse(&mut self) {
         match self.fuse.as_mut().map(FuseLink::hear) {
-            Some(Ok(true)) => self.fuse_has_frozen(),
+            Some(Ok(Some(froze))) => self.fuse_has_frozen(froze.since.unwrap_or_else(Moment::now)),
             Some(Err(_)) => self.replace_fuse(),
-            _ => {}
+            Some(Ok(None)) | None => {}
         }
     }
 
     fn replace_fuse(&mut self) {
         if let Some(fuse) = self.fuse.take() {
             self.poller.unwatch(fuse.socket());
-            fuse.kill();
+            let next_at = fuse.next_at(boot_millis());
+            // Before anything thaws. Until it is reaped it may still come to the end of a system call.
+            self.dying_fuses.insert(fuse.kill());
+            self.fuse_is_gone(next_at);
         }
-        self.start_fuse();
+    }
+
+    /// Whether the child that ended was a fuse. What it froze at the last goes on.
+    fn fuse_was_reaped(&mut self, pid: i32) -> bool {
+        if self.dying_fuses.remove(&pid) {
+            if self.has_lease() {
+                self.thaw_all();
+            }
+            return true;
+        }
+        let Some(fuse) = self.fuse.take_if(|fuse| fuse.pid() == pid) else { return false };
+        tracing::error!("the fuse has ended, it is started again");
+        self.poller.unwatch(fuse.socket());
+        self.fuse_is_gone(fuse.next_at(boot_millis()));
+        true
+    }
+
+    fn is_fuse(&self, pid: i32) -> bool {
+        self.dying_fuses.contains(&pid) || self.fuse.as_ref().is_some_and(|fuse| fuse.pid() == pid)
+    }
+
+    /// The fuse has ended, or was killed: another one takes its place.
+    fn fuse_is_gone(&mut self, next_at: BootMillis) {
+        if next_at <= boot_millis() {
+            self.start_fuse();
+        } else {
+            self.poller.alarm(next_at, Alarm::Fuse);
+        }
+        // It may have frozen tasks and not come to say so.
+        if self.has_lease() {
+            self.thaw_all();
+        }
     }
 }

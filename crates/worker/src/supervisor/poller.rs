@@ -1,11 +1,10 @@
 //! What the supervisor waits for: files that become ready, and instants of `CLOCK_BOOTTIME`.
 //!
-//! Timers are kept in a heap and are never removed: whoever is woken checks whether its reason still
-//! holds. One timer file stands for the earliest of them, since the time-outs of `epoll` itself do
+//! Whoever is woken by a timer checks whether its reason still holds; what an execution leaves is removed with its
+//! end. One timer file stands for the earliest of them, since the time-outs of `epoll` itself do
 //! not count a machine's sleep.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -36,10 +35,12 @@ pub(super) mod token {
 }
 
 /// Why the supervisor wants to be woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Alarm {
     /// The lease may have run out.
     Lease,
+    /// A start takes long, or a task that is being started is to end.
+    Launch(ExecutionId),
     /// A task may have reached its timeout, or the end of its grace.
     Task(ExecutionId),
     /// What a task left behind may be dead by now.
@@ -63,7 +64,9 @@ pub(super) enum Alarm {
 pub(super) struct Poller {
     epoll: OwnedFd,
     timer: OwnedFd,
-    alarms: BinaryHeap<Reverse<(BootMillis, Alarm)>>,
+    alarms: BTreeSet<(BootMillis, Alarm)>,
+    /// The instants of each alarm.
+    instants: HashMap<Alarm, Vec<BootMillis>>,
     /// For when the timer file is set.
     armed: Option<BootMillis>,
 }
@@ -72,7 +75,7 @@ impl Poller {
     pub(super) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        let poller = Self { epoll, timer, alarms: BinaryHeap::new(), armed: None };
+        let poller = Self { epoll, timer, alarms: BTreeSet::new(), instants: HashMap::new(), armed: None };
         poller.watch(&poller.timer, token::TIMER)?;
         Ok(poller)
     }
@@ -97,17 +100,32 @@ impl Poller {
 
     /// Wakes for `alarm` at `at`.
     pub(super) fn alarm(&mut self, at: BootMillis, alarm: Alarm) {
-        self.alarms.push(Reverse((at, alarm)));
+        if self.alarms.insert((at, alarm)) {
+            self.instants.entry(alarm).or_default().push(at);
+        }
+    }
+
+    /// Wakes for `alarm` no more.
+    pub(super) fn cancel(&mut self, alarm: Alarm) {
+        for at in self.instants.remove(&alarm).unwrap_or_default() {
+            self.alarms.remove(&(at, alarm));
+        }
     }
 
     /// The alarms that are due.
     pub(super) fn due(&mut self) -> Vec<Alarm> {
         let now = boot_millis();
         let mut due = Vec::new();
-        while let Some(Reverse((at, alarm))) = self.alarms.peek().copied()
+        while let Some((at, alarm)) = self.alarms.first().copied()
             && at <= now
         {
-            self.alarms.pop();
+            self.alarms.pop_first();
+            if let Some(instants) = self.instants.get_mut(&alarm) {
+                instants.retain(|instant| *instant != at);
+                if instants.is_empty() {
+                    self.instants.remove(&alarm);
+                }
+            }
             due.push(alarm);
         }
         due
@@ -140,7 +158,7 @@ impl Poller {
     }
 
     fn arm(&mut self) -> io::Result<()> {
-        let next = self.alarms.peek().map(|Reverse((at, _))| *at);
+        let next = self.alarms.first().map(|(at, _)| *at);
         if next == self.armed {
             return Ok(());
         }
@@ -175,6 +193,24 @@ mod tests {
             let due = poller.due();
             assert!(due.is_empty() || (due == [Alarm::Idle] && boot_millis() >= now + 20));
         }
+    }
+
+    #[test]
+    fn what_is_cancelled_leaves_nothing() {
+        let mut poller = Poller::new().unwrap();
+        let now = boot_millis();
+        let task = |bits| Alarm::Task(ExecutionId::from_bits(bits));
+        for bits in 0..1_000 {
+            poller.alarm(now + 3_600_000, task(bits));
+            poller.alarm(now, task(bits));
+            poller.alarm(now, task(bits));
+        }
+        assert_eq!(poller.due().len(), 1_000);
+        (0..1_000).for_each(|bits| poller.cancel(task(bits)));
+        assert!(poller.alarms.is_empty() && poller.instants.is_empty());
+        poller.alarm(now, task(7));
+        assert_eq!(poller.due(), [task(7)]);
+        assert!(poller.instants.is_empty());
     }
 
     #[test]

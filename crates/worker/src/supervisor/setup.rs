@@ -3,12 +3,16 @@
 //! Executions that the journal says were started and never ended are dead or dying: the fuse killed
 //! them, or the machine went down. If it is still the same boot their processes are looked for all the
 //! same, and nothing new starts before they are gone. Then they are reported as interrupted.
+//!
+//! A copy of a worker's folder has its journal and its identity, and may be started beside the original. So only what
+//! was started in this very folder is looked for, and control groups have its number in their names.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,7 +25,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::door::Calls;
 use super::execution::{Execution, Phase, interrupted, report_of};
+use super::exits::EarlyExits;
 use super::folders::Folders;
+use super::forgotten::Forgotten;
 use super::fuse_link::FuseLink;
 use super::janitor::Janitor;
 use super::journal::{Body, Held, Journal, State};
@@ -30,7 +36,7 @@ use super::logs::{self, Bounds};
 use super::poller::{Poller, token};
 use super::writer::Writer;
 use super::{Batch, Effect, JOURNAL_COMPACT, Supervisor, SupervisorError, failed};
-use crate::clock::{boot_id, entropy, unix_millis};
+use crate::clock::{boot_id, boot_millis, entropy, unix_millis};
 use crate::config::SupervisorConfig;
 use crate::fuse::guards::Guards;
 use crate::layout::Layout;
@@ -47,6 +53,8 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     // Fails only for a group leader: one that was started by hand, in the foreground.
     rustix::process::setsid().ok();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed("adopt orphans"))?;
+    // Before we start any.
+    let orphans_are_ours = orphans_are_ours(tree::children().unwrap_or_default().len());
     let files = raise_file_limit();
     let config = with_absolute_dir(config)?;
     let layout = Layout::new(&config.dir);
@@ -59,15 +67,24 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
 
     let (journal, state) = Journal::open(&layout.journal(), new_worker)?;
     let boot_id = boot_id().map_err(failed("read the machine's boot id"))?;
-    let mut cgroups = Cgroups::detect(&format!("belfry-{}", state.worker));
-    end_survivors(&state, &boot_id, &cgroups);
+    let folder_id = folder_id(&layout.dir).map_err(failed("look at its folder"))?;
+    let mut cgroups = match config.control_groups {
+        true => Cgroups::detect(&format!("belfry-{}-{folder_id}", state.worker)),
+        false => Cgroups::default(),
+    };
+    end_survivors(&state, &boot_id, &folder_id, &cgroups);
+    if !cgroups.groups_all() {
+        tracing::warn!(
+            "no control group can be made here: a process that leaves its session and cleans its environment may outlive its job"
+        );
+    }
     cgroups.remove_left_behind();
 
     let poller = Poller::new().map_err(failed("create its poller"))?;
     let listener = listen(&layout).map_err(failed("listen for its agent"))?;
     let writer = Writer::start(journal).map_err(failed("start its journal"))?;
     let guards = Guards::new().map_err(failed("make the table of its fuse"))?;
-    let fuse = guards.file().and_then(|table| FuseLink::start(&config.program, table));
+    let fuse = guards.file().and_then(|table| FuseLink::start(&config.program, table, &cgroups.bases()));
     let fuse = fuse.map_err(failed("start its fuse"))?;
     let launcher = Launcher::start(user.clone(), files).map_err(failed("start its launchers"))?;
     let watched = [
@@ -85,6 +102,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     let mut supervisor = Supervisor {
         worker: state.worker,
         boot_id,
+        folder_id,
         user,
         cgroups,
         folders: Folders::new(layout.clone(), owner, janitor),
@@ -94,23 +112,26 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         listener,
         agent: None,
         fuse: Some(fuse),
+        dying_fuses: HashSet::new(),
         guards,
         writer,
         batch: Batch::default(),
         effects: Vec::new(),
         compact_at: JOURNAL_COMPACT,
         executions: HashMap::new(),
-        forgotten: VecDeque::new(),
-        forgotten_set: HashSet::new(),
+        forgotten: Forgotten::default(),
         waiting: VecDeque::new(),
         ready: VecDeque::new(),
         pids: HashMap::new(),
-        early_exits: HashMap::new(),
+        held_back: VecDeque::new(),
+        early_exits: EarlyExits::default(),
+        orphans_are_ours,
         strays: HashMap::new(),
         pipes: HashMap::new(),
         next_token: token::FIRST_PIPE,
         calls,
         follows_checkpoints: false,
+        looks: 0,
         dirty: VecDeque::new(),
         to_store: VecDeque::new(),
         stray_reports: Vec::new(),
@@ -180,10 +201,8 @@ fn lock(layout: &Layout) -> Result<(), SupervisorError> {
     let mut file = file.map_err(failed("open its lock"))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| SupervisorError::Locked(layout.dir.clone()))?;
-    // For people who look for the process.
-    file.set_len(0)
-        .and_then(|()| writeln!(file, "{}", std::process::id()))
-        .map_err(failed("write its lock"))?;
+    // For people who look for the process, and nothing on a full disk.
+    file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).ok();
     // Held by the open file, which is closed with the process.
     std::mem::forget(file);
     Ok(())
@@ -205,22 +224,35 @@ fn listen(layout: &Layout) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Kills what still runs of executions that an earlier supervisor of this boot started.
-fn end_survivors(state: &State, boot: &str, cgroups: &Cgroups) {
-    let started = state
-        .held
-        .iter()
-        .filter(|(_, held)| matches!(held, Held::Started { boot_id, .. } if boot_id == boot));
-    let roots: Vec<_> = started
-        .map(|(id, _)| Root { execution: *id, pid: None, procs: cgroups.left_behind(&id.to_string()) })
-        .collect();
-    if roots.is_empty() {
-        return;
-    }
+/// Whether orphans can only come from tasks. The first process of a container also gets those of whoever else is in
+/// there; and one that took the place of a shell has `children` of that, whose orphans come to it too.
+fn orphans_are_ours(children: usize) -> bool {
+    std::process::id() != 1 && children == 0
+}
+
+/// What tells a folder apart from its copies while the machine runs: device and number.
+pub(super) fn folder_id(dir: &Path) -> io::Result<String> {
+    let found = fs::metadata(dir)?;
+    Ok(format!("{:x}-{:x}", found.dev(), found.ino()))
+}
+
+/// Kills what still runs of executions that an earlier supervisor of this boot started from this folder.
+fn end_survivors(state: &State, boot: &str, folder: &str, cgroups: &Cgroups) {
+    let is_ours = |held: &Held| match held {
+        Held::Started { boot_id, folder_id, .. } => {
+            boot_id == boot && (folder_id == folder || folder_id.is_empty())
+        }
+        Held::Ran { .. } | Held::Ended { .. } => false,
+    };
+    let started = state.held.iter().filter(|(_, held)| is_ours(held));
+    let roots: Vec<_> = started.map(|(id, _)| Root::of(*id)).collect();
     let deadline = Instant::now() + SURVIVORS_MAX;
     loop {
-        tree::kill(&roots);
-        let alive: usize = tree::members(&roots).iter().map(Vec::len).sum();
+        let mut alive = cgroups.kill_left_behind();
+        if !roots.is_empty() {
+            tree::kill(&roots);
+            alive += tree::members(&roots).iter().map(Vec::len).sum::<usize>();
+        }
         if alive == 0 {
             return;
         }
@@ -235,8 +267,7 @@ fn end_survivors(state: &State, boot: &str, cgroups: &Cgroups) {
 impl Supervisor {
     /// Goes on with what the journal says.
     fn take_over(&mut self, state: State) {
-        self.forgotten_set = state.forgotten.iter().copied().collect();
-        self.forgotten = state.forgotten;
+        self.forgotten = Forgotten::from_journal(state.forgotten, boot_millis());
         for (id, held) in state.held {
             let (fence, phase) = match held {
                 Held::Started { fence, .. } => {

@@ -9,6 +9,7 @@ use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, fchown};
 use std::path::Path;
+use std::sync::Arc;
 
 use crashpoint::Point;
 use model::spec::{JobSpec, Run};
@@ -26,11 +27,15 @@ use super::execution::{
 };
 use super::folders::{Folder, SCRIPT_FILE};
 use super::journal::{Body, Started};
-use super::launcher::{Launch, Launched, Prepared, Process, Streams};
+use super::launcher::{Launch, Launched, NotStarted, Prepared, Process, Streams};
+use super::launching::Launching;
 use super::logs::ExecutionLog;
 use super::poller::Alarm;
+use crate::clock::{BootMillis, boot_millis};
+use crate::disk::Room;
 use crate::fuse::guards::Guarded;
 use crate::link::Start;
+use crate::process::cgroup::Group;
 
 /// How many tasks are started before others have their turn.
 const STARTS_A_TURN: usize = 16;
@@ -43,7 +48,7 @@ impl Supervisor {
                 tracing::error!(execution_id = assignment.execution_id, "an assignment has no proper id");
                 continue;
             };
-            self.take_start(id, assignment, start.staged, start.failure);
+            self.take_start(id, Start { assignment: None, ..start }, assignment);
         }
     }
 
@@ -56,16 +61,19 @@ impl Supervisor {
     fn take_start(
         &mut self,
         id: ExecutionId,
+        Start { staged, failure, inputs, .. }: Start,
         assignment: v1::Assignment,
-        staged: bool,
-        failure: Option<v1::StartFailed>,
     ) {
         let fence = Fence(assignment.fence);
         if self.executions.contains_key(&id) {
             return self.announce(id);
         }
-        if self.forgotten_set.contains(&id) {
+        if self.forgotten.contains(id) {
             return self.tell_over_before(id, fence);
+        }
+        // What is left is for running tasks to end.
+        if Room::at(&self.layout.dir).is_some_and(Room::is_full) {
+            return self.decline(id, fence, no_room_on_disk());
         }
         if let Some(failure) = failure {
             return self.decline(id, fence, report::Body::StartFailed(failure));
@@ -86,7 +94,7 @@ impl Supervisor {
                 refused("no_room", format!("all {slots} slots of this worker are taken")),
             );
         }
-        let order = Box::new(Order { assignment, spec, staged });
+        let order = Box::new(Order { assignment, spec, staged, inputs });
         self.executions.insert(id, Execution::new(fence, Phase::Waiting(order)));
         self.waiting.push_back(id);
     }
@@ -116,17 +124,16 @@ impl Supervisor {
                 }
             };
             crashpoint::reach(Point::StartBeforeJournal);
-            let boot_id = self.boot_id.clone();
-            self.record(
-                Body::Started(Started { execution_id: id.to_string(), fence, boot_id }),
-                Effect::Spawn(id),
-            );
+            let (boot_id, folder_id) = (self.boot_id.clone(), self.folder_id.clone());
+            let started = Started { execution_id: id.to_string(), fence, boot_id, folder_id };
+            self.record(Body::Started(started), Effect::Spawn(id));
         }
     }
 
     /// Whether something can be started now.
     pub(super) fn can_start(&self) -> bool {
-        !self.ready.is_empty() && self.launcher.has_room() && !self.ending && self.has_lease()
+        let waits = !self.ready.is_empty() || !self.held_back.is_empty();
+        waits && self.launcher.has_room() && !self.ending && self.has_lease()
     }
 
     /// Starts a few of the tasks whose start is durable.
@@ -135,6 +142,9 @@ impl Supervisor {
         if !self.can_start() {
             return;
         }
+        for launch in std::mem::take(&mut self.held_back) {
+            self.launch(launch);
+        }
         let mut orders = Vec::new();
         while orders.len() < STARTS_A_TURN
             && let Some(id) = self.ready.pop_front()
@@ -142,8 +152,9 @@ impl Supervisor {
             let Some(execution) = self.executions.get_mut(&id) else { continue };
             match std::mem::replace(&mut execution.phase, nothing()) {
                 Phase::Starting(order) => {
-                    let exempt = order.is_exempt();
-                    execution.phase = Phase::Launching { exempt, stop: None };
+                    let timeout = order.spec.timeout.map(|timeout| timeout.as_millis());
+                    let launching = Launching::new(order.is_exempt(), timeout);
+                    execution.phase = Phase::Launching(Box::new(launching));
                     crashpoint::reach(Point::StartAfterJournal);
                     orders.push((id, order));
                 }
@@ -152,21 +163,33 @@ impl Supervisor {
         }
         for (id, order) in orders {
             match self.prepare(id, &order) {
-                Ok(prepared) => self.launcher.launch(Launch { id, order, prepared }),
-                Err(failure) => self.not_started(id, &order, failure),
+                Ok(prepared) => {
+                    let Some(launching) = self.launching_mut(id) else { continue };
+                    launching.procs = prepared.group.as_ref().and_then(Group::procs_path);
+                    let birth = Arc::clone(&launching.birth);
+                    self.launch(Launch { id, order, prepared, birth });
+                }
+                Err(why) => self.not_started(id, &order, *why),
             }
         }
     }
 
+    fn launch(&mut self, launch: Launch) {
+        self.watch_launch(launch.id);
+        self.launcher.launch(launch);
+    }
+
     /// Takes note of the tasks that were started, or could not be.
     pub(super) fn take_launched(&mut self) {
-        for Launched { launch: Launch { id, order, prepared }, result } in self.launcher.launched() {
+        for Launched { launch, result } in self.launcher.launched() {
+            self.poller.cancel(Alarm::Launch(launch.id));
             match result {
-                Ok(process) => self.started(id, *order, prepared, process),
-                Err(failure) => {
-                    self.folders.take_back(prepared.folder);
-                    prepared.group.into_iter().for_each(|group| self.cgroups.remove(group));
-                    self.not_started(id, &order, failure);
+                Ok(process) => self.started(launch.id, *launch.order, launch.prepared, process),
+                Err(NotStarted::NoLease) => self.hold_back(launch),
+                Err(NotStarted::Forbidden) => self.give_up(launch),
+                Err(NotStarted::Failed(failure)) => {
+                    self.clear_away(launch.prepared);
+                    self.not_started(launch.id, &launch.order, report::Body::StartFailed(failure));
                 }
             }
         }
@@ -175,27 +198,64 @@ impl Supervisor {
         }
     }
 
-    fn not_started(&mut self, id: ExecutionId, order: &Order, failure: v1::StartFailed) {
-        self.guards.release(id);
-        self.decline(id, Fence(order.assignment.fence), report::Body::StartFailed(failure));
+    /// The lease was over before a task could be started: it waits for the next one, unless it was stopped meanwhile.
+    fn hold_back(&mut self, launch: Launch) {
+        let is_wanted = self.launching_mut(launch.id).is_some_and(|launching| launching.is_wanted());
+        if is_wanted && !self.ending {
+            self.held_back.push_back(launch);
+        } else {
+            self.give_up(launch);
+        }
     }
 
-    /// Makes what the process needs.
-    fn prepare(&mut self, id: ExecutionId, order: &Order) -> Result<Prepared, v1::StartFailed> {
-        // The fuse knows it before it runs.
-        if !self.guards.guard(Guarded { execution: id, exempt: order.is_exempt(), pid: None }) {
-            return Err(start_failed("no_resources", "the fuse guards as many executions as it can"));
+    /// A launch that was held back is not to take place any more.
+    pub(super) fn give_up_held_back(&mut self, id: ExecutionId) {
+        if let Some(at) = self.held_back.iter().position(|launch| launch.id == id)
+            && let Some(launch) = self.held_back.remove(at)
+        {
+            self.give_up(launch);
         }
+    }
+
+    fn give_up(&mut self, launch: Launch) {
+        self.clear_away(launch.prepared);
+        self.guards.release(launch.id);
+        let fence = Fence(launch.order.assignment.fence);
+        self.decline(launch.id, fence, refused("stopped", "it was stopped before it started"));
+    }
+
+    /// Takes back what was made for a process that is not started.
+    pub(super) fn clear_away(&mut self, prepared: Prepared) {
+        self.folders.take_back(prepared.folder);
+        prepared.group.into_iter().for_each(|group| self.cgroups.take_back(group));
+    }
+
+    fn not_started(&mut self, id: ExecutionId, order: &Order, why: report::Body) {
+        self.guards.release(id);
+        self.decline(id, Fence(order.assignment.fence), why);
+    }
+
+    /// Makes what the process needs; otherwise what is to be reported.
+    fn prepare(&mut self, id: ExecutionId, order: &Order) -> Result<Prepared, Box<report::Body>> {
+        let failed = |code, detail: String| Box::new(report::Body::StartFailed(start_failed(code, detail)));
         let limits = &order.spec.resources.limits;
-        let group = self
-            .cgroups
-            .create(&id.to_string(), limits)
-            .map_err(|error| start_failed("limit_unenforceable", describe(&error)))?;
+        let group =
+            self.cgroups.create(limits).map_err(|error| failed("limit_unenforceable", describe(&error)))?;
+        // The fuse knows it before it runs.
+        let number = group.as_ref().map_or(0, |group| group.number);
+        if !self.guards.guard(guarded(id, order, None, number)) {
+            group.into_iter().for_each(|group| self.cgroups.take_back(group));
+            return Err(failed("no_resources", "the fuse guards as many executions as it can".into()));
+        }
         match self.make_folder(id, order) {
             Ok((folder, streams)) => Ok(Prepared { folder, group, streams }),
             Err(error) => {
-                group.into_iter().for_each(|group| self.cgroups.remove(group));
-                Err(start_failed("no_resources", format!("could not make the execution's files: {error}")))
+                group.into_iter().for_each(|group| self.cgroups.take_back(group));
+                Err(match error.kind() {
+                    // No fault of the job: another worker may have room.
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Box::new(no_room_on_disk()),
+                    _ => failed("no_resources", format!("could not make the execution's files: {error}")),
+                })
             }
         }
     }
@@ -231,18 +291,26 @@ impl Supervisor {
 
     fn started(&mut self, id: ExecutionId, order: Order, prepared: Prepared, process: Process) {
         crashpoint::reach(Point::StartAfterExec);
-        let Process { pid, started, started_unix_millis } = process;
-        let Prepared { folder, group, streams: Streams { stdout, stderr, .. } } = prepared;
+        let Process { pid, started, started_unix_millis, outside } = process;
+        let Prepared { folder, mut group, streams: Streams { stdout, stderr, .. } } = prepared;
         // It has a place since before its start.
-        let _has_room =
-            self.guards.guard(Guarded { execution: id, exempt: order.is_exempt(), pid: Some(pid) });
+        let number = group.as_ref().map_or(0, |group| group.number);
+        let _has_room = self.guards.guard(guarded(id, &order, Some(pid), number));
+        if let Some(errno) = outside {
+            let error = io::Error::from_raw_os_error(errno);
+            tracing::warn!(execution_id = %id, %error, "a task could not join its control group and runs without one");
+            group.take().into_iter().for_each(|group| self.cgroups.was_not_joined(group));
+        } else if group.is_some() {
+            self.cgroups.was_joined();
+        }
         self.pids.insert(pid, id);
+        let launching = self.launching_mut(id).map(std::mem::take).unwrap_or_default();
         let fence = Fence(order.assignment.fence);
         self.logs.insert(id, ExecutionLog::new(&self.layout.logs(), id, fence, self.bounds));
         let pipes =
             [self.watch_pipe(id, Stream::Stdout, stdout.0), self.watch_pipe(id, Stream::Stderr, stderr.0)];
-        let timeout_at = order.spec.timeout.map(|timeout| started + timeout.as_millis());
-        if let Some(at) = timeout_at {
+        let mut timeout = launching.timeout.map(|limit| launching.pauses.countdown(started, limit));
+        if let Some(at) = timeout.as_mut().and_then(|timeout| timeout.due(started)) {
             self.poller.alarm(at, Alarm::Task(id));
         }
         let given = order.staged && order.assignment.checkpoint_version > 0;
@@ -252,40 +320,49 @@ impl Supervisor {
             pid,
             folder: Some(folder),
             door: None,
-            started,
+            started: started.boot,
             started_unix_millis,
+            seen_memory: 0,
             pipes,
             group,
-            timeout_at,
+            timeout,
             kill_at: None,
             ending: None,
             frozen_since: None,
             exit: None,
-            exited: started,
+            exited: started.boot,
         };
         let Some(execution) = self.executions.get_mut(&id) else { return };
-        let before = std::mem::replace(&mut execution.phase, Phase::Running(Box::new(task)));
+        execution.phase = Phase::Running(Box::new(task));
         self.announce(id);
         self.open_door(id);
         self.follow_checkpoints();
-        let stop = if let Phase::Launching { stop, .. } = before { stop } else { None };
-        self.catch_up(id, pid, stop);
+        self.catch_up(id, pid, started.boot, &launching);
     }
 
     /// Does what came up while a task was being started.
-    fn catch_up(&mut self, id: ExecutionId, pid: i32, stop: Option<u64>) {
-        if let Some(exit) = self.early_exits.remove(&pid) {
+    fn catch_up(&mut self, id: ExecutionId, pid: i32, started: BootMillis, launching: &Launching) {
+        if let Some(exit) = self.early_exits.take(pid, started) {
             self.pids.remove(&pid);
+            // Otherwise it ended by itself before it was killed.
+            if exit.signal == Some(libc::SIGKILL)
+                && let Some(task) = self.task_mut(id)
+            {
+                task.ending = launching.ending;
+            }
             self.note_exit(id, exit);
             return self.after_exits(vec![id]);
         }
-        if let Some(grace_ms) = stop {
-            self.end_task(id, Ending::Stopped, grace_ms);
+        // First: what is frozen is killed without a grace.
+        self.check_lease();
+        if let Some(ending) = launching.ending {
+            self.end_task(id, ending, 0);
+        } else if let Some(kill_at) = launching.kill_at {
+            self.end_task(id, Ending::Stopped, kill_at.saturating_sub(boot_millis()));
         }
         if self.ending {
             self.end_task(id, Ending::Shutdown, 0);
         }
-        self.check_lease();
     }
 
     fn watch_pipe(&mut self, id: ExecutionId, stream: Stream, pipe: OwnedFd) -> Option<(u64, OwnedFd)> {
@@ -302,6 +379,15 @@ impl Supervisor {
             }
         }
     }
+}
+
+fn no_room_on_disk() -> report::Body {
+    refused("disk_full", "the disk of this worker's folder is full")
+}
+
+/// What the fuse is to know of an execution.
+fn guarded(id: ExecutionId, order: &Order, pid: Option<i32>, group: u32) -> Guarded {
+    Guarded { execution: id, exempt: order.is_exempt(), pid, is_reaped: false, group }
 }
 
 /// Stands in a phase's place while it changes.

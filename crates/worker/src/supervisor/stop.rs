@@ -7,9 +7,10 @@ use proto::v1::report;
 use rustix::process::Signal;
 
 use super::execution::{Ending, Phase, refused};
+use super::launching::Launching;
 use super::poller::Alarm;
 use super::{Body, Supervisor};
-use crate::clock::{BootMillis, boot_millis};
+use crate::clock::{BootMillis, Moment, boot_millis};
 use crate::process::tree;
 use crate::supervisor::journal::Forgotten;
 
@@ -35,8 +36,9 @@ impl Supervisor {
             Phase::Waiting(_) | Phase::Starting(_) => {
                 self.decline(id, fence, refused("stopped", "it was stopped before it started"));
             }
-            Phase::Launching { stop: pending, .. } => {
-                *pending = Some(pending.map_or(stop.grace_ms, |before| before.min(stop.grace_ms)));
+            Phase::Launching(_) => {
+                self.give_up_held_back(id);
+                self.stop_launching(id, stop.grace_ms);
             }
             Phase::Running(_) => self.end_task(id, Ending::Stopped, stop.grace_ms),
             Phase::Storing { finished, .. } => {
@@ -53,7 +55,7 @@ impl Supervisor {
     /// A stop may come before its assignment: then that must never start. One that comes after the end was acknowledged
     /// is late, or of a server whose store forgot that end: it asks until it is told.
     fn stop_unknown(&mut self, id: ExecutionId, stop: &v1::Stop) {
-        if self.forgotten_set.contains(&id) {
+        if self.forgotten.contains(id) {
             if !stop.discard {
                 self.tell_over_before(id, Fence(stop.fence));
             }
@@ -93,12 +95,23 @@ impl Supervisor {
         let Some(task) = self.task(id).filter(|task| task.is_alive()) else { return };
         if task.kill_at.is_some_and(|at| at <= now) {
             self.kill_tasks(&[id]);
-        } else if task.ending.is_none()
-            && task.frozen_since.is_none()
-            && task.timeout_at.is_some_and(|at| at <= now)
-        {
-            let grace = task.order.spec.grace.as_millis();
+        } else if task.ending.is_none() {
+            self.check_timeout(id);
+        }
+    }
+
+    fn check_timeout(&mut self, id: ExecutionId) {
+        // The fuse may have frozen it while we stood still.
+        self.hear_fuse();
+        let now = Moment::now();
+        let Some(task) = self.task_mut(id).filter(|task| task.is_alive()) else { return };
+        let grace = task.order.spec.grace.as_millis();
+        // Nothing while it is frozen: it is looked at again when it thaws.
+        let Some(at) = task.timeout.as_mut().and_then(|timeout| timeout.due(now)) else { return };
+        if at <= now.boot {
             self.end_task(id, Ending::TimedOut, grace);
+        } else {
+            self.poller.alarm(at, Alarm::Task(id));
         }
     }
 
@@ -109,16 +122,21 @@ impl Supervisor {
         if until <= self.lease_until || until <= boot_millis() {
             return;
         }
+        let has_lapsed = !self.has_lease();
         self.lease_until = until;
         if let Some(fuse) = &mut self.fuse {
             fuse.tell_lease(until);
         }
         // Before anything thaws: if we are stopped in between, nobody else would freeze it again.
         self.flush_fuse();
+        self.launcher.tell_lease(until);
         self.poller.alarm(until, Alarm::Lease);
         let frozen: Vec<_> =
             self.running().filter(|(_, t)| t.frozen_since.is_some()).map(|(id, _)| id).collect();
         self.thaw(&frozen);
+        if has_lapsed {
+            self.thaw_launching();
+        }
         self.admit_waiting();
     }
 
@@ -127,7 +145,6 @@ impl Supervisor {
         if self.has_lease() {
             return;
         }
-        let now = boot_millis();
         let ids: Vec<_> = self
             .running()
             .filter(|(_, task)| !task.is_exempt() && task.frozen_since.is_none())
@@ -137,51 +154,95 @@ impl Supervisor {
             return;
         }
         tracing::warn!(executions = ids.len(), "the lease has run out, executions are frozen");
-        let roots: Vec<_> = ids.iter().filter_map(|id| Some(self.task(*id)?.root(*id))).collect();
-        tree::freeze(&roots);
-        let orphaned_at = now + self.config.orphan_limit.as_millis();
+        tree::freeze(&self.roots(&ids));
+        self.halted(&ids, Moment::now());
+    }
+
+    /// These tasks are frozen since `at`.
+    fn halted(&mut self, ids: &[ExecutionId], at: Moment) {
+        let orphaned_at = boot_millis() + self.config.orphan_limit.as_millis();
         for id in ids {
-            self.poller.alarm(orphaned_at, Alarm::Orphan(id));
-            self.task_mut(id).into_iter().for_each(|task| task.frozen_since = Some(now));
+            let Some(task) = self.task_mut(*id) else { continue };
+            let is_known = task.frozen_since.is_some();
+            task.halt(at);
+            if !is_known {
+                self.poller.alarm(orphaned_at, Alarm::Orphan(*id));
+            }
         }
     }
 
-    /// The fuse has frozen everything that is not exempt: at the end of a lease, or just before we
+    /// The fuse has frozen everything that is not exempt, since `at`: at the end of a lease, or just before we
     /// renewed it.
-    pub(super) fn fuse_has_frozen(&mut self) {
+    pub(super) fn fuse_has_frozen(&mut self, at: Moment) {
+        let ids: Vec<_> = self
+            .running()
+            .filter(|(_, task)| !task.is_exempt() && task.started <= at.boot)
+            .map(|(id, _)| id)
+            .collect();
+        self.halted(&ids, at);
+        for launching in self.launching_unexempt() {
+            launching.pauses.halt(at);
+        }
         if !self.has_lease() {
             return self.check_lease();
         }
+        self.thaw_all();
+    }
+
+    /// Lets go on whatever the fuse may have frozen.
+    pub(super) fn thaw_all(&mut self) {
         let ids: Vec<_> = self.running().filter(|(_, task)| !task.is_exempt()).map(|(id, _)| id).collect();
         self.thaw(&ids);
+        self.thaw_launching();
+    }
+
+    /// Lets what the fuse may have frozen before we heard that it was started go on.
+    fn thaw_launching(&mut self) {
+        let now = Moment::now();
+        for launching in self.launching_unexempt() {
+            launching.pauses.resume(now);
+        }
+        let roots: Vec<_> = self.launching().filter(|(exempt, _)| !exempt).map(|(_, root)| root).collect();
+        if !roots.is_empty() {
+            tree::thaw(&roots);
+        }
+    }
+
+    fn launching_unexempt(&mut self) -> impl Iterator<Item = &mut Launching> {
+        self.executions.values_mut().filter_map(|execution| match &mut execution.phase {
+            Phase::Launching(launching) if !launching.exempt => Some(&mut **launching),
+            _ => None,
+        })
     }
 
     /// Lets tasks go on; the time that they were frozen counts towards no timeout.
     fn thaw(&mut self, ids: &[ExecutionId]) {
-        let now = boot_millis();
-        let roots: Vec<_> = ids.iter().filter_map(|id| Some(self.task(*id)?.root(*id))).collect();
+        let now = Moment::now();
+        let roots = self.roots(ids);
         if roots.is_empty() {
             return;
         }
         for id in ids {
-            let Some(task) = self.task_mut(*id) else { continue };
-            let frozen = task.frozen_since.take().map_or(0, |since| now.saturating_sub(since));
-            let Some(at) = &mut task.timeout_at else { continue };
-            *at += frozen;
-            let at = *at;
-            self.poller.alarm(at, Alarm::Task(*id));
+            if let Some(at) = self.task_mut(*id).and_then(|task| task.resume(now)) {
+                self.poller.alarm(at, Alarm::Task(*id));
+            }
         }
         tree::thaw(&roots);
-        tracing::info!(executions = roots.len(), "the lease is renewed, executions go on");
+        tracing::info!(executions = roots.len(), "under a valid lease, executions go on");
     }
 
     /// Kills a task that has been frozen for too long.
     pub(super) fn check_orphan(&mut self, id: ExecutionId) {
         let limit = self.config.orphan_limit.as_millis();
-        let now = boot_millis();
-        if self.task(id).and_then(|task| task.frozen_since).is_some_and(|since| since + limit <= now) {
-            tracing::warn!(execution_id = %id, "frozen for too long, killed");
-            self.end_task(id, Ending::Orphaned, 0);
+        let Some(since) = self.task(id).and_then(|task| task.frozen_since) else { return };
+        let now = Moment::now();
+        // While the machine was suspended no server could be reached, and none is to blame.
+        let suspended = now.asleep.saturating_sub(since.asleep);
+        let orphaned_at = since.boot + limit + suspended;
+        if orphaned_at > now.boot {
+            return self.poller.alarm(orphaned_at, Alarm::Orphan(id));
         }
+        tracing::warn!(execution_id = %id, "frozen for too long, killed");
+        self.end_task(id, Ending::Orphaned, 0);
     }
 }

@@ -1,7 +1,10 @@
 //! What the agent asks for, and what it is told.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use model::ExecutionId;
+use prost::Message as _;
 use proto::v1;
 
 use super::agent_link::AgentLink;
@@ -9,12 +12,32 @@ use super::execution::{Execution, Phase};
 use super::poller::token;
 use super::{Supervisor, logs};
 use crate::link::{
-    Answer, Holdings, LOG_PART_COST, LOG_WINDOW, LogPart, Owner, Reports, Request, Store, SupervisorGreeting,
-    VERSION,
+    Answer, Holdings, LOG_PART_COST, LOG_WINDOW, LogPart, Owner, Pong, Reports, Request, Store,
+    SupervisorGreeting, VERSION,
 };
 
-/// The most reports in one message.
+/// The most reports in one message, and about the most bytes: an agent reads no frame beyond
+/// [`FRAME_MAX`](crate::link::FRAME_MAX), and each report may bring an output and a checkpoint.
 const REPORTS_A_MESSAGE: usize = 512;
+const MESSAGE_BYTES: usize = 4 << 20;
+
+/// Whether one more report fits into a message.
+#[derive(Debug, Default)]
+struct Room {
+    reports: usize,
+    bytes: usize,
+}
+
+impl Room {
+    fn is_left(&self) -> bool {
+        self.reports < REPORTS_A_MESSAGE && self.bytes < MESSAGE_BYTES
+    }
+
+    fn take(&mut self, report: &v1::Report) {
+        self.reports += 1;
+        self.bytes += report.encoded_len();
+    }
+}
 
 impl Supervisor {
     // Hearing.
@@ -78,6 +101,11 @@ impl Supervisor {
             Request::LogAcks(acks) => acks.acks.iter().for_each(|ack| self.take_log_ack(ack)),
             Request::Stored(stored) => self.stored(stored),
             Request::Saved(saved) => self.saved(&saved),
+            Request::Ping(ping) => self.say(Answer::Pong(Pong { number: ping.number })),
+            Request::Put(put) => {
+                self.saved_by_call(&put);
+                self.say(Answer::Pong(Pong { number: put.number }));
+            }
         }
     }
 
@@ -149,7 +177,8 @@ impl Supervisor {
         self.save_again();
     }
 
-    /// Repeats everything that is not acknowledged.
+    /// Repeats everything that is not acknowledged: what is held at once, and reports as far as they fit. The others
+    /// follow.
     fn tell_holdings(&mut self, generation: u64) {
         let held = self.executions.iter().map(|(id, execution)| v1::Held {
             execution_id: id.to_string(),
@@ -157,16 +186,21 @@ impl Supervisor {
             running: execution.is_active(),
             job_id: execution.phase.job_id().unwrap_or_default().to_owned(),
         });
-        let reports = self.executions.iter().filter_map(|(id, execution)| execution.report(*id));
-        let holdings = Holdings {
-            generation,
-            held: held.collect(),
-            reports: reports.collect(),
-            running: self.count_running(),
-        };
-        for id in std::mem::take(&mut self.dirty) {
-            self.executions.get_mut(&id).into_iter().for_each(|execution| execution.dirty = false);
+        let held = held.collect();
+        let (mut room, mut reports, mut later) = (Room::default(), Vec::new(), VecDeque::new());
+        for (id, execution) in &mut self.executions {
+            execution.dirty = false;
+            let Some(report) = execution.report(*id) else { continue };
+            if room.is_left() {
+                room.take(&report);
+                reports.push(report);
+            } else {
+                execution.dirty = true;
+                later.push_back(*id);
+            }
         }
+        self.dirty = later;
+        let holdings = Holdings { generation, held, reports, running: self.count_running() };
         self.say(Answer::Holdings(holdings));
         if let Some(agent) = &mut self.agent {
             agent.synced = true;
@@ -212,13 +246,17 @@ impl Supervisor {
         if !synced || (self.dirty.is_empty() && self.stray_reports.is_empty()) {
             return false;
         }
-        let mut reports = std::mem::take(&mut self.stray_reports);
-        while reports.len() < REPORTS_A_MESSAGE
+        let strays = self.stray_reports.len().min(REPORTS_A_MESSAGE);
+        let mut reports: Vec<_> = self.stray_reports.drain(..strays).collect();
+        let mut room = Room { reports: strays, bytes: 0 };
+        while room.is_left()
             && let Some(id) = self.dirty.pop_front()
         {
             let Some(execution) = self.executions.get_mut(&id) else { continue };
             execution.dirty = false;
-            reports.extend(execution.report(id));
+            let Some(report) = execution.report(id) else { continue };
+            room.take(&report);
+            reports.push(report);
         }
         if reports.is_empty() {
             return false;

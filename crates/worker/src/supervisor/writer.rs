@@ -3,9 +3,9 @@
 //! The supervisor hands it a batch and goes on; while that one is being synced the next fills up
 //! (group commit, no timer). A wake-up file tells the supervisor's loop that a batch is durable.
 //!
-//! A full disk is waited out: the batch is tried again until there is room, and nothing of it has
-//! been acted on meanwhile. A failed sync ends the process at once, because nobody can say what is on the
-//! disk then; the fuse kills the tasks, and the next supervisor reads the journal anew.
+//! The journal has a reserve for a full disk. When the reserve is used up too, the thread retries the batch until the
+//! disk has room, and the supervisor acts on nothing of that batch meanwhile. A failed sync ends the process at once,
+//! because the content of the disk is unknown then; the fuse kills the tasks, and the next supervisor reads the journal.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::journal::{Entry, Journal, State};
+use super::journal::{Entry, Journal, RewriteError, State};
 
 /// Between two tries on a full disk.
 const RETRY: Duration = Duration::from_millis(500);
@@ -109,11 +109,19 @@ fn write(journal: &mut Journal, work: Work) {
                 std::process::exit(EXIT_SYNC_FAILED);
             }
         }
-        // The old file stands until the new one is whole, so a failure costs nothing but room.
-        Work::Compact(state) => {
-            if let Err(error) = journal.compact(&state) {
-                tracing::warn!(path = %journal.path().display(), %error, "cannot compact the journal");
+        Work::Compact(state) => match journal.compact(&state) {
+            Ok(()) => {}
+            // A failure costs nothing but room.
+            Err(error @ RewriteError::Before(_)) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(path = %journal.path().display(), error, "cannot compact the journal");
             }
-        }
+            // What we have open is not the file any more that the next supervisor reads.
+            Err(error @ RewriteError::Behind(_)) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(path = %journal.path().display(), error, "cannot sync the journal's folder, ending");
+                std::process::exit(EXIT_SYNC_FAILED);
+            }
+        },
     }
 }

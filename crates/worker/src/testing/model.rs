@@ -20,8 +20,10 @@ use tokio::sync::mpsc;
 use super::disk::Disk;
 use super::wire::{read, write};
 use super::{Plan, Step, Task, World};
-use crate::link::{Answer, Holdings, Reports, Request, SupervisorGreeting, VERSION};
+use crate::link::{Answer, Holdings, Reports, Request, SupervisorGreeting};
 
+/// The version of the link that is modelled: pauses and checkpoints are not.
+const MODELLED: u32 = 1;
 /// How late a fuse may act.
 const FUSE_MILLIS: u64 = 40;
 /// How long a line of the journal takes to be on the disk.
@@ -201,7 +203,7 @@ impl Supervisor {
         }
         match request {
             Request::Greeting(_) => self.say(Answer::Greeting(SupervisorGreeting {
-                version: VERSION,
+                version: MODELLED,
                 worker_id: self.id.to_string(),
                 boot_id: "simulated".into(),
                 capabilities: Some(v1::Capabilities {
@@ -218,6 +220,7 @@ impl Supervisor {
             Request::Acks(acks) => acks.acks.iter().for_each(|ack| self.acknowledged(ack)),
             Request::Lease(lease) => self.renew(lease.boot_millis),
             Request::LogsFrom(_) | Request::LogAcks(_) | Request::Stored(_) | Request::Saved(_) => {}
+            Request::Ping(_) | Request::Put(_) => {}
         }
     }
 

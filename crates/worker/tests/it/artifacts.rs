@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::rig::{Rig, assignment, script, signal};
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
@@ -41,6 +41,10 @@ pub(crate) async fn inputs_are_there_before_the_task_starts() {
         rig.server.assign(vec![order.clone()]).await;
         let finished = rig.server.finished(&order.execution_id).await;
         assert_eq!(finished.exit_code, Some(0), "{finished:?}");
+        let read = finished.files.expect("it tells what it read").inputs;
+        let read: Vec<_> = read.iter().map(|v| (&*v.artifact, &*v.sha256, &*v.path)).collect();
+        let (tool_hash, data_hash) = (hex(b"#!/bin/sh\ncat data/in.txt\n"), hex(&data));
+        assert_eq!(read, [("tool", &*tool_hash, "bin/tool"), ("data", &*data_hash, "data/in.txt")]);
         let log = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
         assert_eq!(log.as_bytes(), data);
         rig.server.state().artifacts.remove(&pinned);
@@ -80,6 +84,9 @@ pub(crate) async fn outputs_are_stored_before_success_is_reported() {
     let expected: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
     assert_eq!(stored["report"], expected.as_bytes());
     assert!(!stored.contains_key("extra"));
+    let told = finished.files.expect("it tells what it stored").outputs;
+    assert_eq!(told.iter().map(|v| (&*v.artifact, &*v.path)).collect::<Vec<_>>(), [("report", "out/report")]);
+    assert_eq!(told[0].sha256, hex(expected.as_bytes()));
 }
 
 pub(crate) async fn a_missing_output_fails_a_task_that_ended_well() {

@@ -1,5 +1,10 @@
 //! What the lease, the fuse and a new supervisor do.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use model::spec::Delivery;
@@ -7,7 +12,7 @@ use proto::v1::finished::How;
 use proto::v1::{Assignment, Stop};
 use rustix::process::Signal;
 
-use crate::rig::{Rig, assignment, daemon, is_frozen, numbers, process_state, script, sh, signal};
+use crate::rig::{Rig, assignment, daemon, is_frozen, numbers, process_state, script, sh, signal, unmarked};
 
 const SHORT_LEASE: u64 = 400;
 
@@ -17,7 +22,7 @@ async fn short_leases() -> Rig {
 }
 
 /// A task that counts, into a file; and its process id.
-async fn counting(rig: &Rig, name: &str) -> (Assignment, std::path::PathBuf, i32) {
+async fn counting(rig: &Rig, name: &str) -> (Assignment, PathBuf, i32) {
     let file = rig.shared(name);
     let order = sh(&format!("while :; do echo 1 >> {}; sleep 0.01; done", file.display()));
     rig.server.assign(vec![order.clone()]).await;
@@ -34,7 +39,7 @@ async fn thawed(rig: &Rig, pid: i32) {
 }
 
 /// Waits for the count to go on.
-async fn counts(rig: &Rig, file: &std::path::Path) {
+async fn counts(rig: &Rig, file: &Path) {
     let before = numbers(file).len();
     rig.server.until("counting", |_| (numbers(file).len() > before).then_some(())).await;
 }
@@ -137,6 +142,61 @@ pub(crate) async fn a_task_that_is_frozen_for_too_long_is_killed_as_interrupted(
     assert_eq!(finished.how(), How::Interrupted, "{finished:?}");
 }
 
+pub(crate) async fn time_that_the_fuse_froze_a_task_does_not_count_towards_its_timeout() {
+    let rig = short_leases().await;
+    let mut spec = script("sleep 600");
+    spec.timeout = Some(model::Duration::from_millis(1_500));
+    let order = assignment(&spec);
+    rig.server.assign(vec![order.clone()]).await;
+    let pid = rig.server.started(&order.execution_id).await;
+    signal(rig.supervisor(), Signal::STOP);
+    frozen(&rig, pid).await;
+    // Some 60 beats are three seconds.
+    let beats = rig.server.state().beats.len();
+    rig.server.until("sixty beats", |state| (state.beats.len() > beats + 60).then_some(())).await;
+    rig.server.state().lease_ms = Some(60_000);
+    signal(rig.supervisor(), Signal::CONT);
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!(finished.how(), How::TimedOut);
+    assert!(finished.run_ms > 3_900, "{finished:?}");
+}
+
+/// Launches are under way when the supervisor is stopped, and some of them are frozen before it hears of them.
+pub(crate) async fn what_the_fuse_froze_while_it_was_launched_goes_on() {
+    let rig = short_leases().await;
+    let (_, _, pid) = counting(&rig, "count").await;
+    let orders: Vec<_> = (0..300).map(|_| sh("exec sleep 0.3")).collect();
+    let last = orders[299].execution_id.clone();
+    rig.server.assign(orders.clone()).await;
+    rig.server.started(&orders[20].execution_id).await;
+    signal(rig.supervisor(), Signal::STOP);
+    frozen(&rig, pid).await;
+    assert!(rig.server.state().started(&last).is_none(), "all had started already");
+    rig.server.state().lease_ms = Some(60_000);
+    signal(rig.supervisor(), Signal::CONT);
+    for order in &orders {
+        let finished = rig.server.finished(&order.execution_id).await;
+        assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(0)), "{finished:?}");
+    }
+}
+
+/// One that has left its session and cleaned its environment, and whose parent is gone.
+pub(crate) async fn the_fuse_freezes_a_process_without_any_mark() {
+    let rig = short_leases().await;
+    let pids = rig.shared("pids");
+    rig.server.assign(vec![sh(&format!("{}; sleep 600", unmarked(&pids)))]).await;
+    let pid = rig.server.until("its process", |_| numbers(&pids).first().copied()).await;
+    let log = fs::read_to_string(rig.config.dir.join("supervisor.log")).unwrap();
+    if log.contains("no control group can be made here") {
+        eprintln!("skipped: no control group can be made here");
+        return;
+    }
+    signal(rig.supervisor(), Signal::STOP);
+    frozen(&rig, pid).await;
+    signal(rig.supervisor(), Signal::CONT);
+    thawed(&rig, pid).await;
+}
+
 pub(crate) async fn the_fuse_freezes_tasks_whose_supervisor_is_stopped() {
     let rig = short_leases().await;
     let pids = rig.shared("pids");
@@ -184,6 +244,65 @@ pub(crate) async fn a_fuse_that_dies_is_replaced_and_the_new_one_guards_what_run
     rig.kill_agent().await;
     signal(rig.supervisor(), Signal::KILL);
     rig.server.until("death", |_| process_state(daemon).is_none().then_some(())).await;
+}
+
+/// It has the identity of the original, and its journal says that the tasks of the original run.
+pub(crate) async fn a_supervisor_of_a_copied_folder_leaves_the_tasks_of_the_original_alone() {
+    let rig = Rig::new().await;
+    let (order, file, pid) = counting(&rig, "count").await;
+    let copy = rig.dir.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    fs::copy(rig.config.dir.join("journal"), copy.join("journal")).unwrap();
+    let mut config = worker::SupervisorConfig::new(&copy);
+    config.program.clone_from(&rig.config.program);
+    let mut other = Command::new(&config.program).arg("supervisor").args(config.to_args()).spawn().unwrap();
+    // It listens once it has ended what it takes for its own.
+    let is_ready = || UnixStream::connect(copy.join("supervisor.sock")).is_ok();
+    rig.server.until("the other supervisor", |_| is_ready().then_some(())).await;
+    assert!(process_state(pid).is_some(), "the other supervisor has killed it");
+    signal(other.id().cast_signed(), Signal::TERM);
+    other.wait().unwrap();
+    counts(&rig, &file).await;
+    assert!(rig.server.state().finished(&order.execution_id).is_none());
+}
+
+/// A program whose first fuse closes its socket, and stops the process whose number is in `victim` from then on. When
+/// there is a second one, there is a file `replaced`.
+fn program_with_a_broken_fuse(dir: &Path, victim: &Path) -> PathBuf {
+    let program = dir.join("program");
+    let text = format!(
+        "#!/bin/sh\n\
+        if [ \"$1\" = fuse ] && mkdir {dir}/was-broken 2>/dev/null; then\n\
+        while ! [ -s {victim} ]; do sleep 0.01; done\n\
+        read pid < {victim}; exec 0<&-; while :; do kill -STOP $pid; done\n\
+        fi\n\
+        if [ \"$1\" = fuse ]; then : > {dir}/replaced; fi\n\
+        exec {own} \"$@\"\n",
+        dir = dir.display(),
+        victim = victim.display(),
+        own = std::env::current_exe().unwrap().display(),
+    );
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+pub(crate) async fn what_a_fuse_freezes_while_it_is_replaced_goes_on() {
+    let rig = Rig::with(|config, _| {
+        let dir = config.dir.parent().unwrap();
+        config.program = program_with_a_broken_fuse(dir, &dir.join("victim"));
+    })
+    .await;
+    let (_, file, pid) = counting(&rig, "count").await;
+    // Many thaw after it, so that there is time to stop it once more.
+    let crowd = rig.shared("crowd");
+    let order = sh(&format!("for n in $(seq 500); do sleep 600 & done; echo 1 >> {}; wait", crowd.display()));
+    rig.server.assign(vec![order]).await;
+    rig.server.until("the crowd", |_| (numbers(&crowd) == [1]).then_some(())).await;
+    fs::write(rig.shared("victim"), format!("{pid}\n")).unwrap();
+    let replaced = rig.dir.path().join("replaced");
+    rig.server.until("another fuse", |_| replaced.exists().then_some(())).await;
+    counts(&rig, &file).await;
 }
 
 pub(crate) async fn executions_of_a_killed_supervisor_are_reported_as_interrupted() {

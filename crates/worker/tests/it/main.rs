@@ -10,6 +10,7 @@
 )]
 
 mod artifacts;
+mod launch;
 mod lease;
 mod logs;
 mod rig;
@@ -46,6 +47,7 @@ fn trials() -> Vec<Trial> {
             output_values_come_with_the_outcome,
             bad_output_values_fail_a_task_that_ended_well,
             more_than_the_slots_are_refused,
+            the_peak_of_memory_is_that_of_the_task,
             a_memory_limit_kills_what_uses_more,
             a_limit_on_processes_holds,
             a_thousand_short_tasks_all_end_well,
@@ -56,6 +58,10 @@ fn trials() -> Vec<Trial> {
             a_task_that_ignores_its_timeout_is_killed_with_its_whole_tree,
             what_a_task_leaves_behind_is_killed_before_its_end_is_reported,
             a_discarded_execution_is_killed_and_not_heard_of_again,
+            a_process_without_any_mark_dies_with_its_task,
+            a_process_without_any_mark_dies_with_its_supervisor,
+            a_child_that_the_supervisor_did_not_start_lives_on,
+            without_control_groups_a_process_without_any_mark_dies_with_the_last_task_that_ran_at_its_start,
         }
         lease {
             nothing_starts_without_a_lease,
@@ -64,16 +70,32 @@ fn trials() -> Vec<Trial> {
             frozen_time_does_not_count_towards_the_timeout,
             what_the_server_no_longer_wants_is_gone_before_the_rest_thaws,
             a_task_that_is_frozen_for_too_long_is_killed_as_interrupted,
+            time_that_the_fuse_froze_a_task_does_not_count_towards_its_timeout,
+            what_the_fuse_froze_while_it_was_launched_goes_on,
             the_fuse_freezes_tasks_whose_supervisor_is_stopped,
+            the_fuse_freezes_a_process_without_any_mark,
             the_fuse_kills_everything_when_the_supervisor_is_killed,
             a_fuse_that_dies_is_replaced_and_the_new_one_guards_what_runs,
+            a_supervisor_of_a_copied_folder_leaves_the_tasks_of_the_original_alone,
+            what_a_fuse_freezes_while_it_is_replaced_goes_on,
             executions_of_a_killed_supervisor_are_reported_as_interrupted,
+        }
+        launch {
+            a_task_whose_program_is_not_loaded_can_be_stopped,
+            a_task_whose_program_is_not_loaded_times_out,
+            a_task_whose_program_is_not_loaded_ends_with_its_supervisor,
+            a_task_that_was_frozen_before_its_program_was_loaded_can_be_stopped,
+            time_that_a_task_was_frozen_before_its_program_was_loaded_does_not_count_towards_its_timeout,
         }
         session {
             unacknowledged_reports_are_repeated_on_the_next_session,
+            more_reports_than_one_message_holds_all_arrive,
+            a_second_agent_of_a_folder_is_refused,
+            a_session_ends_while_the_supervisor_stands_still,
             a_task_and_its_report_outlive_the_agent,
             an_outcome_outlives_the_supervisor,
             an_unknown_session_is_opened_anew,
+            a_server_that_answers_no_heartbeat_is_left,
             heartbeats_tell_of_the_machine_and_show_the_token,
             a_supervisor_that_is_told_to_end_kills_its_tasks_and_says_so,
             a_supervisor_with_nothing_to_do_ends_when_its_agent_is_gone,
@@ -102,6 +124,8 @@ fn trials() -> Vec<Trial> {
             a_call_for_an_execution_that_is_over_never_speaks_for_the_next_one,
             what_a_task_writes_to_its_file_is_saved_while_it_runs,
             the_last_checkpoint_comes_with_the_end_of_its_task,
+            a_checkpoint_that_is_too_large_is_told_to_all,
+            a_file_and_a_call_do_not_overwrite_each_other_unnoticed,
             a_stopped_task_saves_within_its_grace,
             an_execution_finds_the_checkpoint_of_the_one_before,
             a_checkpoint_that_the_store_lost_does_not_keep_a_task_from_running,

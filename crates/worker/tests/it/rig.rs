@@ -195,3 +195,12 @@ pub(crate) fn daemon(file: &Path) -> String {
         file.display()
     )
 }
+
+/// A process in a session of its own, with an empty environment, whose parent ends at once. Writes its process id to
+/// `file`.
+pub(crate) fn unmarked(file: &Path) -> String {
+    format!(
+        "sh -c 'setsid env -i sh -c \"echo \\$\\$ >> {0}; exec sleep 600\" </dev/null >/dev/null 2>&1 & exit 0'; while ! [ -s {0} ]; do sleep 0.01; done",
+        file.display()
+    )
+}

@@ -51,6 +51,8 @@ pub(crate) struct State {
     pub(crate) acknowledge: bool,
     /// Answer beats with this lease; not at all if `None`.
     pub(crate) lease_ms: Option<u64>,
+    /// The lease that `Welcome` tells.
+    pub(crate) welcome_lease_ms: u64,
     /// Acknowledge logs, and take this many bytes before the lane is broken off; then it is 0.
     pub(crate) log_acks: bool,
     pub(crate) log_bytes_max: usize,
@@ -82,6 +84,7 @@ impl Default for State {
             stalls: 0,
             acknowledge: true,
             lease_ms: Some(60_000),
+            welcome_lease_ms: 60_000,
             log_acks: true,
             log_bytes_max: usize::MAX,
             stops: Vec::new(),
@@ -102,6 +105,11 @@ impl State {
             report::Body::Finished(finished) => Some(finished.clone()),
             _ => None,
         })
+    }
+
+    /// Whether the worker has left its session.
+    pub(crate) fn has_no_session(&self) -> bool {
+        self.session.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
 
     pub(crate) fn started(&self, execution: &str) -> Option<Started> {
@@ -281,14 +289,12 @@ impl Worker for FakeServer {
             state.sessions += 1;
             state.sessions
         });
-        let stops = std::mem::take(&mut self.state().stops);
-        let welcome = Welcome {
-            session: number,
-            heartbeat_interval_ms: 50,
-            lease_ms: 60_000,
-            stops,
-            servers: Vec::new(),
+        let (stops, lease_ms) = {
+            let mut state = self.state();
+            (std::mem::take(&mut state.stops), state.welcome_lease_ms)
         };
+        let welcome =
+            Welcome { session: number, heartbeat_interval_ms: 50, lease_ms, stops, servers: Vec::new() };
         outbox.send(Ok(ServerMessage { body: Some(Say::Welcome(welcome)) })).await.ok();
         self.heard(hello);
         self.change(|state| state.session = Some(outbox));
@@ -412,8 +418,8 @@ impl Worker for FakeServer {
             }
             bytes.extend_from_slice(&part.data);
         }
-        let response =
-            PutArtifactResponse { name: name.clone(), sha256: String::new(), size_bytes: bytes.len() as u64 };
+        let (sha256, size_bytes) = (crate::artifacts::hex(&bytes), bytes.len() as u64);
+        let response = PutArtifactResponse { name: name.clone(), sha256, size_bytes };
         self.change(|state| state.stored.insert(name, bytes));
         Ok(Response::new(response))
     }

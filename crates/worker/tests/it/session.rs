@@ -16,6 +16,70 @@ pub(crate) async fn unacknowledged_reports_are_repeated_on_the_next_session() {
     assert_eq!((held.len(), held[0].execution_id.as_str(), held[0].running), (1, id.as_str(), false));
 }
 
+/// Outputs and checkpoints of executions that end while no agent is there: more than a frame may hold.
+pub(crate) async fn more_reports_than_one_message_holds_all_arrive() {
+    const COUNT: usize = 300;
+    let mut rig = Rig::new().await;
+    let gate = rig.dir.path().join("gate");
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
+    std::fs::set_permissions(&gate, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let text = format!(
+        "read line < {}; printf '{{\"a\":\"%060000d\"}}' 0 | tee $BELFRY_CHECKPOINT > $BELFRY_OUTPUT",
+        gate.display()
+    );
+    let orders: Vec<_> = (0..COUNT).map(|_| sh(&text)).collect();
+    rig.server.assign(orders.clone()).await;
+    for order in &orders {
+        rig.server.started(&order.execution_id).await;
+    }
+    rig.kill_agent().await;
+    let journal = rig.config.dir.join("journal");
+    rig.server
+        .until("all ends in the journal", |_| {
+            // Those who stand at the gate go through; others may come to it only now.
+            let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
+            rustix::fs::open(&gate, flags, rustix::fs::Mode::empty()).ok();
+            (std::fs::metadata(&journal).unwrap().len() > COUNT as u64 * 120_000).then_some(())
+        })
+        .await;
+    rig.start_agent();
+    for order in &orders {
+        let finished = rig.server.finished(&order.execution_id).await;
+        assert_eq!(finished.output.len(), 60_008);
+        assert_eq!(finished.checkpoint.map(|data| data.len()), Some(60_008));
+    }
+}
+
+pub(crate) async fn a_second_agent_of_a_folder_is_refused() {
+    let mut rig = Rig::new().await;
+    rig.server.session().await;
+    let config =
+        worker::AgentConfig { lock_patience: model::Duration::from_millis(50), ..rig.config.clone() };
+    let error = worker::run_agent(config.clone(), std::future::pending()).await.unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(&format!("another agent (process {})", std::process::id())), "{text}");
+    assert!(text.contains(&rig.config.dir.display().to_string()), "{text}");
+    // The first one is not disturbed, and the folder is free once it is gone.
+    let (_, finished) = rig.run("exit 0").await;
+    assert_eq!((finished.exit_code, rig.server.state().hellos.len()), (Some(0), 1));
+    rig.kill_agent().await;
+    worker::run_agent(config, std::future::ready(())).await.unwrap();
+}
+
+/// Its tasks are frozen, and the server is to give them to others.
+pub(crate) async fn a_session_ends_while_the_supervisor_stands_still() {
+    let rig = Rig::with(|config, _| config.supervisor_patience = model::Duration::from_millis(500)).await;
+    rig.server.session().await;
+    signal(rig.supervisor(), Signal::STOP);
+    rig.server.until("the end of the session", |state| state.has_no_session().then_some(())).await;
+    let beats = rig.server.state().beats.len();
+    signal(rig.supervisor(), Signal::CONT);
+    rig.server.session().await;
+    rig.server.until("beats", |state| (state.beats.len() > beats + 3).then_some(())).await;
+    let (_, finished) = rig.run("exit 0").await;
+    assert_eq!(finished.exit_code, Some(0));
+}
+
 pub(crate) async fn a_task_and_its_report_outlive_the_agent() {
     let mut rig = Rig::new().await;
     let go = rig.shared("go");
@@ -55,6 +119,14 @@ pub(crate) async fn an_unknown_session_is_opened_anew() {
         rig.server.until("a settled session", |state| state.hellos.last().map(|h| h.held.clone())).await;
     assert!(held[0].running && held[0].execution_id == order.execution_id);
     assert_eq!(numbers(&file), [1]);
+}
+
+/// D6. Its connection works, so nothing but the missing answers tells that it cannot lead.
+pub(crate) async fn a_server_that_answers_no_heartbeat_is_left() {
+    let rig = Rig::with(|_, state| state.welcome_lease_ms = 900).await;
+    rig.server.until("a heartbeat", |state| (!state.beats.is_empty()).then_some(())).await;
+    rig.server.state().lease_ms = None;
+    rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
 }
 
 pub(crate) async fn heartbeats_tell_of_the_machine_and_show_the_token() {

@@ -1,11 +1,15 @@
 //! Stops, timeouts, and what is left behind.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use model::Duration;
 use proto::v1::finished::How;
 use proto::v1::report::Body;
 use proto::v1::{Assignment, Stop};
+use rustix::process::Signal;
 
-use crate::rig::{Rig, assignment, daemon, numbers, process_state, script, sh};
+use crate::rig::{Rig, assignment, daemon, numbers, process_state, script, sh, signal, unmarked};
 
 fn stop(order: &Assignment, grace_ms: u64) -> Stop {
     Stop { execution_id: order.execution_id.clone(), fence: order.fence, grace_ms, discard: false }
@@ -93,4 +97,96 @@ pub(crate) async fn a_discarded_execution_is_killed_and_not_heard_of_again() {
     let hello = rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
     assert_eq!(hello.held, []);
     assert!(rig.server.state().finished(&order.execution_id).is_none());
+}
+
+/// Whether this worker can put executions into control groups.
+fn has_groups(rig: &Rig) -> bool {
+    let log = fs::read_to_string(rig.config.dir.join("supervisor.log")).unwrap();
+    let has_groups = !log.contains("no control group can be made here");
+    if !has_groups {
+        eprintln!("skipped: no control group can be made here");
+    }
+    has_groups
+}
+
+pub(crate) async fn a_process_without_any_mark_dies_with_its_task() {
+    let rig = Rig::new().await;
+    let neighbour = rig.shared("neighbour");
+    let other = sh(&format!("{}; sleep 600", unmarked(&neighbour)));
+    rig.server.assign(vec![other.clone()]).await;
+    rig.server.until("the neighbour's process", |_| numbers(&neighbour).first().copied()).await;
+    if !has_groups(&rig) {
+        return;
+    }
+    for ending in ["exit 0", "sleep 600"] {
+        let pids = rig.shared("pids");
+        let order = sh(&format!("{}; {ending}", unmarked(&pids)));
+        rig.server.assign(vec![order.clone()]).await;
+        let pid = rig.server.until("its process", |_| numbers(&pids).first().copied()).await;
+        if ending != "exit 0" {
+            rig.server.stop(stop(&order, 0)).await;
+        }
+        rig.server.finished(&order.execution_id).await;
+        assert_eq!(process_state(pid), None, "{ending}");
+    }
+    assert!(process_state(numbers(&neighbour)[0]).is_some());
+}
+
+pub(crate) async fn a_process_without_any_mark_dies_with_its_supervisor() {
+    let mut rig = Rig::new().await;
+    let pids = rig.shared("pids");
+    rig.server.assign(vec![sh(&format!("{}; sleep 600", unmarked(&pids)))]).await;
+    let pid = rig.server.until("its process", |_| numbers(&pids).first().copied()).await;
+    if !has_groups(&rig) {
+        return;
+    }
+    rig.kill_agent().await;
+    signal(rig.supervisor(), Signal::KILL);
+    rig.server.until("its death", |_| process_state(pid).is_none().then_some(())).await;
+}
+
+/// The supervisor takes the place of a shell that has started it, as a container's start script may.
+pub(crate) async fn a_child_that_the_supervisor_did_not_start_lives_on() {
+    let rig = Rig::with(|config, _| {
+        let program = config.dir.with_file_name("program");
+        let own = std::env::current_exe().unwrap();
+        let (own, others) = (own.display(), config.dir.with_file_name("others"));
+        let start = format!("if [ $1 = supervisor ]; then sleep 600 & echo $! >> {}; fi", others.display());
+        fs::write(&program, format!("#!/bin/sh\n{start}\nexec {own} \"$@\"\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        config.program = program;
+    })
+    .await;
+    for script in ["true", "sleep 600 & true"] {
+        assert_eq!(rig.run(script).await.1.exit_code, Some(0));
+    }
+    let other = numbers(&rig.dir.path().join("others"))[0];
+    assert!(process_state(other).is_some(), "it was killed");
+    signal(other, Signal::KILL);
+}
+
+/// Where there are none, the time of its start is what is known of it.
+pub(crate) async fn without_control_groups_a_process_without_any_mark_dies_with_the_last_task_that_ran_at_its_start()
+ {
+    let rig = Rig::with(|config, _| config.control_groups = false).await;
+    // Alone: at once.
+    let alone = rig.shared("alone");
+    rig.run(&unmarked(&alone)).await;
+    assert_eq!(process_state(numbers(&alone)[0]), None);
+    // Beside another task: with that at the latest.
+    let beside = rig.shared("beside");
+    let neighbour = sh("sleep 600");
+    rig.server.assign(vec![neighbour.clone()]).await;
+    rig.server.started(&neighbour.execution_id).await;
+    rig.run(&unmarked(&beside)).await;
+    let pid = numbers(&beside)[0];
+    assert!(process_state(pid).is_some(), "it may be the neighbour's");
+    // One that began later is not asked.
+    let late = sh("sleep 600");
+    rig.server.assign(vec![late.clone()]).await;
+    rig.server.started(&late.execution_id).await;
+    rig.server.stop(stop(&neighbour, 0)).await;
+    rig.server.finished(&neighbour.execution_id).await;
+    assert_eq!(process_state(pid), None);
+    assert!(rig.server.state().finished(&late.execution_id).is_none());
 }

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use proto::logframe::Stream;
 use proto::v1::{Assignment, Checkpoint};
 use serde_json::json;
 use tonic::Status;
@@ -256,9 +257,69 @@ pub(crate) async fn the_last_checkpoint_comes_with_the_end_of_its_task() {
     assert_eq!(finished.checkpoint, None, "a folder that was lent before has nothing of the one before");
     let (_, finished) = rig.run("ln -s /etc/passwd $BELFRY_CHECKPOINT").await;
     assert_eq!(finished.checkpoint, None);
-    let (_, finished) = rig.run("head -c 65537 /dev/zero > $BELFRY_CHECKPOINT").await;
-    assert_eq!(finished.checkpoint, None);
-    assert_eq!(finished.exit_code, Some(0));
+}
+
+/// To the task by a file, to readers of the log by a line, and to everyone else with the end.
+pub(crate) async fn a_checkpoint_that_is_too_large_is_told_to_all() {
+    let rig = Rig::new().await;
+    let (id, finished) = rig.run("head -c 65537 /dev/zero > $BELFRY_CHECKPOINT").await;
+    let refusal = "the checkpoint in $BELFRY_CHECKPOINT is not saved: it is larger than 64KiB";
+    assert_eq!((finished.checkpoint, finished.exit_code), (None, Some(0)));
+    assert_eq!(finished.detail, refusal);
+    let log = rig.server.until("the log", |state| state.log(&id, Stream::Notice)).await;
+    assert!(log.contains(refusal), "{log}");
+    let (_, finished) = rig.run("head -c 65537 /dev/zero > $BELFRY_CHECKPOINT; exit 3").await;
+    assert_eq!(finished.detail, format!("exited with code 3; {refusal}"));
+    // While it runs; and it may do better.
+    let (_, finished) = rig
+        .run(
+            "head -c 65537 /dev/zero > $BELFRY_CHECKPOINT
+             while ! [ -s $BELFRY_CHECKPOINT.refused ]; do sleep 0.01; done
+             cat $BELFRY_CHECKPOINT.refused
+             echo better > tmp; mv tmp $BELFRY_CHECKPOINT",
+        )
+        .await;
+    assert_eq!(
+        (finished.detail.as_str(), finished.checkpoint.as_deref()),
+        ("", Some(b"better\n".as_slice()))
+    );
+}
+
+/// The newer of the two counts, whichever it is.
+pub(crate) async fn a_file_and_a_call_do_not_overwrite_each_other_unnoticed() {
+    let rig = Rig::new().await;
+    let go = rig.shared("next");
+    let told = rig.shared("told");
+    let order = sh(&format!(
+        "echo old > $BELFRY_CHECKPOINT.tmp; touch -d '1 minute ago' $BELFRY_CHECKPOINT.tmp
+         mv $BELFRY_CHECKPOINT.tmp $BELFRY_CHECKPOINT; rm -f $BELFRY_CHECKPOINT.tmp
+         echo $BELFRY_SOCKET > {}; while ! [ -s {} ]; do sleep 0.01; done",
+        told.display(),
+        go.display(),
+    ));
+    // The server takes no file before the call.
+    rig.server.state().refusal = Some(Status::unavailable("not yet"));
+    rig.server.assign(vec![order.clone()]).await;
+    let read = || std::fs::read_to_string(&told).ok().filter(|text| text.ends_with('\n'));
+    let socket: PathBuf = rig.server.until("the socket", |_| read()).await.trim().into();
+    rig.server.until("a file that is refused", |state| state.refusal.is_none().then_some(())).await;
+    let (status, text) = call(&socket, &put("by call", "")).await;
+    assert_eq!(status, 200, "{text}");
+    std::fs::write(&go, "1").unwrap();
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!(finished.checkpoint, None, "the file is older");
+    let saved: Vec<_> = rig.server.state().saved.iter().map(|saved| saved.data.clone()).collect();
+    assert_eq!(saved.last().map(|data| &**data), Some(b"by call".as_slice()), "{saved:?}");
+
+    let (order, socket, go) = waiting_task(&rig).await;
+    let (status, text) = call(&socket, &put("by call", "")).await;
+    assert_eq!(status, 200, "{text}");
+    std::fs::write(socket.with_file_name(".belfry-checkpoint"), "by file").unwrap();
+    std::fs::write(&go, "1").unwrap();
+    let finished = rig.server.finished(&order.execution_id).await;
+    let saved = rig.server.state().saved.last().map(|saved| saved.data.clone());
+    let last = finished.checkpoint.or(saved);
+    assert_eq!(last.as_deref(), Some(b"by file".as_slice()));
 }
 
 pub(crate) async fn a_stopped_task_saves_within_its_grace() {

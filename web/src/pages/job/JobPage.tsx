@@ -20,9 +20,10 @@ import { useTranslation } from "react-i18next";
 import { cancelJob, retryJob } from "../../api/actions";
 import { jobEventsQuery, jobExecutionsQuery, jobQuery, namesakesQuery } from "../../api/queries";
 import type { Execution, Job } from "../../api/schema";
+import { asCliAgain } from "../../lib/copy";
 import { isLive } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
-import { act, say } from "../../ui/act";
+import { act, copy, say } from "../../ui/act";
 import { Card, Id, Loading, Page, ProblemBox } from "../../ui/kit";
 import { StatusBadge } from "../../ui/Status";
 import { Files } from "./Files";
@@ -221,19 +222,15 @@ function Actions({ job }: { job: Job }) {
           <Menu.Item renderRoot={(props) => <Link to="/jobs" search={{ name: job.name }} {...props} />}>
             {t("job.sameName")}
           </Menu.Item>
-          <Menu.Item onClick={() => void copyText(`belfry job get ${job.id}`, t("common.copied"))}>
-            {t("job.copyCli")}
-          </Menu.Item>
+          {job.spec && (
+            <Menu.Item onClick={() => void copy(asCliAgain(job.spec!))}>{t("job.copySubmit")}</Menu.Item>
+          )}
+          <Menu.Item onClick={() => void copy(`belfry job get ${job.id}`)}>{t("job.copyGet")}</Menu.Item>
         </Menu.Dropdown>
       </Menu>
       {cancelling && <CancelDialog job={job} onClose={() => setCancelling(false)} />}
     </>
   );
-}
-
-async function copyText(text: string, done: string): Promise<void> {
-  await navigator.clipboard.writeText(text);
-  say(done);
 }
 
 function CancelDialog({ job, onClose }: { job: Job; onClose: () => void }) {

@@ -1,26 +1,33 @@
 /** A log: live, searched, by stream, with or without times, and every line with an address. */
 
-import { ActionIcon, Button, SegmentedControl, Switch, TextInput, Tooltip } from "@mantine/core";
+import { ActionIcon, Button, Progress, SegmentedControl, Switch, TextInput, Tooltip } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ArrowDownToLine, ChevronDown, ChevronUp, Download, ScrollText, Search } from "lucide-react";
-import { type CSSProperties, useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { raw } from "../../api/client";
+import { jobExecutionsQuery } from "../../api/queries";
 import { isTyping } from "../../app/Shortcuts";
-import type { Span, Style } from "../../lib/ansi";
 import { saveAs } from "../../lib/download";
-import { type LogLine, occurrences } from "../../lib/log";
+import { occurrences } from "../../lib/log";
+import type { LogSearch } from "../../lib/logSearch";
 import { usePreferences } from "../../lib/preferences";
+import { formatBytes } from "../../lib/quantities";
 import { clock, exact } from "../../lib/time";
 import { act } from "../../ui/act";
 import { ProblemBox } from "../../ui/kit";
 import style from "./log.module.css";
-import { TAIL, useLog } from "./useLog";
+import { LogText } from "./LogText";
+import { addressOf, type Log, PART, useLog } from "./useLog";
+import { useLogSearch, type WholeSearch } from "./useLogSearch";
 
 type Streams = "all" | "stdout" | "stderr";
 
 const LINE = 20;
+/** As many lines stand before one that is linked to. */
+const BEFORE = 200;
 
 interface Props {
   job: string;
@@ -33,13 +40,18 @@ interface Props {
 
 export function LogView({ job, name, execution, live, line, onLine }: Props) {
   const { t } = useTranslation();
-  const log = useLog(job, execution);
+  const [part, setPart] = useState<number | undefined>();
+  const log = useLog(job, execution, part);
   const [streams, setStreams] = useState<Streams>("all");
   const [times, setTimes] = useState(false);
   const [wrap, setWrap] = useState(true);
   const [following, setFollowing] = useState(line === undefined);
   const [find, setFind] = useState("");
   const [at, setAt] = useState(0);
+  /** The line to bring into sight, as soon as it is read. */
+  const [target, setTarget] = useState(line);
+  const search = useLogSearch(job, execution);
+  const leftOut = useLeftOut(job, execution, log);
   const input = useRef<HTMLInputElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
 
@@ -47,12 +59,15 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     () => (streams === "all" ? log.lines : log.lines.filter((each) => each.stream === streams)),
     [log.lines, streams],
   );
-  const hits = useMemo(
+  const hitsShown = useMemo(
     () =>
-      find === "" ? [] : lines.flatMap((each, i) => (occurrences(each.text, find).length > 0 ? [i] : [])),
+      find === ""
+        ? []
+        : lines.filter(({ text }) => occurrences(text, find).length > 0).map(({ number }) => number),
     [lines, find],
   );
-  const hit = hits.length > 0 ? hits[Math.min(at, hits.length - 1)] : undefined;
+  const hits = search.found && !search.isRunning ? search.found.hits : hitsShown;
+  const hit = hits[Math.min(at, hits.length - 1)];
 
   const virtual = useVirtualizer({
     count: lines.length,
@@ -66,48 +81,84 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
   }, [following, lines.length, virtual]);
 
   useEffect(() => {
-    if (hit === undefined) return;
-    setFollowing(false);
-    virtual.scrollToIndex(hit, { align: "center" });
-  }, [hit, virtual]);
+    if (hit !== undefined) setTarget(hit);
+  }, [hit]);
 
-  const hasLines = lines.length > 0;
+  const extent = useExtent(log);
+  const { first, last, total } = extent;
   useEffect(() => {
-    if (line === undefined || !hasLines) return;
+    if (target === undefined || !log.isRead || log.part !== part || last === 0) return;
     setFollowing(false);
-    virtual.scrollToIndex(Math.max(0, line - 1), { align: "center" });
-    // Only on coming here: later the user scrolls.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [hasLines]);
+    if (target >= first && target <= last) {
+      const index = lines.findIndex(({ number }) => number >= target);
+      if (index >= 0) virtual.scrollToIndex(index, { align: "center" });
+    } else if (target <= total && part !== target) {
+      const before = Math.max(1, target - BEFORE);
+      // Lines before it may be so long that a part ends before it.
+      return setPart(part === before ? target : before);
+    }
+    setTarget(undefined);
+  }, [target, log.isRead, log.part, part, first, last, total, lines, virtual]);
+
+  /** Goes to another part of the log; `undefined` are the newest lines. */
+  const turnTo = (next: number | undefined) => {
+    setTarget(undefined);
+    setPart(next);
+    setFollowing(next === undefined && live);
+    scroller.current?.scrollTo({ top: 0 });
+  };
+  const follow = () => (part === undefined ? setFollowing(!following) : turnTo(undefined));
 
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (event.key === "f") setFollowing((on) => !on);
+      if (event.key === "f") follow();
       else if (event.key === "/") input.current?.focus();
       else return;
       event.preventDefault();
     };
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
-  }, []);
+  });
 
   const step = (by: number) =>
     hits.length > 0 && setAt((at) => (Math.min(at, hits.length - 1) + by + hits.length) % hits.length);
+  /** Shows the hits of a search of the whole log, beginning with the one in sight. */
+  const settle = (found: LogSearch) =>
+    setAt(
+      Math.max(
+        0,
+        found.hits.findIndex((each) => each >= (hit ?? 0)),
+      ),
+    );
+  const searchWhole = () => {
+    const isIn = (stream: string) => streams === "all" || stream === streams;
+    void search.start({ text: find, isIn }, log.end).then((found) => found && settle(found));
+  };
+  const stopSearch = () => {
+    search.stop();
+    if (search.found) settle(search.found);
+  };
+  /** Something else is searched for. */
+  const searchFor = (text: string) => {
+    setFind(text);
+    setAt(0);
+    search.clear();
+  };
   const onScroll = () => {
     const box = scroller.current;
     if (!box) return;
     const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < LINE * 1.5;
-    if (isAtEnd && !log.complete && find === "") setFollowing(true);
+    if (isAtEnd && !log.complete && find === "" && part === undefined) setFollowing(true);
   };
   const download = () =>
     act(async () => {
-      const query = new URLSearchParams({ format: "text" });
-      if (execution !== undefined) query.set("execution", String(execution));
-      if (streams !== "all") query.set("stream", streams);
-      const response = await raw(`/api/v1/jobs/${encodeURIComponent(job)}/logs?${query}`);
+      const query = { format: "text", ...(streams !== "all" && { stream: streams }) };
+      const response = await raw(addressOf(job, execution, query));
       saveAs(await response.blob(), `${name}-${job.slice(-6)}${execution ? `-${execution}` : ""}.log`);
     });
+  const downloadLabel =
+    leftOut > 0 ? t("log.downloadKept", { size: formatBytes(leftOut) }) : t("log.download");
 
   return (
     <div className={style.log} data-testid="log">
@@ -119,36 +170,37 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
           placeholder={t("log.find")}
           aria-label={t("log.find")}
           value={find}
-          onChange={(event) => {
-            setFind(event.currentTarget.value);
-            setAt(0);
-          }}
+          onChange={(event) => searchFor(event.currentTarget.value)}
           onKeyDown={(event) => {
-            if (event.key === "Enter") step(event.shiftKey ? -1 : 1);
+            if (event.key === "Enter") {
+              if (hits.length === 0 && canSearch(extent, search) && find !== "") searchWhole();
+              else step(event.shiftKey ? -1 : 1);
+            }
             if (event.key === "Escape") {
-              setFind("");
+              searchFor("");
               event.currentTarget.blur();
             }
           }}
         />
         {find !== "" && (
-          <span className={style.hits}>
-            <span className="num" aria-live="polite">
-              {hits.length === 0 ? t("log.noHits") : `${Math.min(at, hits.length - 1) + 1} / ${hits.length}`}
-            </span>
-            <ActionIcon size={22} aria-label={t("log.previous")} onClick={() => step(-1)}>
-              <ChevronUp size={14} />
-            </ActionIcon>
-            <ActionIcon size={22} aria-label={t("log.next")} onClick={() => step(1)}>
-              <ChevronDown size={14} />
-            </ActionIcon>
-          </span>
+          <Hits
+            place={hits.length === 0 ? 0 : Math.min(at, hits.length - 1) + 1}
+            count={hits.length}
+            extent={extent}
+            search={search}
+            onStep={step}
+            onSearch={searchWhole}
+            onStop={stopSearch}
+          />
         )}
         <span className={style.space} />
         <SegmentedControl
           aria-label={t("log.streams")}
           value={streams}
-          onChange={(value) => setStreams(value)}
+          onChange={(value) => {
+            setStreams(value);
+            search.clear();
+          }}
           data={[
             { value: "all", label: t("log.all") },
             { value: "stdout", label: "stdout" },
@@ -162,18 +214,36 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
             variant={following ? "filled" : "default"}
             leftSection={<ArrowDownToLine size={13} />}
             aria-pressed={following}
-            onClick={() => setFollowing(!following)}
+            onClick={follow}
           >
             {t("log.follow")}
           </Button>
         )}
-        <Tooltip label={t("log.download")}>
-          <ActionIcon aria-label={t("log.download")} variant="default" onClick={() => void download()}>
+        <Tooltip label={downloadLabel}>
+          <ActionIcon aria-label={downloadLabel} variant="default" onClick={() => void download()}>
             <Download size={14} />
           </ActionIcon>
         </Tooltip>
       </div>
       {log.refusal && <ProblemBox error={log.refusal} />}
+      {search.refusal && <ProblemBox error={search.refusal} />}
+      {(extent.isPart || leftOut > 0) && (
+        <div className={style.head}>
+          {extent.isPart && (
+            <span className={style.parts}>
+              <Range extent={extent} />
+              <Turn label={t("log.first")} to={1} isOn={first > 1} onTurn={turnTo} />
+              <Turn
+                label={t("log.earlier")}
+                to={Math.max(1, first - PART)}
+                isOn={first > 1}
+                onTurn={turnTo}
+              />
+            </span>
+          )}
+          {leftOut > 0 && <span>{t("log.leftOut", { size: formatBytes(leftOut) })}</span>}
+        </div>
+      )}
       <div
         ref={scroller}
         className={style.scroller}
@@ -185,11 +255,10 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
         aria-live="off"
         aria-label={t("job.tabs.log")}
       >
-        {lines.length >= TAIL && <p className={style.note}>{t("log.tail", { count: TAIL })}</p>}
         {lines.length === 0 && !log.refusal && (
           <p className={style.nothing}>
             <ScrollText size={18} aria-hidden />
-            {log.complete ? t("log.empty") : live ? t("log.waiting") : t("common.loading")}
+            {!log.isRead ? t("common.loading") : log.complete ? t("log.empty") : t("log.waiting")}
           </p>
         )}
         <div style={{ height: virtual.getTotalSize(), position: "relative", minWidth: "100%" }}>
@@ -215,18 +284,145 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
                   {each.number}
                 </button>
                 {times && <Stamp at={each.at} />}
-                <Text line={each} find={find} isHit={item.index === hit} />
+                <LogText line={each} find={find} isHit={each.number === hit} />
               </div>
             );
           })}
         </div>
       </div>
       <div className={style.foot}>
-        <span className="num">{t("log.lines", { count: lines.length })}</span>
+        <span className={style.parts}>
+          {extent.isPart ? (
+            <Range extent={extent} />
+          ) : (
+            <span className="num">{t("log.lines", { count: lines.length })}</span>
+          )}
+          <Turn
+            label={t("log.later")}
+            to={last + 1 >= extent.tail ? undefined : last + 1}
+            isOn={last < total}
+            onTurn={turnTo}
+          />
+          <Turn label={t("log.newest")} to={undefined} isOn={last < total} onTurn={turnTo} />
+        </span>
+        {line !== undefined && log.isRead && line > total && (
+          <span className={style.lost}>{t("log.noLine", { line })}</span>
+        )}
         {log.lost && <span className={style.lost}>{t("connection.lost")}</span>}
         {live && !log.complete && !log.lost && <span className={style.live}>{t("connection.live")}</span>}
       </div>
     </div>
+  );
+}
+
+/** Which lines of a log are shown. */
+interface Shown {
+  first: number;
+  /** 0 where no line is shown. */
+  last: number;
+  /** The lines of the log, as far as it was read. */
+  total: number;
+  /** Where the newest lines begin that are shown at first. */
+  tail: number;
+  isPart: boolean;
+}
+
+function useExtent({ lines, part }: Log): Shown {
+  const newest = useRef({ first: 1, last: 0 });
+  const [first, last] = [lines[0]?.number ?? 1, lines.at(-1)?.number ?? 0];
+  if (part === undefined) newest.current = { first, last };
+  const total = Math.max(newest.current.last, last);
+  return { first, last, total, tail: newest.current.first, isPart: first > 1 || last < total };
+}
+
+/** Bytes between the first and the last part of a log that were not kept. */
+function useLeftOut(job: string, execution: number | undefined, log: Log): number {
+  const executions = useQuery(jobExecutionsQuery(job)).data?.items ?? [];
+  const number = execution ?? Math.max(...executions.map((each) => each.number));
+  const written = executions.find((each) => each.number === number)?.usage?.log_bytes;
+  return log.complete && written !== undefined ? Math.max(0, written - log.end) : 0;
+}
+
+/** Which lines are shown of how many. */
+function Range({ extent: { first, last, total } }: { extent: Shown }) {
+  const { t } = useTranslation();
+  return <span className="num">{t("log.shown", { first, last, total })}</span>;
+}
+
+/** The way to another part of the log; nothing where there is none. */
+function Turn(props: {
+  label: string;
+  to: number | undefined;
+  isOn: boolean;
+  onTurn: (part: number | undefined) => void;
+}) {
+  if (!props.isOn) return null;
+  return (
+    <button type="button" className={style.link} onClick={() => props.onTurn(props.to)}>
+      {props.label}
+    </button>
+  );
+}
+
+/** Whether the page shows a part of the log, and the whole of it was not searched yet. */
+function canSearch({ isPart }: Shown, { found }: WholeSearch): boolean {
+  return isPart && found === null;
+}
+
+interface HitsProps {
+  /** Place of the hit in sight among all, from 1; 0 where there is none. */
+  place: number;
+  count: number;
+  extent: Shown;
+  search: WholeSearch;
+  onStep: (by: number) => void;
+  onSearch: () => void;
+  onStop: () => void;
+}
+
+/** How many hits there are and in how much of the log, and the way from one to the next. */
+function Hits({ place, count, extent, search, onStep, onSearch, onStop }: HitsProps) {
+  const { t } = useTranslation();
+  const { found, isRunning } = search;
+  const percent = Math.floor((found?.share ?? 0) * 100);
+  const words = () => {
+    if (found && isRunning) return t("log.searching", { percent, count: found.hits.length });
+    if (found && (found.capped || found.share < 1 || found.lines < extent.total)) {
+      return t("log.searchedTo", { place, count, line: found.lines });
+    }
+    if (!found && extent.isPart) {
+      return count === 0 ? t("log.noHitsShown") : t("log.hitsShown", { place, count });
+    }
+    return count === 0 ? t("log.noHits") : `${place.toLocaleString()} / ${count.toLocaleString()}`;
+  };
+  return (
+    <span className={style.hits}>
+      <span className="num" aria-live="polite">
+        {words()}
+      </span>
+      {isRunning ? (
+        <>
+          <Progress className={style.progress} value={percent} aria-label={t("log.progress")} />
+          <button type="button" className={style.link} onClick={onStop}>
+            {t("log.stopSearch")}
+          </button>
+        </>
+      ) : (
+        <>
+          <ActionIcon size={22} aria-label={t("log.previous")} onClick={() => onStep(-1)}>
+            <ChevronUp size={14} />
+          </ActionIcon>
+          <ActionIcon size={22} aria-label={t("log.next")} onClick={() => onStep(1)}>
+            <ChevronDown size={14} />
+          </ActionIcon>
+        </>
+      )}
+      {canSearch(extent, search) && (
+        <button type="button" className={style.link} onClick={onSearch}>
+          {t("log.searchWhole")}
+        </button>
+      )}
+    </span>
   );
 }
 
@@ -237,57 +433,4 @@ function Stamp({ at }: { at: string }) {
       {clock(at, language, zone)}
     </time>
   );
-}
-
-function Text({ line, find, isHit }: { line: LogLine; find: string; isHit: boolean }) {
-  const marks = find === "" ? [] : occurrences(line.text, find);
-  let from = 0;
-  return (
-    <span className={style.text}>
-      {line.spans.map((span, i) => {
-        const start = from;
-        from += span.text.length;
-        return (
-          <span key={i} style={css(span.style)}>
-            {marks.length === 0 ? span.text : marked(span, start, marks, isHit)}
-          </span>
-        );
-      })}
-    </span>
-  );
-}
-
-function marked(span: Span, start: number, marks: ReadonlyArray<[number, number]>, isHit: boolean) {
-  const parts: React.ReactNode[] = [];
-  let from = 0;
-  for (const [a, b] of marks) {
-    const [left, right] = [Math.max(0, a - start), Math.min(span.text.length, b - start)];
-    if (right <= 0 || left >= span.text.length) continue;
-    parts.push(span.text.slice(from, left));
-    parts.push(
-      <mark key={a} data-now={isHit || undefined}>
-        {span.text.slice(left, right)}
-      </mark>,
-    );
-    from = right;
-  }
-  parts.push(span.text.slice(from));
-  return parts;
-}
-
-function css(of: Style): CSSProperties | undefined {
-  if (Object.keys(of).length === 0) return undefined;
-  const color = (value: number | string | undefined) =>
-    typeof value === "number" ? `var(--ansi-${value})` : value;
-  const [front, back] = of.inverse
-    ? [of.background ?? "var(--surface)", of.color ?? "var(--ink)"]
-    : [of.color, of.background];
-  return {
-    color: color(front),
-    backgroundColor: color(back),
-    fontWeight: of.bold ? 700 : undefined,
-    fontStyle: of.italic ? "italic" : undefined,
-    textDecoration: of.underline ? "underline" : undefined,
-    opacity: of.dim ? 0.65 : undefined,
-  };
 }

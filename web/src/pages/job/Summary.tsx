@@ -10,6 +10,7 @@ import { useWorkerName } from "../../api/queries";
 import type { Checkpoint, Execution, Job, JobResult, Origin, StepOrigin } from "../../api/schema";
 import { saveAs } from "../../lib/download";
 import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
+import { messageOf } from "../../lib/runWords";
 import { isLive } from "../../lib/statuses";
 import { act } from "../../ui/act";
 import { Card, Copyable, Facts, Labels } from "../../ui/kit";
@@ -234,7 +235,7 @@ function Result({ result }: { result: JobResult }) {
     <Card title={t("job.result.title")}>
       <Facts
         rows={[
-          result.message ? [t("job.result.message"), result.message] : null,
+          result.message ? [t("job.result.message"), messageOf(result.message, t)] : null,
           result.exit_code !== undefined && result.exit_code !== null
             ? [t("job.result.exitCode"), <code key="">{result.exit_code}</code>]
             : null,

@@ -68,8 +68,12 @@ function Words({ reason }: { reason: Reason }): ReactNode {
       );
     case "behind":
       return <p>{t("why.behind", { count: reason.waiting })}</p>;
+    case "clock_behind":
+      return <p>{t("why.clock_behind", { by: reason.by })}</p>;
     case "reconciling":
       return <p>{t("why.reconciling", { until: until(reason.until) })}</p>;
+    case "storage_full":
+      return <p>{t("why.storage_full")}</p>;
     case "no_workers":
       return <p>{t("why.no_workers")}</p>;
     case "no_worker_fits":
@@ -81,6 +85,10 @@ function Words({ reason }: { reason: Reason }): ReactNode {
     case "worker_silent":
       return (
         <p>{t("why.worker_silent", { worker: workerName(reason.worker), until: until(reason.until) })}</p>
+      );
+    case "outcome_unknown":
+      return (
+        <p>{t("why.outcome_unknown", { worker: workerName(reason.worker), until: until(reason.until) })}</p>
       );
     case "stopping":
       return <p>{t("why.stopping", { since: until(reason.since) })}</p>;

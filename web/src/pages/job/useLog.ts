@@ -1,19 +1,32 @@
-/** The lines of an execution's log, followed while it is written. */
+/** The lines of an execution's log: the newest, followed while it is written, or a part of it. */
 
 import { useEffect, useRef, useState } from "react";
 
-import type { Refusal } from "../../api/problem";
-import type { LogEntry } from "../../api/schema";
-import { follow } from "../../api/sse";
+import { raw } from "../../api/client";
+import { Refusal } from "../../api/problem";
+import type { LogEntry, LogPage } from "../../api/schema";
+import { isFinal, isOver, pause } from "../../api/sse";
+import { follow } from "../../api/streams";
 import { LogLines, type LogLine } from "../../lib/log";
 
-/** As many lines of what is there already are shown; all of it can be downloaded. */
-export const TAIL = 10_000;
+/** As many of the newest lines are read. */
+const TAIL = 10_000;
+/** As many lines are read of another part. */
+export const PART = 5_000;
+/** The same in entries, which have one line or many. */
+const PART_ENTRIES = 5_000;
 /** Lines are shown a few times a second, however fast they come. */
 const SHOW_MS = 100;
+const AGAIN_MS = 2_000;
 
 export interface Log {
   lines: readonly LogLine[];
+  /** The first line of the part that was asked for, once it is read; undefined for the newest lines. */
+  part: number | undefined;
+  /** Whether anything was read yet. */
+  isRead: boolean;
+  /** Where the log ends, as far as it was read: an offset in bytes. */
+  end: number;
   /** Nothing more will come. */
   complete: boolean;
   /** The stream was lost, and is tried again. */
@@ -21,43 +34,102 @@ export interface Log {
   refusal: Refusal | null;
 }
 
-const EMPTY: Log = { lines: [], complete: false, lost: false, refusal: null };
+const EMPTY: Log = {
+  lines: [],
+  part: undefined,
+  isRead: false,
+  end: 0,
+  complete: false,
+  lost: false,
+  refusal: null,
+};
 
-/** `execution` is the number of one, or undefined for the newest. */
-export function useLog(job: string, execution: number | undefined): Log {
+/** The address of a log in the API. */
+export function addressOf(job: string, execution: number | undefined, query: Record<string, string>): string {
+  const of = execution === undefined ? query : { ...query, execution: String(execution) };
+  return `/api/v1/jobs/${encodeURIComponent(job)}/logs?${new URLSearchParams(of)}`;
+}
+
+/**
+ * `execution` is the number of one, or undefined for the newest; `part` is the line that the part begins with,
+ * or undefined for the newest lines.
+ */
+export function useLog(job: string, execution: number | undefined, part: number | undefined): Log {
   const [log, setLog] = useState<Log>(EMPTY);
   const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
 
   useEffect(() => {
-    const lines = new LogLines();
-    setLog(EMPTY);
-    const show = () => {
-      timer.current = null;
-      setLog((log) => ({ ...log, lines: lines.lines.slice() }));
+    const ended = new AbortController();
+    let stop = () => {};
+    const address = (query: Record<string, string>) => addressOf(job, execution, query);
+
+    const read = async () => {
+      const query: Record<string, string> =
+        part === undefined ? { tail: String(TAIL) } : { line: String(part), limit: String(PART_ENTRIES) };
+      const response = await raw(address(query), { signal: ended.signal, cache: "no-store" });
+      const page = (await response.json()) as LogPage;
+      if (ended.signal.aborted) return;
+      const lines = new LogLines(page.first_line ?? 1, part === undefined ? undefined : Infinity);
+      lines.push(page.items);
+      const { complete } = page;
+      // A line that goes on behind a part may have another number there.
+      const isWhole = part === undefined || page.items.length < PART_ENTRIES;
+      const shown = isWhole ? lines.lines : lines.ended;
+      setLog((log) => ({
+        ...log,
+        lines: part === undefined ? shown : shown.slice(0, PART),
+        part,
+        isRead: true,
+        end: Math.max(log.end, page.next_offset),
+        complete: log.complete || complete,
+        lost: false,
+        refusal: null,
+      }));
+      if (part === undefined && !complete) goOn(lines, page.next_offset);
     };
-    const query = new URLSearchParams({ follow: "true", tail: String(TAIL) });
-    if (execution !== undefined) query.set("execution", String(execution));
-    const stop = follow(`/api/v1/jobs/${encodeURIComponent(job)}/logs?${query}`, {
-      onOpen: () => setLog((log) => ({ ...log, lost: false, refusal: null })),
-      onEvents: (events) => {
-        lines.push(events.filter((event) => event.name === "log").map((e) => JSON.parse(e.data) as LogEntry));
-        timer.current ??= setTimeout(show, SHOW_MS);
-      },
-      isOver: (events) => {
-        const over = events.some((event) => event.name === "end");
-        // Together with what came last: else a log would look empty for a moment.
-        if (over) setLog((log) => ({ ...log, lines: lines.lines.slice(), complete: true }));
-        return over;
-      },
-      onLost: () => setLog((log) => ({ ...log, lost: true })),
-      onRefused: (refusal) => setLog((log) => ({ ...log, refusal })),
-    });
+    const goOn = (lines: LogLines, offset: number) => {
+      let end = offset;
+      const show = () => {
+        timer.current = null;
+        setLog((log) => ({ ...log, lines: lines.lines, end }));
+      };
+      stop = follow(address({ follow: "true", offset: String(offset) }), {
+        onOpen: () => setLog((log) => ({ ...log, lost: false, refusal: null })),
+        onEvents: (events) => {
+          const entries = events.filter(({ name }) => name === "log");
+          const read = entries.map(({ data }) => JSON.parse(data) as LogEntry);
+          lines.push(read);
+          end = read.at(-1)?.next_offset ?? end;
+          timer.current ??= setTimeout(show, SHOW_MS);
+          // Together with what came last: else a log would look empty for a moment.
+          if (isOver(events)) setLog((log) => ({ ...log, lines: lines.lines, end, complete: true }));
+        },
+        onLost: () => setLog((log) => ({ ...log, lost: true })),
+        onRefused: (refusal) => setLog((log) => ({ ...log, refusal })),
+      });
+    };
+    const begin = async () => {
+      while (!ended.signal.aborted) {
+        try {
+          return await read();
+        } catch (error) {
+          if (ended.signal.aborted) return;
+          const refusal = Refusal.from(error);
+          if (isFinal(refusal)) return setLog((log) => ({ ...log, refusal }));
+          setLog((log) => ({ ...log, lost: true }));
+        }
+        await pause(AGAIN_MS, ended.signal);
+      }
+    };
+
+    void begin();
     return () => {
+      ended.abort();
       stop();
       if (timer.current !== null) clearTimeout(timer.current);
       timer.current = null;
     };
-  }, [job, execution]);
+  }, [job, execution, part]);
 
   return log;
 }

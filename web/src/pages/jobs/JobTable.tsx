@@ -10,6 +10,8 @@ import { useWorkerName } from "../../api/queries";
 import type { Job } from "../../api/schema";
 import { isTyping } from "../../app/Shortcuts";
 import { useNarrow } from "../../lib/narrow";
+import { messageOf } from "../../lib/runWords";
+import { useScrollbar } from "../../lib/scrollbar";
 import { isLive } from "../../lib/statuses";
 import { Labels } from "../../ui/kit";
 import { RowCheck } from "../../ui/RowCheck";
@@ -46,6 +48,7 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
     overscan: 12,
   });
   useEffect(() => virtual.measure(), [narrow, virtual]);
+  const scrollbar = useScrollbar(scroller);
 
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
@@ -105,7 +108,7 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
       aria-label={t("nav.jobs")}
       aria-rowcount={hasMore ? -1 : jobs.length}
     >
-      <div className={`${style.row} ${style.headRow}`} role="row">
+      <div className={`${style.row} ${style.headRow}`} role="row" style={{ paddingRight: 16 + scrollbar }}>
         <span role="columnheader">
           <Checkbox
             aria-label={t("bulk.selectAll")}
@@ -201,8 +204,10 @@ const Row = memo(function Row(props: RowProps) {
         <Link to="/jobs/$id" params={{ id: job.id }} className={`${style.link} clip`}>
           {job.name}
         </Link>
-        <Labels labels={job.labels} onPick={onPickLabel} />
-        {message && <span className={`${style.message} clip`}>{message}</span>}
+        <span className={style.labels}>
+          <Labels labels={job.labels} onPick={onPickLabel} />
+        </span>
+        {message && <span className={`${style.message} clip`}>{messageOf(message, t)}</span>}
       </span>
       <span role="cell" className={`${style.queue} clip`}>
         {job.queue}

@@ -8,7 +8,7 @@ import { useCallback, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { countsQuery } from "../../api/queries";
-import type { JobStatus } from "../../api/schema";
+import type { Job, JobStatus } from "../../api/schema";
 import type { JobsSearch } from "../../app/router";
 import { isSame, tokensOf, withToken } from "../../lib/filters";
 import { useSlash } from "../../lib/slash";
@@ -18,7 +18,16 @@ import { BulkBar } from "../../ui/BulkBar";
 import { BulkDialog, type Target } from "../../ui/BulkDialog";
 import { Empty, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
-import { actOn, type BulkAction, findFit, isFit } from "./bulk";
+import {
+  actOn,
+  type BulkAction,
+  findFit,
+  inOrder,
+  isFit,
+  type Schedules,
+  schedulesOf,
+  turnsOf,
+} from "./bulk";
 import { FilterBar } from "./FilterBar";
 import { JobTable } from "./JobTable";
 import { useJobs } from "./useJobs";
@@ -47,6 +56,7 @@ export function JobsPage() {
   const { rows, loading, refusal, more, refresh, query } = useJobs(search);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [bulk, setBulk] = useState<{ action: BulkAction; target: Target } | null>(null);
+  const schedules = useRef<Schedules>(new Map());
   const chosen = useMemo(() => rows.items.filter((job) => selected.has(job.id)), [rows.items, selected]);
   const input = useRef<HTMLInputElement>(null);
 
@@ -81,11 +91,13 @@ export function JobsPage() {
             couldBeAll={selected.size === rows.items.length && Boolean(rows.cursor)}
             onClear={() => setSelected(new Set())}
             onBulk={(action, all) => {
-              const ids = chosen.filter((job) => isFit(action, job)).map((job) => job.id);
-              setBulk({
-                action,
-                target: all ? { find: (signal) => findFit(action, query, signal) } : { ids },
-              });
+              const take = (fit: readonly Job[]) => {
+                schedules.current = schedulesOf(fit);
+                return inOrder(action, fit);
+              };
+              const find = async (signal: AbortSignal) => take(await findFit(action, query, signal));
+              const fit = chosen.filter((job) => isFit(action, job));
+              setBulk({ action, target: all ? { find } : { ids: take(fit) } });
             }}
           />
           <JobTable
@@ -110,10 +122,12 @@ export function JobsPage() {
           }}
           red={bulk.action === "cancel"}
           act={(id) => actOn(bulk.action, id)}
+          turns={bulk.action === "retry" ? (signal) => turnsOf(schedules.current, signal) : undefined}
+          waitingWords={(count) => t("bulk.retry.waiting", { count })}
           onClose={() => setBulk(null)}
-          onDone={() => {
-            setBulk(null);
-            setSelected(new Set());
+          onDone={(left) => {
+            if (left.size === 0) setBulk(null);
+            setSelected(left);
           }}
         />
       )}

@@ -2,8 +2,10 @@
 
 import { cancelJob, retryJob } from "../../api/actions";
 import { answer, api } from "../../api/client";
-import type { Job } from "../../api/schema";
-import { findAll } from "../../lib/bulk";
+import { feed } from "../../api/feed";
+import type { FeedEvent, Job } from "../../api/schema";
+import { pause } from "../../api/sse";
+import { findAll, type Turns } from "../../lib/bulk";
 import type { JobsQuery } from "../../lib/filters";
 import { isLive } from "../../lib/statuses";
 
@@ -14,12 +16,53 @@ export function isFit(action: BulkAction, job: Pick<Job, "status">): boolean {
 }
 
 /** The jobs of a filter that an action fits. */
-export function findFit(action: BulkAction, query: JobsQuery, signal: AbortSignal): Promise<string[]> {
+export function findFit(action: BulkAction, query: JobsQuery, signal: AbortSignal): Promise<Job[]> {
   const read = (cursor: string | undefined) => {
     const params = { query: { ...query, limit: 1_000, cursor } };
     return answer(api.GET("/api/v1/jobs", { params, signal }));
   };
   return findAll(read, (job) => isFit(action, job));
+}
+
+/** Lists have the newest job first; jobs are retried in the order in which they were submitted. */
+export function inOrder(action: BulkAction, jobs: readonly Job[]): string[] {
+  const ids = jobs.map((job) => job.id);
+  return action === "retry" ? ids.reverse() : ids;
+}
+
+/** The schedule of each job that has one. */
+export type Schedules = ReadonlyMap<string, string>;
+
+export function schedulesOf(jobs: readonly Job[]): Schedules {
+  return new Map(jobs.flatMap(({ id, origin }) => (origin ? [[id, origin.schedule]] : [])));
+}
+
+/** Tries again after so long even though no end of a run was heard of: the feed may be lost. */
+const AGAIN_MS = 5_000;
+
+/** A schedule refuses a retry while it has as many runs as its overlap policy allows; a run that ends lets the next in. */
+export function turnsOf(schedules: Schedules, ended: AbortSignal): Turns {
+  let hasTurn = false;
+  let wake = () => {};
+  const note = () => {
+    hasTurn = true;
+    wake();
+  };
+  const stops = [feed.onBatch((batch) => batch.some(isEndOfRun) && note()), feed.onReset(note)];
+  ended.addEventListener("abort", () => stops.forEach((stop) => stop()), { once: true });
+  return {
+    laneOf: (id) => schedules.get(id),
+    isForNow: ({ code }) => code === "runs_not_over",
+    next: async (signal) => {
+      const woken = new Promise<void>((resolve) => (wake = resolve));
+      if (!hasTurn) await Promise.race([woken, pause(AGAIN_MS, signal)]);
+      hasTurn = false;
+    },
+  };
+}
+
+function isEndOfRun({ schedule_id, to }: FeedEvent): boolean {
+  return Boolean(schedule_id && to && !isLive(to));
 }
 
 export async function actOn(action: BulkAction, id: string): Promise<void> {

@@ -23,18 +23,27 @@ export interface Jobs {
   query: JobsQuery;
 }
 
+interface Asked {
+  query: JobsQuery;
+  busy: boolean;
+  abort: AbortController;
+  /** When it was last read. */
+  at: number;
+}
+
 export function useJobs(search: JobsSearch): Jobs {
   const key = JSON.stringify(search);
   const [rows, setRows] = useState<Rows>(NO_ROWS);
   const [loading, setLoading] = useState(true);
   const [refusal, setRefusal] = useState<Refusal | null>(null);
   const [query, setQuery] = useState<JobsQuery>(() => queryOf(search, Date.now()));
-  const asked = useRef<{ query: JobsQuery; busy: boolean; abort: AbortController } | null>(null);
+  const asked = useRef<Asked | null>(null);
 
   const read = useCallback(async (how: "first" | "more" | "again", cursor?: string) => {
     const mine = asked.current;
     if (!mine || mine.busy) return;
     mine.busy = true;
+    mine.at = Date.now();
     if (how !== "again") setLoading(true);
     try {
       const params = { query: { ...mine.query, limit: PAGE, cursor } };
@@ -58,7 +67,7 @@ export function useJobs(search: JobsSearch): Jobs {
 
   useEffect(() => {
     const query = queryOf(JSON.parse(key) as JobsSearch, Date.now());
-    const mine = { query, busy: false, abort: new AbortController() };
+    const mine = { query, busy: false, abort: new AbortController(), at: 0 };
     asked.current = mine;
     setQuery(query);
     setRows(NO_ROWS);
@@ -85,7 +94,9 @@ export function useJobs(search: JobsSearch): Jobs {
         setRows((rows) => patched(rows, batch));
         soon();
       }),
-      feed.onReset(soon),
+      feed.onReset((since) => {
+        if ((asked.current?.at ?? 0) < since) soon();
+      }),
     ];
     document.addEventListener("visibilitychange", soon);
     return () => {

@@ -17,6 +17,8 @@ import {
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
+import type { WorkflowRun } from "../../api/schema";
+import { messageOf } from "../../lib/runWords";
 import { Ago } from "../../ui/Time";
 import type { Need } from "./attention";
 import style from "./overview.module.css";
@@ -50,6 +52,11 @@ export function NeedRow({ need }: { need: Need }) {
       <span className="quiet">{aside}</span>
     </li>
   );
+}
+
+/** A run by its workflow and number; one without a workflow has no number. */
+function runName({ workflow, number }: WorkflowRun): string {
+  return number > 0 ? `${workflow} #${number}` : workflow;
 }
 
 function useWords(need: Need): [ReactNode, ReactNode] {
@@ -92,10 +99,10 @@ function useWords(need: Need): [ReactNode, ReactNode] {
       return [
         <span key="" className={style.failing}>
           <Link to="/jobs" search={{ status: "failed", name: need.name }}>
-            {t("need.failing", { name: need.name, count: need.count })}
+            {t(need.atLeast ? "need.failingAtLeast" : "need.failing", { name: need.name, count: need.count })}
           </Link>
           <Link to="/jobs/$id" params={{ id: need.last.id }} className="quiet clip">
-            {need.last.result?.message}
+            {need.last.result?.message && messageOf(need.last.result.message, t)}
           </Link>
         </span>,
         <Ago key="" at={need.last.finished_at} />,
@@ -104,10 +111,13 @@ function useWords(need: Need): [ReactNode, ReactNode] {
       return [
         <span key="" className={style.failing}>
           <Link to="/runs" search={{ status: "failed", workflow: need.name }}>
-            {t("need.runFailed", { name: need.name, count: need.count })}
+            {t(need.atLeast ? "need.runFailedAtLeast" : "need.runFailed", {
+              name: need.name,
+              count: need.count,
+            })}
           </Link>
           <Link to="/runs/$id" params={{ id: need.last.id }} className="quiet clip">
-            #{need.last.number}
+            {need.last.number > 0 ? `#${need.last.number}` : t("run.alone")}
           </Link>
         </span>,
         <Ago key="" at={need.last.finished_at} />,
@@ -115,14 +125,14 @@ function useWords(need: Need): [ReactNode, ReactNode] {
     case "approval":
       return [
         <Link key="" to="/runs/$id" params={{ id: need.run.id }} search={{ step: need.step }}>
-          {t("need.approval", { name: `${need.run.workflow} #${need.run.number}`, step: need.step })}
+          {t("need.approval", { name: runName(need.run), step: need.step })}
         </Link>,
         <Ago key="" at={need.since} />,
       ];
     case "expired":
       return [
         <Link key="" to="/jobs" search={{ status: "expired" }}>
-          {t("need.expired", { count: need.count })}
+          {t(need.atLeast ? "need.expiredAtLeast" : "need.expired", { count: need.count })}
         </Link>,
         <Ago key="" at={need.last.finished_at} />,
       ];

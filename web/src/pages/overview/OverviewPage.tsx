@@ -4,28 +4,37 @@ import { Button } from "@mantine/core";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { CircleCheck, Plus, Rocket } from "lucide-react";
-import { useMemo } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { countsQuery, queuesQuery, readyQuery, recentQuery, workersQuery } from "../../api/queries";
 import { scheduleQuery, schedulesQuery, upcomingQuery } from "../../api/schedules";
-import type { Job, JobStatus, Schedule } from "../../api/schema";
+import { feed } from "../../api/feed";
+import type { FeedEvent, Job, JobStatus, Schedule } from "../../api/schema";
 import { approvalsQuery, runsQuery } from "../../api/workflows";
 import { useNow } from "../../lib/now";
-import { slots } from "../../lib/series";
+import { messageOf } from "../../lib/runWords";
+import { charted, type ChartedJob, slots } from "../../lib/series";
 import { isLive, STATUSES } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
 import { Card, Empty, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
 import { StatusBadge, WorkerBadge } from "../../ui/Status";
 import { Ago, Elapsed } from "../../ui/Time";
 import { Meters } from "../workers/WorkerCard";
-import { needs, type PendingApproval } from "./attention";
+import { type Need, needs, type PendingApproval } from "./attention";
 import { Delays, Throughput } from "./Charts";
 import { NeedRow } from "./NeedRow";
 import style from "./overview.module.css";
 
 /** The newest jobs that the charts are drawn from. */
 const CHARTED = 1_000;
+/** Events keep the charts right; what retention deletes, and what the page has slept through, is read again. */
+const CHARTED_AGAIN_MS = 300_000;
+const CHARTS_MS = 2_000;
+/** The newest failed and expired jobs that are looked at. */
+const TROUBLED = 200;
+/** As many rows of a list are shown. */
+const LISTED = 8;
 const TILES = [
   "running",
   "waiting",
@@ -95,16 +104,19 @@ function Panels() {
   const workers = useQuery(workersQuery).data?.items;
   const queues = useQuery(queuesQuery).data?.items;
   const ready = useQuery(readyQuery).data;
-  const troubled = useQuery(recentQuery(["failed", "expired"], 200)).data?.items;
-  const live = useQuery(recentQuery(["running", "retrying", "waiting"], 8)).data?.items;
+  const troubled = useQuery(recentQuery(["failed", "expired"], TROUBLED)).data;
+  const running = useQuery(recentQuery(["running"], LISTED)).data?.items;
+  const waiting = useQuery(recentQuery(["retrying", "waiting"], LISTED)).data?.items;
+  const live = running && waiting && [...running, ...waiting].slice(0, LISTED);
   const over = useQuery(recentQuery(["succeeded", "failed", "cancelled", "expired"], 50)).data?.items;
   // The list is by submission; what ended last may have been submitted long ago.
-  const ended = over && [...over].sort((a, b) => endOf(b) - endOf(a)).slice(0, 8);
+  const ended = over && [...over].sort((a, b) => endOf(b) - endOf(a)).slice(0, LISTED);
   const schedules = useWatchedSchedules();
-  const failedRuns = useQuery(runsQuery({ status: "failed" }, 50)).data?.items;
+  const failedRuns = useQuery(runsQuery({ status: "failed" }, 50)).data;
   const approvals = usePendingApprovals();
   const seen = { ready, workers, queues, troubled, failedRuns, approvals, schedules, now };
   const found = needs(seen);
+  const isSampled = found.some((need) => need.kind === "failing" && need.atLeast);
 
   return (
     <>
@@ -122,11 +134,15 @@ function Panels() {
             <CircleCheck size={16} aria-hidden /> {t("overview.well")}
           </p>
         ) : (
-          <ul className={style.needs}>
-            {found.slice(0, 8).map((need, i) => (
-              <NeedRow key={i} need={need} />
-            ))}
-          </ul>
+          <Needs found={found} />
+        )}
+        {isSampled && (
+          <p className={style.note}>
+            {t("overview.failuresOf", { sample: TROUBLED })}{" "}
+            <Link to="/jobs" search={{ status: "failed" }}>
+              {t("overview.failuresSee")}
+            </Link>
+          </p>
         )}
       </Card>
       <LastHour />
@@ -183,6 +199,26 @@ function Panels() {
   );
 }
 
+/** The first things that need somebody, or all of them. */
+function Needs({ found }: { found: readonly Need[] }) {
+  const { t } = useTranslation();
+  const [isAll, setAll] = useState(false);
+  return (
+    <>
+      <ul className={style.needs}>
+        {(isAll ? found : found.slice(0, LISTED)).map((need, i) => (
+          <NeedRow key={i} need={need} />
+        ))}
+      </ul>
+      {found.length > LISTED && (
+        <button type="button" className={style.more} onClick={() => setAll(!isAll)} aria-expanded={isAll}>
+          {isAll ? t("overview.showFewer") : t("overview.showAll", { total: found.length })}
+        </button>
+      )}
+    </>
+  );
+}
+
 /** As many schedules with runs that are not over are looked after. */
 const WATCHED = 20;
 
@@ -235,17 +271,38 @@ function endOf(job: Job): number {
   return Date.parse(job.finished_at ?? job.updated_at);
 }
 
-/** Reads many jobs, so it is read again less often than the rest. */
+/** The newest jobs, read once; events tell what becomes of them. */
+function useCharted() {
+  const query = recentQuery(STATUSES, CHARTED);
+  const options = { queryKey: ["charts"], queryFn: query.queryFn, refetchInterval: CHARTED_AGAIN_MS };
+  const { data, error } = useQuery(options);
+  const [jobs, setJobs] = useState<ReadonlyMap<string, ChartedJob>>(new Map());
+  useEffect(() => {
+    // Oldest first, as events add to them.
+    setJobs(new Map(data?.items.toReversed().map((job) => [job.id, job])));
+    let heard: FeedEvent[] = [];
+    const timer = setInterval(() => {
+      if (heard.length === 0) return;
+      const batch = heard;
+      heard = [];
+      setJobs((jobs) => charted(jobs, batch));
+    }, CHARTS_MS);
+    const stop = feed.onBatch((batch) => (heard = heard.concat(batch)));
+    return () => {
+      clearInterval(timer);
+      stop();
+    };
+  }, [data]);
+  return { jobs, error: data ? null : error, isSample: Boolean(data?.next_cursor) };
+}
+
 function LastHour() {
   const { t } = useTranslation();
   const now = Math.floor(useNow() / 10_000) * 10_000;
-  const query = recentQuery(STATUSES, CHARTED);
-  const { data, error } = useQuery({ ...query, queryKey: ["charts"], refetchInterval: 5_000 });
-  const jobs = data?.items;
-  const hour = useMemo(() => slots(jobs ?? [], Math.max(now, Date.now())), [jobs, now]);
-  if (error && !data) return <ProblemBox error={error} />;
-  const sampled = Boolean(data?.next_cursor);
-  const aside = sampled ? t("overview.sampled", { count: CHARTED }) : t("overview.lastHour");
+  const { jobs, error, isSample } = useCharted();
+  const hour = useMemo(() => slots(jobs.values(), Math.max(now, Date.now())), [jobs, now]);
+  if (error) return <ProblemBox error={error} />;
+  const aside = isSample ? t("overview.sampled", { count: jobs.size }) : t("overview.lastHour");
   return (
     <div className={style.two}>
       <Card title={t("overview.throughput")} aside={aside}>
@@ -259,6 +316,7 @@ function LastHour() {
 }
 
 function JobList({ jobs, none }: { jobs: readonly Job[] | undefined; none: string }) {
+  const { t } = useTranslation();
   if (!jobs) {
     return (
       <div className={style.padded}>
@@ -274,7 +332,9 @@ function JobList({ jobs, none }: { jobs: readonly Job[] | undefined; none: strin
           <StatusBadge status={job.status} plain />
           <span className={`${style.jobName} clip`}>
             {job.name}
-            {job.status === "failed" && <span className="quiet"> {job.result?.message}</span>}
+            {job.status === "failed" && job.result?.message && (
+              <span className="quiet"> {messageOf(job.result.message, t)}</span>
+            )}
           </span>
           <span className="quiet">
             <Ago at={isLive(job.status) ? job.created_at : (job.finished_at ?? job.updated_at)} />

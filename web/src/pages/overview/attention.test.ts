@@ -15,13 +15,14 @@ const queue = (over: Partial<Queue>) => ({
   ...over,
 });
 const job = (name: string, status: string, finished_at: string) =>
-  ({ name, status, finished_at, updated_at: finished_at }) as Job;
+  ({ name, status, finished_at, created_at: finished_at, updated_at: finished_at }) as Job;
+const all = <T>(...items: T[]) => ({ items });
 const calm = {
   ready: { status: "ready" },
   workers: [worker({})],
   queues: [queue({})],
-  troubled: [],
-  failedRuns: [],
+  troubled: all<Job>(),
+  failedRuns: all<WorkflowRun>(),
   approvals: [],
   schedules: [],
   now: NOW,
@@ -40,17 +41,17 @@ test("lost workers, failures by name, stuck and paused queues are named, the wor
       queue({ name: "p", settings: { paused: true } }),
       queue({ name: "fine", oldest_waiting_since: "2026-11-21T11:59:50Z" }),
     ],
-    troubled: [
+    troubled: all(
       job("a", "failed", "2026-11-21T11:00:00Z"),
       job("b", "failed", "2026-11-21T10:00:00Z"),
       job("b", "failed", "2026-11-21T09:00:00Z"),
       job("c", "expired", "2026-11-21T09:00:00Z"),
       job("old", "failed", "2026-11-19T09:00:00Z"),
-    ],
+    ),
   });
   expect(
     found.map((need) => (need.kind === "failing" ? `${need.kind} ${need.name} ${need.count}` : need.kind)),
-  ).toEqual(["workerLost", "failing b 2", "failing a 1", "expired", "stuck", "paused", "workerClosed"]);
+  ).toEqual(["workerLost", "stuck", "failing b 2", "failing a 1", "expired", "paused", "workerClosed"]);
 });
 
 test("no worker at all is worth a word, not yet knowing is not", () => {
@@ -79,15 +80,40 @@ test("failed runs are counted by workflow, and tell of the jobs of their steps; 
   const asks = { run: run("release", ""), step: "approve", since: "2026-11-21T11:00:00Z" };
   const found = needs({
     ...calm,
-    troubled: [ofStep],
+    troubled: all(ofStep),
     approvals: [asks],
-    failedRuns: [
+    failedRuns: all(
       run("etl", "2026-11-21T11:00:00Z"),
       run("etl", "2026-11-21T10:00:00Z"),
       run("inner", "2026-11-21T10:00:00Z", { caller: { run: "r", step: 0 } }),
       run("old", "2026-11-19T10:00:00Z"),
-    ],
+    ),
   });
   const told = found.map((need) => (need.kind === "runFailed" ? `${need.name} ${need.count}` : need.kind));
   expect(told).toEqual(["approval", "etl 2"]);
+});
+
+test("what holds work back stands before failures, however many there are", () => {
+  const found = needs({
+    ...calm,
+    queues: [queue({ name: "gpu", settings: { paused: true }, waiting: 316 })],
+    approvals: [{ run: {} as WorkflowRun, step: "gate", since: "" }],
+    troubled: all(...Array.from({ length: 20 }, (_, i) => job(`j${i}`, "failed", "2026-11-21T11:00:00Z"))),
+  });
+  expect(found.slice(0, 3).map(({ kind }) => kind)).toEqual(["paused", "approval", "failing"]);
+  expect(found).toHaveLength(22);
+});
+
+test("a sample that does not reach back a day gives the least number, any other the number", () => {
+  const counted = (oldest: string, next_cursor: string | null) =>
+    needs({
+      ...calm,
+      troubled: {
+        items: [job("a", "failed", "2026-11-21T11:00:00Z"), job("b", "failed", oldest)],
+        next_cursor,
+      },
+    }).map((need) => "atLeast" in need && need.atLeast);
+  expect(counted("2026-11-21T10:00:00Z", "more")).toEqual([true, true]);
+  expect(counted("2026-11-21T10:00:00Z", null)).toEqual([false, false]);
+  expect(counted("2026-11-20T10:00:00Z", "more")).toEqual([false]);
 });

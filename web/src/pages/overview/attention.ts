@@ -7,10 +7,10 @@ export type Need =
   | { kind: "workerLost"; worker: Worker }
   | { kind: "workerUnwell"; worker: Worker; trouble: string }
   | { kind: "noWorkers" }
-  | { kind: "failing"; name: string; count: number; last: Job }
-  | { kind: "runFailed"; name: string; count: number; last: WorkflowRun }
+  | { kind: "failing"; name: string; count: number; atLeast: boolean; last: Job }
+  | { kind: "runFailed"; name: string; count: number; atLeast: boolean; last: WorkflowRun }
   | { kind: "approval"; run: WorkflowRun; step: string; since: string }
-  | { kind: "expired"; count: number; last: Job }
+  | { kind: "expired"; count: number; atLeast: boolean; last: Job }
   | { kind: "late"; schedule: Schedule; count: number; since: string }
   | { kind: "stuckRun"; schedule: Schedule; count: number; since: string }
   | { kind: "autoPaused"; schedule: Schedule }
@@ -29,14 +29,26 @@ export interface PendingApproval {
   since: string;
 }
 
+/** The newest rows of a list, and whether there are more. */
+export interface Sample<T> {
+  items: readonly T[];
+  next_cursor?: string | null;
+}
+
+/** Whether a sample may lack rows of the last day: its oldest row is newer. */
+function lacksSome({ items, next_cursor }: Sample<{ created_at: string }>, now: number): boolean {
+  const oldest = items.at(-1);
+  return Boolean(next_cursor) && oldest !== undefined && now - Date.parse(oldest.created_at) < RECENT_MS;
+}
+
 export interface Seen {
   ready: Ready | undefined;
   workers: readonly Worker[] | undefined;
   queues: readonly Queue[] | undefined;
   /** The newest failed and expired jobs, newest first. */
-  troubled: readonly Job[] | undefined;
+  troubled: Sample<Job> | undefined;
   /** The newest failed runs of workflows, newest first. */
-  failedRuns: readonly WorkflowRun[] | undefined;
+  failedRuns: Sample<WorkflowRun> | undefined;
   /** Steps that wait for somebody. */
   approvals: readonly PendingApproval[];
   /** Schedules with runs that are not over, with their health; and those that are paused. */
@@ -61,16 +73,18 @@ export function needs(seen: Seen): Need[] {
       found.push({ kind: "workerUnwell", worker, trouble: worker.health.trouble });
     }
   }
-  for (const schedule of schedules ?? []) found.push(...ofSchedule(schedule));
+  // What holds work back until somebody acts stands before what has failed.
+  const paused = (queues ?? []).filter(({ settings }) => settings.paused);
+  for (const queue of paused) if (queue.waiting > 0) found.push({ kind: "paused", queue });
   for (const approval of approvals) found.push({ kind: "approval", ...approval });
-  found.push(...failedBy(failedRuns ?? [], now));
-  found.push(...failing(troubled ?? [], now));
+  for (const schedule of schedules ?? []) found.push(...ofSchedule(schedule));
   for (const queue of queues ?? []) {
-    if (queue.settings.paused) found.push({ kind: "paused", queue });
-    else if (queue.oldest_waiting_since && now - Date.parse(queue.oldest_waiting_since) > STUCK_MS) {
-      found.push({ kind: "stuck", queue, since: queue.oldest_waiting_since });
-    }
+    const since = queue.settings.paused ? null : queue.oldest_waiting_since;
+    if (since && now - Date.parse(since) > STUCK_MS) found.push({ kind: "stuck", queue, since });
   }
+  if (failedRuns) found.push(...failedBy(failedRuns, now));
+  if (troubled) found.push(...failing(troubled, now));
+  for (const queue of paused) if (queue.waiting === 0) found.push({ kind: "paused", queue });
   for (const worker of workers ?? []) {
     if (worker.status !== "lost" && worker.admission !== "open") found.push({ kind: "workerClosed", worker });
   }
@@ -94,21 +108,25 @@ function ofSchedule(schedule: Schedule): Need[] {
 }
 
 /** Workflows whose runs failed within a day. One whose failed run was tried again counts no less. */
-function failedBy(runs: readonly WorkflowRun[], now: number): Need[] {
+function failedBy(sample: Sample<WorkflowRun>, now: number): Need[] {
+  const atLeast = lacksSome(sample, now);
   const byName = new Map<string, WorkflowRun[]>();
-  for (const run of runs) {
+  for (const run of sample.items) {
     if (run.caller || now - Date.parse(run.finished_at ?? run.updated_at) >= RECENT_MS) continue;
     byName.set(run.workflow, [...(byName.get(run.workflow) ?? []), run]);
   }
   return [...byName].flatMap(([name, of]) => {
     const [last] = of;
-    return last ? [{ kind: "runFailed" as const, name, count: of.length, last }] : [];
+    return last ? [{ kind: "runFailed" as const, name, count: of.length, atLeast, last }] : [];
   });
 }
 
 /** Failures of a day by name, most first; expired jobs together. */
-function failing(jobs: readonly Job[], now: number): Need[] {
-  const recent = jobs.filter((job) => now - Date.parse(job.finished_at ?? job.updated_at) < RECENT_MS);
+function failing(sample: Sample<Job>, now: number): Need[] {
+  const atLeast = lacksSome(sample, now);
+  const recent = sample.items.filter(
+    (job) => now - Date.parse(job.finished_at ?? job.updated_at) < RECENT_MS,
+  );
   const byName = new Map<string, Job[]>();
   for (const job of recent) {
     // Of a job of a step its run tells.
@@ -117,9 +135,9 @@ function failing(jobs: readonly Job[], now: number): Need[] {
   const expired = recent.filter((job) => job.status === "expired");
   const groups: Need[] = [...byName].flatMap(([name, of]) => {
     const [last] = of;
-    return last ? [{ kind: "failing" as const, name, count: of.length, last }] : [];
+    return last ? [{ kind: "failing" as const, name, count: of.length, atLeast, last }] : [];
   });
   groups.sort((a, b) => (b.kind === "failing" ? b.count : 0) - (a.kind === "failing" ? a.count : 0));
   const [last] = expired;
-  return last ? [...groups, { kind: "expired", count: expired.length, last }] : groups;
+  return last ? [...groups, { kind: "expired", count: expired.length, atLeast, last }] : groups;
 }

@@ -68,6 +68,7 @@ export function QueuesPage() {
           ))}
         </div>
       )}
+      {queues && <p className="quiet">{t("queue.listed")}</p>}
       {queues && editing !== undefined && (
         <QueueSettingsDialog queue={editing} onClose={() => void navigate({ search: {} })} />
       )}

@@ -31,7 +31,7 @@ export function About({ run }: { run: WorkflowRun }) {
               : null,
             run.started_at
               ? [
-                  t("job.facts.took"),
+                  isRunOver(run.status) ? t("job.facts.took") : t("job.facts.soFar"),
                   <Elapsed
                     key=""
                     from={run.started_at}

@@ -30,6 +30,7 @@ import { LogView } from "../job/LogView";
 import { Progress } from "../runs/RunList";
 import crumbs from "../schedule/schedule.module.css";
 import { About, Paused } from "./About";
+import { PendingApprovals } from "./Approval";
 import { RunActions } from "./RunActions";
 import { RunGantt } from "./RunGantt";
 import { RunHistory } from "./RunHistory";
@@ -143,6 +144,7 @@ function Shown({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) 
         </span>
       </div>
       <Paused run={run} />
+      <PendingApprovals run={run} steps={steps} />
       <div className={style.columns}>
         <div className={style.main}>
           <Card flush className={style.tabs}>

@@ -3,12 +3,12 @@
 import { Button, Menu } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { Check, ChevronDown, HelpCircle, RotateCcw, ThumbsDown, X } from "lucide-react";
+import { ChevronDown, HelpCircle, RotateCcw, X } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { RunStep, StepSpec, WorkflowRun } from "../../api/schema";
-import { approveStep, type Mark, markStep, rejectStep, stepsQuery, stepWhyQuery } from "../../api/workflows";
+import { type Mark, markStep, stepsQuery, stepWhyQuery } from "../../api/workflows";
 import { SECTIONS } from "../../lib/dag/graph";
 import { isMarkable, isRunOver, isStepOver } from "../../lib/runs";
 import { messageOf } from "../../lib/runWords";
@@ -21,6 +21,7 @@ import { StepBadge } from "../../ui/Status";
 import { Ago, Elapsed } from "../../ui/Time";
 import job from "../job/job.module.css";
 import { Values } from "./About";
+import { Answers, questionOf, waitsForApproval } from "./Approval";
 import { Items } from "./Items";
 import { RetryDialog } from "./RunActions";
 import { StepReasonWords } from "./StepReasonWords";
@@ -61,7 +62,7 @@ export function StepPanel({ run, step, job, onChoose, onJob }: Props) {
         }
       >
         {spec?.description && <p className={style.about}>{spec.description}</p>}
-        <StepActions run={run} step={step} spec={spec} />
+        <StepActions run={run} step={step} />
         {!isRunOver(run.status) && (!isStepOver(step.status) || run.tries?.next_at) && (
           <Why run={run} step={step} />
         )}
@@ -124,7 +125,7 @@ function StepFacts({
         step.started_at ? [t("job.facts.started"), <Ago key="" at={step.started_at} />] : null,
         step.started_at
           ? [
-              t("job.facts.took"),
+              isStepOver(step.status) ? t("job.facts.took") : t("job.facts.soFar"),
               <Elapsed
                 key=""
                 from={step.started_at}
@@ -205,38 +206,26 @@ function Why({ run, step }: { run: WorkflowRun; step: RunStep }) {
   );
 }
 
-type Dialog = { act: "approve" | "reject" | "retry" } | { act: "mark"; status: Mark };
+type Dialog = { act: "retry" } | { act: "mark"; status: Mark };
 const MARKS = ["succeeded", "failed", "skipped"] as const satisfies readonly Mark[];
 
-function StepActions({ run, step, spec }: { run: WorkflowRun; step: RunStep; spec: StepSpec | undefined }) {
+function StepActions({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const { t } = useTranslation();
   const [open, setOpen] = useState<Dialog | null>(null);
   const steps = useQuery({ ...stepsQuery(run.id), enabled: false }).data?.steps ?? [];
   const close = () => setOpen(null);
   const isOver = isRunOver(run.status);
-  const asks = step.kind === "approval" && step.status === "waiting";
+  const asks = waitsForApproval(step);
+  const question = asks ? questionOf(run, step) : null;
   const mayMark = !isOver && isMarkable(step);
   const mayRetry = isOver && step.section === "steps";
   if (!asks && !mayMark && !mayRetry) return null;
   const { name } = step;
   return (
     <>
-      {asks && spec?.approval?.message && <q className={style.question}>{spec.approval.message}</q>}
+      {question && <q className={style.question}>{question}</q>}
       <div className={style.acts}>
-        {asks && (
-          <>
-            <Button leftSection={<Check size={14} />} onClick={() => setOpen({ act: "approve" })}>
-              {t("step.approve")}
-            </Button>
-            <Button
-              variant="default"
-              leftSection={<ThumbsDown size={13} />}
-              onClick={() => setOpen({ act: "reject" })}
-            >
-              {t("step.reject")}
-            </Button>
-          </>
-        )}
+        {asks && <Answers run={run} step={step} />}
         {mayMark && (
           <Menu position="bottom-start">
             <Menu.Target>
@@ -263,31 +252,6 @@ function StepActions({ run, step, spec }: { run: WorkflowRun; step: RunStep; spe
           </Button>
         )}
       </div>
-      {open?.act === "approve" && (
-        <Ask
-          title={t("step.approveTitle", { name })}
-          text={t("step.approveText")}
-          field={{ label: t("workflow.note") }}
-          confirm={t("step.approve")}
-          onConfirm={async (note) =>
-            void (await act(() => approveStep(run.id, name, note), t("step.approved", { name })))
-          }
-          onClose={close}
-        />
-      )}
-      {open?.act === "reject" && (
-        <Ask
-          title={t("step.rejectTitle", { name })}
-          text={t("step.rejectText")}
-          field={{ label: t("workflow.note") }}
-          confirm={t("step.reject")}
-          red
-          onConfirm={async (note) =>
-            void (await act(() => rejectStep(run.id, name, note), t("step.rejected", { name })))
-          }
-          onClose={close}
-        />
-      )}
       {open?.act === "mark" && (
         <Ask
           title={t("step.markTitle", { name, status: t(`stepStatus.${open.status}`) })}

@@ -83,6 +83,12 @@ export function StepReasonWords({ reason }: { reason: StepReason }): ReactNode {
           })}
         </p>
       );
+    case "lost_workers": {
+      const names = reason.workers.slice(0, 8);
+      const hidden = reason.workers.length + reason.more - names.length;
+      const shown = hidden > 0 ? [...names, t("step.more", { count: hidden })] : names;
+      return <p>{t("stepWhy.lost_workers", { names: shown.join(t("common.listSeparator")) })}</p>;
+    }
     case "approval":
       return (
         <p>

@@ -9,8 +9,9 @@ import { useTranslation } from "react-i18next";
 import { pagedRunsQuery, type RunsFilter } from "../../api/workflows";
 import type { StepCounts, WorkflowRun } from "../../api/schema";
 import { isRunOver, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
+import { detailOf } from "../../lib/runWords";
 import { Loading, ProblemBox } from "../../ui/kit";
-import { RunBadge } from "../../ui/Status";
+import { ListedRunBadge } from "../../ui/Status";
 import { Ago, Elapsed } from "../../ui/Time";
 import style from "./runs.module.css";
 
@@ -54,23 +55,27 @@ export function RunList({ filter, none, isOfOne }: Props) {
 function Row({ run, isOfOne }: { run: WorkflowRun; isOfOne?: boolean }) {
   const { t } = useTranslation();
   const isOver = isRunOver(run.status);
+  const failure = run.status === "failed" && run.last_transition && detailOf(run.last_transition, t);
   return (
-    <Link to="/runs/$id" params={{ id: run.id }} className={style.row} role="row">
+    <div className={style.row} role="row">
       <span role="cell">
-        <RunBadge status={run.status} plain />
+        <ListedRunBadge run={run} />
       </span>
       <span role="cell" className={style.name}>
         <span className="clip">
-          {!isOfOne && <strong>{run.workflow} </strong>}
-          <span className="num">
-            {run.number > 0 ? `#${run.number}` : run.caller ? t("run.called") : t("run.alone")}
-          </span>
+          <Link to="/runs/$id" params={{ id: run.id }} className={style.open}>
+            {!isOfOne && <strong>{run.workflow} </strong>}
+            <span className="num">
+              {run.number > 0 ? `#${run.number}` : run.caller ? t("run.called") : t("run.alone")}
+            </span>
+          </Link>
           {run.namespace !== "default" && <span className="quiet"> · {run.namespace}</span>}
         </span>
         <span className="quiet clip">
           {run.origin ? t("run.bySchedule", { name: run.origin.name }) : run.actor}
           {run.note && ` · ${run.note}`}
         </span>
+        {failure && <span className={`${style.failure} clip`}>{failure}</span>}
       </span>
       <span role="cell" className={style.progress}>
         <Progress counts={run.steps} />
@@ -81,7 +86,7 @@ function Row({ run, isOfOne }: { run: WorkflowRun; isOfOne?: boolean }) {
       <span role="cell" className={style.took}>
         {run.started_at ? <Elapsed from={run.started_at} to={isOver ? run.finished_at : null} /> : "–"}
       </span>
-    </Link>
+    </div>
   );
 }
 

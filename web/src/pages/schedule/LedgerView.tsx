@@ -13,7 +13,7 @@ import { CAUSES, OUTCOMES, outcomesOf, toneOf } from "../../lib/outcomes";
 import { reasonOf } from "../../lib/notices";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
-import { exact } from "../../lib/time";
+import { exact, knownZone } from "../../lib/time";
 import { Empty, Loading, ProblemBox } from "../../ui/kit";
 import { RunBadge, StatusBadge, ToneBadge } from "../../ui/Status";
 import style from "./ledger.module.css";
@@ -39,6 +39,8 @@ export function LedgerView({ schedule, search, onChange }: Props) {
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     placeholderData: keepPreviousData,
   });
+  const { zone: own } = usePreferences();
+  const zone = knownZone(schedule.zone, own);
   const counts = ledger.data?.pages[0]?.counts ?? {};
   const entries = ledger.data?.pages.flatMap((page) => page.items);
   const known = OUTCOMES.filter((each) => counts[each] !== undefined || outcome.includes(each));
@@ -95,7 +97,11 @@ export function LedgerView({ schedule, search, onChange }: Props) {
       )}
       <ol className={style.entries} data-testid="ledger">
         {entries?.map((entry) => (
-          <Entry key={`${entry.scheduled_for} ${entry.cause} ${entry.generation}`} entry={entry} />
+          <Entry
+            key={`${entry.scheduled_for} ${entry.cause} ${entry.generation}`}
+            entry={entry}
+            zone={zone}
+          />
         ))}
       </ol>
       {ledger.hasNextPage && (
@@ -122,9 +128,10 @@ const ICONS = {
   failed: X,
 };
 
-function Entry({ entry }: { entry: LedgerEntry }) {
+/** An entry of the ledger; its times are in the zone of the schedule, as the next firings are. */
+function Entry({ entry, zone }: { entry: LedgerEntry; zone: string }) {
   const { t } = useTranslation();
-  const { language, zone } = usePreferences();
+  const { language, zone: own } = usePreferences();
   const tone = toneOf(entry.outcome);
   const lag = Date.parse(entry.decided_at) - Date.parse(entry.scheduled_for);
   const created = entry.outcome === "fired" || entry.outcome === "fired_late";
@@ -133,7 +140,7 @@ function Entry({ entry }: { entry: LedgerEntry }) {
       <span className={style.at}>
         <time
           dateTime={entry.scheduled_for}
-          title={t("ledger.decided", { at: exact(entry.decided_at, language, zone), tzdb: entry.tzdb })}
+          title={`${exact(entry.scheduled_for, language, own)}\n${t("ledger.decided", { at: exact(entry.decided_at, language, own), tzdb: entry.tzdb })}`}
           className="num"
         >
           {exact(entry.scheduled_for, language, zone)}
@@ -168,7 +175,7 @@ function Entry({ entry }: { entry: LedgerEntry }) {
           <Link
             to="/jobs/$id"
             params={{ id: entry.job_id }}
-            aria-label={t("ledger.run", { id: entry.job_id })}
+            aria-label={`${t("ledger.run", { id: entry.job_id })}${entry.job_status ? `: ${t(`status.${entry.job_status}`)}` : ""}`}
           >
             {entry.job_status ? (
               <StatusBadge status={entry.job_status} plain />
@@ -181,7 +188,7 @@ function Entry({ entry }: { entry: LedgerEntry }) {
           <Link
             to="/runs/$id"
             params={{ id: entry.run_id }}
-            aria-label={t("ledger.run", { id: entry.run_id })}
+            aria-label={`${t("ledger.run", { id: entry.run_id })}${entry.run_status ? `: ${t(`runStatus.${entry.run_status}`)}` : ""}`}
           >
             {entry.run_status ? (
               <RunBadge status={entry.run_status} plain />

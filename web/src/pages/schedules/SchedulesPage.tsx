@@ -12,6 +12,7 @@ import type { Schedule, ScheduleStatus } from "../../api/schema";
 import type { SchedulesSearch } from "../../app/router";
 import { useNarrow } from "../../lib/narrow";
 import { type BulkAction, isFit, SORTS } from "../../lib/schedules";
+import { useScrollbar } from "../../lib/scrollbar";
 import { useSlash } from "../../lib/slash";
 import { usePageTitle } from "../../lib/title";
 import { Views } from "../../lib/views";
@@ -127,9 +128,9 @@ export function SchedulesPage() {
           field={field ? t(field) : undefined}
           act={(id, why) => actOn(bulk.action, id, why)}
           onClose={() => setBulk(null)}
-          onDone={() => {
-            setBulk(null);
-            setSelected(new Set());
+          onDone={(left) => {
+            if (left.size === 0) setBulk(null);
+            setSelected(left);
           }}
         />
       )}
@@ -227,6 +228,7 @@ function Table({ rows, selected, onSelect, hasMore, onEnd }: TableProps) {
     overscan: 4,
   });
   useEffect(() => virtual.measure(), [height, virtual]);
+  const scrollbar = useScrollbar(scroller);
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
   const told = useInSight(rows, items[0]?.index ?? 0, last);
@@ -254,7 +256,7 @@ function Table({ rows, selected, onSelect, hasMore, onEnd }: TableProps) {
       aria-label={t("nav.schedules")}
       aria-rowcount={hasMore ? -1 : rows.length}
     >
-      <div className={`${style.row} ${style.head}`} role="row">
+      <div className={`${style.row} ${style.head}`} role="row" style={{ paddingRight: 16 + scrollbar }}>
         <span role="columnheader">
           <Checkbox
             aria-label={t("bulk.selectAll")}

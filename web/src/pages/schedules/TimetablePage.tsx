@@ -184,7 +184,7 @@ function Week({ table }: { table: Timetable }) {
       title={t("timetable.week")}
       aside={often.length > 0 ? t("timetable.without", { count: often.length }) : t("timetable.weekHint")}
     >
-      <div className={style.weekScroll} tabIndex={0} role="region" aria-label={t("timetable.week")}>
+      <div className={style.weekScroll} tabIndex={0} role="group" aria-label={t("timetable.week")}>
         <table className={style.week}>
           <thead>
             <tr>

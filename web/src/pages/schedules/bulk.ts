@@ -4,14 +4,19 @@ import { answer, api } from "../../api/client";
 import type { SchedulesFilter } from "../../api/schedules";
 import { findAll } from "../../lib/bulk";
 import { type BulkAction, isFit } from "../../lib/schedules";
+import { randomId } from "../../lib/randomId";
 
 /** The schedules of a filter that an action fits. */
-export function findFit(action: BulkAction, filter: SchedulesFilter, signal: AbortSignal): Promise<string[]> {
+export async function findFit(
+  action: BulkAction,
+  filter: SchedulesFilter,
+  signal: AbortSignal,
+): Promise<string[]> {
   const read = (cursor: string | undefined) => {
     const params = { query: { ...filter, limit: 1_000, cursor } };
     return answer(api.GET("/api/v1/schedules", { params, signal }));
   };
-  return findAll(read, (schedule) => isFit(action, schedule));
+  return (await findAll(read, (schedule) => isFit(action, schedule))).map(({ id }) => id);
 }
 
 /** `why` is the note of a pause, and the reason of a firing. */
@@ -23,7 +28,7 @@ export async function actOn(action: BulkAction, id: string, why: string): Promis
   } else if (action === "resume") {
     await answer(api.POST("/api/v1/schedules/{name}/resume", { params: { path } }));
   } else {
-    const header = { "Idempotency-Key": crypto.randomUUID() };
+    const header = { "Idempotency-Key": randomId() };
     const body = why === "" ? {} : { reason: why };
     await answer(api.POST("/api/v1/schedules/{name}/trigger", { params: { path, header }, body }));
   }

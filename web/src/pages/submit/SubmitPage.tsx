@@ -13,12 +13,13 @@ import type { JobSpec } from "../../api/schema";
 import { asCli, asCurl } from "../../lib/copy";
 import { forAgain, toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { act, say } from "../../ui/act";
+import { act, copy } from "../../ui/act";
 import editor from "../../ui/editor/editor.module.css";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
 import { Card, Page, ProblemBox } from "../../ui/kit";
 import { SpecForm } from "./SpecForm";
+import { randomId } from "../../lib/randomId";
 
 const route = getRouteApi("/submit");
 
@@ -61,14 +62,10 @@ function Composer({ start }: { start: string }) {
   const submit = async () => {
     if (!spec) return;
     setBusy(true);
-    if (key.current.of !== draft.text) key.current = { of: draft.text, value: crypto.randomUUID() };
+    if (key.current.of !== draft.text) key.current = { of: draft.text, value: randomId() };
     const id = await act(() => submitJob(spec, key.current.value));
     setBusy(false);
     if (id) void navigate({ to: "/jobs/$id", params: { id } });
-  };
-  const copy = async (command: string) => {
-    await navigator.clipboard.writeText(command);
-    say(t("common.copied"));
   };
 
   return (

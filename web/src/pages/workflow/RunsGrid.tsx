@@ -78,7 +78,9 @@ function Grid({ runs, nodes }: { runs: readonly WorkflowRun[]; nodes: readonly D
       data-testid="grid"
     >
       <div className={`${style.row} ${style.head}`} role="row">
-        <span role="columnheader" className={style.name} />
+        <span role="columnheader" className={style.name}>
+          <span className="unseen">{t("workflow.columns.steps")}</span>
+        </span>
         {runs.map((run) => (
           <span key={run.id} role="columnheader" className={style.run}>
             <Link

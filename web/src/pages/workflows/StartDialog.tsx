@@ -16,6 +16,7 @@ import { say } from "../../ui/act";
 import { ProblemBox } from "../../ui/kit";
 import { ParameterField } from "./ParameterField";
 import style from "./workflows.module.css";
+import { randomId } from "../../lib/randomId";
 
 const PLANNED = 200;
 
@@ -36,7 +37,7 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
   const [isTold, setTold] = useState(false);
   const [busy, setBusy] = useState(false);
   const [refusal, setRefusal] = useState<Refusal | null>(null);
-  const key = useRef(crypto.randomUUID());
+  const key = useRef(randomId());
   const { values, problems } = valuesOf(parameters, fields);
   const isWrong = Object.keys(problems).length > 0;
 
@@ -74,7 +75,7 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
       void navigate({ to: "/runs/$id", params: { id: run.id } });
     } catch (error) {
       setRefusal(Refusal.from(error));
-      key.current = crypto.randomUUID();
+      key.current = randomId();
       setBusy(false);
     }
   };

@@ -56,7 +56,11 @@ export function WorkflowsPage() {
           <div className={`${style.row} ${style.head}`} role="row">
             {COLUMNS.map((column) => (
               <span key={column} role="columnheader" className={style[column]}>
-                {column !== "actions" && t(`workflow.columns.${column}`)}
+                {column === "actions" ? (
+                  <span className="unseen">{t("workflow.columns.actions")}</span>
+                ) : (
+                  t(`workflow.columns.${column}`)
+                )}
               </span>
             ))}
           </div>

@@ -61,7 +61,7 @@ export const Node = memo(function Node({ node, x, y, state, isChosen, isDim, onC
         {state ? <StepIcon status={state.status} /> : <Kind size={14} aria-hidden />}
       </span>
       <span className={style.words}>
-        <span className="clip">{node.name}</span>
+        <span className="clip">{node.name}</span>{" "}
         <span className={style.second}>
           {state && <Kind size={11} aria-hidden />}
           {node.isMap && state?.total != null ? (

@@ -19,6 +19,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
 use serde_json::Value;
 use serde_path_to_error::Track;
+use server::misfits::{self, Misfit, Scalars};
 
 use super::super::Namespace;
 use crate::args::spec::read_text;
@@ -96,10 +97,10 @@ pub(in crate::commands) fn read(
             let source = if several { format!("{source} document {}", i + 1) } else { source.clone() };
             match part.object(namespace, kind) {
                 Ok(object) => documents.push(Document { source, object }),
-                Err(Wrong { path, detail }) => {
-                    let path = if path.is_empty() { source } else { format!("{source}: {path}") };
-                    wrong.push(FieldError { pointer: String::new(), path, detail });
-                }
+                Err(found) => wrong.extend(found.into_iter().map(|Wrong { path, detail }| {
+                    let path = if path.is_empty() { source.clone() } else { format!("{source}: {path}") };
+                    FieldError { pointer: String::new(), path, detail }
+                })),
             }
         }
     }
@@ -157,9 +158,32 @@ struct Part<'a> {
 }
 
 /// What is wrong with a document, and in which field.
+#[derive(Debug)]
 struct Wrong {
     path: String,
     detail: String,
+}
+
+impl Wrong {
+    /// Whether it is what an object as a whole says only because a field of it was taken out as wrong.
+    fn follows_from(&self, others: &[Self]) -> bool {
+        let is_of_a_field = ["missing field", "unknown field", "invalid type"]
+            .iter()
+            .any(|said| self.detail.starts_with(said));
+        let is_within = |other: &Self| {
+            let rest = other.path.strip_prefix(&self.path);
+            rest.is_some_and(|rest| self.path.is_empty() || rest.starts_with(['.', '[']))
+        };
+        !is_of_a_field && others.iter().any(is_within)
+    }
+}
+
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
+        strict_booleans: true,
+        with_snippet: false,
+    }
 }
 
 fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
@@ -200,9 +224,9 @@ fn yaml_parts(text: &str) -> Vec<Part<'_>> {
 }
 
 impl Part<'_> {
-    fn object(&self, namespace: &Namespace, kind: Option<&'static str>) -> Result<Object, Wrong> {
-        let metadata: Metadata = self.parse(Bare(PhantomData))?;
-        let wrong = |path: &str, detail: String| Err(Wrong { path: path.to_owned(), detail });
+    fn object(&self, namespace: &Namespace, kind: Option<&'static str>) -> Result<Object, Vec<Wrong>> {
+        let metadata: Metadata = self.parse(Bare(PhantomData)).map_err(|wrong| vec![wrong])?;
+        let wrong = |path: &str, detail: String| Err(vec![Wrong { path: path.to_owned(), detail }]);
         if let Some(version) = metadata.version.filter(|version| *version != 1) {
             return wrong("version", format!("`{version}` is not known: expected 1"));
         }
@@ -269,9 +293,9 @@ impl Part<'_> {
         }
     }
 
-    fn spec<T: DeserializeOwned>(&self, metadata: &Metadata, is_document: bool) -> Result<T, Wrong> {
+    fn spec<T: DeserializeOwned>(&self, metadata: &Metadata, is_document: bool) -> Result<T, Vec<Wrong>> {
         if !is_document {
-            return self.parse(Bare(PhantomData));
+            return self.parse(Bare(PhantomData)).map_err(|first| self.all_wrong::<T>(first, None));
         }
         let labels = metadata.labels.as_ref().map(|labels| {
             Value::Object(labels.iter().map(|(k, v)| (k.clone(), Value::String(v.clone()))).collect())
@@ -283,8 +307,41 @@ impl Part<'_> {
             ("owner", metadata.owner.clone()),
             ("labels", labels),
         ];
-        let fields = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        self.parse(Inside { fields, value: PhantomData })
+        let fields: Fields = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let read = self.parse(Inside { fields: fields.clone(), value: PhantomData });
+        read.map_err(|first| self.all_wrong::<T>(first, Some(&fields)))
+    }
+
+    /// Everything that is wrong with a spec whose first error is known: parsing stops there. `outside` are the fields of
+    /// a document that stand outside of its spec.
+    fn all_wrong<T: DeserializeOwned>(&self, first: Wrong, outside: Option<&Fields>) -> Vec<Wrong> {
+        let value: Option<Value> = match self.json {
+            true => serde_json::from_str(self.text).ok(),
+            false => serde_saphyr::from_str_with_options(self.text, yaml_options()).ok(),
+        };
+        let spec = match (value, outside) {
+            (Some(mut document), Some(_)) => document.get_mut("spec").map(Value::take),
+            (value, _) => value,
+        };
+        let Some(Value::Object(mut spec)) = spec else { return vec![first] };
+        for (name, value) in outside.into_iter().flatten() {
+            spec.entry(*name).or_insert_with(|| value.clone());
+        }
+        let scalars = if self.json { Scalars::Typed } else { Scalars::Text };
+        let (_, found) = misfits::find::<T>(Value::Object(spec), self.text.len(), scalars);
+        let path = |misfit: &Misfit| match (outside, misfit.path.as_str()) {
+            (Some(_), "") => "spec".to_owned(),
+            (Some(_), path) => format!("spec.{path}"),
+            (None, path) => path.to_owned(),
+        };
+        let mut all = vec![first];
+        for misfit in &found {
+            let wrong = Wrong { path: path(misfit), detail: misfit.detail.clone() };
+            if wrong.path != all[0].path && !wrong.follows_from(&all) {
+                all.push(wrong);
+            }
+        }
+        all
     }
 
     /// Parses, and says where something is wrong: the path, and the line of the file.
@@ -296,20 +353,21 @@ impl Part<'_> {
             let read = read.and_then(|value| deserializer.end().map(|()| value));
             return read.map_err(|error| wrong(track, error.to_string()));
         }
-        let options = serde_saphyr::options! {
-            merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
-            strict_booleans: true,
-            with_snippet: false,
-        };
-        let read =
-            serde_saphyr::with_deserializer_from_str_with_options(self.text, options, |deserializer| {
-                reader.read(serde_path_to_error::Deserializer::new(deserializer, &mut track))
-            });
+        let read = serde_saphyr::with_deserializer_from_str_with_options(
+            self.text,
+            yaml_options(),
+            |deserializer| reader.read(serde_path_to_error::Deserializer::new(deserializer, &mut track)),
+        );
         read.map_err(|error| {
             let said = error.to_string();
             let said = said.strip_prefix("error: ").unwrap_or(&said);
             // The place is told once, as a line of the file and not of the document.
-            let said = said.split(" at line ").next().unwrap_or(said);
+            let said = match said.split(" at line ").next().unwrap_or(said) {
+                said if said.contains("merge keys are not allowed") => {
+                    "merge keys (`<<`) are not accepted: write the fields out"
+                }
+                said => said,
+            };
             let line = error.location().and_then(|at| usize::try_from(at.line()).ok());
             match line.filter(|line| *line > 0) {
                 Some(line) => wrong(track, format!("{said} (line {})", line + self.lines_before)),
@@ -458,10 +516,12 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Chained<A> {
     }
 }
 
-fn one(namespace: &Namespace) -> Result<&str, Wrong> {
-    namespace.one().map_err(|_| Wrong {
-        path: "namespace".to_owned(),
-        detail: "`*` is no namespace here: expected the name of one".to_owned(),
+fn one(namespace: &Namespace) -> Result<&str, Vec<Wrong>> {
+    namespace.one().map_err(|_| {
+        vec![Wrong {
+            path: "namespace".to_owned(),
+            detail: "`*` is no namespace here: expected the name of one".to_owned(),
+        }]
     })
 }
 
@@ -558,6 +618,28 @@ spec: { concurrency: 2 }
              ---\nkind: schedule\nname: h\nspec: { name: i, job: { run: { process: { command: [\"true\"] } } } }\n",
         )
         .unwrap_err());
+    }
+
+    /// Parsing stops at the first slip of a document; the others are told with it.
+    #[test]
+    fn every_slip_of_a_file_is_told_at_once() {
+        let slips = "\
+kind: workflow
+name: w
+spec:
+  max_parallel: many
+  steps:
+    - name: a
+      retries: three
+      job: { run: { process: { comand: [\"true\"] } } }
+    - nmae: b
+      job: { run: { process: { command: [\"true\"] } }, timeout: [5] }
+    - c
+    - name: d
+      needs: a
+      job: { run: { process: { command: [\"true\"] } } }
+";
+        insta::assert_snapshot!(objects(slips).unwrap_err());
     }
 
     #[test]

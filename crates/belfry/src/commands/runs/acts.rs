@@ -54,7 +54,8 @@ fn show(context: &Context, done: &[WorkflowRun]) -> Result<(), Failure> {
 
 pub(super) async fn retry(context: &Context, args: RunRetryArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let run = client.retry_run(args.id, &RetryRun { from: args.from, note: args.note }).await?;
+    let how = RetryRun { from: args.from, note: args.note, repeat: args.repeat };
+    let run = client.retry_run(args.id, &how).await?;
     begun(context, &client, &run, &args.waiting).await
 }
 

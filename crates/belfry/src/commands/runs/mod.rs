@@ -9,10 +9,11 @@ mod follow;
 use std::collections::BTreeMap;
 use std::future::ready;
 
-use client::{Client, JobFilter, RunFilter};
+use client::{Client, JobFilter, RunFilter, StepReason};
 use futures::TryStreamExt as _;
-use model::api::{Job, WorkflowRun};
-use model::{JobStatus, RunId, RunStatus};
+use model::api::{Job, RunStep, WorkflowRun};
+use model::run::Tally;
+use model::{JobStatus, RunId, RunStatus, StepStatus};
 
 pub(super) use self::follow::for_runs;
 use super::{Context, each, note_more, take};
@@ -27,6 +28,8 @@ use crate::output::{Format, step_why};
 
 /// Steps that are explained where none is named.
 const EXPLAINED_MAX: usize = 10;
+/// The most steps that the server explains at once.
+const EXPLAINED_MOST: usize = 1_000;
 
 pub(super) async fn run(context: &Context, command: RunCommand) -> Result<(), Failure> {
     match command {
@@ -106,7 +109,7 @@ async fn get(context: &Context, args: RunGetArgs) -> Result<(), Failure> {
     if let [id] = ids.as_slice() {
         let run = client.run(*id).await?;
         let people = matches!(context.out.look.format, Format::Table | Format::Wide);
-        let steps = if people { client.run_steps(*id).await?.steps } else { Vec::new() };
+        let steps = if people { steps_of(&client, *id).await? } else { Vec::new() };
         return context.out.one(&RunPage { run, steps });
     }
     let (runs, result) = each(context.out, ids, async |id| Ok(client.run(id).await?)).await;
@@ -137,16 +140,40 @@ async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<LiveIt
     Ok(live)
 }
 
+/// The steps of a run. Those over a list that go on tell how their elements did so far, which costs one more question.
+async fn steps_of(client: &Client, id: RunId) -> Result<Vec<RunStep>, Failure> {
+    let mut steps = client.run_steps(id).await?.steps;
+    let goes_on = |step: &RunStep| {
+        step.for_each && step.state.status == StepStatus::Running && step.state.tally.is_none()
+    };
+    if !steps.iter().any(goes_on) {
+        return Ok(steps);
+    }
+    // A run that has ended meanwhile has nothing to tell.
+    let told = client.run_why(id, EXPLAINED_MOST).await.map(|why| why.steps).unwrap_or_default();
+    let tally = |step: &RunStep| {
+        let why = told.iter().find(|why| why.step == step.name)?;
+        why.reasons.iter().find_map(|reason| match *reason {
+            StepReason::Elements { succeeded, failed, .. } => Some(Tally { succeeded, failed }),
+            _ => None,
+        })
+    };
+    for step in steps.iter_mut().filter(|step| goes_on(step)) {
+        step.state.tally = tally(step);
+    }
+    Ok(steps)
+}
+
 async fn steps(context: &Context, args: StepsArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let mut steps = client.run_steps(args.id).await?.steps;
+    let mut steps = steps_of(&client, args.id).await?;
     steps.retain(|step| args.status.is_empty() || args.status.contains(&step.state.status));
     context.out.list(&steps, "steps")
 }
 
 async fn items(context: &Context, args: ItemsArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let (found, more) = take(client.run_items(args.id, &args.step), &args.many).await?;
+    let (found, more) = take(client.run_items(args.id, &args.step, &args.status), &args.many).await?;
     context.out.list(&found, "elements that have ended")?;
     note_more(context.out, more, &args.many);
     Ok(())

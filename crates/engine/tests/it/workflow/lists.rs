@@ -191,6 +191,30 @@ fn a_broadcast_runs_once_on_every_worker_with_the_labels() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
+/// C4, H1. A step that waits for a worker which is gone says which one.
+#[test]
+fn a_broadcast_names_the_lost_workers_that_it_waits_for() {
+    let mut t = Scenario::new();
+    let [first, second] = [t.worker().join(), t.worker().join()];
+    let run = t.run(&WorkflowSpec::new("w", vec![each("patch", &[], Over::Workers(Vec::new()))]));
+    let lost = |t: &mut Scenario| {
+        let reasons = t.why_step(run, "patch").into_iter();
+        let lost = reasons.filter_map(|reason| match reason {
+            StepReason::LostWorkers { workers, more } => Some((workers, more)),
+            _ => None,
+        });
+        lost.collect::<Vec<_>>()
+    };
+    assert_eq!(lost(&mut t), []);
+    t.succeed(t.job_of_element(run, "patch", 0).unwrap());
+    t.lose(first);
+    assert_eq!(lost(&mut t), [], "its element has ended");
+    t.lose(second);
+    assert_eq!(lost(&mut t), [(vec!["w2".to_owned()], 0)]);
+    t.rejoin(second);
+    assert_eq!(lost(&mut t), []);
+}
+
 /// C4. Another try goes to the workers that are there then, all of them: the elements of the first try have the
 /// numbers of other workers.
 #[test]
@@ -340,4 +364,71 @@ fn a_long_list_begins_in_bounded_parts() {
     }
     assert!(jobs[0] > 0 && jobs.iter().all(|&count| count <= 5_000), "{jobs:?}");
     assert_eq!(jobs.iter().sum::<usize>(), 20_000);
+}
+
+/// C4, I24. Runs of one queue take turns: what comes last in a short run does not wait behind the elements of a long one.
+#[test]
+fn the_last_step_of_a_run_does_not_wait_behind_the_list_of_another() {
+    let mut t = Scenario::new();
+    t.worker().slots(2).cpu(1_000_000).memory_mib(1 << 20).join();
+    let spec = |name: &str, count| {
+        let list = each("list", &[], Over::Shards(count));
+        WorkflowSpec::new(name, vec![list, job("reduce", &["list"])])
+    };
+    let long = t.run(&spec("long", 500));
+    let short = t.run(&spec("short", 10));
+    let mut ended = 0;
+    while t.status_of_run(short) != RunStatus::Succeeded {
+        let running = t.rows.jobs.iter().filter(|(_, (_, state))| state.status == JobStatus::Running);
+        let oldest = running.min_by_key(|(_, (_, state))| state.execution);
+        let job = *oldest.expect("a job runs").0;
+        t.succeed(job);
+        ended += 1;
+        assert!(ended <= 30, "the short run waits behind the long one");
+    }
+    assert_eq!(t.status_of_run(long), RunStatus::Running);
+    t.check_rebuilt();
+}
+
+/// C4, I24. A run goes on although new runs keep coming, each of which has had nothing so far.
+#[test]
+fn a_run_that_waits_is_not_starved_by_runs_that_keep_coming() {
+    let mut t = Scenario::new();
+    t.worker().slots(1).cpu(1_000_000).memory_mib(1 << 20).join();
+    let long = t.run(&WorkflowSpec::new("long", vec![each("list", &[], Over::Shards(10))]));
+    let short = t.apply(&WorkflowSpec::new("short", vec![job("only", &[])]));
+    for turn in 0.. {
+        // One comes for each job that ends, so some of them always wait.
+        for _ in 0..if turn == 0 { 3 } else { 1 } {
+            let new = t.new_run(short, &[], &json!({}));
+            t.start_with(new);
+        }
+        let mut running = t.rows.jobs.iter().filter(|(_, (_, state))| state.status == JobStatus::Running);
+        let job = *running.next().expect("a job runs").0;
+        t.pass(1);
+        t.succeed(job);
+        if t.status_of_run(long) == RunStatus::Succeeded {
+            return;
+        }
+        assert!(turn < 60, "the older run starves");
+    }
+}
+
+/// C3. Of a paused run the explanation of a list says that the pause holds the elements that have not begun.
+#[test]
+fn a_list_of_a_paused_run_says_what_holds_its_elements() {
+    let mut t = Scenario::with_room();
+    let over = ForEach { max_parallel: Some(1), ..ForEach::new(Over::Shards(3)) };
+    let run = t.run(&WorkflowSpec::new("w", vec![StepSpec { for_each: Some(over), ..job("list", &[]) }]));
+    t.ask_for(WorkflowRequest::Pause { run, note: None }).unwrap();
+    let why = t.why_step(run, "list");
+    assert!(why.iter().any(|reason| matches!(reason, StepReason::Paused { .. })), "{why:?}");
+    let job = t.job_of_element(run, "list", 0).unwrap();
+    t.start(job);
+    t.pass(5);
+    t.succeed(job);
+    // Each element that ended tells how long it took.
+    let key = StepKey { item: Some(0), ..t.key(run, "list") };
+    let row = &t.rows.steps[&key];
+    assert!(row.started_at.unwrap() < row.finished_at.unwrap());
 }

@@ -2,6 +2,7 @@
 
 mod added;
 mod control;
+mod files;
 mod lists;
 mod liveness;
 mod properties;
@@ -17,8 +18,11 @@ use engine::input::How;
 use engine::input::Takeover;
 use engine::why::StepReason;
 use engine::{Expected, Input, NewRun, NewWorkflow, Refusal, Reply, Report, WorkflowRequest};
+use model::firing::Work;
 use model::record::{Outcome, Usage};
-use model::run::{Carried, ElementBatch, RunState, StepKey, StepRecord, StepState, WorkflowHead};
+use model::run::{
+    Carried, ElementBatch, EndedCall, RetryFrom, RunState, StepKey, StepRecord, StepState, WorkflowHead,
+};
 use model::workflow::{Action, Definition, ForEach, Over, StepSpec};
 use model::{JobId, JobSpec, RunId, RunStatus, StepStatus, WorkflowId, WorkflowSpec};
 use serde_json::{Map, Value, json};
@@ -109,7 +113,18 @@ impl Scenario {
     }
 
     /// What another try of a run takes over from it.
-    pub(crate) fn takeover(&self, run: RunId, carried: Carried) -> Takeover {
+    pub(crate) fn takeover(&self, run: RunId, mut carried: Carried) -> Takeover {
+        for again in carried.again.clone() {
+            let Some(Work::Run(called)) = again.work.filter(|_| again.may_continue) else { continue };
+            let head = &self.rows.runs[&called].0;
+            if self.status_of_run(called) != RunStatus::Succeeded {
+                let inner =
+                    model::run::carried(&head.definition, &self.step_records(called), RetryFrom::Failed);
+                let Takeover { records, batches } = self.takeover(called, inner);
+                let parameters = (*head.parameters).clone();
+                carried.continue_call(&again, EndedCall { run: called, parameters, records, batches });
+            }
+        }
         let taken = |batch: &&ElementBatch| batch.key.run == run && carried.takes(batch);
         let batches = self.rows.batches.values().filter(taken).cloned().collect();
         Takeover { records: carried.records, batches }

@@ -1,13 +1,16 @@
 //! Runs that failed are tried again by the policy of their workflow.
 
+use std::sync::Arc;
+
 use engine::WorkflowRequest;
 use engine::input::How;
 use engine::why::{NextTry, StepReason};
-use engine::{Refusal, Reply};
-use model::run::{RunCause, StepKey};
+use engine::{NewRun, Refusal, Reply};
+use model::run::{RetryFrom, RunCause, RunHead, StepKey, carried};
 use model::spec::Delivery;
 use model::workflow::{
-    Action, Approval, Call, EventWait, FailurePolicy, JoinRule, OnTimeout, Over, RunFailure, StepSpec, Wait,
+    Action, Approval, Call, EventWait, FailurePolicy, ForEach, JoinRule, OnTimeout, Over, Parameter,
+    ParameterType, RunFailure, StepSpec, Wait,
 };
 use model::{Duration, RunId, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;
@@ -503,4 +506,125 @@ fn references_are_read_in_each_try() {
     t.succeed_step(run, "flaky");
     t.give(t.job_of(run, "make"), &json!(2));
     assert_eq!(t.env_of(t.job_of(run, "use"), "N"), "2");
+}
+
+/// A run is tried again by hand.
+fn retry(t: &mut Scenario, run: RunId) -> RunId {
+    let head = Arc::clone(&t.rows.runs[&run].0);
+    let before = carried(&head.definition, &t.step_records(run), RetryFrom::Failed);
+    let new = NewRun {
+        workflow: head.workflow,
+        generation: head.generation,
+        definition: Arc::clone(&head.definition),
+        body: Arc::clone(&head.body),
+        parameters: Arc::clone(&head.parameters),
+        priority: head.priority,
+        note: None,
+        retry_of: Some(run),
+        carried: t.takeover(run, before),
+        origin: None,
+        key: None,
+    };
+    t.start_with(new)
+}
+
+/// C2, D2. A retry by hand continues the runs that failed steps called, with their parameters, at every depth: what ended well
+/// in them is not done again.
+#[test]
+fn a_retry_by_hand_continues_inside_a_called_run() {
+    let mut t = Scenario::with_room();
+    let mut pay = job("pay", &[]);
+    if let Action::Job(job) = &mut pay.action {
+        job.delivery = Delivery::AtMostOnce;
+    }
+    let mut innermost = WorkflowSpec::new("innermost", vec![pay, job("mail", &["pay"])]);
+    innermost.parameters.insert("of".into(), Parameter::new(ParameterType::String, None));
+    let parameters = [("of".to_owned(), json!("${{ run.id }}"))].into();
+    let inner_call = act("call", &[], Action::Workflow(Call { name: "innermost".into(), parameters }));
+    let inner = WorkflowSpec::new("inner", vec![inner_call]);
+    let workflow = t.apply(&WorkflowSpec::new("w", vec![act("call", &[], call()), job("after", &["call"])]));
+    let mut run = t.start_with(t.new_run(workflow, &[&inner, &innermost], &json!({})));
+    let called = |t: &Scenario, run: RunId| {
+        let middle = t.row(run, "call").unwrap().called.unwrap();
+        t.row(middle, "call").unwrap().called.unwrap()
+    };
+    let first = called(&t, run);
+    t.succeed_step(first, "pay");
+    t.fail_step(first, "mail");
+    for _ in 0..2 {
+        run = retry(&mut t, run);
+        t.check_rebuilt();
+        let again = called(&t, run);
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(t.steps(again), @"pay succeeded (carried), mail running (needs_over)");
+        }
+        assert_eq!(t.job_of(again, "pay"), t.job_of(first, "pay"));
+        assert_eq!(t.rows.runs[&again].0.parameters, t.rows.runs[&first].0.parameters);
+        t.fail_step(again, "mail");
+        assert_eq!(t.status_of_run(run), RunStatus::Failed);
+    }
+    run = retry(&mut t, run);
+    let last = called(&t, run);
+    assert!(t.rows.runs[&last].0.retry_of.is_some());
+    t.succeed_step(last, "mail");
+    t.succeed_step(run, "after");
+    assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+}
+
+/// C2, D5. The same of the elements of a list; also if the retry waits for its turn, or is not there yet, while the engine is
+/// built anew, and if one of them does not begin before the retry is tried again itself.
+#[test]
+fn a_retry_by_hand_continues_the_runs_that_elements_called() {
+    let mut t = Scenario::with_room();
+    let inner = WorkflowSpec::new("inner", vec![job("one", &[]), job("two", &["one"])]);
+    let each =
+        ForEach { max_parallel: Some(1), max_failed: 9, enough: Some(9), ..ForEach::new(Over::Shards(9)) };
+    let step = StepSpec { for_each: Some(each), ..act("call", &[], call()) };
+    let spec = WorkflowSpec { max_parallel_runs: Some(1), ..WorkflowSpec::new("w", vec![step]) };
+    let workflow = t.apply(&spec);
+    let new = |t: &Scenario| t.new_run(workflow, &[&inner], &json!({}));
+    let start = new(&t);
+    let run = t.start_with(start);
+    let called = |t: &Scenario, run: RunId| {
+        let of_run =
+            |(id, (head, _)): (&RunId, &(Arc<RunHead>, _))| head.caller.filter(|c| c.run == run).map(|_| *id);
+        let mut live = t.rows.runs.iter().filter_map(|(id, row)| of_run((id, &(Arc::clone(&row.0), ()))));
+        live.find(|id| !t.status_of_run(*id).is_final()).expect("a called run goes on")
+    };
+    for item in 0..9 {
+        let inner = called(&t, run);
+        t.succeed_step(inner, "one");
+        if item % 3 == 0 { t.fail_step(inner, "two") } else { t.succeed_step(inner, "two") }
+    }
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+    let start = new(&t);
+    let other = t.start_with(start);
+    let second = retry(&mut t, run);
+    assert_eq!(t.status_of_run(second), RunStatus::Waiting);
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    t.ask_for(cancel(other)).unwrap();
+    while t.running() > 0 && t.status_of_run(second) == RunStatus::Waiting {
+        let inner = called(&t, other);
+        let job = t.job_of(inner, "one");
+        t.end_with(job, finished(How::Stopped, None));
+    }
+    // Only the first of the three goes on; the others never begin.
+    let inner = called(&t, second);
+    insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried), two running (needs_over)");
+    t.ask_for(cancel(second)).unwrap();
+    let job = t.job_of(inner, "two");
+    t.end_with(job, finished(How::Stopped, None));
+    let third = retry(&mut t, second);
+    for _ in 0..3 {
+        t.restart();
+        t.rejoin_all();
+        let inner = called(&t, third);
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried), two running (needs_over)");
+        }
+        t.succeed_step(inner, "two");
+    }
+    assert_eq!(t.status_of_run(third), RunStatus::Succeeded);
 }

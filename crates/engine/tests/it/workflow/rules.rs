@@ -1,11 +1,12 @@
 //! Which steps go, and how a run ends.
 
 use engine::why::StepReason;
-use model::workflow::{FailurePolicy, JoinRule, Parameter, ParameterType, StepSpec};
+use model::spec::{Concurrency, Constraint, InputFile, Operator};
+use model::workflow::{Action, FailurePolicy, JoinRule, Over, Parameter, ParameterType, StepSpec};
 use model::{JobStatus, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;
 
-use super::{env, job};
+use super::{each, env, job};
 use crate::scenario::Scenario;
 
 fn diamond() -> WorkflowSpec {
@@ -116,7 +117,7 @@ fn a_workflow_that_fails_fast_stops_at_its_first_failure() {
 fn a_step_goes_on_while_its_job_is_tried_again() {
     let mut t = Scenario::with_room();
     let mut step = job("a", &[]);
-    let model::workflow::Action::Job(spec) = &mut step.action else { unreachable!() };
+    let Action::Job(spec) = &mut step.action else { unreachable!() };
     spec.retry.max_retries = 1;
     let run = t.run(&WorkflowSpec::new("w", vec![step]));
     t.fail_step(run, "a");
@@ -191,7 +192,7 @@ fn a_reference_to_what_is_not_there_fails_its_step() {
     *env(&mut second, "FILE") = "${{ steps.a.output.file }}".into();
     let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[]), second]));
     t.give(t.job_of(run, "a"), &json!({"rows": 1}));
-    insta::assert_snapshot!(t.row(run, "b").unwrap().message.as_deref().unwrap(), @"run.process.env.FILE: there is no field `file`");
+    insta::assert_snapshot!(t.row(run, "b").unwrap().message.as_deref().unwrap(), @"run.process.env.FILE: `steps.a.output.file`: there is no field `file`");
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
 
@@ -205,7 +206,7 @@ fn a_run_that_cannot_give_its_output_fails() {
     let run = t.run(&spec);
     t.give(t.job_of(run, "a"), &json!({}));
     t.succeed_step(run, "clean");
-    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → failed (output_failed: output `file`: there is no field `file`)");
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → failed (output_failed: output `file`: `steps.a.output.file`: there is no field `file`)");
 }
 
 /// C2. `on_failure` runs only after a failure, `finally` in any case, and both know how the run ends.
@@ -369,4 +370,40 @@ fn a_pending_step_says_what_it_waits_for() {
     assert!(matches!(t.why_step(run, "clean")[0], StepReason::LaterSection { .. }));
     let job = t.job_of(run, "c");
     assert_eq!(t.why_step(run, "c"), [StepReason::Job { job }]);
+}
+
+/// C2. A job may vary in whatever of it is a text and no program; where it runs follows from the values.
+#[test]
+fn references_are_replaced_in_every_field_that_may_vary() {
+    let mut t = Scenario::new();
+    t.worker().label("region", "east").slots(8).join();
+    t.worker().label("region", "west").slots(8).join();
+    let mut step = each("load", &[], Over::Items(vec![json!("east"), json!("west"), json!("east")]));
+    let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
+    job.owner = Some("${{ params.q }}".into());
+    job.labels.insert("region".into(), "${{ item }}".into());
+    job.queue = "q-${{ params.q }}".into();
+    job.constraints = vec![Constraint {
+        label: "region".into(),
+        operator: Operator::In,
+        values: vec!["${{ item }}".into()],
+    }];
+    job.concurrency = Some(Concurrency { key: "lock-${{ item }}".into(), limit: 1 });
+    job.inputs = vec![InputFile { artifact: "a".into(), path: "${{ item }}.csv".into(), executable: false }];
+    let mut spec = WorkflowSpec::new("w", vec![step]);
+    spec.parameters.insert("q".into(), Parameter::new(ParameterType::String, Some(json!("night"))));
+    let run = t.run(&spec);
+    let job = t.job_of_element(run, "load", 1).unwrap();
+    let made = t.spec_of(job);
+    assert_eq!(
+        (made.owner.as_deref(), &*made.queue, &*made.labels["region"]),
+        (Some("night"), "q-night", "west")
+    );
+    assert_eq!((&*made.constraints[0].values[0], &*made.inputs[0].path), ("west", "west.csv"));
+    assert_eq!(made.concurrency.unwrap().key, "lock-west");
+    // Each of the two keys lets one go on, each on the worker of its region.
+    assert_eq!(t.running(), 2);
+    let places = [0, 1, 2].map(|item| t.rows.jobs[&t.job_of_element(run, "load", item).unwrap()].1.worker);
+    assert!(places[0].is_some() && places[1].is_some() && places[0] != places[1]);
+    assert_eq!(places[2], None);
 }

@@ -1,15 +1,16 @@
 //! Schedules that start runs: as with jobs, with the run in place of the job.
 
+use engine::input::How;
 use engine::{Refusal, Reply, ScheduleRequest, WorkflowRequest};
 use model::firing::{BackfillStatus, FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus, Work};
 use model::schedule::{Action as Starts, OverlapPolicy};
 use model::timing::{Every, Rule};
-use model::workflow::{Action, Approval, Call, Parameter, ParameterType};
+use model::workflow::{Action, Approval, Call, Over, Parameter, ParameterType};
 use model::{Duration, RunId, RunStatus, ScheduleId, StepStatus, Timestamp, WorkflowSpec};
 use serde_json::{Value, json};
 
-use super::{act, env, job};
-use crate::scenario::Scenario;
+use super::{act, each, env, job};
+use crate::scenario::{Scenario, finished};
 use crate::timekeeper::{ScheduleBuilder, minutes};
 
 fn at(text: &str) -> Timestamp {
@@ -181,7 +182,7 @@ fn overlap_policies_hold_for_runs() {
         t.start(t.job_of(first, "load"));
         t.live_until(at("2026-11-21T08:11:00Z"));
         if t.state(t.job_of(first, "load")).cancel_requested_at.is_some() {
-            t.end_with(t.job_of(first, "load"), crate::scenario::finished(engine::input::How::Stopped, None));
+            t.end_with(t.job_of(first, "load"), finished(How::Stopped, None));
         } else {
             t.succeed_step(first, "load");
         }
@@ -319,6 +320,39 @@ fn a_run_that_is_tried_again_stands_among_the_runs_of_its_schedule() {
     t.check_rebuilt();
     t.succeed_step(run, "load");
     assert_eq!(t.trigger(schedule).0, FiringOutcome::Fired);
+}
+
+/// B6, E3. A run ends with its last task: of a step, of an element or of a run that it called, whatever a server heard
+/// of it later.
+#[test]
+fn an_outage_makes_no_run_of_a_workflow_longer() {
+    let called = Action::Workflow(Call { name: "inner".into(), parameters: Default::default() });
+    for last in [job("last", &[]), each("last", &[], Over::Shards(1)), act("last", &[], called)] {
+        let mut t = Scenario::with_room();
+        t.apply(&WorkflowSpec::new("inner", vec![job("x", &[])]));
+        t.apply(&WorkflowSpec::new("w", vec![last]));
+        let schedule = t.schedule("s").cron("*/10 * * * *").starts("w", json!({})).apply();
+        t.live_until(at("2026-11-21T08:10:00Z"));
+        let run = t.scheduled(schedule)[0];
+        let task = *t.rows.jobs.keys().next_back().unwrap();
+        t.start(task);
+        t.pass(1);
+        t.outage(Duration::from_secs(45));
+        t.rejoin_all();
+        let mut report = finished(How::Succeeded, Some(0));
+        if let engine::Report::Finished { usage, .. } = &mut report {
+            usage.run_time = Duration::from_secs(4);
+        }
+        t.end_with(task, report);
+        t.pass(1);
+        assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
+        assert_eq!(t.schedule_state(schedule).track.as_deref().unwrap().durations, [4_000]);
+        let step = t.row(run, "last").unwrap();
+        let state = &t.rows.runs[&run].1;
+        assert_eq!(state.finished_at.unwrap().since(state.started_at.unwrap()), Duration::from_secs(4));
+        assert_eq!(step.finished_at, state.finished_at);
+        t.check_rebuilt();
+    }
 }
 
 /// I14, I28. Whatever moment a crash finds, each instant has its run, once.

@@ -3,7 +3,7 @@
 use engine::why::StepReason;
 use engine::{Refusal, WorkflowRequest};
 use model::run::RunStatus;
-use model::workflow::{Action, Approval, EventWait, OnTimeout, StepSpec, Wait};
+use model::workflow::{Action, Approval, EventWait, OnTimeout, Parameter, ParameterType, StepSpec, Wait};
 use model::{Duration, RunId, StepStatus, WorkflowSpec};
 use serde_json::json;
 
@@ -36,7 +36,7 @@ fn an_approval_waits_for_somebody_who_may_approve() {
     *env(&mut deploy, "BY") = "${{ steps.ask.output.by }}: ${{ steps.ask.output.note }}".into();
     let run = t.run(&WorkflowSpec::new("release", vec![approval(&["bob"]), deploy]));
     let why = t.why_step(run, "ask");
-    assert_eq!(why, [StepReason::Approval { approvers: vec!["bob".into()], until: None }]);
+    assert_eq!(why, [StepReason::Approval { approvers: vec!["bob".into()], message: None, until: None }]);
     let refusal = t.ask_by("alice", decide(run, true)).unwrap_err();
     insta::assert_snapshot!(refusal, @"step `ask` is approved or rejected by bob");
     t.restart();
@@ -45,6 +45,43 @@ fn an_approval_waits_for_somebody_who_may_approve() {
     assert_eq!(t.env_of(t.job_of(run, "deploy"), "BY"), "bob: looks good");
     let again = t.ask_by("bob", decide(run, false)).unwrap_err();
     assert!(matches!(again, Refusal::StepOver { status: StepStatus::Succeeded, .. }));
+}
+
+/// C2. Approvers see what they approve, and a parameter can say who they are: nobody else may approve then, and a
+/// parameter that names nobody does not let everybody.
+#[test]
+fn an_approval_asks_with_its_references_replaced() {
+    let mut t = Scenario::with_room();
+    let ask = Approval {
+        approvers: vec!["${{ params.lead }}".into(), "${{ params.others }}".into()],
+        message: Some("release ${{ steps.build.output.image }}?".into()),
+        on_timeout: OnTimeout::Fail,
+    };
+    let mut spec =
+        WorkflowSpec::new("w", vec![job("build", &[]), act("ask", &["build"], Action::Approval(ask))]);
+    spec.parameters.insert("lead".into(), Parameter::new(ParameterType::String, Some(json!("bob"))));
+    spec.parameters
+        .insert("others".into(), Parameter::new(ParameterType::Array, Some(json!(["ann", "bob"]))));
+    let workflow = t.apply(&spec);
+    let start = t.new_run(workflow, &[], &json!({}));
+    let run = t.start_with(start);
+    t.give(t.job_of(run, "build"), &json!({"image": "app:1.4.2"}));
+    let (message, approvers) =
+        (Some("release app:1.4.2?".to_owned()), vec!["bob".to_owned(), "ann".to_owned()]);
+    let why = t.why_step(run, "ask");
+    assert_eq!(why, [StepReason::Approval { approvers, message, until: None }]);
+    assert!(matches!(t.ask_by("alice", decide(run, true)), Err(Refusal::NotApprover { .. })));
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    assert!(matches!(t.ask_by("alice", decide(run, true)), Err(Refusal::NotApprover { .. })));
+    t.ask_by("ann", decide(run, true)).unwrap();
+
+    let start = t.new_run(workflow, &[], &json!({"lead": ""}));
+    let nobody = t.start_with(start);
+    t.give(t.job_of(nobody, "build"), &json!({"image": "app:1.4.2"}));
+    let row = t.row(nobody, "ask").unwrap();
+    insta::assert_snapshot!(row.message.as_deref().unwrap(), @"approval.approvers[0]: expected names of 1 to 128 bytes");
 }
 
 /// C2.

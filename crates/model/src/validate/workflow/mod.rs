@@ -1,17 +1,19 @@
 //! What workflows must hold beyond their types.
 //!
-//! [`graph`] looks at the edges, [`steps`] at each step, [`names`] at what its expressions may speak of,
-//! [`triggers`] at what starts runs. A
+//! [`graph`] looks at the edges, [`steps`] at each step, [`code`] at which of its texts are programs, [`names`] at what
+//! its expressions may speak of, [`triggers`] at what starts runs. A
 //! workflow of 10,000 steps is checked in well under 200 ms: sets of earlier steps are bits, and every
 //! edge is looked at a fixed number of times.
 
+mod code;
 mod definition;
 mod graph;
 mod names;
+mod slips;
 mod steps;
 mod triggers;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -36,6 +38,11 @@ pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
     check.name("namespace", &spec.namespace);
     check.owner(spec.owner.as_deref());
     check.labels("labels", &spec.labels);
+    let owner = spec.owner.iter().map(|owner| ("owner".to_owned(), owner));
+    let labels = spec.labels.iter().map(|(key, value)| (format!("labels.{}", super::shown(key)), value));
+    for (at, _) in owner.chain(labels).filter(|(_, text)| has_reference(text)) {
+        check.fail(at, steps::NOT_REPLACED);
+    }
     super::schedule::text(&mut check, "description", spec.description.as_deref());
     parameters(&mut check, spec);
     triggers::triggers(&mut check, spec);
@@ -75,6 +82,8 @@ pub fn workflow_warnings(spec: &WorkflowSpec) -> Vec<Problem> {
         check.fail(place, format!("waits for event `{name}` without a timeout: it may wait forever"));
     }
     unused_outputs(&mut check, spec);
+    slips::slips(&mut check, spec);
+    foreign_files(&mut check, spec);
     check.problems.extend(triggers::of_itself(spec));
     many_tries(&mut check, spec);
     check.problems
@@ -182,6 +191,40 @@ fn unused_outputs(check: &mut Check, spec: &WorkflowSpec) {
     }
 }
 
+/// Artifacts that a step reads and another one stores that need not have ended: another run may have stored the version
+/// that is read.
+fn foreign_files(check: &mut Check, spec: &WorkflowSpec) {
+    let mut producers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (place, (_, step)) in spec.all_steps().enumerate() {
+        let Action::Job(job) = &step.action else { continue };
+        for output in &job.outputs {
+            producers.entry(&output.artifact).or_default().push(place);
+        }
+    }
+    if producers.is_empty() {
+        return;
+    }
+    let mut wrong = Check::default();
+    let graph = graph::Graph::of(&mut wrong, spec);
+    let names = WorkflowNames::new(spec, &graph);
+    let all: Vec<_> = spec.all_steps().collect();
+    for (place, (section, step)) in all.iter().enumerate() {
+        let Action::Job(job) = &step.action else { continue };
+        for (i, input) in job.inputs.iter().enumerate() {
+            let stored_by = producers.get(input.artifact.as_str()).map_or(&[][..], Vec::as_slice);
+            let before = |other: &usize| names.comes_before(*other, place);
+            // What is stored after it was read is for the next run.
+            let after = |other: &usize| *other == place || names.comes_before(place, *other);
+            let beside: Vec<_> = stored_by.iter().filter(|other| !after(other)).collect();
+            if let Some(&&other) = beside.first().filter(|_| !stored_by.iter().any(before)) {
+                let at = format!("{}.job.inputs[{i}].artifact", path_of(spec, place, *section));
+                let (artifact, name) = (super::shown(&input.artifact), super::shown(&all[other].1.name));
+                check.fail(at, format!("reads the newest version of `{artifact}`, of whatever run: step `{name}` stores it and does not come before this step; add `{name}` to `needs` to read what it stores"));
+            }
+        }
+    }
+}
+
 /// Retries of a run and of its jobs multiply, which is easily more than was meant.
 fn many_tries(check: &mut Check, spec: &WorkflowSpec) {
     const MANY: u64 = 20;
@@ -200,7 +243,7 @@ fn many_tries(check: &mut Check, spec: &WorkflowSpec) {
 
 fn timeout(check: &mut Check, at: &str, timeout: Option<Duration>) {
     if let Some(timeout) = timeout {
-        check.ensure(timeout > Duration::ZERO, at, || "is zero".into());
+        check.ensure(timeout > Duration::ZERO, at, || "is zero: expected more than 0".into());
         check.at_most(at, timeout, limits::TIMEOUT_MAX);
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::graph::Graph;
 use super::path_of;
 use crate::expression::{Names, Type};
+use crate::workflow::template::has_reference;
 use crate::workflow::{Action, Over, Section, StepSpec, Wait, WorkflowSpec};
 
 /// The names of a workflow.
@@ -66,7 +67,7 @@ impl<'a> WorkflowNames<'a> {
         StepNames { names: self, around }
     }
 
-    fn comes_before(&self, earlier: usize, place: usize) -> bool {
+    pub(super) fn comes_before(&self, earlier: usize, place: usize) -> bool {
         let (section, own) = (self.graph.section(earlier), self.graph.section(place));
         if section != own {
             return section < own;
@@ -82,6 +83,9 @@ impl<'a> WorkflowNames<'a> {
             ("message".to_owned(), Type::Text),
             ("output".to_owned(), output_of(step)),
         ]);
+        if let Some(files) = files_of(step) {
+            fields.insert("files".to_owned(), files);
+        }
         if step.for_each.is_some() {
             for name in ["total", "succeeded", "failed"] {
                 fields.insert(name.to_owned(), Type::Number);
@@ -89,6 +93,26 @@ impl<'a> WorkflowNames<'a> {
         }
         Type::Fields(fields)
     }
+}
+
+/// What a step may store: the versions of each of its outputs.
+fn files_of(step: &StepSpec) -> Option<Type> {
+    let job = match &step.action {
+        Action::Job(job) if !job.outputs.is_empty() => job,
+        Action::Workflow(_) => return Some(Type::Map),
+        _ => return None,
+    };
+    let version = match &step.for_each {
+        Some(_) => Type::List(Box::new(Type::Any)),
+        None => Type::Text,
+    };
+    let mut fields = BTreeMap::new();
+    for output in &job.outputs {
+        let name = [&output.artifact, &output.path].into_iter().find(|text| !has_reference(text));
+        let Some(name) = name else { return Some(Type::Map) };
+        fields.insert(name.clone(), version.clone());
+    }
+    Some(Type::Fields(fields))
 }
 
 fn output_of(step: &StepSpec) -> Type {

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::super::{Check, shown, too_long, too_many};
+use super::code::{Text, references_in_programs};
 use super::names::{Around, WorkflowNames};
 use super::{expression, identifier, path_of, references, template, templates_in, timeout};
 use crate::expression::Type;
@@ -16,8 +19,9 @@ use crate::workflow::{
     WorkflowSpec,
 };
 
-/// Programs that read their argument after `-c` as a text of commands.
-const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox"];
+/// What is said of a reference that would be kept as the text that it is.
+pub(super) const NOT_REPLACED: &str =
+    "has a reference, and references are not replaced in this field: write the value itself";
 
 pub(super) fn step(
     check: &mut Check,
@@ -93,6 +97,14 @@ fn each(
                 if len > limits::ITEM_BYTES_MAX {
                     check.fail(format!("{at}[{i}]"), too_long(len, limits::ITEM_BYTES_MAX));
                 }
+                let mut found = Vec::new();
+                texts_with_references(item, format!("{at}[{i}]"), &mut found);
+                for path in found {
+                    check.fail(
+                        path,
+                        "has a reference, and references are not replaced in `items`: use `list` with an expression that gives a list",
+                    );
+                }
             }
         }
         Over::List(text) => {
@@ -116,6 +128,9 @@ fn each(
             });
             for (i, constraint) in constraints.iter().enumerate() {
                 check.constraint(&format!("{at}[{i}]"), constraint);
+                for (j, _) in constraint.values.iter().enumerate().filter(|(_, value)| has_reference(value)) {
+                    check.fail(format!("{at}[{i}].values[{j}]"), NOT_REPLACED);
+                }
             }
         }
     }
@@ -176,36 +191,58 @@ fn job(
     check.ensure(job.idempotency_key.is_none(), &format!("{at}.idempotency_key"), || {
         "is not used: a run creates each of its jobs once".into()
     });
-    no_commands(check, at, job);
+    no_programs(check, at, job);
+    if !template.is_plain() || serde_json::to_string(job).is_ok_and(|text| has_reference(&text)) {
+        no_other_references(check, at, job, &template);
+    }
 }
 
-/// References stand where nothing reads them again, never in a text of commands.
-fn no_commands(check: &mut Check, at: &str, job: &JobSpec) {
+/// References stand where nothing reads their values as a program.
+fn no_programs(check: &mut Check, at: &str, job: &JobSpec) {
     let Run::Process(process) = &job.run;
-    let hint = "put it into `env` and use the variable";
-    let texts =
-        [("script", process.script.as_deref()), ("working_directory", process.working_directory.as_deref())];
-    for (field, text) in texts {
-        check.ensure(!text.is_some_and(has_reference), &format!("{at}.run.process.{field}"), || {
-            format!("has a reference, which is not replaced here: {hint}")
-        });
-    }
-    let program = process.command.first().map(|program| program.rsplit('/').next().unwrap_or(program));
-    if program.is_some_and(|program| SHELLS.contains(&program)) {
-        let commands = process.command.iter().position(|arg| arg.starts_with('-') && arg.contains('c'));
-        if let Some(i) = commands.map(|flag| flag + 1)
-            && process.command.get(i).is_some_and(|text| has_reference(text))
-        {
-            check.fail(
-                format!("{at}.run.process.command[{i}]"),
-                format!("has a reference in a text that a shell reads as commands: {hint}"),
-            );
+    let at = format!("{at}.run.process");
+    let wrong = "has a reference in the text of a program, which would run its value as code";
+    let instead = "put the value into `env`, or into an argument after the text";
+    check.ensure(!process.script.as_deref().is_some_and(has_reference), &format!("{at}.script"), || {
+        format!("{wrong}: put the value into `env`")
+    });
+    for text in references_in_programs(process) {
+        match text {
+            Text::Word(i) => {
+                check.fail(format!("{at}.command[{i}]"), format!("{wrong}: {instead}, or into `stdin`"))
+            }
+            Text::Stdin => check.fail(format!("{at}.stdin"), format!("{wrong}: {instead}")),
         }
     }
-    for (i, text) in process.interpreter.iter().enumerate() {
-        check.ensure(!has_reference(text), &format!("{at}.run.process.interpreter[{i}]"), || {
-            format!("has a reference, which is not replaced here: {hint}")
-        });
+}
+
+/// A reference that stands where no reference is replaced would be taken for the text that it is.
+fn no_other_references(check: &mut Check, at: &str, job: &JobSpec, template: &JobTemplate) {
+    let Ok(value) = serde_json::to_value(job) else { return };
+    let replaced: BTreeSet<String> = template.templates().map(|(path, _)| path).collect();
+    let mut found = Vec::new();
+    texts_with_references(&value, String::new(), &mut found);
+    for path in found.into_iter().filter(|path| !replaced.contains(path) && path != "run.process.script") {
+        check.fail(format!("{at}.{path}"), NOT_REPLACED);
+    }
+}
+
+/// The paths of texts in a value that have references.
+fn texts_with_references(value: &Value, path: String, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) if has_reference(text) => found.push(path),
+        Value::Array(list) => {
+            for (i, value) in list.iter().enumerate() {
+                texts_with_references(value, format!("{path}[{i}]"), found);
+            }
+        }
+        Value::Object(map) => {
+            for (key, value) in map {
+                let dot = if path.is_empty() { "" } else { "." };
+                texts_with_references(value, format!("{path}{dot}{key}"), found);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -228,6 +265,7 @@ fn approval(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize
             format!("expected 1 to {} bytes", limits::OWNER_LEN_MAX)
         });
         check.ensure(seen.insert(name), &at, || format!("`{}` is named twice", shown(name)));
+        template(check, &at, name, &names.of(Around::Step(place)));
     }
     if let Some(message) = &approval.message {
         let at = format!("{at}.message");
@@ -241,7 +279,9 @@ fn approval(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize
 fn wait(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize, wait: &Wait) {
     match wait {
         Wait::For(length) => {
-            check.ensure(*length > Duration::ZERO, &format!("{at}.for"), || "is zero".into());
+            check.ensure(*length > Duration::ZERO, &format!("{at}.for"), || {
+                "is zero: expected more than 0".into()
+            });
             check.at_most(&format!("{at}.for"), *length, limits::AHEAD_MAX);
         }
         Wait::Until(text) => {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::spec::{JobSpec, ProcessRun, Run};
+use crate::spec::{Concurrency, Constraint, InputFile, JobSpec, Operator, OutputFile, ProcessRun, Run};
 use crate::workflow::{Action, Wait};
 use crate::workflow::{
     Approval, Call, Definition, ForEach, JoinRule, Over, Parameter, ParameterType, RunFailure, StepSpec,
@@ -328,4 +328,94 @@ fn tries_that_multiply_are_warned_of() {
     let warnings: String =
         workflow_warnings(&spec).iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect();
     insta::assert_snapshot!(warnings, @"steps[1].job.retry.max_retries: lets a failing task run 30 times: 3 times in each of 10 tries of the run");
+}
+
+/// C2. A reference that would be kept as the text that it is is refused by its path.
+#[test]
+fn a_reference_where_none_is_replaced_is_refused() {
+    let day = || "${{ params.day }}".to_owned();
+    let mut load = step("load", &[]);
+    let Action::Job(job) = &mut load.action else { panic!("a job is expected") };
+    job.labels.insert("day".into(), day());
+    job.concurrency = Some(Concurrency { key: "load-${{ params.day }}".into(), limit: 1 });
+    job.resources.custom.insert(day(), 1);
+    process(&mut load).interpreter = vec!["python3".into(), day()];
+    process(&mut load).script = Some("load".into());
+    process(&mut load).command.clear();
+    let over = ForEach::new(Over::Items(vec![json!("a"), json!({"day": day()})]));
+    let on = Constraint { label: "zone".into(), operator: Operator::In, values: vec![day()] };
+    let mut spec = WorkflowSpec::new(
+        "w",
+        vec![
+            load,
+            StepSpec { for_each: Some(over), ..step("each", &[]) },
+            StepSpec { for_each: Some(ForEach::new(Over::Workers(vec![on]))), ..step("all", &[]) },
+        ],
+    );
+    spec.owner = Some(day());
+    spec.labels.insert("day".into(), day());
+    spec.parameters.insert("day".into(), Parameter::new(ParameterType::String, None));
+    insta::assert_snapshot!(told(&spec), @"
+    owner: has a reference, and references are not replaced in this field: write the value itself
+    labels.day: has a reference, and references are not replaced in this field: write the value itself
+    steps[0].job.resources.custom.${{ params.day }}: `${{ params.day }}` is not a name: expected 1 to 63 letters, digits, `-`, `_` or `.`, beginning with a letter or digit
+    steps[0].job.run.process.interpreter[1]: has a reference, and references are not replaced in this field: write the value itself
+    steps[1].for_each.over.items[1].day: has a reference, and references are not replaced in `items`: use `list` with an expression that gives a list
+    steps[2].for_each.over.workers[0].values[0]: has a reference, and references are not replaced in this field: write the value itself
+    ");
+}
+
+/// C2. Words of other systems are valid texts, and likely not what was meant.
+#[test]
+fn slips_of_other_systems_are_warned_of() {
+    let mut a = step("a", &[]);
+    process(&mut a).command.extend(
+        [
+            "{{ params.day }}",
+            "${params.day}",
+            "{{inputs.parameters.x}}",
+            "{{.Names}}",
+            "${HOME}",
+            "${{ params.day }}",
+        ]
+        .map(str::to_owned),
+    );
+    let b = StepSpec { when: Some("steps.a.status == 'success'".into()), ..step("b", &["a"]) };
+    let c = StepSpec { when: Some("steps['a'].status != \"failed\"".into()), ..step("c", &["a"]) };
+    let mut spec = WorkflowSpec::new("w", vec![a, b, c]);
+    spec.parameters.insert("day".into(), Parameter::new(ParameterType::String, None));
+    insta::assert_snapshot!(warned(&spec), @"
+    steps[0].job.run.process.command[1]: has `{{ params.day }}`, which is kept as a text: a reference is written `${{ … }}`
+    steps[0].job.run.process.command[2]: has `${params.day}`, which is kept as a text: a reference is written `${{ params.day }}`
+    steps[0].job.run.process.command[3]: has `{{ inputs.parameters.x }}`, which is kept as a text: a reference is written `${{ … }}`
+    steps[1].when: compares `steps.a.status` with `success`, which it never is: expected one of pending, running, waiting, succeeded, failed, upstream_failed, skipped, cancelled
+    ");
+}
+
+fn warned(spec: &WorkflowSpec) -> String {
+    workflow_warnings(spec).iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect()
+}
+
+/// C2. Who reads what another step stores, and does not wait for it, may read what another run stored.
+#[test]
+fn an_artifact_that_is_read_before_it_is_stored_is_warned_of() {
+    let files = |mut step: StepSpec, reads: &[&str], stores: &[&str]| {
+        let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
+        let input =
+            |name: &&str| InputFile { artifact: (*name).into(), path: "in".into(), executable: false };
+        let output =
+            |name: &&str| OutputFile { artifact: (*name).into(), path: "out".into(), optional: false };
+        (job.inputs, job.outputs) = (reads.iter().map(input).collect(), stores.iter().map(output).collect());
+        step
+    };
+    let spec = WorkflowSpec::new(
+        "w",
+        vec![
+            files(step("old", &[]), &["state"], &[]),
+            files(step("make", &["old"]), &[], &["data", "state"]),
+            files(step("use", &["make"]), &["data"], &[]),
+            files(step("loose", &[]), &["data"], &[]),
+        ],
+    );
+    insta::assert_snapshot!(warned(&spec), @"steps[3].job.inputs[0].artifact: reads the newest version of `data`, of whatever run: step `make` stores it and does not come before this step; add `make` to `needs` to read what it stores");
 }

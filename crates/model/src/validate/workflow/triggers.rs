@@ -56,9 +56,12 @@ fn source(check: &mut Check, at: &str, own: &str, source: &Source, joined: bool)
     let path = format!("{at}.{}", source.kind.as_str());
     check.name(&path, &source.name);
     check.labels(&format!("{at}.labels"), &source.labels);
+    for (key, _) in source.labels.iter().filter(|(_, value)| has_reference(value)) {
+        check.fail(format!("{at}.labels.{}", shown(key)), super::steps::NOT_REPLACED);
+    }
     if let Some(within) = source.within {
         let at = format!("{at}.within");
-        check.ensure(within > Duration::ZERO, &at, || "is zero".into());
+        check.ensure(within > Duration::ZERO, &at, || "is zero: expected more than 0".into());
         check.at_most(&at, within, limits::AHEAD_MAX);
     }
     let itself = source.kind == SourceKind::Workflow && source.name == own;

@@ -1,5 +1,7 @@
 //! Frames of a log as entries and as plain bytes.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use model::Timestamp;
 use model::api::LogEntry;
 use proto::logframe::{self, Stream};
@@ -52,9 +54,9 @@ impl Decoder {
                 if !self.wanted.has(frame.stream) {
                     continue;
                 }
-                let text = self.text(frame.stream, frame.unix_micros, frame.data);
-                if !text.is_empty() {
-                    return Some(entry(frame.stream, frame.unix_micros, text, offset + next as u64));
+                let bytes = self.whole_characters(frame.stream, frame.unix_micros, frame.data);
+                if !bytes.is_empty() {
+                    return Some(entry(frame.stream, frame.unix_micros, bytes, offset + next as u64));
                 }
             }
         })
@@ -63,31 +65,37 @@ impl Decoder {
     /// What is left of characters whose other bytes never came.
     pub(super) fn rest(&mut self, offset: u64) -> Vec<LogEntry> {
         let open = self.open.iter_mut().filter(|(_, bytes, _)| !bytes.is_empty());
-        open.map(|(stream, bytes, at)| {
-            entry(*stream, *at, String::from_utf8_lossy(&std::mem::take(bytes)).into_owned(), offset)
-        })
-        .collect()
+        open.map(|(stream, bytes, at)| entry(*stream, *at, std::mem::take(bytes), offset)).collect()
     }
 
-    fn text(&mut self, stream: Stream, at: i64, data: &[u8]) -> String {
+    fn whole_characters(&mut self, stream: Stream, at: i64, data: &[u8]) -> Vec<u8> {
         let Some((_, open, since)) = self.open.iter_mut().find(|(s, ..)| *s == stream) else {
-            return String::from_utf8_lossy(data).into_owned();
+            return data.to_owned();
         };
         let mut bytes = std::mem::take(open);
         bytes.extend_from_slice(data);
         let whole = bytes.len() - cut_off(&bytes);
         (*open, *since) = (bytes.split_off(whole), at);
-        String::from_utf8_lossy(&bytes).into_owned()
+        bytes
     }
 }
 
-fn entry(stream: Stream, unix_micros: i64, text: String, next_offset: u64) -> LogEntry {
-    LogEntry {
-        next_offset,
-        at: Timestamp::from_micros(unix_micros),
-        stream: stream.as_str().to_owned(),
-        text,
-    }
+fn entry(stream: Stream, unix_micros: i64, bytes: Vec<u8>, next_offset: u64) -> LogEntry {
+    let (text, bytes) = match String::from_utf8(bytes) {
+        Ok(text) => (text, None),
+        Err(error) => {
+            let encoded = BASE64.encode(error.as_bytes());
+            (String::from_utf8_lossy(error.as_bytes()).into_owned(), Some(encoded))
+        }
+    };
+    let at = Timestamp::from_micros(unix_micros);
+    LogEntry { next_offset, at, stream: stream.as_str().to_owned(), text, bytes }
+}
+
+/// What the task wrote.
+pub(super) fn written(entry: LogEntry) -> Vec<u8> {
+    let exact = entry.bytes.and_then(|bytes| BASE64.decode(bytes).ok());
+    exact.unwrap_or_else(|| entry.text.into_bytes())
 }
 
 /// How many bytes at the end are the beginning of a character that goes on behind them.
@@ -156,6 +164,15 @@ mod tests {
     fn bytes_that_are_no_text_are_shown_as_such_and_not_held_back() {
         assert_eq!(texts(Wanted::All, &[(Stream::Stdout, b"\xff\xfe")]), ["stdout:\u{fffd}\u{fffd}"]);
         assert_eq!(texts(Wanted::All, &[(Stream::Stdout, b"a\xe9")]), ["stdout:a", "stdout:\u{fffd}"]);
+    }
+
+    /// Output in another encoding, such as GBK, is not lost.
+    #[test]
+    fn bytes_that_are_no_text_are_kept_beside_it() {
+        let bytes = frames(&[(Stream::Stdout, b"\xc4\xe3\xba\xc3\n"), (Stream::Stdout, b"ok\n")]);
+        let mut decoder = Decoder::new(Wanted::All);
+        let kept: Vec<_> = decoder.entries(&bytes, 0).map(|entry| entry.bytes).collect();
+        assert_eq!(kept, [Some(BASE64.encode(b"\xc4\xe3\xba\xc3\n")), None]);
     }
 
     #[test]

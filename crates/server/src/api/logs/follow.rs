@@ -21,6 +21,7 @@ use utoipa::ToSchema;
 use super::decode::{Decoder, Wanted};
 use super::{Api, CHUNK, executions, jobs, sse, wrote_no_more};
 use crate::api::convert;
+use crate::api::limits::Caller;
 use crate::api::problem::Trouble;
 use crate::node::{EventBatch, Node};
 use crate::objects::LogWatch;
@@ -43,6 +44,7 @@ struct LogEnd {
 /// Follows an execution, from `offset` on, after these entries.
 pub(super) fn execution(
     api: &Api,
+    caller: &Caller,
     execution: ExecutionId,
     offset: u64,
     wanted: Wanted,
@@ -52,14 +54,14 @@ pub(super) fn execution(
     follower.offset = offset;
     follower.ready.extend(before.iter().map(log));
     follower.begin(execution);
-    sse::stream(api, follower)
+    sse::stream(api, caller, follower)
 }
 
 /// Follows the first execution of a job, once there is one.
-pub(super) fn job(api: &Api, job: JobId, wanted: Wanted) -> Result<Response, Trouble> {
+pub(super) fn job(api: &Api, caller: &Caller, job: JobId, wanted: Wanted) -> Result<Response, Trouble> {
     let mut follower = Follower::new(api, wanted);
     follower.target = Target::Job(job);
-    sse::stream(api, follower)
+    sse::stream(api, caller, follower)
 }
 
 fn log(entry: &LogEntry) -> Event {

@@ -5,18 +5,22 @@
 
 use std::collections::VecDeque;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use model::api::LogEntry;
 
 /// The last lines of what is pushed, and not much more.
 pub(super) struct LastLines {
     wanted: usize,
     lines: usize,
+    /// Lines before the entries.
+    dropped: u64,
     entries: VecDeque<LogEntry>,
 }
 
 impl LastLines {
     pub(super) fn new(wanted: usize) -> Self {
-        Self { wanted, lines: 0, entries: VecDeque::new() }
+        Self { wanted, lines: 0, dropped: 0, entries: VecDeque::new() }
     }
 
     pub(super) fn push(&mut self, entry: LogEntry) {
@@ -28,31 +32,57 @@ impl LastLines {
             if without <= self.wanted {
                 break;
             }
+            self.dropped += (self.lines - without) as u64;
             self.lines = without;
             self.entries.pop_front();
         }
     }
 
-    pub(super) fn finish(mut self) -> Vec<LogEntry> {
+    /// The entries, and the number of their first line, counted from 1.
+    pub(super) fn finish(mut self) -> (Vec<LogEntry>, u64) {
         let open_line = self.entries.back().is_some_and(|entry| !entry.text.ends_with('\n'));
         let mut surplus = (self.lines + usize::from(open_line)).saturating_sub(self.wanted);
         while let Some(first) = self.entries.front_mut().filter(|_| surplus > 0) {
             let here = line_ends(&first.text);
             if here < surplus || here == 0 {
                 surplus -= here;
+                self.dropped += here as u64;
                 self.entries.pop_front();
                 continue;
             }
-            let cut = first.text.match_indices('\n').nth(surplus - 1).map_or(0, |(at, _)| at + 1);
-            first.text.drain(..cut);
+            cut(first, surplus);
+            self.dropped += surplus as u64;
             surplus = 0;
         }
         self.entries.retain(|entry| !entry.text.is_empty());
-        self.entries.into()
+        (self.entries.into(), self.dropped + 1)
     }
 }
 
-fn line_ends(text: &str) -> usize {
+/// Removes the first `count` lines of an entry that has at least so many line ends, from its text and its bytes.
+pub(super) fn cut(entry: &mut LogEntry, count: usize) {
+    if count > 0 {
+        cut_lines(&mut entry.text, count);
+        entry.bytes = entry.bytes.take().map(|bytes| without_lines(&bytes, count));
+    }
+}
+
+/// Bytes in base64 without their first lines.
+fn without_lines(encoded: &str, lines: usize) -> String {
+    let bytes = BASE64.decode(encoded).unwrap_or_default();
+    let mut ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    BASE64.encode(&bytes[ends.nth(lines - 1).unwrap_or(0)..])
+}
+
+/// Removes the first `count` lines of a text that has at least so many line ends.
+fn cut_lines(text: &mut String, count: usize) {
+    let Some(last) = count.checked_sub(1) else { return };
+    let cut = text.match_indices('\n').nth(last).map_or(0, |(at, _)| at + 1);
+    text.drain(..cut);
+}
+
+/// How many lines end in a text.
+pub(super) fn line_ends(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
@@ -63,6 +93,11 @@ mod tests {
     use super::*;
 
     fn last(texts: &[&str], wanted: usize) -> String {
+        numbered(texts, wanted).0
+    }
+
+    /// The last lines, and the number of the first of them.
+    fn numbered(texts: &[&str], wanted: usize) -> (String, u64) {
         let mut last = LastLines::new(wanted);
         for text in texts {
             last.push(LogEntry {
@@ -70,9 +105,11 @@ mod tests {
                 at: Timestamp::default(),
                 stream: "stdout".into(),
                 text: (*text).into(),
+                bytes: None,
             });
         }
-        last.finish().into_iter().map(|entry| entry.text).collect()
+        let (entries, first) = last.finish();
+        (entries.into_iter().map(|entry| entry.text).collect(), first)
     }
 
     #[test]
@@ -84,6 +121,31 @@ mod tests {
             assert_eq!(last(texts, 4), "a\nb\nc\nd\n", "{texts:?}");
             assert_eq!(last(texts, 9), "a\nb\nc\nd\n", "{texts:?}");
         }
+    }
+
+    #[test]
+    fn the_last_lines_keep_their_bytes() {
+        let mut last = LastLines::new(1);
+        let bytes = Some(BASE64.encode(b"a\xff\nb\xff\n"));
+        let text = "a\u{fffd}\nb\u{fffd}\n".into();
+        last.push(LogEntry {
+            next_offset: 0,
+            at: Timestamp::default(),
+            stream: "stdout".into(),
+            text,
+            bytes,
+        });
+        let entry = last.finish().0.pop().unwrap();
+        assert_eq!((entry.text.as_str(), entry.bytes), ("b\u{fffd}\n", Some(BASE64.encode(b"b\xff\n"))));
+    }
+
+    #[test]
+    fn the_first_of_them_has_its_true_number() {
+        for texts in [&["a\nb\nc\nd\n"][..], &["a\n", "b\n", "c\n", "d\n"], &["a", "\nb", "\nc\n", "d", "\n"]]
+        {
+            assert_eq!([1, 2, 4, 9].map(|wanted| numbered(texts, wanted).1), [4, 3, 1, 1], "{texts:?}");
+        }
+        assert_eq!(numbered(&["a\nb\nc"], 1), ("c".into(), 3));
     }
 
     #[test]

@@ -49,18 +49,18 @@ const LOOKUPS: usize = 16;
 
 pub(super) fn routes(routes: &mut Routes) {
     let schedules = Resource::Schedules;
-    let start_refusals = [Code::ScheduleNotFound, Code::InvalidSpec, Code::UnsupportedMediaType];
-    routes.needs(Verb::Change, schedules, &start_refusals, routes!(start_backfill));
-    routes.needs(Verb::Read, schedules, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_backfills));
-    routes.needs(Verb::Read, schedules, &[Code::BackfillNotFound], routes!(get_backfill));
-    let cancel_refusals = [
-        Code::BackfillNotFound,
-        Code::BackfillEnded,
+    let start_refusals = [
+        Code::ScheduleNotFound,
         Code::NothingToBackfill,
         Code::TooManyBackfills,
         Code::InvalidSpec,
         Code::UnsupportedMediaType,
     ];
+    routes.needs(Verb::Change, schedules, &start_refusals, routes!(start_backfill));
+    routes.needs(Verb::Read, schedules, &[Code::InvalidCursor, Code::QueryTooSlow], routes!(list_backfills));
+    routes.needs(Verb::Read, schedules, &[Code::BackfillNotFound], routes!(get_backfill));
+    let cancel_refusals =
+        [Code::BackfillNotFound, Code::BackfillEnded, Code::InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Change, schedules, &cancel_refusals, routes!(cancel_backfill));
 }
 

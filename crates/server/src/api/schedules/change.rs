@@ -11,15 +11,18 @@ use engine::{Input, Reply, ScheduleRequest};
 use model::ScheduleId;
 use model::api::{PauseSchedule, Schedule, TriggerSchedule, TriggeredSchedule};
 use model::firing::Work;
+use model::schedule::Action;
 use model::validate;
+use store::query::ScheduleRow;
 use utoipa_axum::routes;
 
 use super::super::extract::{MaybeBody, Params, Path};
 use super::super::headers::{IdempotencyKey, Precondition, etag};
 use super::super::jobs::unexpected;
+use super::super::limits::Caller;
 use super::super::problem::{Code, Trouble};
 use super::super::routes::Routes;
-use super::super::{Api, submit};
+use super::super::{Api, submit, workflows};
 use super::{Scope, find, read};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::RequestError;
@@ -155,6 +158,7 @@ async fn resume_schedule(
 async fn trigger_schedule(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
     IdempotencyKey(key): IdempotencyKey,
@@ -162,6 +166,9 @@ async fn trigger_schedule(
 ) -> Result<Response, Trouble> {
     validate::note("reason", body.reason.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
     let row = find(&api, &name, &scope).await?;
+    if api.shared.limits.has_job_rate() {
+        api.shared.limits.charge(&caller, jobs_of(&api, &row).await?)?;
+    }
     let key = key.map(|key| submit::trigger_key(row.id, &key, &body));
     let TriggerSchedule { reason, overlap } = body;
     let reason = reason.map(String::into_boxed_str);
@@ -177,5 +184,14 @@ async fn trigger_schedule(
             Ok((location, Json(answer)).into_response())
         }
         other => Err(unexpected(&other)),
+    }
+}
+
+/// How many jobs a firing counts as for the job rate.
+async fn jobs_of(api: &Api, row: &ScheduleRow) -> Result<usize, Trouble> {
+    let spec = read::spec(row)?;
+    match &spec.action {
+        Action::Job(_) => Ok(1),
+        Action::Workflow(call) => workflows::jobs_of_call(api, &spec.namespace, call).await,
     }
 }

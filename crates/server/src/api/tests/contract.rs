@@ -68,6 +68,36 @@ fn every_code_is_documented_at_some_route() {
     }
 }
 
+/// What generators of clients and linters look for.
+#[test]
+fn the_document_can_be_used_by_programs() {
+    let document = serde_json::to_value(document()).unwrap();
+    let text = document.to_string();
+    assert_eq!(document["servers"][0]["url"], "/");
+    for (name, _) in document["components"]["schemas"].as_object().unwrap() {
+        assert!(text.contains(&format!("\"#/components/schemas/{name}\"")), "nothing refers to {name}");
+    }
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            assert!(operation["security"].is_array(), "{method} {path}");
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let mut kinds = parameter["schema"]["type"].as_array().into_iter().flatten();
+                assert!(kinds.all(|kind| kind != "null"), "{method} {path}: {}", parameter["name"]);
+            }
+        }
+    }
+    let patch = &document["paths"]["/api/v1/jobs/{id}"]["patch"]["requestBody"]["content"];
+    assert_eq!(patch["application/json"]["schema"]["$ref"], "#/components/schemas/JobPatch");
+    let backfill = &document["paths"]["/api/v1/schedules/{name}/backfills"]["post"]["responses"]["409"];
+    assert!(backfill["description"].as_str().unwrap().contains("nothing_to_backfill"), "{backfill}");
+    let schemas = &document["components"]["schemas"];
+    assert!(schemas["JobPatch"].get("required").is_none());
+    assert!(schemas["JobSpec"]["properties"]["name"]["pattern"].is_string());
+    assert_eq!(schemas["WorkflowSpec"]["properties"]["steps"]["minItems"], 1);
+    assert_eq!(schemas["PreviewSchedule"]["properties"]["n"]["minimum"], 1);
+    assert_eq!(schemas["MarkedAs"]["enum"], serde_json::json!(["succeeded", "failed", "skipped"]));
+}
+
 /// Every parameter of the document is one that the server knows.
 #[tokio::test]
 async fn every_documented_parameter_is_taken() {

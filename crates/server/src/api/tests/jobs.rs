@@ -193,7 +193,7 @@ async fn a_job_that_ended_otherwise_cannot_be_cancelled() {
     world.until(&id, "succeeded").await;
     let answer = world.post_nothing(&format!("/api/v1/jobs/{id}/cancel")).await;
     assert_eq!(answer.code(), "409 job_ended");
-    assert!(answer.text().contains("it is succeeded"), "{}", answer.text());
+    assert!(answer.text().contains("has already ended (`succeeded`)"), "{}", answer.text());
 }
 
 #[tokio::test]
@@ -300,4 +300,31 @@ async fn the_last_checkpoint_of_a_job_is_fetched_as_bytes() {
     assert_eq!((&known["content_type"], &known["execution"]), (&json!("text/html"), &json!(1)));
     let nobody = world.get("/api/v1/jobs/job_01k9zq3m6c0000000000000000/checkpoint").await;
     assert_eq!(nobody.code(), "404 job_not_found");
+}
+
+/// The time of the try that runs, and not of the first one.
+#[tokio::test]
+async fn a_job_says_when_its_newest_execution_started() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({"retry": {"max_retries": 1, "backoff": {"initial": "1ms"}}})).await;
+    // It is running once it is assigned, a moment before its task has started.
+    let started = async |executions: u32| {
+        super::soon("the start of the execution", async {
+            loop {
+                let job = world.until(&id, "running").await;
+                if job["executions"] == executions && job.get("execution_started_at").is_some() {
+                    return job;
+                }
+            }
+        })
+        .await
+    };
+    let task = hands.start().await;
+    let first = started(1).await;
+    hands.finish(&task, 4).await;
+    let _task = hands.start().await;
+    let second = started(2).await;
+    assert_eq!(second["started_at"], first["started_at"]);
+    assert!(second["execution_started_at"].as_str() > first["execution_started_at"].as_str(), "{second}");
 }

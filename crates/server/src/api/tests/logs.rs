@@ -48,6 +48,29 @@ async fn a_log_is_had_as_plain_text_byte_for_byte() {
 }
 
 #[tokio::test]
+async fn a_log_is_read_from_a_line_and_lines_have_their_true_numbers() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({})).await;
+    let task = hands.start().await;
+    let chunks: [(_, &[u8]); 4] =
+        [(Stdout, b"1\n2\n3\n"), (Stdout, b"fo"), (Stdout, b"ur\n5\n"), (Stdout, b"6")];
+    hands.log(&task, 0, &chunks, true).await;
+    world.until(&id, "running").await;
+    let path = format!("/api/v1/jobs/{id}/logs");
+    let whole = "1\n2\n3\nfour\n5\n6";
+    for line in 1..=7 {
+        let page = world.get(&format!("{path}?line={line}")).await.json();
+        let items = page["items"].as_array().unwrap();
+        let text: String = items.iter().map(|entry| entry["text"].as_str().unwrap()).collect();
+        let expected = whole.split_inclusive('\n').skip(line - 1).collect::<String>();
+        assert_eq!((text, &page["first_line"]), (expected, &json!(line.min(6))), "from line {line}");
+    }
+    let tail = world.get(&format!("{path}?tail=3")).await.json();
+    assert_eq!((&tail["first_line"], &tail["items"][0]["text"]), (&json!(4), &json!("fo")));
+}
+
+#[tokio::test]
 async fn an_execution_is_named_by_its_number() {
     let world = World::new().await;
     let mut hands = Hands::join(&world, 1).await;
@@ -155,10 +178,36 @@ async fn a_followed_log_ends_when_the_server_stops() {
 async fn parameters_that_make_no_sense_are_refused() {
     let world = World::new().await;
     let id = world.submit(json!({})).await;
-    for query in
-        ["limit=0", "limit=10001", "tail=0", "tail=1&offset=5", "stream=both", "format=xml", "offset=-1"]
-    {
+    for query in [
+        "limit=0",
+        "limit=10001",
+        "tail=0",
+        "tail=1&offset=5",
+        "stream=both",
+        "format=xml",
+        "offset=-1",
+        "line=0",
+        "line=2&tail=1",
+        "line=2&offset=5",
+        "line=2&follow=true",
+    ] {
         let answer = world.get(&format!("/api/v1/jobs/{id}/logs?{query}")).await;
         assert_eq!(answer.code(), "400 invalid_parameter", "{query}");
     }
+}
+
+/// Output in another encoding, such as GBK.
+#[tokio::test]
+async fn bytes_that_are_no_text_are_kept_beside_what_is_shown() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let id = world.submit(json!({})).await;
+    let task = hands.start().await;
+    hands.log(&task, 0, &[(Stdout, b"a\xc4\xe3\n"), (Stdout, b"b\xff\n"), (Stdout, b"c\n")], true).await;
+    world.until(&id, "running").await;
+    let items = world.get(&format!("/api/v1/jobs/{id}/logs?tail=2")).await.json()["items"].clone();
+    assert_eq!((&items[0]["text"], &items[0]["bytes"]), (&json!("b\u{fffd}\n"), &json!("Yv8K")));
+    assert_eq!((&items[1]["text"], items[1].get("bytes")), (&json!("c\n"), None));
+    let tail = world.get(&format!("/api/v1/jobs/{id}/logs?tail=2&format=text")).await;
+    assert_eq!(&tail.body[..], b"b\xff\nc\n");
 }

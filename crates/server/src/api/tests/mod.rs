@@ -36,6 +36,7 @@ use model::{ExecutionId, Fence, Millicores, WorkerId};
 use proto::v1::{ServerMessage, server_message};
 use serde_json::{Value, json};
 use store::Store;
+use store::faulty::FaultyStore;
 use store::query::TokenKind;
 use store::sqlite::{Options, SqliteStore};
 use tokio::sync::mpsc;
@@ -66,17 +67,24 @@ struct World {
     admin: String,
     worker: String,
     driver: DriverHandle,
+    store: Arc<FaultyStore<SqliteStore>>,
     _folder: tempfile::TempDir,
 }
 
 impl World {
     async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    async fn with(change: impl FnOnce(&mut ServerConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = ServerConfig::new(folder.path());
         config.engine.lease = model::Duration::from_secs(600);
         config.artifact_bytes_max = 1 << 20;
+        change(&mut config);
         let options = Options { shards: 4, ballast_bytes: 0, ..Options::default() };
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(config.store_path(), options).unwrap());
+        let faulty = Arc::new(FaultyStore::new(SqliteStore::open(config.store_path(), options).unwrap()));
+        let store: Arc<dyn Store> = Arc::clone(&faulty) as _;
         let objects = Objects::open(&config, Arc::clone(&store)).unwrap();
         let tokens = Arc::new(Tokens::load(Arc::clone(&store)).await.unwrap());
         let (_, admin) = tokens.create(TokenKind::Admin, "ann").await.unwrap();
@@ -87,12 +95,13 @@ impl World {
         let members = Members::new(Arc::clone(&store), &config, config.url_at(addr));
         let (node, driver) = Node::new(store, NodeConfig::new(&config, members.clone(), metrics.clone()));
         let config = Arc::new(config);
-        let services = Services { node, objects, members, tokens, keys, metrics, config, addr };
+        let services =
+            Services { node, objects, members, tokens, keys, metrics, config, addr, hands_on: true };
         let driver = driver.spawn().unwrap();
         let ready = soon("the node", services.node.wait_ready(|r| *r == Readiness::Ready)).await;
         assert_eq!(ready, Readiness::Ready);
         let router = super::router(services.clone());
-        Self { router, services, admin, worker, driver, _folder: folder }
+        Self { router, services, admin, worker, driver, store: faulty, _folder: folder }
     }
 
     /// Ends the node; whatever is asked after that is refused.

@@ -2,11 +2,16 @@
 
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
-use serde_json::json;
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use store::faulty::Operation;
+use store::query::TokenKind;
+use tower::ServiceExt as _;
 
 use super::{World, job};
+use crate::listener::Peer;
 
-fn shown(body: &serde_json::Value) -> String {
+fn shown(body: &Value) -> String {
     let mut body = body.clone();
     body["instance"] = json!("[request id]");
     serde_json::to_string_pretty(&body).unwrap()
@@ -140,22 +145,209 @@ async fn a_stopping_server_refuses_work_by_name_and_still_answers_for_itself() {
     assert_eq!(world.get(&format!("/api/v1/jobs/{id}")).await.status, StatusCode::OK);
 }
 
+/// A submission whose body never arrives.
+fn stuck(world: &World) -> Request<Body> {
+    let never = futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>();
+    let request = world.request(Method::POST, "/api/v1/jobs").header("content-type", "application/json");
+    request.body(Body::from_stream(never)).unwrap()
+}
+
+/// One client that sends bodies slowly holds up neither the reads and changes of others nor its own.
 #[tokio::test]
-async fn too_many_requests_at_a_time_are_told_when_to_come_back() {
+async fn slow_bodies_take_no_place_among_requests() {
     let world = World::new().await;
-    let stuck = || world.request(Method::POST, "/api/v1/jobs").header("content-type", "application/json");
-    let never = || Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
-    let mut held = Vec::new();
-    for _ in 0..super::super::REQUESTS_MAX {
-        let mut request = Box::pin(world.send(stuck().body(never()).unwrap()));
-        assert!(futures::poll!(&mut request).is_pending());
-        held.push(request);
-    }
-    let answer = world.get("/api/v1/me").await;
-    assert_eq!(answer.code(), "429 busy");
+    let held: Vec<_> =
+        (0..2_048).map(|_| tokio::spawn(world.router.clone().oneshot(stuck(&world)))).collect();
+    let places = async || {
+        let text = world.get("/metrics").await.text();
+        let line = text.lines().find(|line| line.starts_with("belfry_http_places{lane=\"bodies\"}"));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u32>().ok()).unwrap_or_default()
+    };
+    super::soon("the share to be used up", async {
+        while places().await < 2_048 {
+            tokio::task::yield_now().await
+        }
+    })
+    .await;
+    let answer = world.send(stuck(&world)).await;
+    assert_eq!(answer.code(), "429 client_limit");
     assert_eq!(answer.header("retry-after"), "1");
-    drop(held);
+    let detail = "the client has 2048 of at most 4096 slow request bodies and uploads: its share is used up";
+    assert_eq!(answer.json()["detail"], detail);
     assert_eq!(world.get("/api/v1/me").await.status, StatusCode::OK);
+    world.submit(json!({})).await;
+    let metrics = world.get("/metrics").await.text();
+    assert!(
+        metrics.contains("belfry_http_limited_total{lane=\"bodies\",reason=\"client\"} 1\n"),
+        "{metrics}"
+    );
+    held.iter().for_each(tokio::task::JoinHandle::abort);
+    super::soon("the places to be given back", async {
+        while places().await > 0 {
+            tokio::task::yield_now().await
+        }
+    })
+    .await;
+}
+
+/// One client at another address, and one with another token, still get their streams.
+#[tokio::test]
+async fn one_client_cannot_take_all_streams() {
+    let world = World::with(|config| config.limits.streams = 8).await;
+    let mut open = Vec::new();
+    for _ in 0..4 {
+        open.push(world.stream("/api/v1/events", None).await);
+    }
+    assert_eq!(world.get("/api/v1/events").await.code(), "429 client_limit");
+    let at = |address: [u8; 4]| {
+        let mut request = world.request(Method::GET, "/api/v1/events").body(Body::empty()).unwrap();
+        request.extensions_mut().insert(Peer::Connection(address.into()));
+        request
+    };
+    for _ in 0..2 {
+        let answer = world.router.clone().oneshot(at([10, 0, 0, 1])).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        drop(answer);
+    }
+    let (_, other) = world.services.tokens.create(TokenKind::Admin, "bob").await.unwrap();
+    let request = Request::builder().uri("/api/v1/events").header("authorization", format!("Bearer {other}"));
+    let answer = world.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    drop(open);
+    world.stream("/api/v1/events", None).await;
+}
+
+/// E7. A client over its rate learns when to come back; the others go on.
+#[tokio::test]
+async fn a_client_over_its_job_rate_is_told_when_to_come_back() {
+    let world = World::with(|config| config.limits.client_job_rate = Some(2)).await;
+    let batch = json!({"jobs": vec![job(json!({})); 10]});
+    assert_eq!(world.post("/api/v1/jobs", batch).await.status, StatusCode::CREATED);
+    let answer = world.post("/api/v1/jobs", job(json!({}))).await;
+    assert_eq!(answer.code(), "429 client_limit");
+    assert!(
+        matches!(answer.header("retry-after"), "1" | "2" | "3" | "4" | "5"),
+        "{}",
+        answer.header("retry-after")
+    );
+    assert_eq!(answer.json()["detail"], "the client has used up its rate of 2 jobs per second");
+    assert_eq!(world.post("/api/v1/jobs?dry_run=true", job(json!({}))).await.status, StatusCode::OK);
+    assert_eq!(world.get("/api/v1/jobs").await.status, StatusCode::OK);
+}
+
+/// E7. A few small requests cannot start any number of jobs.
+#[tokio::test]
+async fn a_run_counts_as_the_jobs_that_it_is_known_to_start() {
+    let world = World::with(|config| config.limits.client_job_rate = Some(2)).await;
+    let task = json!({"run": {"process": {"command": ["true"]}}});
+    let each = |over: Value| json!([{"name": "each", "for_each": {"over": over}, "job": task}]);
+    // Each client has a rate of its own.
+    let send = async |client: u8, method: Method, path: &str, body: Value| {
+        let request = world.request(method, path).header("content-type", "application/json");
+        let mut request = request.body(Body::from(body.to_string())).unwrap();
+        request.extensions_mut().insert(Peer::Connection([10, 0, 0, client].into()));
+        world.send(request).await
+    };
+    let uses_up = async |client: u8, path: &str, body: Value| {
+        let answer = send(client, Method::POST, path, body).await;
+        assert!(answer.status.is_success(), "{path}: {}", answer.text());
+        let next = send(client, Method::POST, "/api/v1/jobs", job(json!({}))).await;
+        let wait: u64 = next.header("retry-after").parse().unwrap();
+        assert!((40..=50).contains(&wait), "{path}: {wait}s for 100 jobs");
+        answer.json()
+    };
+    let inline = json!({"definition": {"name": "intake", "steps": each(json!({"shards": 100}))}});
+    uses_up(1, "/api/v1/runs", inline).await;
+
+    let mut lists = json!({"name": "lists", "steps": each(json!({"list": "params.files"}))});
+    lists["parameters"] = json!({"files": {"type": "array"}});
+    let put = world.json(Method::PUT, "/api/v1/workflows/lists", lists, &[]).await;
+    assert!(put.status.is_success(), "{}", put.text());
+    let files = json!({"files": vec!["a"; 100]});
+    let run = uses_up(2, "/api/v1/workflows/lists/start", json!({"parameters": files})).await;
+    let run = format!("/api/v1/runs/{}", run["id"].as_str().unwrap());
+    assert!(world.post_nothing(&format!("{run}/cancel")).await.status.is_success());
+    uses_up(3, &format!("{run}/retry"), Value::Null).await;
+
+    let schedule = json!({"name": "lists", "workflow": {"name": "lists", "parameters": files}});
+    let put = world.json(Method::PUT, "/api/v1/schedules/lists", schedule, &[]).await;
+    assert!(put.status.is_success(), "{}", put.text());
+    uses_up(4, "/api/v1/schedules/lists/trigger", Value::Null).await;
+}
+
+/// E7. Many large bodies at the same time do not fill the memory.
+#[tokio::test]
+async fn bodies_beyond_the_memory_for_them_are_refused() {
+    let world = World::with(|config| config.limits.body_bytes = 8 << 20).await;
+    let (held, begun) = tokio::sync::oneshot::channel();
+    let part = async move {
+        held.send(()).ok();
+        Ok::<_, std::io::Error>(vec![b' '; 4 << 20])
+    };
+    let slow = futures::stream::once(part).chain(futures::stream::pending());
+    let request = world.request(Method::POST, "/api/v1/jobs").header("content-type", "application/json");
+    let request = request.body(Body::from_stream(slow)).unwrap();
+    let slow = tokio::spawn(world.router.clone().oneshot(request));
+    super::soon("the first body", begun).await.unwrap();
+
+    let answer = world.post("/api/v1/jobs", job(json!({}))).await;
+    assert_eq!(answer.code(), "429 client_limit");
+    let detail =
+        "the client has 4194304 of at most 8388608 bytes of request bodies in memory: its share is used up";
+    assert_eq!(answer.json()["detail"], detail);
+    let metrics = world.get("/metrics").await.text();
+    assert!(metrics.contains("belfry_http_places{lane=\"body_bytes\"} 4194304\n"), "{metrics}");
+    slow.abort();
+    assert!(slow.await.unwrap_err().is_cancelled());
+    world.submit(json!({})).await;
+}
+
+/// H1. Metrics tell what fills the lanes, also while they are full.
+#[tokio::test]
+async fn metrics_are_answered_while_all_places_of_reads_are_taken() {
+    let world = World::with(|config| config.limits.requests = 1).await;
+    let stall = world.store.stall(Operation::Counts, world.store.calls(Operation::Counts) + 1);
+    let request = world.request(Method::GET, "/api/v1/jobs?count=true").body(Body::empty()).unwrap();
+    let held = tokio::spawn(world.router.clone().oneshot(request));
+    super::soon("the first read", stall.reached()).await;
+    assert_eq!(world.get("/api/v1/me").await.code(), "429 busy");
+    assert_eq!(world.get("/metrics").await.status, StatusCode::OK);
+    stall.release();
+    assert_eq!(held.await.unwrap().unwrap().status(), StatusCode::OK);
+}
+
+/// D5. Anyone may ask for a check, which writes to the store.
+#[tokio::test]
+async fn checks_of_the_store_are_shared_by_those_who_ask() {
+    let world = World::new().await;
+    let before = world.store.calls(Operation::Check);
+    let asked = (0..100).map(|_| world.get("/readyz?verbose"));
+    let answers = futures::future::join_all(asked).await;
+    assert!(answers.iter().all(|answer| answer.status == StatusCode::OK));
+    assert_eq!(world.store.calls(Operation::Check) - before, 1);
+}
+
+/// D13. A leader that is reached and says nothing.
+#[tokio::test]
+async fn a_forwarded_request_is_not_waited_for_without_end() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let leader = store::cluster::ServerRecord {
+        id: model::ServerId::from_bits(7 << 80),
+        name: "silent".into(),
+        url: Some(format!("http://{}", silent.local_addr().unwrap())),
+        version: "1".into(),
+        started_at: model::Timestamp::default(),
+        fingerprint: None,
+    };
+    let world = World::new().await;
+    let api = super::super::Api::new(world.services.clone());
+    for (method, expected) in [(Method::GET, "503 loading"), (Method::POST, "503 outcome_unknown")] {
+        let request = world.request(method, "/api/v1/jobs").body(Body::from("{}")).unwrap();
+        let patience = std::time::Duration::from_millis(20);
+        let forwarded = super::super::forward::to_within(&api, &leader, request, patience);
+        let refused = super::soon("an end", forwarded).await.unwrap_err().into_problem(None);
+        assert_eq!(format!("{} {}", refused.status, refused.code), expected);
+    }
 }
 
 #[tokio::test]
@@ -170,7 +362,7 @@ async fn a_handler_that_panics_costs_its_own_request_alone() {
         let response = tower::ServiceExt::oneshot(broken.clone(), request).await.unwrap();
         assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
         let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let problem: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(problem["code"], "internal");
         assert!(!problem.to_string().contains("ours"), "{problem}");
     }
@@ -183,7 +375,7 @@ async fn requests_are_counted_by_route_and_never_by_what_a_client_sent() {
     world.get(&format!("/api/v1/jobs/{id}")).await;
     world.get("/made/up").await;
     let metrics = world.get("/metrics").await;
-    assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
+    assert_eq!(metrics.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     let text = metrics.text();
     assert!(
         text.contains(r#"belfry_http_requests_total{method="GET",route="/api/v1/jobs/{id}",status="200"} 1"#),
@@ -194,4 +386,76 @@ async fn requests_are_counted_by_route_and_never_by_what_a_client_sent() {
         "{text}"
     );
     assert!(!text.contains(&id) && !text.contains("made/up"));
+}
+
+/// Lists of hundreds of kilobytes are read again and again by dashboards.
+#[tokio::test]
+async fn large_answers_are_compressed_for_those_who_ask_and_streams_are_not() {
+    let world = World::new().await;
+    let asked = |path: &str, coding: &str| {
+        let request = world.request(Method::GET, path).header("accept-encoding", coding);
+        request.body(Body::empty()).unwrap()
+    };
+    let plain = world.get("/openapi.json").await;
+    let packed = world.send(asked("/openapi.json", "gzip, br")).await;
+    assert_eq!((plain.header("content-encoding"), packed.header("content-encoding")), ("", "gzip"));
+    assert!(packed.body.len() * 5 < plain.body.len(), "{} of {}", packed.body.len(), plain.body.len());
+    assert!(packed.header("vary").contains("accept-encoding"));
+    assert_eq!(world.send(asked("/livez", "gzip")).await.header("content-encoding"), "");
+    let stream = world.router.clone().oneshot(asked("/api/v1/events", "gzip")).await.unwrap();
+    assert_eq!(stream.headers().get("content-encoding"), None);
+    let refused = world.send(asked("/api/v1/jobs?limit=0", "gzip")).await;
+    assert_eq!(refused.code(), "400 invalid_parameter");
+}
+
+#[tokio::test]
+async fn an_answer_that_the_client_has_is_not_sent_again() {
+    let world = World::new().await;
+    let id = world.submit(json!({})).await;
+    let asked = |path: &str, tag: &str| {
+        world.request(Method::GET, path).header("if-none-match", tag).body(Body::empty()).unwrap()
+    };
+    // The version of a queue or job says nothing of its counts and times.
+    for path in [format!("/api/v1/jobs/{id}"), "/api/v1/queues/default".to_owned()] {
+        let tag = world.get(&path).await.header("etag").to_owned();
+        assert_eq!(world.send(asked(&path, &tag)).await.status, StatusCode::OK, "{path}");
+    }
+    world.send(world.request(Method::PUT, "/api/v1/artifacts/data").body(Body::from("bytes")).unwrap()).await;
+    for path in ["/openapi.json".to_owned(), "/api/v1/artifacts/data".to_owned()] {
+        let tag = world.get(&path).await.header("etag").to_owned();
+        assert!(!tag.is_empty(), "{path}");
+        for known in [tag.clone(), format!("\"other\", W/{tag}"), "*".to_owned()] {
+            let answer = world.send(asked(&path, &known)).await;
+            assert_eq!((answer.status, answer.body.len()), (StatusCode::NOT_MODIFIED, 0), "{path}");
+            assert_eq!(answer.header("etag"), tag);
+        }
+        assert_eq!(world.send(asked(&path, "\"other\"")).await.status, StatusCode::OK, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_malformed_last_event_id_is_refused() {
+    let world = World::new().await;
+    let id = world.submit(json!({})).await;
+    for path in ["/api/v1/events".to_owned(), format!("/api/v1/jobs/{id}/logs")] {
+        let request = world.request(Method::GET, &path).header("last-event-id", "{\"V8cU");
+        assert_eq!(
+            world.send(request.body(Body::empty()).unwrap()).await.code(),
+            "400 invalid_header",
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_event_type_is_refused_with_those_that_there_are() {
+    let world = World::new().await;
+    let detail = async |kind: &str| {
+        let answer = world.get(&format!("/api/v1/events?type={kind}")).await;
+        assert_eq!(answer.code(), "400 invalid_parameter", "{kind}");
+        answer.json()["detail"].as_str().unwrap().to_owned()
+    };
+    insta::assert_snapshot!(detail("nosuch").await, @"type: `nosuch` is not an event type: expected one of backfill, calendar, execution, job, queue, run, schedule, step, worker, workflow");
+    insta::assert_snapshot!(detail("job,worker.gone").await, @"type: `worker.gone` is not an event type: expected one of worker.expected, worker.lost, worker.ready");
+    world.stream("/api/v1/events?type=job.failed,worker,step.late_worker", None).await;
 }

@@ -87,3 +87,22 @@ async fn a_queue_is_paused_and_resumed_and_keeps_its_other_settings() {
     assert_eq!(resumed.json()["settings"], json!({"concurrency": 5, "weight": 1, "paused": false}));
     assert_eq!(world.post_nothing("/api/v1/queues/new/pause").await.status, StatusCode::OK);
 }
+
+/// E6. A queue whose name was mistyped does not stay in the list for ever.
+#[tokio::test]
+async fn a_queue_without_jobs_is_deleted() {
+    let world = World::new().await;
+    let path = "/api/v1/queues/mial";
+    assert_eq!(world.delete(path).await.code(), "404 queue_not_found");
+    world.json(Method::PUT, path, json!({"concurrency": 1}), &[]).await;
+    let job = world.submit(json!({"queue": "mial"})).await;
+    world.until(&job, "waiting").await;
+    let refused = world.delete(path).await;
+    assert_eq!(refused.code(), "409 queue_in_use");
+    insta::assert_snapshot!(refused.json()["detail"].as_str().unwrap(), @"cannot delete queue `mial`: 1 jobs wait and 0 jobs run in it");
+    world.post(&format!("/api/v1/jobs/{job}/cancel"), json!({})).await;
+    world.until(&job, "cancelled").await;
+    assert_eq!(world.delete(path).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(world.get(path).await.code(), "404 queue_not_found");
+    assert_eq!(world.get("/api/v1/queues").await.column("name"), ["default"]);
+}

@@ -3,6 +3,7 @@
 use axum::http::{Method, StatusCode};
 use model::record::Outcome;
 use serde_json::{Value, json};
+use store::faulty::Operation;
 
 use super::{Answer, Hands, World};
 
@@ -310,6 +311,49 @@ async fn a_failed_run_is_tried_again_from_what_failed() {
     assert_eq!(steps(&world, third).await, stand(&[("extract", "running"), ("load", "pending")]));
 }
 
+/// C2, D2. A retry continues the run that a failed step called; a job that runs at most once and has started is started
+/// again only if somebody says so by its name, however deep it is.
+#[tokio::test]
+async fn a_retry_continues_a_called_run_and_repeats_no_job_that_runs_at_most_once() {
+    let world = World::new().await;
+    let mut hands = Hands::join(&world, 1).await;
+    let pay = json!({"run": {"process": {"command": ["true"]}}, "delivery": "at_most_once"});
+    let child = json!({"name": "child", "steps": [
+        {"name": "pay", "job": pay}, {"name": "mail", "needs": ["pay"], "job": job()},
+    ]});
+    world.json(Method::PUT, "/api/v1/workflows/child", child, &[]).await;
+    put(&world, json!({"steps": [{"name": "call", "workflow": {"name": "child"}}]})).await;
+    let mut id = start(&world, json!({})).await;
+    let task = hands.start().await;
+    hands.finish(&task, 0).await;
+    for _ in 0..2 {
+        let task = hands.start().await;
+        hands.finish(&task, 3).await;
+        assert_eq!(until_over(&world, &id).await["status"], "failed");
+        let again = world.post_nothing(&format!("/api/v1/runs/{id}/retry")).await;
+        assert_eq!(again.status, StatusCode::CREATED, "{}", again.text());
+        let next = again.json()["id"].as_str().unwrap().to_owned();
+        let called = world.get(&format!("/api/v1/runs?caller={next}")).await.json()["items"][0].clone();
+        let before = world.get(&format!("/api/v1/runs?caller={id}")).await.json()["items"][0]["id"].clone();
+        assert_eq!(called["retry_of"], before);
+        let stands = steps(&world, called["id"].as_str().unwrap()).await;
+        assert_eq!(stands, stand(&[("pay", "succeeded"), ("mail", "running")]));
+        id = next;
+    }
+    let task = hands.start().await;
+    hands.finish(&task, 3).await;
+    until_over(&world, &id).await;
+    let path = format!("/api/v1/runs/{id}/retry");
+    let refused = world.post(&path, json!({"from": "call"})).await;
+    assert_eq!(refused.code(), "409 repeat_forbidden");
+    let detail = refused.json()["detail"].as_str().unwrap().replace(&id, "RUN");
+    insta::assert_snapshot!(detail, @"cannot retry RUN: it would start `call/pay` again, and the delivery level `at_most_once` forbids a second start");
+    let asked = json!({"from": "call", "repeat": ["call/pay"]});
+    assert_eq!(world.post(&path, asked).await.status, StatusCode::CREATED);
+    let task = hands.start().await;
+    hands.finish(&task, 1).await;
+}
+
 #[tokio::test]
 async fn a_run_is_paused_resumed_marked_and_cancelled() {
     let world = World::new().await;
@@ -394,20 +438,34 @@ async fn approvals_and_events_let_a_run_go_on() {
 async fn the_elements_of_a_step_are_listed_in_pages() {
     let world = World::new().await;
     let mut hands = Hands::join(&world, 1).await;
-    let over = json!({"over": {"items": ["a", "b", "c"]}, "max_parallel": 1});
+    let over = json!({"over": {"items": ["a", "b", "c"]}, "max_parallel": 1, "max_failed": 1});
     put(&world, json!({"steps": [{"name": "each", "for_each": over, "job": job()}]})).await;
     let id = start(&world, json!({})).await;
-    for _ in 0..3 {
+    for exit_code in [0, 3, 0] {
         let task = hands.start().await;
-        hands.finish(&task, 0).await;
+        hands.finish(&task, exit_code).await;
     }
     until_over(&world, &id).await;
     let path = format!("/api/v1/runs/{id}/steps/each/items");
+    let reads = || [Operation::Job, Operation::Jobs].map(|of| world.store.calls(of)).iter().sum::<u64>();
+    let before = reads();
     let first = world.get(&format!("{path}?limit=2")).await.json();
+    assert_eq!(reads() - before, 1, "one read for all jobs of a page");
     assert_eq!(
         first["items"].as_array().unwrap().iter().map(|i| i["index"].clone()).collect::<Vec<_>>(),
         [0, 1]
     );
+    let failed = world.get(&format!("{path}?status=failed,cancelled")).await.json();
+    let items = failed["items"].as_array().unwrap();
+    assert_eq!(items.len(), 1, "{failed}");
+    assert_eq!(
+        (&items[0]["index"], &items[0]["item"], &items[0]["executions"]),
+        (&json!(1), &json!("b"), &json!(1))
+    );
+    assert!(items[0]["started_at"].is_string() && items[0]["worker_id"].is_string(), "{failed}");
+    let again = world.post(&format!("/api/v1/runs/{id}/retry"), json!({})).await.json()["id"].clone();
+    let path_again = format!("/api/v1/runs/{}/steps/each/items", again.as_str().unwrap());
+    assert_eq!(world.get(&path_again).await.json()["items"].as_array().unwrap().len(), 3, "taken over");
     let cursor = first["next_cursor"].as_str().unwrap();
     let second = world.get(&format!("{path}?limit=2&cursor={cursor}")).await.json();
     assert_eq!((&second["items"][0]["index"], second.get("next_cursor")), (&json!(2), None));
@@ -415,7 +473,7 @@ async fn the_elements_of_a_step_are_listed_in_pages() {
     let step = world.get(&format!("/api/v1/runs/{id}/steps")).await.json()["steps"][0].clone();
     assert_eq!(
         (&step["total"], &step["tally"]["succeeded"], &step["for_each"]),
-        (&json!(3), &json!(3), &json!(true))
+        (&json!(3), &json!(2), &json!(true))
     );
 }
 
@@ -538,4 +596,48 @@ async fn a_list_of_runs_tells_which_steps_wait_for_approval() {
     let approvals = told["items"][0]["approvals"].as_array().unwrap();
     assert_eq!((approvals.len(), &approvals[0]["step"]), (1, &json!("ask")), "{told}");
     assert_eq!(approvals[0]["approvers"], json!(["ann"]));
+}
+
+/// G2. A list says of a failed run which step failed, and leaves out the rest of its history.
+#[tokio::test]
+async fn a_list_of_runs_says_which_step_failed() {
+    let world = World::new().await;
+    put(&world, json!({"steps": [{"name": "gate", "approval": {}}]})).await;
+    let id = start(&world, json!({})).await;
+    world.post_nothing(&format!("/api/v1/runs/{id}/steps/gate/reject")).await;
+    until_over(&world, &id).await;
+    let listed = world.get("/api/v1/runs?status=failed").await.json()["items"][0].clone();
+    assert_eq!(listed.get("history"), None, "{listed}");
+    let last = &listed["last_transition"];
+    assert_eq!((&last["to"], &last["cause"]), (&json!("failed"), &json!("step_failed")), "{listed}");
+    assert!(last["detail"].as_str().unwrap().starts_with("step `gate`"), "{listed}");
+    let run = world.get(&format!("/api/v1/runs/{id}")).await.json();
+    assert_eq!((run.get("last_transition"), run["history"].as_array().unwrap().last()), (None, Some(last)));
+}
+
+/// C3. Who approves sees the question with its references replaced: among the steps, in the explanation, in lists, and in the
+/// spec of the run, where the dashboard reads it.
+#[tokio::test]
+async fn an_approval_is_shown_as_it_asks() {
+    let world = World::new().await;
+    let gate = json!({"message": "release ${{ params.image }}?", "approvers": ["${{ params.lead }}"]});
+    put(
+        &world,
+        json!({
+            "parameters": {"image": {"type": "string"}, "lead": {"type": "string"}},
+            "steps": [{"name": "gate", "approval": gate}],
+        }),
+    )
+    .await;
+    let id = start(&world, json!({"parameters": {"image": "app:1.4.2", "lead": "bob"}})).await;
+    let asks = json!({"message": "release app:1.4.2?", "approvers": ["bob"]});
+    let path = format!("/api/v1/runs/{id}");
+    assert_eq!(world.get(&format!("{path}/steps")).await.json()["steps"][0]["approval"], asks);
+    let why = world.get(&format!("{path}/steps/gate/why")).await.json();
+    assert_eq!(why["reasons"][0]["message"], asks["message"], "{why}");
+    let spec = world.get(&path).await.json()["spec"]["steps"][0]["approval"].clone();
+    assert_eq!((&spec["message"], &spec["approvers"]), (&asks["message"], &asks["approvers"]));
+    let listed = world.get("/api/v1/runs?approvals=true").await.json();
+    assert_eq!(listed["items"][0]["approvals"][0]["message"], asks["message"]);
+    assert_eq!(world.post_nothing(&format!("{path}/steps/gate/approve")).await.code(), "403 not_approver");
 }

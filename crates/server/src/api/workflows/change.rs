@@ -64,7 +64,9 @@ async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -
 async fn refused(api: &Api, id: RunId, error: RequestError) -> Trouble {
     match error {
         RequestError::Refused(Refusal::NoRun { .. }) => match find_run(api, id).await {
-            Ok(row) => Trouble::new(Code::RunEnded, format!("{id} has ended: it is {}", row.state.status)),
+            Ok(row) => {
+                Trouble::new(Code::RunEnded, format!("{id} has already ended (`{}`)", row.state.status))
+            }
             Err(trouble) => trouble,
         },
         error => error.into(),

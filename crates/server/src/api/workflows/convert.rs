@@ -1,11 +1,14 @@
 //! Rows of workflows and runs as what the API shows.
 
+use std::collections::BTreeMap;
+
 use model::WorkflowSpec;
 use model::api::{
     RecentRun, RunStep, RunStepState, RunTries, StepCounts, StepKind, TriggerStatus, WaitingApproval,
     Workflow, WorkflowRun,
 };
-use model::run::{RunState, StepRecord, StepState, StepStatus, TriggerState, WorkflowState};
+use model::run::{Asks, RunState, StepRecord, StepState, StepStatus, TriggerState, WorkflowState};
+use model::workflow::template::has_reference;
 use model::workflow::{Action, StepSpec};
 use serde_json::Value;
 use store::query::{RunRow, WorkflowRow};
@@ -93,9 +96,17 @@ pub(super) fn run(row: RunRow) -> WorkflowRun {
         steps: counts(&state.counts),
         approvals: None,
         output: state.output.as_deref().map(json),
+        last_transition: None,
         history: state.history,
         spec: None,
     }
+}
+
+/// A run of a list, whose row has no more of its history than the newest transition.
+pub(super) fn listed(row: RunRow) -> WorkflowRun {
+    let mut run = run(row);
+    run.last_transition = std::mem::take(&mut run.history).pop();
+    run
 }
 
 fn tries(spec: &WorkflowSpec, state: &RunState) -> Option<RunTries> {
@@ -130,13 +141,40 @@ pub(super) fn approvals(row: &RunRow, records: &[StepRecord]) -> Vec<WaitingAppr
         let (_, spec) = all.get(record.key.step as usize)?;
         let Action::Approval(approval) = &spec.action else { return None };
         let waits = record.key.item.is_none() && record.state.status == StepStatus::Waiting;
-        waits.then(|| WaitingApproval {
-            step: spec.name.clone(),
-            since: record.state.started_at.unwrap_or(row.state.updated_at),
-            approvers: approval.approvers.clone(),
+        waits.then(|| {
+            let Asks { message, approvers } = record.state.asks.as_deref().cloned().unwrap_or_else(|| Asks {
+                message: approval.message.clone(),
+                approvers: approval.approvers.clone(),
+            });
+            let since = record.state.started_at.unwrap_or(row.state.updated_at);
+            WaitingApproval { step: spec.name.clone(), since, approvers, message }
         })
     };
     records.iter().filter_map(waiting).collect()
+}
+
+/// Whether a run has approvals that ask other texts than stand in its spec.
+pub(super) fn asks_by_reference(spec: &WorkflowSpec) -> bool {
+    spec.all_steps().any(|(_, step)| match &step.action {
+        Action::Approval(approval) => {
+            let texts = approval.message.iter().chain(&approval.approvers);
+            texts.into_iter().any(|text| has_reference(text))
+        }
+        _ => false,
+    })
+}
+
+/// A spec with what its approvals ask in a run, as far as they have begun. `records` are the rows of its steps.
+pub(super) fn with_questions(mut spec: WorkflowSpec, records: &[StepRecord]) -> WorkflowSpec {
+    let asked: BTreeMap<u32, &Asks> =
+        records.iter().filter_map(|record| Some((record.key.step, record.state.asks.as_deref()?))).collect();
+    let sections = [&mut spec.steps, &mut spec.on_failure, &mut spec.finally];
+    for (number, step) in (0..).zip(sections.into_iter().flatten()) {
+        if let (Action::Approval(approval), Some(asks)) = (&mut step.action, asked.get(&number)) {
+            (approval.message, approval.approvers) = (asks.message.clone(), asks.approvers.clone());
+        }
+    }
+    spec
 }
 
 /// All steps of a run, those that are pending included. `records` are its rows, by their numbers.
@@ -184,6 +222,8 @@ const fn pending() -> RunStepState {
         message: None,
         said: None,
         late_workers: None,
+        files: None,
+        approval: None,
     }
 }
 
@@ -203,5 +243,7 @@ pub(super) fn step_state(state: StepState) -> RunStepState {
         message: state.message.map(String::from),
         said: state.said.map(|said| *said),
         late_workers: state.late_workers.map(|late| *late),
+        files: state.files.as_deref().map(json),
+        approval: state.asks.map(|asks| *asks),
     }
 }

@@ -19,9 +19,11 @@ use utoipa_axum::routes;
 use super::super::definitions::DryRun;
 use super::super::extract::{Params, RawBody};
 use super::super::headers::IdempotencyKey;
+use super::super::limits::Caller;
 use super::super::problem::{Code, Trouble, field_error, fields_at};
 use super::super::routes::Routes;
 use super::super::{Api, submit};
+use super::cost;
 use super::pin::{self, Known};
 use super::start::{parameters, started};
 use crate::auth::{Actor, Resource, Verb};
@@ -68,6 +70,7 @@ pub(super) fn routes(routes: &mut Routes) {
 async fn start_definition(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
+    Extension(caller): Extension<Caller>,
     Params(params): Params<DryRun>,
     IdempotencyKey(key): IdempotencyKey,
     body: RawBody<BATCH_BODY_BYTES_MAX>,
@@ -88,6 +91,7 @@ async fn start_definition(
     if params.dry_run {
         return Ok(Json(WorkflowSpec::clone(&spec)).into_response());
     }
+    api.shared.limits.charge(&caller, cost::jobs(&definition, &parameters, &[]))?;
     let new = NewRun {
         workflow: None,
         generation: 0,

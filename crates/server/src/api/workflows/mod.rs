@@ -1,14 +1,17 @@
 //! Workflows and their runs.
 //!
 //! - `apply`: from bodies to what the engine takes; all that is wrong is named at once. `read`: lists and details.
-//! - `pin`: a workflow with all that it calls, as a run is pinned to it. `start`: runs begin, or begin again;
-//!   `inline`: of a definition that comes with the request; `plan` says what one would do.
+//! - `pin`: a workflow with all that it calls, as a run is pinned to it. `start`: runs begin, or begin again (`again`:
+//!   what a retry takes over); `inline`: of a definition that comes with the request; `plan` says what one would do; `cost`: how many
+//!   jobs a run counts as for the job rate.
 //! - `runs`: lists of runs, their steps and elements. `change`: what is asked of a run that goes on.
 //! - `convert`: rows as what the API shows.
 
+mod again;
 mod apply;
 mod change;
 mod convert;
+mod cost;
 mod inline;
 mod pin;
 mod plan;
@@ -20,6 +23,7 @@ mod warn;
 use std::sync::Arc;
 
 use engine::{Input, Reply, WorkflowRequest};
+use model::workflow::{Call, complete};
 use model::{RunId, WorkflowId};
 use serde::Deserialize;
 use store::query::{RunRow, WorkflowRow};
@@ -74,4 +78,14 @@ async fn find_run(api: &Api, id: RunId) -> Result<RunRow, Trouble> {
 async fn ask(api: &Api, actor: &Actor, request: WorkflowRequest) -> Result<Reply, RequestError> {
     let (request, actor) = (Box::new(request), Arc::clone(&actor.name));
     api.node.request(|ticket| Input::Workflow { ticket, request, actor }).await
+}
+
+/// How many jobs a run counts as for the job rate that a schedule starts; one if its workflow is missing or invalid,
+/// because then it starts nothing.
+pub(super) async fn jobs_of_call(api: &Api, namespace: &str, call: &Call) -> Result<usize, Trouble> {
+    let Some(row) = api.node.store().workflow_named(namespace, &call.name).await? else { return Ok(1) };
+    let Ok(definition) = start::pinned(api, &row).await else { return Ok(1) };
+    let given = call.parameters.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let parameters = complete(&row.head.spec.parameters, &given).unwrap_or(given);
+    Ok(cost::jobs(&definition, &parameters, &[]))
 }

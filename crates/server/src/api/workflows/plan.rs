@@ -101,7 +101,7 @@ fn levels(spec: &WorkflowSpec) -> BTreeMap<&str, u32> {
 }
 
 /// How many elements a step has, as far as its parameters say.
-fn total(step: &StepSpec, known: &Known<'_>) -> Option<u32> {
+pub(super) fn total(step: &StepSpec, known: &Known<'_>) -> Option<u32> {
     match &step.for_each.as_ref()?.over {
         Over::Items(items) => u32::try_from(items.len()).ok(),
         Over::Shards(shards) => Some(*shards),
@@ -127,8 +127,8 @@ fn command(job: &JobSpec, known: &Known<'_>) -> Option<Vec<String>> {
 }
 
 /// What is known before anything ran: parameters.
-struct Known<'a> {
-    parameters: &'a Map<String, Value>,
+pub(super) struct Known<'a> {
+    pub(super) parameters: &'a Map<String, Value>,
 }
 
 impl Values for Known<'_> {

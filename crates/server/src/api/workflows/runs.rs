@@ -1,5 +1,7 @@
 //! Lists of runs, of their steps and of the elements of these.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
@@ -7,10 +9,10 @@ use engine::why::{RunWhy, StepWhy};
 use engine::{Refusal, Reply, WorkflowRequest};
 use futures::{StreamExt, TryStreamExt};
 use model::api::{List, RunItem, RunSteps, WorkflowRun};
-use model::run::{RunStatus, StepStatus};
-use model::{BackfillId, RunId, ScheduleId, WorkflowId};
+use model::run::{RunStatus, StepCause, StepRecord, StepState, StepStatus};
+use model::{BackfillId, JobId, RunId, ScheduleId, WorkflowId};
 use serde::Deserialize;
-use store::query::{Page, RunFilter, RunRow};
+use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow};
 use utoipa_axum::routes;
 
 use super::super::extract::{Many, Params, Path, Paths};
@@ -24,6 +26,8 @@ use crate::node::RequestError;
 
 /// How many runs of a page are looked at a time.
 const LOOKUPS: usize = 16;
+/// How many rows of elements are read at a time where only some of them are wanted.
+const ITEM_ROWS: usize = 5_000;
 
 pub(super) fn routes(routes: &mut Routes) {
     let runs = Resource::Runs;
@@ -66,7 +70,7 @@ struct ListRunsParams {
 
 /// List runs of workflows, newest first
 ///
-/// What they are pinned to and their history are left out. Approvals cost a look at the steps of each run of
+/// What they are pinned to is left out, and of their history all but the newest transition. Approvals cost a look at the steps of each run of
 /// the page of which steps wait, so they come only where they are asked for.
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(ListRunsParams), responses(
     (status = 200, description = "One page", body = List<WorkflowRun>),
@@ -98,7 +102,7 @@ async fn list_runs(
 /// A run of a list, with its steps that wait for approval if they are asked for.
 async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRun, Trouble> {
     if !approvals {
-        return Ok(convert::run(row));
+        return Ok(convert::listed(row));
     }
     let waiting = row.state.counts[usize::from(StepStatus::Waiting.code())];
     let records = match waiting {
@@ -106,15 +110,24 @@ async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRu
         _ => api.node.store().run_steps(row.id).await?,
     };
     let approvals = Some(convert::approvals(&row, &records));
-    Ok(WorkflowRun { approvals, ..convert::run(row) })
+    Ok(WorkflowRun { approvals, ..convert::listed(row) })
 }
 
 /// Show a run with what it is pinned to and what it went through
+///
+/// In its spec, approvals that have begun ask what they ask in this run: with every reference replaced.
 #[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = RunId, Path)), responses(
     (status = 200, description = "The run", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))),
 ))]
 async fn get_run(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Response, Trouble> {
-    Ok(read::with_tag(whole(find_run(&api, id).await?)))
+    let row = find_run(&api, id).await?;
+    let records = match convert::asks_by_reference(&row.head.definition.workflow) {
+        true => api.node.store().run_steps(id).await?,
+        false => Vec::new(),
+    };
+    let mut run = whole(row);
+    run.spec = run.spec.map(|spec| Box::new(convert::with_questions(*spec, &records)));
+    Ok(read::with_tag(run))
 }
 
 /// A run with the spec that it is pinned to.
@@ -140,6 +153,9 @@ async fn list_steps(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Jso
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ListItemsParams {
+    /// Only elements with one of these statuses, with commas between.
+    #[param(value_type = Option<String>)]
+    status: Many<StepStatus>,
     /// How many of them, at most.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
@@ -149,7 +165,8 @@ struct ListItemsParams {
 
 /// List the elements of a step that have ended
 ///
-/// By their numbers. Those that go on are among the jobs of the run.
+/// By their numbers. Those that go on are among the jobs of the run. A retry that took over the whole step has the elements
+/// of the run that it retried.
 #[utoipa::path(get, path = "/api/v1/runs/{id}/steps/{step}/items", tag = "runs",
     params(("id" = RunId, Path), ("step" = String, Path, description = "Its name"), ListItemsParams),
     responses((status = 200, description = "One page", body = List<RunItem>))
@@ -162,20 +179,83 @@ async fn list_items(
     let limit = page::limit(params.limit)?;
     let row = find_run(&api, id).await?;
     let number = number_of(&row, &step)?;
-    let list = (id, number);
+    let list = (id, number, &params.status.0);
     let after = api.shared.cursors.read::<u32>("items", &list, params.cursor.as_deref())?;
-    let mut records = api.node.store().run_items(id, number, after, limit + 1).await?;
+    let owner = owner_of_elements(&api, row, number).await?;
+    let mut records = ended_elements(&api, owner, number, after, &params.status.0, limit + 1).await?;
     let more = records.len() > limit;
     records.truncate(limit);
-    let item = |record: model::run::StepRecord| {
-        Some(RunItem { index: record.key.item?, state: convert::step_state(record.state) })
-    };
     let last = records.last().and_then(|record| record.key.item).filter(|_| more);
     let next_cursor = last.map(|index| api.shared.cursors.make("items", &list, &index.to_string()));
-    // Those that the next try does again have a row of the last one.
-    let ended = records.into_iter().filter(|record| record.state.status.is_final());
-    let items: Vec<_> = ended.filter_map(item).collect();
+    let jobs = jobs_of(&api, &records).await?;
+    let items = records.into_iter().filter_map(|record| {
+        let job = record.state.job.and_then(|job| jobs.get(&job));
+        Some(item(record.key.item?, record.state, job))
+    });
+    let items = items.collect();
     Ok(Json(List { items, next_cursor }))
+}
+
+/// The run whose rows have the elements of a step: a retry that took over the whole step has only the step.
+async fn owner_of_elements(api: &Api, mut row: RunRow, number: u32) -> Result<RunId, Trouble> {
+    let store = api.node.store();
+    loop {
+        let Some(before) = row.head.retry_of else { return Ok(row.id) };
+        let steps = store.run_steps(row.id).await?;
+        let step = steps.iter().find(|record| record.key.step == number && record.key.item.is_none());
+        let taken_over = step.is_some_and(|record| record.state.cause == StepCause::Carried);
+        match store.run(before).await? {
+            Some(before) if taken_over => row = before,
+            _ => return Ok(row.id),
+        }
+    }
+}
+
+/// Elements of a step that have ended with one of these statuses, or with any where there are none.
+async fn ended_elements(
+    api: &Api,
+    run: RunId,
+    number: u32,
+    mut after: Option<u32>,
+    statuses: &[StepStatus],
+    limit: usize,
+) -> Result<Vec<StepRecord>, Trouble> {
+    let wanted = |record: &StepRecord| {
+        let status = record.state.status;
+        // Those that the next try does again have a row of the last one.
+        status.is_final() && (statuses.is_empty() || statuses.contains(&status))
+    };
+    let rows = if statuses.is_empty() { limit } else { ITEM_ROWS };
+    let mut found = Vec::new();
+    loop {
+        let records = api.node.store().run_items(run, number, after, rows).await?;
+        let is_last = records.len() < rows;
+        after = records.last().and_then(|record| record.key.item);
+        found.extend(records.into_iter().filter(wanted));
+        if is_last || found.len() >= limit {
+            found.truncate(limit);
+            return Ok(found);
+        }
+    }
+}
+
+/// The jobs of elements, in one read.
+async fn jobs_of(api: &Api, records: &[StepRecord]) -> Result<HashMap<JobId, JobRow>, Trouble> {
+    let ids: Vec<_> = records.iter().filter_map(|record| record.state.job).collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let page = Page { after: None, limit: ids.len() };
+    let found = api.node.store().jobs(&JobFilter { ids, ..JobFilter::default() }, page).await?;
+    Ok(found.items.into_iter().map(|row| (row.id, row)).collect())
+}
+
+/// An element with what its job tells.
+fn item(index: u32, state: StepState, job: Option<&JobRow>) -> RunItem {
+    let item = job.and_then(|row| row.step.as_ref()?.item.as_ref().map(|item| item.value.to_string()));
+    let (worker_id, executions) =
+        job.map_or((None, None), |row| (row.state.worker, Some(row.state.executions)));
+    RunItem { index, item, worker_id, executions, state: convert::step_state(state) }
 }
 
 /// The number of a step.

@@ -11,22 +11,23 @@ use engine::input::Takeover;
 use engine::{NewRun, Reply, WorkflowRequest};
 use model::api::{RetryRun, StartRun, WorkflowRun};
 use model::firing::{FiringCause, Origin};
-use model::limits::{ITEMS_MAX, PRIORITY_MAX, RUN_PARAMETERS_BYTES_MAX};
-use model::run::{RetryFrom, StepRecord, StepStatus, carried};
-use model::workflow::{Action, Definition, complete};
+use model::limits::{PRIORITY_MAX, RUN_PARAMETERS_BYTES_MAX};
+use model::run::RetryFrom;
+use model::workflow::{Definition, complete};
 use model::{RunId, WorkflowSpec, validate};
 use serde_json::{Map, Value};
-use store::query::{RunRow, WorkflowRow};
+use store::query::WorkflowRow;
 use utoipa_axum::routes;
 
 use super::super::extract::{MaybeBody, Params, Path};
 use super::super::headers::{IdempotencyKey, etag};
 use super::super::jobs::unexpected;
+use super::super::limits::Caller;
 use super::super::problem::{Code, Trouble, field_error, fields_at};
 use super::super::routes::Routes;
 use super::super::{Api, submit};
 use super::pin::{self, Known};
-use super::{Scope, ask, find, find_run, runs};
+use super::{Scope, again, ask, cost, find, find_run, runs};
 use crate::auth::{Actor, Resource, Verb};
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -42,6 +43,7 @@ pub(super) fn routes(routes: &mut Routes) {
     let retry_refusals = [
         Code::RunNotFound,
         Code::RunNotEnded,
+        Code::RepeatForbidden,
         Code::StepNotFound,
         Code::WorkflowNotFound,
         Code::TooManyRuns,
@@ -75,6 +77,7 @@ pub(super) fn routes(routes: &mut Routes) {
 async fn start_run(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
+    Extension(caller): Extension<Caller>,
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
     IdempotencyKey(key): IdempotencyKey,
@@ -84,6 +87,7 @@ async fn start_run(
     let key = key.map(|key| submit::start_key(row.id, &key, &body));
     let parameters = parameters(&row.head.spec, &body)?;
     let definition = pinned(&api, &row).await?;
+    api.shared.limits.charge(&caller, cost::jobs(&definition, &parameters, &[]))?;
     let new = NewRun {
         workflow: Some(row.id),
         generation: row.state.generation,
@@ -154,7 +158,10 @@ pub(super) async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Res
 ///
 /// Starts another run, pinned to the same definition with the same parameters; `retry_of` names the old one. What ended
 /// well is taken over and not done again, of a step over a list the elements that did; `from` names a step to
-/// begin at all the same.
+/// begin at all the same. A failed step that called a workflow continues the run that it called.
+///
+/// A job that runs `at_most_once` and has started is not started again: the request is refused and names its step,
+/// unless `repeat` names the step too.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/retry", tag = "runs",
     params(
         ("id" = RunId, Path),
@@ -172,6 +179,7 @@ pub(super) async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Res
 async fn retry_run(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
+    Extension(caller): Extension<Caller>,
     Path(id): Path<RunId>,
     IdempotencyKey(key): IdempotencyKey,
     MaybeBody(body): MaybeBody<RetryRun>,
@@ -183,7 +191,7 @@ async fn retry_run(
         return Err(Trouble::new(Code::WorkflowNotFound, detail));
     }
     if !row.state.status.is_final() {
-        let detail = format!("{id} has not ended: it is {}", row.state.status);
+        let detail = format!("{id} has not ended yet (`{}`)", row.state.status);
         return Err(Trouble::new(Code::RunNotEnded, detail));
     }
     let from = match body.from.as_deref() {
@@ -198,6 +206,9 @@ async fn retry_run(
         }
     };
     let key = key.map(|key| submit::retry_key(id, &key, &body));
+    let carried = again::takeover(&api, &row, from, &body.repeat).await?;
+    let jobs = cost::jobs(&row.head.definition, &row.head.parameters, &carried.records);
+    api.shared.limits.charge(&caller, jobs)?;
     let new = NewRun {
         workflow: row.head.workflow,
         generation: row.head.generation,
@@ -207,45 +218,14 @@ async fn retry_run(
         priority: row.head.priority,
         note: body.note.as_deref().map(Into::into),
         retry_of: Some(id),
-        carried: takeover(&api, &row, from).await?,
-        origin: row.head.origin.as_deref().map(again),
+        carried,
+        origin: row.head.origin.as_deref().map(retried),
         key,
     };
     started(&api, &actor, new).await
 }
 
 /// Still a run of its schedule, and counted among those that its overlap policy looks at.
-fn again(origin: &Origin) -> Arc<Origin> {
+fn retried(origin: &Origin) -> Arc<Origin> {
     Arc::new(Origin { cause: FiringCause::Retry, backfill: None, start_by: None, ..origin.clone() })
-}
-
-/// What another try of a run takes over.
-async fn takeover(api: &Api, row: &RunRow, from: RetryFrom<'_>) -> Result<Takeover, Trouble> {
-    let records = records(api, row).await?;
-    let carried = carried(&row.head.definition, &records, from);
-    let mut batches = Vec::new();
-    if carried.has_lists() {
-        batches = api.node.store().element_batches(row.id).await?;
-        batches.retain(|batch| carried.takes(batch));
-    }
-    Ok(Takeover { records: carried.records, batches })
-}
-
-/// All rows of a run that another try may take over: its steps, and the elements of those that did not end well.
-async fn records(api: &Api, row: &RunRow) -> Result<Vec<StepRecord>, Trouble> {
-    let store = api.node.store();
-    let mut records = store.run_steps(row.id).await?;
-    let all: Vec<_> = row.head.definition.workflow.all_steps().collect();
-    let with_elements = |record: &StepRecord| {
-        let spec = all.get(record.key.step as usize).map(|(_, spec)| spec);
-        let over_list = spec.is_some_and(|spec| {
-            spec.for_each.is_some() && matches!(spec.action, Action::Job(_) | Action::Workflow(_))
-        });
-        over_list && record.state.status != StepStatus::Succeeded
-    };
-    let steps: Vec<u32> = records.iter().filter(|r| with_elements(r)).map(|r| r.key.step).collect();
-    for step in steps {
-        records.extend(store.run_items(row.id, step, None, ITEMS_MAX).await?);
-    }
-    Ok(records)
 }

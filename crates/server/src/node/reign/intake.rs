@@ -96,7 +96,7 @@ impl Reign<'_> {
     }
 
     /// Gives an input to the engine. One that made it fail before is set aside.
-    fn handle(&mut self, now: Now, input: Input) -> Result<(), End> {
+    pub(super) fn handle(&mut self, now: Now, input: Input) -> Result<(), End> {
         let suspect = Suspect::of(&input);
         if self.life.suspects.is_barred(&suspect) {
             tracing::error!(?suspect, "an input was set aside: handling it failed before");

@@ -1,16 +1,21 @@
 //! The loop of the engine's thread while it owns the shards.
 //!
-//! Here is when it flushes, commits, releases and waits; `intake` has how inputs get to the engine.
+//! Here is when it flushes, commits, releases and waits; `intake` has how inputs get to the engine; `suspension` is
+//! what it does while its own lease is not valid for certain.
 //!
 //! # Always true
+//! - What no commit carries (worker leases, answers from memory, stops) is released only while the leadership lease
+//!   is valid.
 //! - No more commits are on their way than the store takes ahead; effects are released when theirs is done, in
 //!   order.
 //! - When the loop ends, everybody who waited has been answered.
 
 mod intake;
 mod lost;
+mod suspension;
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,7 +33,7 @@ use super::backoff::Cause;
 use super::crashes::{self, Moment};
 use super::driver::{Driver, Life};
 use super::outbox::Outboxes;
-use super::ownership::Owned;
+use super::ownership::{Owned, RENEWAL_PAUSE, renew};
 use super::suspects::Suspect;
 use super::{Beat, EventBatch, FromWorker, NodeConfig, Readiness, Request, RequestError};
 
@@ -44,8 +49,6 @@ const VIEW_BUSY: Duration = Duration::from_millis(100);
 const VIEW_IDLE: Duration = Duration::from_secs(1);
 /// How often a full store is asked whether it takes writes again.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// How soon a renewal that did not go through is tried again.
-const RENEW_AGAIN: Duration = Duration::from_millis(500);
 /// How long a shutdown waits for its last commits.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// The same for a hand-over; what is then left is told that nothing happened.
@@ -80,13 +83,22 @@ struct Flight {
     batch: Arc<Batch>,
     effects: Vec<Effect>,
     since: Instant,
+    /// The same on the steady clock: the lease that a commit prolongs counts from here.
+    sent_at: Timestamp,
     commit: BoxFuture<Result<Committed, StoreError>>,
     /// What came of the commit, until those before it are done as well.
     came: Option<Result<Committed, StoreError>>,
 }
 
+/// A renewal of the leadership lease that is on its way.
+struct Renewal {
+    /// On the steady clock, before it was sent.
+    sent_at: Timestamp,
+    call: BoxFuture<Result<(), StoreError>>,
+}
+
 /// What ended a wait.
-enum Woke {
+enum Event {
     Committed(Result<Committed, StoreError>),
     Beats,
     Reports,
@@ -97,6 +109,7 @@ enum Woke {
     Stop,
     HandOver,
     Time,
+    Nothing,
 }
 
 /// One ownership.
@@ -105,6 +118,8 @@ pub(super) struct Reign<'a> {
     engine: Engine,
     leases: Arc<[Lease]>,
     outboxes: Outboxes,
+    /// Sessions that were closed here and of which the engine has not heard.
+    closed: Vec<Input>,
     /// In their order.
     flights: VecDeque<Flight>,
     /// How many may be on their way.
@@ -121,14 +136,19 @@ pub(super) struct Reign<'a> {
     beats: Vec<Beat>,
     reports: Vec<FromWorker>,
     requests: Vec<Request>,
-    renewal: Option<BoxFuture<Result<(), StoreError>>>,
-    renew_at: Instant,
+    renewal: Option<Renewal>,
+    /// Whether the newest renewal failed: only the first failure is logged.
+    renewals_fail: bool,
+    /// The earliest moment of the next renewal: a store that refuses at once is not asked without a pause.
+    renew_after: Instant,
     probe: Option<BoxFuture<Result<(), StoreError>>>,
     probe_at: Instant,
     changed: bool,
     viewed_at: Instant,
     /// The wall clock and the monotonic one, as they were read together last.
     clocks: (Timestamp, Instant),
+    /// Whether engine time does not follow the wall clock.
+    clock_troubles: bool,
     stop_by: Option<Instant>,
     /// It ends because another server is to have the shards.
     hands_over: bool,
@@ -146,10 +166,12 @@ impl<'a> Reign<'a> {
         Self {
             outboxes: Outboxes::new(Some(config.members.clone()), config.metrics.clone()),
             clocks: (wall, now),
-            renew_at: now + config.lease.to_std() / 3,
+            renewals_fail: false,
+            renew_after: now,
             life,
             engine: owned.engine,
             leases: owned.leases,
+            closed: Vec::new(),
             flights: VecDeque::new(),
             flights_max,
             batch: 1,
@@ -164,6 +186,7 @@ impl<'a> Reign<'a> {
             probe_at: now + PROBE_EVERY,
             changed: true,
             viewed_at: now,
+            clock_troubles: false,
             stop_by: None,
             hands_over: false,
             reconciles,
@@ -178,17 +201,11 @@ impl<'a> Reign<'a> {
     }
 
     async fn drive(&mut self) -> End {
+        self.engine.hold_new_work(self.life.full);
         self.publish_view();
+        self.life.driver.leads_until.publish(&self.life.lease);
         self.announce();
-        let end = loop {
-            if let Err(end) = self.turn() {
-                break end;
-            }
-            let woke = self.wait().await;
-            if let Err(end) = self.woken(woke) {
-                break end;
-            }
-        };
+        let Err(end) = self.lead().await;
         if !matches!(end, End::Stopped | End::HandedOver) {
             self.close();
         }
@@ -202,6 +219,34 @@ impl<'a> Reign<'a> {
         }
         self.life.tickets.give_up(0, &RequestError::Loading);
         end
+    }
+
+    async fn lead(&mut self) -> Result<Infallible, End> {
+        loop {
+            if !self.lease_is_valid() {
+                self.suspend().await?;
+            }
+            self.turn()?;
+            let event = self.wait().await;
+            self.take(event)?;
+        }
+    }
+
+    /// Whether what no commit carries may be released now.
+    fn lease_is_valid(&self) -> bool {
+        self.life.lease.is_valid(self.life.driver.config.clock.steady())
+    }
+
+    /// The store prolonged the leadership lease for a request sent at `sent_at`.
+    fn prolonged(&mut self, sent_at: Timestamp) {
+        let life = &mut *self.life;
+        life.lease.prolong(sent_at);
+        life.driver.leads_until.publish(&life.lease);
+        // It ended for a moment, and this thread was too slow to see it: the watch on the lease did.
+        let shows_the_end = *life.driver.readiness.borrow() == Readiness::Suspended;
+        if shows_the_end && self.lease_is_valid() {
+            self.announce();
+        }
     }
 
     /// Takes no more requests. Comes before anybody is answered, so that who asks again at once is
@@ -225,6 +270,12 @@ impl<'a> Reign<'a> {
     /// Takes what waits, and sends off the next batch if the store is free.
     fn turn(&mut self) -> Result<(), End> {
         let drained = self.take_waiting()?;
+        // A worker whose lease rests on ours must not outlive it: who leads next waits for leases that were granted
+        // before it took over, and for no others. Read after the beats were taken in: those that were sent
+        // before the end of our lease are all that this may answer.
+        if !self.lease_is_valid() {
+            return Ok(());
+        }
         // Answers to beats wait for no commit.
         for grant in self.engine.take_grants() {
             self.outboxes.push(grant);
@@ -261,7 +312,7 @@ impl<'a> Reign<'a> {
                 Some(newest) => newest.effects.extend(effects),
                 None => self.release(effects),
             }
-            return Ok(());
+            return self.disconnect_closed();
         }
         let mut effects = effects;
         if is_on(Mutation::ServerReleasesBeforeCommits) {
@@ -270,9 +321,11 @@ impl<'a> Reign<'a> {
         crashes::reach(Moment::BeforeCommit, &batch);
         let batch = Arc::new(batch);
         let store = Arc::clone(&self.life.driver.store);
+        let sent_at = self.life.driver.config.clock.steady();
         let (leases, rows) = (Arc::clone(&self.leases), Arc::clone(&batch));
         let commit = Box::pin(async move { store.commit(&leases, rows).await });
-        self.flights.push_back(Flight { number, batch, effects, since: Instant::now(), commit, came: None });
+        let since = Instant::now();
+        self.flights.push_back(Flight { number, batch, effects, since, sent_at, commit, came: None });
         Ok(())
     }
 
@@ -289,39 +342,47 @@ impl<'a> Reign<'a> {
                 to_worker => self.outboxes.push(to_worker),
             }
         }
-        // The engine hears of a closed session from the end of the worker's stream.
-        for session in self.outboxes.send() {
-            tracing::warn!(session = session.0, "closed the session of a worker that does not read");
+        for (worker, session) in self.outboxes.send() {
+            tracing::warn!(worker_id = %worker, session = session.0, "closed the session of a worker that does not read");
+            self.closed.push(Input::Disconnect { worker, session });
         }
     }
 
-    async fn wait(&mut self) -> Woke {
+    /// Tells the engine of the sessions that were closed here: nothing more is to be sent to them.
+    fn disconnect_closed(&mut self) -> Result<(), End> {
+        if self.closed.is_empty() {
+            return Ok(());
+        }
+        let now = self.now();
+        let closed = std::mem::take(&mut self.closed);
+        closed.into_iter().try_for_each(|input| self.handle(now, input))
+    }
+
+    async fn wait(&mut self) -> Event {
         let until = self.sleep_until();
         let open = self.stop_by.is_none();
         let room = open && self.taken < BATCH_INPUTS;
+        self.renew_when_due();
         let Driver { requests, reports, beats, stop, store, config, .. } = &mut self.life.driver;
         let NodeConfig { standing, .. } = config;
-        if self.renewal.is_none() && Instant::now() >= self.renew_at {
-            let (store, leases, ttl) = (Arc::clone(store), Arc::clone(&self.leases), config.lease);
-            self.renewal = Some(Box::pin(async move { store.renew(&leases, ttl).await }));
-        }
         if self.life.full && self.probe.is_none() && Instant::now() >= self.probe_at {
             let store = Arc::clone(store);
             self.probe = Some(Box::pin(async move { store.check().await }));
         }
         tokio::select! {
             biased;
-            result = fly(&mut self.flights) => Woke::Committed(result),
+            result = fly(&mut self.flights) => Event::Committed(result),
+            // Before the lanes: a busy worker must not make the leader's own lease end.
+            result = answered(&mut self.renewal) => Event::Renewed(result),
             // Also when every handle is gone; before the lanes, which have ended then too.
-            _ = stop.wait_for(|stop| *stop), if open => Woke::Stop,
-            Ok(_) = standing.wait_for(|standing| standing.gives), if open => Woke::HandOver,
-            _ = beats.recv_many(&mut self.beats, CHUNK), if open => Woke::Beats,
-            _ = reports.recv_many(&mut self.reports, CHUNK), if room => Woke::Reports,
-            _ = requests.recv_many(&mut self.requests, CHUNK), if room => Woke::Requests,
-            result = some(&mut self.renewal) => Woke::Renewed(result),
-            result = some(&mut self.probe) => Woke::Probed(result),
-            result = some(&mut self.reconciled) => Woke::Reconciled(result),
-            () = tokio::time::sleep_until(until) => Woke::Time,
+            _ = stop.wait_for(|stop| *stop), if open => Event::Stop,
+            Ok(_) = standing.wait_for(|standing| standing.gives), if open => Event::HandOver,
+            _ = beats.recv_many(&mut self.beats, CHUNK), if open => Event::Beats,
+            _ = reports.recv_many(&mut self.reports, CHUNK), if room => Event::Reports,
+            _ = requests.recv_many(&mut self.requests, CHUNK), if room => Event::Requests,
+            result = some(&mut self.probe) => Event::Probed(result),
+            result = some(&mut self.reconciled) => Event::Reconciled(result),
+            () = tokio::time::sleep_until(until) => Event::Time,
         }
     }
 
@@ -333,54 +394,78 @@ impl<'a> Reign<'a> {
         }
         let mut until = now + SLEEP_MAX;
         if may_flush && let Some(wakeup) = self.engine.wakeup() {
-            let wall = self.life.driver.config.clock.now();
+            let wall = self.engine.believed(self.life.driver.config.clock.both());
             let micros = wakeup.as_micros().saturating_sub(wall.as_micros());
             until = until.min(now + Duration::from_micros(u64::try_from(micros).unwrap_or(0)));
         }
         let view = self.viewed_at + if self.changed { VIEW_BUSY } else { VIEW_IDLE };
         until = until.min(view.max(now));
         if self.renewal.is_none() {
-            until = until.min(self.renew_at.max(now));
+            until = until.min(self.renewal_due().max(now));
         }
+        until = until.min(self.at(self.life.lease.valid_until()));
         if self.stop_by.is_some() && self.flights.is_empty() {
             until = until.min(now + Duration::from_millis(1));
         }
         until
     }
 
-    fn woken(&mut self, woke: Woke) -> Result<(), End> {
-        match woke {
-            Woke::Committed(result) => self.landed(result),
-            Woke::Beats => {
+    /// When this moment of the steady clock is on the timer's.
+    fn at(&self, moment: Timestamp) -> Instant {
+        let now = self.life.driver.config.clock.steady();
+        Instant::now() + moment.since(now).to_std().min(SLEEP_MAX)
+    }
+
+    fn renewal_due(&self) -> Instant {
+        self.at(self.life.lease.renew_at()).max(self.renew_after)
+    }
+
+    /// Sends a renewal of the leadership lease when it is time and none is on its way.
+    fn renew_when_due(&mut self) {
+        let (driver, lease) = (&self.life.driver, self.life.lease);
+        let sent_at = driver.config.clock.steady();
+        if self.renewal.is_some() || sent_at < lease.renew_at() || Instant::now() < self.renew_after {
+            return;
+        }
+        let (store, leases, config) =
+            (Arc::clone(&driver.store), Arc::clone(&self.leases), driver.config.clone());
+        let call = Box::pin(async move { renew(store.as_ref(), &leases, &lease, &config).await });
+        self.renewal = Some(Renewal { sent_at, call });
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), End> {
+        match event {
+            Event::Committed(result) => self.landed(result),
+            Event::Beats => {
                 let mut beats = std::mem::take(&mut self.beats);
                 let taken = beats.drain(..).try_for_each(|beat| self.take_beat(beat));
                 self.beats = beats;
                 taken
             }
-            Woke::Reports => {
+            Event::Reports => {
                 let now = self.now();
                 let mut reports = std::mem::take(&mut self.reports);
                 let taken = reports.drain(..).try_for_each(|message| self.take_report(now, message));
                 self.reports = reports;
                 taken
             }
-            Woke::Requests => {
+            Event::Requests => {
                 let now = self.now();
                 let mut requests = std::mem::take(&mut self.requests);
                 let taken = requests.drain(..).try_for_each(|request| self.take_request(now, request));
                 self.requests = requests;
                 taken
             }
-            Woke::Renewed(result) => self.renewed(result),
-            Woke::Probed(result) => {
+            Event::Renewed(result) => self.renewed(result),
+            Event::Probed(result) => {
                 self.probed(result.is_ok());
                 Ok(())
             }
-            Woke::Stop => {
+            Event::Stop => {
                 self.stop();
                 Ok(())
             }
-            Woke::Reconciled(result) => {
+            Event::Reconciled(result) => {
                 self.reconciled = None;
                 self.reconciles = false;
                 if let Err(error) = result {
@@ -389,11 +474,12 @@ impl<'a> Reign<'a> {
                 }
                 Ok(())
             }
-            Woke::HandOver => {
+            Event::HandOver => {
                 self.hand_over();
                 Ok(())
             }
-            Woke::Time => {
+            Event::Nothing => Ok(()),
+            Event::Time => {
                 let now = self.now();
                 self.guarded(Suspect::Flush, |engine| engine.handle(now, Input::Tick))
             }
@@ -407,12 +493,18 @@ impl<'a> Reign<'a> {
             Ok(committed) => {
                 crashes::reach(Moment::AfterCommit, &flight.batch);
                 self.has_committed = true;
+                if committed.prolonged {
+                    self.prolonged(flight.sent_at);
+                }
                 let before = std::mem::replace(&mut self.committed, flight.batch.now);
                 self.life.driver.config.metrics.committed(&flight.batch, before, flight.since.elapsed());
                 self.release(flight.effects);
                 crashes::reach(Moment::AfterEffects, &flight.batch);
                 self.publish_events(committed, flight.batch);
-                Ok(())
+                if committed.space_low {
+                    self.space_is_low();
+                }
+                self.disconnect_closed()
             }
             Err(_) if is_on(Mutation::ServerGoesOnAfterFailedCommits) => {
                 self.release(flight.effects);
@@ -479,21 +571,44 @@ impl<'a> Reign<'a> {
     }
 
     fn renewed(&mut self, result: Result<(), StoreError>) -> Result<(), End> {
-        self.renewal = None;
-        self.renew_at = Instant::now() + self.life.driver.config.lease.to_std() / 3;
+        let Some(renewal) = self.renewal.take() else { return Ok(()) };
+        self.renew_after = Instant::now() + RENEWAL_PAUSE;
         match result {
-            Ok(()) => Ok(()),
+            Ok(()) => {
+                if std::mem::take(&mut self.renewals_fail) {
+                    tracing::info!("the leadership lease is renewed again");
+                }
+                self.prolonged(renewal.sent_at);
+                Ok(())
+            }
             Err(error @ StoreError::Fenced { .. }) => {
                 tracing::warn!(error = %error, "lost the shards");
                 Err(End::Again { tainted: true, cause: self.cause_of(&error) })
             }
             Err(StoreError::Fatal { reason }) => Err(End::Fatal(reason)),
             Err(error) => {
-                // Each commit checks the lease itself, so going on is safe.
-                tracing::warn!(error = %error, "cannot renew the leases; trying again");
-                self.renew_at = Instant::now() + RENEW_AGAIN;
+                if !std::mem::replace(&mut self.renewals_fail, true) {
+                    tracing::warn!(error = %error, "cannot renew the leadership lease; trying again");
+                }
+                // A lease that cannot run out is in no hurry.
+                if self.life.lease.is_exclusive() {
+                    self.renew_after = Instant::now() + Duration::from_secs(1);
+                }
                 Ok(())
             }
+        }
+    }
+
+    /// The store commits in its reserve: from here on, nothing new is taken or started.
+    fn space_is_low(&mut self) {
+        if !self.life.full {
+            tracing::warn!(
+                "the store's volume is full: new work is refused, and its reserve is for what runs"
+            );
+            self.life.full = true;
+            self.probe_at = Instant::now() + PROBE_EVERY;
+            self.engine.hold_new_work(true);
+            self.announce();
         }
     }
 
@@ -503,6 +618,7 @@ impl<'a> Reign<'a> {
         if healed {
             tracing::info!("the store has space again");
             self.life.full = false;
+            self.engine.hold_new_work(false);
             self.announce();
         }
     }
@@ -555,7 +671,16 @@ impl<'a> Reign<'a> {
         self.changed = false;
         self.viewed_at = Instant::now();
         let driver = &self.life.driver;
-        driver.view.send_replace(Arc::new(self.engine.view()));
+        let view = self.engine.view();
+        let trouble = view.clock.trouble();
+        match &trouble {
+            Some(trouble) if !self.clock_troubles => tracing::warn!("{trouble}"),
+            None if self.clock_troubles => tracing::info!("engine time follows the wall clock again"),
+            _ => {}
+        }
+        self.clock_troubles = trouble.is_some();
+        driver.config.metrics.count_firings(&view);
+        driver.view.send_replace(Arc::new(view));
         driver.config.metrics.inbox(driver.beats.len() + driver.reports.len() + driver.requests.len());
     }
 
@@ -588,6 +713,13 @@ async fn fly(flights: &mut VecDeque<Flight>) -> Result<Committed, StoreError> {
         }
     })
     .await
+}
+
+async fn answered(renewal: &mut Option<Renewal>) -> Result<(), StoreError> {
+    match renewal {
+        Some(renewal) => renewal.call.as_mut().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn some<T>(future: &mut Option<BoxFuture<T>>) -> T {

@@ -111,6 +111,10 @@ impl Rows {
                 self.queues.insert(name.clone(), record);
                 Some(Row::Queue { name, settings })
             }
+            Change::RemoveQueue(name) => {
+                self.queues.remove(&*name);
+                None
+            }
             Change::Schedule { id, new, head, state } => {
                 Some(self.apply_schedule(id, new, head.as_ref(), *state, mutation))
             }
@@ -120,6 +124,7 @@ impl Rows {
             }
             Change::Ledger(record) => Some(Row::Ledger(record)),
             Change::Backfill { id, head, state } => {
+                let asked = head.as_ref().map(|head| (head.schedule, head.concurrency));
                 match (head, self.backfills.get_mut(&id)) {
                     (_, Some(known)) => known.1 = state,
                     (Some(head), None) => {
@@ -127,7 +132,7 @@ impl Rows {
                     }
                     (None, None) => {}
                 }
-                Some(Row::Backfill { backfill: id, status: state.status })
+                Some(Row::Backfill { backfill: id, status: state.status, asked })
             }
             Change::Workflow { id, head, state, .. } => {
                 let spec = head.as_ref().map(|head| Arc::clone(&head.spec));

@@ -123,7 +123,11 @@ impl Filling {
             let mut changes = vec![Change::Run { id, head, state: Box::new(state) }];
             for step in 0..3 {
                 for item in [None, Some(0), Some(7)] {
-                    let (key, state) = (StepKey { run: id, step, item }, self.sampler.step_state());
+                    let (key, mut state) = (StepKey { run: id, step, item }, self.sampler.step_state());
+                    if item == Some(7) {
+                        let version = format!("data@sha256:{n:064x}");
+                        state.files = Some(serde_json::json!({ "data": version }).to_string().into());
+                    }
                     changes.push(Change::Step(Box::new(StepRecord { key, state })));
                 }
                 let batch = self.sampler.element_batch(BatchKey { run: id, step, first: step * 7 });

@@ -1,6 +1,7 @@
 //! A store with rows of all kinds goes over, whatever comes in between.
 
 mod answers;
+mod back;
 mod filling;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use crate::cluster::ServerRecord;
 use crate::postgres::{self, PostgresStore};
 use crate::sqlite::{self, SqliteStore};
 use crate::suite::cluster::{Cluster, Database};
+use crate::suite::sample::Sampler;
 use crate::{Store, StoreError};
 
 const HOUR: Duration = Duration::from_hours(1);

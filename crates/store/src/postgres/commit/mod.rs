@@ -40,7 +40,7 @@ use uuid::Uuid;
 
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD};
-use super::leases::{Past, clock, first_lost, lease_params};
+use super::leases::{Guard, Prolongation, clock, first_lost, micros};
 use super::param::{self, big, bigs, blobs};
 use crate::batch::{Counters, EVENTS_A_ROW, foreign_shard, heads_for_executions};
 use crate::codec::{seal_events, seal_touched};
@@ -92,21 +92,29 @@ fn count(rows: usize) -> param::Param {
 pub(super) async fn commit(
     lane: &Lane,
     mode: Mode,
-    past: Past,
+    guard: &Guard,
     leases: &[Lease],
     batch: &Batch,
 ) -> Result<Committed, Failure> {
     if let Some(shard) = foreign_shard(leases, batch) {
         return Err(Failure::Fenced(shard));
     }
-    let steps = steps(past, leases, batch)?;
+    let prolongation = guard.prolongation();
+    let steps = steps(guard, prolongation, leases, batch)?;
     let meanings: Vec<_> = steps.iter().map(|step| step.broken).collect();
     let queries: Vec<_> = steps.into_iter().map(|step| step.query).collect();
     let mut tries = 0;
     loop {
         tries += 1;
         match lane.run(mode, &queries).await {
-            Ok(answers) => return Ok(Committed { first_event: first_event(&answers)? }),
+            Ok(answers) => {
+                prolongation.into_iter().for_each(|by| guard.prolonged(by));
+                return Ok(Committed {
+                    first_event: first_event(&answers)?,
+                    prolonged: prolongation.is_some(),
+                    space_low: false,
+                });
+            }
             Err(stopped) if tries < TRIES && stopped.failure.is_contention() => {}
             Err(stopped) if stopped.at == Some(0) && stopped.failure.state() == Some(GUARD) => {
                 return Err(first_lost(lane, mode, leases).await);
@@ -136,11 +144,16 @@ fn first_event(answers: &[Vec<Row>]) -> Result<EventSeq, Failure> {
     Ok(EventSeq(place.cast_unsigned()))
 }
 
-fn steps(past: Past, leases: &[Lease], batch: &Batch) -> Result<Vec<Step>, Failure> {
+fn steps(
+    guard: &Guard,
+    prolongation: Option<Prolongation>,
+    leases: &[Lease],
+    batch: &Batch,
+) -> Result<Vec<Step>, Failure> {
     let part = leases.iter().map(|lease| i32::from(lease.shard.0)).min().unwrap_or(-1);
     let mut steps = Steps { steps: Vec::new(), now: batch.now, part };
-    steps.add(past.leases_hold(), lease_params(leases)?);
-    steps.advance(leases, batch);
+    steps.steps.push(Step { query: guard.hold(leases), broken: "" });
+    steps.advance(leases, prolongation, batch);
     steps.forget_keys(&batch.changes);
     steps.executions(&batch.changes, &heads_for_executions(&batch.changes))?;
     steps.schedules(&batch.changes)?;
@@ -158,17 +171,31 @@ fn steps(past: Past, leases: &[Lease], batch: &Batch) -> Result<Vec<Step>, Failu
 
 impl Steps {
     /// Engine time is kept with the shards that the batch changes, so that a server whose clock is
-    /// wrong moves no others on; with all of them where it changes none.
-    fn advance(&mut self, leases: &[Lease], batch: &Batch) {
+    /// wrong moves no others on; with all of them where it changes none. Their leases are prolonged together.
+    fn advance(&mut self, leases: &[Lease], prolongation: Option<Prolongation>, batch: &Batch) {
         let touched: BTreeSet<ShardId> = batch.changes.iter().filter_map(shard_of).collect();
         let shard = |shard: &ShardId| i32::from(shard.0);
         let shards: Vec<_> = match touched.is_empty() {
             true => leases.iter().map(|lease| shard(&lease.shard)).collect(),
             false => touched.iter().map(shard).collect(),
         };
+        let mut params = vec![param::ints(shards), big(batch.now.as_micros())];
+        let Some(by) = prolongation else {
+            return self
+                .add("UPDATE shards SET now = $2, logged = $2 WHERE shard = ANY($1) AND now < $2", params);
+        };
+        let all = leases.iter().map(|lease| shard(&lease.shard)).collect();
+        params.extend([param::ints(all), micros(by.ttl)]);
         self.add(
-            "UPDATE shards SET now = $2, logged = $2 WHERE shard = ANY($1) AND now < $2",
-            vec![param::ints(shards), big(batch.now.as_micros())],
+            concat!(
+                "UPDATE shards SET expires_at = ",
+                clock!(),
+                " + $4,
+                    now = CASE WHEN shard = ANY($1) AND now < $2 THEN $2 ELSE now END,
+                    logged = CASE WHEN shard = ANY($1) AND now < $2 THEN $2 ELSE logged END
+                WHERE shard = ANY($3)"
+            ),
+            params,
         );
     }
 
@@ -242,6 +269,7 @@ fn shard_of(change: &Change) -> Option<ShardId> {
         Change::Worker(_)
         | Change::RemoveWorker(_)
         | Change::Queue(_)
+        | Change::RemoveQueue(_)
         | Change::Calendar(_)
         | Change::RemoveCalendar { .. } => None,
     }

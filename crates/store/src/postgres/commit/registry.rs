@@ -14,6 +14,7 @@ impl Steps {
     /// Writes what a batch changes about them.
     pub(super) fn registry(&mut self, changes: &[Change]) {
         let (mut workers, mut gone) = (BTreeMap::new(), BTreeSet::new());
+        let mut gone_queues = BTreeSet::new();
         let (mut queues, mut calendars, mut removed) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         for change in changes {
             match change {
@@ -26,7 +27,14 @@ impl Steps {
                 }
                 Change::Queue(record) => {
                     let sealed = seal_text(Context::of_text(&record.name), &to_json(&**record));
-                    queues.insert(escape(&record.name), sealed);
+                    let name = escape(&record.name);
+                    gone_queues.remove(&name);
+                    queues.insert(name, sealed);
+                }
+                Change::RemoveQueue(name) => {
+                    let name = escape(name);
+                    queues.remove(&name);
+                    gone_queues.insert(name);
                 }
                 Change::Calendar(record) => {
                     let (namespace, name) = (&record.spec.namespace, &record.spec.name);
@@ -38,6 +46,10 @@ impl Steps {
                 }
                 _ => {}
             }
+        }
+        if !gone_queues.is_empty() {
+            let names = gone_queues.into_iter().collect();
+            self.add("DELETE FROM queues WHERE name = ANY($1)", vec![texts(names)]);
         }
         if !workers.is_empty() {
             let (keys, records) = workers.into_iter().map(|(bits, record)| (uuid(bits), record)).unzip();

@@ -1,6 +1,6 @@
 //! Workflows, their runs and the steps of these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::record::Change;
 use model::run::{RunHead, RunState, StepRecord, WorkflowHead, WorkflowState};
@@ -206,6 +206,7 @@ impl Steps {
             );
         }
         self.put_steps(changes);
+        self.pin_versions(changes);
         self.new_elements(changes);
         self.run_keys(changes);
         Ok(())
@@ -385,6 +386,30 @@ impl Steps {
              SELECT * FROM unnest($1, $2, $3, $4, $5, $6)
              ON CONFLICT (run, list, number) DO UPDATE SET status = excluded.status, state = excluded.state",
             vec![ids(runs), bigs(lists), bigs(numbers), ints(statuses), blobs(states), ints(shards)],
+        );
+    }
+
+    /// Pins the versions that steps stored to their runs.
+    fn pin_versions(&mut self, changes: &[Change]) {
+        let mut pins = BTreeSet::new();
+        for change in changes {
+            let Change::Step(record) = change else { continue };
+            let run = record.key.run.to_bits();
+            pins.extend(record.state.pinned_versions().into_iter().map(|version| (run, version)));
+        }
+        if pins.is_empty() {
+            return;
+        }
+        let (mut runs, mut names, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
+        for (run, version) in pins {
+            runs.push(uuid(run));
+            names.push(version.artifact);
+            hashes.push(version.sha256);
+        }
+        self.add(
+            "INSERT INTO artifact_pins (run, name, sha256) SELECT * FROM unnest($1, $2, $3)
+             ON CONFLICT DO NOTHING",
+            vec![ids(runs), texts(names), texts(hashes)],
         );
     }
 

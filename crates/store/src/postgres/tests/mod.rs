@@ -3,6 +3,7 @@
 mod changelog;
 mod damage;
 mod encrypted;
+mod full;
 mod hosts;
 mod opening;
 mod outcomes;

@@ -61,6 +61,7 @@ async fn a_database_of_version_2_is_brought_to_this_version_with_all_that_is_in_
     for table in [
         "changelog",
         "element_batches",
+        "artifact_pins",
         "checkpoints",
         "workflows",
         "workflow_heads",

@@ -6,9 +6,10 @@ use super::*;
 use crate::EventSeq;
 use crate::suite::Subject;
 
-/// D6, D7. Between the look at its lease and its end nobody can take a commit's shard over.
+/// D6, D7. Between the look at its lease and its end nobody can take a commit's shard over: also not when it takes
+/// longer than the lease.
 #[tokio::test]
-async fn a_takeover_waits_for_the_commit_that_is_under_way() {
+async fn a_takeover_takes_nothing_while_a_commit_is_under_way() {
     let old = InDatabase::make().await;
     let new = InDatabase::open(Arc::clone(&old.database)).await;
     let leases = old.acquire().await;
@@ -18,13 +19,9 @@ async fn a_takeover_waits_for_the_commit_that_is_under_way() {
     let (job, last) = batch(&mut sampler, SHARDS[0], 1);
     let takeover = async {
         until_waiting(&old.database, 1, LOCKED_OUT).await;
-        // As if the lease had run out; its row is locked, so the server that waits is asked about the rest.
-        let taken = new.store.acquire(&SHARDS, "new", HOUR);
-        let freed = async {
-            until_waiting(&old.database, 2, LOCKED_OUT).await;
-            intruder.batch_execute("ROLLBACK").await.unwrap();
-        };
-        tokio::join!(taken, freed).0.unwrap()
+        let taken = new.store.acquire(&SHARDS, "new", HOUR).await.unwrap();
+        intruder.batch_execute("ROLLBACK").await.unwrap();
+        taken
     };
     let (committed, taken) = tokio::join!(old.store.commit(&leases, last), takeover);
     committed.unwrap();
@@ -37,6 +34,103 @@ async fn a_takeover_waits_for_the_commit_that_is_under_way() {
     let error = old.store.commit(&leases, refused).await.unwrap_err();
     assert!(matches!(error, StoreError::Fenced { shard } if shard == SHARDS[0]), "{error:?}");
     assert_eq!(new.store.job(late).await.unwrap(), None);
+}
+
+/// D6. A commit that comes when a quarter of the lease is over prolongs it, for all its shards, also those that it does
+/// not change; one that comes sooner does not.
+#[tokio::test]
+async fn a_commit_prolongs_all_leases_when_a_quarter_is_over() {
+    let subject = InDatabase::make().await;
+    let look = intruder(&subject.database).await;
+    let ends = async || -> Vec<(i64, i64)> {
+        let ask = format!("SELECT expires_at, now FROM shards ORDER BY shard LIMIT {}", SHARDS.len());
+        let rows = look.query(&ask, &[]).await.unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    };
+    let mut sampler = Sampler::new(5);
+    let leases = subject.store.acquire(&SHARDS, "owner", HOUR).await.unwrap();
+    let before = ends().await;
+    let (_, early) = batch(&mut sampler, SHARDS[0], 1);
+    assert!(!subject.store.commit(&leases, early).await.unwrap().prolonged);
+    assert_eq!(
+        ends().await.iter().map(|(at, _)| at).collect::<Vec<_>>(),
+        before.iter().map(|(at, _)| at).collect::<Vec<_>>()
+    );
+
+    subject.store.renew(&leases, Duration::from_millis(400)).await.unwrap();
+    let between = ends().await;
+    loop {
+        let (_, late) = batch(&mut sampler, SHARDS[0], 1);
+        if subject.store.commit(&leases, late).await.unwrap().prolonged {
+            break;
+        }
+    }
+    let after = ends().await;
+    assert!(
+        after.iter().zip(&between).all(|((after, _), (before, _))| after > before),
+        "{between:?} {after:?}"
+    );
+    let times = |ends: &[(i64, i64)]| ends[1..SHARDS.len()].iter().map(|(_, now)| *now).collect::<Vec<_>>();
+    assert_eq!(times(&after), times(&between), "engine time moves with the shards that change");
+}
+
+/// D6. What a database forgot that another owner has by now, under the same epoch, is not given back.
+#[tokio::test]
+async fn a_lease_of_another_owner_under_the_same_epoch_is_neither_used_nor_given_back() {
+    let subject = InDatabase::make().await;
+    let leases = subject.acquire().await;
+    let other = intruder(&subject.database).await;
+    other.batch_execute("UPDATE shards SET owner = 'another'").await.unwrap();
+    let (_, batch) = batch(&mut Sampler::new(6), SHARDS[0], 1);
+    let refused = subject.store.commit(&leases, batch).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Fenced { .. }), "{refused:?}");
+    assert!(matches!(subject.store.renew(&leases, HOUR).await, Err(StoreError::Fenced { .. })));
+    subject.store.release(&leases).await.unwrap();
+    let owners = other.query("SELECT DISTINCT owner FROM shards", &[]).await.unwrap();
+    assert_eq!(
+        owners.iter().map(|row| row.get::<_, Option<String>>(0)).collect::<Vec<_>>(),
+        [Some("another".into())]
+    );
+}
+
+/// D6, D7. A clock that was set back leaves leases that end later than any can. They are bounded, but not by the lease of
+/// the server that asks: their owner may have a longer one.
+#[tokio::test]
+async fn a_lease_that_ends_later_than_any_can_is_bounded_by_the_longest() {
+    let subject = InDatabase::make().await;
+    let look = intruder(&subject.database).await;
+    let left = async || -> i64 {
+        let ask = "SELECT (max(expires_at) - (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT) / 1000000 FROM shards";
+        look.query_one(ask, &[]).await.unwrap().get(0)
+    };
+    subject.store.acquire(&SHARDS, "owner", HOUR).await.unwrap();
+    assert_eq!(subject.store.acquire(&SHARDS, "other", Duration::from_secs(1)).await.unwrap(), []);
+    assert!((50..=60).contains(&left().await), "{} s are left", left().await);
+}
+
+/// D7. A clock that leaps ahead ends a lease early. Whoever takes the shards then knows that their owner may still act.
+#[tokio::test]
+async fn whoever_takes_shards_knows_for_how_long_the_owner_before_may_act() {
+    const LEASE: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(300);
+    let old = InDatabase::make().await;
+    let new = InDatabase::open(Arc::clone(&old.database)).await;
+    old.store.acquire(&SHARDS, "old", LEASE).await.unwrap();
+    assert_eq!(old.store.former_owner(), Duration::ZERO, "nobody was there before");
+    assert_eq!(new.store.acquire(&SHARDS, "new", LEASE).await.unwrap(), []);
+
+    old.advance(HOUR);
+    let taken = new.store.acquire(&SHARDS, "new", LEASE).await.unwrap();
+    let left = new.store.former_owner();
+    assert!(left > Duration::from_secs(50) && left <= LEASE, "{left}");
+
+    new.store.release(&taken).await.unwrap();
+    old.store.acquire(&SHARDS, "old", SHORT).await.unwrap();
+    assert_eq!(old.store.former_owner(), Duration::ZERO, "the shards were given away");
+
+    while new.store.acquire(&SHARDS, "new", SHORT).await.unwrap().is_empty() {}
+    let left = new.store.former_owner();
+    assert!(left < SHORT, "{left}: the lease was watched while it ran out");
 }
 
 /// Commits batches with one to three events each, as fast as it can; answers with the places that it was

@@ -64,7 +64,7 @@ pub(super) fn commit(
     let Apply { statements, counters, .. } = apply;
     write_counters(statements, &counters)?;
     statements.advance.execute(params![batch.now.as_micros(), *next_event])?;
-    Ok(Committed { first_event })
+    Ok(Committed { first_event, prolonged: false, space_low: false })
 }
 
 struct Apply<'s, 'c> {
@@ -119,6 +119,9 @@ impl Apply<'_, '_> {
                     self.statements.worker_delete.execute([id.to_bits().to_be_bytes()])?;
                 }
                 Change::Queue(record) => self.put_queue(&record.name, &to_json(&**record))?,
+                Change::RemoveQueue(name) => {
+                    self.statements.queue_delete.execute([name])?;
+                }
                 Change::Calendar(record) => {
                     self.put_calendar(&record.spec.namespace, &record.spec.name, &to_json(&**record))?;
                 }

@@ -151,6 +151,9 @@ impl Apply<'_, '_> {
         let (list, number) = step_place(key);
         let row = params![run, list, number, state.status.code(), seal_step(key, state)];
         self.statements.step_put.execute(row)?;
+        for version in state.pinned_versions() {
+            self.statements.artifact_pin.execute(params![run, version.artifact, version.sha256])?;
+        }
         Ok(())
     }
 

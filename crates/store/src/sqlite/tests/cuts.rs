@@ -214,6 +214,31 @@ async fn a_power_cut_after_any_call_loses_nothing_that_was_acknowledged() {
     }
 }
 
+/// F2. At the first start too: a store that was never used is not taken for one that lost commits.
+#[tokio::test]
+async fn a_power_cut_at_the_first_start_leaves_a_store_that_opens() {
+    let place = folder();
+    let disk = Disk::below(place.path());
+    disk.record();
+    let store = open(place.path()).unwrap();
+    let leases = lease(&store).await;
+    store.commit(&leases, Arc::new(batch(0, &mut Sampler::new(12)))).await.unwrap();
+    disk.acknowledged(0);
+    let done = disk.take();
+    drop((store, disk));
+    for cut in 0..=done.len() {
+        let (done, mut some) = (&done[..cut], Sampler::new(cut as u64));
+        for mut left in [
+            power_cut(&BTreeMap::new(), done, || false),
+            power_cut(&BTreeMap::new(), done, || some.below(2) == 0),
+        ] {
+            // That it was removed is not recorded.
+            left.retain(|name, _| !name.ends_with("-journal"));
+            assert_survives(&left, newest_acknowledged(done), &format!("cut after call {cut}")).await;
+        }
+    }
+}
+
 /// F2. The same where transactions are written while those before them are still being synced.
 #[tokio::test]
 async fn a_power_cut_between_a_commit_and_its_sync_loses_nothing_that_was_acknowledged() {

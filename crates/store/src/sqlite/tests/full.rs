@@ -7,10 +7,10 @@ use model::record::{Batch, Change, Lease};
 use model::{JobId, JobStatus, ShardId};
 
 use super::*;
-use crate::StoreError;
 use crate::query::{JobFilter, Page};
 use crate::suite::load;
 use crate::suite::sample::Sampler;
+use crate::{Committed, StoreError};
 
 /// A file system in memory, unmounted at the end.
 struct Volume(TempDir);
@@ -43,6 +43,8 @@ struct Filler {
     leases: Vec<Lease>,
     sampler: Sampler,
     done: Vec<JobId>,
+    /// Of each of these, whether the store said that space is low.
+    low: Vec<bool>,
 }
 
 impl Filler {
@@ -60,8 +62,9 @@ impl Filler {
         let changes = vec![Change::Job { id, new: true, head, state }];
         let batch = Batch { now: self.sampler.now(), changes, events: Vec::new() };
         match self.store.commit(&self.leases, Arc::new(batch)).await {
-            Ok(_) => {
+            Ok(committed) => {
                 self.done.push(id);
+                self.low.push(committed.space_low);
                 Ok(id)
             }
             Err(error) => {
@@ -70,6 +73,14 @@ impl Filler {
                 Err(error)
             }
         }
+    }
+
+    /// Records that a job has ended.
+    async fn finish(&mut self, id: JobId) -> Result<Committed, StoreError> {
+        let state = Box::new(self.sampler.state(JobStatus::Succeeded));
+        let changes = vec![Change::Job { id, new: false, head: None, state }];
+        let batch = Batch { now: self.sampler.now(), changes, events: Vec::new() };
+        self.store.commit(&self.leases, Arc::new(batch)).await
     }
 
     async fn fill(&mut self) -> StoreError {
@@ -109,11 +120,13 @@ async fn a_full_volume_refuses_new_work_reads_on_and_heals() {
     let ballast = path.with_extension("db.ballast");
     assert_eq!(fs::metadata(&ballast).unwrap().len(), 1 << 20);
     let leases = store.acquire(&[ShardId(0)], "a", Duration::from_hours(1)).await.unwrap();
-    let mut filler = Filler { store, leases, sampler: Sampler::new(61), done: Vec::new() };
+    let mut filler = Filler { store, leases, sampler: Sampler::new(61), done: Vec::new(), low: Vec::new() };
 
     let error = filler.fill().await;
     assert!(matches!(error, StoreError::Full), "{error:?}");
-    assert!(!ballast.exists(), "the reserve was given up before anything was refused");
+    assert_eq!(fs::metadata(&ballast).unwrap().len(), 3 << 18, "new work gets a quarter of the reserve");
+    let told = filler.low.iter().position(|&low| low).expect("the first to touch the reserve says so");
+    assert!(filler.low[told..].iter().all(|&low| low), "and so does each one after it");
     filler.assert_readable().await;
     // The log may be moved still, on the thread for that; when it begins anew there is room for a little more.
     while filler.store.check().await.is_ok() {
@@ -121,17 +134,24 @@ async fn a_full_volume_refuses_new_work_reads_on_and_heals() {
     }
     let again = filler.fill().await;
     assert!(matches!(again, StoreError::Full), "{again:?}");
+    // What runs can be recorded as ended, whatever new work was refused.
+    let ended = filler.done[..40].to_vec();
+    for id in ended {
+        assert!(filler.finish(id).await.unwrap().space_low);
+    }
 
     fs::remove_file(&elsewhere).unwrap();
     filler.submit().await.unwrap();
     filler.store.check().await.unwrap();
-    assert!(ballast.exists(), "the reserve was taken again");
+    assert_eq!(fs::metadata(&ballast).unwrap().len(), 1 << 20, "the reserve was taken again");
+    let last = *filler.done.last().unwrap();
+    assert!(!filler.finish(last).await.unwrap().space_low);
     filler.assert_readable().await;
 
-    let Filler { store, leases: _, sampler, done } = filler;
+    let Filler { store, sampler, done, .. } = filler;
     drop(store);
     let store = SqliteStore::open(&path, options).unwrap();
-    Filler { store, leases: Vec::new(), sampler, done }.assert_readable().await;
+    Filler { store, leases: Vec::new(), sampler, done, low: Vec::new() }.assert_readable().await;
 }
 
 /// F7. Nothing but reading works, and a process that starts then still reads.
@@ -142,11 +162,11 @@ async fn a_store_on_a_full_volume_can_be_opened_and_read() {
     let options = Options { ballast_bytes: 0, ..Options::default() };
     let store = SqliteStore::open(&path, options.clone()).unwrap();
     let leases = store.acquire(&[ShardId(0)], "a", Duration::from_hours(1)).await.unwrap();
-    let mut filler = Filler { store, leases, sampler: Sampler::new(62), done: Vec::new() };
+    let mut filler = Filler { store, leases, sampler: Sampler::new(62), done: Vec::new(), low: Vec::new() };
     let error = filler.fill().await;
     assert!(matches!(error, StoreError::Full), "{error:?}");
     let Filler { store, sampler, done, .. } = filler;
     drop(store);
     let store = SqliteStore::open(&path, options).unwrap();
-    Filler { store, leases: Vec::new(), sampler, done }.assert_readable().await;
+    Filler { store, leases: Vec::new(), sampler, done, low: Vec::new() }.assert_readable().await;
 }

@@ -142,8 +142,8 @@ async fn a_file_of_version_3_is_brought_to_this_version_with_all_that_is_in_it()
     let connection = Connection::open(subject.path()).unwrap();
     connection
         .execute_batch(
-            "DROP TABLE checkpoints; DROP TABLE element_batches; ALTER TABLE shards DROP COLUMN tail_lost;
-             PRAGMA user_version = 3",
+            "DROP TABLE checkpoints; DROP TABLE element_batches; DROP TABLE artifact_pins;
+             ALTER TABLE shards DROP COLUMN tail_lost; PRAGMA user_version = 3",
         )
         .unwrap();
     drop(connection);
@@ -177,7 +177,8 @@ async fn a_file_of_version_4_is_brought_to_this_version_with_all_that_is_in_it()
     subject.close();
     let connection = Connection::open(subject.path()).unwrap();
     let undo =
-        "DROP TABLE element_batches; ALTER TABLE shards DROP COLUMN tail_lost; PRAGMA user_version = 4";
+        "DROP TABLE element_batches; DROP TABLE artifact_pins; ALTER TABLE shards DROP COLUMN tail_lost;
+        PRAGMA user_version = 4";
     connection.execute_batch(undo).unwrap();
     drop(connection);
 

@@ -4,6 +4,7 @@ mod cuts;
 mod damage;
 mod faults;
 mod full;
+mod lost;
 mod migrating;
 mod million;
 mod moving;

@@ -1,26 +1,92 @@
 //! The log goes into the database while commits go on.
 
 use std::fs;
+use std::sync::atomic::AtomicBool;
 
+use model::record::Lease;
 use model::{Duration, ShardId};
 
 use super::*;
+use crate::sqlite::file;
+use crate::sqlite::mover::LOG_BYTES_MAX;
 
 /// A page of the log, with what stands before it.
 const FRAME_BYTES: u64 = 4_096 + 24;
+
+/// So long the log of these tests is at most where no reader holds it up: a few times what is moved at once.
+const PAGES_MAX: u64 = 700;
+
+async fn renew(subject: &OnDisk, leases: &[Lease], times: u32) {
+    for _ in 0..times {
+        // An expiry that is not a new one would not be written.
+        subject.now.fetch_add(1_000, Ordering::Relaxed);
+        subject.store().renew(leases, Duration::from_hours(1)).await.unwrap();
+    }
+}
+
+async fn within_a_minute<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(std::time::Duration::from_mins(1), work).await;
+    done.unwrap_or_else(|_| panic!("{what} took more than a minute"))
+}
+
+fn pages_of_log(subject: &OnDisk) -> u64 {
+    fs::metadata(file::log_of(&subject.path())).unwrap().len() / FRAME_BYTES
+}
 
 /// F7 of the fault model. The log would be as long as all that was ever written.
 #[tokio::test]
 async fn the_log_begins_anew_however_many_commits_there_are() {
     let subject = OnDisk::new();
-    let store = subject.store();
-    let leases = store.acquire(&[ShardId(1)], "a", Duration::from_hours(1)).await.unwrap();
-    for _ in 0..2_000 {
-        // An expiry that is not a new one would not be written.
-        subject.now.fetch_add(1_000, Ordering::Relaxed);
-        store.renew(&leases, Duration::from_hours(1)).await.unwrap();
-    }
-    let log = format!("{}-wal", subject.path().display());
-    let pages = fs::metadata(log).unwrap().len() / FRAME_BYTES;
-    assert!(pages < 700, "the log has {pages} pages after 2,000 commits");
+    let leases = subject.store().acquire(&[ShardId(1)], "a", Duration::from_hours(1)).await.unwrap();
+    renew(&subject, &leases, 2_000).await;
+    let pages = pages_of_log(&subject);
+    assert!(pages < PAGES_MAX, "the log has {pages} pages after 2,000 commits");
+}
+
+/// H5. A backup of a large store reads for minutes, and nothing may stand still meanwhile.
+#[tokio::test]
+async fn commits_do_not_wait_for_a_reader_and_the_log_is_cut_when_it_has_ended() {
+    let subject = OnDisk::new();
+    let leases = subject.store().acquire(&[ShardId(1)], "a", Duration::from_hours(1)).await.unwrap();
+    let reader = file::open_reader(&subject.path()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM jobs;").unwrap();
+    within_a_minute("2,000 commits beside a reader", renew(&subject, &leases, 2_000)).await;
+    assert!(pages_of_log(&subject) > 2_000, "the reader holds it up");
+    reader.execute_batch("ROLLBACK").unwrap();
+    let cut = async {
+        while pages_of_log(&subject) * FRAME_BYTES > LOG_BYTES_MAX as u64 {
+            renew(&subject, &leases, 1).await;
+        }
+    };
+    within_a_minute("cutting the log", cut).await;
+    renew(&subject, &leases, 2_000).await;
+    let pages = pages_of_log(&subject) * FRAME_BYTES;
+    assert!(pages <= LOG_BYTES_MAX as u64, "the log has {pages} pages again");
+}
+
+/// Without a wait for them, the log would grow for as long as there are always some.
+#[tokio::test]
+async fn readers_that_follow_each_other_do_not_hold_up_the_log_for_ever() {
+    let subject = OnDisk::new();
+    let leases = subject.store().acquire(&[ShardId(1)], "a", Duration::from_hours(1)).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let read = |path: std::path::PathBuf, stop: Arc<AtomicBool>| {
+        let connections = [file::open_reader(&path).unwrap(), file::open_reader(&path).unwrap()];
+        for reader in connections.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
+            // Each begins before the one before it ends.
+            if !reader.is_autocommit() {
+                reader.execute_batch("ROLLBACK").unwrap();
+            }
+            reader.execute_batch("BEGIN; SELECT count(*) FROM jobs;").unwrap();
+        }
+    };
+    let readers = tokio::task::spawn_blocking({
+        let (path, stop) = (subject.path(), Arc::clone(&stop));
+        move || read(path, stop)
+    });
+    within_a_minute("4,000 commits beside readers", renew(&subject, &leases, 4_000)).await;
+    stop.store(true, Ordering::Relaxed);
+    readers.await.unwrap();
+    let pages = pages_of_log(&subject);
+    assert!(pages < 2_000, "the log has {pages} pages after 4,000 commits");
 }

@@ -1,6 +1,6 @@
 //! What is found, refused and promised when a file is opened.
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::{fs, slice};
 
@@ -30,6 +30,29 @@ async fn nobody_else_can_read_the_files() {
     for entry in fs::read_dir(path.parent().unwrap()).unwrap() {
         let path = entry.unwrap().path();
         assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+}
+
+/// A command that root runs must not keep the server out, which runs as another user.
+#[tokio::test]
+async fn files_beside_a_database_belong_to_its_owner() {
+    const OWNER: u32 = 4_321;
+    let mut subject = OnDisk::new();
+    subject.close();
+    let beside = |suffix| file::beside(&subject.path(), suffix);
+    if std::os::unix::fs::chown(subject.path(), Some(OWNER), Some(OWNER)).is_err() {
+        println!("skipped: only root gives files away");
+        return;
+    }
+    let files = [".lock", ".position", ".ballast"].map(beside);
+    for path in &files[..2] {
+        fs::remove_file(path).unwrap();
+    }
+    let options = Options { ballast_bytes: 1 << 16, ..subject.options() };
+    drop(SqliteStore::open(subject.path(), options).unwrap());
+    for path in &files {
+        let meta = fs::metadata(path).unwrap();
+        assert_eq!((meta.uid(), meta.gid(), mode(path)), (OWNER, OWNER, 0o600), "{}", path.display());
     }
 }
 

@@ -410,6 +410,13 @@ pub(in crate::sqlite) fn before_sync(path: &Path) -> std::io::Result<()> {
     }
 }
 
+/// A write that the store makes itself, without SQLite.
+pub(in crate::sqlite) fn note_write(path: &Path, bytes: &[u8]) {
+    if let Some(Watched { name, watch }) = watch_of(path) {
+        lock(&watch).keep(|| Done::Written { file: name, at: 0, bytes: bytes.to_vec() });
+    }
+}
+
 fn watch_of(path: &Path) -> Option<Watched> {
     let disks = lock(&DISKS);
     let (_, watch) = disks.iter().find(|(folder, _)| path.starts_with(folder))?;

@@ -13,8 +13,8 @@ use model::checkpoint::{Checkpoint, CheckpointRecord};
 use model::id::IdSource;
 use model::queue::QueueSettings;
 use model::record::{
-    Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState, KeyRecord, Outcome, QueueRecord,
-    Usage, WorkerRecord,
+    Event, EventKind, ExecutionRecord, FileVersion, Files, HistoryEntry, JobHead, JobState, KeyRecord,
+    Outcome, QueueRecord, Usage, WorkerRecord,
 };
 use model::spec::{Concurrency, Constraint, Delivery, Operator};
 use model::worker::{Admission, Capabilities, Capacity, WorkerStatus};
@@ -157,6 +157,7 @@ impl Sampler {
             error: self.maybe(|s| s.text().into()),
             message: self.maybe(|s| s.text().into()),
             output: self.maybe(|s| if s.coin() { "x".repeat(70_000).into() } else { s.text().into() }),
+            files: None,
         }
     }
 
@@ -249,7 +250,14 @@ impl Sampler {
                 peak_memory_bytes: s.number(),
                 log_bytes: s.below(1 << 20),
             }),
+            files: self.maybe(|s| Box::new(Files { inputs: s.versions(), outputs: s.versions() })),
         }
+    }
+
+    fn versions(&mut self) -> Vec<FileVersion> {
+        let version =
+            |s: &mut Self| FileVersion { artifact: s.text(), sha256: "0f".repeat(32), path: s.text() };
+        (0..self.below(3)).map(|_| version(self)).collect()
     }
 
     /// A key that was used for a job.
@@ -280,6 +288,7 @@ impl Sampler {
             admission: self.pick(&[Admission::Open, Admission::Cordoned, Admission::Draining]),
             created_at: self.now(),
             updated_at: self.now(),
+            heard_at: self.maybe(Self::any_time),
         }
     }
 

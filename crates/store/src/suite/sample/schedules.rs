@@ -212,6 +212,7 @@ impl Sampler {
         };
         let step = if self.coin() { CalendarStep::Include(days) } else { CalendarStep::Exclude(days) };
         let spec = CalendarSpec {
+            known_until: None,
             name: name.to_owned(),
             namespace: namespace.to_owned(),
             owner: self.maybe(Self::text),

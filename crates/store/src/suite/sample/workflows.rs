@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use model::firing::Pause;
 use model::run::{
-    Adder, BatchKey, Caller, ElementBatch, Ended, ItemOrigin, KeptEnd, LateWorkers, NotTriggered, RunCause,
-    RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger, Said, StepCause, StepKey,
-    StepOrigin, StepState, StepStatus, Tally, TriggerRefusal, TriggerState, WorkflowHead, WorkflowState,
+    Adder, Asks, BatchKey, Caller, ElementBatch, Ended, EndedCall, ItemOrigin, KeptEnd, LateWorkers,
+    NotTriggered, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger, Said,
+    StepCause, StepKey, StepOrigin, StepRecord, StepState, StepStatus, Tally, TriggerRefusal, TriggerState,
+    WorkflowHead, WorkflowState,
 };
 use model::workflow::{Action, Call, Definition, Section, StepSpec};
 use model::{JobSpec, RunId, ShardId, WorkflowId, WorkflowSpec};
@@ -212,7 +213,24 @@ impl Sampler {
             }),
             ending: self.maybe(|s| (s.pick(StepStatus::ALL), s.pick(StepCause::ALL))),
             late_workers: self.maybe(|s| Box::new(LateWorkers { count: 7, names: vec![s.text(), s.text()] })),
+            files: self.maybe(|s| s.text().into()),
+            asks: self.maybe(|s| Box::new(Asks { message: Some(s.text()), approvers: vec![s.text()] })),
+            continues: None,
         }
+    }
+
+    /// Where a step stands whose call continues an ended run.
+    pub fn continuing_step_state(&mut self) -> StepState {
+        let run = self.run_id(ShardId(1));
+        let record = |s: &mut Self| {
+            let key = StepKey { run, step: 1, item: s.maybe(|_| 7) };
+            StepRecord { key, state: s.step_state() }
+        };
+        let records = (0..3).map(|_| record(self)).collect();
+        let batches = vec![self.element_batch(BatchKey { run, step: 2, first: 0 })];
+        let parameters = Map::from_iter([("day".to_owned(), json!(self.text()))]);
+        let call = EndedCall { run, parameters, records, batches };
+        StepState { continues: Some(Arc::new(call)), ..self.step_state() }
     }
 
     /// Elements that a task added at once, at this place.

@@ -2,18 +2,25 @@
 //!
 //! Those of one execution go one after the other, so that an older one never comes behind a newer. What a task
 //! wrote to its file is tried until the server took it or never will; a newer file takes the place of one that
-//! still waits.
+//! still waits. What a task saves through its socket takes the place of all files that it wrote before: it waits for the
+//! file that is being sent, and no file is sent before the supervisor knows that those it has are out of date.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use proto::v1::SaveCheckpointRequest;
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
 
 use super::Upstream;
 use crate::agent::artifacts::may_pass;
 use crate::agent::connect::Backoff;
 use crate::link::{Request, Save, Saved};
+
+/// A time in seconds and nanoseconds, by the clock that files are dated with.
+type FileTime = (i64, i64);
+/// Held while something of an execution is being sent.
+type Turn = OwnedMutexGuard<()>;
 
 /// Files that are being saved; given up together with the link.
 #[derive(Debug)]
@@ -25,46 +32,109 @@ pub(in super::super) struct Saves {
 
 /// For each execution of which something is being saved, what comes next.
 #[derive(Debug, Clone, Default)]
-struct Waiting(Arc<Mutex<HashMap<String, Option<Save>>>>);
+pub(super) struct Waiting(Arc<Mutex<HashMap<String, Next>>>);
+
+#[derive(Debug, Default)]
+struct Next {
+    /// What comes after the file that is being saved.
+    newer: Option<Save>,
+    /// Whether a file is being saved.
+    is_saving: bool,
+    /// How many calls are under way.
+    calls: usize,
+    /// When the task asked for what it last saved through its socket: files that it wrote before are not sent.
+    called: Option<FileTime>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// A task saves through its socket.
+#[derive(Debug)]
+pub(super) struct Calling<'a> {
+    waiting: &'a Waiting,
+    execution_id: String,
+}
+
+impl Calling<'_> {
+    /// Waits until no file is being sent; none is until the turn is dropped.
+    pub(super) async fn turn(&self) -> Turn {
+        self.waiting.turn(&self.execution_id).await
+    }
+
+    /// The server has what the task asked to save at `asked`.
+    pub(super) fn supersede(&self, asked: FileTime) {
+        if let Some(next) = self.waiting.lock().get_mut(&self.execution_id) {
+            next.called = next.called.max(Some(asked));
+        }
+    }
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.waiting.lock();
+        if let Some(next) = waiting.get_mut(&self.execution_id) {
+            next.calls -= 1;
+            if next.calls == 0 && !next.is_saving {
+                waiting.remove(&self.execution_id);
+            }
+        }
+    }
+}
 
 impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Option<Save>>> {
+    /// A task begins to save through its socket.
+    pub(super) fn call(&self, execution_id: &str) -> Calling<'_> {
+        self.lock().entry(execution_id.to_owned()).or_default().calls += 1;
+        Calling { waiting: self, execution_id: execution_id.to_owned() }
+    }
+
+    async fn turn(&self, execution_id: &str) -> Turn {
+        let turn = Arc::clone(&self.lock().entry(execution_id.to_owned()).or_default().turn);
+        turn.lock_owned().await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Next>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a file; gives it back if nothing else of its execution is being saved.
+    /// Takes a file; gives it back if no other of its execution is being saved.
     fn put(&self, save: Save) -> Option<Save> {
         let mut waiting = self.lock();
-        match waiting.get_mut(&save.execution_id) {
-            Some(next) => {
-                *next = Some(save);
-                None
-            }
-            None => {
-                waiting.insert(save.execution_id.clone(), None);
-                Some(save)
-            }
+        let next = waiting.entry(save.execution_id.clone()).or_default();
+        if std::mem::replace(&mut next.is_saving, true) {
+            next.newer = Some(save);
+            return None;
         }
+        Some(save)
+    }
+
+    /// Whether the task has saved something newer through its socket.
+    fn is_out_of_date(&self, save: &Save) -> bool {
+        let called = self.lock().get(&save.execution_id).and_then(|next| next.called);
+        called.is_some_and(|called| (save.unix_seconds, save.nanos) <= called)
     }
 
     /// What is to be tried after `tried`; nothing once there is nothing left.
     fn after(&self, tried: Save, is_settled: bool) -> Option<Save> {
         let mut waiting = self.lock();
-        let newer = waiting.get_mut(&tried.execution_id).and_then(Option::take);
-        match newer {
-            Some(newer) => Some(newer),
-            None if is_settled => {
-                waiting.remove(&tried.execution_id);
-                None
-            }
-            None => Some(tried),
+        let next = waiting.get_mut(&tried.execution_id)?;
+        if let Some(newer) = next.newer.take() {
+            return Some(newer);
         }
+        if !is_settled {
+            return Some(tried);
+        }
+        next.is_saving = false;
+        if next.calls == 0 {
+            waiting.remove(&tried.execution_id);
+        }
+        None
     }
 }
 
 impl Saves {
     pub(in super::super) fn new(upstream: Upstream) -> Self {
-        Self { upstream, tasks: JoinSet::new(), waiting: Waiting::default() }
+        let waiting = upstream.waiting.clone();
+        Self { upstream, tasks: JoinSet::new(), waiting }
     }
 
     /// Begins to save a file.
@@ -81,7 +151,9 @@ async fn save_in_turn(upstream: Upstream, waiting: Waiting, first: Save) {
     let mut backoff = Backoff::default();
     let mut next = Some(first);
     while let Some(save) = next {
-        let is_settled = is_settled(&upstream, &save).await;
+        let turn = waiting.turn(&save.execution_id).await;
+        let is_settled = waiting.is_out_of_date(&save) || is_settled(&upstream, &save).await;
+        drop(turn);
         if is_settled {
             let saved = Saved { execution_id: save.execution_id.clone(), number: save.number };
             upstream.shared.tell(Request::Saved(saved)).await;
@@ -120,8 +192,11 @@ async fn is_settled(upstream: &Upstream, save: &Save) -> bool {
 mod tests {
     use super::*;
 
+    /// A file that was written at this second.
     fn save(number: u64) -> Save {
-        Save { execution_id: "one".into(), fence: 1, number, data: b"x".as_slice().into() }
+        let unix_seconds = number.cast_signed();
+        let data = b"x".as_slice().into();
+        Save { execution_id: "one".into(), fence: 1, number, data, unix_seconds, nanos: 0 }
     }
 
     #[test]
@@ -134,6 +209,54 @@ mod tests {
         let again = waiting.after(third, false).unwrap();
         assert_eq!(again.number, 3, "what may pass is tried again");
         assert_eq!(waiting.after(again, true), None);
+        assert!(waiting.lock().is_empty());
         assert_eq!(waiting.put(save(4)), Some(save(4)), "the next one begins anew");
+    }
+
+    #[test]
+    fn a_call_takes_the_place_of_the_files_from_before_it_and_of_no_other() {
+        let waiting = Waiting::default();
+        let first = waiting.put(save(1)).unwrap();
+        let call = waiting.call("one");
+        assert!(!waiting.is_out_of_date(&first));
+        call.supersede((2, 0));
+        waiting.call("another").supersede((9, 0));
+        assert!(waiting.is_out_of_date(&first));
+        // One that comes now was written before, as the supervisor does not know of the call yet; the other after it.
+        assert_eq!(waiting.put(save(2)), None);
+        let second = waiting.after(first, true).unwrap();
+        assert!(waiting.is_out_of_date(&second));
+        assert_eq!(waiting.put(save(3)), None);
+        let third = waiting.after(second, true).unwrap();
+        assert!(third.number == 3 && !waiting.is_out_of_date(&third));
+        assert_eq!(waiting.after(third, true), None);
+        drop(call);
+        assert!(waiting.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_call_waits_for_the_file_that_is_being_sent_and_the_next_file_for_the_call() {
+        let waiting = Waiting::default();
+        let first = waiting.put(save(1)).unwrap();
+        let sending = waiting.turn("one").await;
+        let call = waiting.call("one");
+        let mut calling = Box::pin(call.turn());
+        assert!(ready_now(calling.as_mut()).is_none(), "a file is being sent");
+        drop(sending);
+        let turn = calling.await;
+        assert_eq!(waiting.put(save(2)), None);
+        assert_eq!(waiting.after(first, true).unwrap().number, 2);
+        let mut next = Box::pin(waiting.turn("one"));
+        assert!(ready_now(next.as_mut()).is_none(), "the supervisor does not know of the call yet");
+        drop(turn);
+        next.await;
+    }
+
+    /// What a future has ready.
+    fn ready_now<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        }
     }
 }

@@ -143,7 +143,7 @@ async fn put_checkpoint(request: Request<Incoming>, caller: &Caller, upstream: &
         content_type,
         expected_version,
     };
-    let version = upstream.save(request).await.map_err(|status| refused(&status))?;
+    let version = upstream.put(request).await.map_err(|status| refused(&status))?;
     Ok(json_response(StatusCode::OK, &json!({ "version": version })))
 }
 

@@ -19,16 +19,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use proto::v1::{AddElementsRequest, AddElementsResponse, GetCheckpointRequest, SaveCheckpointRequest};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 use tonic::{Code, Status};
 
 use super::Shared;
 use super::connect::{Client, Server};
+use crate::link::{Put, Request};
 
 pub(super) use calls::serve;
 pub(super) use checkpoints::Saves;
+use checkpoints::Waiting;
 
 /// How long the server may take to answer, the wait for a session included.
 const ANSWER_MAX: Duration = Duration::from_secs(35);
+
+/// Looks at the clock that files are dated with, a millisecond apart; it may have been set back.
+const TICKS_MAX: u32 = 20;
 
 /// The execution that a connection comes from.
 #[derive(Debug, Clone)]
@@ -45,11 +51,13 @@ type Connected = Option<(Arc<str>, Client)>;
 pub(super) struct Upstream {
     shared: Shared,
     connected: Arc<Mutex<Connected>>,
+    /// Files that are being saved.
+    waiting: Waiting,
 }
 
 impl Upstream {
     pub(super) fn new(shared: Shared) -> Self {
-        Self { shared, connected: Arc::default() }
+        Self { shared, connected: Arc::default(), waiting: Waiting::default() }
     }
 
     /// A client for the server of the session, once there is one.
@@ -77,6 +85,27 @@ impl Upstream {
         Ok(in_time(answer).await?.into_inner().version)
     }
 
+    /// Saves what a task asks to save itself. Files that it wrote before are out of date once this returns.
+    async fn put(&self, request: SaveCheckpointRequest) -> Result<u64, Status> {
+        let execution_id = request.execution_id.clone();
+        let asked = clock_gettime(ClockId::Realtime);
+        let Timespec { tv_sec: unix_seconds, tv_nsec: nanos } = asked;
+        let call = self.waiting.call(&execution_id);
+        let answer = async {
+            let turn = call.turn().await;
+            Ok((turn, self.client().await?.save_checkpoint(request).await?.into_inner().version))
+        };
+        let (_turn, version) = in_time(answer).await?;
+        call.supersede((unix_seconds, nanos));
+        // Before the task hears of it: its end may follow at once, and with it what lies in its file.
+        let put = |number| Request::Put(Put { number, execution_id, unix_seconds, nanos });
+        let noted = tokio::time::timeout(ANSWER_MAX, self.shared.ask(put)).await;
+        // It may send a file that is older, and nothing here would know that.
+        noted.map_err(|_| Status::unavailable("the supervisor has not answered in time"))?;
+        wait_for_tick(asked).await;
+        Ok(version)
+    }
+
     async fn add(&self, request: AddElementsRequest) -> Result<AddElementsResponse, Status> {
         let answer = async { self.client().await?.add_elements(request).await };
         Ok(in_time(answer).await?.into_inner())
@@ -91,6 +120,18 @@ impl Upstream {
             Err(status) if status.code() == Code::NotFound => Ok(None),
             Err(status) => Err(status),
         }
+    }
+}
+
+/// Waits until a file that is written now is dated behind `asked`: files are dated by a clock that stands still for
+/// some milliseconds.
+async fn wait_for_tick(asked: Timespec) {
+    let key = |time: Timespec| (time.tv_sec, time.tv_nsec);
+    for _ in 0..TICKS_MAX {
+        if key(clock_gettime(ClockId::RealtimeCoarse)) > key(asked) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 

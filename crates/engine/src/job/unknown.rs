@@ -1,0 +1,160 @@
+//! An execution whose outcome is unknown: the lease of its worker ended before the worker reported.
+//!
+//! The task may have ended meanwhile, and its worker may come back with the result. The job waits for that only if it
+//! may never be started twice; any other goes back to its queue at once. In both cases the execution stays
+//! [`Unknown`](ExecutionStatus::Unknown) until one of these happens:
+//!
+//! - The worker comes back and still has it: the execution goes on, or its result is accepted.
+//! - The worker comes back without it, or is removed: it is lost.
+//! - Another execution of the job is placed, or the job ends otherwise: it is lost.
+//! - [`Config::result_wait`](crate::Config::result_wait) is over, for a job that may never be started twice: it is
+//!   lost, and the job fails.
+//!
+//! So a result is accepted exactly where nothing else has been started, and no two executions of a job overlap.
+
+use std::collections::BTreeMap;
+
+use model::record::Outcome;
+use model::spec::Delivery;
+use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus, WorkerId};
+use mutation::{Mutation, is_on};
+
+use super::{About, REMIND_AFTER};
+use crate::engine::Engine;
+use crate::input::Held;
+use crate::timer::Timer;
+
+impl Engine {
+    /// The lease of the worker of a running job has ended.
+    pub(crate) fn on_lease_ended(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let waits = job.profile.delivery == Delivery::AtMostOnce && !is_on(Mutation::EngineRepeatsAtMostOnce);
+        let ends_now = job.state.cancel_requested_at.is_some()
+            || waits && self.config.result_wait == model::Duration::ZERO;
+        if ends_now || job.live.is_none() {
+            return self.on_worker_lost(id);
+        }
+        if let Some(live) = job.live.as_mut() {
+            live.record.status = ExecutionStatus::Unknown;
+        }
+        self.touch_execution(id);
+        if waits { self.wait_for_result(id) } else { self.queue_again(id) }
+    }
+
+    /// The job stays with its lost worker for a while.
+    pub(crate) fn wait_for_result(&mut self, id: JobId) {
+        let until = self.steady + self.config.result_wait;
+        if let Some(live) = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut()) {
+            live.unknown_until = until;
+            self.chores.arm(until, Timer::Unknown(live.record.id));
+        }
+    }
+
+    /// The wait for the result of an execution is over.
+    pub(crate) fn on_result_overdue(&mut self, execution: ExecutionId) {
+        let Some(&id) = self.executions.get(&execution) else { return };
+        let live = self.jobs.get(&id).and_then(|job| job.live.as_ref());
+        let is_over = live.is_some_and(|live| live.is_unknown() && live.unknown_until <= self.steady);
+        let is_running = self.jobs.get(&id).is_some_and(|job| job.state.status == JobStatus::Running);
+        if is_over && is_running {
+            self.on_worker_lost(id);
+        }
+    }
+
+    /// The job leaves its lost worker for its queue, and the execution with the unknown outcome stays known.
+    fn queue_again(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(live) = job.live.as_ref() else { return };
+        let about = (live.record.number, live.record.id, live.record.worker);
+        self.chores.disarm(live.remind_at, Timer::Remind(live.record.id));
+        job.state.outcome = Some(Box::new(lost_with_worker()));
+        if let Some(worker) = self.workers.get_mut(&about.2) {
+            worker.release(id, &job.profile.shape);
+            worker.unknown.insert(id);
+        }
+        self.queues.ended(job);
+        let message = job.state.outcome.as_ref().and_then(|outcome| outcome.message.clone());
+        let about = About { execution: Some(about), detail: message.as_deref(), ..About::default() };
+        self.give_back(id, ExecutionStatus::Lost, Cause::WorkerLost, about);
+    }
+
+    /// A worker came back: settles the executions of it whose outcome is unknown.
+    pub(crate) fn settle_unknown(&mut self, id: WorkerId, held: &BTreeMap<ExecutionId, Held>) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let gave_back = std::mem::take(&mut worker.unknown);
+        let kept: Vec<JobId> = worker.jobs.iter().copied().collect();
+        for job in gave_back {
+            let live = self.jobs.get(&job).and_then(|job| Some((job, job.live.as_ref()?)));
+            let goes_on = live.is_some_and(|(job, live)| {
+                let held = held.get(&live.record.id).filter(|held| held.fence == live.record.fence);
+                let beyond = is_on(Mutation::EngineTakesBackBeyondLimits);
+                held.is_some_and(|held| !held.running || beyond || self.queues.has_room(job))
+            });
+            if goes_on { self.take_back(job) } else { self.close_unknown(job) }
+        }
+        for job in kept {
+            self.knows_again(job);
+        }
+    }
+
+    /// The execution of a waiting job goes on where it is.
+    fn take_back(&mut self, id: JobId) {
+        self.leave_queue(id);
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        self.agenda.disarm(job.state.due_at, Timer::Due(id));
+        self.queues.restore_running(job);
+        job.state.outcome = None;
+        let Some(live) = job.live.as_mut() else { return };
+        live.remind_at = self.steady + REMIND_AFTER;
+        let about = (live.record.number, live.record.id, live.record.worker);
+        self.chores.arm(live.remind_at, Timer::Remind(live.record.id));
+        if let Some(worker) = self.workers.get_mut(&about.2) {
+            worker.reserve(id, &job.profile.shape);
+        }
+        let about = About { execution: Some(about), ..About::default() };
+        self.step(id, JobStatus::Running, Cause::WorkerReturned, about);
+        self.knows_again(id);
+    }
+
+    /// The worker of a running job can be asked for its execution again.
+    fn knows_again(&mut self, id: JobId) {
+        let live = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut());
+        let Some(live) = live.filter(|live| live.is_unknown()) else { return };
+        let record = &mut live.record;
+        record.status =
+            if record.started_at.is_some() { ExecutionStatus::Running } else { ExecutionStatus::Assigned };
+        self.chores.disarm(live.unknown_until, Timer::Unknown(live.record.id));
+        self.touch_execution(id);
+    }
+
+    /// Another execution takes the place of the one whose outcome is unknown, or nobody needs its outcome any more.
+    pub(crate) fn close_unknown(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(live) = job.live.take_if(|live| live.is_unknown()) else { return };
+        let mut record = live.record;
+        if let Some(worker) = self.workers.get_mut(&record.worker) {
+            worker.unknown.remove(&id);
+        }
+        self.executions.swap_remove(&record.id);
+        record.status = ExecutionStatus::Lost;
+        record.finished_at = Some(self.now);
+        record.outcome = Some(lost_with_worker());
+        self.pending.ended.push(record);
+        self.touch(id);
+    }
+
+    /// A lost worker will not come back.
+    pub(crate) fn give_up_unknown(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        let gave_back = std::mem::take(&mut worker.unknown);
+        let kept: Vec<JobId> = worker.jobs.iter().copied().collect();
+        gave_back.into_iter().for_each(|job| self.close_unknown(job));
+        kept.into_iter().for_each(|job| self.on_worker_lost(job));
+    }
+}
+
+/// What is known of an execution that was lost with its worker.
+pub(super) fn lost_with_worker() -> Outcome {
+    let message = "its worker was not heard of within its lease";
+    Outcome { error: Some("worker_lost".into()), message: Some(message.into()), ..Outcome::default() }
+}

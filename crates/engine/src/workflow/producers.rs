@@ -1,0 +1,126 @@
+//! Which steps may have stored an artifact before a step reads it.
+//!
+//! A step reads what was stored by the steps that have ended when it begins: those that it needs, directly or through
+//! others, and all of earlier sections.
+//!
+//! # Cost
+//! One bit for each pair of steps (12 MB for 10,000 steps), and only if a step reads what another one may store. Building
+//! them takes a pass over the edges, each of which joins two rows of bits.
+
+use std::collections::BTreeMap;
+
+use model::workflow::Section;
+
+use super::plan::{Act, Node, index};
+
+const BITS: usize = u64::BITS as usize;
+
+/// The steps of a definition that may store artifacts, and which of them come before which step.
+#[derive(Debug, Default)]
+pub(super) struct Producers {
+    /// Those that store an artifact of a fixed name.
+    named: BTreeMap<Box<str>, Vec<u32>>,
+    /// Those that may store artifacts of any name: calls, and jobs whose artifacts' names have references.
+    any: Vec<u32>,
+    /// A row of bits for each step: the steps that it needs, directly or through others.
+    needed: Vec<u64>,
+    sections: Vec<Section>,
+}
+
+impl Producers {
+    pub(super) fn of(nodes: &[Node]) -> Self {
+        let reads = |node: &Node| match &node.act {
+            Act::Job(job) => job.reads_newest,
+            Act::Call(_) => true,
+            _ => false,
+        };
+        if !nodes.iter().any(reads) {
+            return Self::default();
+        }
+        let (mut named, mut any) = (BTreeMap::<Box<str>, Vec<u32>>::new(), Vec::new());
+        for (step, node) in (0..).zip(nodes) {
+            match &node.act {
+                Act::Call(_) => any.push(step),
+                Act::Job(job) => {
+                    let outputs = &job.template.spec().outputs;
+                    if outputs.iter().any(|output| output.artifact.contains("${{")) {
+                        any.push(step);
+                    }
+                    for output in outputs {
+                        named.entry(output.artifact.as_str().into()).or_default().push(step);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if named.is_empty() && any.is_empty() {
+            return Self::default();
+        }
+        let sections = nodes.iter().map(|node| node.section).collect();
+        Self { named, any, needed: needed(nodes), sections }
+    }
+
+    /// The steps before `step` that may have stored an artifact of this name; one may be named twice.
+    pub(super) fn before(&self, step: u32, artifact: &str) -> impl Iterator<Item = u32> {
+        let named = self.storing(step, artifact);
+        named.chain(self.any.iter().copied().filter(move |&producer| self.is_before(producer, step)))
+    }
+
+    /// The steps before `step` whose definition says that they store an artifact of this name.
+    pub(super) fn storing(&self, step: u32, artifact: &str) -> impl Iterator<Item = u32> {
+        let named = self.named.get(artifact).into_iter().flatten().copied();
+        named.filter(move |&producer| self.is_before(producer, step))
+    }
+
+    fn is_before(&self, producer: u32, step: u32) -> bool {
+        let (producer, step) = (index(producer), index(step));
+        let row = step * self.sections.len().div_ceil(BITS);
+        self.sections[producer] < self.sections[step]
+            || self.needed[row + producer / BITS] & (1 << (producer % BITS)) != 0
+    }
+}
+
+/// For each step a row of bits: the steps that it needs, and those that these wait for.
+fn needed(nodes: &[Node]) -> Vec<u64> {
+    let words = nodes.len().div_ceil(BITS);
+    let mut rows = vec![0; nodes.len() * words];
+    for step in in_order(nodes) {
+        for &need in &nodes[step].needs {
+            let need = index(need);
+            join(&mut rows, words, step, need);
+            // A step over a list ends after those that add to it.
+            for &adder in &nodes[need].adders {
+                join(&mut rows, words, step, index(adder));
+            }
+        }
+    }
+    rows
+}
+
+/// Adds a step, and all that it needs, to the row of another one.
+fn join(rows: &mut [u64], words: usize, to: usize, from: usize) {
+    rows[to * words + from / BITS] |= 1 << (from % BITS);
+    for word in 0..words {
+        rows[to * words + word] |= rows[from * words + word];
+    }
+}
+
+/// The places of all steps, each behind those that it waits for.
+fn in_order(nodes: &[Node]) -> Vec<usize> {
+    let mut order = Vec::with_capacity(nodes.len());
+    let mut seen = vec![false; nodes.len()];
+    for start in 0..nodes.len() {
+        // A step is met twice: before and after those that it waits for.
+        let mut open = vec![(start, false)];
+        while let Some((step, is_done)) = open.pop() {
+            if is_done {
+                order.push(step);
+            } else if !std::mem::replace(&mut seen[step], true) {
+                open.push((step, true));
+                let waits_for = nodes[step].needs.iter().chain(&nodes[step].adders);
+                open.extend(waits_for.map(|&other| (index(other), false)));
+            }
+        }
+    }
+    order
+}

@@ -1,0 +1,369 @@
+//! Firings that are owed wait for their turn, and the present goes first.
+
+use engine::input::How;
+use model::firing::{FiringCause, FiringOutcome};
+use model::record::Usage;
+use model::schedule::{MissedPolicy, OverlapPolicy};
+use model::timing::{Every, Rule};
+use model::{Duration, JobStatus, ScheduleId};
+
+use crate::scenario::{Scenario, finished};
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn every(period: u64) -> Rule {
+    Rule::Every(Every { period: seconds(period), phase: Duration::ZERO })
+}
+
+impl Scenario {
+    /// Lets time pass, second by second; each run of the schedule takes `takes` seconds.
+    fn run_for(&mut self, schedule: ScheduleId, length: u64, takes: u64) {
+        for _ in 0..length {
+            self.pass(1);
+            self.end_what_is_done(schedule, takes);
+        }
+    }
+
+    fn end_what_is_done(&mut self, schedule: ScheduleId, takes: u64) {
+        for run in self.open_runs(schedule) {
+            if self.status(run) != JobStatus::Running {
+                continue;
+            }
+            if self.execution(run).started_at.is_none() {
+                self.start(run);
+            }
+            let started = self.execution(run).started_at.unwrap();
+            if self.now.since(started) >= seconds(takes) {
+                self.succeed(run);
+            }
+        }
+    }
+
+    /// How many instants came to an outcome by a cause.
+    fn count(&self, schedule: ScheduleId, outcome: FiringOutcome, cause: FiringCause) -> u64 {
+        let records = self.records(schedule).into_iter();
+        records.filter(|r| r.outcome == outcome && r.cause == cause).map(|r| r.count).sum()
+    }
+
+    fn made_up_for(&self, schedule: ScheduleId) -> u64 {
+        self.count(schedule, FiringOutcome::FiredLate, FiringCause::CatchUp)
+    }
+
+    /// Instants of the present that no run was started for.
+    fn skipped_today(&self, schedule: ScheduleId) -> u64 {
+        let records = self.records(schedule).into_iter();
+        records.filter(|r| !r.outcome.fired() && r.cause == FiringCause::Timer).map(|r| r.count).sum()
+    }
+
+    fn late_and_early(&self, schedule: ScheduleId) -> (usize, usize) {
+        (self.open_runs(schedule).len(), self.schedule_state(schedule).owed.len())
+    }
+}
+
+/// B3, B4. Every policy makes up for all four, one after the other, and no firing of the present is lost to them.
+#[test]
+fn all_that_was_missed_is_made_up_for_whatever_the_overlap_policy() {
+    use OverlapPolicy::{AllowAll, BufferAll, BufferOne, CancelOther, Skip, TerminateOther};
+    for policy in [Skip, BufferOne, BufferAll, CancelOther, TerminateOther, AllowAll] {
+        let mut t = Scenario::new();
+        t.worker().join();
+        let schedule = t.schedule("s").rule(every(10)).overlap(policy).missed(MissedPolicy::FireAll).apply();
+        t.run_for(schedule, 4, 1);
+        t.outage(seconds(51));
+        t.rejoin_all();
+        t.run_for(schedule, 60, 1);
+        assert_eq!(t.made_up_for(schedule), 4, "{policy:?}\n{}", t.ledger(schedule));
+        assert_eq!(t.skipped_today(schedule), 0, "{policy:?}\n{}", t.ledger(schedule));
+        assert_eq!(t.late_and_early(schedule), (0, 0), "{policy:?}");
+        assert!(t.run_status(schedule).iter().all(|status| *status == JobStatus::Succeeded), "{policy:?}");
+    }
+}
+
+/// B3. The run from before the outage has ended, which only its worker knows until it is back.
+#[test]
+fn the_one_that_stands_for_all_waits_for_the_run_from_before() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(20)).missed(MissedPolicy::FireOnce).apply();
+    t.run_for(schedule, 21, 4);
+    let before = t.runs(schedule)[0];
+    assert_eq!(t.status(before), JobStatus::Running);
+    t.outage(seconds(50));
+    t.pass(3);
+    assert_eq!(t.runs(schedule).len(), 1);
+    t.rejoin_all();
+    t.succeed(before);
+    t.pass(1);
+    insta::assert_snapshot!(t.ledger(schedule), @"
+    08:00:20 fired (timer)
+    08:00:40 coalesced (catch_up)
+    08:01:00 fired_late (catch_up)
+    ");
+}
+
+/// B3. As above, where the worker never comes back: its lease ends, then the wait for its result, and its run is lost.
+#[test]
+fn the_one_that_stands_for_all_waits_for_the_lease_of_a_worker_that_is_gone() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let schedule = t
+        .schedule("s")
+        .rule(every(600))
+        .missed(MissedPolicy::FireOnce)
+        .spec(|s| s.job_mut().unwrap().delivery = model::spec::Delivery::AtMostOnce)
+        .apply();
+    t.pass(600);
+    t.start(t.runs(schedule)[0]);
+    t.outage(seconds(1_000));
+    assert_eq!(t.runs(schedule).len(), 1);
+    t.lose(worker);
+    t.pass(60);
+    assert_eq!(t.run_status(schedule), [JobStatus::Failed, JobStatus::Waiting]);
+    assert_eq!(t.made_up_for(schedule), 1);
+}
+
+/// B3. "The past stands in nobody's way": a firing of the present that meets a run of the past waits for it.
+#[test]
+fn a_firing_of_the_present_does_not_lose_its_place_to_the_past() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(10)).missed(MissedPolicy::FireAll).apply();
+    t.run_for(schedule, 29, 7);
+    t.outage(seconds(49));
+    t.rejoin_all();
+    t.run_for(schedule, 900, 7);
+    assert_eq!(t.late_and_early(schedule).1, 0, "{}", t.ledger(schedule));
+    assert_eq!(t.skipped_today(schedule), 0, "{}", t.ledger(schedule));
+}
+
+/// B3, B4. A run that nobody has heard of since the takeover may be over: a firing that would be skipped for it waits.
+#[test]
+fn a_firing_is_not_skipped_for_a_run_that_only_its_worker_knows_to_be_over() {
+    for is_over in [true, false] {
+        let mut t = Scenario::new();
+        t.worker().join();
+        let schedule = t.schedule("s").rule(every(10)).apply();
+        t.run_for(schedule, 11, 9);
+        t.outage(seconds(8));
+        t.pass(3);
+        assert_eq!(t.ledger(schedule), "08:00:10 fired (timer)", "08:00:20 is not decided");
+        for held in t.players.values_mut().flat_map(|player| player.held.values_mut()) {
+            held.1 = !is_over;
+        }
+        t.rejoin_all();
+        if is_over {
+            t.succeed(t.runs(schedule)[0]);
+        }
+        t.pass(1);
+        let outcome = if is_over { "fired_late" } else { "skipped_overlap" };
+        assert_eq!(t.ledger(schedule).lines().last().unwrap(), format!("08:00:20 {outcome} (timer)"));
+    }
+}
+
+/// B3, B4. As above, where the worker does not come back within its lease.
+#[test]
+fn a_firing_waits_no_longer_than_a_lease_for_a_worker() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(10)).apply();
+    t.run_for(schedule, 11, 9);
+    t.restart();
+    for player in t.players.values_mut() {
+        player.silent = true;
+    }
+    t.pass(16);
+    assert_eq!(t.ledger(schedule).lines().last(), Some("08:00:20 skipped_overlap (timer)"));
+}
+
+/// B3. What is slower than its schedule is skipped as ever, once the past is over.
+#[test]
+fn runs_that_are_longer_than_their_period_are_skipped_as_before() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(10)).missed(MissedPolicy::FireAll).apply();
+    t.run_for(schedule, 40, 12);
+    t.outage(seconds(60));
+    t.rejoin_all();
+    t.run_for(schedule, 600, 12);
+    assert_eq!(t.late_and_early(schedule).1, 0, "{}", t.ledger(schedule));
+    let fired = t.count(schedule, FiringOutcome::Fired, FiringCause::Timer);
+    t.run_for(schedule, 200, 12);
+    let more = t.count(schedule, FiringOutcome::Fired, FiringCause::Timer) - fired;
+    assert_eq!(more, 10, "every second one, on time\n{}", t.ledger(schedule));
+}
+
+/// B3, A7. What waits for its turn is part of the row.
+#[test]
+fn what_is_owed_survives_any_number_of_restarts() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(600)).missed(MissedPolicy::FireAll).apply();
+    t.outage(seconds(3_700));
+    t.rejoin_all();
+    for _ in 0..6 {
+        t.run_for(schedule, 3, 2);
+        t.restart();
+        t.rejoin_all();
+    }
+    t.run_for(schedule, 20, 2);
+    assert_eq!(t.made_up_for(schedule), 6, "{}", t.ledger(schedule));
+}
+
+/// B3. Whoever fires by hand does not lose the turn to the past either.
+#[test]
+fn a_trigger_comes_before_what_is_owed() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(600)).missed(MissedPolicy::FireAll).apply();
+    t.pass(600);
+    t.start(t.runs(schedule)[0]);
+    t.outage(seconds(2_400));
+    t.rejoin_all();
+    let first = t.runs(schedule)[0];
+    // The run ends and somebody triggers before the engine has acted.
+    let execution = t.execution(first).clone();
+    let session = t.players[&execution.worker].session.unwrap();
+    let report = finished(How::Succeeded, Some(0));
+    let said = engine::Input::Report {
+        worker: execution.worker,
+        session,
+        execution: execution.id,
+        fence: execution.fence,
+        report,
+    };
+    t.engine.handle(t.now, said);
+    assert_eq!(t.trigger(schedule).0, FiringOutcome::Fired);
+    assert_eq!(t.made_up_for(schedule), 0);
+    t.succeed_all(schedule);
+    assert_eq!(t.made_up_for(schedule), 1);
+}
+
+/// B3. A row of 57,600 is not run in a minute: the ledger says what was cut.
+#[test]
+fn fire_all_makes_up_for_a_thousand_and_no_more() {
+    let mut t = Scenario::new();
+    let apply = |t: &mut Scenario, name: &str, limit: Option<u32>| {
+        t.schedule(name)
+            .rule(every(5))
+            .overlap(OverlapPolicy::AllowAll)
+            .missed(MissedPolicy::FireAll)
+            .spec(|s| s.missed.limit = limit.unwrap_or(s.missed.limit))
+            .apply()
+    };
+    let by_default = apply(&mut t, "by-default", None);
+    let three = apply(&mut t, "three", Some(3));
+    t.outage(seconds(2 * 3_600));
+    assert_eq!(t.made_up_for(by_default), 1_000);
+    assert_eq!(t.made_up_for(three), 3);
+    let cut = t.records(three)[0];
+    assert_eq!((cut.outcome, cut.count), (FiringOutcome::SkippedPolicy, 2 * 720 - 3 - 3));
+    assert_eq!(cut.detail.as_deref(), Some("only the last 3 missed firings are made up for"));
+}
+
+/// B3. What waits for its turn longer than the window is given up, with a line that says so.
+#[test]
+fn what_is_owed_for_longer_than_the_window_is_given_up() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t
+        .schedule("s")
+        .rule(every(600))
+        .missed(MissedPolicy::FireAll)
+        .spec(|s| s.missed.catch_up_window = seconds(3_600))
+        .apply();
+    t.pass(600);
+    t.start(t.runs(schedule)[0]);
+    t.outage(seconds(1_300));
+    t.rejoin_all();
+    t.run_for(schedule, 5_000, 5_000);
+    assert_eq!(t.made_up_for(schedule), 0);
+    let given_up = t.count(schedule, FiringOutcome::SkippedPolicy, FiringCause::CatchUp);
+    assert_eq!(given_up, 2, "{}", t.ledger(schedule));
+}
+
+/// B5. The number that somebody asked for is the number that runs, also where the schedule allows one.
+#[test]
+fn a_backfill_runs_as_many_at_once_as_was_asked_for() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(600)).apply();
+    let days =
+        ["2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", "2026-11-03T00:00:00Z", "2026-11-04T00:00:00Z"];
+    t.backfill(schedule, &days, 3);
+    assert_eq!(t.open_runs(schedule).len(), 3);
+    t.succeed(t.runs(schedule)[0]);
+    assert_eq!(t.open_runs(schedule).len(), 3);
+    // A firing of its own waits for one of them, and has the next turn.
+    t.pass(600);
+    assert_eq!(t.ledger(schedule).lines().last(), Some("08:10:00 buffered (timer)"));
+    t.succeed(t.runs(schedule)[1]);
+    assert_eq!(t.ledger(schedule).lines().last(), Some("08:10:00 fired (timer)"));
+    t.succeed(t.runs(schedule)[2]);
+    // Its own runs stay as few as they may be.
+    assert_eq!(t.trigger(schedule).0, FiringOutcome::SkippedOverlap);
+    t.succeed_all(schedule);
+    assert_eq!(t.open_runs(schedule).len(), 0);
+}
+
+/// B5. It also makes room for a firing that has waited.
+#[test]
+fn a_backfill_of_more_at_once_lets_a_waiting_firing_start() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(600)).apply();
+    t.backfill(schedule, &["2026-11-01T00:00:00Z"], 1);
+    t.pass(600);
+    assert_eq!(t.ledger(schedule).lines().last(), Some("08:10:00 buffered (timer)"));
+    t.backfill(schedule, &["2026-11-02T00:00:00Z", "2026-11-03T00:00:00Z"], 3);
+    assert_eq!(t.ledger(schedule).lines().last(), Some("08:10:00 fired (timer)"));
+    assert_eq!(t.open_runs(schedule).len(), 3);
+    t.check_rebuilt();
+}
+
+/// B6. On time means within a second; whatever else has delayed it, the ledger says so.
+#[test]
+fn fired_means_on_time() {
+    let mut t = Scenario::new();
+    let schedule = t
+        .schedule("s")
+        .rule(every(10))
+        .overlap(OverlapPolicy::AllowAll)
+        .spec(|s| s.missed.threshold = seconds(40))
+        .apply();
+    t.until(t.now + seconds(15));
+    t.outage(seconds(35));
+    t.until(t.now + seconds(11));
+    insta::assert_snapshot!(t.ledger(schedule), @"
+    08:00:10 fired (timer)
+    08:00:20 fired_late (timer)
+    08:00:30 fired_late (timer)
+    08:00:40 fired_late (timer)
+    08:00:50 fired (timer)
+    08:01:00 fired (timer)
+    ");
+}
+
+/// B6, E3. A task that ended while no server was there took as long as it took.
+#[test]
+fn an_outage_makes_no_run_longer() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(600)).apply();
+    t.pass(600);
+    let run = t.runs(schedule)[0];
+    t.start(run);
+    t.pass(1);
+    t.outage(seconds(45));
+    t.rejoin_all();
+    let mut report = finished(How::Succeeded, Some(0));
+    if let engine::Report::Finished { usage, .. } = &mut report {
+        *usage = Usage { run_time: seconds(4), ..Usage::default() };
+    }
+    t.end_with(run, report);
+    let track = t.schedule_state(schedule).track.clone().unwrap();
+    assert_eq!(track.durations, [4_000]);
+    let state = t.state(run);
+    assert_eq!(state.finished_at.unwrap().since(state.started_at.unwrap()), seconds(4));
+}

@@ -1,0 +1,248 @@
+//! Executions whose outcome is unknown, because the lease of their worker ended before it reported: their results are
+//! accepted where nothing else has been started.
+
+use engine::input::How;
+use engine::why::Reason;
+use engine::{Config, Input};
+use model::queue::QueueSettings;
+use model::spec::Delivery;
+use model::{Duration, ExecutionStatus, JobId, JobStatus, WorkerId};
+
+use crate::scenario::{Scenario, finished};
+
+/// A job that runs on the only worker, which then is lost.
+fn lost(t: &mut Scenario, delivery: Delivery) -> (WorkerId, JobId) {
+    let worker = t.worker().join();
+    let job = t.job().delivery(delivery).submit();
+    t.start(job);
+    t.lose(worker);
+    (worker, job)
+}
+
+/// The task of a job ends while nobody hears its worker.
+fn ends_unheard(t: &mut Scenario, worker: WorkerId, job: JobId) {
+    let (execution, fence) = (t.execution(job).id, t.execution(job).fence);
+    t.report(worker, execution, fence, finished(How::Succeeded, Some(0)));
+}
+
+/// The worker comes back and reports.
+fn reports(t: &mut Scenario, worker: WorkerId, job: JobId, how: How, exit_code: Option<i32>) {
+    let (execution, fence) = (t.execution(job).id, t.execution(job).fence);
+    t.rejoin(worker);
+    t.report(worker, execution, fence, finished(how, exit_code));
+}
+
+#[test]
+fn the_result_of_a_lost_worker_is_accepted_where_nothing_else_was_started() {
+    for delivery in [Delivery::AtLeastOnce, Delivery::ExactlyOnce] {
+        let mut t = Scenario::new();
+        let (worker, job) = lost(&mut t, delivery);
+        assert_eq!(t.execution(job).status, ExecutionStatus::Unknown);
+        ends_unheard(&mut t, worker, job);
+        reports(&mut t, worker, job, How::Succeeded, Some(0));
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → waiting (worker_lost) → running (worker_returned) → succeeded (succeeded)");
+        }
+        assert_eq!(t.state(job).executions, 1, "it ran once");
+        assert_eq!(t.execution(job).status, ExecutionStatus::Succeeded);
+        t.check_rebuilt();
+    }
+}
+
+/// The job's retries are asked as ever.
+#[test]
+fn a_failure_that_a_lost_worker_reports_counts() {
+    let mut t = Scenario::new();
+    let (worker, job) = lost(&mut t, Delivery::ExactlyOnce);
+    ends_unheard(&mut t, worker, job);
+    reports(&mut t, worker, job, How::Failed, Some(3));
+    assert_eq!((t.status(job), t.state(job).executions), (JobStatus::Failed, 1));
+}
+
+#[test]
+fn a_task_that_was_frozen_goes_on_when_its_worker_comes_back_first() {
+    let mut t = Scenario::new();
+    let (worker, job) = lost(&mut t, Delivery::ExactlyOnce);
+    t.rejoin(worker);
+    assert!(t.players[&worker].stopped.is_empty(), "it is not stopped");
+    assert_eq!(t.execution(job).status, ExecutionStatus::Running);
+    t.check_rebuilt();
+    t.pass(60);
+    t.succeed(job);
+    assert_eq!(t.state(job).executions, 1);
+}
+
+/// The worker heard of it, and had not started it before its lease ended.
+#[test]
+fn an_assignment_that_was_not_started_is_said_again() {
+    let mut t = Scenario::new();
+    let worker = t.worker().join();
+    let job = t.job().submit();
+    let (_, assignment) = t.take(job);
+    t.lose(worker);
+    t.rejoin(worker);
+    assert_eq!(t.execution(job).status, ExecutionStatus::Assigned);
+    t.report(worker, assignment.execution, assignment.fence, engine::Report::Started);
+    t.succeed(job);
+    assert_eq!(t.state(job).executions, 1);
+}
+
+#[test]
+fn what_the_lost_worker_does_not_hold_any_more_is_lost() {
+    let mut t = Scenario::new();
+    let (worker, job) = lost(&mut t, Delivery::ExactlyOnce);
+    let first = t.execution(job).id;
+    t.players.get_mut(&worker).unwrap().held.clear();
+    t.rejoin(worker);
+    assert_eq!(t.rows.executions[&first].status, ExecutionStatus::Lost);
+    t.succeed(job);
+    assert_eq!(t.state(job).executions, 2);
+}
+
+#[test]
+fn another_execution_replaces_the_unknown_one() {
+    let mut t = Scenario::new();
+    let (worker, job) = lost(&mut t, Delivery::ExactlyOnce);
+    let first = t.execution(job).id;
+    t.worker().join();
+    assert_eq!(t.rows.executions[&first].status, ExecutionStatus::Lost);
+    t.rejoin(worker);
+    assert!(t.players[&worker].stopped.contains_key(&first));
+    t.succeed(job);
+    assert_eq!(t.state(job).executions, 2);
+}
+
+#[test]
+fn a_job_that_ends_while_its_execution_is_unknown_leaves_nothing_behind() {
+    let mut t = Scenario::new();
+    let (worker, job) = lost(&mut t, Delivery::ExactlyOnce);
+    t.cancel(job).unwrap();
+    assert_eq!(t.status(job), JobStatus::Cancelled);
+    let execution = t.execution(job).clone();
+    assert_eq!(execution.status, ExecutionStatus::Lost);
+    t.rejoin(worker);
+    assert!(t.players[&worker].stopped.contains_key(&execution.id));
+}
+
+#[test]
+fn what_may_run_only_once_waits_for_its_worker_and_then_for_its_result() {
+    let mut t = Scenario::new();
+    let (worker, job) = lost(&mut t, Delivery::AtMostOnce);
+    t.worker().join();
+    assert_eq!(t.status(job), JobStatus::Running);
+    assert!(matches!(t.why(job).reasons[..], [Reason::OutcomeUnknown { .. }]), "{:?}", t.why(job));
+    t.check_rebuilt();
+    t.pass(30);
+    ends_unheard(&mut t, worker, job);
+    reports(&mut t, worker, job, How::Succeeded, Some(0));
+    assert_eq!((t.status(job), t.state(job).executions), (JobStatus::Succeeded, 1));
+}
+
+#[test]
+fn what_may_run_only_once_fails_when_its_worker_stays_away() {
+    let mut t = Scenario::new();
+    let (worker, job) = lost(&mut t, Delivery::AtMostOnce);
+    t.pass(55);
+    assert_eq!(t.status(job), JobStatus::Running);
+    t.pass(5);
+    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → failed (outcome_unknown)");
+    ends_unheard(&mut t, worker, job);
+    reports(&mut t, worker, job, How::Succeeded, Some(0));
+    assert_eq!(t.status(job), JobStatus::Failed, "what has ended stays as it is");
+}
+
+/// It was heard to start, and its worker has no trace of it: nobody will ever know.
+#[test]
+fn what_may_run_only_once_fails_when_its_worker_comes_back_without_it() {
+    let mut t = Scenario::new();
+    let (worker, job) = lost(&mut t, Delivery::AtMostOnce);
+    t.players.get_mut(&worker).unwrap().held.clear();
+    t.rejoin(worker);
+    t.pass(1);
+    assert_eq!(t.status(job), JobStatus::Failed);
+}
+
+#[test]
+fn nothing_waits_for_results_where_the_wait_is_zero() {
+    let mut t = Scenario::with(Config { result_wait: Duration::ZERO, ..Config::default() });
+    let (_, job) = lost(&mut t, Delivery::AtMostOnce);
+    assert_eq!(t.status(job), JobStatus::Failed);
+}
+
+#[test]
+fn a_removed_worker_brings_nothing_back() {
+    let mut t = Scenario::new();
+    let (worker, again) = lost(&mut t, Delivery::ExactlyOnce);
+    t.ask(|ticket| Input::RemoveWorker { ticket, worker }).unwrap();
+    assert_eq!(t.execution(again).status, ExecutionStatus::Lost);
+    assert_eq!(t.status(again), JobStatus::Waiting);
+
+    let (worker, once) = lost(&mut t, Delivery::AtMostOnce);
+    t.ask(|ticket| Input::RemoveWorker { ticket, worker }).unwrap();
+    assert_eq!(t.status(once), JobStatus::Failed);
+    t.check_rebuilt();
+}
+
+/// Another owner of the shards knows as much.
+#[test]
+fn a_result_is_accepted_after_a_takeover_too() {
+    for delivery in [Delivery::ExactlyOnce, Delivery::AtMostOnce] {
+        for restarts in 1..=2 {
+            let mut t = Scenario::new();
+            let (worker, job) = lost(&mut t, delivery);
+            (0..restarts).for_each(|_| t.restart());
+            t.check_rebuilt();
+            ends_unheard(&mut t, worker, job);
+            reports(&mut t, worker, job, How::Succeeded, Some(0));
+            assert_eq!((t.status(job), t.state(job).executions), (JobStatus::Succeeded, 1));
+        }
+    }
+}
+
+/// A frozen task must not go on beside one that took its turn; a result does no harm.
+#[test]
+fn limits_hold_when_a_worker_comes_back() {
+    for ended in [false, true] {
+        for by_queue in [false, true] {
+            let mut t = Scenario::new();
+            if by_queue {
+                t.queue("narrow", QueueSettings { concurrency: Some(1), ..QueueSettings::default() });
+            }
+            let worker = t.worker().label("zone", "a").join();
+            let job = |t: &mut Scenario, zone| {
+                let job = t.job().only_on("zone", zone);
+                if by_queue { job.queue("narrow").submit() } else { job.concurrency("one", 1).submit() }
+            };
+            let first = job(&mut t, "a");
+            t.start(first);
+            t.lose(worker);
+            t.worker().label("zone", "b").join();
+            let second = job(&mut t, "b");
+            t.start(second);
+            let execution = t.execution(first).id;
+            if ended {
+                ends_unheard(&mut t, worker, first);
+                reports(&mut t, worker, first, How::Succeeded, Some(0));
+                assert_eq!(t.status(first), JobStatus::Succeeded);
+            } else {
+                t.rejoin(worker);
+                assert!(t.players[&worker].stopped.contains_key(&execution));
+                assert_eq!(t.status(first), JobStatus::Waiting);
+            }
+            assert_eq!(t.status(second), JobStatus::Running);
+        }
+    }
+}
+
+/// A draining worker gives up what it brings back.
+#[test]
+fn a_draining_worker_that_comes_back_stops_what_can_run_elsewhere() {
+    let mut t = Scenario::new();
+    let (worker, job) = lost(&mut t, Delivery::ExactlyOnce);
+    let execution = t.execution(job).id;
+    t.admit(worker, model::worker::Admission::Draining);
+    t.rejoin(worker);
+    assert!(t.players[&worker].stopped.contains_key(&execution));
+    t.end_with(job, finished(How::Stopped, None));
+    assert_eq!(t.status(job), JobStatus::Waiting);
+}

@@ -1,0 +1,241 @@
+//! Artifacts within a run: what steps store, and what steps after them read.
+
+use engine::input::How;
+use engine::{Report, WorkflowRequest};
+use model::record::{FileVersion, Files, Outcome, Usage};
+use model::run::{RetryFrom, carried};
+use model::spec::{InputFile, OutputFile};
+use model::workflow::{Action, Call, ForEach, JoinRule, Over, StepSpec};
+use model::{JobId, RunId, RunStatus, StepStatus, WorkflowSpec};
+use serde_json::json;
+
+use super::{act, each, env, job};
+use crate::scenario::Scenario;
+
+/// A step whose job stores an artifact.
+fn storing(name: &str, needs: &[&str], artifact: &str) -> StepSpec {
+    let mut step = job(name, needs);
+    outputs(&mut step).push(OutputFile { artifact: artifact.into(), path: "out.csv".into(), optional: true });
+    step
+}
+
+fn outputs(step: &mut StepSpec) -> &mut Vec<OutputFile> {
+    let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
+    &mut job.outputs
+}
+
+/// A step whose job reads an artifact.
+fn reading(name: &str, needs: &[&str], artifact: &str) -> StepSpec {
+    let mut step = job(name, needs);
+    let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
+    job.inputs.push(InputFile { artifact: artifact.into(), path: "in".into(), executable: false });
+    step
+}
+
+fn version(artifact: &str, digit: char) -> FileVersion {
+    FileVersion { artifact: artifact.into(), sha256: digit.to_string().repeat(64), path: "out.csv".into() }
+}
+
+impl Scenario {
+    /// Ends a job that stored these versions.
+    fn store(&mut self, job: JobId, outputs: Vec<FileVersion>) {
+        let files = Some(Box::new(Files { inputs: Vec::new(), outputs }));
+        let outcome = Outcome { files, ..Outcome::default() };
+        self.end_with(job, Report::Finished { how: How::Succeeded, outcome, usage: Usage::default() });
+    }
+
+    /// The artifacts that a job reads, with the first digit of the version: `data@1`.
+    fn reads(&self, job: JobId) -> Vec<String> {
+        let short = |input: &InputFile| match input.artifact.split_once("@sha256:") {
+            Some((name, hash)) => format!("{name}@{} {}", &hash[..1], input.path),
+            None => format!("{} {}", input.artifact, input.path),
+        };
+        self.spec_of(job).inputs.iter().map(short).collect()
+    }
+
+    fn message(&self, run: RunId, step: &str) -> String {
+        self.row(run, step).unwrap().message.as_deref().unwrap_or_default().to_owned()
+    }
+}
+
+/// C2. Two runs of one workflow store the same artifact at the same time: each reads what it stored itself, and so does a
+/// retry of the first one.
+#[test]
+fn a_run_reads_what_it_stored_itself() {
+    let mut t = Scenario::with_room();
+    let spec = WorkflowSpec::new(
+        "w",
+        vec![storing("make", &[], "data"), job("mid", &["make"]), reading("use", &["mid"], "data")],
+    );
+    let workflow = t.apply(&spec);
+    let [one, two] = [(), ()].map(|()| {
+        let new = t.new_run(workflow, &[], &json!({}));
+        t.start_with(new)
+    });
+    t.store(t.job_of(one, "make"), vec![version("data", '1')]);
+    t.store(t.job_of(two, "make"), vec![version("data", '2')]);
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    for (run, read) in [(one, "data@1 in"), (two, "data@2 in")] {
+        t.succeed_step(run, "mid");
+        assert_eq!(t.reads(t.job_of(run, "use")), [read]);
+    }
+    let make = t.job_of(one, "make");
+    let row = t.rows.executions.values().find(|record| record.job == make).unwrap();
+    assert_eq!(row.files.as_ref().unwrap().outputs, [version("data", '1')]);
+    t.fail_step(one, "use");
+    let mut new = t.new_run(workflow, &[], &json!({}));
+    let before = carried(&new.definition, &t.step_records(one), RetryFrom::Failed);
+    new.carried = t.takeover(one, before);
+    let again = t.start_with(new);
+    assert_eq!(t.reads(t.job_of(again, "use")), ["data@1 in"]);
+}
+
+/// C2. What a step was to store and did not is never replaced by what another run stored; an artifact that no step before
+/// stores, and one of a step that was skipped, is read in its newest version.
+#[test]
+fn an_artifact_that_a_step_did_not_store_is_not_taken_from_another_run() {
+    let mut t = Scenario::with_room();
+    let anyway =
+        |name: &str, need: &str| StepSpec { join: JoinRule::AllDone, ..reading(name, &[need], "data") };
+    let skipped = StepSpec { when: Some("false".into()), ..storing("left-out", &[], "data") };
+    let spec = WorkflowSpec::new(
+        "w",
+        vec![
+            storing("bad", &[], "data"),
+            anyway("after-bad", "bad"),
+            storing("none", &[], "data"),
+            anyway("after-none", "none"),
+            skipped,
+            anyway("after-skip", "left-out"),
+            job("other", &[]),
+            anyway("after-other", "other"),
+        ],
+    );
+    let run = t.run(&spec);
+    t.fail_step(run, "bad");
+    t.store(t.job_of(run, "none"), Vec::new());
+    t.succeed_step(run, "other");
+    insta::assert_snapshot!(t.message(run, "after-bad"), @"inputs[0].artifact: step `bad` stored no artifact `data` in this run: it failed");
+    insta::assert_snapshot!(t.message(run, "after-none"), @"inputs[0].artifact: step `none` stored no artifact `data` in this run");
+    for step in ["after-skip", "after-other"] {
+        assert_eq!(t.reads(t.job_of(run, step)), ["data in"], "{step}");
+    }
+}
+
+/// C2. Expressions speak of what steps stored: of one version, and of those of a list, which become the files of a folder.
+#[test]
+fn what_the_elements_of_a_list_stored_is_gathered() {
+    let mut t = Scenario::with_room();
+    let mut part = each("part", &[], Over::Items(vec![json!("a"), json!("b"), json!("c")]));
+    outputs(&mut part).push(OutputFile {
+        artifact: "part-${{ index }}".into(),
+        path: "out.csv".into(),
+        optional: true,
+    });
+    let mut merge = reading("merge", &["part"], "${{ steps.part.files['out.csv'] }}");
+    *env(&mut merge, "COUNT") = "${{ size(steps.part.files['out.csv']) }}".into();
+    outputs(&mut merge).push(OutputFile { artifact: "all".into(), path: "out.csv".into(), optional: false });
+    let last = reading("last", &["merge"], "${{ steps.merge.files.all }}");
+    let run = t.run(&WorkflowSpec::new("w", vec![part, merge, last]));
+    for (item, digit) in [(2, Some('3')), (0, Some('1')), (1, None)] {
+        let job = t.job_of_element(run, "part", item).unwrap();
+        t.store(job, digit.map(|digit| version(&format!("part-{item}"), digit)).into_iter().collect());
+        t.restart();
+        t.rejoin_all();
+    }
+    let merge = t.job_of(run, "merge");
+    assert_eq!(t.reads(merge), ["part-0@1 in/0", "part-2@3 in/2"]);
+    assert_eq!(t.env_of(merge, "COUNT"), "3");
+    t.store(merge, vec![version("all", '9')]);
+    assert_eq!(t.reads(t.job_of(run, "last")), ["all@9 in"]);
+}
+
+/// C2. Elements that stored one name in different versions leave open which is meant.
+#[test]
+fn an_artifact_of_many_elements_is_not_read_by_its_name() {
+    let mut t = Scenario::with_room();
+    let mut part = each("part", &[], Over::Shards(2));
+    outputs(&mut part).push(OutputFile { artifact: "data".into(), path: "out.csv".into(), optional: false });
+    let run = t.run(&WorkflowSpec::new("w", vec![part, reading("use", &["part"], "data")]));
+    for (item, digit) in [(0, '1'), (1, '2')] {
+        let job = t.job_of_element(run, "part", item).unwrap();
+        t.store(job, vec![version("data", digit)]);
+    }
+    insta::assert_snapshot!(t.message(run, "use"), @"inputs[0].artifact: the elements of step `part` stored different versions of `data`: take them by `steps.part.files`");
+}
+
+/// C2. A called run reads what was stored before the call, and what it stores is read after the call.
+#[test]
+fn artifacts_go_into_a_called_run_and_out_of_it() {
+    let mut t = Scenario::with_room();
+    let mut inner_step = reading("clean", &[], "raw");
+    outputs(&mut inner_step).push(OutputFile {
+        artifact: "clean".into(),
+        path: "out.csv".into(),
+        optional: false,
+    });
+    let inner = WorkflowSpec::new("inner", vec![inner_step]);
+    let call = Action::Workflow(Call { name: "inner".into(), parameters: Default::default() });
+    let outer = WorkflowSpec::new(
+        "w",
+        vec![storing("make", &[], "raw"), act("call", &["make"], call), reading("use", &["call"], "clean")],
+    );
+    let workflow = t.apply(&outer);
+    let new = t.new_run(workflow, &[&inner], &json!({}));
+    let run = t.start_with(new);
+    t.store(t.job_of(run, "make"), vec![version("raw", '1')]);
+    let called = t.row(run, "call").unwrap().called.unwrap();
+    let clean = t.job_of(called, "clean");
+    assert_eq!(t.reads(clean), ["raw@1 in"]);
+    t.store(clean, vec![version("clean", '2')]);
+    assert_eq!(t.reads(t.job_of(run, "use")), ["clean@2 in"]);
+}
+
+/// C2. What a failed task wrote can be read, so that who compensates knows which error it was; where there is nothing to read
+/// the message says why.
+#[test]
+fn the_output_of_a_failed_step_can_be_read() {
+    let mut t = Scenario::with_room();
+    let mut undo = StepSpec { join: JoinRule::AllDone, ..job("undo", &["charge"]) };
+    *env(&mut undo, "CODE") = "${{ steps.charge.output.code }}".into();
+    let run = t.run(&WorkflowSpec::new("w", vec![job("charge", &[]), undo.clone()]));
+    let outcome = Outcome { output: Some(json!({"code": 7}).to_string().into()), ..Outcome::default() };
+    let charge = t.job_of(run, "charge");
+    t.end_with(charge, Report::Finished { how: How::Failed, outcome, usage: Usage::default() });
+    assert_eq!(t.step(run, "charge"), StepStatus::Failed);
+    assert_eq!(t.env_of(t.job_of(run, "undo"), "CODE"), "7");
+
+    let run = t.run(&WorkflowSpec::new("silent", vec![job("charge", &[]), undo]));
+    t.fail_step(run, "charge");
+    insta::assert_snapshot!(t.message(run, "undo"), @"run.process.env.CODE: `steps.charge.output.code`: step `charge` has no output to read: it failed");
+}
+
+/// C2. A promise is kept by the step that makes it: by a task, by an element of a list, by an event.
+#[test]
+fn a_step_that_breaks_its_promise_fails() {
+    let mut t = Scenario::with_room();
+    let promise = |mut step: StepSpec| {
+        step.outputs.insert("rows".into(), model::workflow::ParameterType::Integer);
+        step
+    };
+    let event = model::workflow::EventWait { name: "paid".into(), on_timeout: Default::default() };
+    let paid = act("paid", &[], Action::Wait(model::workflow::Wait::Event(event)));
+    let list = StepSpec { for_each: Some(ForEach::new(Over::Shards(1))), ..job("list", &[]) };
+    let steps = vec![promise(job("one", &[])), promise(job("none", &[])), promise(list), promise(paid)];
+    let mut good = promise(job("good", &[]));
+    good.needs.clear();
+    let run = t.run(&WorkflowSpec::new("w", [steps, vec![good]].concat()));
+    t.give(t.job_of(run, "one"), &json!({"rows": "7", "other": 1}));
+    t.succeed_step(run, "none");
+    let element = t.job_of_element(run, "list", 0).unwrap();
+    t.give(element, &json!({"z": 1}));
+    t.ask_for(WorkflowRequest::Event { run, event: "paid".into(), payload: "{}".into() }).unwrap();
+    t.give(t.job_of(run, "good"), &json!({"rows": 7}));
+    insta::assert_snapshot!(t.steps(run), @"one failed (bad_output), none failed (bad_output), list failed (items_failed), paid failed (bad_output), good succeeded (job_succeeded)");
+    insta::assert_snapshot!(t.message(run, "one"), @r#"field `rows` of its output is "7": the step promises `integer`"#);
+    insta::assert_snapshot!(t.message(run, "none"), @"it gave no output, and promises `rows`");
+    insta::assert_snapshot!(t.message(run, "paid"), @"its output has no field `rows`, which the step promises");
+    assert_eq!(t.status_of_run(run), RunStatus::Failed);
+}

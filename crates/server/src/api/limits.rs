@@ -1,0 +1,430 @@
+//! Limits on concurrent requests, so that one client cannot shut out the others.
+//!
+//! Requests of one kind share a [`Lane`] with a fixed number of places: reads, changes, slow bodies
+//! and uploads, requests forwarded to the leader, event streams, and metrics. The lanes do not borrow from each other. A
+//! request enters the lane of changes once its body is complete, so a slow body holds a place among slow bodies only.
+//! The bytes of bodies in memory have a lane as well, in which a byte is a place: a body takes places as it arrives and
+//! holds them until its request is answered.
+//!
+//! Within a lane a client may hold as many places as are free (the "dynamic threshold" of A. Choudhury and E. Hahne,
+//! 1998): one client alone gets half of the lane, two get a third each, and a newcomer always finds a place. A setting
+//! can lower the share further. A client is a token at an address, because many clients may share a token.
+//!
+//! Workers come over gRPC, which does not pass here; health checks and pages need no token and take no place.
+//!
+//! # Cost
+//! Two short critical sections per request and lane.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::problem::{Code, Trouble};
+use crate::auth::Actor;
+use crate::config::{Exposure, LimitsConfig};
+use crate::listener::Peer;
+
+/// Places for requests of metrics. They are apart from reads, so that an operator sees what fills the lanes.
+const METRICS_PLACES: usize = 32;
+
+/// Clients whose job rate is remembered before those at rest are dropped.
+const RATES_MAX: usize = 10_000;
+
+/// The origin of a request, for limits: a token at an address.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Caller {
+    token_id: Arc<str>,
+    address: Option<IpAddr>,
+}
+
+impl Caller {
+    pub(super) fn of(actor: &Actor, request: &Request, exposure: Exposure) -> Self {
+        Self { token_id: Arc::clone(&actor.token_id), address: address(request, exposure).map(network) }
+    }
+}
+
+/// The address that a request came from: the connection's, or the one that the proxy in front has noted.
+pub(super) fn address(request: &Request, exposure: Exposure) -> Option<IpAddr> {
+    let peer = request.extensions().get::<Peer>().copied();
+    let by_proxy = || match (exposure, peer) {
+        // Behind a proxy every connection is the proxy's. A server that forwarded the request named the client.
+        (Exposure::BehindProxy, Some(Peer::Connection(_)) | None) => forwarded_for(request.headers()),
+        _ => None,
+    };
+    by_proxy().or(peer.map(Peer::address))
+}
+
+/// The last address in `X-Forwarded-For`: the proxy wrote it, while the client may have sent those before it.
+fn forwarded_for(headers: &HeaderMap) -> Option<IpAddr> {
+    let last =
+        headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?.rsplit(',').next()?.trim();
+    let without_port = || last.parse::<std::net::SocketAddr>().ok().map(|address| address.ip());
+    last.trim_start_matches('[').trim_end_matches(']').parse().ok().or_else(without_port)
+}
+
+/// The part of an address that stands for one client: an IPv6 host has a whole /64 to choose from.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
+        }
+        address => address,
+    }
+}
+
+/// All lanes and the job rate.
+pub(super) struct Limits {
+    /// Requests that change nothing.
+    pub(super) reads: Lane,
+    /// Requests that change something.
+    pub(super) changes: Lane,
+    /// Request bodies that take long, and uploads.
+    pub(super) bodies: Lane,
+    /// Requests that the leader handles.
+    pub(super) forwards: Lane,
+    /// Event streams and followed logs.
+    pub(super) streams: Lane,
+    /// Bytes of request bodies in memory.
+    pub(super) body_bytes: Lane,
+    /// Requests of metrics.
+    pub(super) metrics: Lane,
+    rate: Option<JobRate>,
+    counted: Counted,
+}
+
+impl Limits {
+    pub(super) fn new(config: &LimitsConfig) -> Self {
+        let counted = Counted::default();
+        let lane = |name, places, share| Lane::new(name, places, share, &counted);
+        Self {
+            reads: lane("reads", config.requests, config.client_requests),
+            changes: lane("changes", config.requests, config.client_requests),
+            bodies: lane("bodies", config.requests, config.client_requests),
+            forwards: lane("forwards", config.requests, config.client_requests),
+            streams: lane("streams", config.streams, config.client_streams),
+            body_bytes: lane("body_bytes", config.body_bytes, None),
+            metrics: lane("metrics", METRICS_PLACES, None),
+            rate: config.client_job_rate.map(JobRate::new),
+            counted,
+        }
+    }
+
+    pub(super) fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "http_places",
+            "Places in use, by lane; bytes of `body_bytes`",
+            self.counted.places.clone(),
+        );
+        registry.register(
+            "http_limited",
+            "Requests refused because of a limit on concurrent requests or on the job rate",
+            self.counted.refused.clone(),
+        );
+    }
+
+    /// Whether there is a job rate.
+    pub(super) fn has_job_rate(&self) -> bool {
+        self.rate.is_some()
+    }
+
+    /// Counts `jobs` against the client's job rate, if there is one.
+    ///
+    /// # Errors
+    /// `client_limit` with the time after which the client may submit again.
+    pub(super) fn charge(&self, caller: &Caller, jobs: usize) -> Result<(), Trouble> {
+        let Some(rate) = &self.rate else { return Ok(()) };
+        rate.charge(caller, jobs, Instant::now()).map_err(|wait| {
+            self.counted.refuse("jobs", "client");
+            let per_second = rate.per_second;
+            Trouble::new(
+                Code::ClientLimit,
+                format!("the client has used up its rate of {per_second} jobs per second"),
+            )
+            .hint("try again after `Retry-After` seconds; `server.client_job_rate` is the limit")
+            .retry_after(wait)
+        })
+    }
+}
+
+/// Places for one kind of requests.
+#[derive(Clone)]
+pub(super) struct Lane(Arc<LaneState>);
+
+struct LaneState {
+    name: &'static str,
+    places: usize,
+    client_max: usize,
+    held: Mutex<Held>,
+    in_use: Gauge,
+    counted: Counted,
+}
+
+#[derive(Default)]
+struct Held {
+    total: usize,
+    by_client: HashMap<Caller, usize>,
+}
+
+impl Lane {
+    fn new(name: &'static str, places: usize, client_max: Option<usize>, counted: &Counted) -> Self {
+        Self(Arc::new(LaneState {
+            name,
+            places,
+            client_max: client_max.unwrap_or(places),
+            held: Mutex::default(),
+            in_use: counted.places.get_or_create(&LaneLabel { lane: name }).clone(),
+            counted: counted.clone(),
+        }))
+    }
+
+    /// Takes a place for as long as the returned value lives.
+    ///
+    /// # Errors
+    /// `client_limit` if the client has its share already, `busy` if there is no place at all.
+    pub(super) fn enter(&self, caller: &Caller) -> Result<Places, Trouble> {
+        let mut places = self.places_of(caller);
+        places.take(1)?;
+        Ok(places)
+    }
+
+    /// Holds what a client [takes](Places::take) of the lane; nothing at first.
+    pub(super) fn places_of(&self, caller: &Caller) -> Places {
+        Places { lane: Arc::clone(&self.0), caller: caller.clone(), count: 0 }
+    }
+}
+
+impl LaneState {
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn what(lane: &str) -> &'static str {
+    match lane {
+        "bodies" => "slow request bodies and uploads",
+        "body_bytes" => "bytes of request bodies in memory",
+        "forwards" => "requests forwarded to the leader",
+        "metrics" => "concurrent requests of metrics",
+        "streams" => "open streams",
+        _ => "concurrent requests",
+    }
+}
+
+/// Places in a lane; dropping them gives them back.
+pub(super) struct Places {
+    lane: Arc<LaneState>,
+    caller: Caller,
+    count: usize,
+}
+
+impl Places {
+    /// Takes further places.
+    ///
+    /// # Errors
+    /// As [`Lane::enter`]; those that are held already stay.
+    pub(super) fn take(&mut self, count: usize) -> Result<(), Trouble> {
+        let mut held = self.lane.lock();
+        let own = held.by_client.get(&self.caller).copied().unwrap_or(0);
+        let free = self.lane.places.saturating_sub(held.total);
+        let (name, places, what) = (self.lane.name, self.lane.places, what(self.lane.name));
+        if free < count {
+            drop(held);
+            self.lane.counted.refuse(name, "full");
+            return Err(Trouble::new(Code::Busy, format!("the server has its maximum of {places} {what}")));
+        }
+        // The first places of a client are always granted.
+        if own > 0 && own + count > free.min(self.lane.client_max) {
+            drop(held);
+            self.lane.counted.refuse(name, "client");
+            let detail = format!("the client has {own} of at most {places} {what}: its share is used up");
+            return Err(Trouble::new(Code::ClientLimit, detail));
+        }
+        held.total += count;
+        *held.by_client.entry(self.caller.clone()).or_default() += count;
+        drop(held);
+        self.count += count;
+        self.lane.in_use.inc_by(i64::try_from(count).unwrap_or(i64::MAX));
+        Ok(())
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        if self.count == 0 {
+            return;
+        }
+        let mut held = self.lane.lock();
+        held.total -= self.count;
+        if let Some(own) = held.by_client.get_mut(&self.caller) {
+            *own -= self.count;
+            if *own == 0 {
+                held.by_client.remove(&self.caller);
+            }
+        }
+        drop(held);
+        self.lane.in_use.dec_by(i64::try_from(self.count).unwrap_or(i64::MAX));
+    }
+}
+
+/// Jobs per second and client, with bursts of one second's worth.
+///
+/// A submission of any size is accepted while the client is not in debt, so that a large batch never becomes
+/// impossible; it is paid for by a longer wait.
+struct JobRate {
+    per_second: u64,
+    /// Until when each client has to wait, a second's worth of burst not counted.
+    paid_until: Mutex<HashMap<Caller, Instant>>,
+}
+
+impl JobRate {
+    const BURST: Duration = Duration::from_secs(1);
+
+    fn new(per_second: u64) -> Self {
+        Self { per_second: per_second.max(1), paid_until: Mutex::default() }
+    }
+
+    fn charge(&self, caller: &Caller, jobs: usize, now: Instant) -> Result<(), Duration> {
+        let mut all = self.paid_until.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= RATES_MAX && !all.contains_key(caller) {
+            all.retain(|_, until| *until > now);
+        }
+        let until = all.get(caller).copied().unwrap_or(now).max(now);
+        let debt = until.saturating_duration_since(now);
+        if debt >= Self::BURST {
+            return Err(debt - Self::BURST + Duration::from_millis(1));
+        }
+        let cost = Duration::from_secs_f64(jobs as f64 / self.per_second as f64);
+        all.insert(caller.clone(), until + cost);
+        Ok(())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LaneLabel {
+    lane: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusedLabels {
+    lane: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Default)]
+struct Counted {
+    places: Family<LaneLabel, Gauge>,
+    refused: Family<RefusedLabels, Counter>,
+}
+
+impl Counted {
+    fn refuse(&self, lane: &'static str, reason: &'static str) {
+        self.refused.get_or_create(&RefusedLabels { lane, reason }).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn caller(number: u8) -> Caller {
+        Caller { token_id: "t".into(), address: Some(IpAddr::from([10, 0, 0, number])) }
+    }
+
+    fn lane(places: usize, client_max: Option<usize>) -> Lane {
+        Lane::new("reads", places, client_max, &Counted::default())
+    }
+
+    /// As many places as the client gets.
+    fn fill(lane: &Lane, caller: &Caller) -> Vec<Places> {
+        std::iter::from_fn(|| lane.enter(caller).ok()).collect()
+    }
+
+    #[test]
+    fn one_client_gets_half_and_a_newcomer_always_a_place() {
+        let lane = lane(64, None);
+        let first = fill(&lane, &caller(1));
+        assert_eq!(first.len(), 32);
+        assert_eq!(lane.enter(&caller(1)).err().map(|refused| refused.code()), Some(Code::ClientLimit));
+        let second = fill(&lane, &caller(2));
+        assert_eq!(second.len(), 16);
+        assert!(lane.enter(&caller(3)).is_ok());
+        drop(first);
+        assert!(fill(&lane, &caller(2)).len() > 4);
+    }
+
+    #[test]
+    fn a_full_lane_and_a_used_up_share_are_told_apart() {
+        let lane = lane(2, Some(1));
+        let _places = [lane.enter(&caller(1)).ok(), lane.enter(&caller(2)).ok()];
+        let refused = lane.enter(&caller(3)).err().map(|refused| refused.into_problem(None).detail);
+        assert_eq!(refused.as_deref(), Some("the server has its maximum of 2 concurrent requests"));
+    }
+
+    #[test]
+    fn a_place_is_given_back_and_its_client_forgotten() {
+        let lane = lane(8, Some(3));
+        let places = fill(&lane, &caller(1));
+        assert_eq!(places.len(), 3);
+        drop(places);
+        assert_eq!(lane.0.lock().total, 0);
+        assert!(lane.0.lock().by_client.is_empty());
+    }
+
+    #[test]
+    fn a_client_takes_several_places_up_to_half_and_keeps_what_it_has_when_refused() {
+        let lane = lane(100, None);
+        let mut first = lane.places_of(&caller(1));
+        assert_eq!(
+            [first.take(20).is_ok(), first.take(30).is_ok(), first.take(1).is_ok()],
+            [true, true, false]
+        );
+        let mut second = lane.places_of(&caller(2));
+        assert_eq!(second.take(51).err().map(|refused| refused.code()), Some(Code::Busy));
+        assert!(second.take(50).is_ok(), "the first places of a client are granted as far as there are any");
+        drop((first, second));
+        assert_eq!(lane.0.lock().total, 0);
+        assert!(lane.0.lock().by_client.is_empty());
+    }
+
+    #[test]
+    fn a_job_rate_allows_bursts_and_names_the_wait() {
+        let (rate, now) = (JobRate::new(100), Instant::now());
+        assert_eq!(rate.charge(&caller(1), 1_000, now), Ok(()), "a batch larger than the rate is possible");
+        let wait = rate.charge(&caller(1), 1, now).unwrap_err();
+        assert!((8.9..9.1).contains(&wait.as_secs_f64()), "{wait:?}");
+        assert_eq!(rate.charge(&caller(2), 1, now), Ok(()), "each client has a rate of its own");
+        assert_eq!(rate.charge(&caller(1), 1, now + wait), Ok(()));
+    }
+
+    #[test]
+    fn a_client_behind_the_proxy_has_the_address_that_the_proxy_wrote() {
+        let mut request = Request::new(Body::empty());
+        request.headers_mut().append("x-forwarded-for", HeaderValue::from_static("6.6.6.6, 10.0.0.1"));
+        request.headers_mut().append("x-forwarded-for", HeaderValue::from_static("7.7.7.7, 10.0.0.9:4711"));
+        request.extensions_mut().insert(Peer::Connection(IpAddr::from([127, 0, 0, 1])));
+        assert_eq!(address(&request, Exposure::BehindProxy), Some(IpAddr::from([10, 0, 0, 9])));
+        assert_eq!(address(&request, Exposure::Loopback), Some(IpAddr::from([127, 0, 0, 1])));
+        request.extensions_mut().insert(Peer::Forwarded(IpAddr::from([10, 0, 0, 7])));
+        assert_eq!(address(&request, Exposure::BehindProxy), Some(IpAddr::from([10, 0, 0, 7])));
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_are_one_client() {
+        let of = |text: &str| network(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+    }
+}

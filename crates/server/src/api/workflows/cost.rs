@@ -1,0 +1,66 @@
+//! How many jobs a run counts as for the job rate of its client.
+//!
+//! Counted are the jobs that are known before the run begins: one for each step, and one for each element of a step
+//! whose list is in the definition or in the parameters, also in the workflows that the run calls. A list that a step or
+//! a task makes is unknown, so its step counts as one job. Steps that run only after a failure, or at the end, do not
+//! count.
+
+use std::collections::BTreeMap;
+
+use model::WorkflowSpec;
+use model::run::StepRecord;
+use model::workflow::{Action, Definition};
+use serde_json::{Map, Value};
+
+use super::plan::{Known, total};
+
+/// Returns the jobs of a run, at least one; a retry does not start those again that it has `carried` over.
+pub(super) fn jobs(
+    definition: &Definition,
+    parameters: &Map<String, Value>,
+    carried: &[StepRecord],
+) -> usize {
+    let mut jobs = of_steps(definition, &definition.workflow, parameters, &mut BTreeMap::new());
+    for record in carried {
+        if let Some(jobs) = jobs.get_mut(record.key.step as usize) {
+            *jobs = record.key.item.map_or(0, |_| jobs.saturating_sub(1));
+        }
+    }
+    sum(&jobs)
+}
+
+/// The jobs of each step of a workflow. `called` has those of the workflows that were counted already.
+fn of_steps<'a>(
+    definition: &'a Definition,
+    workflow: &'a WorkflowSpec,
+    parameters: &Map<String, Value>,
+    called: &mut BTreeMap<&'a str, usize>,
+) -> Vec<usize> {
+    let known = Known { parameters };
+    let jobs = workflow.steps.iter().map(|step| {
+        let each = match &step.action {
+            Action::Job(_) => 1,
+            Action::Workflow(call) => of_call(definition, &call.name, called),
+            Action::Approval(_) | Action::Wait(_) => 0,
+        };
+        each.saturating_mul(total(step, &known).unwrap_or(1) as usize)
+    });
+    jobs.collect()
+}
+
+/// The jobs of a called workflow. Its parameters are templates, which have no values yet.
+fn of_call<'a>(definition: &'a Definition, name: &'a str, called: &mut BTreeMap<&'a str, usize>) -> usize {
+    if let Some(&jobs) = called.get(name) {
+        return jobs;
+    }
+    let jobs = definition
+        .calls
+        .get(name)
+        .map_or(1, |workflow| sum(&of_steps(definition, workflow, &Map::new(), called)));
+    called.insert(name, jobs);
+    jobs
+}
+
+fn sum(jobs: &[usize]) -> usize {
+    jobs.iter().copied().fold(0, usize::saturating_add).max(1)
+}

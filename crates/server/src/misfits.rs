@@ -1,0 +1,248 @@
+//! Why a body or a file does not fit its type: every field at once, in the user's words.
+//!
+//! serde stops at the first error. So the text is read as a plain value, the field that does not fit is noted and taken
+//! out, and the rest is read again, until it fits or nothing can be taken out.
+//!
+//! # Cost
+//! One pass for each wrong field, bounded by [`WORK_MAX`] bytes in all. Only what is refused comes here.
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_path_to_error::{Path, Segment};
+
+/// Bytes that are read again for one refusal.
+const WORK_MAX: usize = 4 << 20;
+/// Passes for one refusal.
+const PASSES_MAX: usize = 200;
+
+/// What a scalar of the text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scalars {
+    /// Numbers and texts are apart, as in JSON.
+    Typed,
+    /// A number is good where a text is expected, as in YAML.
+    Text,
+}
+
+/// One field that does not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Misfit {
+    /// The path of the field, such as `steps[1].retries`; empty for the whole value.
+    pub path: String,
+    /// Why the field does not fit.
+    pub detail: String,
+}
+
+/// Finds every field of a value that does not fit `T`. Answers also with what the rest is, if that fits.
+///
+/// `bytes` is the length of the text that the value was read from.
+pub fn find<T: DeserializeOwned>(value: Value, bytes: usize, scalars: Scalars) -> (Option<T>, Vec<Misfit>) {
+    let mut search = Search { value, scalars, removed: Vec::new(), errors: Vec::new() };
+    let parsed = search.run::<T>((WORK_MAX / bytes.max(1)).clamp(1, PASSES_MAX));
+    (parsed, search.errors)
+}
+
+struct Search {
+    value: Value,
+    scalars: Scalars,
+    /// Parent and name (or index in the original list) of what was taken out.
+    removed: Vec<(String, String)>,
+    errors: Vec<Misfit>,
+}
+
+impl Search {
+    fn run<T: DeserializeOwned>(&mut self, passes: usize) -> Option<T> {
+        for _ in 0..passes {
+            let error = match serde_path_to_error::deserialize::<_, T>(&self.value) {
+                Ok(parsed) => return Some(parsed),
+                Err(error) => error,
+            };
+            let message = error.inner().to_string();
+            let (place, names) = self.locate(error.path());
+            if self.adapt(&place, &message) {
+                continue;
+            }
+            let shown = names.join();
+            let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+            let is_consequence = missing.is_some_and(|field| {
+                self.removed.iter().any(|(parent, name)| *parent == shown && name == field)
+            });
+            if !is_consequence {
+                self.errors.push(Misfit { path: shown, detail: plain(&message) });
+            }
+            if !self.remove(&place, &names) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Where a path of serde leads in the value as it is now, and its names in the original.
+    fn locate(&self, path: &Path) -> (Vec<Step>, Names) {
+        let (mut at, mut place, mut names) = (&self.value, Vec::new(), Names(Vec::new()));
+        for segment in path {
+            let (step, name) = match segment {
+                Segment::Seq { index } => (Step::Index(*index), self.original(&names, *index).to_string()),
+                Segment::Map { key } | Segment::Enum { variant: key } => {
+                    (Step::Key(key.clone()), key.clone())
+                }
+                Segment::Unknown => break,
+            };
+            let Some(next) = step.of(at) else { break };
+            at = next;
+            names.0.push((matches!(step, Step::Index(_)), name));
+            place.push(step);
+        }
+        (place, names)
+    }
+
+    /// The index that an element had before others of its list were taken out.
+    fn original(&self, list: &Names, index: usize) -> usize {
+        let list = list.join();
+        let mut gone: Vec<usize> = self
+            .removed
+            .iter()
+            .filter(|(parent, _)| *parent == list)
+            .filter_map(|(_, n)| n.parse().ok())
+            .collect();
+        gone.sort_unstable();
+        gone.into_iter().fold(index, |index, gone| if gone <= index { index + 1 } else { index })
+    }
+
+    /// Writes a scalar in the way that its field expects, if that changes nothing of its meaning.
+    fn adapt(&mut self, place: &[Step], message: &str) -> bool {
+        let found = place.iter().try_fold(&mut self.value, |at, step| step.of_mut(at));
+        let Some(found) = found else { return false };
+        let adapted = match &*found {
+            Value::Number(number) if message.contains("floating point") => number.as_f64().and_then(whole),
+            Value::Number(_) | Value::Bool(_)
+                if self.scalars == Scalars::Text && message.ends_with("expected a string") =>
+            {
+                Some(Value::String(found.to_string()))
+            }
+            _ => None,
+        };
+        let Some(adapted) = adapted.filter(|adapted| adapted != found) else { return false };
+        *found = adapted;
+        true
+    }
+
+    fn remove(&mut self, place: &[Step], names: &Names) -> bool {
+        let (Some((last, parents)), Some(((_, name), list))) = (place.split_last(), names.0.split_last())
+        else {
+            return false;
+        };
+        let Some(parent) = parents.iter().try_fold(&mut self.value, |at, step| step.of_mut(at)) else {
+            return false;
+        };
+        match (last, parent) {
+            (Step::Key(key), Value::Object(object)) => _ = object.remove(key),
+            (Step::Index(index), Value::Array(list)) if *index < list.len() => _ = list.remove(*index),
+            _ => return false,
+        }
+        self.removed.push((Names(list.to_vec()).join(), name.clone()));
+        true
+    }
+}
+
+/// A number without a fraction, as JSON writes a whole one.
+fn whole(number: f64) -> Option<Value> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is within the exact range")]
+    (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then(|| Value::from(number as i64))
+}
+
+/// One step from a value into it.
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+impl Step {
+    fn of<'a>(&self, value: &'a Value) -> Option<&'a Value> {
+        match self {
+            Self::Key(key) => value.get(key),
+            Self::Index(index) => value.get(index),
+        }
+    }
+
+    fn of_mut<'a>(&self, value: &'a mut Value) -> Option<&'a mut Value> {
+        match self {
+            Self::Key(key) => value.get_mut(key),
+            Self::Index(index) => value.get_mut(index),
+        }
+    }
+}
+
+/// The parts of a path; whether each is an index, and its text.
+struct Names(Vec<(bool, String)>);
+
+impl Names {
+    fn join(&self) -> String {
+        let mut path = String::new();
+        for (is_index, name) in &self.0 {
+            match is_index {
+                true => path.extend(["[", name, "]"]),
+                false if path.is_empty() => path.push_str(name),
+                false => path.extend([".", name]),
+            }
+        }
+        path
+    }
+}
+
+/// serde's message without its words for types.
+pub fn plain(message: &str) -> String {
+    const TYPES: &[(&str, &str)] = &[
+        ("u8", "a whole number from 0 to 255"),
+        ("u16", "a whole number from 0 to 65535"),
+        ("u32", "a whole number from 0 to 4294967295"),
+        ("u64", "a whole number of at least 0"),
+        ("usize", "a whole number of at least 0"),
+        ("i32", "a whole number"),
+        ("i64", "a whole number"),
+        ("f64", "a number"),
+        ("a map", "an object"),
+        ("map", "an object"),
+        ("a sequence", "a list"),
+        ("sequence", "a list"),
+        ("a boolean", "`true` or `false`"),
+        ("map with a single key", "an object with one key"),
+        ("value", "one of the values that the field takes"),
+    ];
+    // The place in the text says nothing that the path does not.
+    let message = message.split(" at line ").next().unwrap_or(message);
+    let message: String = message.chars().take(400).collect();
+    let message =
+        message.replace("floating point", "number").replace("invalid type: map", "invalid type: object");
+    let message = message.replace("invalid value: map", "invalid value: object");
+    let message = message.replace("invalid type: sequence", "invalid type: list");
+    let Some((before, expected)) = message.rsplit_once("expected ") else { return message };
+    if let Some((_, plain)) = TYPES.iter().find(|(word, _)| *word == expected) {
+        return format!("{before}expected {plain}");
+    }
+    if expected.starts_with("struct ") || expected.starts_with("internally tagged enum") {
+        return format!("{before}expected an object");
+    }
+    message
+}
+
+/// A parser's complaint about a YAML text, without advice for programmers.
+pub(crate) fn yaml_problem(message: &str) -> String {
+    if message.contains("Anchors") {
+        return "anchors are not supported: write the value out where it is used".to_owned();
+    }
+    if message.contains("Aliases") || message.contains("alias") {
+        return "aliases are not supported: write the value out where it is used".to_owned();
+    }
+    if message.to_lowercase().contains("multiple") {
+        return "it has several documents: expected one".to_owned();
+    }
+    match message.split_once("duplicate mapping key: ") {
+        Some((before, rest)) => {
+            let key = rest.split(", set ").next().unwrap_or(rest);
+            format!("{before}the key `{key}` occurs twice")
+        }
+        None => message.to_owned(),
+    }
+}

@@ -1,0 +1,157 @@
+//! What a leader does when the store does not confirm its lease in time. The clock is a dial, so the lease ends exactly
+//! when the test turns it.
+
+use super::*;
+
+/// The leadership lease of these tests.
+const LEADS: Duration = Duration::from_secs(2);
+
+/// A leader over a store that other servers could share. From now on its renewals fail, the first after it hung.
+struct Cut {
+    node: Node,
+    thread: DriverHandle,
+    store: Arc<FaultyStore<SqliteStore>>,
+    dial: Arc<Dial>,
+    renewal: Arc<store::faulty::Stall>,
+    _dir: tempfile::TempDir,
+}
+
+impl Cut {
+    async fn make() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(FaultyStore::new(sqlite(dir.path())).shared());
+        let dial = dial();
+        let shared = Arc::clone(&store) as Arc<dyn Store>;
+        let (node, thread) =
+            leading(shared, dir.path(), Arc::clone(&dial), |config| config.lease = LEADS).await;
+        let next = store.calls(Operation::Renew) + 1;
+        // A renewal that hangs is given up after a while, and sent again.
+        store.break_down(Operation::Renew);
+        let renewal = store.stall(Operation::Renew, next);
+        Self { node, thread, store, dial, renewal, _dir: dir }
+    }
+
+    /// The lease ends.
+    fn lease_ends(&self) {
+        self.dial.on(LEADS);
+    }
+
+    /// The store answers again.
+    fn mend(&self) {
+        self.store.heal(Operation::Renew);
+        self.renewal.release();
+    }
+
+    async fn stop(self) {
+        // A renewal that hangs must not hold up the end.
+        self.mend();
+        self.node.stop();
+        self.thread.join().await.unwrap();
+    }
+}
+
+/// D2, D7. A worker lease that is renewed without a leadership lease lets a task run beside its next execution.
+#[tokio::test]
+async fn a_leader_whose_renewals_hang_renews_no_worker_lease_and_sends_its_workers_away() {
+    let cut = Cut::make().await;
+    let mut lanes = Lanes::open(&cut.node).await;
+    let beat = lanes.next(lanes.session);
+    cut.node.beat(beat).await.unwrap();
+    assert!(lanes.grant().await > 0, "the lease is valid still");
+
+    cut.lease_ends();
+    let beat = lanes.next(lanes.session);
+    cut.node.beat(beat).await.unwrap();
+    assert!((&mut lanes.closed).await.is_err(), "the session is closed");
+    assert!(lanes.granted.try_recv().is_err(), "no worker lease is renewed");
+    assert_eq!(cut.node.decides(), Err(RequestError::Loading));
+    assert!(cut.node.is_suspended());
+
+    cut.mend();
+    cut.node.wait_ready(|now| *now == Readiness::Ready).await;
+    let mut lanes = Lanes::open(&cut.node).await;
+    let beat = lanes.next(lanes.session);
+    cut.node.beat(beat).await.unwrap();
+    assert!(lanes.grant().await > 0, "it leads again");
+    assert_eq!(cut.store.calls(Operation::Load), 1, "and kept its engine");
+    cut.stop().await;
+}
+
+/// D6. Load balancers and other servers must not wait for the engine's thread to say it.
+#[tokio::test]
+async fn a_leader_is_not_ready_from_the_moment_at_which_its_lease_ends() {
+    let cut = Cut::make().await;
+    assert_eq!(cut.node.ready(), Readiness::Ready);
+    cut.lease_ends();
+    assert_eq!(cut.node.ready(), Readiness::Suspended);
+    cut.stop().await;
+}
+
+/// D7. Answers from memory tell of jobs that the store may not have any more.
+#[tokio::test]
+async fn a_known_key_is_not_answered_without_a_lease() {
+    let cut = Cut::make().await;
+    submit(&cut.node, 1).await;
+    cut.lease_ends();
+    let again = try_submit(&cut.node, 1, Some(KEY)).await;
+    assert_eq!(again, Err(RequestError::Loading));
+    cut.stop().await;
+}
+
+/// D4. A store that is slower than the lease costs time, not the leadership: nobody took over meanwhile.
+#[tokio::test]
+async fn a_commit_that_takes_longer_than_the_lease_is_answered_when_it_is_durable() {
+    let cut = Cut::make().await;
+    let commit = cut.store.stall(Operation::Commit, cut.store.calls(Operation::Commit) + 1);
+    let node = cut.node.clone();
+    let submitted = tokio::spawn(async move { submit(&node, 1).await });
+    commit.reached().await;
+    cut.lease_ends();
+    cut.node.wait_ready(|now| *now == Readiness::Suspended).await;
+    commit.release();
+    assert_eq!(submitted.await.unwrap().len(), 1);
+    cut.mend();
+    cut.node.wait_ready(|now| *now == Readiness::Ready).await;
+    assert_eq!(cut.store.calls(Operation::Load), 1, "the engine was kept");
+    cut.stop().await;
+}
+
+/// D6. Whoever waits hears at last that nothing is known, and asks another server.
+#[tokio::test]
+async fn a_suspension_that_lasts_ends_the_leadership_and_answers_who_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(FaultyStore::new(sqlite(dir.path())).shared());
+    let dial = dial();
+    let lease = Duration::from_millis(50);
+    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let (node, thread) = leading(shared, dir.path(), Arc::clone(&dial), |config| config.lease = lease).await;
+    let commit = store.stall(Operation::Commit, store.calls(Operation::Commit) + 1);
+    let of_submitter = node.clone();
+    let submitted = tokio::spawn(async move { try_submit(&of_submitter, 1, None).await });
+    commit.reached().await;
+    store.break_down(Operation::Renew);
+    dial.on(lease);
+    assert_eq!(submitted.await.unwrap(), Err(RequestError::OutcomeUnknown));
+    commit.release();
+    store.heal(Operation::Renew);
+    node.wait_ready(|now| *now == Readiness::Ready).await;
+    node.stop();
+    thread.join().await.unwrap();
+}
+
+/// D12. A worker that hears nothing more must be given no more work.
+#[tokio::test]
+async fn the_engine_hears_of_sessions_that_were_closed_for_it() {
+    let cut = Cut::make().await;
+    let lanes = Lanes::open(&cut.node).await;
+    cut.lease_ends();
+    assert!(lanes.closed.await.is_err());
+    cut.mend();
+    cut.node.wait_ready(|now| *now == Readiness::Ready).await;
+    let job = try_submit(&cut.node, 1, None).await.unwrap()[0];
+    // What is decided before this one is committed with it, or before it.
+    try_submit(&cut.node, 1, None).await.unwrap();
+    let row = cut.store.job(job).await.unwrap().unwrap();
+    assert_eq!(row.state.status, model::JobStatus::Waiting, "no worker is there");
+    cut.stop().await;
+}

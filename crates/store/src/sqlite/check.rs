@@ -1,0 +1,338 @@
+//! Looking for damage in the whole of a store, and copying it while it is served.
+//!
+//! A start reads what is live and no more: history, and the pages of indexes, may have been damaged for long. Here
+//! everything is read: SQLite looks at each page, and each row is decoded, with its checksum.
+//!
+//! Both only read, in one transaction, so that a server may go on, and one that was stopped may start: the lock is held
+//! until that transaction has begun. As long as it lasts the log grows, for it cannot begin anew.
+
+use std::error::Error as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::backup::{Backup as Copying, StepResult};
+use rusqlite::{Connection, OpenFlags, Row};
+
+use super::error::{Failure, Phase};
+use super::file::{self, Lock};
+use super::partial::Partial;
+use super::position::{self, Log, Loss};
+use super::rows::key_of;
+use super::views::Pins;
+use super::{quarantine, schema};
+use crate::StoreError;
+use crate::codec::{Context, Damage, open_events};
+use crate::rows::{
+    self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS, ELEMENTS_COLUMNS,
+    EXECUTION_COLUMNS, Fields, JOB_COLUMNS, KEY_COLUMNS, LEDGER_COLUMNS, RUN_COLUMNS, RUN_REST,
+    SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, TOKEN_COLUMNS, Table, WORKFLOW_COLUMNS,
+    WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
+};
+
+/// The most problems that are told; one that is damaged all over needs no list.
+const PROBLEMS_MAX: usize = 100;
+/// How long a step of a copy that is locked out waits.
+const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// What a check found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checked {
+    /// Rows that were decoded.
+    pub rows: u64,
+    /// Rows that a server has set aside because it could not read them.
+    pub set_aside: u64,
+    /// Whether a server has the store open.
+    pub is_served: bool,
+    /// What is wrong, each with its place; a hundred at most.
+    pub problems: Vec<String>,
+}
+
+impl Checked {
+    fn add(&mut self, problem: impl FnOnce() -> String) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem());
+        }
+    }
+}
+
+/// Why a store could not be copied.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum BackupError {
+    #[error("there is no store at `{}`", path.display())]
+    NoStore { path: PathBuf },
+    #[error("`{}` exists", path.display())]
+    Exists { path: PathBuf },
+    #[error("the store cannot be read")]
+    Store(#[source] StoreError),
+    #[error("cannot write `{}`", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the copy at `{}` is damaged: {problem}", path.display())]
+    Damaged { path: PathBuf, problem: String },
+}
+
+impl BackupError {
+    /// What the operator can do next.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::NoStore { .. } => "name the data directory of the server, or its `belfry.db`",
+            Self::Exists { .. } => "name a file that does not exist: no backup is ever overwritten",
+            Self::Store(error) => error.help(),
+            Self::Write { .. } => "make sure that the directory exists, is writable and has space",
+            Self::Damaged { .. } => {
+                "the store itself is damaged: run `belfry store check`, and keep the backups that you have"
+            }
+        }
+    }
+}
+
+/// What a backup has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backup {
+    /// Its size.
+    pub bytes: u64,
+    /// Its rows.
+    pub rows: u64,
+}
+
+/// Reads all of the store at `path`, whether or not a server has it open. Changes nothing.
+///
+/// # Errors
+/// If there is nothing to look at: [`StoreError::Missing`], [`StoreError::TooNew`], [`StoreError::Unavailable`],
+/// or a file that is no database. Whatever else is wrong is a problem of the answer.
+pub fn check(path: &Path) -> Result<Checked, StoreError> {
+    let mut checked = Checked::default();
+    match check_all(path, &mut checked) {
+        // What was found by then says more than where it ended.
+        Err(error) if !checked.problems.is_empty() => {
+            let cause = error.source().map_or(String::new(), |cause| format!(": {cause}"));
+            checked.problems.push(format!("the check ended early: {error}{cause}"));
+            Ok(checked)
+        }
+        ended => ended.map(|()| checked),
+    }
+}
+
+fn check_all(path: &Path, checked: &mut Checked) -> Result<(), StoreError> {
+    let snapshot = Snapshot::take(path)?;
+    checked.is_served = snapshot.is_served;
+    if let Some(loss) = &snapshot.loss {
+        checked.add(|| format!("commits are lost: {}", loss.reason));
+    }
+    look_at(&snapshot.connection, checked).map_err(|failure| failure.into_store_error(Phase::Change, path))
+}
+
+/// One state of a store, for as long as it takes to read. A server may go on, and start, meanwhile.
+pub(super) struct Snapshot {
+    /// In a transaction.
+    connection: Connection,
+    is_served: bool,
+    loss: Option<Loss>,
+    /// Where the database is read without its log, nothing may write to it.
+    _lock: Option<Lock>,
+}
+
+impl Snapshot {
+    pub(super) fn take(path: &Path) -> Result<Self, StoreError> {
+        let (mut lock, is_served) = lock_of(path)?;
+        let loss = if is_served { None } else { verify(path)? };
+        let connection = if loss.as_ref().is_some_and(|loss| loss.log_is_foreign) {
+            file::open_without_log(path)
+        } else {
+            file::open_reader(path).and_then(|connection| {
+                // With its first row a transaction takes the state that it reads.
+                connection.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;")?;
+                lock = None;
+                Ok(connection)
+            })
+        };
+        let connection = connection.map_err(|failure| failure.into_store_error(Phase::Change, path))?;
+        Ok(Self { connection, is_served, loss, _lock: lock })
+    }
+}
+
+/// Ownership of a store that no server has open, and whether one has. What nobody ever had open is a backup, perhaps
+/// where nothing can be written, and has no lock.
+fn lock_of(path: &Path) -> Result<(Option<Lock>, bool), StoreError> {
+    if !Lock::path_of(path).exists() {
+        return Ok((None, false));
+    }
+    match Lock::take(path) {
+        Ok(lock) => Ok((Some(lock), false)),
+        Err(StoreError::InUse { .. }) => Ok((None, true)),
+        Err(error) => Err(error),
+    }
+}
+
+fn verify(path: &Path) -> Result<Option<Loss>, StoreError> {
+    let loss = position::verify(path)?;
+    // A log may break off where a power cut tore it. Nothing is wrong with that, and nothing was promised.
+    let log = file::log_of(path);
+    let log = Log::read(&log).map_err(|error| file::unavailable(&log, &error))?;
+    if let Some(log) = log.filter(|log| log.behind > 0 && loss.is_none()) {
+        tracing::info!(what = log.describe(), "the end of the log was not durable, and is left out");
+    }
+    Ok(loss)
+}
+
+/// Reads all of what a connection sees. It should be in a transaction.
+fn look_at(connection: &Connection, checked: &mut Checked) -> Result<(), Failure> {
+    let version = schema::version(connection)?;
+    let mut pages = connection.prepare(&format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
+    let mut found = pages.query([])?;
+    while let Some(row) = found.next()? {
+        let said: String = row.get(0)?;
+        if said != "ok" {
+            checked.add(|| format!("database file: {said}"));
+        }
+    }
+    if version != schema::VERSION {
+        // The rows of another version are read by the server that migrates them.
+        return Ok(());
+    }
+    checked.set_aside = connection.query_row("SELECT count(*) FROM quarantine", [], |row| row.get(0))?;
+    let mut pins = Pins::new(connection);
+    for (table, columns, rest) in ROWS {
+        read(connection, &mut pins, *table, columns, rest, checked)?;
+    }
+    pins.check()
+}
+
+/// The tables whose rows have checksums or types of ours, the columns by which they are decoded, and where the rest is.
+const ROWS: &[(Table, &str, &str)] = &[
+    (Table::Jobs, JOB_COLUMNS, "t.history"),
+    (Table::JobsEnded, JOB_COLUMNS, "t.history"),
+    (Table::Executions, EXECUTION_COLUMNS, ""),
+    (Table::ExecutionsEnded, EXECUTION_COLUMNS, ""),
+    (Table::Keys, KEY_COLUMNS, ""),
+    (Table::Checkpoints, CHECKPOINT_COLUMNS, ""),
+    (Table::Workers, "t.id, t.record", ""),
+    (Table::Queues, "t.name, t.record", ""),
+    (Table::Events, "t.first, t.payload", ""),
+    (Table::Tokens, TOKEN_COLUMNS, ""),
+    (Table::Schedules, SCHEDULE_COLUMNS, SCHEDULE_REST),
+    (Table::Ledger, LEDGER_COLUMNS, ""),
+    (Table::Backfills, BACKFILL_COLUMNS, BACKFILL_REST),
+    (Table::Calendars, CALENDAR_COLUMNS, ""),
+    (Table::Workflows, WORKFLOW_COLUMNS, WORKFLOW_REST),
+    (Table::WorkflowHeads, WORKFLOW_HEAD_COLUMNS, ""),
+    (Table::Runs, RUN_COLUMNS, RUN_REST),
+    (Table::ElementBatches, ELEMENTS_COLUMNS, ""),
+    (Table::Steps, STEP_COLUMNS, ""),
+    (Table::RunKeys, "t.key, t.body, t.run, t.expires_at", ""),
+];
+
+fn read(
+    connection: &Connection,
+    pins: &mut Pins<'_>,
+    table: Table,
+    columns: &str,
+    rest: &str,
+    checked: &mut Checked,
+) -> Result<(), Failure> {
+    let (also, join) = if rest.starts_with("t.") { (format!(", {rest}"), "") } else { (String::new(), rest) };
+    let name = table.name();
+    let mut statement = connection.prepare(&format!("SELECT {columns}{also} FROM {name} t {join}"))?;
+    let mut found = statement.query([])?;
+    loop {
+        let row = match found.next() {
+            Ok(Some(row)) => row,
+            Ok(None) => return Ok(()),
+            // What stands behind a damaged page of the table cannot be reached.
+            Err(error) => {
+                checked.add(|| format!("table `{name}`: {error}"));
+                return Ok(());
+            }
+        };
+        checked.rows += 1;
+        if let Err(damage) = decode(table, row, pins) {
+            let key = key_of(table, row).unwrap_or_default();
+            let key = key.iter().map(quarantine::show).collect::<Vec<_>>().join(" ");
+            checked.add(|| format!("table `{name}`, row `{key}`: {damage}"));
+        }
+    }
+}
+
+fn decode(table: Table, row: &Row<'_>, pins: &mut Pins<'_>) -> Result<(), Damage> {
+    match table {
+        Table::Jobs | Table::JobsEnded => rows::job_with_history(row).map(drop),
+        Table::Executions | Table::ExecutionsEnded => rows::execution(row).map(drop),
+        Table::Keys => rows::key(row).map(drop),
+        Table::Checkpoints => rows::checkpoint(row).map(drop),
+        Table::Workers => {
+            rows::record::<model::record::WorkerRecord>(Context::of(row.bits(0, "id")?), row).map(drop)
+        }
+        Table::Queues => {
+            rows::record::<model::record::QueueRecord>(Context::of_text(&row.text(0, "name")?), row).map(drop)
+        }
+        Table::Events => open_events(row.number(0, "first")?, row.bytes(1, "payload")?).map(drop),
+        Table::Tokens => rows::token(row).map(drop),
+        Table::Schedules => rows::schedule(row).map(drop),
+        Table::Ledger => rows::ledger(row).map(drop),
+        Table::Backfills => rows::backfill(row).map(drop),
+        Table::Calendars => rows::calendar(row).map(drop),
+        Table::Workflows => rows::workflow(row).map(drop),
+        Table::WorkflowHeads => rows::workflow_version(row).map(drop),
+        Table::Runs => rows::run(row, |hash| pins.pinned(hash)).map(drop),
+        Table::ElementBatches => rows::elements(row).map(drop),
+        Table::Steps => rows::step(row).map(drop),
+        Table::RunKeys => rows::run_key(row).map(drop),
+    }
+}
+
+/// Copies the store at `from` into the new file `to`, whether or not a server has it open: one state of it, whole,
+/// synced, and checked. There is no file at `to` if that fails.
+///
+/// # Errors
+/// [`BackupError`].
+pub fn backup(from: &Path, to: &Path) -> Result<Backup, BackupError> {
+    if fs::metadata(from).is_err() {
+        return Err(BackupError::NoStore { path: from.to_owned() });
+    }
+    if fs::symlink_metadata(to).is_ok() {
+        return Err(BackupError::Exists { path: to.to_owned() });
+    }
+    let snapshot = Snapshot::take(from).map_err(BackupError::Store)?;
+    if let Some(loss) = snapshot.loss {
+        return Err(BackupError::Store(loss.into_error(from)));
+    }
+    let written = |source| BackupError::Write { path: to.to_owned(), source };
+    let partial = Partial::begin(to).map_err(written)?;
+    copy(&snapshot.connection, partial.path())?;
+    let mut checked = Checked::default();
+    let judge =
+        |failure: Failure| BackupError::Store(failure.into_store_error(Phase::Change, partial.path()));
+    let connection = file::open_reader(partial.path()).map_err(judge)?;
+    look_at(&connection, &mut checked).map_err(judge)?;
+    drop(connection);
+    if let Some(problem) = checked.problems.into_iter().next() {
+        return Err(BackupError::Damaged { path: partial.path().to_owned(), problem });
+    }
+    let bytes = partial.finish(to).map_err(written)?;
+    Ok(Backup { bytes, rows: checked.rows })
+}
+
+fn copy(source: &Connection, to: &Path) -> Result<(), BackupError> {
+    let of_copy = |error: rusqlite::Error| {
+        let full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
+        let source = if full { io::ErrorKind::StorageFull.into() } else { io::Error::other(error) };
+        BackupError::Write { path: to.to_owned(), source }
+    };
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut copy = Connection::open_with_flags(to, flags).map_err(of_copy)?;
+    let copying = Copying::new(source, &mut copy).map_err(of_copy)?;
+    while copying.step(-1).map_err(of_copy)? != StepResult::Done {
+        std::thread::sleep(BUSY_PAUSE);
+    }
+    drop(copying);
+    // One file, with nothing beside it.
+    let mode = |row: &Row<'_>| row.get::<_, String>(0);
+    copy.query_row("PRAGMA journal_mode = DELETE", [], mode).map_err(of_copy)?;
+    Ok(())
+}

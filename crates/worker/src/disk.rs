@@ -1,0 +1,73 @@
+//! How much room is left on the disk of a worker's folder, and what a worker does about it.
+//!
+//! | left | what happens |
+//! |---|---|
+//! | less than 64 MiB, or 1 % | the agent reports the worker as unhealthy: the server places nothing new here |
+//! | less than 8 MiB | the supervisor refuses what was placed here before the server knew |
+//! | nothing | running tasks go on, and their ends are recorded in the journal's reserve |
+
+use std::path::Path;
+
+/// With less room than this, or than one part in [`ALMOST_FULL_PART`], a worker is unhealthy.
+const ALMOST_FULL: u64 = 64 << 20;
+const ALMOST_FULL_PART: u64 = 100;
+/// With less room than this nothing is started.
+const FULL: u64 = 8 << 20;
+
+/// Room on a disk, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// What a process of this user can still write.
+    pub(crate) available: u64,
+    /// All of the disk.
+    pub(crate) total: u64,
+}
+
+impl Room {
+    /// The room on the disk that holds `dir`; `None` where the system does not say.
+    pub(crate) fn at(dir: &Path) -> Option<Self> {
+        let stat = rustix::fs::statvfs(dir).ok()?;
+        Some(Self { available: stat.f_bavail * stat.f_frsize, total: stat.f_blocks * stat.f_frsize })
+    }
+
+    /// Whether the worker should get no new executions.
+    pub(crate) fn is_almost_full(self) -> bool {
+        self.available < ALMOST_FULL || self.available < self.total / ALMOST_FULL_PART
+    }
+
+    /// Whether nothing may be started any more.
+    pub(crate) fn is_full(self) -> bool {
+        self.available < FULL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(available: u64, total: u64) -> Room {
+        Room { available, total }
+    }
+
+    #[test]
+    fn a_disk_is_almost_full_when_little_is_left_of_it() {
+        assert!(room(ALMOST_FULL - 1, 1 << 30).is_almost_full());
+        assert!(room(1 << 30, 1 << 40).is_almost_full());
+        assert!(!room(1 << 30, 1 << 34).is_almost_full());
+    }
+
+    #[test]
+    fn a_disk_that_is_full_was_almost_full_before() {
+        for available in [0, FULL - 1] {
+            assert!(room(available, 1 << 30).is_full() && room(available, 1 << 30).is_almost_full());
+        }
+        assert!(!room(FULL, 1 << 30).is_full());
+    }
+
+    #[test]
+    fn the_disk_of_this_machine_says_how_much_room_it_has() {
+        let room = Room::at(Path::new("/")).unwrap();
+        assert!(room.available <= room.total && room.total > 0);
+        assert_eq!(Room::at(Path::new("/no/such/folder")), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! A limit on the running time of a task: neither frozen time nor suspended time of the machine counts.
+//!
+//! The deadline is an instant of `CLOCK_BOOTTIME`, which the poller waits for. It moves back by the time that the task
+//! was frozen, by whomever, and by the time that the machine was suspended while the task was not frozen.
+
+use crate::clock::{BootMillis, Moment};
+
+/// Readings of two clocks differ by this much without any suspension.
+const NOISE: u64 = 5;
+
+/// What is left of a limit on running time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Countdown {
+    /// When the limit is reached, if nothing halts the task from now on.
+    due: BootMillis,
+    /// The suspended time that `due` allows for already.
+    asleep: u64,
+    /// Since when the task is frozen.
+    halted: Option<Moment>,
+}
+
+impl Countdown {
+    pub(super) fn new(start: Moment, limit: u64) -> Self {
+        Self { due: start.boot.saturating_add(limit), asleep: start.asleep, halted: None }
+    }
+
+    /// The task was frozen at `at`. Of several instants the earliest counts.
+    pub(super) fn halt(&mut self, at: Moment) {
+        match self.halted {
+            None => self.allow_for(at.asleep),
+            Some(before) if before.boot <= at.boot => return,
+            // It was frozen earlier than it was noticed: suspended time in between is frozen time.
+            Some(before) => {
+                self.due = self.due.saturating_sub(before.asleep.saturating_sub(at.asleep));
+                self.asleep = at.asleep;
+            }
+        }
+        self.halted = Some(at);
+    }
+
+    /// The task goes on at `now`.
+    pub(super) fn resume(&mut self, now: Moment) {
+        if let Some(since) = self.halted.take() {
+            self.due = self.due.saturating_add(now.boot.saturating_sub(since.boot));
+            self.asleep = self.asleep.max(now.asleep);
+        }
+    }
+
+    /// When the limit is reached, or was; `None` while the task is frozen.
+    pub(super) fn due(&mut self, now: Moment) -> Option<BootMillis> {
+        if self.halted.is_some() {
+            return None;
+        }
+        self.allow_for(now.asleep);
+        Some(self.due)
+    }
+
+    fn allow_for(&mut self, asleep: u64) {
+        let more = asleep.saturating_sub(self.asleep);
+        if more > NOISE {
+            self.due = self.due.saturating_add(more);
+            self.asleep = asleep;
+        }
+    }
+}
+
+/// When a task was frozen of which it is not known yet that it was started.
+#[derive(Debug, Default)]
+pub(super) struct Pauses {
+    over: Vec<(Moment, Moment)>,
+    since: Option<Moment>,
+}
+
+impl Pauses {
+    /// It was frozen at `at`. Of several instants the earliest counts.
+    pub(super) fn halt(&mut self, at: Moment) {
+        self.since = Some(self.since.filter(|since| since.boot <= at.boot).unwrap_or(at));
+    }
+
+    /// It goes on at `now`.
+    pub(super) fn resume(&mut self, now: Moment) {
+        self.over.extend(self.since.take().map(|since| (since, now)));
+    }
+
+    /// Whether it is frozen.
+    pub(super) fn is_open(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// What is left of `limit` of a task that was started at `start`.
+    pub(super) fn countdown(&self, start: Moment, limit: u64) -> Countdown {
+        let mut countdown = Countdown::new(start, limit);
+        let later = |at: Moment| if at.boot < start.boot { start } else { at };
+        for (since, until) in self.over.iter().filter(|(_, until)| until.boot > start.boot) {
+            countdown.halt(later(*since));
+            countdown.resume(*until);
+        }
+        if let Some(since) = self.since {
+            countdown.halt(later(since));
+        }
+        countdown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(boot: u64, asleep: u64) -> Moment {
+        Moment { boot, asleep }
+    }
+
+    #[test]
+    fn running_time_counts() {
+        let mut countdown = Countdown::new(at(1_000, 70), 500);
+        assert_eq!(countdown.due(at(1_100, 71)), Some(1_500));
+    }
+
+    #[test]
+    fn frozen_time_does_not_count_from_the_earliest_instant_that_is_known() {
+        let mut countdown = Countdown::new(at(1_000, 0), 500);
+        countdown.halt(at(1_400, 0));
+        countdown.halt(at(1_200, 0));
+        countdown.halt(at(1_300, 0));
+        assert_eq!(countdown.due(at(9_000, 0)), None);
+        countdown.resume(at(9_200, 0));
+        assert_eq!(countdown.due(at(9_200, 0)), Some(9_500), "300 ms are left");
+    }
+
+    #[test]
+    fn time_that_a_task_was_frozen_before_its_start_was_known_does_not_count() {
+        let mut pauses = Pauses::default();
+        pauses.halt(at(100, 0));
+        pauses.resume(at(200, 0));
+        pauses.halt(at(900, 0));
+        pauses.resume(at(1_100, 0));
+        pauses.halt(at(1_300, 0));
+        pauses.halt(at(1_200, 0));
+        assert_eq!(pauses.countdown(at(1_000, 0), 500).due(at(1_400, 0)), None);
+        pauses.resume(at(2_200, 0));
+        assert_eq!(pauses.countdown(at(1_000, 0), 500).due(at(2_200, 0)), Some(2_600), "100 ms have passed");
+        assert_eq!(pauses.countdown(at(3_000, 0), 500).due(at(3_000, 0)), Some(3_500));
+    }
+
+    #[test]
+    fn suspended_time_does_not_count() {
+        let mut countdown = Countdown::new(at(1_000, 0), 500);
+        assert_eq!(countdown.due(at(31_100, 30_000)), Some(31_500));
+        assert_eq!(countdown.due(at(31_200, 30_000)), Some(31_500));
+    }
+
+    #[test]
+    fn time_that_is_both_frozen_and_suspended_is_allowed_for_once() {
+        let mut countdown = Countdown::new(at(1_000, 0), 500);
+        // Frozen first, then suspended for 30 s.
+        countdown.halt(at(1_100, 0));
+        countdown.resume(at(31_200, 30_000));
+        assert_eq!(countdown.due(at(31_200, 30_000)), Some(31_600), "400 ms are left");
+        // Suspended for 20 s first, and frozen by the fuse at once when the machine wakes.
+        countdown.halt(at(51_300, 50_000));
+        countdown.resume(at(51_400, 50_000));
+        assert_eq!(countdown.due(at(51_400, 50_000)), Some(51_700), "300 ms are left");
+    }
+
+    #[test]
+    fn a_freeze_that_is_noticed_only_after_a_suspension_counts_from_where_it_began() {
+        let mut countdown = Countdown::new(at(1_000, 0), 500);
+        countdown.halt(at(31_300, 30_000));
+        countdown.halt(at(1_200, 0));
+        countdown.resume(at(31_400, 30_000));
+        assert_eq!(countdown.due(at(31_400, 30_000)), Some(31_700), "300 ms are left");
+    }
+}

@@ -1,0 +1,89 @@
+//! Executions whose end was acknowledged, and that are refused when they are assigned once more.
+//!
+//! A store that lost its last commits assigns again what it does not know to have ended. How far back that goes is a
+//! matter of time: so an id is kept for [`AGE_MIN`] at least, however many come after it, up to [`KEPT_MAX`]; and the
+//! newest [`KEPT_MIN`] are kept however old they are.
+
+use std::collections::{HashSet, VecDeque};
+
+use model::ExecutionId;
+
+use super::journal::FORGOTTEN_MAX;
+use crate::clock::BootMillis;
+
+/// The most that are kept: with 2 000 ends a second those of two minutes. Each takes some 60 bytes.
+const KEPT_MAX: usize = FORGOTTEN_MAX;
+/// The newest are kept whatever their age.
+const KEPT_MIN: usize = 10_000;
+/// For how long each is kept: longer than any store that survived loses commits for.
+const AGE_MIN: BootMillis = 120_000;
+
+/// The ids, the newest last.
+#[derive(Debug, Default)]
+pub(super) struct Forgotten {
+    ids: VecDeque<(BootMillis, ExecutionId)>,
+    set: HashSet<ExecutionId>,
+}
+
+impl Forgotten {
+    /// Those that the journal had; when they ended it does not say.
+    pub(super) fn from_journal(ids: impl IntoIterator<Item = ExecutionId>, now: BootMillis) -> Self {
+        let ids: VecDeque<_> = ids.into_iter().map(|id| (now, id)).collect();
+        let set = ids.iter().map(|(_, id)| *id).collect();
+        Self { ids, set }
+    }
+
+    pub(super) fn contains(&self, id: ExecutionId) -> bool {
+        self.set.contains(&id)
+    }
+
+    pub(super) fn remember(&mut self, id: ExecutionId, now: BootMillis) {
+        if !self.set.insert(id) {
+            return;
+        }
+        self.ids.push_back((now, id));
+        while let Some((at, oldest)) = self.ids.front().copied()
+            && (self.ids.len() > KEPT_MAX || self.ids.len() > KEPT_MIN && at + AGE_MIN < now)
+        {
+            self.ids.pop_front();
+            self.set.remove(&oldest);
+        }
+    }
+
+    pub(super) fn ids(&self) -> VecDeque<ExecutionId> {
+        self.ids.iter().map(|(_, id)| *id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(n: usize) -> ExecutionId {
+        ExecutionId::from_bits(n as u128)
+    }
+
+    #[test]
+    fn an_id_is_kept_for_two_minutes_however_many_come_after_it() {
+        let mut forgotten = Forgotten::default();
+        // 2 000 a second.
+        for n in 0..200_000 {
+            forgotten.remember(id(n), n as u64 / 2);
+        }
+        assert!(forgotten.contains(id(0)));
+        forgotten.remember(id(200_000), 120_001);
+        assert!(!forgotten.contains(id(0)) && forgotten.contains(id(2)));
+        assert_eq!(forgotten.ids.len(), forgotten.set.len());
+    }
+
+    #[test]
+    fn the_newest_are_kept_however_old_and_never_more_than_there_is_room_for() {
+        let mut forgotten = Forgotten::from_journal((0..KEPT_MIN).map(id), 0);
+        forgotten.remember(id(KEPT_MIN), 1 << 40);
+        assert!(!forgotten.contains(id(0)) && forgotten.contains(id(1)));
+        for n in 0..KEPT_MAX + 1_000 {
+            forgotten.remember(id(n), 1 << 40);
+        }
+        assert_eq!(forgotten.ids().len(), KEPT_MAX);
+    }
+}

@@ -1,0 +1,5 @@
+/**
+ * Goes with every request: without it a session changes nothing. No form and no link of another page
+ * can send it.
+ */
+export const OWN_PAGE = { "x-belfry-csrf": "1" };

@@ -1,0 +1,14 @@
+/** The shared worker that has a browser's streams open: {@link Hub} with a port for each tab. */
+
+import { Hub, type ToHub } from "./hub";
+
+const hub = new Hub();
+
+addEventListener("connect", (event) => {
+  const port = (event as MessageEvent).ports[0];
+  if (!port) return;
+  const page = hub.connect((message) => port.postMessage(message));
+  port.onmessage = ({ data }: MessageEvent<ToHub>) => page.take(data);
+  // Where the browser tells it: a tab that crashed has not said goodbye.
+  port.addEventListener("close", page.leave);
+});

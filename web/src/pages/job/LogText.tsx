@@ -1,0 +1,81 @@
+/** The text of a line of a log: its colours, its links, and what was found in it. */
+
+import type { CSSProperties, ReactNode } from "react";
+
+import type { Span, Style } from "../../lib/ansi";
+import { type LogLine, occurrences, split } from "../../lib/log";
+import style from "./log.module.css";
+
+type Marks = ReadonlyArray<[number, number]>;
+
+export function LogText({ line, find, isHit }: { line: LogLine; find: string; isHit: boolean }) {
+  const marks = find === "" ? [] : occurrences(line.text, find);
+  let from = 0;
+  return (
+    <span className={style.text}>
+      {line.spans.map((span, i) => {
+        const start = from;
+        from += span.text.length;
+        return (
+          <span key={i} style={css(span.style)}>
+            {linked(span, start, marks, isHit)}
+          </span>
+        );
+      })}
+    </span>
+  );
+}
+
+/** Addresses of pages as links; all else is text. */
+function linked({ text }: Span, start: number, marks: Marks, isHit: boolean): ReactNode {
+  if (!text.includes("://")) return marked(text, start, marks, isHit);
+  let from = start;
+  return split(text).map(({ text, isLink }, i) => {
+    const content = marked(text, from, marks, isHit);
+    from += text.length;
+    return isLink ? (
+      <a key={i} href={text} target="_blank" rel="noreferrer noopener">
+        {content}
+      </a>
+    ) : (
+      <span key={i}>{content}</span>
+    );
+  });
+}
+
+/** A text that begins at `start` of its line, with the marks of the line that it has. */
+function marked(text: string, start: number, marks: Marks, isHit: boolean): ReactNode {
+  if (marks.length === 0) return text;
+  const parts: ReactNode[] = [];
+  let from = 0;
+  for (const [a, b] of marks) {
+    const [left, right] = [Math.max(0, a - start), Math.min(text.length, b - start)];
+    if (right <= 0 || left >= text.length) continue;
+    parts.push(text.slice(from, left));
+    parts.push(
+      <mark key={a} data-now={isHit || undefined}>
+        {text.slice(left, right)}
+      </mark>,
+    );
+    from = right;
+  }
+  parts.push(text.slice(from));
+  return parts;
+}
+
+function css(of: Style): CSSProperties | undefined {
+  if (Object.keys(of).length === 0) return undefined;
+  const color = (value: number | string | undefined) =>
+    typeof value === "number" ? `var(--ansi-${value})` : value;
+  const [front, back] = of.inverse
+    ? [of.background ?? "var(--surface)", of.color ?? "var(--ink)"]
+    : [of.color, of.background];
+  return {
+    color: color(front),
+    backgroundColor: color(back),
+    fontWeight: of.bold ? 700 : undefined,
+    fontStyle: of.italic ? "italic" : undefined,
+    textDecoration: of.underline ? "underline" : undefined,
+    opacity: of.dim ? 0.65 : undefined,
+  };
+}

@@ -1,0 +1,100 @@
+/** What a run waits for somebody to approve: the question, and the answers to it. */
+
+import { Button } from "@mantine/core";
+import { Check, ThumbsDown, UserCheck } from "lucide-react";
+import { useState } from "react";
+import { useTranslation } from "react-i18next";
+
+import type { RunStep, WorkflowRun } from "../../api/schema";
+import { approveStep, rejectStep } from "../../api/workflows";
+import { SECTIONS } from "../../lib/dag/graph";
+import { isRunOver } from "../../lib/runs";
+import { act } from "../../ui/act";
+import { Ask } from "../../ui/Ask";
+import { Ago } from "../../ui/Time";
+import banner from "../schedule/schedule.module.css";
+import style from "./run.module.css";
+
+export function waitsForApproval({ kind, status }: RunStep): boolean {
+  return kind === "approval" && status === "waiting";
+}
+
+/** The question of a step, as the server shows it in the run's spec. */
+export function questionOf(run: WorkflowRun, { name }: RunStep): string | null {
+  const specs = SECTIONS.flatMap((section) => run.spec?.[section] ?? []);
+  return specs.find((spec) => spec.name === name)?.approval?.message ?? null;
+}
+
+/** Every step that waits for somebody, above everything else of the run. */
+export function PendingApprovals({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) {
+  const { t } = useTranslation();
+  if (isRunOver(run.status)) return null;
+  return steps.filter(waitsForApproval).map((step) => {
+    const question = questionOf(run, step);
+    return (
+      <section
+        key={step.name}
+        className={`${banner.banner} ${style.approval}`}
+        aria-label={t("step.approvalOf", { name: step.name })}
+      >
+        <UserCheck size={16} aria-hidden />
+        <div>
+          <strong>{t("step.approvalOf", { name: step.name })}</strong>{" "}
+          <span className="quiet">
+            <Ago at={step.started_at} />
+          </span>
+          {question && <p>{question}</p>}
+        </div>
+        <Answers run={run} step={step} />
+      </section>
+    );
+  });
+}
+
+/** Approve and reject, each asked again with the question in sight. */
+export function Answers({ run, step }: { run: WorkflowRun; step: RunStep }) {
+  const { t } = useTranslation();
+  const [open, setOpen] = useState<"approve" | "reject" | null>(null);
+  const { name } = step;
+  const question = questionOf(run, step);
+  const close = () => setOpen(null);
+  const shared = { field: { label: t("workflow.note") }, onClose: close };
+  const asked = question && <q className={style.question}>{question}</q>;
+  return (
+    <div className={style.answers}>
+      <Button leftSection={<Check size={14} />} onClick={() => setOpen("approve")}>
+        {t("step.approve")}
+      </Button>
+      <Button variant="default" leftSection={<ThumbsDown size={13} />} onClick={() => setOpen("reject")}>
+        {t("step.reject")}
+      </Button>
+      {open === "approve" && (
+        <Ask
+          {...shared}
+          title={t("step.approveTitle", { name })}
+          text={t("step.approveText")}
+          confirm={t("step.approve")}
+          onConfirm={async (note) =>
+            void (await act(() => approveStep(run.id, name, note), t("step.approved", { name })))
+          }
+        >
+          {asked}
+        </Ask>
+      )}
+      {open === "reject" && (
+        <Ask
+          {...shared}
+          title={t("step.rejectTitle", { name })}
+          text={t("step.rejectText")}
+          confirm={t("step.reject")}
+          red
+          onConfirm={async (note) =>
+            void (await act(() => rejectStep(run.id, name, note), t("step.rejected", { name })))
+          }
+        >
+          {asked}
+        </Ask>
+      )}
+    </div>
+  );
+}
