@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use client::JobFilter;
 use futures::TryStreamExt as _;
+use harness::story::Story;
 use harness::witness::Fate;
-use harness::{Pid, Role, Site, Witness, until};
+use harness::{Pid, Recorder, Role, Site, Witness, until};
 use model::spec::Delivery;
 use model::{Cause, JobId, JobSpec, JobStatus};
+use sim::check::Invariant;
+use store::sqlite::SqliteStore;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -26,6 +29,19 @@ async fn assert_promises_kept(site: &Site, witness: &Witness, jobs: &[(JobId, De
         fates.insert(id.to_string(), Fate { delivery, job: Some(job), executions });
     }
     assert_eq!(witness.violations(&fates), [""; 0]);
+}
+
+/// I4, I5. Rows and events agree on every step, as the storms' checker reads them.
+async fn assert_history_is_whole(mut site: Site, witness: &Witness) {
+    site.server.shut_down().await;
+    let options = store::sqlite::Options { ballast_bytes: 0, ..Default::default() };
+    let store = SqliteStore::open(site.server.data().join("belfry.db"), options).unwrap();
+    let story = Story::tell(&Recorder::default(), witness, &store).await;
+    assert_eq!(story.discrepancies, [""; 0]);
+    let report = sim::check::check(&story.history);
+    let whole = [Invariant::I4, Invariant::I5];
+    let broken: Vec<_> = report.violations.iter().filter(|found| whole.contains(&found.invariant)).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
 }
 
 fn with_retries(mut spec: JobSpec, delivery: Delivery) -> JobSpec {
@@ -78,6 +94,7 @@ async fn what_ended_on_a_lost_worker_is_not_done_again_when_it_comes_back_first(
     }
     assert_eq!(witness.count("start"), jobs.len());
     assert_promises_kept(&site, &witness, &jobs).await;
+    assert_history_is_whole(site, &witness).await;
 }
 
 /// D9. What ended while the agent was away is reported when it is back.

@@ -23,6 +23,21 @@ struct Reached {
     start_failures: u32,
     fence: Fence,
     cancelled: bool,
+    /// The execution whose worker was lost, until another one takes its place.
+    unknown: Option<ExecutionId>,
+}
+
+/// What became of an execution by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Now {
+    New,
+    Known(ExecutionStatus),
+    /// Its lost worker came back with it, at this time.
+    Returned {
+        at: Timestamp,
+    },
+    /// It stands as its row in the store says.
+    AsItsRow,
 }
 
 struct Teller<'a> {
@@ -123,7 +138,7 @@ impl<'a> Teller<'a> {
                 self.step(told.at, *job, (*from, *to, *cause), *execution)
             }
             EventKind::Started { execution, .. } => {
-                self.execution_row(*execution, Some(ExecutionStatus::Running)).into_iter().collect()
+                self.execution_row(*execution, Now::Known(ExecutionStatus::Running)).into_iter().collect()
             }
             EventKind::Schedule { schedule, what: ScheduleEvent::Created, .. } => {
                 self.schedule_row(*schedule, true).into_iter().collect()
@@ -164,12 +179,24 @@ impl<'a> Teller<'a> {
             Cause::Placed => reached.executions += 1,
             _ => {}
         }
-        let placed = cause == Cause::Placed;
-        let status = if placed { Some(ExecutionStatus::Assigned) } else { None };
+        // No event tells that an execution with an unknown outcome was lost: another one or the job's end replaced it.
+        let is_settled = matches!(cause, Cause::Placed | Cause::WorkerReturned) || to.is_final();
+        let unknown = if is_settled { reached.unknown.take() } else { None };
+        let replaced = unknown.filter(|unknown| Some(*unknown) != execution);
+        let now = match cause {
+            Cause::Placed => Now::New,
+            Cause::WorkerLost if !to.is_final() => {
+                reached.unknown = execution;
+                Now::Known(ExecutionStatus::Unknown)
+            }
+            Cause::WorkerReturned => Now::Returned { at },
+            _ => Now::AsItsRow,
+        };
         let mut rows = Vec::new();
         rows.extend(self.lines.remove(&job).map(|line| Row::Ledger(Box::new(line.clone()))));
-        if let Some(execution) = execution.and_then(|id| self.execution_row(id, status)) {
-            if let (true, Row::Execution(row)) = (placed, &execution) {
+        rows.extend(replaced.and_then(|id| self.execution_row(id, Now::AsItsRow)));
+        if let Some(execution) = execution.and_then(|id| self.execution_row(id, now)) {
+            if let (Now::New, Row::Execution(row)) = (now, &execution) {
                 self.reached.entry(job).or_default().fence = row.fence;
             }
             rows.push(execution);
@@ -203,24 +230,31 @@ impl<'a> Teller<'a> {
         }))
     }
 
-    /// An execution that has this status now; without one, as its row says.
-    fn execution_row(&mut self, id: ExecutionId, status: Option<ExecutionStatus>) -> Option<Row> {
+    fn execution_row(&mut self, id: ExecutionId, now: Now) -> Option<Row> {
         let Some(record) = self.stored.executions.get(&id) else {
             self.discrepancies.push(format!("the feed tells of {id}, which the store does not have"));
             return None;
         };
-        let now = status.unwrap_or(record.status);
+        let status = match now {
+            Now::New => ExecutionStatus::Assigned,
+            Now::Known(status) => status,
+            Now::Returned { at } if record.started_at.is_some_and(|started| started <= at) => {
+                ExecutionStatus::Running
+            }
+            Now::Returned { .. } => ExecutionStatus::Assigned,
+            Now::AsItsRow => record.status,
+        };
         Some(Row::Execution(Box::new(ExecutionRow {
             execution: id,
             job: record.job,
-            new: status == Some(ExecutionStatus::Assigned),
+            new: now == Now::New,
             number: record.number,
             fence: record.fence,
             worker: record.worker,
-            status: now,
+            status,
             assigned_at: record.assigned_at,
-            started: now != ExecutionStatus::Assigned && record.started_at.is_some(),
-            exit: record.outcome.as_ref().filter(|_| now.is_final()).and_then(|outcome| outcome.exit_code),
+            started: status != ExecutionStatus::Assigned && record.started_at.is_some(),
+            exit: record.outcome.as_ref().filter(|_| status.is_final()).and_then(|outcome| outcome.exit_code),
         })))
     }
 
@@ -254,6 +288,8 @@ impl<'a> Teller<'a> {
         let lines =
             stored.ledger.iter().filter(|line| job_of(line).is_none_or(|job| self.lines.contains_key(&job)));
         let mut rows: Vec<_> = lines.map(|line| Row::Ledger(Box::new(line.clone()))).collect();
+        let unknown: Vec<_> = self.reached.values().filter_map(|reached| reached.unknown).collect();
+        rows.extend(unknown.into_iter().filter_map(|id| self.execution_row(id, Now::AsItsRow)));
         let schedules: Vec<_> = stored.schedules.keys().copied().collect();
         rows.extend(schedules.into_iter().filter_map(|id| self.schedule_row(id, false)));
         let now = self.commits.last().map_or(end, |(_, commit)| commit.now);
