@@ -435,7 +435,7 @@ impl Group {
     }
 
     /// Whether no process is in it.
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.procs.iter().all(|procs| matches!(procs.read_at(&mut [0], 0), Ok(0)))
     }
 

@@ -102,6 +102,11 @@ pub(crate) fn is_dead(pid: i32) -> bool {
     read_process(pid).is_none_or(|process| process.is_dead())
 }
 
+/// Whether there is no process with this number.
+pub(crate) fn is_gone(pid: i32) -> bool {
+    read_process(pid).is_none()
+}
+
 /// When a process was started; `None` where it is gone.
 pub(crate) fn started(pid: i32) -> Option<BootMillis> {
     read_process(pid).map(|process| process.started)
@@ -233,11 +238,20 @@ pub(crate) fn kill(roots: &[Root]) {
     }
 }
 
-/// The children of our first thread, or `None` where this kernel does not list them. Orphans of tasks come to that
-/// thread of their subreaper; tasks themselves are children of the threads that started them.
-pub(crate) fn children() -> Option<Vec<i32>> {
+/// The children of our first thread, or of `all_threads`; `None` where this kernel does not list them.
+///
+/// Orphans of tasks come to the first thread of their subreaper. Tasks themselves are children of the threads that
+/// started them, and so is a process that a task makes with `CLONE_PARENT`.
+pub(crate) fn children(all_threads: bool) -> Option<Vec<i32>> {
     let own = std::process::id();
-    fs::read_to_string(format!("/proc/{own}/task/{own}/children")).ok().map(|text| pids(&text))
+    let of = |thread: &str| fs::read_to_string(format!("/proc/{own}/task/{thread}/children")).ok();
+    if !all_threads {
+        return of(&own.to_string()).map(|text| pids(&text));
+    }
+    let threads = fs::read_dir(format!("/proc/{own}/task")).ok()?;
+    let threads = threads.filter_map(|thread| thread.ok()?.file_name().into_string().ok());
+    let children = threads.map(|thread| of(&thread)).collect::<Option<Vec<_>>>()?;
+    Some(children.iter().flat_map(|text| pids(text)).collect())
 }
 
 #[cfg(test)]

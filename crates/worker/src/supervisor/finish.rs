@@ -2,7 +2,7 @@
 //!
 //! A job ends when its main process ends. Whatever that leaves running is killed, and the end is reported
 //! only when nothing of it is alive, so that the next execution never meets it. Ordinary ends leave
-//! nothing: then it suffices that no child of ours is unknown.
+//! nothing: then it suffices that its control group is empty and that no child of ours is unknown.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -26,6 +26,7 @@ use super::{Effect, Supervisor};
 use crate::clock::{BootMillis, boot_millis};
 use crate::fuse::guards::Guarded;
 use crate::link::Stored;
+use crate::process::cgroup::Group;
 use crate::process::spawn::{Exit, reap_any};
 use crate::process::tree;
 
@@ -76,7 +77,7 @@ impl Supervisor {
 
     /// Which of `exited` have left processes behind.
     fn with_remains(&mut self, exited: &[ExecutionId]) -> Vec<ExecutionId> {
-        let Some(children) = tree::children() else { return exited.to_vec() };
+        let Some(children) = tree::children(!self.cgroups.groups_all()) else { return exited.to_vec() };
         let is_known = |pid: &i32| self.pids.contains_key(pid) || self.is_fuse(*pid);
         let unknown: Vec<_> = children.into_iter().filter(|pid| !is_known(pid)).collect();
         if unknown.iter().any(|pid| !self.strays.contains_key(pid)) {
@@ -88,7 +89,10 @@ impl Supervisor {
             .copied()
             .filter(|id| {
                 let is_its = |pid| self.strays.get(pid).is_some_and(|stray| stray.owner == Some(*id));
-                unknown.iter().any(is_its)
+                // A process that the main process made as its own sibling is a child of the thread that started the task.
+                let is_left = |group: &Group| !group.is_empty();
+                let group = self.task(*id).and_then(|task| task.group.as_ref());
+                group.is_some_and(is_left) || unknown.iter().any(is_its)
             })
             .collect()
     }

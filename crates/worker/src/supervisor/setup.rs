@@ -54,7 +54,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     rustix::process::setsid().ok();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed("adopt orphans"))?;
     // Before we start any.
-    let orphans_are_ours = orphans_are_ours(tree::children().unwrap_or_default().len());
+    let orphans_are_ours = orphans_are_ours(tree::children(false).unwrap_or_default().len());
     let files = raise_file_limit();
     let config = with_absolute_dir(config)?;
     let layout = Layout::new(&config.dir);

@@ -60,6 +60,7 @@ fn trials() -> Vec<Trial> {
             a_discarded_execution_is_killed_and_not_heard_of_again,
             a_process_without_any_mark_dies_with_its_task,
             a_process_without_any_mark_dies_with_its_supervisor,
+            a_sibling_that_a_task_made_dies_with_it,
             a_child_that_the_supervisor_did_not_start_lives_on,
             without_control_groups_a_process_without_any_mark_dies_with_the_last_task_that_ran_at_its_start,
         }
@@ -155,6 +156,7 @@ fn main() -> ExitCode {
             ended(worker::run_supervisor(config))
         }
         Some("fuse") => ended(worker::run_fuse()),
+        Some("sibling") => stop::make_sibling(),
         _ => {
             log_to_stderr();
             libtest_mimic::run(&Arguments::from_args(), trials()).exit_code()

@@ -1,7 +1,11 @@
 //! Stops, timeouts, and what is left behind.
 
+#![expect(unsafe_code, reason = "a process that is a sibling of the one that makes it has no safe interface")]
+#![expect(clippy::print_stdout, reason = "a program of this test says what it made")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::ExitCode;
 
 use model::Duration;
 use proto::v1::finished::How;
@@ -143,6 +147,33 @@ pub(crate) async fn a_process_without_any_mark_dies_with_its_supervisor() {
     rig.kill_agent().await;
     signal(rig.supervisor(), Signal::KILL);
     rig.server.until("its death", |_| process_state(pid).is_none().then_some(())).await;
+}
+
+/// Makes a process that is not this one's child but its sibling, prints its process id and ends.
+pub(crate) fn make_sibling() -> ExitCode {
+    // SAFETY: as `fork` in a program with one thread; the child calls nothing but `pause`.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0) };
+    if pid == 0 {
+        loop {
+            // SAFETY: always safe.
+            unsafe { libc::pause() };
+        }
+    }
+    println!("{pid}");
+    if pid > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// It is no child of its task but of the supervisor's thread that started the task.
+pub(crate) async fn a_sibling_that_a_task_made_dies_with_it() {
+    for control_groups in [true, false] {
+        let rig = Rig::with(|config, _| config.control_groups = control_groups).await;
+        let pids = rig.shared("pids");
+        let program = std::env::current_exe().unwrap();
+        let script = format!("exec {} sibling > {}", program.display(), pids.display());
+        let (_, finished) = rig.run(&script).await;
+        assert_eq!(finished.exit_code, Some(0));
+        assert_eq!(process_state(numbers(&pids)[0]), None, "with control groups: {control_groups}");
+    }
 }
 
 /// The supervisor takes the place of a shell that has started it, as a container's start script may.
