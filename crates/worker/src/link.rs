@@ -188,6 +188,9 @@ pub(crate) enum Answer {
 pub(crate) struct Pong {
     #[prost(uint64, tag = "1")]
     pub(crate) number: u64,
+    /// Why the supervisor can start nothing, or empty; of a [`Ping`] only.
+    #[prost(string, tag = "2")]
+    pub(crate) trouble: String,
 }
 
 /// The first message of a supervisor.

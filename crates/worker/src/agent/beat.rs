@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use proto::v1::{Heartbeat, LeaseGrant, Welcome};
+use proto::v1::{Health, Heartbeat, LeaseGrant, Welcome};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_stream::wrappers::ReceiverStream;
@@ -154,8 +154,17 @@ impl Beats<'_> {
             worker_id: self.shared.worker_id.to_string(),
             session: self.session,
             seq: self.seq,
-            health: Some((self.probe)(self.shared.running.load(Ordering::Relaxed))),
+            health: Some(self.health()),
         }
+    }
+
+    /// How the machine is, and what keeps its supervisor from starting tasks.
+    fn health(&mut self) -> Health {
+        let mut health = (self.probe)(self.shared.running.load(Ordering::Relaxed));
+        if health.trouble.is_empty() {
+            health.trouble = self.shared.asks.trouble();
+        }
+        health
     }
 
     async fn take(&mut self, grant: LeaseGrant) -> Result<(), SessionError> {

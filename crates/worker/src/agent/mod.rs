@@ -204,21 +204,22 @@ async fn hear(
                 return;
             }
         };
+        shared.asks.heard();
         match answer {
             // Comes once, and first; see `supervisor::connect`.
             Answer::Greeting(_) => {}
             Answer::Holdings(holdings) => {
                 shared.running.store(holdings.running, Ordering::Relaxed);
-                events.send(Event::Holdings(holdings)).await.ok();
+                shared.asks.held_up(events.send(Event::Holdings(holdings))).await.ok();
             }
             Answer::Reports(reports) => {
                 shared.running.store(reports.running, Ordering::Relaxed);
-                events.send(Event::Reports(reports.reports)).await.ok();
+                shared.asks.held_up(events.send(Event::Reports(reports.reports))).await.ok();
             }
             Answer::LogPart(part) => drop(log_parts.send(part)),
             Answer::Store(store) => uploads.begin(store),
             Answer::Save(save) => saves.begin(save),
-            Answer::Pong(pong) => shared.asks.answered(pong.number),
+            Answer::Pong(pong) => shared.asks.answered(pong),
         }
     }
 }

@@ -130,12 +130,13 @@ pub(super) struct Launcher {
     done: mpsc::Receiver<Launched>,
     wake: Arc<OwnedFd>,
     under_way: usize,
+    threads: usize,
     /// Until when the lease goes, for the threads.
     lease_until: Arc<AtomicU64>,
 }
 
 impl Launcher {
-    /// Starts the threads: one for each core, and at least two, so that one that hangs stops nobody.
+    /// Starts the threads: one for each core, and at least two, so that one that hangs does not hold up the others.
     ///
     /// Tasks may have so many `files` open, and run as `user`.
     pub(super) fn start(user: Option<TaskUser>, files: Rlimit) -> io::Result<Self> {
@@ -166,7 +167,7 @@ impl Launcher {
                 }
             })?;
         }
-        Ok(Self { work, done, wake, under_way: 0, lease_until })
+        Ok(Self { work, done, wake, under_way: 0, threads, lease_until })
     }
 
     /// The lease goes until then: nothing is started later.
@@ -181,6 +182,11 @@ impl Launcher {
 
     pub(super) fn has_room(&self) -> bool {
         self.under_way < LAUNCHES_MAX
+    }
+
+    /// How many programs can be loaded at the same time.
+    pub(super) fn threads(&self) -> usize {
+        self.threads
     }
 
     pub(super) fn is_idle(&self) -> bool {

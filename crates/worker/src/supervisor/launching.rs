@@ -12,7 +12,7 @@ use model::ExecutionId;
 
 use super::Supervisor;
 use super::countdown::Pauses;
-use super::execution::{Ending, Phase};
+use super::execution::{Ending, Execution, Phase};
 use super::launcher::Birth;
 use super::poller::Alarm;
 use crate::clock::{BootMillis, Moment, boot_millis};
@@ -20,8 +20,10 @@ use crate::process::tree::{self, Root};
 
 /// After this time the log says that a program is not loaded.
 const SLOW: BootMillis = 10_000;
-/// Until a process is killed again that was killed and that its thread still waits for.
+/// Until a process is killed again that was killed and that its thread still waits for: at first, and at most. Each time
+/// costs a look at all processes, and one that waits for a disk that is gone does not die.
 const KILL_AGAIN: BootMillis = 100;
+const KILL_AGAIN_MAX: BootMillis = 10_000;
 
 /// An execution that is being started.
 #[derive(Debug, Default)]
@@ -38,6 +40,8 @@ pub(super) struct Launching {
     pub(super) kill_at: Option<BootMillis>,
     /// Why it was killed, if it was.
     pub(super) ending: Option<Ending>,
+    /// How often it was killed.
+    kills: u32,
     /// Whether the log says that it is slow.
     is_told: bool,
 }
@@ -76,6 +80,19 @@ impl Launching {
 }
 
 impl Supervisor {
+    /// Why no task can be started, where every thread has waited for a program for long.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let now = Moment::now();
+        let is_stuck = |execution: &Execution| match &execution.phase {
+            Phase::Launching(launching) => launching.is_slow(now),
+            _ => false,
+        };
+        let stuck = self.executions.values().filter(|execution| is_stuck(execution)).count();
+        (stuck >= self.launcher.threads()).then(|| {
+            format!("cannot start tasks: {stuck} programs are not loaded yet, does their file system answer?")
+        })
+    }
+
     /// Executions that are being started: whether they go on without a lease, and their processes.
     pub(super) fn launching(&self) -> impl Iterator<Item = (bool, Root)> {
         self.executions.iter().filter_map(|(id, execution)| match &execution.phase {
@@ -144,7 +161,9 @@ impl Supervisor {
             launching.ending.get_or_insert(ending);
             launching.birth.forbid();
             // Its thread may be about to create the process.
-            self.poller.alarm(boot_millis() + KILL_AGAIN, Alarm::Launch(*id));
+            let again = (KILL_AGAIN << launching.kills.min(16)).min(KILL_AGAIN_MAX);
+            launching.kills += 1;
+            self.poller.alarm(boot_millis() + again, Alarm::Launch(*id));
         }
         let roots: Vec<_> = self.launching().map(|(_, root)| root).collect();
         let roots: Vec<_> = roots.into_iter().filter(|root| ids.contains(&root.execution)).collect();

@@ -101,10 +101,13 @@ impl Supervisor {
             Request::LogAcks(acks) => acks.acks.iter().for_each(|ack| self.take_log_ack(ack)),
             Request::Stored(stored) => self.stored(stored),
             Request::Saved(saved) => self.saved(&saved),
-            Request::Ping(ping) => self.say(Answer::Pong(Pong { number: ping.number })),
+            Request::Ping(ping) => {
+                let trouble = self.trouble().unwrap_or_default();
+                self.say(Answer::Pong(Pong { number: ping.number, trouble }));
+            }
             Request::Put(put) => {
                 self.saved_by_call(&put);
-                self.say(Answer::Pong(Pong { number: put.number }));
+                self.say(Answer::Pong(Pong { number: put.number, ..Pong::default() }));
             }
         }
     }
