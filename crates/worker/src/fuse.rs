@@ -23,8 +23,10 @@
 pub(crate) mod guards;
 mod prompt;
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -44,7 +46,7 @@ use guards::{Guarded, Known};
 /// endian), and then this.
 pub(crate) const FROZE: u8 = b'F';
 pub(crate) const SINCE: u8 = b'@';
-/// The variable that names the folders of control groups, one behind the other with `:` between.
+/// The variable that names the folders of control groups, a line each: container engines put `:` into their names.
 pub(crate) const GROUPS_VARIABLE: &str = "BELFRY_FUSE_GROUPS";
 /// Between two looks at tasks that are frozen, while one is being started and otherwise.
 const LOOK_AT_LAUNCHES: BootMillis = 100;
@@ -82,7 +84,9 @@ pub fn run_fuse() -> Result<(), FuseError> {
     std::env::set_current_dir("/").map_err(failed("leave its folder"))?;
     prompt::be_prompt();
     let bases = std::env::var_os(GROUPS_VARIABLE).unwrap_or_default();
-    Fuse::new(UnixStream::from(socket), known, std::env::split_paths(&bases).collect())?.run()
+    let bases = bases.as_bytes().split(|byte| *byte == b'\n').filter(|base| !base.is_empty());
+    let bases = bases.map(|base| PathBuf::from(OsStr::from_bytes(base))).collect();
+    Fuse::new(UnixStream::from(socket), known, bases)?.run()
 }
 
 struct Fuse {
@@ -203,7 +207,7 @@ impl Fuse {
     }
 
     fn kill_all(&self) {
-        let roots = self.roots(|_| true);
+        let mut roots = self.roots(|_| true);
         if roots.is_empty() {
             return;
         }
@@ -212,6 +216,10 @@ impl Fuse {
         let deadline = Instant::now() + DYING_MAX;
         while Instant::now() < deadline && tree::members(&roots).iter().any(|m| !m.is_empty()) {
             std::thread::sleep(Duration::from_millis(10));
+            // Whoever gets the number of a main process that is gone is not ours.
+            for root in roots.iter_mut().filter(|root| root.pid.is_some_and(tree::is_gone)) {
+                root.is_reaped = true;
+            }
             tree::kill(&roots);
         }
     }

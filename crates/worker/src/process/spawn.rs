@@ -266,9 +266,8 @@ impl Spawner {
         match failed {
             None => Ok(Started { pid, outside: Some(outside).filter(|errno| *errno != 0) }),
             Some(step) => {
-                // Before the number can be another's.
+                // It is left to whoever reaps all children: a wait for a number could meet another one that has it by now.
                 program.pid.store(0, Ordering::SeqCst);
-                reap(pid);
                 Err(SpawnError { step, errno })
             }
         }
@@ -318,15 +317,6 @@ impl Spawner {
 fn can_take_low_files() -> bool {
     // SAFETY: no memory is passed; no such file is open.
     unsafe { libc::syscall(libc::SYS_close_range, LAST_FILE, LAST_FILE, libc::CLOSE_RANGE_CLOEXEC) == 0 }
-}
-
-fn reap(pid: pid_t) {
-    // SAFETY: our own child, which has called `_exit`; the status is not asked for.
-    unsafe {
-        while libc::waitpid(pid, ptr::null_mut(), 0) < 0
-            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-        {}
-    }
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {

@@ -50,8 +50,8 @@ pub(super) struct Followed {
     asked: Option<Stamp>,
     /// How often it was asked; names what it was asked last.
     asks: u64,
-    /// When the task last saved through its socket: a file that is not newer is out of date.
-    called: Option<(i64, i64)>,
+    /// When the task last saved through its socket, and the file then: one that is not newer is out of date.
+    called: Option<((i64, i64), Option<Stamp>)>,
     /// Why the file was not taken, if the last one was not.
     refusal: Option<String>,
 }
@@ -106,7 +106,9 @@ impl Followed {
     }
 
     fn is_new(&self, now: &Stamp) -> bool {
-        Some(*now) != self.settled && self.called.is_none_or(|called| (now.2, now.3) > called)
+        // Times alone would drop every further file after the wall clock was set back.
+        let is_later = |(at, file): ((i64, i64), Option<Stamp>)| (now.2, now.3) > at || file != Some(*now);
+        Some(*now) != self.settled && self.called.is_none_or(is_later)
     }
 
     fn take(&mut self, folder: &Path, now: Stamp) -> News {
@@ -127,8 +129,8 @@ impl Followed {
     }
 
     /// The task saved through its socket at `at`.
-    fn called(&mut self, at: (i64, i64)) {
-        self.called = self.called.max(Some(at));
+    fn called(&mut self, folder: &Path, at: (i64, i64)) {
+        self.called = Some((at, stamp(folder)));
         // What the agent was asked to save it may have given up for this.
         self.asked = None;
         self.refusal = None;
@@ -232,9 +234,8 @@ impl Supervisor {
     /// A task has saved a checkpoint through its socket.
     pub(super) fn saved_by_call(&mut self, put: &Put) {
         let Ok(id) = put.execution_id.parse::<ExecutionId>() else { return };
-        if let Some(task) = self.task_mut(id) {
-            task.checkpoint.called((put.unix_seconds, put.nanos));
-        }
+        let Some(Task { folder: Some(folder), checkpoint, .. }) = self.task_mut(id) else { return };
+        checkpoint.called(&folder.path, (put.unix_seconds, put.nanos));
     }
 
     /// The agent has saved what it was last asked to of an execution, or never can.

@@ -3,6 +3,7 @@
 //! It is told how far the lease goes, without ever waiting; whom it guards it reads from a table that we write
 //! ([`guards`]). A fuse that died, or that reads nothing any more, is replaced.
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -43,7 +44,10 @@ impl FuseLink {
         ours.set_nonblocking(true)?;
         let child = Command::new(program)
             .arg("fuse")
-            .env(GROUPS_VARIABLE, std::env::join_paths(bases).unwrap_or_default())
+            .env(
+                GROUPS_VARIABLE,
+                bases.iter().map(|base| base.as_os_str()).collect::<Vec<_>>().join(OsStr::new("\n")),
+            )
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(table))
             .spawn()?;

@@ -275,6 +275,8 @@ impl Journal {
     /// [`RewriteError`]; the process must end on [`RewriteError::Behind`], since the file that is open has no name.
     pub(crate) fn compact(&mut self, state: &State) -> Result<(), RewriteError> {
         *self = rewrite(&self.path, state, File::sync_all)?;
+        // The old file held its reserve until now.
+        self.keep_reserve();
         Ok(())
     }
 }
@@ -334,8 +336,8 @@ fn rewrite(
     entries(state).for_each(|entry| encode(&entry, &mut bytes));
     // All that is opened is opened before the new file takes the name, and is kept: what fails later would leave
     // us with the old one, which has no name any more.
+    let temporary = path.with_extension("new");
     let prepare = || {
-        let temporary = path.with_extension("new");
         let absent = |e: io::Error| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) };
         fs::remove_file(&temporary).or_else(absent)?;
         let mut file = OpenOptions::new().append(true).create_new(true).mode(0o600).open(&temporary)?;
@@ -345,7 +347,11 @@ fn rewrite(
         fs::rename(&temporary, path)?;
         io::Result::Ok((file, folder))
     };
-    let (file, folder) = prepare().map_err(RewriteError::Before)?;
+    let (file, folder) = prepare().map_err(|error| {
+        // A part of it would hold the last bytes of a full disk.
+        fs::remove_file(&temporary).ok();
+        RewriteError::Before(error)
+    })?;
     folder.map_or(Ok(()), |folder| sync(&folder)).map_err(RewriteError::Behind)?;
     Ok(Journal::over(file, path, bytes.len() as u64))
 }
@@ -639,6 +645,18 @@ mod tests {
         // Whoever went on with what it has open would write to a file that nobody finds.
         journal.append(&[started(2)]).unwrap();
         assert!(inspect(&place.path).unwrap().held.is_empty());
+    }
+
+    /// A part of it would hold the last bytes of a full disk.
+    #[test]
+    fn a_new_file_that_cannot_take_the_place_of_the_old_one_is_removed() {
+        let place = place();
+        let (_journal, state) = open(&place);
+        fs::remove_file(&place.path).unwrap();
+        fs::create_dir(&place.path).unwrap();
+        let failed = rewrite(&place.path, &state, File::sync_all);
+        assert!(matches!(failed, Err(RewriteError::Before(_))), "{failed:?}");
+        assert!(!place.path.with_extension("new").exists());
     }
 
     #[test]
