@@ -304,6 +304,8 @@ pub(super) struct Ballast {
 
 /// In how many steps the reserve is given up.
 const PARTS: u64 = 4;
+/// Free space that a start needs: for the log and its index, which a clean stop removes.
+const START_BYTES: u64 = 1 << 20;
 
 /// For whom space is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -330,6 +332,14 @@ impl Ballast {
 
     fn held(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |meta| meta.len())
+    }
+
+    /// Gives up a part where the volume is too full even to open the store.
+    pub(super) fn make_room(&mut self) {
+        let space = space_of(&self.path);
+        if space.is_some_and(|space| space < START_BYTES) && self.release(Need::OldWork) {
+            tracing::warn!(?space, "the store's volume is full: a part of its reserve is used to start");
+        }
     }
 
     /// Gives up the next part; `false` if there is none for this need.

@@ -207,6 +207,8 @@ impl SqliteStore {
         let path = path.as_ref();
         file::create_folder(path)?;
         let lock = Lock::take(path)?;
+        let mut ballast = Ballast::new(path, options.ballast_bytes);
+        ballast.make_room();
         let kept = Mark::read(path)?;
         if let Some(loss) = position::verify(path)? {
             let log_is_foreign = loss.log_is_foreign;
@@ -222,7 +224,6 @@ impl SqliteStore {
         }
         file::create(path)?;
         let trust = Trust::new(path);
-        let mut ballast = Ballast::new(path, options.ballast_bytes);
         let opened = open_database(path, options.shards);
         let (connection, facts) = opened.map_err(|failure| trust.judge(failure, Phase::Change))?;
         let newest = kept.unwrap_or_default().newest;
@@ -362,6 +363,10 @@ impl Store for SqliteStore {
     }
 
     fn is_exclusive(&self) -> bool {
+        true
+    }
+
+    fn has_reserve(&self) -> bool {
         true
     }
 

@@ -95,6 +95,10 @@ pub(super) enum Answer {
     Artifact(ArtifactDeletion),
 }
 
+fn ends_an_execution(change: &Change) -> bool {
+    matches!(change, Change::Execution { record, .. } if record.status.is_final())
+}
+
 impl Operation {
     /// About how many rows it writes.
     pub(super) fn rows(&self) -> usize {
@@ -124,6 +128,8 @@ impl Operation {
     /// Whether it makes the store grow by more than what ends or goes on: such work gets little of the reserve.
     pub(super) fn adds_work(&self) -> bool {
         match self {
+            // What an end brings with it (its checkpoint, a run that it triggers) is needed to record the end.
+            Self::Commit { batch, .. } if batch.changes.iter().any(ends_an_execution) => false,
             Self::Commit { batch, .. } => batch.changes.iter().any(|change| {
                 matches!(
                     change,

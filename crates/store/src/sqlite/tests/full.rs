@@ -154,6 +154,28 @@ async fn a_full_volume_refuses_new_work_reads_on_and_heals() {
     Filler { store, leases: Vec::new(), sampler, done, low: Vec::new() }.assert_readable().await;
 }
 
+/// F7. A clean stop removes the log and its index, and another program takes their space meanwhile.
+#[tokio::test]
+async fn a_store_that_was_stopped_cleanly_starts_on_a_volume_without_a_free_byte() {
+    let Some(volume) = Volume::mount("12m") else { return };
+    let path = volume.0.path().join("data/belfry.db");
+    let options = Options { ballast_bytes: 4 << 20, ..Options::default() };
+    let store = SqliteStore::open(&path, options.clone()).unwrap();
+    let leases = store.acquire(&[ShardId(0)], "a", Duration::from_hours(1)).await.unwrap();
+    let mut filler = Filler { store, leases, sampler: Sampler::new(63), done: Vec::new(), low: Vec::new() };
+    let job = filler.submit().await.unwrap();
+    let Filler { store, sampler, done, .. } = filler;
+    drop(store);
+    let mut elsewhere = fs::File::create(volume.0.path().join("elsewhere")).unwrap();
+    while std::io::Write::write_all(&mut elsewhere, &[1; 512]).is_ok() {}
+
+    let store = SqliteStore::open(&path, options).unwrap();
+    let leases = store.acquire(&[ShardId(0)], "b", Duration::from_hours(1)).await.unwrap();
+    let mut filler = Filler { store, leases, sampler, done, low: Vec::new() };
+    filler.assert_readable().await;
+    assert!(filler.finish(job).await.unwrap().space_low, "nothing new is to be taken");
+}
+
 /// F7. Nothing but reading works, and a process that starts then still reads.
 #[tokio::test]
 async fn a_store_on_a_full_volume_can_be_opened_and_read() {
