@@ -432,6 +432,10 @@ impl<S: Store> Store for FaultyStore<S> {
         !self.shared && self.inner.is_exclusive()
     }
 
+    fn has_reserve(&self) -> bool {
+        !self.shared && self.inner.has_reserve()
+    }
+
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
         self.call(Operation::Release, self.inner.release(leases)).await
     }
@@ -477,7 +481,8 @@ impl<S: Store> Store for FaultyStore<S> {
             return Err(StoreError::Unavailable { source: "a commit before this one failed".into() });
         }
         let result = self.call(Operation::Commit, committed).await;
-        self.halted.fetch_or(result.is_err(), Ordering::Relaxed);
+        let may_be_repeated = matches!(result, Err(StoreError::Full)) && !self.has_reserve();
+        self.halted.fetch_or(result.is_err() && !may_be_repeated, Ordering::Relaxed);
         result
     }
 

@@ -237,6 +237,14 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// Whether the store keeps space in reserve, in which running work can be recorded as ended while its volume is full.
+    ///
+    /// Where it does, [`StoreError::Full`] refuses new work, and [`Committed::space_low`] says that the reserve is used.
+    /// Where it does not, no batch can be committed until there is space, and the one that was refused may be sent again.
+    fn has_reserve(&self) -> bool {
+        false
+    }
+
     /// Gives shards back; those that were taken over meanwhile are left alone.
     async fn release(&self, leases: &[Lease]) -> Result<(), StoreError>;
 

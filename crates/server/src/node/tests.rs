@@ -1,6 +1,7 @@
 //! What cannot be seen from outside: the time that beats are counted from, and what has been decided while a
 //! commit is on its way.
 
+mod full;
 mod leadership;
 
 use std::sync::Mutex;

@@ -83,7 +83,8 @@ impl Reign<'_> {
     pub(super) fn take_request(&mut self, now: Now, request: Request) -> Result<(), End> {
         self.taken += weight(&request.input);
         let new_work = is_new_work(&request.input);
-        if self.life.full && new_work {
+        // What waits for space keeps everything else waiting, too.
+        if self.life.full && (new_work || self.waits_for_space) {
             request.refuse(RequestError::Full);
             return Ok(());
         }

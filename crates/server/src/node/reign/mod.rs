@@ -8,6 +8,8 @@
 //!   is valid.
 //! - No more commits are on their way than the store takes ahead; effects are released when theirs is done, in
 //!   order.
+//! - A batch that a store without a reserve had no space for is kept, and committed once there is space: the sessions
+//!   and leases of workers need no row, so their tasks run on.
 //! - When the loop ends, everybody who waited has been answered.
 
 mod intake;
@@ -155,6 +157,8 @@ pub(super) struct Reign<'a> {
     /// Whether the store is still to hear that its lost commits were dealt with.
     reconciles: bool,
     reconciled: Option<BoxFuture<Result<(), StoreError>>>,
+    /// Whether the commits that are on their way wait for space.
+    waits_for_space: bool,
 }
 
 impl<'a> Reign<'a> {
@@ -191,6 +195,7 @@ impl<'a> Reign<'a> {
             hands_over: false,
             reconciles,
             reconciled: None,
+            waits_for_space: false,
         }
     }
 
@@ -287,7 +292,8 @@ impl<'a> Reign<'a> {
         self.reconcile();
         let idle = self.flights.is_empty() && self.engine.is_idle();
         match self.stop_by {
-            Some(by) if (drained && idle) || Instant::now() > by => {
+            // What waits for space would hold up the end for as long as the volume is full.
+            Some(by) if (drained && idle) || self.waits_for_space || Instant::now() > by => {
                 Err(if self.hands_over { End::HandedOver } else { End::Stopped })
             }
             _ => Ok(()),
@@ -296,7 +302,9 @@ impl<'a> Reign<'a> {
 
     /// Whether a batch may leave: what there is when nothing is on its way, and more only for many inputs.
     fn may_flush(&self) -> bool {
-        self.flights.is_empty() || (self.flights.len() < self.flights_max && self.taken >= AHEAD_INPUTS)
+        let is_sent = !self.waits_for_space;
+        self.flights.is_empty()
+            || (is_sent && self.flights.len() < self.flights_max && self.taken >= AHEAD_INPUTS)
     }
 
     /// Lets the engine decide, and commits that; or releases the effects at once if no row changed.
@@ -320,13 +328,16 @@ impl<'a> Reign<'a> {
         }
         crashes::reach(Moment::BeforeCommit, &batch);
         let batch = Arc::new(batch);
-        let store = Arc::clone(&self.life.driver.store);
+        let (commit, since) = (self.commit(&batch), Instant::now());
         let sent_at = self.life.driver.config.clock.steady();
-        let (leases, rows) = (Arc::clone(&self.leases), Arc::clone(&batch));
-        let commit = Box::pin(async move { store.commit(&leases, rows).await });
-        let since = Instant::now();
         self.flights.push_back(Flight { number, batch, effects, since, sent_at, commit, came: None });
         Ok(())
+    }
+
+    fn commit(&self, batch: &Arc<Batch>) -> BoxFuture<Result<Committed, StoreError>> {
+        let store = Arc::clone(&self.life.driver.store);
+        let (leases, rows) = (Arc::clone(&self.leases), Arc::clone(batch));
+        Box::pin(async move { store.commit(&leases, rows).await })
     }
 
     fn release(&mut self, effects: Vec<Effect>) {
@@ -510,6 +521,11 @@ impl<'a> Reign<'a> {
                 self.release(flight.effects);
                 Ok(())
             }
+            Err(StoreError::Full) if !self.life.driver.store.has_reserve() => {
+                self.flights.push_front(flight);
+                self.wait_for_space();
+                Ok(())
+            }
             Err(error) => {
                 // The store does none of those behind it.
                 let newest = self.flights.drain(..).next_back().map_or(flight.number, |newest| newest.number);
@@ -599,12 +615,37 @@ impl<'a> Reign<'a> {
         }
     }
 
-    /// The store commits in its reserve: from here on, nothing new is taken or started.
+    /// The store has no space, and did nothing of what is on its way. That is kept until there is space.
+    ///
+    /// The engine is not dropped: workers would have to open their sessions again, which needs rows, and their leases
+    /// would end.
+    fn wait_for_space(&mut self) {
+        self.space_is_low();
+        self.waits_for_space = true;
+        for flight in &mut self.flights {
+            (flight.commit, flight.came) = (Box::pin(std::future::pending()), None);
+        }
+        // Nobody can say when it is done, or whether it will be: this server may end before.
+        self.life.tickets.give_up(u64::MAX, &RequestError::OutcomeUnknown);
+    }
+
+    /// Sends what waited for space.
+    fn commit_again(&mut self) {
+        if !std::mem::take(&mut self.waits_for_space) {
+            return;
+        }
+        let sent_at = self.life.driver.config.clock.steady();
+        let mut flights = std::mem::take(&mut self.flights);
+        for flight in &mut flights {
+            (flight.commit, flight.sent_at) = (self.commit(&flight.batch), sent_at);
+        }
+        self.flights = flights;
+    }
+
+    /// The store commits in its reserve, or has none: from here on, nothing new is taken or started.
     fn space_is_low(&mut self) {
         if !self.life.full {
-            tracing::warn!(
-                "the store's volume is full: new work is refused, and its reserve is for what runs"
-            );
+            tracing::warn!("the store's volume is full: new work is refused");
             self.life.full = true;
             self.probe_at = Instant::now() + PROBE_EVERY;
             self.engine.hold_new_work(true);
@@ -620,6 +661,7 @@ impl<'a> Reign<'a> {
             self.life.full = false;
             self.engine.hold_new_work(false);
             self.announce();
+            self.commit_again();
         }
     }
 

@@ -7,17 +7,17 @@ use super::*;
 const LEADS: Duration = Duration::from_secs(2);
 
 /// A leader over a store that other servers could share. From now on its renewals fail, the first after it hung.
-struct Cut {
-    node: Node,
+pub(super) struct Cut {
+    pub(super) node: Node,
     thread: DriverHandle,
-    store: Arc<FaultyStore<SqliteStore>>,
+    pub(super) store: Arc<FaultyStore<SqliteStore>>,
     dial: Arc<Dial>,
     renewal: Arc<store::faulty::Stall>,
     _dir: tempfile::TempDir,
 }
 
 impl Cut {
-    async fn make() -> Self {
+    pub(super) async fn make() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = Arc::new(FaultyStore::new(sqlite(dir.path())).shared());
         let dial = dial();
@@ -37,12 +37,12 @@ impl Cut {
     }
 
     /// The store answers again.
-    fn mend(&self) {
+    pub(super) fn mend(&self) {
         self.store.heal(Operation::Renew);
         self.renewal.release();
     }
 
-    async fn stop(self) {
+    pub(super) async fn stop(self) {
         // A renewal that hangs must not hold up the end.
         self.mend();
         self.node.stop();
