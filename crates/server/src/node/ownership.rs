@@ -135,9 +135,11 @@ pub(super) async fn take(
     // Only a second opinion: a database that does not tell its clock in time must not cost the loaded engine.
     let of_store = tokio::time::timeout(lease.renewal_timeout().to_std(), store.clock()).await;
     let of_store = of_store.ok().and_then(Result::ok).flatten();
+    // Before the clock: what passes between the two makes the engine wait longer, and not shorter.
+    let former = store.former_owner();
     let now = believable(config.clock.both(), of_store, committed);
     engine.resume_from(committed);
-    engine.succeed(store.former_owner());
+    engine.succeed(former);
     // Before the start, which would begin what waits for its turn.
     engine.hold_new_work(is_full);
     let mut engine = AssertUnwindSafe(engine);

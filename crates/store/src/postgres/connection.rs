@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use model::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_postgres::error::{Severity, SqlState};
@@ -246,6 +247,8 @@ async fn in_order(mut pending: Vec<Pin<Box<dyn Future<Output = Answer> + Send + 
 #[derive(Clone)]
 pub(super) struct Lane {
     address: Arc<Address>,
+    /// Where its sessions are driven; where there is none, on the runtime of whoever opens one.
+    runtime: Option<Handle>,
     idle: Arc<Mutex<Vec<Session>>>,
     permits: Arc<Semaphore>,
 }
@@ -258,7 +261,14 @@ impl std::fmt::Debug for Lane {
 
 impl Lane {
     pub(super) fn new(address: Arc<Address>, size: usize) -> Self {
-        Self { address, idle: Arc::default(), permits: Arc::new(Semaphore::new(size.max(1))) }
+        let permits = Arc::new(Semaphore::new(size.max(1)));
+        Self { address, runtime: None, idle: Arc::default(), permits }
+    }
+
+    /// The same for callers on several runtimes: its sessions are driven on the current one, so a caller whose runtime
+    /// stands still holds up no other.
+    pub(super) fn shared(self) -> Self {
+        Self { runtime: Some(Handle::current()), ..self }
     }
 
     /// Runs a transaction in one of the lane's sessions; a new one is opened where none is idle.
@@ -285,7 +295,14 @@ impl Lane {
 
     async fn open(&self) -> Result<Session, Failure> {
         let warned = Arc::new(AtomicBool::new(false));
-        let client = self.address.connect(&warned).await?;
+        let client = match &self.runtime {
+            None => self.address.connect(&warned).await?,
+            Some(runtime) => {
+                let (address, warned) = (Arc::clone(&self.address), Arc::clone(&warned));
+                let connecting = runtime.spawn(async move { address.connect(&warned).await });
+                connecting.await.map_err(|error| Failure::Unreachable(error.to_string()))??
+            }
+        };
         let statements = self.address.prepares.then(HashMap::new);
         Ok(Session { client, warned, statements })
     }

@@ -5,7 +5,7 @@
 //! nothing: its owner still commits. This is also what makes a lost connection
 //! harmless: a shard is taken again, under a higher epoch, only when no commit is under way any more.
 //!
-//! A commit also [prolongs](Guard::prolongation) the lease when a quarter of it is over: a renewal would wait for the
+//! A commit also [prolongs](Guard::prolongation) the lease when an eighth of it is over: a renewal would wait for the
 //! rows that commits lock, and a commit that is slower than the lease must not end the leadership.
 //!
 //! # The database's clock
@@ -272,11 +272,11 @@ impl Guard {
         Duration::from_millis(u64::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
     }
 
-    /// How a commit that is sent now prolongs the leases; `None` while three quarters of them are left. That is sooner
+    /// How a commit that is sent now prolongs the leases; `None` while seven eighths of them are left. That is sooner
     /// than a renewal would, which waits for the rows that commits lock.
     pub(super) fn prolongation(&self) -> Option<Prolongation> {
         let newest = (*lock(&self.newest))?;
-        let is_due = newest.sent_at.elapsed() > newest.ttl.to_std() / 4;
+        let is_due = newest.sent_at.elapsed() > newest.ttl.to_std() / 8;
         is_due.then(|| Prolongation { sent_at: Instant::now(), ..newest })
     }
 

@@ -237,9 +237,9 @@ impl PostgresStore {
         let (shards, past) = opening.await.map_err(|failure: Failure| trust.judge(failure, Work::Change))?;
         Ok(Self {
             commits: Lane::new(Arc::clone(&address), 1),
-            members: Lane::new(Arc::clone(&address), 1),
-            checks: Lane::new(Arc::clone(&address), 1),
-            queries: Lane::new(address, options.readers),
+            members: Lane::new(Arc::clone(&address), 1).shared(),
+            checks: Lane::new(Arc::clone(&address), 1).shared(),
+            queries: Lane::new(address, options.readers).shared(),
             leases,
             trust,
             guard: Guard::new(past),

@@ -36,10 +36,10 @@ async fn a_takeover_takes_nothing_while_a_commit_is_under_way() {
     assert_eq!(new.store.job(late).await.unwrap(), None);
 }
 
-/// D6. A commit that comes when a quarter of the lease is over prolongs it, for all its shards, also those that it does
+/// D6. A commit that comes when an eighth of the lease is over prolongs it, for all its shards, also those that it does
 /// not change; one that comes sooner does not.
 #[tokio::test]
-async fn a_commit_prolongs_all_leases_when_a_quarter_is_over() {
+async fn a_commit_prolongs_all_leases_when_an_eighth_is_over() {
     let subject = InDatabase::make().await;
     let look = intruder(&subject.database).await;
     let ends = async || -> Vec<(i64, i64)> {
