@@ -250,10 +250,13 @@ impl Metrics {
 
     /// Everything as text. `view` has the current values of queues, workers and schedules.
     pub fn encode(&self, view: &View, form: Exposition) -> String {
+        // For as long as the view is set and written: two scrapes at once would clear each other's lines.
+        let registry = self.lock();
         self.set_view(view);
         let mut text = String::with_capacity(16 * 1024);
         // Writing to a String fails only if a metric refuses to be written, and ours do not.
-        let _written = prometheus_client::encoding::text::encode(&mut text, &self.lock());
+        let _written = prometheus_client::encoding::text::encode(&mut text, &registry);
+        drop(registry);
         match form {
             Exposition::OpenMetrics => text,
             Exposition::Text => text_format(&text),

@@ -278,7 +278,7 @@ impl Drop for Places {
 /// Jobs per second and client, with bursts of one second's worth.
 ///
 /// A submission of any size is accepted while the client is not in debt, so that a large batch never becomes
-/// impossible; it is paid for by a longer wait.
+/// impossible; it is paid for by a longer wait, of [`JobRate::DEBT_MAX`] at most.
 struct JobRate {
     per_second: u64,
     /// Until when each client has to wait, a second's worth of burst not counted.
@@ -287,6 +287,8 @@ struct JobRate {
 
 impl JobRate {
     const BURST: Duration = Duration::from_secs(1);
+    /// One request must not lock its client out for hours.
+    const DEBT_MAX: Duration = Duration::from_secs(60);
 
     fn new(per_second: u64) -> Self {
         Self { per_second: per_second.max(1), paid_until: Mutex::default() }
@@ -302,8 +304,8 @@ impl JobRate {
         if debt >= Self::BURST {
             return Err(debt - Self::BURST + Duration::from_millis(1));
         }
-        let cost = Duration::from_secs_f64(jobs as f64 / self.per_second as f64);
-        all.insert(caller.clone(), until + cost);
+        let cost = (jobs as f64 / self.per_second as f64).min(Self::DEBT_MAX.as_secs_f64());
+        all.insert(caller.clone(), until + Duration::from_secs_f64(cost));
         Ok(())
     }
 }
