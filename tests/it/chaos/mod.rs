@@ -29,6 +29,7 @@ mod rows;
 mod runs;
 mod scene;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -43,7 +44,7 @@ use harness::{Recorder, Site, until, within};
 use model::firing::BackfillStatus;
 use model::{JobStatus, ScheduleId, WorkerId};
 use sim::dice::Dice;
-use sim::history::{Answer, Event, History, What};
+use sim::history::{Answer, Event, History, TaskStep, What};
 use sim::results::{Run, Tally};
 
 use load::Load;
@@ -190,6 +191,7 @@ impl Storm {
         let mut wrong: Vec<String> = report.violations.iter().map(|v| v.show(&history)).collect();
         wrong.extend(story.discrepancies);
         wrong.extend(wrong_runs);
+        wrong.extend(idle_workers(self.nemesis.workers(), &history));
         if !unfinished.is_empty() {
             wrong.push(format!("not everything has ended, and nothing did for {CALM:?}:\n{unfinished}"));
         }
@@ -274,6 +276,17 @@ async fn worker_ids(site: &Site) -> Vec<WorkerId> {
     let known: Vec<_> = site.client().workers().try_collect().await.unwrap();
     let id = |name: &str| known.iter().find(|worker| worker.name == name).unwrap().id;
     site.workers.iter().map(|worker| id(worker.name())).collect()
+}
+
+/// Workers that started nothing: no fault of theirs was felt.
+fn idle_workers(workers: &[WorkerId], history: &History) -> Vec<String> {
+    let started = |event: &Event| match event.what {
+        What::Task { step: TaskStep::Started { worker, .. }, .. } => Some(worker),
+        _ => None,
+    };
+    let busy: BTreeSet<_> = history.events.iter().filter_map(started).collect();
+    let idle = workers.iter().filter(|worker| !busy.contains(worker));
+    idle.map(|worker| format!("{worker} started no task in the whole storm")).collect()
 }
 
 fn accepted(events: &[Event]) -> Vec<model::JobId> {

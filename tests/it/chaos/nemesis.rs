@@ -263,6 +263,11 @@ pub(super) struct Nemesis {
 }
 
 impl Nemesis {
+    /// The workers that it strikes, in the order of the site.
+    pub(super) fn workers(&self) -> &[WorkerId] {
+        &self.workers
+    }
+
     pub(super) fn new(recorder: Recorder, tools: Tools, workers: Vec<WorkerId>) -> Self {
         let (now, guards) = (Instant::now(), vec![Instant::now(); workers.len()]);
         Self {

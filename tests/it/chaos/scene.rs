@@ -18,8 +18,8 @@ use super::rows::Rows;
 const SERVERS: usize = 3;
 /// How long the ownership of shards lasts where several servers share them.
 const SHARD_LEASE: &str = "3s";
-/// Room for what a worker keeps of hundreds of small tasks.
-const WORKER_DISK: &str = "64m";
+/// Room for what a worker keeps of hundreds of small tasks. With less than 64 MiB of free space it takes none.
+const WORKER_DISK: &str = "128m";
 /// Room for the file of a store.
 const SERVER_DISK: &str = "768m";
 
