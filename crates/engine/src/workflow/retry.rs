@@ -67,8 +67,14 @@ impl Run {
     }
 
     /// Whether a step began that may not begin again.
-    fn is_final(&self, step: u32) -> bool {
-        let began = self.step(step).state.as_ref().is_some_and(|state| state.started_at.is_some());
+    ///
+    /// A call that has not begun and continues an ended run repeats nothing, unless a step before it is done again
+    /// (`after_another`): then it calls the workflow from its first step.
+    fn is_final(&self, step: u32, after_another: bool) -> bool {
+        let began =
+            self.step(step).state.as_ref().is_some_and(|state| {
+                state.started_at.is_some() || after_another && state.continues.is_some()
+            });
         let definition = &self.plan.definition;
         let Some(spec) = definition.workflow.steps.get(index(step)).filter(|_| began) else { return false };
         definition.workflow.retry.final_steps.contains(&spec.name) || definition.is_at_most_once(&spec.action)
@@ -85,7 +91,7 @@ impl Run {
         self.has_tries_left()
             && !self.plan.definition.workflow.retry.final_causes.contains(&failure)
             && !(0..count).any(|step| self.was_decided(step))
-            && !self.done_again().keys().any(|&step| self.is_final(step))
+            && !self.done_again().iter().any(|(&step, &after_another)| self.is_final(step, after_another))
     }
 }
 
@@ -149,8 +155,10 @@ impl Engine {
         self.step_step(id, step, StepStatus::Pending, StepCause::RunRetried, Also::default());
         if let Some(run) = self.workflows.runs.get_mut(&id) {
             let items = before.items.filter(|_| list_is_same);
+            // A call that has not begun still continues its ended run.
+            let continues = before.continues.filter(|_| list_is_same);
             let fresh = StepState::new(StepStatus::Pending, StepCause::RunRetried);
-            run.step_mut(step).state = Some(Box::new(StepState { total, items, ..fresh }));
+            run.step_mut(step).state = Some(Box::new(StepState { total, items, continues, ..fresh }));
         }
         for item in reset {
             let key = StepKey { run: id, step, item: Some(item) };

@@ -266,12 +266,6 @@ fn what_may_not_be_done_twice_is_final() {
     t.fail_step(run, "charge");
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 
-    let once = |name: &str, needs: &[&str]| {
-        let mut step = job(name, needs);
-        let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
-        job.delivery = Delivery::AtMostOnce;
-        step
-    };
     // It ended well, and would be done again because it comes after what failed.
     let mut after = once("after", &["a"]);
     after.join = JoinRule::AllDone;
@@ -288,6 +282,14 @@ fn what_may_not_be_done_twice_is_final() {
     t.succeed_step(called, "x");
     t.fail_step(called, "y");
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
+}
+
+/// A step that runs a job at most once.
+fn once(name: &str, needs: &[&str]) -> StepSpec {
+    let mut step = job(name, needs);
+    let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
+    job.delivery = Delivery::AtMostOnce;
+    step
 }
 
 fn call() -> Action {
@@ -510,8 +512,12 @@ fn references_are_read_in_each_try() {
 
 /// A run is tried again by hand.
 fn retry(t: &mut Scenario, run: RunId) -> RunId {
+    retry_from(t, run, RetryFrom::Failed)
+}
+
+fn retry_from(t: &mut Scenario, run: RunId, from: RetryFrom<'_>) -> RunId {
     let head = Arc::clone(&t.rows.runs[&run].0);
-    let before = carried(&head.definition, &t.step_records(run), RetryFrom::Failed);
+    let before = carried(&head.definition, &t.step_records(run), from);
     let new = NewRun {
         workflow: head.workflow,
         generation: head.generation,
@@ -627,4 +633,52 @@ fn a_retry_by_hand_continues_the_runs_that_elements_called() {
         t.succeed_step(inner, "two");
     }
     assert_eq!(t.status_of_run(third), RunStatus::Succeeded);
+}
+
+/// C2, D2, D5. A call that did not begin in a retry by hand, because another step failed first, still continues its ended
+/// run in the next automatic retry, also after a restart during the backoff.
+#[test]
+fn an_automatic_retry_continues_a_call_that_has_not_begun() {
+    for (restarts, over_list) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut t = Scenario::with_room();
+        let inner = WorkflowSpec::new("inner", vec![once("pay", &[]), job("mail", &["pay"])]);
+        let mut step = act("call", &[], call());
+        step.for_each = over_list.then(|| ForEach::new(Over::Shards(2)));
+        let mut outer = with_retries(1, vec![job("b", &[]), step]);
+        (outer.failure, outer.max_parallel_steps) = (FailurePolicy::FailFast, Some(1));
+        let workflow = t.apply(&outer);
+        let first = t.start_with(t.new_run(workflow, &[&inner], &json!({})));
+        t.succeed_step(first, "b");
+        let called = live_call(&t, first);
+        t.succeed_step(called, "pay");
+        t.fail_step(called, "mail");
+        assert_eq!(t.status_of_run(first), RunStatus::Failed);
+
+        let second = retry_from(&mut t, first, RetryFrom::Step("b"));
+        t.fail_step(second, "b");
+        assert_eq!(
+            (t.status_of_run(second), t.step(second, "call")),
+            (RunStatus::Retrying, StepStatus::Cancelled)
+        );
+        t.check_rebuilt();
+        if restarts {
+            t.restart();
+            t.rejoin_all();
+        }
+        t.pass(10);
+        t.check_rebuilt();
+        t.succeed_step(second, "b");
+        let again = live_call(&t, second);
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(t.steps(again), @"pay succeeded (carried), mail running (needs_over)");
+        }
+        assert_eq!(t.job_of(again, "pay"), t.job_of(called, "pay"));
+    }
+}
+
+/// The live run that a step of a run called.
+fn live_call(t: &Scenario, run: RunId) -> RunId {
+    let is_called = |head: &RunHead| head.caller.is_some_and(|caller| caller.run == run);
+    let mut live = t.rows.runs.iter().filter(|(_, (_, state))| !state.status.is_final());
+    live.find(|(_, (head, _))| is_called(head)).map(|(&id, _)| id).expect("a called run is live")
 }
