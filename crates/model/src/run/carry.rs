@@ -131,7 +131,9 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
         all.iter().filter(|record| record.key.item.is_some()).map(|record| record.key.step).collect();
     let begun = |record: &StepRecord| {
         let StepKey { step, item, .. } = record.key;
-        let spec = spec.steps.get(step as usize).filter(|_| again.contains_key(&step))?;
+        // `on_failure` and `finally` belong to each try, so their steps are always done again.
+        let is_again = sections.get(step as usize) != Some(&Section::Steps) || again.contains_key(&step);
+        let spec = spec.step_at(step as usize).filter(|_| is_again)?;
         let matters = match &spec.action {
             Action::Job(job) => job.delivery == Delivery::AtMostOnce,
             Action::Workflow(_) => true,
@@ -282,6 +284,39 @@ mod tests {
         assert_eq!(again(RetryFrom::Start), [(0, false), (1, false), (2, false)]);
         let kept = carried(&definition, &records, RetryFrom::Failed).records;
         assert_eq!(kept.iter().map(|record| record.key.step).collect::<Vec<_>>(), [2]);
+    }
+
+    /// C2, D2. A retry runs `on_failure` and `finally` again, so their jobs that run at most once count as repeated.
+    #[test]
+    fn jobs_of_on_failure_and_finally_that_run_at_most_once_are_looked_at() {
+        let once = |name| {
+            let mut spec = JobSpec::command(["true"]);
+            spec.delivery = Delivery::AtMostOnce;
+            StepSpec::job(name, spec)
+        };
+        let mut spec = WorkflowSpec::new("w", vec![StepSpec::job("work", JobSpec::command(["false"]))]);
+        spec.on_failure = vec![once("refund"), StepSpec::job("alert", JobSpec::command(["true"]))];
+        spec.finally = vec![once("report"), once("skipped")];
+        let definition = Definition::of(spec);
+        let record = |step: u32, status, has_job: bool| {
+            let mut state = StepState::new(status, StepCause::JobSucceeded);
+            state.job = has_job.then(|| crate::JobId::from_bits(u128::from(step) + 1));
+            StepRecord { key: StepKey { run: RunId::from_bits(1), step, item: None }, state }
+        };
+        let records = vec![
+            record(0, StepStatus::Failed, true),
+            record(1, StepStatus::Succeeded, true),
+            record(2, StepStatus::Succeeded, true),
+            record(3, StepStatus::Failed, true),
+            record(4, StepStatus::Skipped, false),
+        ];
+        for from in [RetryFrom::Failed, RetryFrom::Step("work"), RetryFrom::Start] {
+            let carried = carried(&definition, &records, from);
+            let again: Vec<_> = carried.again.iter().map(|a| (a.key.step, a.work, a.may_continue)).collect();
+            let job = |bits| Some(Work::Job(crate::JobId::from_bits(bits)));
+            assert_eq!(again, [(1, job(2), false), (3, job(4), false)]);
+            assert_eq!(carried.records, []);
+        }
     }
 
     /// C2.

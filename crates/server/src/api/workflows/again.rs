@@ -86,7 +86,7 @@ async fn look(
     definition: &Definition,
     again: Again,
 ) -> Result<(Again, BTreeSet<String>, Option<EndedCall>), Trouble> {
-    let Some(step) = definition.workflow.steps.get(again.key.step as usize) else {
+    let Some(step) = definition.workflow.step_at(again.key.step as usize) else {
         return Ok((again, BTreeSet::new(), None));
     };
     let this = || BTreeSet::from([step.name.clone()]);
