@@ -73,6 +73,8 @@ impl Engine {
             worker.unknown.insert(id);
         }
         self.queues.ended(job);
+        // Its queue and its concurrency key admit the next job, wherever that fits.
+        self.dispatch_wanted = true;
         let message = job.state.outcome.as_ref().and_then(|outcome| outcome.message.clone());
         let about = About { execution: Some(about), detail: message.as_deref(), ..About::default() };
         self.give_back(id, ExecutionStatus::Lost, Cause::WorkerLost, about);

@@ -246,3 +246,39 @@ fn a_draining_worker_that_comes_back_stops_what_can_run_elsewhere() {
     t.end_with(job, finished(How::Stopped, None));
     assert_eq!(t.status(job), JobStatus::Waiting);
 }
+
+/// A8. The queue and the concurrency key of a job that was lost with its worker admit the next job at once, also while the
+/// lost job waits before its next execution.
+#[test]
+fn a_lost_job_frees_its_limits_at_once() {
+    for by_queue in [false, true] {
+        let mut t = Scenario::new();
+        if by_queue {
+            t.queue("narrow", QueueSettings { concurrency: Some(1), ..QueueSettings::default() });
+        }
+        let worker = t.worker().label("zone", "a").join();
+        t.worker().label("zone", "b").join();
+        let job = |t: &mut Scenario, zone| {
+            let job = t.job().only_on("zone", zone);
+            if by_queue { job.queue("narrow").submit() } else { job.concurrency("one", 1).submit() }
+        };
+        let first = job(&mut t, "a");
+        for _ in 0..6 {
+            t.lose(worker);
+            t.rejoin(worker);
+            t.pass(20);
+        }
+        assert_eq!((t.status(first), t.state(first).executions), (JobStatus::Running, 7));
+        let second = job(&mut t, "b");
+        assert_eq!(t.status(second), JobStatus::Waiting);
+        t.silence(worker);
+        for _ in 0..20 {
+            t.pass(1);
+            if t.status(first) == JobStatus::Retrying {
+                break;
+            }
+        }
+        assert_eq!((t.status(first), t.status(second)), (JobStatus::Retrying, JobStatus::Running));
+        t.check_rebuilt();
+    }
+}
