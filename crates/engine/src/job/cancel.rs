@@ -9,7 +9,7 @@ use crate::output::{Effect, Refusal, Reply};
 use crate::timer::Timer;
 
 impl Engine {
-    /// Ends a job that has no execution; else asks its worker to stop it.
+    /// Ends a job that has no execution, or one with an unknown outcome; else asks its worker to stop it.
     ///
     /// A second cancel of a job that is being stopped changes nothing.
     pub(crate) fn cancel(&mut self, ticket: Ticket, id: JobId, actor: &str, reason: Option<&str>) {
@@ -59,7 +59,12 @@ impl Engine {
         job.state.cancel_requested_at = Some(now);
         // Who asked is kept where the end of the job will find it.
         job.state.outcome.get_or_insert_default().message = Some(format!("cancelled by {detail}").into());
+        let is_unknown = job.live.as_ref().is_some_and(|live| live.is_unknown());
         self.touch(id);
+        if is_unknown {
+            // The outcome matters to nobody any more, as when the lease of the worker ends after the cancel.
+            return self.on_worker_lost(id);
+        }
         self.send_stop(id);
     }
 

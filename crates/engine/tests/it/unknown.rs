@@ -282,3 +282,21 @@ fn a_lost_job_frees_its_limits_at_once() {
         t.check_rebuilt();
     }
 }
+
+/// A cancelled job does not wait for a result: a job whose outcome is unknown ends at once, as it does if it was
+/// cancelled before its worker was lost.
+#[test]
+fn a_cancel_ends_a_job_whose_outcome_is_unknown_at_once() {
+    let mut t = Scenario::new();
+    let (worker, job) = lost(&mut t, Delivery::AtMostOnce);
+    assert_eq!(t.status(job), JobStatus::Running);
+    t.cancel(job).unwrap();
+    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → cancelled (cancel_requested)");
+    let execution = t.execution(job).clone();
+    assert_eq!(execution.status, ExecutionStatus::Lost);
+    t.check_rebuilt();
+    t.rejoin(worker);
+    assert!(t.players[&worker].stopped.contains_key(&execution.id));
+    t.pass(120);
+    assert_eq!(t.status(job), JobStatus::Cancelled);
+}
