@@ -95,17 +95,29 @@ impl Engine {
         waits
     }
 
-    fn is_unheard(&self, run: Work) -> bool {
-        let live = run.job().and_then(|job| self.jobs.get(&job)?.live.as_ref());
-        let worker = live.and_then(|live| self.workers.get(&live.record.worker));
-        worker.is_some_and(|worker| worker.record.status == WorkerStatus::Expected)
+    /// Whether only workers that were not heard since the takeover can say if a job or a run goes on.
+    fn is_unheard(&self, work: Work) -> bool {
+        match work {
+            Work::Job(job) => {
+                let live = self.jobs.get(&job).and_then(|job| job.live.as_ref());
+                let worker = live.and_then(|live| self.workers.get(&live.record.worker));
+                worker.is_some_and(|worker| worker.record.status == WorkerStatus::Expected)
+            }
+            Work::Run(run) => {
+                let parts = self.workflows.live_work(run);
+                !parts.is_empty() && parts.into_iter().all(|part| self.is_unheard(part))
+            }
+        }
     }
 
-    /// A worker reported that a job still runs: decides the firing that waited for that report.
+    /// A worker reported that a job still runs, or has not started: decides the firing that waited for that report.
     pub(crate) fn heard_of_run(&mut self, job: JobId) {
-        let Some(id) = self.jobs.get(&job).and_then(|job| Some(job.origin.as_ref()?.schedule)) else {
-            return;
+        let Some(found) = self.jobs.get(&job) else { return };
+        let origin = match &found.step {
+            Some(step) => self.workflows.origin_of(self.workflows.outermost(step.run)),
+            None => found.origin.as_deref(),
         };
+        let Some(id) = origin.map(|origin| origin.schedule) else { return };
         if self.schedules.get_mut(id).and_then(|schedule| schedule.heard_by.take()).is_some() {
             self.arm_schedule(id);
         }

@@ -108,9 +108,12 @@ impl Engine {
                 // believed once the session is known to be alive.
                 if heard {
                     missing.push((job, live.record.id));
-                } else if !is_on(Mutation::EngineSaysAssignmentsOnce) {
+                    continue;
+                }
+                if !is_on(Mutation::EngineSaysAssignmentsOnce) {
                     self.send_assignment(job);
                 }
+                self.heard_of_run(job);
             }
         }
         if let Some(worker) = self.workers.get_mut(&id) {
@@ -124,6 +127,7 @@ impl Engine {
         for (job, execution) in missing.unwrap_or_default() {
             if self.live_execution(execution).is_some_and(|(live, ..)| live == job) {
                 self.on_forgotten(job);
+                self.heard_of_run(job);
             }
         }
     }

@@ -47,6 +47,20 @@ impl Workflows {
         self.runs.get(&run)?.firing().map(|origin| &**origin)
     }
 
+    /// The run that was not called by another one, above a run or the run itself.
+    pub(crate) fn outermost(&self, run: RunId) -> RunId {
+        let mut outermost = run;
+        while let Some(caller) = self.runs.get(&outermost).and_then(|run| run.head.caller) {
+            outermost = caller.run;
+        }
+        outermost
+    }
+
+    /// The live jobs and called runs of the steps of a run, without those of called runs.
+    pub(crate) fn live_work(&self, run: RunId) -> Vec<Work> {
+        self.runs.get(&run).map(|run| run.steps.iter().flat_map(work_of).collect()).unwrap_or_default()
+    }
+
     /// A workflow and all that it calls, as they are now.
     ///
     /// # Errors

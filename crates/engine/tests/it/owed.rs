@@ -162,6 +162,21 @@ fn a_firing_is_not_skipped_for_a_run_that_only_its_worker_knows_to_be_over() {
     }
 }
 
+/// B3, B4. A worker that comes back without having started the run has answered too.
+#[test]
+fn a_firing_does_not_wait_for_a_run_that_its_worker_has_not_started() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(10)).apply();
+    t.pass(11);
+    t.outage(seconds(8));
+    t.pass(3);
+    assert_eq!(t.ledger(schedule), "08:00:10 fired (timer)", "08:00:20 is not decided");
+    t.rejoin_all();
+    t.pass(1);
+    assert_eq!(t.ledger(schedule).lines().last(), Some("08:00:20 skipped_overlap (timer)"));
+}
+
 /// B3, B4. As above, where the worker does not come back within its lease.
 #[test]
 fn a_firing_waits_no_longer_than_a_lease_for_a_worker() {

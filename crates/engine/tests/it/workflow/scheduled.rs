@@ -415,3 +415,36 @@ fn a_schedule_waits_for_the_last_try_of_its_run() {
     08:15:00 fired (timer)
     ");
 }
+
+/// B3, B4. A run whose tasks no worker has reported since the takeover may be over, so a firing that would be skipped for
+/// it waits for those workers: the task of a step, of an element and of a called run.
+#[test]
+fn a_firing_waits_for_the_workers_of_a_run_after_a_takeover() {
+    let called = Action::Workflow(Call { name: "inner".into(), parameters: Default::default() });
+    for step in [job("only", &[]), each("only", &[], Over::Shards(1)), act("only", &[], called)] {
+        for is_over in [true, false] {
+            let mut t = Scenario::with_room();
+            t.apply(&WorkflowSpec::new("inner", vec![job("x", &[])]));
+            t.apply(&WorkflowSpec::new("w", vec![step.clone()]));
+            let every = Rule::Every(Every { period: Duration::from_secs(10), phase: Duration::ZERO });
+            let schedule =
+                t.schedule("s").rule(every).overlap(OverlapPolicy::Skip).starts("w", json!({})).apply();
+            t.pass(11);
+            let task = *t.rows.jobs.keys().next_back().unwrap();
+            t.start(task);
+            t.outage(Duration::from_secs(8));
+            t.pass(3);
+            assert_eq!(t.ledger(schedule), "08:00:10 fired (timer)", "08:00:20 is not decided");
+            for held in t.players.values_mut().flat_map(|player| player.held.values_mut()) {
+                held.1 = !is_over;
+            }
+            t.rejoin_all();
+            if is_over {
+                t.succeed(task);
+            }
+            t.pass(1);
+            let outcome = if is_over { "fired_late" } else { "skipped_overlap" };
+            assert_eq!(t.ledger(schedule).lines().last().unwrap(), format!("08:00:20 {outcome} (timer)"));
+        }
+    }
+}
