@@ -100,6 +100,7 @@ impl Engine {
         mut outcome: Outcome,
         usage: Option<Usage>,
     ) {
+        self.correct_start(id, usage);
         let ended_at = self.own_end(id, usage);
         let files = outcome.files.take();
         let Some(execution) = self.close_execution(id, status, &outcome, usage, files) else { return };
@@ -119,6 +120,24 @@ impl Engine {
             }
             Verdict::Failed(cause) => self.fail(id, cause, about),
             Verdict::Returned(cause) => self.give_back(id, status, cause, about),
+        }
+    }
+
+    /// Moves the start of the live execution back if its run time does not fit between its start and now: the start was
+    /// reported late, or in one report with the end.
+    fn correct_start(&mut self, id: JobId, usage: Option<Usage>) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let (Some(live), Some(usage)) = (job.live.as_mut(), usage) else { return };
+        let record = &mut live.record;
+        let latest = (self.now - usage.run_time).max(record.assigned_at);
+        let known = record.started_at;
+        if known.is_some_and(|known| known <= latest) {
+            return;
+        }
+        record.started_at = Some(latest);
+        // The job started first with this execution, or with an earlier one.
+        if job.state.started_at == known {
+            job.state.started_at = Some(latest);
         }
     }
 
@@ -147,12 +166,6 @@ impl Engine {
         record.status = status;
         record.finished_at = Some(self.now);
         record.outcome = Some(outcome.clone());
-        if let Some(usage) = usage.filter(|_| record.started_at.is_none()) {
-            // Its end came in one report with its start.
-            let started = (self.now - usage.run_time).max(record.assigned_at);
-            record.started_at = Some(started);
-            job.state.started_at.get_or_insert(started);
-        }
         (record.usage, record.files) = (usage, files);
         if let Some(worker) = self.workers.get_mut(&record.worker) {
             worker.release(id, &job.profile.shape);

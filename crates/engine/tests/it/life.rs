@@ -352,3 +352,27 @@ fn an_end_that_is_heard_without_its_start_tells_when_it_was() {
     t.pass(15);
     assert_ne!(t.status(job), JobStatus::Expired);
 }
+
+/// B6. A worker that was out of reach reports the start late; its own measurement of the run time counts.
+#[test]
+fn a_start_that_is_reported_late_does_not_shorten_the_run_time() {
+    for rest in [0, 10] {
+        let mut t = Scenario::new();
+        t.worker().join();
+        let job = t.job().submit();
+        let assigned = t.now;
+        let (worker, assignment) = t.take(job);
+        t.outage(Duration::from_secs(45));
+        t.rejoin_all();
+        t.report(worker, assignment.execution, assignment.fence, Report::Started);
+        t.pass(rest);
+        let run_time = Duration::from_secs(30);
+        let usage = model::record::Usage { run_time, ..Default::default() };
+        let succeeded = Report::Finished { how: How::Succeeded, outcome: Default::default(), usage };
+        t.report(worker, assignment.execution, assignment.fence, succeeded);
+        let (state, execution) = (t.state(job), t.execution(job));
+        assert_eq!(state.finished_at.unwrap().since(state.started_at.unwrap()), run_time);
+        assert_eq!(execution.started_at, state.started_at);
+        assert!(state.started_at.unwrap() > assigned);
+    }
+}
