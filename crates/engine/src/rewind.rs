@@ -16,7 +16,7 @@ use std::ops::BitOr;
 use std::sync::Arc;
 
 use model::firing::{BufferedFiring, DetailCode, FiringOutcome, LedgerRecord, ScheduleState, ScheduleStatus};
-use model::record::{Change, JobState, LiveRow};
+use model::record::{Change, ExecutionRecord, JobState, LiveRow};
 use model::run::{RunState, StepRecord};
 use model::{JobStatus, ScheduleId, Timestamp};
 
@@ -45,6 +45,9 @@ impl Rewind {
             }
             LiveRow::Run { id, mut state, .. } => {
                 self.run(&mut state).then_some(Change::Run { id, head: None, state })
+            }
+            LiveRow::Execution(mut record) => {
+                self.execution(&mut record).then_some(Change::Execution { new: false, record })
             }
             LiveRow::Step(mut record) => self.step(&mut record).then_some(Change::Step(record)),
             LiveRow::Workflow { id, mut state, .. } => self
@@ -89,6 +92,12 @@ impl Rewind {
         let passed = [&mut state.queued_at, &mut state.started_at, &mut state.cancel_requested_at];
         self.clamp_all(passed);
         true
+    }
+
+    fn execution(&self, record: &mut ExecutionRecord) -> bool {
+        // From its start the timeout of the job counts.
+        let started_ahead = self.clamp_all([&mut record.started_at]);
+        self.clamp(&mut record.assigned_at) || started_ahead
     }
 
     fn run(&self, state: &mut RunState) -> bool {
