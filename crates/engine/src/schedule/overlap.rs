@@ -154,8 +154,7 @@ impl Engine {
         let Some(schedule) = self.schedules.get(id) else {
             return Decided { outcome: FiringOutcome::Buffered, work: None };
         };
-        let surplus = (schedule.runs.len() + 1).saturating_sub(schedule.plan.policies.run_limit());
-        let others: Vec<Work> = schedule.runs.iter().copied().take(surplus).collect();
+        let others = self.runs_in_the_way(id, schedule);
         let detail = format!("schedule {}: replaced by its firing for {at}", schedule.name);
         for run in others {
             self.stop_run(run, &detail, kill);
@@ -216,6 +215,23 @@ impl Engine {
         runs < limit
             || runs < self.widest_backfill(id)
                 && schedule.runs.iter().filter(|run| !self.is_of_backfill(**run)).count() < limit
+    }
+
+    /// The fewest runs without which the schedule is below its limit, as [`is_below_limit`](Self::is_below_limit) counts:
+    /// the oldest, but those of backfills last where a backfill may exceed the limit of the schedule.
+    fn runs_in_the_way(&self, id: ScheduleId, schedule: &Schedule) -> Vec<Work> {
+        let limit = schedule.plan.policies.run_limit();
+        let (runs, widest) = (&schedule.runs, self.widest_backfill(id));
+        let surplus = (runs.len() + 1).saturating_sub(limit.max(widest));
+        if widest <= limit {
+            return runs.iter().copied().take(surplus).collect();
+        }
+        let (of_backfills, own): (Vec<Work>, Vec<Work>) =
+            runs.iter().partition(|run| self.is_of_backfill(**run));
+        let own_surplus = (own.len() + 1).saturating_sub(limit);
+        let (first, last) = own.split_at(own_surplus.min(own.len()));
+        let rest = surplus.saturating_sub(first.len());
+        first.iter().chain(of_backfills.iter().chain(last).take(rest)).copied().collect()
     }
 
     fn is_of_backfill(&self, work: Work) -> bool {

@@ -337,6 +337,37 @@ fn a_backfill_of_more_at_once_lets_a_waiting_firing_start() {
     t.check_rebuilt();
 }
 
+/// B4, B5. A firing that replaces earlier runs stops as few as make room for it, so a backfill of several runs at once loses
+/// one run; a run of the schedule itself is replaced first.
+#[test]
+fn a_firing_stops_as_few_runs_of_a_backfill_as_make_room() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t.schedule("s").rule(every(600)).overlap(OverlapPolicy::CancelOther).apply();
+    let days = ["2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", "2026-11-03T00:00:00Z"];
+    t.backfill(schedule, &days, 3);
+    let past = t.open_runs(schedule);
+    past.iter().for_each(|&run| _ = t.start(run));
+    let stopped = |t: &Scenario| {
+        t.runs(schedule)
+            .into_iter()
+            .filter(|&run| t.state(run).cancel_requested_at.is_some())
+            .collect::<Vec<_>>()
+    };
+    t.pass(600);
+    assert_eq!(stopped(&t), past[..1]);
+    t.end_with(past[0], finished(How::Stopped, None));
+    assert_eq!(t.ledger(schedule).lines().last(), Some("08:10:00 fired (timer)"));
+    let present = *t.runs(schedule).last().unwrap();
+    t.start(present);
+    t.pass(600);
+    assert_eq!(stopped(&t), [past[0], present]);
+    t.end_with(present, finished(How::Stopped, None));
+    assert_eq!(t.open_runs(schedule).len(), 3);
+    assert_eq!(t.ledger(schedule).lines().last(), Some("08:20:00 fired (timer)"));
+    t.check_rebuilt();
+}
+
 /// B6. On time means within a second; whatever else has delayed it, the ledger says so.
 #[test]
 fn fired_means_on_time() {
