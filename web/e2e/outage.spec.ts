@@ -1,10 +1,11 @@
-/** G2. Pages whose code is not there yet, while the server is away or after it was upgraded. */
+/** G2. Pages and editors whose code is not there yet, while the server is away or after it was upgraded. */
 
 import type { Page } from "@playwright/test";
 
 import { expect, test } from "./fixtures";
 
 const ASSET = /\/assets\/QueuesPage-.*\.js$/;
+const EDITOR = /\/assets\/Editor-.*\.js$/;
 
 /** Fetches nothing ahead: the code of a page is asked for when the page is opened. */
 async function neverIdle(page: Page): Promise<void> {
@@ -72,4 +73,42 @@ test("a page whose code is never there says so, and does not reload for ever", a
   await page.getByRole("link", { name: "Overview" }).first().click();
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
   expect(loads).toBe(2);
+});
+
+test("after an upgrade the dashboard reloads once, and the editor of a form is there", async ({ page }) => {
+  await neverIdle(page);
+  let loads = 0;
+  page.on("load", () => (loads += 1));
+  await page.goto("/");
+  await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
+  await page.route(EDITOR, (route) => (loads < 2 ? route.fulfill({ status: 404 }) : route.continue()));
+  await page.locator("a[href='/submit']").first().dispatchEvent("click");
+  await expect(page.locator(".cm-content")).toContainText("hello");
+  expect(loads).toBe(2);
+});
+
+test("an editor whose code is not there says so in its place, and the form beside it works", async ({
+  page,
+}) => {
+  await neverIdle(page);
+  let loads = 0;
+  let isThere = false;
+  page.on("load", () => (loads += 1));
+  await page.route(EDITOR, (route) => (isThere ? route.continue() : route.fulfill({ status: 404 })));
+  await page.goto("/submit");
+  const problem = page.getByRole("alert").filter({ hasText: "could not be downloaded" });
+  await expect(problem).toBeVisible();
+  await expect.poll(() => loads).toBe(2);
+  await expect(problem).toBeVisible();
+  await page.getByTestId("name").fill("without-an-editor");
+  isThere = true;
+  await problem.getByRole("button", { name: "Try again" }).click();
+  await expect(page.locator(".cm-content")).toContainText("without-an-editor");
+  expect(loads).toBe(2);
+});
+
+test("the code of the editor is fetched while the browser is idle", async ({ page }) => {
+  const ahead = page.waitForResponse(EDITOR);
+  await page.goto("/");
+  await ahead;
 });

@@ -1,63 +1,82 @@
 /**
- * Pages that are loaded when they are first shown.
+ * Pages, and parts of pages, that are loaded when they are first shown.
  *
- * Where a page cannot be loaded it throws {@link NotLoaded}, which {@link ../app/Failed} shows inside the
- * frame. While the browser is idle all pages are fetched ahead, so that an outage or an upgrade of the server
- * rarely meets a page that is not there yet.
+ * Where one cannot be loaded it throws {@link NotLoaded}. {@link ../app/Failed} shows that in the place of a page, and
+ * the boundary around a part in the place of the part. While the browser is idle all of them are fetched ahead, so that
+ * an outage or an upgrade of the server rarely meets a page that is not there yet.
  */
 
 import { createElement, type FunctionComponent, use } from "react";
 import type { AsyncRouteComponent } from "@tanstack/react-router";
 
-/** The code of a page could not be loaded. */
+/** The code of a page, or of a part of one, could not be loaded. */
 export class NotLoaded extends Error {}
 
-type Load = () => Promise<FunctionComponent>;
+interface Lazy<P> {
+  Component: FunctionComponent<P>;
+  /** Loads the code; a failure is ignored, and the code is loaded again when it is needed. */
+  ahead: () => Promise<void>;
+  forget: () => void;
+}
 
-const pages = new Set<{ ahead: () => Promise<void>; forget: () => void }>();
+/** In the order in which they were declared: the parts of a page follow once the page is loaded. */
+const declared = new Set<Pick<Lazy<object>, "ahead" | "forget">>();
 
-/** The component `name` of a module; the router loads it before it shows the page. */
-export function lazyPage<Name extends string>(
-  load: () => Promise<Record<Name, FunctionComponent>>,
-  name: Name,
-): AsyncRouteComponent<object> {
-  let found: FunctionComponent | null = null;
-  let loading: Promise<FunctionComponent> | null = null;
-  const fetch: Load = () =>
+function lazily<P extends object>(load: () => Promise<FunctionComponent<P>>): Lazy<P> {
+  let found: FunctionComponent<P> | null = null;
+  let loading: Promise<FunctionComponent<P>> | null = null;
+  const fetch = () =>
     load().then(
-      (module) => (found = module[name]),
+      (component) => (found = component),
       (error: unknown) => {
         throw new NotLoaded(error instanceof Error ? error.message : String(error));
       },
     );
-  // What fails ahead of its time is tried again when it is needed.
-  const preload = () =>
+  const ahead = () =>
     found
       ? Promise.resolve()
       : fetch().then(
           () => undefined,
           () => undefined,
         );
-  const Page = () => createElement(found ?? use((loading ??= fetch())));
-  pages.add({ ahead: preload, forget: () => (loading = null) });
-  return Object.assign(Page, { preload });
+  const Component = (props: P) => createElement(found ?? use((loading ??= fetch())), props);
+  const lazy = { Component, ahead, forget: () => (loading = null) };
+  declared.add(lazy);
+  return lazy;
 }
 
-/** Pages that could not be loaded are tried again when they are next shown. */
+/** The component `name` of a module; the router loads it before it shows the page. */
+export function lazyPage<Name extends string>(
+  load: () => Promise<Record<Name, FunctionComponent>>,
+  name: Name,
+): AsyncRouteComponent<object> {
+  const { Component, ahead } = lazily<object>(() => load().then((module) => module[name]));
+  return Object.assign(Component, { preload: ahead });
+}
+
+/** The default component of a module, as a part of a page. It needs a `Suspense` and an error boundary around it. */
+export function lazyPart<P extends object>(
+  load: () => Promise<{ default: FunctionComponent<P> }>,
+): FunctionComponent<P> {
+  return lazily<P>(() => load().then((module) => module.default)).Component;
+}
+
+/** Pages and parts that could not be loaded are loaded again when they are next shown. */
 export function forgetFailures(): void {
-  for (const { forget } of pages) forget();
+  for (const { forget } of declared) forget();
 }
 
 let isAhead = false;
 
-/** Loads all pages, one whenever the browser has nothing else to do; does so once. */
+/** Loads all pages and their parts, one whenever the browser has nothing else to do; does so once. */
 export function loadAhead(): void {
   if (isAhead) return;
   isAhead = true;
-  const left = [...pages];
+  // Also those that are declared meanwhile, by a page that was just loaded.
+  const left = declared.values();
   const next = () => {
-    const page = left.shift();
-    if (page) void page.ahead().then(whenIdle);
+    const { value } = left.next();
+    if (value) void value.ahead().then(whenIdle);
   };
   const whenIdle = () =>
     typeof requestIdleCallback === "undefined" ? setTimeout(next, 1_000) : requestIdleCallback(next);

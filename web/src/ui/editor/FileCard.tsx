@@ -1,18 +1,38 @@
 /** A spec as a file: an editor, in YAML or JSON, with what is wrong said below it. */
 
 import { SegmentedControl, Skeleton } from "@mantine/core";
+import { CatchBoundary, type ErrorComponentProps } from "@tanstack/react-router";
 import { Check, TriangleAlert } from "lucide-react";
-import { lazy, Suspense, useEffect, useState } from "react";
+import { createContext, Suspense, useContext, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
+import { Refusal } from "../../api/problem";
+import { forgetFailures, lazyPart, NotLoaded } from "../../app/lazyPage";
+import { useLoadAgain } from "../../app/useLoadAgain";
 import { toYaml } from "../../lib/spec";
-import { Card } from "../kit";
+import { Card, ProblemBox } from "../kit";
 import { loadSchemas, type SpecName } from "./completions";
 import type { Form } from "./Editor";
 import style from "./editor.module.css";
 import type { Draft } from "./useDraft";
 
-const Editor = lazy(() => import("./Editor"));
+const Editor = lazyPart(() => import("./Editor"));
+
+/** Whether the user has written nothing yet that a reload would lose. */
+const Untouched = createContext(true);
+
+/** In the place of an editor that failed; the form beside it still works. */
+function NoEditor({ error, reset }: ErrorComponentProps) {
+  useLoadAgain(error, reset, useContext(Untouched));
+  const retry = () => {
+    forgetFailures();
+    reset();
+  };
+  const isNotLoaded = error instanceof NotLoaded;
+  return (
+    <ProblemBox error={isNotLoaded ? new Refusal("not_loaded", 0, error.message) : error} onRetry={retry} />
+  );
+}
 
 interface Props<T> {
   title: string;
@@ -27,6 +47,7 @@ export function FileCard<T extends object>({ title, schema, draft, fine }: Props
   const [form, setForm] = useState<Form>("yaml");
   const { spec } = draft;
   useEffect(() => void loadSchemas().catch(() => undefined), []);
+  const [first] = useState(draft.text);
 
   const turn = (next: Form) => {
     setForm(next);
@@ -51,16 +72,20 @@ export function FileCard<T extends object>({ title, schema, draft, fine }: Props
       }
     >
       <div className={style.editor}>
-        <Suspense fallback={<Skeleton height="100%" />}>
-          <Editor
-            schema={schema}
-            text={draft.text}
-            form={form}
-            label={title}
-            diagnostics={draft.diagnostics}
-            onChange={draft.change}
-          />
-        </Suspense>
+        <Untouched value={draft.text === first}>
+          <CatchBoundary getResetKey={() => title} errorComponent={NoEditor}>
+            <Suspense fallback={<Skeleton height="100%" />}>
+              <Editor
+                schema={schema}
+                text={draft.text}
+                form={form}
+                label={title}
+                diagnostics={draft.diagnostics}
+                onChange={draft.change}
+              />
+            </Suspense>
+          </CatchBoundary>
+        </Untouched>
       </div>
       <div className={style.verdict} data-bad={draft.error || draft.refusal ? true : undefined} role="status">
         {draft.error ? (
