@@ -21,7 +21,7 @@ import { Card, Empty, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
 import { StatusBadge, WorkerBadge } from "../../ui/Status";
 import { Ago, Elapsed } from "../../ui/Time";
 import { Meters } from "../workers/WorkerCard";
-import { type Need, needs, type PendingApproval } from "./attention";
+import { isCut, type Need, needs, type PendingApproval } from "./attention";
 import { Delays, Throughput } from "./Charts";
 import { NeedRow } from "./NeedRow";
 import style from "./overview.module.css";
@@ -116,7 +116,6 @@ function Panels() {
   const approvals = usePendingApprovals();
   const seen = { ready, workers, queues, troubled, failedRuns, approvals, schedules, now };
   const found = needs(seen);
-  const isSampled = found.some((need) => need.kind === "failing" && need.atLeast);
 
   return (
     <>
@@ -136,7 +135,7 @@ function Panels() {
         ) : (
           <Needs found={found} />
         )}
-        {isSampled && (
+        {isCut(troubled) && (
           <p className={style.note}>
             {t("overview.failuresOf", { sample: TROUBLED })}{" "}
             <Link to="/jobs" search={{ status: "failed" }}>

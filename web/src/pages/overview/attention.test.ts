@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { Job, Queue, Schedule, Worker, WorkflowRun } from "../../api/schema";
-import { needs } from "./attention";
+import { isCut, needs } from "./attention";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
 const worker = (over: Partial<Worker>) =>
@@ -104,7 +104,7 @@ test("what holds work back stands before failures, however many there are", () =
   expect(found).toHaveLength(22);
 });
 
-test("a sample that does not reach back a day gives the least number, any other the number", () => {
+test("a sample that was cut gives the least number, any other the number", () => {
   const counted = (oldest: string, next_cursor: string | null) =>
     needs({
       ...calm,
@@ -115,5 +115,18 @@ test("a sample that does not reach back a day gives the least number, any other 
     }).map((need) => "atLeast" in need && need.atLeast);
   expect(counted("2026-11-21T10:00:00Z", "more")).toEqual([true, true]);
   expect(counted("2026-11-21T10:00:00Z", null)).toEqual([false, false]);
-  expect(counted("2026-11-20T10:00:00Z", "more")).toEqual([false]);
+  // A job behind the sample was created earlier, and may have failed later.
+  expect(counted("2026-11-20T10:00:00Z", "more")).toEqual([true]);
+});
+
+test("a sample is known to be cut also where it makes no row", () => {
+  const ofStep = {
+    ...job("load", "failed", "2026-11-21T11:00:00Z"),
+    step: { run: "r", name: "load" },
+  } as Job;
+  const troubled = { items: Array.from({ length: 200 }, () => ofStep), next_cursor: "more" };
+  expect(needs({ ...calm, troubled })).toEqual([]);
+  expect(isCut(troubled)).toBe(true);
+  expect(isCut({ items: [], next_cursor: null })).toBe(false);
+  expect(isCut(undefined)).toBe(false);
 });

@@ -35,10 +35,12 @@ export interface Sample<T> {
   next_cursor?: string | null;
 }
 
-/** Whether a sample may lack rows of the last day: its oldest row is newer. */
-function lacksSome({ items, next_cursor }: Sample<{ created_at: string }>, now: number): boolean {
-  const oldest = items.at(-1);
-  return Boolean(next_cursor) && oldest !== undefined && now - Date.parse(oldest.created_at) < RECENT_MS;
+/**
+ * Whether a sample may lack rows of the last day. Lists are in the order of creation, and rows count by their end: a row
+ * behind the sample may have ended a moment ago.
+ */
+export function isCut(sample: Sample<unknown> | undefined): boolean {
+  return Boolean(sample?.next_cursor);
 }
 
 export interface Seen {
@@ -109,7 +111,7 @@ function ofSchedule(schedule: Schedule): Need[] {
 
 /** Workflows whose runs failed within a day. One whose failed run was tried again counts no less. */
 function failedBy(sample: Sample<WorkflowRun>, now: number): Need[] {
-  const atLeast = lacksSome(sample, now);
+  const atLeast = isCut(sample);
   const byName = new Map<string, WorkflowRun[]>();
   for (const run of sample.items) {
     if (run.caller || now - Date.parse(run.finished_at ?? run.updated_at) >= RECENT_MS) continue;
@@ -123,7 +125,7 @@ function failedBy(sample: Sample<WorkflowRun>, now: number): Need[] {
 
 /** Failures of a day by name, most first; expired jobs together. */
 function failing(sample: Sample<Job>, now: number): Need[] {
-  const atLeast = lacksSome(sample, now);
+  const atLeast = isCut(sample);
   const recent = sample.items.filter(
     (job) => now - Date.parse(job.finished_at ?? job.updated_at) < RECENT_MS,
   );
