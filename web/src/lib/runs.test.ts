@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
-import { awaitsApproval } from "./runs";
+import type { WorkflowSpec } from "../api/schema";
+import { awaitsApproval, questionOf } from "./runs";
 
 const approval = { step: "gate", since: "2026-11-21T00:00:00Z" };
 const run = { status: "running" as const, steps: { waiting: 1, running: 0 }, approvals: [approval] };
@@ -12,4 +13,15 @@ test("a run in which nothing but approvals is under way waits for these", () => 
   expect(awaitsApproval({ ...run, steps: { waiting: 2, running: 0 } })).toBe(false);
   expect(awaitsApproval({ ...run, status: "paused" })).toBe(false);
   expect(awaitsApproval({ ...run, approvals: undefined })).toBe(false);
+});
+
+test("the question of an approval is shown with its references replaced, or not at all", () => {
+  const asks = (message: string) => ({
+    spec: { steps: [{ name: "gate", approval: { message } }] } as unknown as WorkflowSpec,
+  });
+  const version = "ship ${{ parameters.version }}?";
+  expect(questionOf(asks(version), { name: "gate", approval: { message: "ship 1.4?" } })).toBe("ship 1.4?");
+  expect(questionOf(asks(version), { name: "gate" })).toBeNull();
+  expect(questionOf(asks("ship it?"), { name: "gate", approval: null })).toBe("ship it?");
+  expect(questionOf(asks("ship it?"), { name: "other" })).toBeNull();
 });

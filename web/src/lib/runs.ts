@@ -1,6 +1,7 @@
 /** Statuses of runs and of their steps, and how they look. */
 
 import type { JobStatus, RunStatus, RunStep, StepCounts, StepStatus, WorkflowRun } from "../api/schema";
+import { SECTIONS } from "./dag/graph";
 
 export const RUN_STATUSES = [
   "waiting",
@@ -87,4 +88,17 @@ export function awaitsApproval({
 /** Whether a step may be marked: until it ends. */
 export function isMarkable({ status }: Pick<RunStep, "status">): boolean {
   return !isStepOver(status);
+}
+
+/**
+ * The question of an approval, with every reference in it replaced; `null` while only a text with references is known.
+ */
+export function questionOf(
+  { spec }: Pick<WorkflowRun, "spec">,
+  { name, approval }: Pick<RunStep, "name" | "approval">,
+): string | null {
+  if (approval?.message) return approval.message;
+  const written = SECTIONS.flatMap((section) => spec?.[section] ?? []).find((step) => step.name === name);
+  const message = written?.approval?.message ?? null;
+  return message?.includes("${{") ? null : message;
 }

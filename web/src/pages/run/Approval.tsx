@@ -7,8 +7,7 @@ import { useTranslation } from "react-i18next";
 
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { approveStep, rejectStep } from "../../api/workflows";
-import { SECTIONS } from "../../lib/dag/graph";
-import { isRunOver } from "../../lib/runs";
+import { isRunOver, questionOf } from "../../lib/runs";
 import { act } from "../../ui/act";
 import { Ask } from "../../ui/Ask";
 import { Ago } from "../../ui/Time";
@@ -17,12 +16,6 @@ import style from "./run.module.css";
 
 export function waitsForApproval({ kind, status }: RunStep): boolean {
   return kind === "approval" && status === "waiting";
-}
-
-/** The question of a step, as the server shows it in the run's spec. */
-export function questionOf(run: WorkflowRun, { name }: RunStep): string | null {
-  const specs = SECTIONS.flatMap((section) => run.spec?.[section] ?? []);
-  return specs.find((spec) => spec.name === name)?.approval?.message ?? null;
 }
 
 /** Every step that waits for somebody, above everything else of the run. */
