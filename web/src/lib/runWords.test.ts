@@ -1,5 +1,8 @@
 /** G3. What the server says about runs in English is said in the user's own language. */
 
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+
 import { createInstance } from "i18next";
 import { expect, test } from "vitest";
 
@@ -65,4 +68,48 @@ test("a step says its cause first", () => {
   expect(messageOf("there was no element", zh)).toBe("列表为空");
   expect(messageOf("exited with code 3", zh)).toBe("退出码 3");
   expect(messageOf("killed by signal 9 (SIGKILL)", zh)).toBe("被信号 9 (SIGKILL) 终止");
+});
+
+const CRATES = join(import.meta.dirname, "../../../crates");
+
+/** Texts of the server that are known here by their words, with where they are written. */
+const SOURCES = {
+  "engine/src/job/unknown.rs": ["its worker was not heard of within its lease"],
+  "engine/src/workflow/elements.rs": [
+    "there was no element",
+    "{succeeded} of {total} elements succeeded, {failed} failed",
+  ],
+  "engine/src/workflow/finish.rs": ["step `{name}` {to}", "step `{name}`: {message}", "step `{name}`"],
+  "worker/src/supervisor/execution.rs": [
+    "stopped because the server asked",
+    "the worker reached no server for too long",
+    "the worker's supervisor was stopped",
+    "ran longer than its timeout of {t}",
+    "used more memory than its limit of {limit}",
+    "exited with code {code}",
+    "killed by signal {signal} ({})",
+  ],
+  "model/src/firing.rs": ["paused by {}"],
+  "worker/src/supervisor/launcher.rs": ["`{program}` could not be executed: {system}"],
+};
+
+test("the texts that are known here are still the texts of the server", () => {
+  const fill: Record<string, string> = {
+    "{}": "SIGKILL",
+    "{t}": "1m30s",
+    "{limit}": "64MiB",
+    "{to}": "failed",
+    "{name}": "load",
+  };
+  for (const [file, texts] of Object.entries(SOURCES)) {
+    const source = readFileSync(join(CRATES, file), "utf8");
+    for (const text of texts) {
+      expect(source.includes(`"${text}"`), `${file} says: ${text}`).toBe(true);
+      // What the server makes of it has words of its own in Chinese.
+      const made = text.replaceAll(/\{\w*\}/g, (name) => fill[name] ?? "9");
+      const cause = made.startsWith("paused") ? "pause_requested" : "step_failed";
+      const said = /^(step|paused) /.test(made) ? detailOf(entry(cause, made), zh) : messageOf(made, zh);
+      expect(said, made).not.toBe(made);
+    }
+  }
 });
