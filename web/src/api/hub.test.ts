@@ -1,6 +1,6 @@
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test, vi } from "vitest";
 
-import { FEED, FOLLOWED_LOGS_MAX, type FromHub, Hub } from "./hub";
+import { FEED, FOLLOWED_LOGS_MAX, type FromHub, Hub, readInIntervals } from "./hub";
 import { Refusal } from "./problem";
 import type { Followed } from "./sse";
 
@@ -143,4 +143,27 @@ test("a sign-out closes all streams, also those of a tab that does not answer", 
   leaves.open("/logs/1");
   leaves.sign("nobody");
   expect(live()).toHaveLength(0);
+});
+
+test("a log without a stream is read on at once while its pages are large, and then in intervals", async () => {
+  vi.useFakeTimers();
+  vi.stubGlobal("addEventListener", () => undefined);
+  vi.stubGlobal("removeEventListener", () => undefined);
+  const MIB = 1024 * 1024;
+  const asked: string[] = [];
+  vi.stubGlobal("fetch", (address: string) => {
+    const offset = Number(new URLSearchParams(address.split("?")[1]).get("offset"));
+    asked.push(`${offset / MIB}`);
+    const next_offset = Math.min(offset + 4 * MIB, 10 * MIB);
+    const items = [{ next_offset, at: "", stream: "stdout", text: "x" }];
+    return Promise.resolve(Response.json({ items, next_offset, complete: false }));
+  });
+  const stop = readInIntervals("/logs/1?follow=true&offset=0", { onEvents: () => undefined }, "");
+  await vi.advanceTimersByTimeAsync(100);
+  expect(asked).toEqual(["0", "4", "8", "10"]);
+  await vi.advanceTimersByTimeAsync(2_000);
+  expect(asked).toEqual(["0", "4", "8", "10", "10"]);
+  stop();
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
 });

@@ -24,6 +24,12 @@ export const FEED = "/api/v1/events";
 export const FOLLOWED_LOGS_MAX = 2;
 /** How often a log is read that has no stream of its own. */
 const READ_EVERY_MS = 2_000;
+/**
+ * A page of a log with so many bytes or entries is large: the log is read on at once. The server ends a page after 4 MiB
+ * or 10,000 entries.
+ */
+const LARGE_PAGE_BYTES = 1024 * 1024;
+const LARGE_PAGE_ENTRIES = 5_000;
 /** As many of the feed's newest events are kept for tabs that come back. */
 const KEPT_EVENTS = 2_000;
 
@@ -267,6 +273,7 @@ async function keepReading(
 ): Promise<void> {
   let lastId = from;
   while (!ended.aborted) {
+    let isLarge = false;
     try {
       const page = await readPage(path, lastId, ended);
       if (ended.aborted) return;
@@ -276,6 +283,10 @@ async function keepReading(
         data: JSON.stringify(entry),
         id: String(entry.next_offset),
       }));
+      const begin = Number(lastId || new URLSearchParams(path.split("?", 2)[1]).get("offset"));
+      isLarge =
+        page.next_offset - begin >= LARGE_PAGE_BYTES ||
+        (page.next_offset > begin && page.items.length >= LARGE_PAGE_ENTRIES);
       lastId = String(page.next_offset);
       if (page.complete) events.push({ name: "end", data: "", id: lastId });
       if (events.length > 0) followed.onEvents(events);
@@ -286,7 +297,7 @@ async function keepReading(
       if (isFinal(why)) return followed.onRefused?.(why);
       followed.onLost?.(why);
     }
-    await pause(READ_EVERY_MS, ended);
+    if (!isLarge) await pause(READ_EVERY_MS, ended);
   }
 }
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { LogLines, occurrences, split } from "./log";
+import { linesOfPart, LogLines, occurrences, split } from "./log";
 
 const entry = (text: string, stream = "stdout") => ({
   next_offset: 0,
@@ -90,4 +90,14 @@ test("addresses of pages are links, the punctuation behind them and other scheme
       .map(({ text }) => text)
       .join(""),
   ).toBe("a http://b c");
+});
+
+test("a line that an answer has cut is left for the next part", () => {
+  const lines = (text: string, complete: boolean) =>
+    linesOfPart({ items: [entry(text)], next_offset: 9, complete, first_line: 7 }).map(
+      ({ number, text }) => `${number} ${text}`,
+    );
+  expect(lines("a\nb", false)).toEqual(["7 a"]);
+  expect(lines("a\nb", true)).toEqual(["7 a", "8 b"]);
+  expect(lines("one very long line", false)).toEqual(["7 one very long line"]);
 });

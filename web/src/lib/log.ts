@@ -1,6 +1,6 @@
 /** A log as lines, made from the pieces in which it comes. */
 
-import type { LogEntry } from "../api/schema";
+import type { LogEntry, LogPage } from "../api/schema";
 import { parseAnsi, type Span, type Style } from "./ansi";
 
 export interface LogLine {
@@ -92,6 +92,16 @@ export class LogLines {
     this.#open.set(entry.stream, { raw, line, before });
     return line;
   }
+}
+
+/**
+ * The lines of an answer that nothing continues. Unless the answer is `complete`, its last line may go on behind it: the
+ * server also ends an answer after 4 MiB. Such a line is left for the next part, unless it is all that there is.
+ */
+export function linesOfPart(page: LogPage): readonly LogLine[] {
+  const lines = new LogLines(page.first_line ?? 1, Infinity);
+  lines.push(page.items);
+  return page.complete || lines.ended.length === 0 ? lines.lines : lines.ended;
 }
 
 /** Where `needle` stands in `text`, without regard to case. */

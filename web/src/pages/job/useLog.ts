@@ -7,7 +7,7 @@ import { Refusal } from "../../api/problem";
 import type { LogEntry, LogPage } from "../../api/schema";
 import { isFinal, isOver, pause } from "../../api/sse";
 import { follow } from "../../api/streams";
-import { LogLines, type LogLine } from "../../lib/log";
+import { linesOfPart, LogLines, type LogLine } from "../../lib/log";
 
 /** As many of the newest lines are read. */
 const TAIL = 10_000;
@@ -69,15 +69,12 @@ export function useLog(job: string, execution: number | undefined, part: number 
       const response = await raw(address(query), { signal: ended.signal, cache: "no-store" });
       const page = (await response.json()) as LogPage;
       if (ended.signal.aborted) return;
-      const lines = new LogLines(page.first_line ?? 1, part === undefined ? undefined : Infinity);
-      lines.push(page.items);
+      const lines = new LogLines(page.first_line ?? 1);
+      if (part === undefined) lines.push(page.items);
       const { complete } = page;
-      // A line that goes on behind a part may have another number there.
-      const isWhole = part === undefined || page.items.length < PART_ENTRIES;
-      const shown = isWhole ? lines.lines : lines.ended;
       setLog((log) => ({
         ...log,
-        lines: part === undefined ? shown : shown.slice(0, PART),
+        lines: part === undefined ? lines.lines : linesOfPart(page).slice(0, PART),
         part,
         isRead: true,
         end: Math.max(log.end, page.next_offset),
