@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 
 import { tokenInFragment } from "./auth";
 
@@ -6,4 +6,29 @@ test("a link brings a token in its fragment", () => {
   expect(tokenInFragment("#token=bf_admin_a_b")).toBe("bf_admin_a_b");
   expect(tokenInFragment("#line=3")).toBeNull();
   expect(tokenInFragment("")).toBeNull();
+});
+
+test("a tab knows the session of another tab before the storage shows it", async () => {
+  vi.stubGlobal("addEventListener", () => undefined);
+  vi.stubGlobal("location", { hash: "" });
+  vi.stubGlobal("fetch", () => Promise.resolve(new Response()));
+  const stored = new Map([["belfry.session", "1.old"]]);
+  vi.stubGlobal("localStorage", {
+    getItem: (key: string) => stored.get(key) ?? null,
+    // The write of the other tab is not seen yet.
+    setItem: () => undefined,
+  });
+  const tab = async () => {
+    vi.resetModules();
+    const auth = await import("./auth");
+    await auth.beginSession();
+    return auth;
+  };
+  const [a, b] = [await tab(), await tab()];
+  expect(b.sessionId()).toBe("1.old");
+  const heard = new Promise<string>((resolve) => b.onSignChange(() => resolve(b.sessionId())));
+  await a.signIn("token", true);
+  expect(a.sessionId()).not.toBe("1.old");
+  expect(await heard).toBe(a.sessionId());
+  vi.unstubAllGlobals();
 });

@@ -9,6 +9,7 @@
 import { randomId } from "../lib/randomId";
 import { OWN_PAGE } from "./ownPage";
 import { Refusal } from "./problem";
+import { isNewerSession, sessionAfter } from "./sessions";
 
 const PATH = "/api/v1/session";
 /** Where the tabs of the browser find the id of the session. It says nothing of the session's secret. */
@@ -18,33 +19,55 @@ let signedIn = false;
 /** Grows with each signing in: what was read for somebody else is forgotten then. */
 let times = 0;
 const listeners = new Set<() => void>();
-/** Tells the other tabs. */
-const tabs = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("belfry.session");
+/** What a tab tells the other tabs. With the id: the storage may show another tab's write later than this arrives. */
+interface SignChange {
+  state: "in" | "out";
+  id: string;
+}
+
+/** Tells the other tabs. Tabs of an earlier version use another channel: they would take this for a sign-out. */
+const tabs = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("belfry.session.2");
 
 /** Which session this is, counted from 1; 0 while nobody is signed in. */
 export function session(): number {
   return signedIn ? times : 0;
 }
 
+/** Held in memory: what the storage says may be older than what another tab has told. */
+let current: string | null = null;
+
 /**
- * The session that the browser is in, the same for all of its tabs; another one after each signing in or out. Empty
+ * The session that the browser is in, the same for all of its tabs; a newer one after each signing in or out. Empty
  * while there was none since the storage was cleared.
  */
 export function sessionId(): string {
+  return (current ??= storedSession());
+}
+
+function storedSession(): string {
   try {
     return localStorage.getItem(SESSION) ?? "";
   } catch {
-    // Without a storage the streams of a session end with its tabs.
     return "";
   }
 }
 
-function nextSession(): void {
+/** Takes over the id of a session that another tab has begun. Returns whether it is newer. */
+export function learnSession(id: string): boolean {
+  if (!isNewerSession(id, sessionId())) return false;
+  current = id;
+  return true;
+}
+
+function nextSession(): string {
+  learnSession(storedSession());
+  current = sessionAfter(sessionId(), Date.now(), randomId());
   try {
-    localStorage.setItem(SESSION, randomId());
+    localStorage.setItem(SESSION, current);
   } catch {
-    return;
+    // Without a storage the other tabs hear of it by the channel and by the hub.
   }
+  return current;
 }
 
 export function onSignChange(listener: () => void): () => void {
@@ -67,16 +90,16 @@ export async function signIn(token: string, keep: boolean): Promise<void> {
     body: JSON.stringify({ keep }),
   });
   if (!response.ok) throw await Refusal.ofResponse(response);
-  nextSession();
+  const id = nextSession();
   become(true);
-  tabs?.postMessage("in");
+  tabs?.postMessage({ state: "in", id } satisfies SignChange);
 }
 
 export async function signOut(): Promise<void> {
   await fetch(PATH, { method: "DELETE", headers: OWN_PAGE }).catch(() => undefined);
-  nextSession();
+  const id = nextSession();
   become(false);
-  tabs?.postMessage("out");
+  tabs?.postMessage({ state: "out", id } satisfies SignChange);
 }
 
 /** The server does not know this browser any more. */
@@ -109,6 +132,9 @@ async function hasSession(): Promise<boolean> {
 /** To be called once, before anything shows. */
 export async function beginSession(): Promise<void> {
   addEventListener("hashchange", () => void swallowTokenOfAddress());
-  tabs?.addEventListener("message", (event) => become(event.data === "in"));
+  tabs?.addEventListener("message", ({ data }: MessageEvent<SignChange>) => {
+    learnSession(data.id);
+    become(data.state === "in");
+  });
   if (!(await swallowTokenOfAddress()) && (await hasSession())) become(true);
 }

@@ -34,6 +34,7 @@ function tab() {
   const page = hub.connect((message: FromHub) => {
     if (message.type === "opened") told.push(message.resumed ? "resumed" : "opened");
     else if (message.type === "events") told.push(...message.events.map(({ id }) => id));
+    else if (message.type === "session") told.push(`session ${message.session}`);
     else told.push(message.why.code);
   });
   const open = (path: string, lastId = "", session = "ann") =>
@@ -125,11 +126,9 @@ test("a sign-in as somebody else closes the streams of the session before", () =
   live()[0]?.followed.onOpen?.(false, 0);
   live()[0]?.followed.onEvents([event(7)]);
   expect(other.told).toEqual(["opened", "7"]);
-  expect(stays.told).toEqual(["opened", "1", "2"]);
+  expect(stays.told).toEqual(["opened", "1", "2", "session bob"]);
 
-  // The first tab hears of it: it leaves its old streams, and opens them again.
-  stays.close();
-  expect(live()).toHaveLength(1);
+  // The first tab hears of it, and opens its streams again.
   stays.open(FEED, "", "bob");
   expect(live()).toHaveLength(1);
   expect(stays.told.at(-1)).toBe("opened");
@@ -143,6 +142,35 @@ test("a sign-out closes all streams, also those of a tab that does not answer", 
   leaves.open("/logs/1");
   leaves.sign("nobody");
   expect(live()).toHaveLength(0);
+});
+
+test("a tab that names an older session is told the newer one, and ends nothing", () => {
+  const [ahead, behind] = [tab(), tab()];
+  ahead.open(FEED, "", "2.x");
+  live()[0]?.followed.onOpen?.(false, 0);
+  behind.open(FEED, "5", "1.y");
+  expect(behind.told).toEqual(["session 2.x"]);
+  expect(opened, "nothing is opened for it").toHaveLength(1);
+  behind.open(FEED, "", "2.x");
+  live()[0]?.followed.onEvents([event(1)]);
+  expect(ahead.told).toEqual(["opened", "1"]);
+  expect(behind.told).toEqual(["session 2.x", "opened", "1"]);
+  behind.sign("1.y");
+  expect(behind.told.at(-1)).toBe("session 2.x");
+  expect(live()).toHaveLength(1);
+});
+
+test("a tab whose streams are closed for a newer session is told, and may open them again at once", () => {
+  const [one, two] = [tab(), tab()];
+  one.open(FEED, "", "1.x");
+  two.open(FEED, "", "2.x");
+  expect(one.told).toEqual(["session 2.x"]);
+  one.open(FEED, "", "2.x");
+  expect(live()).toHaveLength(1);
+  live()[0]?.followed.onOpen?.(false, 0);
+  live()[0]?.followed.onEvents([event(1)]);
+  expect(one.told).toEqual(["session 2.x", "opened", "1"]);
+  expect(two.told).toEqual(["opened", "1"]);
 });
 
 test("a log without a stream is read on at once while its pages are large, and then in intervals", async () => {

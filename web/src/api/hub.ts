@@ -10,13 +10,15 @@
  * # Always true
  * - The hub has at most `1 + FOLLOWED_LOGS_MAX` streams open, however many tabs there are.
  * - A stream that no tab reads is closed.
- * - All streams are of one session: those of another one are closed, also of a tab that does not answer.
+ * - All streams are of one session, the newest that a tab has named: those of an older one are closed, also of a tab
+ *   that does not answer. Each tab whose streams were closed, or that named an older session, is told the newest.
  * - A tab is told `resumed` only if it has missed nothing since the id that it named.
  */
 
 import { OWN_PAGE } from "./ownPage";
 import { Refusal } from "./problem";
 import type { FieldError, LogPage } from "./schema";
+import { isNewerSession } from "./sessions";
 import { type Followed, follow, isFinal, pause, type ServerEvent } from "./sse";
 
 /** The stream that all tabs share. */
@@ -52,8 +54,17 @@ export interface SentRefusal {
   fields: readonly FieldError[];
 }
 
-/** What the hub tells a page about one of its streams. */
-export type FromHub = { id: number } & (
+/** What the hub tells a page. */
+export type FromHub = ToPage | ToStream;
+
+/**
+ * `session`: the browser is in that session, and the hub has no stream of the page open; the page opens its streams
+ * again.
+ */
+type ToPage = { type: "session"; session: string };
+
+/** About one of the streams of the page. */
+type ToStream = { id: number } & (
   | { type: "opened"; resumed: boolean; since: number }
   | { type: "events"; events: readonly ServerEvent[] }
   | { type: "lost"; why: SentRefusal }
@@ -73,6 +84,12 @@ export function received({ code, status, detail, hint, instance, fields }: SentR
 type Follow = (path: string, followed: Followed, lastId: string) => () => void;
 
 type Post = (message: FromHub) => void;
+
+/** A tab that is connected to the hub, with what closes each of its streams. */
+interface Tab {
+  post: Post;
+  open: Map<number, () => void>;
+}
 
 interface Reader {
   post: Post;
@@ -94,6 +111,7 @@ export class Hub {
   #session: string | null = null;
   #feed: SharedStream;
   readonly #logs = new Set<FollowedLog>();
+  readonly #tabs = new Set<Tab>();
 
   constructor(stream: Follow = follow, read: Follow = readInIntervals) {
     this.#stream = stream;
@@ -103,36 +121,50 @@ export class Hub {
 
   /** Takes a page in; it is told by `post`. */
   connect(post: Post): { take: (message: ToHub) => void; leave: () => void } {
-    const open = new Map<number, () => void>();
+    const tab: Tab = { post, open: new Map() };
+    this.#tabs.add(tab);
     const close = (id: number) => {
-      open.get(id)?.();
-      open.delete(id);
+      tab.open.get(id)?.();
+      tab.open.delete(id);
     };
     return {
       take: (message) => {
-        if (message.type === "session") return this.#enter(message.session);
+        if (message.type === "session") return void this.#enter(message.session, tab);
         close(message.id);
         if (message.type === "close") return;
         const { id, path, lastId, session } = message;
-        this.#enter(session);
+        if (!this.#enter(session, tab)) return;
         const reader = { post, id };
-        open.set(id, path === FEED ? this.#feed.join(reader, lastId) : this.#follow(path, reader, lastId));
+        const end = path === FEED ? this.#feed.join(reader, lastId) : this.#follow(path, reader, lastId);
+        tab.open.set(id, end);
       },
-      leave: () => [...open.keys()].forEach(close),
+      leave: () => {
+        this.#tabs.delete(tab);
+        [...tab.open.keys()].forEach(close);
+      },
     };
   }
 
   /**
-   * Closes the streams of another session. Their readers are told nothing: each tab learns by itself that the session
-   * has changed, and opens its streams again.
+   * Enters the session that `tab` has named, if it is newer: closes the streams of the session before, and tells the
+   * tabs that had any. Returns whether the hub is in the session; if not, the tab is told the newer one.
    */
-  #enter(session: string): void {
-    if (this.#session === session) return;
+  #enter(session: string, tab: Tab): boolean {
+    if (this.#session === session) return true;
+    if (this.#session !== null && isNewerSession(this.#session, session)) {
+      tab.post({ type: "session", session: this.#session });
+      return false;
+    }
     this.#session = session;
     this.#feed.end();
     this.#feed = new SharedStream(FEED, this.#stream);
     for (const log of this.#logs) log.stop();
     this.#logs.clear();
+    const ended = [...this.#tabs].filter(({ open }) => open.size > 0);
+    for (const { open } of ended) open.clear();
+    // The tab itself knows, and opens its streams again.
+    for (const { post } of ended.filter((each) => each !== tab)) post({ type: "session", session });
+    return true;
   }
 
   #follow(path: string, reader: Reader, lastId: string): () => void {

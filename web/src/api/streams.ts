@@ -5,7 +5,7 @@
  * behind the last event that the page has received, if that is possible.
  */
 
-import { onSignChange, sessionId, signedOut } from "./auth";
+import { learnSession, onSignChange, sessionId, signedOut } from "./auth";
 import { FEED, type FromHub, Hub, received, type ToHub } from "./hub";
 import type { Refusal } from "./problem";
 import type { Followed, ServerEvent } from "./sse";
@@ -73,7 +73,7 @@ function connect(): Line {
       // Its script could not be had: this page reads its streams itself.
       if (line !== shared) return;
       line = own();
-      for (const [id, stream] of streams) if (stream.isOpen) open(id, stream);
+      openAgain();
     };
     const shared: Line = { post: (message) => worker.port.postMessage(message) };
     return shared;
@@ -88,7 +88,20 @@ function own(): Line {
   return { post: page.take };
 }
 
+/** Opens again what the hub no longer has open. What the feed has missed may be anything: all is read again. */
+function openAgain(): void {
+  for (const [id, stream] of streams) {
+    if (!stream.isOpen) continue;
+    if (stream.path === FEED) stream.lastId = "";
+    open(id, stream);
+  }
+}
+
 function take(message: FromHub): void {
+  if (message.type === "session") {
+    learnSession(message.session);
+    return openAgain();
+  }
   const stream = streams.get(message.id);
   if (!stream?.isOpen) return;
   const { followed } = stream;
