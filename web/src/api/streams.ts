@@ -31,6 +31,8 @@ interface Line {
 const streams = new Map<number, Stream>();
 let lastNumber = 0;
 let line: Line | null = null;
+/** Whether the hub is this page's own, not one that tabs share. */
+let hasOwnHub = false;
 /** What closes the streams of a hidden page; empty while it is shown. */
 let hiding: Array<ReturnType<typeof setTimeout>> = [];
 /** Since when the feed and the other streams are closed, because nobody sees the page. */
@@ -84,6 +86,13 @@ function connect(): Line {
 
 /** A hub for this page alone. */
 function own(): Line {
+  hasOwnHub = true;
+  if (hiding.length > 0) {
+    // Hidden with a hub that tabs share: the feed is closed sooner now.
+    hiding.forEach(clearTimeout);
+    hiding = [];
+    hide();
+  }
   const page = new Hub().connect(take);
   return { post: page.take };
 }
@@ -140,7 +149,7 @@ function close(kind: keyof typeof closedSince): void {
 
 function hide(): void {
   if (hiding.length > 0) return;
-  const feedMax = typeof SharedWorker === "undefined" ? HIDDEN_MAX_MS : HIDDEN_FEED_MAX_MS;
+  const feedMax = hasOwnHub ? HIDDEN_MAX_MS : HIDDEN_FEED_MAX_MS;
   hiding = [setTimeout(close, HIDDEN_MAX_MS, "other"), setTimeout(close, feedMax, "feed")];
 }
 

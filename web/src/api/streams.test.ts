@@ -1,0 +1,104 @@
+/** What a page does with the hub of the browser: it opens its streams again where the hub is gone, or none is there. */
+
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+
+import type { FromHub, ToHub } from "./hub";
+
+/** The shared workers that the page has connected to, with what it posted to each. */
+let workers: FakeWorker[];
+let isHidden: boolean;
+let onVisibility: () => void;
+
+class FakeWorker {
+  posted: ToHub[] = [];
+  isClosed = false;
+  onerror: (() => void) | null = null;
+  port = {
+    onmessage: null as ((event: { data: FromHub }) => void) | null,
+    postMessage: (message: ToHub) => void this.posted.push(message),
+    close: () => void (this.isClosed = true),
+  };
+  constructor() {
+    workers.push(this);
+  }
+  tell(message: FromHub): void {
+    this.port.onmessage?.({ data: message });
+  }
+  get opened(): string[] {
+    return this.posted.flatMap((each) => (each.type === "open" ? [`${each.path} ${each.lastId}`] : []));
+  }
+}
+
+beforeEach(() => {
+  vi.resetModules();
+  vi.useFakeTimers();
+  workers = [];
+  isHidden = false;
+  vi.stubGlobal("SharedWorker", FakeWorker);
+  vi.stubGlobal("addEventListener", () => undefined);
+  vi.stubGlobal("removeEventListener", () => undefined);
+  vi.stubGlobal("document", {
+    get hidden() {
+      return isHidden;
+    },
+    addEventListener: (name: string, listener: () => void) => {
+      if (name === "visibilitychange") onVisibility = listener;
+    },
+  });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
+
+function show(shown: boolean): void {
+  isHidden = !shown;
+  onVisibility();
+}
+
+async function begin() {
+  const [{ follow, watchVisibility }, { FEED }] = await Promise.all([import("./streams"), import("./hub")]);
+  watchVisibility();
+  const told: string[] = [];
+  const followed = (name: string) => ({
+    onOpen: (resumed: boolean) => void told.push(`${name} ${resumed ? "resumed" : "opened"}`),
+    onEvents: () => void told.push(`${name} events`),
+  });
+  follow(FEED, followed("feed"));
+  follow("/logs/1", followed("log"));
+  return { FEED, told };
+}
+
+const events = (id: number, last: string): FromHub => ({
+  id,
+  type: "events",
+  events: [{ name: "message", data: "{}", id: last }],
+});
+const SECOND = 1_000;
+
+test("a page opens its streams again in the session that the hub tells", async () => {
+  const { FEED } = await begin();
+  const [worker] = workers;
+  worker?.tell(events(1, "7"));
+  worker?.tell({ type: "session", session: "9.x" });
+  const again = worker?.posted.slice(2);
+  expect(again).toEqual([
+    { type: "open", id: 1, path: FEED, lastId: "", session: "9.x" },
+    { type: "open", id: 2, path: "/logs/1", lastId: "", session: "9.x" },
+  ]);
+});
+
+test("a hidden page closes its feed soon if it reads its streams itself, also if it was hidden before", async () => {
+  const signals: AbortSignal[] = [];
+  vi.stubGlobal("fetch", (_: string, { signal }: { signal: AbortSignal }) => {
+    signals.push(signal);
+    return new Promise(() => undefined);
+  });
+  const { FEED } = await begin();
+  show(false);
+  workers[0]?.onerror?.();
+  expect(signals, FEED).toHaveLength(2);
+  await vi.advanceTimersByTimeAsync(11 * SECOND);
+  expect(signals.map(({ aborted }) => aborted)).toEqual([true, true]);
+});
