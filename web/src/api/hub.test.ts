@@ -35,6 +35,7 @@ function tab() {
     if (message.type === "opened") told.push(message.resumed ? "resumed" : "opened");
     else if (message.type === "events") told.push(...message.events.map(({ id }) => id));
     else if (message.type === "session") told.push(`session ${message.session}`);
+    else if (message.type === "ping") told.push("ping");
     else told.push(message.why.code);
   });
   const open = (path: string, lastId = "", session = "ann") =>
@@ -171,6 +172,15 @@ test("a tab whose streams are closed for a newer session is told, and may open t
   live()[0]?.followed.onEvents([event(1)]);
   expect(one.told).toEqual(["session 2.x", "opened", "1"]);
   expect(two.told).toEqual(["opened", "1"]);
+});
+
+test("the hub tells each tab that it is alive, until the tab leaves", () => {
+  const [stays, leaves] = [tab(), tab()];
+  hub.ping();
+  leaves.leave();
+  hub.ping();
+  expect(stays.told).toEqual(["ping", "ping"]);
+  expect(leaves.told).toEqual(["ping"]);
 });
 
 test("a log without a stream is read on at once while its pages are large, and then in intervals", async () => {

@@ -21,6 +21,8 @@ import type { FieldError, LogPage } from "./schema";
 import { isNewerSession } from "./sessions";
 import { type Followed, follow, isFinal, pause, type ServerEvent } from "./sse";
 
+/** How often the hub tells its tabs that it is alive. */
+export const PING_EVERY_MS = 15_000;
 /** The stream that all tabs share. */
 export const FEED = "/api/v1/events";
 export const FOLLOWED_LOGS_MAX = 2;
@@ -59,9 +61,9 @@ export type FromHub = ToPage | ToStream;
 
 /**
  * `session`: the browser is in that session, and the hub has no stream of the page open; the page opens its streams
- * again.
+ * again. `ping`: the hub is alive.
  */
-type ToPage = { type: "session"; session: string };
+type ToPage = { type: "session"; session: string } | { type: "ping" };
 
 /** About one of the streams of the page. */
 type ToStream = { id: number } & (
@@ -143,6 +145,11 @@ export class Hub {
         [...tab.open.keys()].forEach(close);
       },
     };
+  }
+
+  /** Tells all pages that the hub is alive. */
+  ping(): void {
+    for (const { post } of this.#tabs) post({ type: "ping" });
   }
 
   /**

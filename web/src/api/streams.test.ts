@@ -77,6 +77,50 @@ const events = (id: number, last: string): FromHub => ({
 });
 const SECOND = 1_000;
 
+test("a page connects anew to a shared worker that has gone silent, and reads all again", async () => {
+  const { FEED, told } = await begin();
+  const [first] = workers;
+  first?.tell(events(1, "7"));
+  first?.tell(events(2, "64"));
+  for (let i = 0; i < 10; i += 1) {
+    await vi.advanceTimersByTimeAsync(15 * SECOND);
+    first?.tell({ type: "ping" });
+  }
+  expect(workers, "it is alive").toHaveLength(1);
+
+  await vi.advanceTimersByTimeAsync(39 * SECOND);
+  expect(workers).toHaveLength(1);
+  await vi.advanceTimersByTimeAsync(11 * SECOND);
+  expect(workers).toHaveLength(2);
+  expect(first?.isClosed).toBe(true);
+  expect(workers[1]?.opened, "the log goes on, the feed begins anew").toEqual([`${FEED} `, "/logs/1 64"]);
+  first?.tell({ id: 1, type: "opened", resumed: true, since: 0 });
+  workers[1]?.tell({ id: 1, type: "opened", resumed: false, since: 0 });
+  expect(told).toEqual(["feed events", "log events", "feed opened"]);
+});
+
+test("a page that is hidden expects nothing of the worker, and waits anew when it is shown", async () => {
+  await begin();
+  await vi.advanceTimersByTimeAsync(30 * SECOND);
+  show(false);
+  await vi.advanceTimersByTimeAsync(300 * SECOND);
+  show(true);
+  await vi.advanceTimersByTimeAsync(30 * SECOND);
+  expect(workers).toHaveLength(1);
+});
+
+test("a page whose worker never says anything reads its streams itself", async () => {
+  const fetched: string[] = [];
+  vi.stubGlobal("fetch", (path: string) => {
+    fetched.push(path);
+    return new Promise(() => undefined);
+  });
+  const { FEED } = await begin();
+  await vi.advanceTimersByTimeAsync(50 * SECOND);
+  expect(workers, "it is not asked again").toHaveLength(1);
+  expect(fetched).toEqual([FEED, "/logs/1"]);
+});
+
 test("a page opens its streams again in the session that the hub tells", async () => {
   const { FEED } = await begin();
   const [worker] = workers;

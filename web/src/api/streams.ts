@@ -17,6 +17,13 @@ const HIDDEN_FEED_MAX_MS = 600_000;
 /** After so long it is less work to read what is shown again than to receive all events since. */
 const MISSED_MAX_MS = 60_000;
 
+/**
+ * The hub in a shared worker says something every 15 s. After 45 s without a word the browser has ended the worker, and
+ * nothing else tells the page so.
+ */
+const CHECK_EVERY_MS = 5_000;
+const SILENT_CHECKS_MAX = 9;
+
 interface Stream {
   path: string;
   followed: Followed;
@@ -70,14 +77,31 @@ function connect(): Line {
       type: "module",
       name: "belfry-streams",
     });
-    worker.port.onmessage = ({ data }: MessageEvent<FromHub>) => take(data);
-    worker.onerror = () => {
-      // Its script could not be had: this page reads its streams itself.
+    const shared: Line = { post: (message) => worker.port.postMessage(message) };
+    let hasSpoken = false;
+    let silentChecks = 0;
+    const replace = (next: () => Line) => {
+      clearInterval(watch);
       if (line !== shared) return;
-      line = own();
+      // Heard only if it is alive after all.
+      for (const id of streams.keys()) shared.post({ type: "close", id });
+      worker.port.onmessage = null;
+      worker.port.close();
+      line = next();
       openAgain();
     };
-    const shared: Line = { post: (message) => worker.port.postMessage(message) };
+    // In checks, not by the clock: a machine that slept is not a worker that was silent.
+    const watch = setInterval(() => {
+      silentChecks = document.hidden ? 0 : silentChecks + 1;
+      if (silentChecks >= SILENT_CHECKS_MAX) replace(hasSpoken ? connect : own);
+    }, CHECK_EVERY_MS);
+    worker.port.onmessage = ({ data }: MessageEvent<FromHub>) => {
+      hasSpoken = true;
+      silentChecks = 0;
+      take(data);
+    };
+    // Its script could not be had: this page reads its streams itself.
+    worker.onerror = () => replace(own);
     return shared;
   } catch {
     return own();
@@ -107,6 +131,7 @@ function openAgain(): void {
 }
 
 function take(message: FromHub): void {
+  if (message.type === "ping") return;
   if (message.type === "session") {
     learnSession(message.session);
     return openAgain();

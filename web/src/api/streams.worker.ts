@@ -1,8 +1,9 @@
 /** The shared worker that has a browser's streams open: {@link Hub} with a port for each tab. */
 
-import { Hub, type ToHub } from "./hub";
+import { Hub, PING_EVERY_MS, type ToHub } from "./hub";
 
 const hub = new Hub();
+setInterval(() => hub.ping(), PING_EVERY_MS);
 
 addEventListener("connect", (event) => {
   const port = (event as MessageEvent).ports[0];
