@@ -45,12 +45,12 @@ test("the result of a job is said in the language of the user", () => {
   for (const [message, chinese] of [
     ["exited with code 2", "退出码 2"],
     ["killed by signal 9 (SIGKILL)", "被信号 9 (SIGKILL) 终止"],
-    ["its worker was not heard of within its lease", "执行节点在租约内没有心跳"],
+    ["its worker was not heard of within its lease", "执行器在租约内没有心跳"],
     ["ran longer than its timeout of 1m30s", "运行超过了时限 1m30s"],
     ["used more memory than its limit of 64MiB", "内存超过了上限 64MiB"],
     ["stopped because the server asked", "按服务端的要求停止"],
-    ["the worker reached no server for too long", "执行节点长时间连不上服务端"],
-    ["the worker's supervisor was stopped", "执行节点的监管进程被停止"],
+    ["the worker reached no server for too long", "执行器长时间连不上服务端"],
+    ["the worker's supervisor was stopped", "执行器的监管进程被停止"],
     ["`./load` could not be executed: No such file", "无法执行 ./load：No such file"],
   ] as const) {
     const [said, original] = told(message);
