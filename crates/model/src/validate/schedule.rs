@@ -3,6 +3,7 @@
 //! Whether an expression or a zone means anything is known to the `timetable` crate alone; here are
 //! bounds, names, and what the parts of a spec say about each other.
 
+use super::workflow::{NOT_REPLACED, texts_with_references};
 use super::{Check, Invalid, too_long, too_many};
 use crate::calendar::{CalendarSpec, CalendarStep, Days};
 use crate::expression::{Names, Type};
@@ -199,6 +200,13 @@ fn job_of(check: &mut Check, spec: &ScheduleSpec, job: &JobSpec, now: Timestamp)
             problem
         }));
     }
+    // A script may have the characters of a reference for a purpose of its own; a shell refuses them outside quotes.
+    let is_script = |path: &String| path == "job.run.process.script";
+    let references =
+        serde_json::to_value(job).map(|job| texts_with_references(&job, "job")).unwrap_or_default();
+    for path in references.into_iter().filter(|path| !is_script(path)) {
+        check.fail(path, NOT_REPLACED);
+    }
     check.ensure(job.namespace == spec.namespace, "job.namespace", || {
         format!("is not the schedule's (`{}`): leave it out", spec.namespace)
     });
@@ -249,6 +257,7 @@ impl Names for FiringNames {
 mod tests {
     use super::*;
     use crate::schedule::Jitter;
+    use crate::spec::Run;
     use crate::timing::Weekday;
 
     fn shown(found: Result<(), Invalid>) -> String {
@@ -322,6 +331,28 @@ mod tests {
         let wrong = r#"{"name": "x", "reserve_ahead": "1m",
             "workflow": {"name": "a b", "parameters": {"day": "${{ firing.day }}", "n": ["${{ params.n }}"]}}}"#;
         insta::assert_snapshot!(shown(schedule(&spec(wrong).unwrap(), Timestamp::default())));
+    }
+
+    /// C1, C2. The job of a schedule has no templates, so a reference there would be kept as text.
+    #[test]
+    fn a_reference_in_the_job_of_a_schedule_is_refused() {
+        let found = problems(|spec| {
+            let job = spec.job_mut().unwrap();
+            let Run::Process(process) = &mut job.run;
+            process.command.push("--day=${{ firing.scheduled_for }}".into());
+            process.env.insert("DAY".into(), "${{ firing.scheduled_for }}".into());
+        });
+        insta::assert_snapshot!(found, @"
+        job.run.process.command[1]: has a reference, and references are not replaced in this field: write the value itself
+        job.run.process.env.DAY: has a reference, and references are not replaced in this field: write the value itself
+        ");
+        let script = problems(|spec| {
+            let job = spec.job_mut().unwrap();
+            let Run::Process(process) = &mut job.run;
+            process.command.clear();
+            process.script = Some("echo 'on: ${{ github.ref }}' > build.yaml".into());
+        });
+        assert_eq!(script, "fine");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 pub use definition::definition;
 use names::{Around, StepNames, WorkflowNames};
+pub(super) use steps::{NOT_REPLACED, texts_with_references};
 
 use super::{Check, Invalid, Problem, too_many};
 use crate::expression::{Expression, Names, Type};
@@ -41,7 +42,7 @@ pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
     let owner = spec.owner.iter().map(|owner| ("owner".to_owned(), owner));
     let labels = spec.labels.iter().map(|(key, value)| (format!("labels.{}", super::shown(key)), value));
     for (at, _) in owner.chain(labels).filter(|(_, text)| has_reference(text)) {
-        check.fail(at, steps::NOT_REPLACED);
+        check.fail(at, NOT_REPLACED);
     }
     super::schedule::text(&mut check, "description", spec.description.as_deref());
     parameters(&mut check, spec);
@@ -101,6 +102,10 @@ fn parameters(check: &mut Check, spec: &WorkflowSpec) {
         }
         for problem in parameter.default.iter().flat_map(|value| parameter.problems(value)) {
             check.fail(format!("{at}.default"), problem);
+        }
+        let default = parameter.default.iter();
+        for path in default.flat_map(|value| texts_with_references(value, &format!("{at}.default"))) {
+            check.fail(path, NOT_REPLACED);
         }
     }
 }

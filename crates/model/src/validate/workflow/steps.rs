@@ -20,7 +20,7 @@ use crate::workflow::{
 };
 
 /// What is said of a reference that would be kept as the text that it is.
-pub(super) const NOT_REPLACED: &str =
+pub(in crate::validate) const NOT_REPLACED: &str =
     "has a reference, and references are not replaced in this field: write the value itself";
 
 pub(super) fn step(
@@ -97,9 +97,7 @@ fn each(
                 if len > limits::ITEM_BYTES_MAX {
                     check.fail(format!("{at}[{i}]"), too_long(len, limits::ITEM_BYTES_MAX));
                 }
-                let mut found = Vec::new();
-                texts_with_references(item, format!("{at}[{i}]"), &mut found);
-                for path in found {
+                for path in texts_with_references(item, &format!("{at}[{i}]")) {
                     check.fail(
                         path,
                         "has a reference, and references are not replaced in `items`: use `list` with an expression that gives a list",
@@ -220,26 +218,31 @@ fn no_programs(check: &mut Check, at: &str, job: &JobSpec) {
 fn no_other_references(check: &mut Check, at: &str, job: &JobSpec, template: &JobTemplate) {
     let Ok(value) = serde_json::to_value(job) else { return };
     let replaced: BTreeSet<String> = template.templates().map(|(path, _)| path).collect();
-    let mut found = Vec::new();
-    texts_with_references(&value, String::new(), &mut found);
+    let found = texts_with_references(&value, "");
     for path in found.into_iter().filter(|path| !replaced.contains(path) && path != "run.process.script") {
         check.fail(format!("{at}.{path}"), NOT_REPLACED);
     }
 }
 
-/// The paths of texts in a value that have references.
-fn texts_with_references(value: &Value, path: String, found: &mut Vec<String>) {
+/// Returns the paths of the texts in a value that have references; each begins with that of the value.
+pub(in crate::validate) fn texts_with_references(value: &Value, path: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    add_texts_with_references(value, path.to_owned(), &mut found);
+    found
+}
+
+fn add_texts_with_references(value: &Value, path: String, found: &mut Vec<String>) {
     match value {
         Value::String(text) if has_reference(text) => found.push(path),
         Value::Array(list) => {
             for (i, value) in list.iter().enumerate() {
-                texts_with_references(value, format!("{path}[{i}]"), found);
+                add_texts_with_references(value, format!("{path}[{i}]"), found);
             }
         }
         Value::Object(map) => {
             for (key, value) in map {
                 let dot = if path.is_empty() { "" } else { "." };
-                texts_with_references(value, format!("{path}{dot}{key}"), found);
+                add_texts_with_references(value, format!("{path}{dot}{key}"), found);
             }
         }
         _ => {}

@@ -419,3 +419,14 @@ fn an_artifact_that_is_read_before_it_is_stored_is_warned_of() {
     );
     insta::assert_snapshot!(warned(&spec), @"steps[3].job.inputs[0].artifact: reads the newest version of `data`, of whatever run: step `make` stores it and does not come before this step; add `make` to `needs` to read what it stores");
 }
+
+/// C2. A default is no template, so a reference in it would be kept as text.
+#[test]
+fn a_reference_in_the_default_of_a_parameter_is_refused() {
+    let mut spec = WorkflowSpec::new("defaults", vec![step("a", &[])]);
+    let parameter: Parameter =
+        serde_json::from_value(json!({"type": "object", "default": {"days": ["${{ run.id }}", "today"]}}))
+            .unwrap();
+    spec.parameters.insert("period".into(), parameter);
+    insta::assert_snapshot!(told(&spec), @"parameters.period.default.days[0]: has a reference, and references are not replaced in this field: write the value itself");
+}

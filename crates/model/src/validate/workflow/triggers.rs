@@ -57,7 +57,7 @@ fn source(check: &mut Check, at: &str, own: &str, source: &Source, joined: bool)
     check.name(&path, &source.name);
     check.labels(&format!("{at}.labels"), &source.labels);
     for (key, _) in source.labels.iter().filter(|(_, value)| has_reference(value)) {
-        check.fail(format!("{at}.labels.{}", shown(key)), super::steps::NOT_REPLACED);
+        check.fail(format!("{at}.labels.{}", shown(key)), super::NOT_REPLACED);
     }
     if let Some(within) = source.within {
         let at = format!("{at}.within");
