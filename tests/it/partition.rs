@@ -29,6 +29,10 @@ const WATCHED: Duration = Duration::from_secs(6);
 const NOT_READY: Duration = Duration::from_secs(5);
 /// A job that the other server accepts is started within this time, on a machine that everything shares.
 const STARTED: Duration = Duration::from_secs(20);
+/// The same in `make partitions`, where nothing else runs.
+const STARTED_ALONE: Duration = Duration::from_secs(6);
+/// From this many rounds on, nothing else runs beside them.
+const ALONE: usize = 20;
 
 /// What the cut does.
 #[derive(Debug, Clone, Copy)]
@@ -174,12 +178,13 @@ async fn play(variant: Variant) -> Shown {
 
 async fn check(variant: Variant) {
     let rounds = std::env::var("PARTITION_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let started_max = if rounds >= ALONE { STARTED_ALONE } else { STARTED };
     let mut all = Vec::new();
     for round in 0..rounds {
         let shown = play(variant).await;
         println!("{} {round}: {shown:?}", variant.name);
         assert_eq!(shown.overlap, Duration::ZERO, "{variant:?}: two executions ran at the same time");
-        assert!(shown.started < STARTED, "{variant:?}: {shown:?}");
+        assert!(shown.started < started_max, "{variant:?}: {shown:?}");
         all.push(shown);
     }
     all.sort_by_key(|shown| shown.started);
