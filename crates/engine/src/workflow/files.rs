@@ -17,18 +17,22 @@
 //!   that succeeded.
 //! - A step that stores an artifact and failed, or did not store it, makes an input of that name fail: it is never
 //!   replaced by the version of another run. One that was skipped stores nothing, and then the newest version is read.
+//!   So does a call whose called run was to store the artifact, and a step whose artifact's name has references that may
+//!   give this name. Versions that are too large for the step's row make the input fail too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::record::Files;
-use model::run::{Caller, StepStatus};
+use model::run::{Caller, FILES_TOO_LARGE, StepStatus, is_stored_by_none};
 use model::{JobSpec, RunId, Timestamp, limits};
 use serde_json::{Map, Value};
 
 use super::Run;
 use super::elements::Elements;
-use super::plan::Act;
+use super::plan::{Act, JobPlan};
+use super::producers::template;
+use super::scope::RunScope;
 use crate::engine::Engine;
 
 impl Engine {
@@ -78,7 +82,7 @@ impl Engine {
         let mut place = Some((id, step));
         while let Some((id, step)) = place {
             let Some(run) = self.workflows.runs.get(&id) else { return Ok(None) };
-            if let Some(version) = run.stored_before(step, artifact)? {
+            if let Some(version) = run.stored_before(id, step, artifact)? {
                 return Ok(Some(version));
             }
             place = run.head.caller.map(|Caller { run, step, .. }| (run, step));
@@ -88,7 +92,7 @@ impl Engine {
 }
 
 impl Run {
-    fn stored_before(&self, step: u32, artifact: &str) -> Result<Option<String>, String> {
+    fn stored_before(&self, id: RunId, step: u32, artifact: &str) -> Result<Option<String>, String> {
         let mut newest: Option<(Timestamp, u32, BTreeSet<String>)> = None;
         for producer in self.plan.producers.before(step, artifact) {
             let Some(state) = self.step(producer).state.as_deref() else { continue };
@@ -109,37 +113,87 @@ impl Run {
                 )),
             };
         }
-        for producer in self.plan.producers.storing(step, artifact) {
-            let known = self.step(producer);
-            let (status, state) = (known.status(), known.state.as_deref());
-            let is_told = state.is_some_and(|state| state.files.is_some());
-            let stores_none = match status {
-                // Workers of older versions do not report files, and a step that a user marked has none.
-                StepStatus::Succeeded => is_told,
-                StepStatus::Failed | StepStatus::UpstreamFailed | StepStatus::Cancelled => true,
-                // A step with the join rule `one_success` may begin before this one has ended.
-                StepStatus::Skipped | StepStatus::Pending | StepStatus::Running | StepStatus::Waiting => {
-                    false
-                }
-            };
-            if stores_none {
-                let name = &self.plan.node(producer).name;
-                return Err(match status {
-                    StepStatus::Succeeded => {
-                        format!("step `{name}` stored no artifact `{artifact}` in this run")
-                    }
-                    _ => format!(
-                        "step `{name}` stored no artifact `{artifact}` in this run: it {}",
-                        past(status)
-                    ),
-                });
-            }
-        }
-        Ok(None)
+        let producers = &self.plan.producers;
+        let named =
+            producers.storing(step, artifact).find_map(|producer| self.not_stored(producer, artifact));
+        let unread = named.or_else(|| {
+            let mut others = producers.may_store(step, artifact);
+            others.find_map(|producer| self.not_stored_by_other(id, producer, artifact))
+        });
+        unread.map_or(Ok(None), Err)
     }
 
-    /// What all steps of a run stored, for the step that called it.
-    pub(super) fn files(&self) -> Option<Arc<str>> {
+    /// Why a step whose definition says that it stores an artifact has no version of it; `None` if it is not known that
+    /// it has none.
+    fn not_stored(&self, producer: u32, artifact: &str) -> Option<String> {
+        let (name, step) = (&self.plan.node(producer).name, self.step(producer));
+        match step.status() {
+            StepStatus::Succeeded => {
+                // Workers of older versions do not report files, and a step that a user marked has none.
+                let files = step.state.as_deref()?.files.as_deref()?;
+                Some(match files == FILES_TOO_LARGE {
+                    true => format!(
+                        "the list of artifacts that step `{name}` stored in this run is larger than {} bytes, so the \
+                         version of `{artifact}` is unknown: let the step store fewer artifacts, or name a version",
+                        limits::COLLECTED_BYTES_MAX
+                    ),
+                    false => format!("step `{name}` stored no artifact `{artifact}` in this run"),
+                })
+            }
+            status @ (StepStatus::Failed | StepStatus::UpstreamFailed | StepStatus::Cancelled) => Some(
+                format!("step `{name}` stored no artifact `{artifact}` in this run: it {}", past(status)),
+            ),
+            // A step with the join rule `one_success` may begin before this one has ended.
+            StepStatus::Skipped | StepStatus::Pending | StepStatus::Running | StepStatus::Waiting => None,
+        }
+    }
+
+    /// The same of a step of which only its run tells whether it stores an artifact of this name: a call, or a job whose
+    /// artifacts' names have references.
+    fn not_stored_by_other(&self, id: RunId, producer: u32, artifact: &str) -> Option<String> {
+        let reason = self.not_stored(producer, artifact)?;
+        let is_missing = match &self.plan.node(producer).act {
+            Act::Job(job) => self.missing_of_job(id, producer, job).any(|name| may_be(&name, artifact)),
+            _ => self.files_of(producer).is_none_or(|files| {
+                self.lacks_elements_of_call(producer) || files == FILES_TOO_LARGE || lacks(files, artifact)
+            }),
+        };
+        is_missing.then_some(reason)
+    }
+
+    /// What a step that succeeded stored.
+    fn files_of(&self, step: u32) -> Option<&str> {
+        let state = self.step(step).state.as_deref()?;
+        state.files.as_deref().filter(|_| state.status == StepStatus::Succeeded)
+    }
+
+    /// Whether elements of a call did not succeed: what they were to store is not known.
+    fn lacks_elements_of_call(&self, step: u32) -> bool {
+        let state = self.step(step).state.as_deref();
+        let counts = state.and_then(|state| Some((state.tally?, state.total?)));
+        counts.is_some_and(|(tally, total)| tally.succeeded < total)
+    }
+
+    /// The artifacts that the job of a step that ended has not stored: by name, or by the template of the name where it
+    /// is not known, as with elements, each of which has its own.
+    fn missing_of_job(&self, id: RunId, step: u32, job: &JobPlan) -> impl Iterator<Item = String> {
+        let (files, outputs) = (self.files_of(step), &job.template.spec().outputs);
+        outputs.iter().filter_map(move |output| {
+            let known = match template(&output.artifact) {
+                None => Some(output.artifact.clone()),
+                Some(_) if self.plan.node(step).each.is_some() => None,
+                Some(template) => template.render(&RunScope::of_step(id, self)).ok(),
+            };
+            let is_missing = files.is_none_or(|files| match &known {
+                Some(name) => versions_in(files, name).is_empty(),
+                None => has_gaps(files, outputs.len()),
+            });
+            is_missing.then(|| known.unwrap_or_else(|| output.artifact.clone()))
+        })
+    }
+
+    /// What all steps of a run stored, for the step that called it, with null for what they were to store and did not.
+    pub(super) fn files(&self, id: RunId) -> Option<Arc<str>> {
         let mut stored: Vec<_> = self
             .steps
             .iter()
@@ -147,16 +201,46 @@ impl Run {
             .filter(|state| state.status == StepStatus::Succeeded)
             .filter_map(|state| Some((state.finished_at, state.files.as_deref()?)))
             .collect();
-        if stored.is_empty() {
-            return None;
-        }
         stored.sort_by_key(|(at, _)| *at);
         let mut all = Map::new();
-        for (_, files) in stored {
-            all.extend(serde_json::from_str::<Map<String, Value>>(files).unwrap_or_default());
+        let mut missing = self.missing(id);
+        for &(_, files) in &stored {
+            if files == FILES_TOO_LARGE {
+                return Some(FILES_TOO_LARGE.into());
+            }
+            let files = serde_json::from_str::<Map<String, Value>>(files).unwrap_or_default();
+            for (name, version) in files {
+                match is_stored_by_none(&version) {
+                    true => missing.push(name),
+                    false => drop(all.insert(name, version)),
+                }
+            }
         }
-        let text = Value::Object(all).to_string();
-        (text.len() <= limits::COLLECTED_BYTES_MAX).then(|| text.into())
+        for name in missing {
+            all.entry(name).or_insert(Value::Null);
+        }
+        if stored.is_empty() && all.is_empty() {
+            return None;
+        }
+        Some(bounded(Value::Object(all).to_string()))
+    }
+
+    /// The artifacts that steps were to store and did not, by their names or by the templates of these.
+    fn missing(&self, id: RunId) -> Vec<String> {
+        let mut missing = Vec::new();
+        for (step, node) in (0..).zip(&self.plan.nodes) {
+            if self.not_stored(step, "").is_none() {
+                continue;
+            }
+            match &node.act {
+                Act::Job(job) => missing.extend(self.missing_of_job(id, step, job)),
+                Act::Call(_) if self.files_of(step).is_none() || self.lacks_elements_of_call(step) => {
+                    missing.extend(self.plan.producers.names_of_call(step).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+        missing
     }
 }
 
@@ -190,8 +274,8 @@ fn versions_in(files: &str, artifact: &str) -> BTreeSet<String> {
 }
 
 impl Elements {
-    /// What the elements stored: for each name a list in their order, with null where one stored none. Nothing if that is
-    /// too large, or none of them told.
+    /// What the elements stored: for each name a list in their order, with null where one stored none. Nothing if none of
+    /// them told.
     pub(super) fn collected_files(&self) -> Option<Arc<str>> {
         let stored = self.stored();
         if stored.is_empty() {
@@ -200,13 +284,16 @@ impl Elements {
         let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
         let total = self.total() as usize;
         for (&item, files) in stored {
+            if &**files == FILES_TOO_LARGE {
+                return Some(FILES_TOO_LARGE.into());
+            }
             let files: Map<String, Value> = serde_json::from_str(files).unwrap_or_default();
             for (name, version) in files {
                 if !all.contains_key(&name) {
                     // Each name has a list of all elements, so many names are refused before their lists are made.
                     let least = (all.len() + 1).saturating_mul(total).saturating_mul("null,".len());
                     if least > limits::COLLECTED_BYTES_MAX {
-                        return None;
+                        return Some(FILES_TOO_LARGE.into());
                     }
                 }
                 let list = all.entry(name).or_insert_with(|| vec![Value::Null; total]);
@@ -215,7 +302,35 @@ impl Elements {
                 }
             }
         }
-        let text = serde_json::to_string(&all).ok()?;
-        (text.len() <= limits::COLLECTED_BYTES_MAX).then(|| text.into())
+        serde_json::to_string(&all).ok().map(bounded)
     }
+}
+
+/// The text of what was stored, as far as a row takes it.
+fn bounded(text: String) -> Arc<str> {
+    match text.len() <= limits::COLLECTED_BYTES_MAX {
+        true => text.into(),
+        false => FILES_TOO_LARGE.into(),
+    }
+}
+
+/// Whether a job with so many outputs, or an element of it, did not store all of them.
+fn has_gaps(files: &str, outputs: usize) -> bool {
+    let files: Map<String, Value> = serde_json::from_str(files).unwrap_or_default();
+    let has_null = |version: &Value| match version {
+        Value::Array(versions) => versions.iter().any(Value::is_null),
+        version => version.is_null(),
+    };
+    files.len() < outputs || files.values().any(has_null)
+}
+
+/// Whether a call, or each element of it, was to store an artifact and did not.
+fn lacks(files: &str, artifact: &str) -> bool {
+    let files: Map<String, Value> = serde_json::from_str(files).unwrap_or_default();
+    files.iter().any(|(name, version)| is_stored_by_none(version) && may_be(name, artifact))
+}
+
+/// Whether a name, or a template of one, may be that of an artifact.
+fn may_be(name: &str, artifact: &str) -> bool {
+    template(name).map_or(name == artifact, |template| template.can_render(artifact))
 }

@@ -269,7 +269,7 @@ impl Engine {
             _ => (StepStatus::Failed, StepCause::RunFailed),
         };
         let output = run.state.output.clone().filter(|_| status == StepStatus::Succeeded);
-        let files = run.files().filter(|_| status == StepStatus::Succeeded);
+        let files = (status == StepStatus::Succeeded).then(|| run.files(id)).flatten();
         let also = Also { message: detail.map(Into::into), output, files, ended_at: run.state.finished_at };
         self.on_work_over(caller.run, caller.step, caller.item, status, cause, also);
     }

@@ -236,7 +236,7 @@ impl Plan {
             name: spec.name.as_str().into(),
             definition: Arc::clone(definition),
             body: Arc::clone(body),
-            producers: Producers::of(&nodes),
+            producers: Producers::of(&nodes, definition),
             nodes: nodes.into(),
             places,
             calls,

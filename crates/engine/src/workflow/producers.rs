@@ -7,9 +7,11 @@
 //! One bit for each pair of steps (12 MB for 10,000 steps), and only if a step reads what another one may store. Building
 //! them takes a pass over the edges, each of which joins two rows of bits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use model::workflow::Section;
+use model::workflow::template::{Template, has_reference};
+use model::workflow::{Action, Definition, Section};
 
 use super::plan::{Act, Node, index};
 
@@ -20,15 +22,53 @@ const BITS: usize = u64::BITS as usize;
 pub(super) struct Producers {
     /// Those that store an artifact of a fixed name.
     named: BTreeMap<Box<str>, Vec<u32>>,
-    /// Those that may store artifacts of any name: calls, and jobs whose artifacts' names have references.
-    any: Vec<u32>,
+    /// Those that may store artifacts of other names: calls, and jobs whose artifacts' names have references.
+    others: Vec<(u32, Arc<Outputs>)>,
     /// A row of bits for each step: the steps that it needs, directly or through others.
     needed: Vec<u64>,
     sections: Vec<Section>,
 }
 
+/// The artifacts that a call, or a job whose artifacts' names have references, may store.
+#[derive(Debug, Default)]
+struct Outputs {
+    /// Those of a called workflow, as its definition has them.
+    names: BTreeSet<Box<str>>,
+    /// The names that have references.
+    templates: Vec<Template>,
+}
+
+impl Outputs {
+    fn add(&mut self, artifact: &str) {
+        if self.names.insert(artifact.into()) {
+            self.templates.extend(template(artifact));
+        }
+    }
+
+    /// What the steps of a called workflow, and of those that it calls, may store.
+    fn of_called(definition: &Definition, name: &str) -> Self {
+        let mut outputs = Self::default();
+        let Some(Definition { workflow, calls }) = definition.called(name) else { return outputs };
+        let steps = calls.values().chain([&workflow]).flat_map(|spec| spec.all_steps());
+        for (_, step) in steps {
+            let Action::Job(job) = &step.action else { continue };
+            job.outputs.iter().for_each(|output| outputs.add(&output.artifact));
+        }
+        outputs
+    }
+
+    fn may_have(&self, artifact: &str) -> bool {
+        self.names.contains(artifact) || self.templates.iter().any(|template| template.can_render(artifact))
+    }
+}
+
+/// The name of an artifact as a template, if it has references.
+pub(super) fn template(artifact: &str) -> Option<Template> {
+    has_reference(artifact).then(|| Template::parse(artifact).ok()).flatten()
+}
+
 impl Producers {
-    pub(super) fn of(nodes: &[Node]) -> Self {
+    pub(super) fn of(nodes: &[Node], definition: &Definition) -> Self {
         let reads = |node: &Node| match &node.act {
             Act::Job(job) => job.reads_newest,
             Act::Call(_) => true,
@@ -37,39 +77,62 @@ impl Producers {
         if !nodes.iter().any(reads) {
             return Self::default();
         }
-        let (mut named, mut any) = (BTreeMap::<Box<str>, Vec<u32>>::new(), Vec::new());
+        let (mut named, mut others) = (BTreeMap::<Box<str>, Vec<u32>>::new(), Vec::new());
+        let mut called = BTreeMap::<&str, Arc<Outputs>>::new();
         for (step, node) in (0..).zip(nodes) {
             match &node.act {
-                Act::Call(_) => any.push(step),
+                Act::Call(call) => {
+                    let outputs = called
+                        .entry(&call.name)
+                        .or_insert_with(|| Arc::new(Outputs::of_called(definition, &call.name)));
+                    others.push((step, Arc::clone(outputs)));
+                }
                 Act::Job(job) => {
-                    let outputs = &job.template.spec().outputs;
-                    if outputs.iter().any(|output| output.artifact.contains("${{")) {
-                        any.push(step);
+                    let mut templated = Outputs::default();
+                    for output in &job.template.spec().outputs {
+                        match template(&output.artifact) {
+                            Some(template) => templated.templates.push(template),
+                            None => named.entry(output.artifact.as_str().into()).or_default().push(step),
+                        }
                     }
-                    for output in outputs {
-                        named.entry(output.artifact.as_str().into()).or_default().push(step);
+                    if !templated.templates.is_empty() {
+                        others.push((step, Arc::new(templated)));
                     }
                 }
                 _ => {}
             }
         }
-        if named.is_empty() && any.is_empty() {
+        if named.is_empty() && others.is_empty() {
             return Self::default();
         }
         let sections = nodes.iter().map(|node| node.section).collect();
-        Self { named, any, needed: needed(nodes), sections }
+        Self { named, others, needed: needed(nodes), sections }
     }
 
     /// The steps before `step` that may have stored an artifact of this name; one may be named twice.
     pub(super) fn before(&self, step: u32, artifact: &str) -> impl Iterator<Item = u32> {
-        let named = self.storing(step, artifact);
-        named.chain(self.any.iter().copied().filter(move |&producer| self.is_before(producer, step)))
+        let others = self.others.iter().map(|(producer, _)| *producer);
+        self.storing(step, artifact).chain(others.filter(move |&producer| self.is_before(producer, step)))
     }
 
     /// The steps before `step` whose definition says that they store an artifact of this name.
     pub(super) fn storing(&self, step: u32, artifact: &str) -> impl Iterator<Item = u32> {
         let named = self.named.get(artifact).into_iter().flatten().copied();
         named.filter(move |&producer| self.is_before(producer, step))
+    }
+
+    /// The steps before `step` of which only their run tells whether they store an artifact of this name.
+    pub(super) fn may_store(&self, step: u32, artifact: &str) -> impl Iterator<Item = u32> {
+        let others = self.others.iter();
+        let may =
+            others.filter(move |(other, outputs)| self.is_before(*other, step) && outputs.may_have(artifact));
+        may.map(|(producer, _)| *producer)
+    }
+
+    /// The names, or templates of names, of all that the steps of a called workflow may store.
+    pub(super) fn names_of_call(&self, step: u32) -> impl Iterator<Item = &str> {
+        let of_step = self.others.iter().filter(move |(producer, _)| *producer == step);
+        of_step.flat_map(|(_, outputs)| &outputs.names).map(|name| &**name)
     }
 
     fn is_before(&self, producer: u32, step: u32) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::expression::{EvaluationError, Scope};
-use model::run::{RunCause, RunStatus, StepStatus};
+use model::run::{RunCause, RunStatus, StepStatus, stored_files};
 use model::workflow::Section;
 use model::{RunId, limits};
 use serde_json::{Map, Value, json};
@@ -92,6 +92,7 @@ impl<'a> RunScope<'a> {
         let name = &self.run.plan.node(place).name;
         let Some(files) = step.state.as_deref().and_then(|state| state.files.as_deref()) else {
             return match (step.status(), &self.run.plan.node(place).each) {
+                // Servers of older versions kept nothing of what was too large.
                 (StepStatus::Succeeded, Some(_)) => missing(format!(
                     "the elements of step `{name}` stored no artifacts, or the list of these is larger than {} bytes",
                     limits::COLLECTED_BYTES_MAX
@@ -100,7 +101,12 @@ impl<'a> RunScope<'a> {
                 (status, _) => missing(format!("step `{name}` stored no artifacts: it {}", past(status))),
             };
         };
-        let files: Map<String, Value> = serde_json::from_str(files).unwrap_or_default();
+        let Some(files) = stored_files(files) else {
+            return missing(format!(
+                "the list of artifacts that step `{name}` stored is larger than {} bytes",
+                limits::COLLECTED_BYTES_MAX
+            ));
+        };
         match path.get(3) {
             None => Ok((Value::Object(files), 3)),
             Some(artifact) => match files.get(artifact) {

@@ -336,6 +336,26 @@ pub struct Tally {
     pub failed: u32,
 }
 
+/// [`StepState::files`] of a step that stored more versions than
+/// [`COLLECTED_BYTES_MAX`](crate::limits::COLLECTED_BYTES_MAX) allows. Older servers read it as a step that stored none.
+pub const FILES_TOO_LARGE: &str = "null";
+
+/// The versions in [`StepState::files`], without the names under which nothing was stored; `None` if they are too large.
+pub fn stored_files(files: &str) -> Option<Map<String, Value>> {
+    let mut files: Map<String, Value> = serde_json::from_str(files).ok()?;
+    files.retain(|_, version| !is_stored_by_none(version));
+    Some(files)
+}
+
+/// Whether a value in [`StepState::files`] says that neither the step nor an element of it stored the artifact.
+pub fn is_stored_by_none(version: &Value) -> bool {
+    match version {
+        Value::Null => true,
+        Value::Array(versions) => versions.iter().all(Value::is_null),
+        _ => false,
+    }
+}
+
 /// All of a step that changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepState {
@@ -383,7 +403,9 @@ pub struct StepState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_workers: Option<Box<LateWorkers>>,
     /// The versions of artifacts that it stored, as JSON: by the name of each output `NAME@sha256:HEX`; of a step over a
-    /// list a list of these, with null for each element that stored none. Absent where nothing is known.
+    /// list a list of these, with null for each element that stored none. A call has null for each name, or template of a
+    /// name, that a step of the called run was to store and did not. [`FILES_TOO_LARGE`] where all of this is too large.
+    /// Absent where nothing is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Arc<str>>,
     /// What an approval asks, and whom, once it does.

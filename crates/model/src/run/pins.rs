@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
     use crate::id::RunId;
-    use crate::run::{EndedCall, StepCause, StepKey, StepRecord, StepStatus};
+    use crate::run::{EndedCall, FILES_TOO_LARGE, StepCause, StepKey, StepRecord, StepStatus, stored_files};
 
     fn storing(files: &Value) -> StepState {
         let files = Some(files.to_string().into());
@@ -109,5 +109,16 @@ mod tests {
         assert_eq!(names(&storing(&files)), [""; 0]);
         let text = StepState { files: Some("not JSON".into()), ..storing(&json!({})) };
         assert_eq!(names(&text), [""; 0]);
+        let too_large = StepState { files: Some(FILES_TOO_LARGE.into()), ..storing(&json!({})) };
+        assert_eq!(names(&too_large), [""; 0]);
+    }
+
+    #[test]
+    fn names_under_which_nothing_was_stored_are_not_shown() {
+        let version = format!("data@sha256:{}", "a".repeat(64));
+        let files = json!({ "data": version, "part": [null, version], "none": null, "all": [null, null] });
+        let shown = stored_files(&files.to_string()).unwrap();
+        assert_eq!(Value::Object(shown), json!({ "data": version, "part": [null, version] }));
+        assert_eq!(stored_files(FILES_TOO_LARGE), None);
     }
 }

@@ -83,6 +83,25 @@ impl Template {
         }
     }
 
+    /// Whether the text is what this renders to for some values of its references.
+    pub fn can_render(&self, text: &str) -> bool {
+        let (mut rest, mut is_open) = (text, false);
+        for (i, piece) in self.pieces.iter().enumerate() {
+            let Piece::Text(plain) = piece else {
+                is_open = true;
+                continue;
+            };
+            let at = match is_open {
+                false => rest.starts_with(plain.as_str()).then_some(0),
+                true if i + 1 == self.pieces.len() => return rest.ends_with(plain.as_str()),
+                true => rest.find(plain.as_str()),
+            };
+            let Some(at) = at else { return false };
+            (rest, is_open) = (&rest[at + plain.len()..], false);
+        }
+        is_open || rest.is_empty()
+    }
+
     /// The text with every reference replaced.
     ///
     /// # Errors
@@ -182,6 +201,19 @@ mod tests {
         assert_eq!(rendered("${{ list }} ${{ none }}."), r#"[1,"x"] ."#);
         assert_eq!(rendered("${{ {'a': {'b': n}}.a.b }}${{ '}}' }}"), "3}}");
         assert_eq!(rendered("$${{ n }} costs $5 {}"), "${{ n }} costs $5 {}");
+    }
+
+    #[test]
+    fn a_text_that_a_template_can_render_to_matches_its_plain_parts_in_order() {
+        let can = |template: &str, text: &str| Template::parse(template).unwrap().can_render(text);
+        for text in ["a-1-b-2-c", "a--b--c", "a-b-b--b--c"] {
+            assert!(can("a-${{ n }}-b-${{ n }}-c", text), "{text}");
+        }
+        for text in ["a-1-b-2", "1-b-2-c", "a-b-c", "a-1-c-2-b", ""] {
+            assert!(!can("a-${{ n }}-b-${{ n }}-c", text), "{text}");
+        }
+        assert!(can("${{ name }}", "") && can("${{ name }}", "data") && can("data", "data"));
+        assert!(!can("data", "data-1") && !can("data-${{ n }}", "date-1") && !can("$${{ n }}", "3"));
     }
 
     #[test]

@@ -124,6 +124,185 @@ fn an_artifact_that_a_step_did_not_store_is_not_taken_from_another_run() {
     }
 }
 
+/// A step whose job reads an artifact, whatever became of the step before.
+fn reading_anyway(name: &str, need: &str, artifact: &str) -> StepSpec {
+    StepSpec { join: JoinRule::AllDone, ..reading(name, &[need], artifact) }
+}
+
+fn call(name: &str, needs: &[&str], called: &str) -> StepSpec {
+    act(name, needs, Action::Workflow(Call { name: called.into(), parameters: Default::default() }))
+}
+
+/// C2. Sixty elements with forty versions each are too large for the row of their step. A restart does not change what is
+/// known of them.
+#[test]
+fn an_artifact_of_a_step_with_too_many_versions_is_not_taken_from_another_run() {
+    const ELEMENTS: u32 = 60;
+    let filler = |i: u32| format!("filler-{i}-{}", "x".repeat(40));
+    let mut t = Scenario::with_room();
+    let mut part = each("part", &[], Over::Shards(ELEMENTS));
+    let names = ["data".to_owned(), "part-${{ index }}".to_owned()];
+    for artifact in names.into_iter().chain((0..38).map(filler)) {
+        outputs(&mut part).push(OutputFile { path: format!("{artifact}.csv"), artifact, optional: true });
+    }
+    let mut gathered = reading("gathered", &["gate"], "other");
+    *env(&mut gathered, "ALL") = "${{ size(steps.part.files.data) }}".into();
+    let readers = [
+        reading("by-name", &["gate"], "data"),
+        reading("by-template", &["gate"], "part-1"),
+        gathered,
+        reading("elsewhere", &["gate"], "other"),
+    ];
+    let readers = readers.map(|step| StepSpec { continue_on_failure: true, ..step });
+    let inner = WorkflowSpec::new("inner", [vec![part, job("gate", &["part"])], readers.to_vec()].concat());
+    let steps = vec![call("call", &[], "inner"), job("gate", &["call"]), reading("use", &["gate"], "data")];
+    let workflow = t.apply(&WorkflowSpec::new("w", steps));
+    let new = t.new_run(workflow, &[&inner], &json!({}));
+    let outer = t.start_with(new);
+    let run = t.row(outer, "call").unwrap().called.unwrap();
+    for item in 0..ELEMENTS {
+        let job = t.job_of_element(run, "part", item).unwrap();
+        let named = [version("data", '1'), version(&format!("part-{item}"), '2')];
+        t.store(job, named.into_iter().chain((0..38).map(|i| version(&filler(i), '3'))).collect());
+    }
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    t.succeed_step(run, "gate");
+    insta::assert_snapshot!(t.message(run, "by-name"), @"inputs[0].artifact: the list of artifacts that step `part` stored in this run is larger than 196608 bytes, so the version of `data` is unknown: let the step store fewer artifacts, or name a version");
+    insta::assert_snapshot!(t.message(run, "by-template"), @"inputs[0].artifact: the list of artifacts that step `part` stored in this run is larger than 196608 bytes, so the version of `part-1` is unknown: let the step store fewer artifacts, or name a version");
+    insta::assert_snapshot!(t.message(run, "gathered"), @"run.process.env.ALL: `size(steps.part.files.data)`: the list of artifacts that step `part` stored is larger than 196608 bytes");
+    assert_eq!(t.reads(t.job_of(run, "elsewhere")), ["other in"]);
+    t.succeed_step(run, "elsewhere");
+    t.restart();
+    t.rejoin_all();
+    t.succeed_step(outer, "gate");
+    insta::assert_snapshot!(t.message(outer, "use"), @"inputs[0].artifact: the list of artifacts that step `call` stored in this run is larger than 196608 bytes, so the version of `data` is unknown: let the step store fewer artifacts, or name a version");
+}
+
+/// C2. What the steps of a called run were to store is known from its definition, also if the run failed, and from its end.
+#[test]
+fn an_artifact_that_a_called_run_did_not_store_is_not_taken_from_another_run() {
+    let mut t = Scenario::with_room();
+    let failing = WorkflowSpec::new("failing", vec![storing("make", &[], "data")]);
+    let lenient = StepSpec { continue_on_failure: true, ..storing("make", &[], "data") };
+    let named = StepSpec { continue_on_failure: true, ..storing("name", &[], "part-${{ run.number }}-x") };
+    let skipped = StepSpec { when: Some("false".into()), ..storing("left-out", &[], "spare") };
+    let going_on = WorkflowSpec::new("going-on", vec![lenient, named, skipped]);
+    let around = WorkflowSpec::new("around", vec![call("inner", &[], "going-on")]);
+    let failed = StepSpec { continue_on_failure: true, ..call("failed", &[], "failing") };
+    let mut lists = call("lists", &[], "failing");
+    lists.for_each = Some(ForEach { max_failed: 1, ..ForEach::new(Over::Shards(2)) });
+    let mut steps = vec![failed, call("ended", &[], "around"), lists];
+    for step in ["failed", "ended", "lists"] {
+        steps.push(StepSpec { join: JoinRule::AllDone, ..job(&format!("gate-{step}"), &[step]) });
+        steps.push(reading_anyway(&format!("after-{step}"), &format!("gate-{step}"), "data"));
+    }
+    steps.push(reading_anyway("part-after-ended", "gate-ended", "part-0-x"));
+    steps.push(reading_anyway("spare-after-ended", "gate-ended", "spare"));
+    steps.push(reading_anyway("elsewhere", "gate-failed", "other"));
+    let workflow = t.apply(&WorkflowSpec::new("w", steps));
+    let new = t.new_run(workflow, &[&failing, &going_on, &around], &json!({}));
+    let run = t.start_with(new);
+    let called = |t: &Scenario, run: RunId, step: &str| t.row(run, step).unwrap().called.unwrap();
+    let of_failed = called(&t, run, "failed");
+    t.fail_step(of_failed, "make");
+    let outer = called(&t, run, "ended");
+    let inner = called(&t, outer, "inner");
+    t.fail_step(inner, "make");
+    t.fail_step(inner, "name");
+    let elements: Vec<_> = t
+        .rows
+        .runs
+        .iter()
+        .filter(|(_, (head, _))| {
+            head.caller.as_ref().is_some_and(|caller| caller.run == run && caller.item.is_some())
+        })
+        .map(|(&id, (head, _))| (head.caller.as_ref().unwrap().item, id))
+        .collect();
+    for (item, element) in elements {
+        let make = t.job_of(element, "make");
+        match item {
+            Some(0) => t.store(make, Vec::new()),
+            _ => t.fail(make, 1),
+        }
+    }
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    for step in ["gate-failed", "gate-ended", "gate-lists"] {
+        t.succeed_step(run, step);
+    }
+    insta::assert_snapshot!(t.message(run, "after-failed"), @"inputs[0].artifact: step `failed` stored no artifact `data` in this run: it failed");
+    insta::assert_snapshot!(t.message(run, "after-ended"), @"inputs[0].artifact: step `ended` stored no artifact `data` in this run");
+    insta::assert_snapshot!(t.message(run, "after-lists"), @"inputs[0].artifact: step `lists` stored no artifact `data` in this run");
+    insta::assert_snapshot!(t.message(run, "part-after-ended"), @"inputs[0].artifact: step `ended` stored no artifact `part-0-x` in this run");
+    assert_eq!(t.reads(t.job_of(run, "spare-after-ended")), ["spare in"]);
+    assert_eq!(t.reads(t.job_of(run, "elsewhere")), ["other in"]);
+}
+
+/// C2. A name with references is rendered again for a step that has one job. Of a list, each element may have had it.
+#[test]
+fn an_artifact_whose_name_has_references_and_that_was_not_stored_is_not_taken_from_another_run() {
+    let mut t = Scenario::with_room();
+    let of_list = |name: &str| {
+        let mut step = each(name, &[], Over::Items(vec![json!("1"), json!("2")]));
+        step.for_each.as_mut().unwrap().max_failed = 1;
+        outputs(&mut step).push(OutputFile {
+            artifact: "data-${{ item }}".into(),
+            path: "out.csv".into(),
+            optional: true,
+        });
+        step
+    };
+    let one = |name: &str| storing(name, &[], "data-${{ run.number }}");
+    let mut steps =
+        vec![of_list("failed"), of_list("none"), of_list("gap"), of_list("all"), one("one"), one("empty")];
+    for step in ["failed", "none", "gap", "all", "one", "empty"] {
+        steps.push(StepSpec { join: JoinRule::AllDone, ..job(&format!("gate-{step}"), &[step]) });
+        steps.push(reading_anyway(&format!("after-{step}"), &format!("gate-{step}"), "data-1"));
+    }
+    steps.push(reading_anyway("other-name", "gate-one", "data-7"));
+    steps.push(reading_anyway("other-list", "gate-all", "data-7"));
+    steps.push(reading_anyway("elsewhere", "gate-failed", "date-1"));
+    let run = t.run(&WorkflowSpec::new("w", steps));
+    for (step, stored) in [
+        ("failed", None),
+        ("none", Some([false, false])),
+        ("gap", Some([false, true])),
+        ("all", Some([true, true])),
+    ] {
+        for item in 0..2 {
+            let Some(job) = t.job_of_element(run, step, item) else { continue };
+            match stored {
+                None => t.fail(job, 1),
+                Some(stored) => {
+                    let version = version(&format!("data-{}", item + 1), '1');
+                    t.store(job, stored[item as usize].then_some(version).into_iter().collect());
+                }
+            }
+        }
+    }
+    t.fail_step(run, "one");
+    t.store(t.job_of(run, "empty"), Vec::new());
+    t.check_rebuilt();
+    t.restart();
+    t.rejoin_all();
+    for step in ["failed", "none", "gap", "all", "one", "empty"] {
+        t.succeed_step(run, &format!("gate-{step}"));
+    }
+    insta::assert_snapshot!(t.message(run, "after-failed"), @"inputs[0].artifact: step `failed` stored no artifact `data-1` in this run: it failed");
+    insta::assert_snapshot!(t.message(run, "after-none"), @"inputs[0].artifact: step `none` stored no artifact `data-1` in this run");
+    insta::assert_snapshot!(t.message(run, "after-gap"), @"inputs[0].artifact: step `gap` stored no artifact `data-1` in this run");
+    insta::assert_snapshot!(t.message(run, "after-one"), @"inputs[0].artifact: step `one` stored no artifact `data-1` in this run: it failed");
+    insta::assert_snapshot!(t.message(run, "after-empty"), @"inputs[0].artifact: step `empty` stored no artifact `data-1` in this run");
+    assert_eq!(t.reads(t.job_of(run, "after-all")), ["data-1@1 in"]);
+    for (step, read) in [("other-name", "data-7 in"), ("other-list", "data-7 in"), ("elsewhere", "date-1 in")]
+    {
+        assert_eq!(t.reads(t.job_of(run, step)), [read], "{step}");
+    }
+}
+
 /// C2. Expressions speak of what steps stored: of one version, and of those of a list, which become the files of a folder.
 #[test]
 fn what_the_elements_of_a_list_stored_is_gathered() {

@@ -7,7 +7,9 @@ use model::api::{
     RecentRun, RunStep, RunStepState, RunTries, StepCounts, StepKind, TriggerStatus, WaitingApproval,
     Workflow, WorkflowRun,
 };
-use model::run::{Asks, RunState, StepRecord, StepState, StepStatus, TriggerState, WorkflowState};
+use model::run::{
+    Asks, RunState, StepRecord, StepState, StepStatus, TriggerState, WorkflowState, stored_files,
+};
 use model::workflow::template::has_reference;
 use model::workflow::{Action, StepSpec};
 use serde_json::Value;
@@ -243,7 +245,7 @@ pub(super) fn step_state(state: StepState) -> RunStepState {
         message: state.message.map(String::from),
         said: state.said.map(|said| *said),
         late_workers: state.late_workers.map(|late| *late),
-        files: state.files.as_deref().map(json),
+        files: state.files.as_deref().and_then(stored_files).map(Value::Object),
         approval: state.asks.map(|asks| *asks),
     }
 }
