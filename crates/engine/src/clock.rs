@@ -12,7 +12,9 @@
 //!   ([`PAUSE_BELIEVED_AFTER`]): a machine that was paused from outside looks like this, for none of its clocks ran.
 //! - Engine time never runs backwards; it waits for a wall clock that was set back.
 //!
-//! The steady clock does not span a restart: the driver passes a wall time that it has checked.
+//! The steady clock does not span a restart of the process: the driver passes a wall time that it has checked. An engine
+//! that is loaded again in the same process starts with the time that the engine before it confirmed, if the wall clock
+//! is ahead of that.
 
 use model::{Duration, Timestamp};
 use mutation::{Mutation, is_on};
@@ -113,6 +115,12 @@ impl Belief {
             return now.wall;
         }
         Timestamp::from_micros(now.steady.as_micros().saturating_add(believed))
+    }
+
+    /// The wall time that the steady clock confirms; `None` while nothing is measured by it.
+    pub(crate) fn confirmed(&self, now: Now) -> Option<Timestamp> {
+        let micros = |between| now.steady.as_micros().saturating_add(between);
+        self.between.map(|between| Timestamp::from_micros(micros(between)))
     }
 
     /// Believes the wall time that a start passes, unless it is behind engine time: then the clock is wrong, or was

@@ -364,6 +364,12 @@ impl Engine {
         self.belief.believed(now.into())
     }
 
+    /// The wall time that the steady clock confirms, from the wall time that this engine has believed; `None` before it
+    /// has believed any.
+    pub fn confirmed(&self, now: Now) -> Option<Timestamp> {
+        self.belief.confirmed(now)
+    }
+
     /// What expired before this may be deleted.
     ///
     /// Not what expires by an engine time that is ahead of the wall clock. After a start, which has to believe the wall

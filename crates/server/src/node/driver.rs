@@ -18,7 +18,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::View;
+use engine::{Now, View};
 use leader::LeadershipLease;
 use model::Timestamp;
 use model::record::Lease;
@@ -189,6 +189,9 @@ pub(super) struct Life {
     tainted: bool,
     /// What it has followed of another server's ownership.
     heir: Option<Heir>,
+    /// The wall time that the newest engine confirmed at its end, with the steady time of that: a leap that it refused is
+    /// refused by the next engine too.
+    confirmed: Option<Now>,
 }
 
 impl Life {
@@ -203,6 +206,7 @@ impl Life {
             leases: None,
             tainted: false,
             heir: None,
+            confirmed: None,
         }
     }
 
@@ -227,7 +231,7 @@ impl Life {
 
     /// Takes and loads the shards, refusing meanwhile what comes in. `None` if it is time to stop.
     async fn take_over(&mut self) -> Result<Option<Owned>, TakeError> {
-        let Self { driver, leases, lease, tainted, heir, full, .. } = self;
+        let Self { driver, leases, lease, tainted, heir, full, confirmed, .. } = self;
         let Driver { store, config, requests, reports, beats, stop, readiness, .. } = driver;
         let taking = async {
             if let Some(held) = leases.as_ref().filter(|_| *tainted) {
@@ -243,7 +247,7 @@ impl Life {
                 }
             };
             *tainted = false;
-            take(store.as_ref(), config, held, lease, heir, *full).await
+            take(store.as_ref(), config, held, lease, heir, *full, *confirmed).await
         };
         tokio::select! {
             owned = taking => owned.map(Some),
@@ -256,6 +260,9 @@ impl Life {
         let since = Instant::now();
         let (end, engine) = Reign::new(self, owned).run().await;
         self.backoff.held(since.elapsed());
+        let clocks = self.driver.config.clock.both();
+        let confirmed = engine.confirmed(clocks).map(|wall| Now { wall, ..clocks });
+        self.confirmed = confirmed.or(self.confirmed);
         // Whoever is next waits for the shards.
         forget(engine);
         end

@@ -100,6 +100,7 @@ pub(super) async fn take(
     lease: &mut LeadershipLease,
     heir: &mut Option<Heir>,
     is_full: bool,
+    confirmed: Option<Now>,
 ) -> Result<Owned, TakeError> {
     let started = Instant::now();
     let lost = store.lost_tails(&leases).await?;
@@ -137,7 +138,7 @@ pub(super) async fn take(
     let of_store = of_store.ok().and_then(Result::ok).flatten();
     // Before the clock: what passes between the two makes the engine wait longer, and not shorter.
     let former = store.former_owner();
-    let now = believable(config.clock.both(), of_store, committed);
+    let now = believable(config.clock.both(), of_store, confirmed, committed);
     engine.resume_from(committed);
     engine.succeed(former);
     // Before the start, which would begin what waits for its turn.
@@ -258,15 +259,22 @@ fn silent(limit: model::Duration) -> StoreError {
 }
 
 /// The clocks that the engine starts with. A wall clock that is ahead of the newest commit tells of an outage, or is
-/// wrong: where the store has a clock of its own, that one says which.
-fn believable(clocks: Now, store: Option<Timestamp>, committed: Timestamp) -> Now {
-    match store {
-        Some(store) if clocks.wall > store.max(committed) + engine::LEAP_MAX => {
+/// wrong: where the store has a clock of its own, that one says which; else the time that the engine before this one
+/// `confirmed`, if this process had one, and the steady time since then.
+fn believable(clocks: Now, store: Option<Timestamp>, confirmed: Option<Now>, committed: Timestamp) -> Now {
+    let of_process = || {
+        let Now { wall, steady } = confirmed?;
+        Some(("that this process confirmed before", wall + clocks.steady.since(steady)))
+    };
+    let second = store.map(|store| ("of the database's clock", store)).or_else(of_process);
+    match second {
+        // Not before the newest commit: a time that is behind engine time would confirm nothing later.
+        Some((source, second)) if clocks.wall > second.max(committed) + engine::LEAP_MAX => {
             tracing::warn!(
-                ahead = %clocks.wall.since(store),
-                "the wall clock is ahead of the database's, which is believed: set the clock right"
+                ahead = %clocks.wall.since(second),
+                "the wall clock is ahead of the time {source}, which is believed: set the clock right"
             );
-            Now { wall: store, ..clocks }
+            Now { wall: second.max(committed), ..clocks }
         }
         _ => clocks,
     }

@@ -3,6 +3,7 @@
 
 mod full;
 mod leadership;
+mod leaps;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,6 +32,8 @@ const STALL: Duration = Duration::from_millis(400);
 /// and a beat came meanwhile.
 struct Dial {
     now: AtomicI64,
+    /// How far the wall clock is ahead of the steady one, in microseconds.
+    ahead: AtomicI64,
     /// The beats that come while its next readers stand still.
     meanwhile: Mutex<Option<(Node, Vec<Beat>)>>,
 }
@@ -40,15 +43,21 @@ impl Dial {
         let micros = i64::try_from(by.as_millis()).unwrap() * 1_000;
         self.now.fetch_add(micros, Ordering::SeqCst);
     }
+
+    /// Sets the wall clock: it is ahead by so much from now on.
+    fn leap(&self, ahead: Duration) {
+        let micros = i64::try_from(ahead.as_millis()).unwrap() * 1_000;
+        self.ahead.store(micros, Ordering::SeqCst);
+    }
 }
 
 impl Clock for Dial {
     fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.now.load(Ordering::SeqCst))
+        Timestamp::from_micros(self.now.load(Ordering::SeqCst) + self.ahead.load(Ordering::SeqCst))
     }
 
     fn steady(&self) -> Timestamp {
-        self.now()
+        Timestamp::from_micros(self.now.load(Ordering::SeqCst))
     }
 
     fn both(&self) -> engine::Now {
@@ -154,7 +163,8 @@ async fn leading(
 }
 
 fn dial() -> Arc<Dial> {
-    Arc::new(Dial { now: AtomicI64::new(1_800_000_000_000_000), meanwhile: Mutex::new(None) })
+    let (now, ahead) = (AtomicI64::new(1_800_000_000_000_000), AtomicI64::new(0));
+    Arc::new(Dial { now, ahead, meanwhile: Mutex::new(None) })
 }
 
 fn sqlite(dir: &std::path::Path) -> SqliteStore {

@@ -1,0 +1,76 @@
+//! What an engine that is loaded again in the same process makes of a wall clock that leapt ahead before.
+
+use store::faulty::Fault;
+
+use super::*;
+
+const DAYS: Duration = Duration::from_hours(10 * 24);
+
+/// Submits a job under no key. Returns when it was made, in engine time.
+async fn engine_time(node: &Node) -> Timestamp {
+    try_submit(node, 1, None).await.unwrap()[0].created_at()
+}
+
+/// How far the wall clock is ahead of what the engine believes, once the view shows that it refuses a leap.
+async fn refused(node: &Node) -> Duration {
+    let mut views = node.shared.view.clone();
+    let view = views.wait_for(|view| view.clock.refused > Duration::ZERO).await.unwrap();
+    view.clock.refused
+}
+
+/// A commit fails, and the engine is loaded again.
+async fn load_again(node: &Node, store: &FaultyStore<SqliteStore>) {
+    let loads = store.calls(Operation::Load);
+    store.inject_next(Operation::Commit, Fault::After);
+    assert_eq!(try_submit(node, 1, None).await, Err(RequestError::OutcomeUnknown));
+    node.wait_ready(|now| *now == Readiness::Ready).await;
+    assert_eq!(store.calls(Operation::Load), loads + 1);
+}
+
+/// D9. No clock confirms the leap, whichever engine reads it: engine time does not follow it, so it need not wait ten days
+/// once the clock is right again.
+#[tokio::test]
+async fn a_leap_that_was_refused_is_refused_by_the_engine_that_is_loaded_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(FaultyStore::new(sqlite(dir.path())));
+    let dial = dial();
+    let (node, thread) = ready(Arc::clone(&store) as Arc<dyn Store>, dir.path(), Arc::clone(&dial)).await;
+    let before = engine_time(&node).await;
+    dial.leap(DAYS);
+    assert_eq!(refused(&node).await, DAYS);
+    for minutes in 1..=3 {
+        load_again(&node, &store).await;
+        dial.on(Duration::from_secs(60));
+        let passed = engine_time(&node).await.since(before);
+        assert!(passed <= Duration::from_secs(60 * minutes), "engine time followed the leap: {passed}");
+        assert_eq!(refused(&node).await, DAYS);
+    }
+    dial.leap(Duration::ZERO);
+    dial.on(Duration::from_secs(1));
+    assert_eq!(engine_time(&node).await, dial.now());
+    load_again(&node, &store).await;
+    assert_eq!(node.view().clock, engine::ClockView::default());
+    node.stop();
+    thread.join().await.unwrap();
+}
+
+/// D9. The time that passes between two engines is confirmed by the steady clock.
+#[tokio::test]
+async fn an_engine_that_is_loaded_again_follows_a_wall_clock_that_is_right() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(FaultyStore::new(sqlite(dir.path())));
+    let dial = dial();
+    let (node, thread) = ready(Arc::clone(&store) as Arc<dyn Store>, dir.path(), Arc::clone(&dial)).await;
+    engine_time(&node).await;
+    let release = store.stall(Operation::Load, store.calls(Operation::Load) + 1);
+    store.inject_next(Operation::Commit, Fault::After);
+    assert_eq!(try_submit(&node, 1, None).await, Err(RequestError::OutcomeUnknown));
+    release.reached().await;
+    dial.on(Duration::from_secs(24 * 3_600));
+    release.release();
+    node.wait_ready(|now| *now == Readiness::Ready).await;
+    assert_eq!(engine_time(&node).await, dial.now());
+    assert_eq!(node.view().clock, engine::ClockView::default());
+    node.stop();
+    thread.join().await.unwrap();
+}
