@@ -164,8 +164,11 @@ fn explain<T: DeserializeOwned>(
     let (parsed, found) = misfits::find::<T>(value, bytes, scalars);
     let mut errors: Vec<_> = found.iter().map(|misfit| field_error(&misfit.path, &misfit.detail)).collect();
     if errors.is_empty() {
+        // As the readers of JSON and of YAML say that a number has a fraction.
+        let is_fraction =
+            ["floating point", "invalid u", "invalid i"].iter().any(|text| first.1.contains(text));
         match parsed {
-            Some(parsed) if first.1.contains("floating point") => return Ok(parsed),
+            Some(parsed) if is_fraction => return Ok(parsed),
             _ => errors.push(field_error(first.0.trim_start_matches('.'), &misfits::plain(&first.1))),
         }
     } else if let Some(parsed) = parsed {
@@ -584,6 +587,10 @@ mod tests {
         let spec: JobSpec = Format::Json.parse(body.as_bytes()).unwrap();
         assert_eq!((spec.priority, spec.retry.max_retries), (7, 2));
         assert_ne!(refusal::<JobSpec>(Format::Json, &body.replace("7.0", "7.5")), "taken");
+        let body = "run: {process: {command: ['true']}}\npriority: 7.0\nretry: {max_retries: 2.0}\n";
+        let spec: JobSpec = Format::Yaml.parse(body.as_bytes()).unwrap();
+        assert_eq!((spec.priority, spec.retry.max_retries), (7, 2));
+        assert_ne!(refusal::<JobSpec>(Format::Yaml, &body.replace("7.0", "7.5")), "taken");
     }
 
     #[test]
