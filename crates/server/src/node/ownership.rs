@@ -103,24 +103,22 @@ pub(super) async fn take(
     confirmed: Option<Now>,
 ) -> Result<Owned, TakeError> {
     let started = Instant::now();
-    let lost = store.lost_tails(&leases).await?;
     let heir = heir.take();
     heir::says(config, None);
+    let patience = lease.renewal_timeout().to_std();
+    // Whatever is asked of the store here may take long, and the lease is renewed meanwhile.
     let renewing = keep(store, &leases, lease, config);
     // Engines are large, and handed from one to the other here.
     let taking = Box::pin(async {
-        match heir {
-            Some(heir) if lost.is_empty() => {
-                if let Some((engine, now)) = heir.ascend(store, &leases).await {
-                    return Ok((engine, now, true));
-                }
-            }
-            unfit => heir::forget(unfit),
-        }
-        let (engine, now) = load(store, config, &leases).await?;
-        Ok::<_, TakeError>((engine, now, false))
+        let lost = store.lost_tails(&leases).await?;
+        let (engine, committed, followed) = engine_of(store, config, &leases, heir, lost.is_empty()).await?;
+        // Read after the rows, which may have taken long. Only a second opinion: a database that does not tell its clock
+        // in time must not cost the loaded engine.
+        let of_store = tokio::time::timeout(patience, store.clock()).await;
+        let of_store = of_store.ok().and_then(Result::ok).flatten();
+        Ok::<_, TakeError>((engine, committed, followed, lost, of_store))
     });
-    let (mut engine, committed, followed) = tokio::select! {
+    let (mut engine, committed, followed, lost, of_store) = tokio::select! {
         taken = taking => taken?,
         error = renewing => return Err(error.into()),
     };
@@ -132,10 +130,6 @@ pub(super) async fn take(
         );
         engine.distrust(&lost);
     }
-    // Read after the rows, which may have taken long.
-    // Only a second opinion: a database that does not tell its clock in time must not cost the loaded engine.
-    let of_store = tokio::time::timeout(lease.renewal_timeout().to_std(), store.clock()).await;
-    let of_store = of_store.ok().and_then(Result::ok).flatten();
     // Before the clock: what passes between the two makes the engine wait longer, and not shorter.
     let former = store.former_owner();
     let now = believable(config.clock.both(), of_store, confirmed, committed);
@@ -150,6 +144,27 @@ pub(super) async fn take(
     config.metrics.took_over(followed);
     warn_of_leap(config.clock.now(), committed);
     Ok(Owned { engine: engine.0, leases })
+}
+
+/// The engine that the heir has ready if it can be trusted, or one that is loaded; with the engine time of the newest
+/// commit, and whether the heir had it.
+async fn engine_of(
+    store: &dyn Store,
+    config: &NodeConfig,
+    leases: &Arc<[Lease]>,
+    heir: Option<Heir>,
+    is_trusted: bool,
+) -> Result<(Engine, Timestamp, bool), TakeError> {
+    match heir {
+        Some(heir) if is_trusted => {
+            if let Some((engine, now)) = heir.ascend(store, leases).await {
+                return Ok((engine, now, true));
+            }
+        }
+        unfit => heir::forget(unfit),
+    }
+    let (engine, now) = load(store, config, leases).await?;
+    Ok((engine, now, false))
 }
 
 /// Builds an engine from the live rows of the leased shards. Answers also with the engine time of the newest commit.
