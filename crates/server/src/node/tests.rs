@@ -6,7 +6,7 @@ mod leadership;
 mod leaps;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use engine::input::{Key, NewJob};
 use engine::{Join, Reply};
@@ -36,6 +36,8 @@ struct Dial {
     ahead: AtomicI64,
     /// The beats that come while its next readers stand still.
     meanwhile: Mutex<Option<(Node, Vec<Beat>)>>,
+    /// Whether the thread of the engine, which alone reads both clocks, hangs there.
+    hangs: AtomicBool,
 }
 
 impl Dial {
@@ -61,6 +63,9 @@ impl Clock for Dial {
     }
 
     fn both(&self) -> engine::Now {
+        while self.hangs.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
         let read = engine::Now { wall: self.now(), steady: self.steady() };
         if let Some((node, beats)) = self.meanwhile.lock().unwrap().as_mut()
             && let Some(beat) = beats.pop()
@@ -164,7 +169,7 @@ async fn leading(
 
 fn dial() -> Arc<Dial> {
     let (now, ahead) = (AtomicI64::new(1_800_000_000_000_000), AtomicI64::new(0));
-    Arc::new(Dial { now, ahead, meanwhile: Mutex::new(None) })
+    Arc::new(Dial { now, ahead, meanwhile: Mutex::new(None), hangs: AtomicBool::new(false) })
 }
 
 fn sqlite(dir: &std::path::Path) -> SqliteStore {

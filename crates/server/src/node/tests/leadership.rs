@@ -87,6 +87,21 @@ async fn a_leader_is_not_ready_from_the_moment_at_which_its_lease_ends() {
     cut.stop().await;
 }
 
+/// D3. Another server leads once the lease is over, and workers must not wait for this one.
+#[tokio::test]
+async fn sessions_end_with_the_lease_although_the_engines_thread_hangs() {
+    let cut = Cut::make().await;
+    let node = cut.node.clone();
+    let mut suspended = Box::pin(node.suspended());
+    cut.dial.hangs.store(true, Ordering::SeqCst);
+    assert!(suspended.as_mut().now_or_never().is_none());
+    cut.lease_ends();
+    suspended.await;
+    assert_eq!(cut.node.decides(), Err(RequestError::Loading));
+    cut.dial.hangs.store(false, Ordering::SeqCst);
+    cut.stop().await;
+}
+
 /// D7. Answers from memory tell of jobs that the store may not have any more.
 #[tokio::test]
 async fn a_known_key_is_not_answered_without_a_lease() {
