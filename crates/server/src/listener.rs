@@ -1,14 +1,15 @@
 //! Accepts connections and serves them, HTTP/1 and HTTP/2 alike.
 //!
 //! This is `axum::serve` with bounds: a connection that sends its headers too slowly, or that does
-//! not answer pings, is closed; and there are no more than [`CONNECTIONS_MAX`] at a time. The first byte
-//! of a connection tells whether it is one of [another server](crate::peers); it is looked at apart
-//! from the others, so that who is slow to send it holds up nobody.
+//! not answer pings, is closed; and there are no more than [`CONNECTIONS_MAX`] at a time, of which one address
+//! gets at most as many as are free. The first byte of a connection tells whether it is one of
+//! [another server](crate::peers); each connection waits for it on its own.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -85,6 +86,16 @@ impl Peer {
     }
 }
 
+/// The part of an address that stands for one client: an IPv6 host has a whole /64 to choose from.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
+        }
+        address => address,
+    }
+}
+
 impl Listener for TcpListener {
     type Stream = TcpStream;
 
@@ -121,14 +132,19 @@ pub(crate) async fn serve<L: Listener>(
         members,
         stop: stop.clone(),
     });
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let (connections, shares) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Shares::default());
     let graceful = GracefulShutdown::new();
     let (open, cut_off) = (TaskTracker::new(), CancellationToken::new());
     while let Some(stream) = accept(&mut listener, &stop).await {
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { break };
+        let address = L::peer(&stream).map(network);
+        let Some(share) = shares.take(address, connections.available_permits()) else {
+            tracing::debug!(?address, "closed a connection: its address has as many as are free");
+            continue;
+        };
         let (door, watcher, cut_off) = (Arc::clone(&door), graceful.watcher(), cut_off.clone());
         open.spawn(async move {
-            let _permit = permit;
+            let _taken = (permit, share);
             tokio::select! {
                 () = door.let_in::<L>(stream, watcher) => {}
                 () = cut_off.cancelled() => {}
@@ -142,6 +158,49 @@ pub(crate) async fn serve<L: Listener>(
     cut_off.cancel();
     open.close();
     open.wait().await;
+}
+
+/// The open connections of each address. A client needs no token to open one, so nothing else bounds them.
+#[derive(Clone, Default)]
+struct Shares(Arc<Mutex<HashMap<IpAddr, usize>>>);
+
+impl Shares {
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a connection of this address; `None` if the address has as many as are `free`. One address alone gets half
+    /// of all connections, and a new address always finds one.
+    fn take(&self, address: Option<IpAddr>, free: usize) -> Option<Share> {
+        if let Some(address) = address {
+            let mut all = self.lock();
+            let count = all.entry(address).or_default();
+            if *count > free {
+                return None;
+            }
+            *count += 1;
+        }
+        Some(Share { of: self.clone(), address })
+    }
+}
+
+/// A connection that counts for its address until this is dropped.
+struct Share {
+    of: Shares,
+    address: Option<IpAddr>,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let Some(address) = self.address else { return };
+        let mut all = self.of.lock();
+        if let Some(count) = all.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&address);
+            }
+        }
+    }
 }
 
 /// Who comes in, and to what.
@@ -286,6 +345,25 @@ mod tests {
         let (theirs, mut ours) = connection().await;
         drop(theirs);
         assert_eq!(first_byte::<TcpListener>(&mut ours).await, None);
+    }
+
+    #[test]
+    fn one_address_leaves_connections_to_the_others() {
+        const MAX: usize = 100;
+        let (shares, mut open) = (Shares::default(), Vec::new());
+        let mut connect = |last: u8| {
+            let address = IpAddr::from([10, 0, 0, last]);
+            // As in `serve`: the connection itself is not free any more.
+            let share = shares.take(Some(address), MAX - open.len() - 1);
+            let is_taken = share.is_some();
+            open.extend(share);
+            is_taken
+        };
+        assert_eq!((0..MAX).filter(|_| connect(1)).count(), MAX / 2);
+        assert_eq!((0..MAX).filter(|_| connect(2)).count(), MAX / 4);
+        assert!((3..=8).all(&mut connect), "new addresses find one");
+        open.clear();
+        assert!(shares.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

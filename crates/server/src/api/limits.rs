@@ -16,7 +16,7 @@
 //! Two short critical sections per request and lane.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ use prometheus_client::registry::Registry;
 use super::problem::{Code, Trouble};
 use crate::auth::Actor;
 use crate::config::{Exposure, LimitsConfig};
-use crate::listener::Peer;
+use crate::listener::{Peer, network};
 
 /// Places for requests of metrics. They are apart from reads, so that an operator sees what fills the lanes.
 const METRICS_PLACES: usize = 32;
@@ -69,16 +69,6 @@ fn forwarded_for(headers: &HeaderMap) -> Option<IpAddr> {
         headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?.rsplit(',').next()?.trim();
     let without_port = || last.parse::<std::net::SocketAddr>().ok().map(|address| address.ip());
     last.trim_start_matches('[').trim_end_matches(']').parse().ok().or_else(without_port)
-}
-
-/// The part of an address that stands for one client: an IPv6 host has a whole /64 to choose from.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) if !v6.is_loopback() => {
-            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
-        }
-        address => address,
-    }
 }
 
 /// All lanes and the job rate.
