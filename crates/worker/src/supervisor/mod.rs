@@ -303,7 +303,10 @@ impl Supervisor {
         }
         let idle = self.agent.is_none()
             && self.logs.is_empty()
-            && !self.executions.values().any(Execution::is_active);
+            && !self.executions.values().any(Execution::is_active)
+            // On a full disk, what is to be written waits.
+            && self.batch.entries.is_empty()
+            && self.writer.is_idle();
         if !idle {
             self.idle_since = None;
             return false;
