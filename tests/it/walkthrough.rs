@@ -47,6 +47,27 @@ async fn a_command_is_submitted_runs_and_shows_its_result_and_its_log() {
     assert!(listed.contains(&job.to_string()), "{listed}");
 }
 
+/// Workers have names like everything else, and programs read the version as data, without colours.
+#[tokio::test]
+async fn jobs_are_found_by_the_name_of_their_worker_and_the_version_is_data() {
+    let site = Site::start().await;
+    let job = id(&site.belfry(&["submit", "-o", "name", "--wait", "--", "true"]).await.success());
+    let worker = site.client().job_executions(job).await.unwrap().items[0].worker_id.to_string();
+    let name = site.workers[0].name();
+    for wanted in [name, &worker] {
+        let listed = site.belfry(&["job", "list", "-o", "json", "--worker", wanted]).await.success();
+        assert!(listed.contains(&job.to_string()), "--worker {wanted}: {listed}");
+    }
+    let unknown = site.belfry(&["job", "list", "--worker", "nowhere"]).await.exits(1);
+    assert!(unknown.stderr.contains("nowhere"), "{}", unknown.stderr);
+
+    let version = site.belfry(&["version", "--server", "-o", "json"]).await.success();
+    let version: serde_json::Value = serde_json::from_str(&version).unwrap();
+    assert_eq!((&version["name"], &version["server"]["version"]), (&"belfry".into(), &version["version"]));
+    let plain = site.belfry(&["--no-color", "--no-such-option"]).await.exits(2);
+    assert!(!plain.stderr.contains('\u{1b}'), "{}", plain.stderr);
+}
+
 /// A3. `--follow` shows what is written as it is written, and ends as the job ends.
 #[tokio::test]
 async fn following_a_job_ends_with_its_own_exit_code() {
