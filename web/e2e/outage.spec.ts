@@ -101,10 +101,12 @@ test("an editor whose code is not there says so in its place, and the form besid
   await expect.poll(() => loads).toBe(2);
   await expect(problem).toBeVisible();
   await page.getByTestId("name").fill("without-an-editor");
-  isThere = true;
-  await problem.getByRole("button", { name: "Try again" }).click();
-  await expect(page.locator(".cm-content")).toContainText("without-an-editor");
+  await expect(page.getByRole("status").filter({ hasText: "would take this job" })).toBeVisible();
   expect(loads).toBe(2);
+  isThere = true;
+  await page.getByRole("button", { name: "Reload the dashboard" }).click();
+  await expect(page.locator(".cm-content")).toContainText("hello");
+  expect(loads).toBe(3);
 });
 
 test("the code of the editor is fetched while the browser is idle", async ({ page }) => {

@@ -1,13 +1,13 @@
 /** A spec as a file: an editor, in YAML or JSON, with what is wrong said below it. */
 
-import { SegmentedControl, Skeleton } from "@mantine/core";
+import { Button, SegmentedControl, Skeleton } from "@mantine/core";
 import { CatchBoundary, type ErrorComponentProps } from "@tanstack/react-router";
 import { Check, TriangleAlert } from "lucide-react";
 import { createContext, Suspense, useContext, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { Refusal } from "../../api/problem";
-import { forgetFailures, lazyPart, NotLoaded } from "../../app/lazyPage";
+import { lazyPart, NotLoaded } from "../../app/lazyPage";
 import { useLoadAgain } from "../../app/useLoadAgain";
 import { toYaml } from "../../lib/spec";
 import { Card, ProblemBox } from "../kit";
@@ -23,14 +23,17 @@ const Untouched = createContext(true);
 
 /** In the place of an editor that failed; the form beside it still works. */
 function NoEditor({ error, reset }: ErrorComponentProps) {
+  const { t } = useTranslation();
   useLoadAgain(error, reset, useContext(Untouched));
-  const retry = () => {
-    forgetFailures();
-    reset();
-  };
-  const isNotLoaded = error instanceof NotLoaded;
+  if (!(error instanceof NotLoaded)) return <ProblemBox error={error} onRetry={reset} />;
+  // A browser does not ask again for code that was not found, as after an upgrade of the server.
   return (
-    <ProblemBox error={isNotLoaded ? new Refusal("not_loaded", 0, error.message) : error} onRetry={retry} />
+    <>
+      <ProblemBox error={new Refusal("not_loaded", 0, error.message)} />
+      <Button m="md" variant="default" onClick={() => location.reload()}>
+        {t("failed.reload")}
+      </Button>
+    </>
   );
 }
 
