@@ -58,7 +58,7 @@ async fn jobs_are_found_by_the_name_of_their_worker_and_the_version_is_data() {
         let listed = site.belfry(&["job", "list", "-o", "json", "--worker", wanted]).await.success();
         assert!(listed.contains(&job.to_string()), "--worker {wanted}: {listed}");
     }
-    let unknown = site.belfry(&["job", "list", "--worker", "nowhere"]).await.exits(1);
+    let unknown = site.belfry(&["job", "list", "--worker", "nowhere"]).await.exits(3);
     assert!(unknown.stderr.contains("nowhere"), "{}", unknown.stderr);
 
     let version = site.belfry(&["version", "--server", "-o", "json"]).await.success();
