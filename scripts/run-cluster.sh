@@ -114,6 +114,11 @@ until [[ $("$belfry" worker list -o name 2>/dev/null | wc -l) -ge 2 ]]; do
   ((SECONDS < deadline)) || fail "the workers did not come within 60 seconds" "$data/worker-1.log"
   sleep 0.2
 done
+# A port is open a moment before its server is a member of the cluster.
+until [[ $("$belfry" server list -o name 2>/dev/null | wc -l) -ge 3 ]]; do
+  ((SECONDS < deadline)) || fail "the servers did not join the cluster within 60 seconds" "$data/server-c.log"
+  sleep 0.2
+done
 echo
 "$belfry" server list
 echo
