@@ -4,6 +4,7 @@
 //! only when nothing of it is alive, so that the next execution never meets it. Ordinary ends leave
 //! nothing: then it suffices that its control group is empty and that no child of ours is unknown.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -79,7 +80,12 @@ impl Supervisor {
     fn with_remains(&mut self, exited: &[ExecutionId]) -> Vec<ExecutionId> {
         let Some(children) = tree::children(!self.cgroups.groups_all()) else { return exited.to_vec() };
         let is_known = |pid: &i32| self.pids.contains_key(pid) || self.is_fuse(*pid);
-        let unknown: Vec<_> = children.into_iter().filter(|pid| !is_known(pid)).collect();
+        let mut unknown: Vec<_> = children.into_iter().filter(|pid| !is_known(pid)).collect();
+        if !unknown.is_empty() {
+            // To take these for strangers would cost a look at all processes with nearly each end.
+            let launching: HashSet<_> = self.launching().filter_map(|(_, root)| root.pid).collect();
+            unknown.retain(|pid| !launching.contains(pid));
+        }
         if unknown.iter().any(|pid| !self.strays.contains_key(pid)) {
             self.attribute(&unknown);
         }
