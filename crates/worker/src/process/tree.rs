@@ -107,6 +107,11 @@ pub(crate) fn is_gone(pid: i32) -> bool {
     read_process(pid).is_none()
 }
 
+/// Whether a process was stopped by a signal.
+pub(crate) fn is_stopped(pid: i32) -> bool {
+    read_process(pid).is_some_and(|process| process.state == b'T')
+}
+
 /// When a process was started; `None` where it is gone.
 pub(crate) fn started(pid: i32) -> Option<BootMillis> {
     read_process(pid).map(|process| process.started)

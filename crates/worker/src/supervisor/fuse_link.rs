@@ -1,7 +1,7 @@
 //! The supervisor's end of the fuse.
 //!
 //! It is told how far the lease goes, without ever waiting; whom it guards it reads from a table that we write
-//! ([`guards`]). A fuse that died, or that reads nothing any more, is replaced.
+//! ([`guards`]). A fuse that died, that is stopped, or that reads nothing any more, is replaced.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -15,6 +15,7 @@ use crate::clock::{BootMillis, Moment, boot_millis};
 #[cfg(doc)]
 use crate::fuse::guards;
 use crate::fuse::{FROZE, GROUPS_VARIABLE, SINCE};
+use crate::process::tree;
 
 /// A fuse with this much unread does not work any more.
 const BACKLOG_MAX: usize = 4 << 10;
@@ -61,6 +62,11 @@ impl FuseLink {
 
     pub(super) fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(0)
+    }
+
+    /// Whether somebody has stopped it, so that it cannot act.
+    pub(super) fn is_stopped(&self) -> bool {
+        tree::is_stopped(self.pid())
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {

@@ -7,6 +7,7 @@ use proto::v1::report;
 use rustix::process::Signal;
 
 use super::execution::{Ending, Phase, refused};
+use super::fuse_link::FuseLink;
 use super::launching::Launching;
 use super::poller::Alarm;
 use super::{Body, Supervisor};
@@ -124,7 +125,10 @@ impl Supervisor {
         }
         let has_lapsed = !self.has_lease();
         self.lease_until = until;
-        if let Some(fuse) = &mut self.fuse {
+        if self.fuse.as_ref().is_some_and(FuseLink::is_stopped) {
+            tracing::error!("the fuse was stopped, it is replaced");
+            self.replace_fuse();
+        } else if let Some(fuse) = &mut self.fuse {
             fuse.tell_lease(until);
         }
         // Before anything thaws: if we are stopped in between, nobody else would freeze it again.

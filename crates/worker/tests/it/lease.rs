@@ -321,3 +321,17 @@ pub(crate) async fn executions_of_a_killed_supervisor_are_reported_as_interrupte
     assert_eq!(finished.exit_code, Some(0));
     assert!(Duration::from_millis(finished.run_ms) < Duration::from_secs(10));
 }
+
+/// A fuse that stands still freezes nothing. Its supervisor notices with the next lease, and not only when their socket is
+/// full.
+pub(crate) async fn a_fuse_that_is_stopped_is_replaced() {
+    const BEATS_MAX: usize = 500;
+    let rig = Rig::new().await;
+    rig.server.until("a heartbeat", |state| (!state.beats.is_empty()).then_some(())).await;
+    let fuse = rig.server.until("a fuse", |_| rig.fuse()).await;
+    let before = rig.server.state().beats.len();
+    signal(fuse, Signal::STOP);
+    rig.server.until("another fuse", |_| rig.fuse().filter(|other| *other != fuse)).await;
+    let beats = rig.server.state().beats.len() - before;
+    assert!(beats < BEATS_MAX, "it took {beats} heartbeats");
+}
