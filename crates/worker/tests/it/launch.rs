@@ -10,10 +10,10 @@ use std::path::Path;
 use model::Duration;
 use model::spec::JobSpec;
 use proto::v1::finished::How;
-use proto::v1::{Assignment, Finished, Stop};
+use proto::v1::{Assignment, Finished};
 use rustix::process::Signal;
 
-use crate::rig::{Rig, assignment, signal};
+use crate::rig::{Rig, assignment, signal, stop};
 
 /// The signal that says that somebody opens a file; the library does not name the number.
 const F_SETSIG: i32 = 10;
@@ -57,10 +57,6 @@ async fn hanging(rig: &Rig, change: impl FnOnce(&mut JobSpec)) -> Option<(Hangin
     rig.server.assign(vec![order.clone()]).await;
     rig.server.until("the start", |_| program.is_awaited().then_some(())).await;
     Some((program, order))
-}
-
-fn stop(order: &Assignment, grace_ms: u64) -> Stop {
-    Stop { execution_id: order.execution_id.clone(), fence: order.fence, grace_ms, discard: false }
 }
 
 pub(crate) async fn a_task_whose_program_is_not_loaded_can_be_stopped() {

@@ -1,7 +1,6 @@
 //! What the lease, the fuse and a new supervisor do.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +11,9 @@ use proto::v1::finished::How;
 use proto::v1::{Assignment, Stop};
 use rustix::process::Signal;
 
-use crate::rig::{Rig, assignment, daemon, is_frozen, numbers, process_state, script, sh, signal, unmarked};
+use crate::rig::{
+    Rig, assignment, daemon, is_frozen, numbers, process_state, program_with, script, sh, signal, unmarked,
+};
 
 const SHORT_LEASE: u64 = 400;
 
@@ -269,22 +270,16 @@ pub(crate) async fn a_supervisor_of_a_copied_folder_leaves_the_tasks_of_the_orig
 /// A program whose first fuse closes its socket, and stops the process whose number is in `victim` from then on. When
 /// there is a second one, there is a file `replaced`.
 fn program_with_a_broken_fuse(dir: &Path, victim: &Path) -> PathBuf {
-    let program = dir.join("program");
     let text = format!(
-        "#!/bin/sh\n\
-        if [ \"$1\" = fuse ] && mkdir {dir}/was-broken 2>/dev/null; then\n\
+        "if [ \"$1\" = fuse ] && mkdir {dir}/was-broken 2>/dev/null; then\n\
         while ! [ -s {victim} ]; do sleep 0.01; done\n\
         read pid < {victim}; exec 0<&-; while :; do kill -STOP $pid; done\n\
         fi\n\
-        if [ \"$1\" = fuse ]; then : > {dir}/replaced; fi\n\
-        exec {own} \"$@\"\n",
+        if [ \"$1\" = fuse ]; then : > {dir}/replaced; fi",
         dir = dir.display(),
         victim = victim.display(),
-        own = std::env::current_exe().unwrap().display(),
     );
-    fs::write(&program, text).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    program
+    program_with(dir, &text)
 }
 
 pub(crate) async fn what_a_fuse_freezes_while_it_is_replaced_goes_on() {
@@ -320,6 +315,58 @@ pub(crate) async fn executions_of_a_killed_supervisor_are_reported_as_interrupte
     let (_, finished) = rig.run("exit 0").await;
     assert_eq!(finished.exit_code, Some(0));
     assert!(Duration::from_millis(finished.run_ms) < Duration::from_secs(10));
+}
+
+/// As that of another release may, which does not understand the table of its tasks.
+pub(crate) async fn a_fuse_that_ends_at_once_is_not_started_again_without_a_pause() {
+    let begun = std::time::Instant::now();
+    let rig = Rig::with(|config, state| {
+        let dir = config.dir.parent().unwrap();
+        let (fuses, good) = (dir.join("fuses"), dir.join("good"));
+        let ends = format!("echo 1 >> {}; [ -e {} ] || exit 1", fuses.display(), good.display());
+        config.program = program_with(dir, &format!("if [ $1 = fuse ]; then {ends}; fi"));
+        state.lease_ms = Some(SHORT_LEASE);
+    })
+    .await;
+    let fuses = rig.dir.path().join("fuses");
+    let count = || if fuses.exists() { numbers(&fuses).len() } else { 0 };
+    let started = rig.server.until("four fuses", |_| Some(count()).filter(|count| *count >= 4)).await;
+    // One a second: a machine that is slow has fewer.
+    let seconds = begun.elapsed().as_secs();
+    assert!(started as u64 <= seconds + 2, "{started} fuses in {seconds} s");
+    rig.shared("good");
+    rig.server.until("a fuse that works", |_| rig.fuse()).await;
+    let (_, _, pid) = counting(&rig, "count").await;
+    signal(rig.supervisor(), Signal::STOP);
+    frozen(&rig, pid).await;
+}
+
+/// As tools do that slow others down by signals. It has left the group of its task, so it is stopped last.
+pub(crate) async fn processes_that_another_one_of_their_task_lets_go_on_are_frozen_too() {
+    const OTHERS: usize = 50;
+    const ROUNDS: usize = 5;
+    let rig = short_leases().await;
+    let pids = rig.shared("pids");
+    let order = sh(&format!(
+        "for n in $(seq {OTHERS}); do sleep 600 & all=\"$all $!\"; echo $! >> {0}; done
+         setsid sh -c \"while :; do kill -CONT $all; done\" & echo $! >> {0}; wait",
+        pids.display()
+    ));
+    rig.server.assign(vec![order.clone()]).await;
+    let pids =
+        rig.server.until("all processes", |_| Some(numbers(&pids)).filter(|all| all.len() > OTHERS)).await;
+    let are_frozen = || pids.iter().all(|pid| is_frozen(*pid));
+    for _ in 0..ROUNDS {
+        // Then nobody but the fuse freezes them.
+        signal(rig.supervisor(), Signal::STOP);
+        frozen(&rig, pids[OTHERS]).await;
+        rig.server.until("freezing", |_| are_frozen().then_some(())).await;
+        let beats = rig.server.state().beats.len();
+        rig.server.until("five beats", |state| (state.beats.len() > beats + 5).then_some(())).await;
+        assert!(are_frozen(), "some run on");
+        signal(rig.supervisor(), Signal::CONT);
+        thawed(&rig, pids[OTHERS]).await;
+    }
 }
 
 /// A fuse that stands still freezes nothing. Its supervisor notices with the next lease, and not only when their socket is

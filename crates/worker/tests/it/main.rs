@@ -80,7 +80,9 @@ fn trials() -> Vec<Trial> {
             a_supervisor_of_a_copied_folder_leaves_the_tasks_of_the_original_alone,
             what_a_fuse_freezes_while_it_is_replaced_goes_on,
             executions_of_a_killed_supervisor_are_reported_as_interrupted,
+            a_fuse_that_ends_at_once_is_not_started_again_without_a_pause,
             a_fuse_that_is_stopped_is_replaced,
+            processes_that_another_one_of_their_task_lets_go_on_are_frozen_too,
         }
         launch {
             a_task_whose_program_is_not_loaded_can_be_stopped,

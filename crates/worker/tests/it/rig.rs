@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use model::spec::{JobSpec, ProcessRun, Run};
 use model::{Duration, ExecutionId, JobId};
-use proto::v1::Assignment;
+use proto::v1::{Assignment, Stop};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinHandle;
 use worker::AgentConfig;
@@ -157,6 +157,15 @@ pub(crate) fn is_frozen(pid: i32) -> bool {
     }
 }
 
+/// The worker's program, which does what `before` says in a shell first.
+pub(crate) fn program_with(dir: &Path, before: &str) -> PathBuf {
+    let program = dir.join("program");
+    let own = std::env::current_exe().unwrap();
+    fs::write(&program, format!("#!/bin/sh\n{before}\nexec {} \"$@\"\n", own.display())).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
 /// The numbers in a file, one a line.
 pub(crate) fn numbers(path: &Path) -> Vec<i32> {
     fs::read_to_string(path).unwrap().lines().filter_map(|line| line.trim().parse().ok()).collect()
@@ -168,6 +177,10 @@ pub(crate) fn script(script: &str) -> JobSpec {
 
 pub(crate) fn sh(text: &str) -> Assignment {
     assignment(&script(text))
+}
+
+pub(crate) fn stop(order: &Assignment, grace_ms: u64) -> Stop {
+    Stop { execution_id: order.execution_id.clone(), fence: order.fence, grace_ms, discard: false }
 }
 
 /// An assignment with ids of its own.

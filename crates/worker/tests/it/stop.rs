@@ -4,20 +4,17 @@
 #![expect(clippy::print_stdout, reason = "a program of this test says what it made")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::process::ExitCode;
 
 use model::Duration;
+use proto::v1::Stop;
 use proto::v1::finished::How;
 use proto::v1::report::Body;
-use proto::v1::{Assignment, Stop};
 use rustix::process::Signal;
 
-use crate::rig::{Rig, assignment, daemon, numbers, process_state, script, sh, signal, unmarked};
-
-fn stop(order: &Assignment, grace_ms: u64) -> Stop {
-    Stop { execution_id: order.execution_id.clone(), fence: order.fence, grace_ms, discard: false }
-}
+use crate::rig::{
+    Rig, assignment, daemon, numbers, process_state, program_with, script, sh, signal, stop, unmarked,
+};
 
 pub(crate) async fn a_stop_that_comes_before_its_assignment_refuses_it_for_ever() {
     let rig = Rig::new().await;
@@ -179,13 +176,9 @@ pub(crate) async fn a_sibling_that_a_task_made_dies_with_it() {
 /// The supervisor takes the place of a shell that has started it, as a container's start script may.
 pub(crate) async fn a_child_that_the_supervisor_did_not_start_lives_on() {
     let rig = Rig::with(|config, _| {
-        let program = config.dir.with_file_name("program");
-        let own = std::env::current_exe().unwrap();
-        let (own, others) = (own.display(), config.dir.with_file_name("others"));
+        let others = config.dir.with_file_name("others");
         let start = format!("if [ $1 = supervisor ]; then sleep 600 & echo $! >> {}; fi", others.display());
-        fs::write(&program, format!("#!/bin/sh\n{start}\nexec {own} \"$@\"\n")).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        config.program = program;
+        config.program = program_with(config.dir.parent().unwrap(), &start);
     })
     .await;
     for script in ["true", "sleep 600 & true"] {
