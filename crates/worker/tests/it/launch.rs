@@ -8,19 +8,24 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use model::Duration;
-use model::spec::JobSpec;
+use model::spec::{Delivery, JobSpec};
 use proto::v1::finished::How;
+use proto::v1::report::Body;
 use proto::v1::{Assignment, Finished};
 use rustix::process::Signal;
 
-use crate::rig::{Rig, assignment, signal, stop};
+use crate::rig::{Rig, assignment, is_frozen, numbers, process_state, script, sh, signal, stop};
+
+/// About the most starts that are under way at a time, those that wait for a thread among them.
+const LAUNCHES_MAX: usize = 64;
+const SHORT_LEASE: u64 = 400;
 
 /// The signal that says that somebody opens a file; the library does not name the number.
 const F_SETSIG: i32 = 10;
 
 /// A program that is loaded only when this is dropped: whoever opens it waits until its lease is given back, or until the
 /// system takes the lease after 45 seconds.
-struct Hanging(File);
+pub(crate) struct Hanging(File);
 
 impl Hanging {
     /// One that sleeps. `None` where no lease can be had.
@@ -48,15 +53,35 @@ impl Hanging {
 }
 
 /// A worker, and an execution whose program is not loaded.
-async fn hanging(rig: &Rig, change: impl FnOnce(&mut JobSpec)) -> Option<(Hanging, Assignment)> {
+pub(crate) async fn hanging(rig: &Rig, change: impl FnOnce(&mut JobSpec)) -> Option<(Hanging, Assignment)> {
+    let (program, mut orders) = several_hanging(rig, 1, change).await?;
+    Some((program, orders.remove(0)))
+}
+
+/// Several executions of one program that is not loaded.
+async fn several_hanging(
+    rig: &Rig,
+    count: usize,
+    change: impl FnOnce(&mut JobSpec),
+) -> Option<(Hanging, Vec<Assignment>)> {
     let path = rig.dir.path().join("program");
     let program = Hanging::new(&path)?;
     let mut spec = JobSpec::command([path.to_str().unwrap(), "600"]);
     change(&mut spec);
-    let order = assignment(&spec);
-    rig.server.assign(vec![order.clone()]).await;
-    rig.server.until("the start", |_| program.is_awaited().then_some(())).await;
-    Some((program, order))
+    let orders: Vec<_> = (0..count).map(|_| assignment(&spec)).collect();
+    rig.server.session().await;
+    let before = children(rig).len();
+    rig.server.assign(orders.clone()).await;
+    let are_born = || children(rig).len() == before + count;
+    rig.server.until("the starts", |_| (program.is_awaited() && are_born()).then_some(())).await;
+    Some((program, orders))
+}
+
+/// As many executions of a program that is not loaded as there are threads to start programs, all of which run on
+/// without a lease.
+async fn all_threads_hanging(rig: &Rig) -> Option<(Hanging, Vec<Assignment>)> {
+    let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
+    several_hanging(rig, threads, |spec| spec.delivery = Delivery::AtMostOnce).await
 }
 
 pub(crate) async fn a_task_whose_program_is_not_loaded_can_be_stopped() {
@@ -103,18 +128,19 @@ async fn frozen_before_it_is_loaded(
         return None;
     }
     rig.server.state().lease_ms = None;
-    rig.server.until("freezing", |_| child_state(rig).contains(&'T').then_some(())).await;
+    rig.server.until("freezing", |_| children(rig).into_iter().any(is_frozen).then_some(())).await;
     Some(found)
 }
 
-/// The states of the processes that threads of the supervisor have started, other than its first.
-fn child_state(rig: &Rig) -> Vec<char> {
+/// The processes that threads of the supervisor have started, other than its first.
+fn children(rig: &Rig) -> Vec<i32> {
     let supervisor = rig.supervisor();
     let threads = fs::read_dir(format!("/proc/{supervisor}/task")).unwrap().flatten();
     let others = threads.filter(|thread| thread.file_name().to_str() != Some(&supervisor.to_string()));
     let children = others.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     let children: String = children.collect();
-    children.split_ascii_whitespace().filter_map(|pid| crate::rig::process_state(pid.parse().ok()?)).collect()
+    let pids = children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok());
+    pids.filter(|pid| process_state(*pid).is_some()).collect()
 }
 
 pub(crate) async fn a_task_that_was_frozen_before_its_program_was_loaded_can_be_stopped() {
@@ -138,4 +164,130 @@ pub(crate) async fn time_that_a_task_was_frozen_before_its_program_was_loaded_do
     rig.server.state().lease_ms = Some(60_000);
     let Finished { run_ms, .. } = rig.server.finished(&order.execution_id).await;
     assert!(run_ms > 4_500, "{run_ms} ms, of which it was frozen for some three seconds");
+}
+
+/// A task that is frozen when the lease is over; its process.
+async fn sleeping(rig: &Rig) -> i32 {
+    let order = assignment(&JobSpec::command(["sleep", "600"]));
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.started(&order.execution_id).await
+}
+
+async fn frozen(rig: &Rig, pid: i32) {
+    rig.server.until("freezing", |_| is_frozen(pid).then_some(())).await;
+}
+
+/// Ten heartbeats are ten chances to do what should not be done.
+async fn ten_beats(rig: &Rig) {
+    let beats = rig.server.state().beats.len();
+    rig.server.until("ten heartbeats", |state| (state.beats.len() > beats + 10).then_some(())).await;
+}
+
+/// D4. A burst of starts is under way when the supervisor is stopped. When it continues after the end of its lease, and
+/// its agent is gone, other workers may run what waits in the queue of its threads.
+pub(crate) async fn starts_that_wait_for_a_thread_are_not_made_after_a_pause_that_outlasts_the_lease() {
+    const WAITING: usize = 40;
+    let mut rig = Rig::with(|_, state| state.lease_ms = Some(SHORT_LEASE)).await;
+    let sleeping = sleeping(&rig).await;
+    let Some((program, _)) = all_threads_hanging(&rig).await else { return };
+    let starts = rig.shared("starts");
+    let orders: Vec<_> = (0..WAITING).map(|_| sh(&format!("echo 1 >> {}", starts.display()))).collect();
+    rig.server.assign(orders.clone()).await;
+    // Their scripts are all that there is of them.
+    rig.server.until("a full queue", |_| (rig.files_of_tasks() == WAITING).then_some(())).await;
+    rig.server.state().lease_ms = None;
+    signal(rig.supervisor(), Signal::STOP);
+    rig.kill_agent().await;
+    frozen(&rig, sleeping).await;
+    assert_eq!(numbers(&starts), [0; 0], "the queue was not full");
+    // The threads have work from now on.
+    drop(program);
+    signal(rig.supervisor(), Signal::CONT);
+    rig.start_agent();
+    rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    ten_beats(&rig).await;
+    assert_eq!(numbers(&starts), [0; 0], "they were started without a lease");
+    rig.server.state().lease_ms = Some(60_000);
+    for order in &orders {
+        assert_eq!(rig.server.finished(&order.execution_id).await.exit_code, Some(0));
+    }
+    assert_eq!(numbers(&starts), [1; WAITING], "each was started once");
+}
+
+/// D4. Nobody but the fuse can freeze it, and not before it is loaded: until then its environment is its supervisor's.
+pub(crate) async fn a_program_that_is_loaded_after_the_end_of_the_lease_is_frozen_beside_a_stopped_supervisor()
+ {
+    let rig = Rig::with(|config, state| {
+        config.control_groups = false;
+        state.lease_ms = Some(SHORT_LEASE);
+    })
+    .await;
+    let sleeping = sleeping(&rig).await;
+    let Some((program, order)) = hanging(&rig, |_| {}).await else { return };
+    let pid = children(&rig).into_iter().find(|pid| *pid != sleeping).unwrap();
+    signal(rig.supervisor(), Signal::STOP);
+    frozen(&rig, sleeping).await;
+    drop(program);
+    let path = rig.dir.path().join("program");
+    let is_loaded = || fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == path);
+    rig.server.until("the program", |_| is_loaded().then_some(())).await;
+    frozen(&rig, pid).await;
+    rig.server.state().lease_ms = Some(60_000);
+    signal(rig.supervisor(), Signal::CONT);
+    assert_eq!(rig.server.started(&order.execution_id).await, pid);
+    rig.server.until("thawing", |_| (!is_frozen(pid)).then_some(())).await;
+}
+
+/// D5. The supervisor hears of the next lease before it hears that the program was started.
+pub(crate) async fn a_program_that_the_fuse_froze_before_it_was_loaded_goes_on_under_the_next_lease() {
+    let rig = Rig::with(|_, state| state.lease_ms = Some(SHORT_LEASE)).await;
+    let Some((program, order)) = hanging(&rig, |_| {}).await else { return };
+    let log = fs::read_to_string(rig.config.dir.join("supervisor.log")).unwrap();
+    if log.contains("no control group can be made here") {
+        return eprintln!("skipped: no control group can be made here");
+    }
+    let pid = children(&rig)[0];
+    signal(rig.supervisor(), Signal::STOP);
+    frozen(&rig, pid).await;
+    rig.server.state().lease_ms = Some(60_000);
+    signal(rig.supervisor(), Signal::CONT);
+    rig.server.until("thawing", |_| (!is_frozen(pid)).then_some(())).await;
+    drop(program);
+    assert_eq!(rig.server.started(&order.execution_id).await, pid);
+    ten_beats(&rig).await;
+    assert!(!is_frozen(pid), "it was frozen under a valid lease");
+}
+
+/// B5. The server is told, so that it places nothing there.
+pub(crate) async fn a_worker_whose_threads_all_wait_for_programs_says_so() {
+    let rig = Rig::with(|config, _| config.supervisor_patience = Duration::from_secs(4)).await;
+    let Some((program, orders)) = all_threads_hanging(&rig).await else { return };
+    let trouble = |state: &crate::server::State| Some(state.beats.last()?.health.clone()?.trouble);
+    let says = |text: &str| text.contains("cannot start tasks");
+    rig.server.until("the trouble", |state| trouble(state).filter(|text| says(text))).await;
+    drop(program);
+    for order in &orders {
+        rig.server.started(&order.execution_id).await;
+    }
+    rig.server.until("no trouble", |state| trouble(state).filter(|text| !says(text))).await;
+}
+
+/// D2. It is known of them that they never ran, so that an at-most-once job loses nothing.
+pub(crate) async fn what_was_not_started_when_the_supervisor_is_told_to_end_is_refused() {
+    let rig = Rig::new().await;
+    let Some((_program, hanging)) = all_threads_hanging(&rig).await else { return };
+    let starts = rig.shared("starts");
+    let mut spec = script(&format!("echo 1 >> {}", starts.display()));
+    spec.delivery = Delivery::AtMostOnce;
+    // Some wait for a thread, and others for a place in the queue of the threads.
+    let orders: Vec<_> = (0..LAUNCHES_MAX + 16).map(|_| assignment(&spec)).collect();
+    rig.server.assign(orders.clone()).await;
+    let queued = LAUNCHES_MAX - hanging.len();
+    rig.server.until("a full queue", |_| (rig.files_of_tasks() >= queued).then_some(())).await;
+    signal(rig.supervisor(), Signal::TERM);
+    for order in &orders {
+        let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "stopped");
+        rig.server.until("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
+    }
+    assert_eq!(numbers(&starts), [0; 0]);
 }

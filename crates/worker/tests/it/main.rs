@@ -90,6 +90,11 @@ fn trials() -> Vec<Trial> {
             a_task_whose_program_is_not_loaded_ends_with_its_supervisor,
             a_task_that_was_frozen_before_its_program_was_loaded_can_be_stopped,
             time_that_a_task_was_frozen_before_its_program_was_loaded_does_not_count_towards_its_timeout,
+            starts_that_wait_for_a_thread_are_not_made_after_a_pause_that_outlasts_the_lease,
+            a_program_that_is_loaded_after_the_end_of_the_lease_is_frozen_beside_a_stopped_supervisor,
+            a_program_that_the_fuse_froze_before_it_was_loaded_goes_on_under_the_next_lease,
+            a_worker_whose_threads_all_wait_for_programs_says_so,
+            what_was_not_started_when_the_supervisor_is_told_to_end_is_refused,
         }
         session {
             unacknowledged_reports_are_repeated_on_the_next_session,
