@@ -13,6 +13,7 @@ mod artifacts;
 mod launch;
 mod lease;
 mod logs;
+mod proxy;
 mod rig;
 mod run;
 mod server;
@@ -99,12 +100,14 @@ fn trials() -> Vec<Trial> {
         session {
             unacknowledged_reports_are_repeated_on_the_next_session,
             more_reports_than_one_message_holds_all_arrive,
+            an_execution_that_ended_ten_thousand_ends_ago_is_not_started_again,
             a_second_agent_of_a_folder_is_refused,
             a_session_ends_while_the_supervisor_stands_still,
             a_task_and_its_report_outlive_the_agent,
             an_outcome_outlives_the_supervisor,
             an_unknown_session_is_opened_anew,
             a_server_that_answers_no_heartbeat_is_left,
+            a_server_that_heartbeats_do_not_reach_is_left_for_another_one,
             heartbeats_tell_of_the_machine_and_show_the_token,
             a_supervisor_that_is_told_to_end_kills_its_tasks_and_says_so,
             a_supervisor_with_nothing_to_do_ends_when_its_agent_is_gone,

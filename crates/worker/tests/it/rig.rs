@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use model::spec::{JobSpec, ProcessRun, Run};
 use model::{Duration, ExecutionId, JobId};
+use proto::v1::report::Body;
 use proto::v1::{Assignment, Stop};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::task::JoinHandle;
@@ -90,6 +91,24 @@ impl Rig {
             .split_ascii_whitespace()
             .find(|child| fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe == own))
             .map(|child| child.parse().unwrap())
+    }
+
+    /// Assigns an execution again that has ended, and waits until that is refused. Again and again: a supervisor that is
+    /// about to end takes nothing more.
+    pub(crate) async fn is_refused(&self, order: &Assignment) {
+        self.server.state().reports.clear();
+        let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "known");
+        let is_refused = |state: &mut State| state.of(&order.execution_id).any(refused).then_some(());
+        let again = async {
+            loop {
+                self.server.assign(vec![order.clone()]).await;
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+        };
+        tokio::select! {
+            () = self.server.until("a refusal", is_refused) => {}
+            () = again => {}
+        }
     }
 
     /// Runs one script to its end.

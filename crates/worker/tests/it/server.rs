@@ -60,6 +60,9 @@ pub(crate) struct State {
     pub(crate) stops: Vec<Stop>,
     /// Refuse new sessions.
     pub(crate) closed: bool,
+    /// Where the last session and the last lane of heartbeats come from.
+    pub(crate) session_lane: Option<SocketAddr>,
+    pub(crate) beat_lane: Option<SocketAddr>,
     session: Option<mpsc::Sender<Result<ServerMessage, Status>>>,
     sessions: u64,
 }
@@ -89,6 +92,8 @@ impl Default for State {
             log_bytes_max: usize::MAX,
             stops: Vec::new(),
             closed: false,
+            session_lane: None,
+            beat_lane: None,
             session: None,
             sessions: 0,
         }
@@ -282,10 +287,12 @@ impl Worker for FakeServer {
         if self.state().closed {
             return Err(Status::unavailable("closed for the test"));
         }
+        let lane = request.remote_addr();
         let mut inbox = request.into_inner();
         let (outbox, answers) = mpsc::channel(64);
         let hello = inbox.next().await.ok_or_else(|| Status::cancelled("no hello"))??;
         let number = self.change(|state| {
+            state.session_lane = lane;
             state.sessions += 1;
             state.sessions
         });
@@ -325,6 +332,8 @@ impl Worker for FakeServer {
     ) -> Result<Response<Self::BeatStream>, Status> {
         let token = request.metadata().get("authorization").and_then(|t| t.to_str().ok()).unwrap_or_default();
         self.state().tokens.push(token.to_owned());
+        let lane = request.remote_addr();
+        self.change(|state| state.beat_lane = lane);
         let mut beats = request.into_inner();
         let server = self.clone();
         let (outbox, answers) = mpsc::channel(64);

@@ -1,9 +1,14 @@
 //! Sessions that break, agents and supervisors that are killed.
 
+use model::spec::Delivery;
 use proto::v1::finished::How;
+use proto::v1::server_message::Body as Say;
+use proto::v1::{Assignment, StopBatch};
 use rustix::process::Signal;
 
-use crate::rig::{Rig, numbers, process_state, sh, signal};
+use crate::proxy::Proxy;
+use crate::rig::{Rig, assignment, numbers, process_state, script, sh, signal, stop};
+use crate::server::FakeServer;
 
 pub(crate) async fn unacknowledged_reports_are_repeated_on_the_next_session() {
     let rig = Rig::new().await;
@@ -16,10 +21,12 @@ pub(crate) async fn unacknowledged_reports_are_repeated_on_the_next_session() {
     assert_eq!((held.len(), held[0].execution_id.as_str(), held[0].running), (1, id.as_str(), false));
 }
 
-/// Outputs and checkpoints of executions that end while no agent is there: more than a frame may hold.
+/// Outputs and checkpoints of executions that end while no agent is there, and that the server acknowledges only at the
+/// end: more than a frame may hold.
 pub(crate) async fn more_reports_than_one_message_holds_all_arrive() {
     const COUNT: usize = 300;
     let mut rig = Rig::new().await;
+    rig.server.state().acknowledge = false;
     let gate = rig.dir.path().join("gate");
     rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
     std::fs::set_permissions(&gate, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
@@ -43,11 +50,48 @@ pub(crate) async fn more_reports_than_one_message_holds_all_arrive() {
         })
         .await;
     rig.start_agent();
-    for order in &orders {
+    all_arrive(&rig, &orders).await;
+    // Once more on the next session, and from the next supervisor.
+    rig.server.hang_up();
+    rig.server.state().reports.clear();
+    all_arrive(&rig, &orders).await;
+    rig.server.state().acknowledge = true;
+    signal(rig.supervisor(), Signal::KILL);
+    rig.server.state().reports.clear();
+    all_arrive(&rig, &orders).await;
+    let are_acknowledged = |acknowledged: usize| (acknowledged >= COUNT).then_some(());
+    rig.server.until("the acknowledgements", |state| are_acknowledged(state.acknowledged.len())).await;
+}
+
+async fn all_arrive(rig: &Rig, orders: &[Assignment]) {
+    for order in orders {
         let finished = rig.server.finished(&order.execution_id).await;
         assert_eq!(finished.output.len(), 60_008);
         assert_eq!(finished.checkpoint.map(|data| data.len()), Some(60_008));
     }
+}
+
+/// D7. A store that lost its last commits assigns again what ended before them, however much ended since.
+pub(crate) async fn an_execution_that_ended_ten_thousand_ends_ago_is_not_started_again() {
+    const ENDS: usize = 10_100;
+    let rig = Rig::new().await;
+    let starts = rig.shared("starts");
+    let mut spec = script(&format!("echo 1 >> {}", starts.display()));
+    spec.delivery = Delivery::AtMostOnce;
+    let order = assignment(&spec);
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.finished(&order.execution_id).await;
+    // What is stopped before it comes ends without a process.
+    let stops: Vec<_> = (0..ENDS).map(|_| stop(&sh(""), 0)).collect();
+    for stops in stops.chunks(1_000) {
+        rig.server.say(Say::Stops(StopBatch { stops: stops.to_vec() })).await;
+    }
+    rig.server.until("the ends", |state| (state.acknowledged.len() > ENDS).then_some(())).await;
+    rig.is_refused(&order).await;
+    signal(rig.supervisor(), Signal::KILL);
+    rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    rig.is_refused(&order).await;
+    assert_eq!(numbers(&starts), [1]);
 }
 
 pub(crate) async fn a_second_agent_of_a_folder_is_refused() {
@@ -127,6 +171,31 @@ pub(crate) async fn a_server_that_answers_no_heartbeat_is_left() {
     rig.server.until("a heartbeat", |state| (!state.beats.is_empty()).then_some(())).await;
     rig.server.state().lease_ms = None;
     rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+}
+
+/// D6. Its session is whole, and only the connection of the heartbeats fails.
+pub(crate) async fn a_server_that_heartbeats_do_not_reach_is_left_for_another_one() {
+    let other = FakeServer::start().await;
+    let mut proxy = None;
+    let rig = Rig::with(|config, state| {
+        state.welcome_lease_ms = 900;
+        let way = Proxy::start(&config.servers[0]);
+        config.servers = vec![way.url(), format!("http://{}", other.address)];
+        proxy = Some(way);
+    })
+    .await;
+    let proxy = proxy.unwrap();
+    let order = sh("sleep 600");
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.started(&order.execution_id).await;
+    let lane = rig.server.until("a heartbeat", |state| state.beat_lane).await;
+    let session = rig.server.state().session_lane;
+    proxy.refuse();
+    proxy.cut(lane);
+    let hello = other.until("a hello", |state| state.hellos.first().cloned()).await;
+    assert_eq!((hello.held.len(), hello.held[0].running), (1, true));
+    assert!(session.is_some_and(|session| session != lane), "the lanes share a connection");
+    rig.server.until("the end of the session", |state| state.has_no_session().then_some(())).await;
 }
 
 pub(crate) async fn heartbeats_tell_of_the_machine_and_show_the_token() {
