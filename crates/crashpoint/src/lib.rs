@@ -77,6 +77,8 @@ points! {
     AgentHasAssignment = "agent has assignment",
     /// The agent has reports; the server has not heard of them.
     AgentHasReports = "agent has reports",
+    /// The supervisor has decided something; its journal has none of it.
+    JournalBeforeWrite = "journal before write",
     /// The supervisor is about to write down a start.
     StartBeforeJournal = "start before journal",
     /// The start is in the journal; nothing runs.

@@ -14,6 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use crashpoint::Point;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::journal::{Entry, Journal, RewriteError, State};
@@ -97,6 +98,7 @@ impl Writer {
 fn write(journal: &mut Journal, work: Work) {
     match work {
         Work::Append { entries, sync } => {
+            crashpoint::reach(Point::JournalBeforeWrite);
             let mut told = false;
             while let Err(error) = journal.append(&entries) {
                 if !std::mem::replace(&mut told, true) {

@@ -1,13 +1,15 @@
 //! Inputs before the start, outputs after the end.
 
+use crashpoint::Point;
 use model::JobSpec;
 use model::spec::{InputFile, OutputFile};
 use proto::logframe::Stream;
+use proto::v1::Assignment;
 use proto::v1::report::Body;
 use rustix::process::Signal;
 use sha2::{Digest, Sha256};
 
-use crate::rig::{Rig, assignment, script, signal};
+use crate::rig::{Rig, assignment, process_state, program_with, script, signal};
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
@@ -112,19 +114,54 @@ pub(crate) async fn outputs_are_stored_by_the_next_supervisor_if_this_one_dies()
     let order = assignment(&storing("echo kept > file", vec![output("file", "file", false)]));
     rig.server.assign(vec![order.clone()]).await;
     let pid = rig.server.started(&order.execution_id).await;
-    rig.server.until("its end", |_| crate::rig::process_state(pid).is_none().then_some(())).await;
+    rig.server.until("its end", |_| process_state(pid).is_none().then_some(())).await;
     // Once the journal has it; its file is the last thing that the task leaves.
-    let journal = rig.config.dir.join("journal");
-    rig.server
-        .until("the journal", |_| {
-            let bytes = std::fs::read(&journal).unwrap();
-            let id = order.execution_id.as_bytes();
-            (bytes.windows(id.len()).filter(|window| *window == id).count() >= 2).then_some(())
-        })
-        .await;
+    until_recorded(&rig, &order, 2).await;
     signal(rig.supervisor(), Signal::KILL);
     rig.server.state().closed = false;
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!((finished.exit_code, finished.error.as_str()), (Some(0), ""), "{finished:?}");
     assert_eq!(rig.server.state().stored["file"], b"kept\n");
+}
+
+/// D7. It has stored the outputs, and its journal does not say so yet.
+pub(crate) async fn outputs_that_were_stored_are_not_missing_where_the_supervisor_dies_before_it_records_the_end()
+ {
+    if !cfg!(debug_assertions) {
+        return eprintln!("skipped: a release build does not die at named points");
+    }
+    let rig = Rig::with(|config, _| {
+        let dir = config.dir.parent().unwrap();
+        let setting = format!("{}={}/crash", crashpoint::VARIABLE, dir.display());
+        config.program = program_with(dir, &format!("export {setting}"));
+    })
+    .await;
+    rig.server.session().await;
+    // Nothing is stored yet.
+    rig.server.state().closed = true;
+    let outputs = vec![output("file", "file", false), output("extra", "extra", true)];
+    let order = assignment(&storing("echo kept > file", outputs));
+    rig.server.assign(vec![order.clone()]).await;
+    rig.server.started(&order.execution_id).await;
+    until_recorded(&rig, &order, 2).await;
+    let supervisor = rig.supervisor();
+    let (crash, next) = (rig.dir.path().join("crash"), rig.dir.path().join("next"));
+    std::fs::write(&next, crashpoint::order(Point::JournalBeforeWrite, 1, 1)).unwrap();
+    std::fs::rename(&next, &crash).unwrap();
+    rig.server.state().closed = false;
+    rig.server.until("its death", |_| process_state(supervisor).is_none().then_some(())).await;
+    assert!(!crash.exists() && rig.server.state().stored.contains_key("file"));
+    let finished = rig.server.finished(&order.execution_id).await;
+    assert_eq!((finished.exit_code, finished.error.as_str()), (Some(0), ""), "{finished:?}");
+    rig.server.until("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
+}
+
+/// Waits until the journal has so many records of an execution.
+async fn until_recorded(rig: &Rig, order: &Assignment, records: usize) {
+    let (journal, id) = (rig.config.dir.join("journal"), order.execution_id.as_bytes());
+    let count = || {
+        let bytes = std::fs::read(&journal).unwrap();
+        bytes.windows(id.len()).filter(|window| *window == id).count()
+    };
+    rig.server.until("the journal", |_| (count() >= records).then_some(())).await;
 }

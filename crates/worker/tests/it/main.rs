@@ -123,6 +123,7 @@ fn trials() -> Vec<Trial> {
             outputs_are_stored_before_success_is_reported,
             a_missing_output_fails_a_task_that_ended_well,
             outputs_are_stored_by_the_next_supervisor_if_this_one_dies,
+            outputs_that_were_stored_are_not_missing_where_the_supervisor_dies_before_it_records_the_end,
         }
         tasks {
             a_task_saves_and_reads_its_checkpoint_through_its_socket,
