@@ -10,6 +10,7 @@
 )]
 
 mod artifacts;
+mod journal;
 mod launch;
 mod lease;
 mod logs;
@@ -124,6 +125,10 @@ fn trials() -> Vec<Trial> {
             a_missing_output_fails_a_task_that_ended_well,
             outputs_are_stored_by_the_next_supervisor_if_this_one_dies,
             outputs_that_were_stored_are_not_missing_where_the_supervisor_dies_before_it_records_the_end,
+        }
+        journal {
+            what_is_recorded_after_a_compaction_that_failed_is_known_after_a_restart,
+            a_worker_starts_over_a_journal_whose_last_batch_has_a_hole,
         }
         tasks {
             a_task_saves_and_reads_its_checkpoint_through_its_socket,

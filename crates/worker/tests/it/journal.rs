@@ -1,0 +1,147 @@
+//! Journals that a disk or a power cut has harmed.
+
+#![expect(unsafe_code, reason = "a function in the place of the C library's has no safe interface")]
+
+use std::ffi::c_int;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use model::spec::{Delivery, JobSpec};
+use proto::v1::report::Body;
+use proto::v1::server_message::Body as Say;
+use proto::v1::{Assignment, StopBatch};
+use rustix::process::Signal;
+
+use crate::rig::{Rig, assignment, numbers, process_state, script, sh, signal, stop};
+use crate::server::State;
+
+/// A folder with a file of this name is not made durable, once.
+const FAILS: &str = "sync-fails";
+
+/// Takes the place of the C library's.
+#[unsafe(no_mangle)]
+extern "C" fn fsync(file: c_int) -> c_int {
+    if fs::remove_file(format!("/proc/self/fd/{file}/{FAILS}")).is_ok() {
+        // SAFETY: each thread has one.
+        unsafe { *libc::__errno_location() = libc::EIO };
+        return -1;
+    }
+    // SAFETY: no memory is passed.
+    let result = unsafe { libc::syscall(libc::SYS_fsync, file) };
+    if result == 0 { 0 } else { -1 }
+}
+
+/// An execution that must not start twice, and tells of its starts.
+fn telling(starts: &Path) -> Assignment {
+    let mut spec = script(&format!("echo 1 >> {}", starts.display()));
+    spec.delivery = Delivery::AtMostOnce;
+    assignment(&spec)
+}
+
+/// Some megabytes for the journal: executions that fail before they start, each with a large reason.
+fn large_failures() -> Vec<Assignment> {
+    let mut spec = serde_json::to_value(JobSpec::command(["true"])).unwrap();
+    spec["delivery"] = "x".repeat(250_000).into();
+    let bytes = serde_json::to_vec(&spec).unwrap();
+    (0..10).map(|_| Assignment { spec: bytes.clone().into(), ..sh("") }).collect()
+}
+
+fn has_failed(state: &State, order: &Assignment) -> bool {
+    state.of(&order.execution_id).any(|body| matches!(body, Body::StartFailed(_)))
+}
+
+/// Runs an execution until its end is acknowledged; assigns it again meanwhile, as a server does whose worker comes back.
+async fn end(rig: &Rig, order: &Assignment) {
+    let id = &order.execution_id;
+    let again = async {
+        loop {
+            rig.server.assign(vec![order.clone()]).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::select! {
+        () = rig.server.until("an acknowledged end", |state| state.acknowledged.contains(id).then_some(())) => {}
+        () = again => {}
+    }
+}
+
+/// D7. The new file has the name of the old one, and its folder cannot be made durable. What is written to the old file
+/// from then on would be gone after the next restart.
+pub(crate) async fn what_is_recorded_after_a_compaction_that_failed_is_known_after_a_restart() {
+    let rig = Rig::new().await;
+    let starts = rig.shared("starts");
+    let (before, after) = (telling(&starts), telling(&starts));
+    end(&rig, &before).await;
+    rig.server.state().acknowledge = false;
+    let (journal, fails) = (rig.config.dir.join("journal"), rig.config.dir.join(FAILS));
+    fs::write(&fails, "").unwrap();
+    let old = fs::metadata(&journal).unwrap().ino();
+    while fails.exists() {
+        let orders = large_failures();
+        rig.server.assign(orders.clone()).await;
+        let has_all = |state: &mut State| orders.iter().all(|order| has_failed(state, order));
+        rig.server.until("the failures", |state| (has_all(state) || !fails.exists()).then_some(())).await;
+    }
+    assert_ne!(fs::metadata(&journal).unwrap().ino(), old, "it failed before the new file was in place");
+    rig.server.state().acknowledge = true;
+    end(&rig, &after).await;
+    let supervisor = rig.supervisor();
+    signal(supervisor, Signal::KILL);
+    rig.server.until("its death", |_| process_state(supervisor).is_none().then_some(())).await;
+    for order in [&before, &after] {
+        rig.is_refused(order).await;
+    }
+    assert_eq!(numbers(&starts), [1, 1]);
+}
+
+/// Where the last batch of records begins: behind the record that says how much was durable by then.
+fn last_batch(journal: &[u8]) -> usize {
+    // The field of that record, and its kind.
+    const SYNCED: u8 = 6 << 3 | 2;
+    let (mut at, mut last) = (8, 0);
+    while let Some(header) = journal.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
+        let body = at + 8;
+        if journal[body] == SYNCED {
+            last = at;
+        }
+        at = body + u32::from_le_bytes(*header) as usize;
+    }
+    assert_eq!(at, journal.len(), "it ends with a whole record");
+    last
+}
+
+/// D7. A disk need not write the blocks of a batch in order: one may be missing in the middle.
+pub(crate) async fn a_worker_starts_over_a_journal_whose_last_batch_has_a_hole() {
+    const STOPS: usize = 300;
+    let mut rig = Rig::new().await;
+    let starts = rig.shared("starts");
+    let before = telling(&starts);
+    end(&rig, &before).await;
+    rig.server.state().acknowledge = false;
+    let orders: Vec<_> = (0..STOPS).map(|_| sh("")).collect();
+    let stops = orders.iter().map(|order| stop(order, 0)).collect();
+    rig.server.say(Say::Stops(StopBatch { stops })).await;
+    let are_refused = |state: &State| orders.iter().all(|o| state.of(&o.execution_id).next().is_some());
+    rig.server.until("the refusals", |state| are_refused(state).then_some(())).await;
+    rig.kill_agent().await;
+    let supervisor = rig.supervisor();
+    signal(supervisor, Signal::KILL);
+    rig.server.until("its death", |_| process_state(supervisor).is_none().then_some(())).await;
+
+    let journal = rig.config.dir.join("journal");
+    let mut bytes = fs::read(&journal).unwrap();
+    let batch = last_batch(&bytes);
+    assert!(bytes.len() - batch > STOPS * 50, "the last batch has {} bytes only", bytes.len() - batch);
+    let hole = (batch + bytes.len()) / 2;
+    bytes[hole..hole + 512].fill(0);
+    fs::write(&journal, bytes).unwrap();
+
+    rig.start_agent();
+    let hello = rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    assert!((1..STOPS).contains(&hello.held.len()), "{} of {STOPS} are held", hello.held.len());
+    rig.is_refused(&before).await;
+    assert_eq!(rig.run("exit 0").await.1.exit_code, Some(0));
+    assert_eq!(numbers(&starts), [1]);
+}
