@@ -14,6 +14,7 @@ mod journal;
 mod launch;
 mod lease;
 mod logs;
+mod pids;
 mod proxy;
 mod rig;
 mod run;
@@ -130,6 +131,9 @@ fn trials() -> Vec<Trial> {
             what_is_recorded_after_a_compaction_that_failed_is_known_after_a_restart,
             a_worker_starts_over_a_journal_whose_last_batch_has_a_hole,
         }
+        pids {
+            a_task_with_the_number_of_an_earlier_process_is_not_taken_for_ended,
+        }
         tasks {
             a_task_saves_and_reads_its_checkpoint_through_its_socket,
             a_task_has_a_socket_however_long_the_path_of_its_worker,
@@ -157,11 +161,13 @@ where
     F: FnOnce() -> R + Send + 'static,
     R: Future<Output = ()>,
 {
-    Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(test());
-        Ok(())
-    })
+    Trial::test(name, move || Ok(run(test())?))
+}
+
+fn run(test: impl Future<Output = ()>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(test);
+    Ok(())
 }
 
 fn main() -> ExitCode {
@@ -174,6 +180,7 @@ fn main() -> ExitCode {
         }
         Some("fuse") => ended(worker::run_fuse()),
         Some("sibling") => stop::make_sibling(),
+        Some("numbers") => ended(run(pids::play())),
         _ => {
             log_to_stderr();
             libtest_mimic::run(&Arguments::from_args(), trials()).exit_code()

@@ -1,0 +1,78 @@
+//! Process ids that are given out again.
+//!
+//! The test plays in a process id namespace of its own, in which it chooses the next number; it needs root for that.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::launch::hanging;
+use crate::rig::{Rig, numbers, sh};
+
+/// The last number that was given out.
+const LAST: &str = "/proc/sys/kernel/ns_last_pid";
+/// Others may take the number that is meant for a task: a thread of ours, for one.
+const TRIES: usize = 100;
+
+/// A command in a namespace of its own, in which it is the first process.
+fn alone(program: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc", program]);
+    command
+}
+
+/// D2. A program that is not loaded keeps a start under way, and an orphan of a task ends meanwhile. Its number is given
+/// to another task, much later.
+pub(crate) async fn a_task_with_the_number_of_an_earlier_process_is_not_taken_for_ended() {
+    let chooses = format!("echo 300 > {LAST} && [ \"$(sh -c 'echo $$')\" -gt 300 ]");
+    let can_choose = alone("sh").args(["-c", &chooses]).output();
+    if !can_choose.as_ref().is_ok_and(|output| output.status.success()) {
+        return eprintln!("skipped: process ids cannot be chosen here (root, CONFIG_CHECKPOINT_RESTORE)");
+    }
+    let program = std::env::current_exe().unwrap();
+    let played = alone(program.to_str().unwrap()).arg("numbers").status();
+    assert!(played.unwrap().success(), "see above");
+}
+
+/// The same within the namespace.
+pub(crate) async fn play() {
+    let rig = Rig::new().await;
+    let Some(_hanging) = hanging(&rig, |_| {}).await else { return };
+    for number in 0..TRIES {
+        let orphan = orphan(&rig, number).await;
+        let go = rig.shared(&format!("go-{number}"));
+        let task = sh(&format!("while ! [ -s {} ]; do sleep 0.01; done; exit 7", go.display()));
+        fs::write(LAST, (orphan - 1).to_string()).unwrap();
+        rig.server.assign(vec![task.clone()]).await;
+        let id = &task.execution_id;
+        let begun = rig.server.until("its start", |state| {
+            let (started, finished) = (state.started(id), state.finished(id));
+            (started.is_some() || finished.is_some()).then_some((started, finished))
+        });
+        let (started, finished) = begun.await;
+        let beats = rig.server.state().beats.len();
+        rig.server.until("ten beats", |state| (state.beats.len() > beats + 10).then_some(())).await;
+        let finished = finished.or_else(|| rig.server.state().finished(id));
+        assert!(finished.is_none(), "it runs: {finished:?}");
+        fs::write(&go, "1").unwrap();
+        assert_eq!(rig.server.finished(id).await.exit_code, Some(7));
+        if started.is_some_and(|started| started.pid == orphan.unsigned_abs()) {
+            return;
+        }
+    }
+    panic!("no task got the number that was meant for it");
+}
+
+/// The number of a process that a task left behind, and that has ended and is gone.
+async fn orphan(rig: &Rig, number: usize) -> i32 {
+    let (pids, go) = (rig.shared(&format!("orphan-{number}")), rig.shared(&format!("gone-{number}")));
+    let leaves = format!("sh -c 'sh -c \"echo \\$\\$ >> {}\" & exit 0'", pids.display());
+    let task = sh(&format!("{leaves}; while ! [ -s {} ]; do sleep 0.01; done", go.display()));
+    rig.server.assign(vec![task.clone()]).await;
+    let pid = rig.server.until("the orphan", |_| numbers(&pids).first().copied()).await;
+    let is_gone = || !Path::new(&format!("/proc/{pid}")).exists();
+    rig.server.until("its end", |_| is_gone().then_some(())).await;
+    fs::write(&go, "1").unwrap();
+    assert_eq!(rig.server.finished(&task.execution_id).await.exit_code, Some(0));
+    pid
+}
