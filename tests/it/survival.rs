@@ -9,15 +9,19 @@ use harness::story::Story;
 use harness::witness::Fate;
 use harness::{Pid, Recorder, Role, Site, Witness, until};
 use model::spec::Delivery;
-use model::{Cause, JobId, JobSpec, JobStatus};
+use model::{Bytes, Cause, JobId, JobSpec, JobStatus, Millicores};
 use sim::check::Invariant;
 use store::sqlite::SqliteStore;
 
 const SOON: Duration = Duration::from_secs(30);
 
 async fn until_lines(witness: &Witness, kind: &str, count: usize) {
+    until_lines_within(SOON, witness, kind, count).await;
+}
+
+async fn until_lines_within(time: Duration, witness: &Witness, kind: &str, count: usize) {
     let what = format!("tasks told `{kind}` {count} times");
-    until(&what, SOON, async || (witness.count(kind) >= count).then_some(())).await;
+    until(&what, time, async || (witness.count(kind) >= count).then_some(())).await;
 }
 
 /// The end of all of it: every job ended, and nothing happened that should not have.
@@ -210,6 +214,65 @@ async fn tasks_of_a_paused_supervisor_are_held_by_the_fuse_and_overlap_with_noth
     let ended = site.until_status(job, JobStatus::Succeeded).await;
     assert_eq!(ended.executions, 2);
     until("the stale task is gone", SOON, async || tasks.iter().all(|t| !t.is_alive()).then_some(())).await;
+    assert_promises_kept(&site, &witness, &[(job, Delivery::ExactlyOnce)]).await;
+}
+
+/// Long enough for a worker that is to be lost first, on a machine that is busy with other tests.
+const LATER: Duration = Duration::from_mins(3);
+
+/// D4. The same in the middle of a burst of starts. Those that wait in the worker's queue when its supervisor is stopped
+/// run elsewhere when it continues. (The worker's own tests have that queue full for certain.)
+#[tokio::test]
+async fn a_burst_of_starts_that_is_interrupted_by_a_pause_overlaps_with_nothing() {
+    const JOBS: usize = 100;
+    let mut site = Site::server_only(&[]).await;
+    site.worker_settings = vec![("BELFRY_WORKER__SLOTS".into(), "200".into())];
+    site.add_worker().await;
+    let supervisor = site.workers[0].find(Role::Supervisor).unwrap();
+    let witness = site.witness();
+    let mut spec = with_retries(witness.job(10), Delivery::ExactlyOnce);
+    spec.resources.cpu = Some(Millicores(1));
+    spec.resources.memory = Some(Bytes(1 << 20));
+    let made = site.client().submit_all(&vec![spec; JOBS]).await.unwrap();
+    let jobs: Vec<_> = made.iter().map(|job| (job.id, Delivery::ExactlyOnce)).collect();
+    until_lines(&witness, "start", 1).await;
+    supervisor.pause();
+    site.workers[0].kill_agent().await;
+    let tasks = site.workers[0].tasks();
+    site.add_worker().await;
+    until_lines_within(LATER, &witness, "end", JOBS / 2).await;
+    supervisor.resume();
+    site.workers[0].start_agent();
+    for (job, _) in &jobs {
+        site.until_status(*job, JobStatus::Succeeded).await;
+    }
+    until("the stale tasks are gone", LATER, async || tasks.iter().all(|t| !t.is_alive()).then_some(()))
+        .await;
+    assert_promises_kept(&site, &witness, &jobs).await;
+}
+
+/// D3, D4. The agent lives and could say that all is well, while its supervisor stands still.
+#[tokio::test]
+async fn the_jobs_of_a_worker_whose_supervisor_stands_still_go_to_another() {
+    let mut site = Site::start().await;
+    let supervisor = site.workers[0].find(Role::Supervisor).unwrap();
+    let witness = site.witness();
+    // The first execution does not come to its end.
+    let beats = "n=6000; if [ $BELFRY_ATTEMPT -gt 1 ]; then n=5; fi; while [ $n -gt 0 ]; do sleep 0.1; tell beat; n=$((n-1)); done";
+    let job = site.submit(&with_retries(witness.job_that(beats), Delivery::ExactlyOnce)).await;
+    until_lines(&witness, "beat", 1).await;
+    supervisor.pause();
+    let tasks = site.workers[0].tasks();
+    site.add_worker().await;
+    let ended = until("the job runs elsewhere", LATER, async || {
+        let job = site.client().job(job).await.ok()?;
+        job.status.is_final().then_some(job)
+    })
+    .await;
+    assert_eq!((ended.status, ended.executions), (JobStatus::Succeeded, 2));
+    assert!(site.workers[0].has_agent());
+    supervisor.resume();
+    until("the stale task is gone", LATER, async || tasks.iter().all(|t| !t.is_alive()).then_some(())).await;
     assert_promises_kept(&site, &witness, &[(job, Delivery::ExactlyOnce)]).await;
 }
 
