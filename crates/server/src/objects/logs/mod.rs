@@ -14,7 +14,8 @@
 //! log too, and sends it to the next server from its beginning if it must.
 //!
 //! # Always true
-//! - One writer at a time for each log; its size is announced after the bytes are in the file.
+//! - Who writes, moves or examines the files of a log holds its writer's lock, so that nobody takes a half written
+//!   chunk for a torn one, or announces a size that has been passed. A size is announced after the bytes are in the file.
 //! - A log that is complete is synced before that is acknowledged, and never changes again.
 //! - What is known of a log in memory is derived from the disk and may be forgotten at any time.
 //!
@@ -22,6 +23,8 @@
 //! A chunk costs one write, the last one two syncs. Memory is some 200 bytes for each log in use.
 
 mod files;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -31,7 +34,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use model::ExecutionId;
 use proto::logframe;
-use tokio::sync::{OnceCell, mpsc, watch};
+use tokio::sync::{OnceCell, OwnedMutexGuard, mpsc, watch};
 
 use self::files::key;
 use super::{Backend, ObjectError, blocking, io};
@@ -204,9 +207,12 @@ impl Logs {
     /// What the disk or the backend has to say.
     pub async fn size(&self, execution: ExecutionId) -> Result<LogSize, ObjectError> {
         let log = self.log(execution).await?;
-        if self.inner.shared && *log.size.borrow() == LogSize::default() {
-            // Another server may have completed it meanwhile.
-            self.examine(execution, &log).await?;
+        if self.inner.shared && log.is_unknown() {
+            let writing = Arc::clone(&log.writer).lock_owned().await;
+            // Another server may have completed it meanwhile, unless a writer of this one has begun it.
+            if log.is_unknown() {
+                self.examine(execution, &log, writing).await?;
+            }
         }
         let size = *log.size.borrow();
         if size != LogSize::default() || self.inner.backend.file(&key(execution)).is_some() {
@@ -235,8 +241,14 @@ impl Logs {
     }
 
     /// Forgets what is known in memory: another server writes the logs from now on.
+    ///
+    /// Who writes at this moment goes on, and whoever examines the log again waits for it.
     pub fn forget(&self) {
-        self.inner.lock().logs.clear();
+        let mut in_use = self.inner.lock();
+        in_use.logs.retain(|_, log| Log::is_in_use(log));
+        for log in in_use.logs.values_mut() {
+            *log = Arc::new(Log { writer: Arc::clone(&log.writer), ..Log::default() });
+        }
     }
 
     /// Deletes a log, wherever it is.
@@ -301,13 +313,23 @@ impl Logs {
 
     async fn log(&self, execution: ExecutionId) -> Result<Arc<Log>, ObjectError> {
         let log = self.inner.in_use(execution);
-        log.examined.get_or_try_init(|| self.examine(execution, &log)).await?;
+        let first_look = async || {
+            let writing = Arc::clone(&log.writer).lock_owned().await;
+            self.examine(execution, &log, writing).await
+        };
+        log.examined.get_or_try_init(first_look).await?;
         Ok(log)
     }
 
-    async fn examine(&self, execution: ExecutionId, log: &Arc<Log>) -> Result<(), ObjectError> {
+    async fn examine(
+        &self,
+        execution: ExecutionId,
+        log: &Log,
+        writing: OwnedMutexGuard<()>,
+    ) -> Result<(), ObjectError> {
         let inner = Arc::clone(&self.inner);
-        let here = blocking(move || inner.examine(execution)).await?;
+        // Goes along, so that a caller who gives up lets no writer in before the look has ended.
+        let (here, _writing) = blocking(move || Ok((inner.examine(execution)?, writing))).await?;
         let elsewhere = match self.inner.shared && here.bytes > 0 && !here.complete {
             // A part of a log that another server went on with, and completed.
             true => self.inner.backend.size(&key(execution)).await?,
@@ -332,6 +354,15 @@ impl Logs {
 }
 
 impl Log {
+    fn is_unknown(&self) -> bool {
+        *self.size.borrow() == LogSize::default()
+    }
+
+    /// Whether somebody has the log, or still its writer's lock.
+    fn is_in_use(log: &Arc<Self>) -> bool {
+        Arc::strong_count(log) > 1 || Arc::strong_count(&log.writer) > 1
+    }
+
     /// Announces a size, unless it is what everybody knows.
     fn announce_if_new(&self, size: LogSize) {
         self.size.send_if_modified(|known| std::mem::replace(known, size) != size);
@@ -352,7 +383,7 @@ impl Inner {
         }
         if in_use.logs.len() >= in_use.sweep_at.max(SWEEP_AT) {
             // Nobody else can get at an entry while the lock is held, so one is really unused.
-            in_use.logs.retain(|_, log| Arc::strong_count(log) > 1 || Arc::strong_count(&log.writer) > 1);
+            in_use.logs.retain(|_, log| Log::is_in_use(log));
             in_use.sweep_at = in_use.logs.len() * 2;
         }
         Arc::clone(in_use.logs.entry(execution).or_default())

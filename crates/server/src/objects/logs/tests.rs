@@ -1,0 +1,50 @@
+//! What several tasks of one server do with a log at the same time.
+
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::ServerConfig;
+
+/// Logs as a server has them that shares its store with others.
+fn shared_logs(data: &std::path::Path) -> Logs {
+    let config = ServerConfig::new(data);
+    Logs::open(config.live_logs_dir(), Backend::open(&config).unwrap(), true).unwrap()
+}
+
+fn frame(text: &str) -> Bytes {
+    let mut frames = Vec::new();
+    logframe::write(&mut frames, logframe::Stream::Stdout, 0, text.as_bytes());
+    frames.into()
+}
+
+/// A reader that finds nothing looks at the disk, while the writer begins the log and completes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_reads_a_log_takes_nothing_from_who_writes_it() {
+    let data = tempfile::tempdir().unwrap();
+    let logs = shared_logs(data.path());
+    for bits in 1..400_u128 {
+        let execution = ExecutionId::from_bits(bits << 80);
+        let mut readers = JoinSet::new();
+        for _ in 0..4 {
+            let logs = logs.clone();
+            readers.spawn(async move {
+                let mut last = LogSize::default();
+                while !last.complete {
+                    let size = logs.size(execution).await.unwrap();
+                    assert!(size.bytes >= last.bytes, "{last:?}, and later {size:?}");
+                    last = size;
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        let (first, last) = (frame("first"), frame("last"));
+        let whole = [&first[..], &last[..]].concat();
+        let appended = logs.append(execution, 0, first, false).await.unwrap();
+        let appended = logs.append(execution, appended.offset, last, true).await.unwrap();
+        assert_eq!(appended.kept, whole.len() as u64);
+        while let Some(reader) = readers.join_next().await {
+            reader.unwrap();
+        }
+        assert_eq!(logs.read(execution, 0, 1_000).await.unwrap().frames, whole);
+    }
+}
