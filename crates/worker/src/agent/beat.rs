@@ -26,7 +26,7 @@ use crate::link::{LeaseUntil, Request};
 
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Beats without an answer after which the lane is opened anew.
-const UNANSWERED_MAX: usize = 16;
+const UNANSWERED_MAX: u32 = 16;
 
 /// Beats until the session is over.
 pub(super) async fn run(
@@ -122,7 +122,7 @@ impl Beats<'_> {
         to_server.try_send(self.next()).map_err(|_| SessionError::Closed)?;
         let call = timeout(ANSWER_MAX, client.beat(ReceiverStream::new(outbox)));
         let mut grants = tokio::select! {
-            grants = call => grants.map_err(|_| SessionError::Silent)??.into_inner(),
+            grants = call => grants.map_err(|_| SessionError::Silent(ANSWER_MAX))??.into_inner(),
             () = self.patience.ends(self.shared) => return Err(SessionError::NoLease),
         };
         let mut ticks = interval(every);
@@ -133,8 +133,8 @@ impl Beats<'_> {
                 grant = next_grant(&mut grants) => self.take(grant?).await?,
                 () = self.patience.ends(self.shared) => return Err(SessionError::NoLease),
                 _ = ticks.tick() => {
-                    if self.unanswered.len() >= UNANSWERED_MAX {
-                        return Err(SessionError::Silent);
+                    if self.unanswered.len() >= UNANSWERED_MAX as usize {
+                        return Err(SessionError::Silent(every * UNANSWERED_MAX));
                     }
                     // Full: the connection does not move, and a beat of later is worth more than two.
                     if let Ok(permit) = to_server.try_reserve() {

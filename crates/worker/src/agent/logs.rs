@@ -82,7 +82,9 @@ impl Lane<'_> {
         loop {
             let part = parts.recv().await.ok_or(SessionError::NoSupervisor)?;
             let Some(chunk) = part.chunk.filter(|_| part.generation == self.generation) else { continue };
-            let sent = timeout(ANSWER_MAX, to_server.send(chunk)).await.map_err(|_| SessionError::Silent)?;
+            let sent = timeout(ANSWER_MAX, to_server.send(chunk))
+                .await
+                .map_err(|_| SessionError::Silent(ANSWER_MAX))?;
             sent.map_err(|_| SessionError::Closed)?;
         }
     }

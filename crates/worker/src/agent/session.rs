@@ -27,8 +27,6 @@ use super::turns::{Ended, Turns};
 use super::{Shared, beat};
 use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
 
-/// A server that takes longer to answer is tried again, or another.
-pub(super) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The most reports in one message, and about the most bytes: a server reads no message beyond 4 MiB.
 const REPORTS_A_MESSAGE: usize = 4_096;
 const MESSAGE_BYTES: usize = 2 << 20;
@@ -53,8 +51,8 @@ pub(super) enum SessionError {
     Status(#[from] Status),
     #[error("the server closed the session")]
     Closed,
-    #[error("the server did not answer within {ANSWER_MAX:?}")]
-    Silent,
+    #[error("the server did not answer within {0:?}")]
+    Silent(Duration),
     #[error("the server began with something else than a welcome")]
     NoWelcome,
     #[error("the server does not know this session any more")]
@@ -76,7 +74,7 @@ impl SessionError {
 
     /// Whether the server did not answer at all.
     fn is_silence(&self) -> bool {
-        matches!(self, Self::Connect(_) | Self::Silent | Self::NoLease)
+        matches!(self, Self::Connect(_) | Self::Silent(_) | Self::NoLease)
     }
 }
 
@@ -121,8 +119,15 @@ pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events
         // There is one at least, or the configuration would have been refused.
         let Some(server) = shared.servers.at(turns.current()) else { return };
         let opened = tokio::time::Instant::now();
-        let mut session =
-            Session { shared: &shared, server: &server, greeting: &greeting, generation, was_open: false };
+        let patience = turns.patience(shared.servers.count());
+        let mut session = Session {
+            shared: &shared,
+            server: &server,
+            greeting: &greeting,
+            generation,
+            patience,
+            was_open: false,
+        };
         let Err(error) = session.serve(&mut events).await;
         shared.session.send_replace(None);
         match token.judge(&error, session.was_open) {
@@ -175,6 +180,8 @@ struct Session<'a> {
     server: &'a Server,
     greeting: &'a SupervisorGreeting,
     generation: u64,
+    /// How long the server may take for each step of the opening.
+    patience: Duration,
     was_open: bool,
 }
 
@@ -183,15 +190,16 @@ impl Session<'_> {
         &mut self,
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<std::convert::Infallible, SessionError> {
-        let mut client = discarding(events, self.server.connect()).await?;
+        let client = discarding(events, timeout(self.patience, self.server.connect())).await;
+        let mut client = client.map_err(|_| self.silence())??;
         let holdings = self.holdings(events).await?;
         artifacts::sweep(&self.shared.layout, &holdings.held);
         let (to_server, outbox) = mpsc::channel(TO_SERVER);
         let Holdings { held, reports, .. } = holdings;
         send(&to_server, Say::Hello(self.hello(held))).await?;
-        let call = timeout(ANSWER_MAX, client.session(ReceiverStream::new(outbox)));
-        let mut inbox = call.await.map_err(|_| SessionError::Silent)??.into_inner();
-        let first = timeout(ANSWER_MAX, inbox.message()).await.map_err(|_| SessionError::Silent)??;
+        let call = timeout(self.patience, client.session(ReceiverStream::new(outbox)));
+        let mut inbox = call.await.map_err(|_| self.silence())??.into_inner();
+        let first = timeout(self.patience, inbox.message()).await.map_err(|_| self.silence())??;
         let Some(ServerMessage { body: Some(Said::Welcome(welcome)) }) = first else {
             return Err(SessionError::NoWelcome);
         };
@@ -208,6 +216,10 @@ impl Session<'_> {
             ended = Box::pin(beat::run(self.shared, self.server, &welcome)) => ended,
         };
         ended
+    }
+
+    fn silence(&self) -> SessionError {
+        SessionError::Silent(self.patience)
     }
 
     /// Everything that the supervisor holds now.
@@ -382,7 +394,7 @@ mod tests {
         assert_eq!(told(&mut token, SessionError::Closed, false), Refusal::None);
         assert_eq!(told(&mut token, refused(), false), Refusal::New);
         assert_eq!(told(&mut token, refused(), false), Refusal::Known);
-        assert_eq!(told(&mut token, SessionError::Silent, false), Refusal::None);
+        assert_eq!(told(&mut token, SessionError::Silent(Duration::ZERO), false), Refusal::None);
         assert_eq!(told(&mut token, refused(), false), Refusal::Known);
         assert_eq!(told(&mut token, SessionError::Closed, true), Refusal::None);
         let wrong_kind = SessionError::Status(Status::permission_denied("its token is for admins"));

@@ -3,7 +3,10 @@
 //! The agent asks the servers that it knows one after the other. A server that does not lead names the one that does,
 //! and the agent goes there. If it has just come from there, because that server did not answer, the others may not
 //! know yet that it is gone: the agent goes on asking the one that answers, which is soon the leader itself or knows it.
-//! A server that does not answer can take [`ANSWER_MAX`](super::session::ANSWER_MAX) each time.
+//!
+//! Where there are several, a server that does not answer is left early: the work that waits for this worker may wait at
+//! another one. Only after all of them were silent does the agent wait for longer, as it does for the only server: what
+//! is slow may be the network, or the worker itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,8 +14,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::connect::Backoff;
-use super::session::ANSWER_MAX;
 
+/// How long an agent waits for the answer of one of several servers.
+const ANSWER_OF_SEVERAL: Duration = Duration::from_secs(3);
+/// The longest that an agent waits for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often in a row the agent goes at once where it is sent, before it waits as after any failure.
 const LED_AT_ONCE: u32 = 2;
 /// A session that was open for so long is no sign of a trouble that comes again at once.
@@ -44,16 +50,27 @@ pub(super) struct Turns {
     backoff: Backoff,
     /// Servers that did not answer when they were asked last, and when that was.
     silent: BTreeMap<String, Instant>,
+    /// How many tries in a row took all the patience there was.
+    waited_out: usize,
 }
 
 impl Turns {
     pub(super) fn among(servers: usize) -> Self {
-        Self { turn: 0, led: 0, backoff: Backoff::among(servers), silent: BTreeMap::new() }
+        Self { turn: 0, led: 0, backoff: Backoff::among(servers), silent: BTreeMap::new(), waited_out: 0 }
     }
 
     /// The turn that is now.
     pub(super) fn current(&self) -> usize {
         self.turn
+    }
+
+    /// How long to wait for an answer of the server whose turn it is, one of so many.
+    pub(super) fn patience(&self, servers: usize) -> Duration {
+        if servers <= 1 {
+            return ANSWER_MAX;
+        }
+        let rounds = u32::try_from(self.waited_out / servers).unwrap_or(u32::MAX);
+        ANSWER_OF_SEVERAL.saturating_mul(rounds.saturating_add(1)).min(ANSWER_MAX)
     }
 
     /// Goes on after what was tried at this turn. Returns how long to wait before; `turn_of` finds the turn of an
@@ -71,6 +88,8 @@ impl Turns {
         if ended.silent {
             self.silent.insert(ended.server.to_owned(), now);
         }
+        let waited_out = ended.silent && !ended.was_open && ended.lasted >= self.patience(servers);
+        self.waited_out = if waited_out { self.waited_out + 1 } else { 0 };
         // Its server gave the work to another one, or is gone, and whatever is to be started waits for us.
         if ended.was_open && ended.lasted > STABLE && servers > 1 {
             return None;
@@ -162,6 +181,24 @@ mod tests {
         tries.now += AVOIDED;
         tries.end(Some("http://a"), false, QUICK);
         assert_eq!(tries.server(), "http://a");
+    }
+
+    /// A worker that comes while the leader is cut off must not keep the work that waits for it waiting.
+    #[tokio::test]
+    async fn it_leaves_a_silent_server_early_only_while_another_may_answer() {
+        let seconds = Duration::from_secs;
+        assert_eq!(Turns::among(1).patience(1), seconds(10));
+
+        let mut tries = Tries::new();
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            let wait = tries.turns.patience(SERVERS.len());
+            waits.push(wait.as_secs());
+            tries.end(None, true, wait);
+        }
+        assert_eq!(waits, [3, 3, 6, 6, 9, 9, 10, 10]);
+        tries.end(None, true, QUICK);
+        assert_eq!(tries.turns.patience(SERVERS.len()), seconds(3), "a refused connection is an answer");
     }
 
     #[tokio::test]
