@@ -119,34 +119,14 @@ struct Known<'a> {
 
 impl PartialEq for Known<'_> {
     fn eq(&self, other: &Self) -> bool {
-        let Profile {
-            namespace,
-            queue,
-            priority,
-            shape,
-            shape_id: _,
-            retry,
-            timeout,
-            grace,
-            delivery,
-            retention,
-        } = self.profile;
-        let profile = (namespace, queue, priority, shape, retry, (timeout, grace, delivery, retention));
-        let Profile {
-            namespace,
-            queue,
-            priority,
-            shape,
-            shape_id: _,
-            retry,
-            timeout,
-            grace,
-            delivery,
-            retention,
-        } = other.profile;
+        let Profile { namespace, queue, priority, shape, shape_id: _, retry, grace, delivery, retention } =
+            self.profile;
+        let profile = (namespace, queue, priority, shape, retry, (grace, delivery, retention));
+        let Profile { namespace, queue, priority, shape, shape_id: _, retry, grace, delivery, retention } =
+            other.profile;
         self.state == other.state
             && self.deadline == other.deadline
-            && profile == (namespace, queue, priority, shape, retry, (timeout, grace, delivery, retention))
+            && profile == (namespace, queue, priority, shape, retry, (grace, delivery, retention))
             && self.live == other.live
     }
 }

@@ -38,7 +38,6 @@ pub(crate) struct Profile {
     /// Names the shape; equal shapes have equal ids.
     pub(crate) shape_id: u64,
     pub(crate) retry: RetryPolicy,
-    pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) delivery: Delivery,
     pub(crate) retention: Option<Duration>,
@@ -50,7 +49,7 @@ impl Eq for Profile {}
 impl Hash for Profile {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.namespace, &self.queue, self.priority, self.shape_id).hash(state);
-        (self.timeout, self.grace, self.delivery, self.retention).hash(state);
+        (self.grace, self.delivery, self.retention).hash(state);
         (self.retry.max_retries, self.retry.max_start_retries).hash(state);
         let backoff = &self.retry.backoff;
         (backoff.initial, backoff.max, backoff.factor.to_bits(), backoff.jitter.to_bits()).hash(state);
@@ -79,7 +78,6 @@ impl Profiles {
             shape,
             shape_id,
             retry: spec.retry.clone(),
-            timeout: spec.timeout,
             grace: spec.grace,
             delivery: spec.delivery,
             retention: spec.retention,

@@ -46,17 +46,13 @@ impl Engine {
     /// to start it, or to stop it. Either is done once however often it is said.
     pub(crate) fn on_remind(&mut self, execution: ExecutionId) {
         let Some(&id) = self.executions.get(&execution) else { return };
-        let now = self.now;
         let evicted = self.is_evicted(id);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let cancelled = job.state.cancel_requested_at.is_some();
-        let timeout = job.profile.timeout.map(|t| t + job.profile.grace + REMIND_AFTER);
         let Some(live) = job.live.as_mut().filter(|live| live.record.id == execution) else { return };
         live.remind_at = self.steady + REMIND_AFTER;
         self.chores.arm(live.remind_at, Timer::Remind(execution));
-        let started = live.record.started_at;
-        let overdue = started.zip(timeout).is_some_and(|(started, timeout)| started + timeout <= now);
-        if cancelled || evicted || overdue {
+        if cancelled || evicted {
             if !is_on(Mutation::EngineForgetsToStop) {
                 self.send_stop(id);
             }

@@ -30,8 +30,6 @@ impl Engine {
     pub(crate) fn on_ended(&mut self, id: JobId, report: Report) {
         let live = self.jobs.get(&id).and_then(|job| Some((job, job.live.as_ref()?)));
         let started = live.and_then(|(_, live)| live.record.started_at);
-        let timeout = live.and_then(|(job, _)| job.profile.timeout);
-        let overdue = started.zip(timeout).is_some_and(|(started, timeout)| started + timeout <= self.now);
         match report {
             Report::Started => {}
             Report::Refused { reason } if started.is_some() => {
@@ -59,7 +57,6 @@ impl Engine {
                     How::Succeeded => (ExecutionStatus::Succeeded, Verdict::Succeeded),
                     How::Failed => (ExecutionStatus::Failed, Verdict::Failed(Cause::RunFailed)),
                     How::TimedOut => (ExecutionStatus::Failed, Verdict::Failed(Cause::TimedOut)),
-                    How::Stopped if overdue => (ExecutionStatus::Failed, Verdict::Failed(Cause::TimedOut)),
                     How::Stopped => (ExecutionStatus::Cancelled, Verdict::Returned(Cause::Interrupted)),
                     How::Interrupted => (ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted)),
                 };
