@@ -113,6 +113,24 @@ mutations! {
     ServerReleasesBeforeCommits = "server-releases-before-commits",
     /// A commit that failed changes nothing for the engine.
     ServerGoesOnAfterFailedCommits = "server-goes-on-after-failed-commits",
+    /// A task is launched before its start is in the journal.
+    SupervisorStartsBeforeItsJournal = "supervisor-starts-before-its-journal",
+    /// A task whose launch outlasted the lease is not frozen.
+    SupervisorTrustsLaunches = "supervisor-trusts-launches",
+    /// The end of the lease freezes nothing.
+    SupervisorIgnoresTheEndOfItsLease = "supervisor-ignores-the-end-of-its-lease",
+    /// A task that the fuse froze while it was launched is not thawed.
+    SupervisorLeavesLaunchesFrozen = "supervisor-leaves-launches-frozen",
+    /// No task is ended at its timeout.
+    SupervisorIgnoresTimeouts = "supervisor-ignores-timeouts",
+    /// Frozen time counts towards timeouts.
+    SupervisorCountsFrozenTime = "supervisor-counts-frozen-time",
+    /// An end is forgotten once it was reported, acknowledged or not.
+    SupervisorReportsOnce = "supervisor-reports-once",
+    /// What the journal says to have started is nothing to the next supervisor.
+    SupervisorForgetsWhatItStarted = "supervisor-forgets-what-it-started",
+    /// An execution whose end was acknowledged is started when it is assigned again.
+    SupervisorForgetsWhatItForgot = "supervisor-forgets-what-it-forgot",
     /// A lease of a worker counts from the answer to its beat.
     AgentCountsLeasesFromAnswers = "agent-counts-leases-from-answers",
     /// A new session does not hear what is held.

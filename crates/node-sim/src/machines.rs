@@ -1,4 +1,4 @@
-//! Workers' machines: the real agent over a modelled supervisor.
+//! Workers' machines: the real agent over the supervisor's core, and tasks that only take time.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};

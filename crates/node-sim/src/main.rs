@@ -3,10 +3,10 @@
 //! ```text
 //!  clients ──> servers ──> one store (SQLite)      one thread, one clock, one seed
 //!                 ▲
-//!              agents ──> modelled supervisors and tasks
+//!              agents ──> the supervisor's core and journal, modelled tasks
 //! ```
 //!
-//! Where `belfry-sim` has a model of everything around the engine, here the code around it is the product's:
+//! Where `belfry-sim` has a model of everything around the cores, here the code around it is the product's:
 //! REST API, gRPC lanes, node, driver and store on the servers; sessions, beats and reconnects of the agents.
 //! The network between them is turmoil's, the clock is the runtime's, paused. What happens is written down
 //! as by any other recorder, and judged by the checker.

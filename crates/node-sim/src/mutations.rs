@@ -12,9 +12,9 @@ use sim::results::Bugs;
 
 use crate::MutationsArgs;
 
-/// Those of code that is real here; the engine's are found faster where worlds are smaller.
+/// Those of code that is real only here; those of engine and supervisor are found faster where worlds are smaller.
 pub(crate) fn all() -> impl Iterator<Item = Mutation> {
-    Mutation::ALL.iter().copied().filter(|mutation| mutation.part() != "engine")
+    Mutation::ALL.iter().copied().filter(|mutation| !matches!(mutation.part(), "engine" | "supervisor"))
 }
 
 /// Looks for each of them, on all processors. Whether all were found.

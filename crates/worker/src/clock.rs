@@ -7,9 +7,7 @@ use std::io::Read;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
-
-/// An instant of `CLOCK_BOOTTIME` in milliseconds; the same for all processes of the machine.
-pub(crate) type BootMillis = u64;
+pub(crate) use supervisor::{BootMillis, Moment};
 
 /// Milliseconds since the machine started, sleep included.
 pub(crate) fn boot_millis() -> BootMillis {
@@ -23,27 +21,17 @@ fn awake_millis() -> u64 {
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-/// An instant, with the time that the machine was suspended before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Moment {
-    /// The instant itself.
-    pub(crate) boot: BootMillis,
-    /// How long the machine was suspended since its start, in milliseconds.
-    pub(crate) asleep: u64,
-}
-
-impl Moment {
-    pub(crate) fn now() -> Self {
-        let mut awake = awake_millis();
-        loop {
-            let boot = boot_millis();
-            let after = awake_millis();
-            // Otherwise this thread lost the processor between the readings, which is no suspension.
-            if after <= awake + 1 {
-                return Self { boot, asleep: boot.saturating_sub(awake) };
-            }
-            awake = after;
+/// This instant, with the time that the machine was suspended before it.
+pub(crate) fn now() -> Moment {
+    let mut awake = awake_millis();
+    loop {
+        let boot = boot_millis();
+        let after = awake_millis();
+        // Otherwise this thread lost the processor between the readings, which is no suspension.
+        if after <= awake + 1 {
+            return Moment { boot, asleep: boot.saturating_sub(awake) };
         }
+        awake = after;
     }
 }
 

@@ -37,7 +37,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use crate::clock::{BootMillis, Moment, boot_millis};
+use crate::clock::{BootMillis, Moment, boot_millis, now};
 use crate::process::cgroup::procs_below;
 use crate::process::tree::{self, Root};
 use guards::{Guarded, Known};
@@ -168,7 +168,7 @@ impl Fuse {
     }
 
     fn expire(&mut self) {
-        let now = Moment::now();
+        let now = now();
         if self.until.is_none_or(|until| now.boot < until) {
             return;
         }

@@ -49,9 +49,9 @@ mod supervisor;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use self::supervisor::journal::JournalError;
+pub use self::supervisor::{SupervisorError, run_supervisor};
 pub use agent::{AgentError, run_agent};
 pub use config::{AgentConfig, ArgumentError, SupervisorConfig};
 pub use fuse::{FuseError, run_fuse};
 pub use process::user::UserError;
-pub use supervisor::journal::JournalError;
-pub use supervisor::{SupervisorError, run_supervisor};

@@ -23,7 +23,6 @@ pub(super) struct AgentLink {
     written: usize,
     /// Whether we wait for the socket to take more.
     pub(super) blocked: bool,
-    pub(super) slots: u32,
     /// Whether it has asked for what is held; before that it wants no reports.
     pub(super) synced: bool,
     /// Which opening of the log lane is served, if one is.
@@ -44,7 +43,6 @@ impl AgentLink {
             out: Vec::new(),
             written: 0,
             blocked: false,
-            slots: u32::MAX,
             synced: false,
             logs: None,
         })

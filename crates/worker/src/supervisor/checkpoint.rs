@@ -24,8 +24,8 @@ use model::limits::CHECKPOINT_BYTES_MAX;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
 use super::Supervisor;
-use super::execution::Task;
 use super::poller::Alarm;
+use super::task::Task;
 use crate::clock::{BootMillis, boot_millis};
 use crate::layout::{CHECKPOINT_FILE, REFUSED_FILE};
 use crate::link::{Answer, Put, Save, Saved};
@@ -164,22 +164,22 @@ impl Supervisor {
         let looks = self.looks;
         let (mut running, mut saves, mut refusals, mut left) = (false, Vec::new(), Vec::new(), SAVES_A_LOOK);
         let takes = self.agent.as_ref().is_some_and(|agent| agent.synced && agent.has_room());
-        for (id, execution) in &mut self.executions {
-            let super::Phase::Running(task) = &mut execution.phase else { continue };
+        for (id, task) in &mut self.tasks {
             running = true;
+            let fence = task.order.assignment.fence;
             if task.exit.is_none()
                 && (task.seen_memory == 0 || task.pid.cast_unsigned() % SAMPLES == looks % SAMPLES)
             {
                 task.seen_memory = task.seen_memory.max(peak_memory(task.pid).unwrap_or(0));
             }
-            let Task { folder: Some(folder), checkpoint, exit: None, .. } = &mut **task else { continue };
+            let Task { folder, checkpoint, exit: None, .. } = task else { continue };
             if !takes || left == 0 {
                 continue;
             }
             match checkpoint.news(&folder.path) {
                 Some(News::Save(data, (unix_seconds, nanos))) => {
                     left -= 1;
-                    let (execution_id, fence, number) = (id.to_string(), execution.fence.0, checkpoint.asks);
+                    let (execution_id, number) = (id.to_string(), checkpoint.asks);
                     let data = data.into();
                     saves.push(Save { execution_id, fence, number, data, unix_seconds, nanos });
                 }
@@ -206,21 +206,17 @@ impl Supervisor {
             self.log_changed(id);
         }
         let owner = self.user.as_ref().map(|user| (user.uid, user.gid));
-        let Some(folder) = self.task(id).and_then(|task| task.folder.as_ref()) else { return };
-        if let Err(error) = leave_word(&folder.path, refusal, owner) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        if let Err(error) = leave_word(&task.folder.path, refusal, owner) {
             tracing::debug!(execution_id = %id, %error, "the task is not told");
         }
     }
 
     /// What the file of a task that has ended holds, if the server does not have it; and why it is not taken, if the
     /// last one was not.
-    pub(super) fn last_checkpoint(
-        &mut self,
-        id: ExecutionId,
-        folder: &Path,
-    ) -> (Option<Bytes>, Option<String>) {
-        let Some(followed) = self.task_mut(id).map(|task| &mut task.checkpoint) else { return (None, None) };
-        let data = match followed.last(folder) {
+    pub(super) fn last_checkpoint(&mut self, id: ExecutionId) -> (Option<Bytes>, Option<String>) {
+        let Some(Task { checkpoint, folder, .. }) = self.tasks.get_mut(&id) else { return (None, None) };
+        let data = match checkpoint.last(&folder.path) {
             Some(News::Save(data, _)) => Some(data.into()),
             Some(News::Refused(refusal)) => {
                 self.tell_refusal(id, &refusal);
@@ -228,20 +224,20 @@ impl Supervisor {
             }
             None => None,
         };
-        (data, self.task_mut(id).and_then(|task| task.checkpoint.refusal.take()))
+        (data, self.tasks.get_mut(&id).and_then(|task| task.checkpoint.refusal.take()))
     }
 
     /// A task has saved a checkpoint through its socket.
     pub(super) fn saved_by_call(&mut self, put: &Put) {
         let Ok(id) = put.execution_id.parse::<ExecutionId>() else { return };
-        let Some(Task { folder: Some(folder), checkpoint, .. }) = self.task_mut(id) else { return };
+        let Some(Task { folder, checkpoint, .. }) = self.tasks.get_mut(&id) else { return };
         checkpoint.called(&folder.path, (put.unix_seconds, put.nanos));
     }
 
     /// The agent has saved what it was last asked to of an execution, or never can.
     pub(super) fn saved(&mut self, saved: &Saved) {
         let Ok(id) = saved.execution_id.parse::<ExecutionId>() else { return };
-        if let Some(task) = self.task_mut(id) {
+        if let Some(task) = self.tasks.get_mut(&id) {
             let followed = &mut task.checkpoint;
             // What was asked last has not been answered yet where the file changed meanwhile.
             if followed.asks == saved.number && followed.asked.is_some() {
@@ -252,10 +248,8 @@ impl Supervisor {
 
     /// A new agent knows nothing of what the one before was saving.
     pub(super) fn save_again(&mut self) {
-        for execution in self.executions.values_mut() {
-            if let super::Phase::Running(task) = &mut execution.phase {
-                task.checkpoint.asked = None;
-            }
+        for task in self.tasks.values_mut() {
+            task.checkpoint.asked = None;
         }
     }
 }

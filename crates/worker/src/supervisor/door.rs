@@ -118,25 +118,22 @@ impl Supervisor {
     /// From now on a task is heard.
     pub(super) fn open_door(&mut self, id: ExecutionId) {
         let token = self.next_token;
-        let Some(task) = self.task(id) else { return };
-        let Some(door) = task.folder.as_ref().and_then(|folder| folder.door.as_ref()) else { return };
+        let Some(door) = self.door_of(id) else { return };
         if let Err(error) = self.poller.watch(door.socket(), token) {
             return tracing::error!(execution_id = %id, %error, "cannot watch a task's socket");
         }
         self.next_token += 1;
         self.calls.doors.insert(token, id);
-        if let Some(task) = self.task_mut(id) {
+        if let Some(task) = self.tasks.get_mut(&id) {
             task.door = Some(token);
         }
     }
 
     /// A task has ended and is heard no more.
     pub(super) fn close_door(&mut self, id: ExecutionId) {
-        let Some(task) = self.task_mut(id) else { return };
-        let Some(token) = task.door.take() else { return };
+        let Some(token) = self.tasks.get_mut(&id).and_then(|task| task.door.take()) else { return };
         self.calls.doors.remove(&token);
-        let Some(task) = self.task(id) else { return };
-        if let Some(door) = task.folder.as_ref().and_then(|folder| folder.door.as_ref()) {
+        if let Some(door) = self.door_of(id) {
             self.poller.unwatch(door.socket());
             door.clear();
         }
@@ -145,8 +142,8 @@ impl Supervisor {
     /// Whether it was a door where somebody came; then it is answered.
     pub(super) fn answer_door(&mut self, token: Token) -> bool {
         let Some(&id) = self.calls.doors.get(&token) else { return false };
-        let Some(execution) = self.executions.get(&id) else { return true };
-        let fence = execution.fence;
+        let Some(task) = self.tasks.get(&id) else { return true };
+        let fence = Fence(task.order.assignment.fence);
         let Some(door) = self.door_of(id) else { return true };
         if self.calls.held_back.is_some() {
             self.poller.unwatch(door.socket());
@@ -183,6 +180,6 @@ impl Supervisor {
     }
 
     fn door_of(&self, id: ExecutionId) -> Option<&Door> {
-        self.task(id)?.folder.as_ref()?.door.as_ref()
+        self.tasks.get(&id)?.folder.door.as_ref()
     }
 }

@@ -1,7 +1,7 @@
-//! From the end of a process to an outcome in the journal.
+//! Children that ended, and what they left behind.
 //!
-//! A job ends when its main process ends. Whatever that leaves running is killed, and the end is reported
-//! only when nothing of it is alive, so that the next execution never meets it. Ordinary ends leave
+//! A job ends when its main process ends. Whatever that leaves running is killed, and the core is told only when
+//! nothing of it is alive, so that the next execution never meets it. Ordinary ends leave
 //! nothing: then it suffices that its control group is empty and that no child of ours is unknown.
 
 use std::collections::HashSet;
@@ -9,24 +9,23 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use crashpoint::Point;
 use model::ExecutionId;
 use model::limits::OUTPUT_BYTES_MAX;
 use proto::logframe::Stream;
-use proto::v1::{self, report};
+use proto::v1;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::process::Signal;
+use supervisor::Event;
 
-use super::execution::{Phase, Task, is_success, report_of};
+use super::Supervisor;
 use super::exits::{Claim, Stray, claim};
 use super::folders::OUTPUT_FILE;
-use super::journal::{Body, Forgotten, Ran};
 use super::logs::ExecutionLog;
 use super::poller::{Alarm, Token};
-use super::{Effect, Supervisor};
+use super::start::Launching;
+use super::task::is_success;
 use crate::clock::{BootMillis, boot_millis};
 use crate::fuse::guards::Guarded;
-use crate::link::Stored;
 use crate::process::cgroup::Group;
 use crate::process::spawn::{Exit, reap_any};
 use crate::process::tree;
@@ -47,6 +46,7 @@ impl Supervisor {
             if let Some(id) = self.pids.remove(&exit.pid) {
                 exited.push(id);
                 self.note_exit(id, exit);
+                self.tell(Event::Exited { execution: id });
             } else if self.fuse_was_reaped(exit.pid) {
                 // Another one was started.
             } else if self.strays.remove(&exit.pid).is_none() && !self.launcher.is_idle() {
@@ -70,7 +70,7 @@ impl Supervisor {
     }
 
     pub(super) fn note_exit(&mut self, id: ExecutionId, exit: Exit) {
-        if let Some(task) = self.task_mut(id) {
+        if let Some(task) = self.tasks.get_mut(&id) {
             task.exit = Some(exit);
             task.exited = boot_millis();
         }
@@ -83,7 +83,7 @@ impl Supervisor {
         let mut unknown: Vec<_> = children.into_iter().filter(|pid| !is_known(pid)).collect();
         if !unknown.is_empty() {
             // To take these for strangers would cost a look at all processes with nearly each end.
-            let launching: HashSet<_> = self.launching().filter_map(|(_, root)| root.pid).collect();
+            let launching: HashSet<_> = self.launching.values().filter_map(Launching::pid).collect();
             unknown.retain(|pid| !launching.contains(pid));
         }
         if unknown.iter().any(|pid| !self.strays.contains_key(pid)) {
@@ -97,7 +97,7 @@ impl Supervisor {
                 let is_its = |pid| self.strays.get(pid).is_some_and(|stray| stray.owner == Some(*id));
                 // A process that the main process made as its own sibling is a child of the thread that started the task.
                 let is_left = |group: &Group| !group.is_empty();
-                let group = self.task(*id).and_then(|task| task.group.as_ref());
+                let group = self.tasks.get(id).and_then(|task| task.group.as_ref());
                 group.is_some_and(is_left) || unknown.iter().any(is_its)
             })
             .collect()
@@ -105,8 +105,8 @@ impl Supervisor {
 
     /// Finds out by their marks whose our unknown children are.
     fn attribute(&mut self, unknown: &[i32]) {
-        let launching = self.launching().map(|(_, root)| root);
-        let tasks: Vec<_> = self.running().map(|(id, task)| task.root(id)).chain(launching).collect();
+        let launching = self.launching.keys().filter_map(|id| self.launching_root(*id));
+        let tasks: Vec<_> = self.tasks.iter().map(|(id, task)| task.root(*id)).chain(launching).collect();
         let owners: std::collections::HashMap<_, _> = tree::members(&tasks)
             .into_iter()
             .zip(&tasks)
@@ -132,9 +132,9 @@ impl Supervisor {
                 continue;
             }
             // What is just being started may have begun at any time.
-            let launching = self.launching().map(|(_, root)| (root.execution, 0));
-            let tasks = self.running().map(|(id, task)| (id, task.started)).chain(launching);
-            match claim(stray.started, tasks, |id| self.task(id).is_some_and(|task| !task.is_alive())) {
+            let launching = self.launching.keys().map(|id| (*id, 0));
+            let tasks = self.tasks.iter().map(|(id, task)| (*id, task.started)).chain(launching);
+            match claim(stray.started, tasks, |id| self.tasks.get(&id).is_some_and(|task| !task.is_alive())) {
                 Claim::Of(id) => {
                     tracing::debug!(pid, execution_id = %id, "an orphan is of the last task that ran at its start");
                     self.strays.insert(*pid, Stray { owner: Some(id), ..stray });
@@ -147,8 +147,8 @@ impl Supervisor {
 
     /// Ends a task once nothing of it is alive any more.
     pub(super) fn check_remains(&mut self, id: ExecutionId) {
-        let Some(task) = self.task(id).filter(|task| task.exit.is_some()) else { return };
-        let (exited, exempt) = (task.exited, task.is_exempt());
+        let Some(task) = self.tasks.get(&id).filter(|task| task.exit.is_some()) else { return };
+        let (exited, exempt) = (task.exited, task.order.is_exempt());
         let (pid, group) = (Some(task.pid), task.group.as_ref().map_or(0, |group| group.number));
         // The number of the main process may be another's by now.
         let _has_room = self.guards.guard(Guarded { execution: id, exempt, pid, is_reaped: true, group });
@@ -169,119 +169,33 @@ impl Supervisor {
     /// A task and all of its processes have ended.
     fn finish(&mut self, id: ExecutionId) {
         self.guards.release(id);
-        for alarm in [Alarm::Task(id), Alarm::Remains(id), Alarm::Orphan(id)] {
-            self.poller.cancel(alarm);
-        }
+        self.poller.cancel(Alarm::Remains(id));
         self.drain_pipes(id);
         self.close_door(id);
-        let Some(execution) = self.executions.get_mut(&id) else { return };
-        let Phase::Running(task) = &mut execution.phase else { return };
+        let (checkpoint, refusal) = self.last_checkpoint(id);
+        let log_bytes = self.finish_log(id);
+        let Some(verdict) = self.core.verdict(id) else { return };
+        let Some(mut task) = self.tasks.remove(&id) else { return };
         let Some(exit) = task.exit else { return };
-        let mut finished = task.finished(&exit);
+        let mut finished = task.finished(&exit, verdict);
         if let Some(group) = task.group.take() {
             self.cgroups.take_back(group);
         }
-        let assignment = std::mem::take(&mut task.order.assignment);
-        let inputs = std::mem::take(&mut task.order.inputs);
-        let has_outputs = !task.order.spec.outputs.is_empty();
-        let has_files = has_outputs || !task.order.spec.inputs.is_empty();
-        finished.files = has_files.then(|| v1::Files { inputs, outputs: Vec::new() });
-        let folder = task.folder.take();
-        if let Some(folder) = &folder {
-            let (checkpoint, refusal) = self.last_checkpoint(id, &folder.path);
-            finished.checkpoint = checkpoint;
-            add_detail(&mut finished.detail, refusal.unwrap_or_default());
+        let spec = &task.order.spec;
+        let has_outputs = !spec.outputs.is_empty();
+        let has_files = has_outputs || !spec.inputs.is_empty();
+        finished.files = has_files.then(|| v1::Files { inputs: task.order.inputs, outputs: Vec::new() });
+        finished.checkpoint = checkpoint;
+        add_detail(&mut finished.detail, refusal.unwrap_or_default());
+        finished.log_bytes = log_bytes;
+        take_output(&task.folder.path, &mut finished);
+        // Then its folder, which has its name, stays until the agent has stored what is in it.
+        let stores = has_outputs && is_success(&finished);
+        let outputs = stores.then_some(task.order.assignment);
+        self.tell(Event::Gone { execution: id, end: finished, outputs });
+        if !stores {
+            self.folders.take_back(task.folder);
         }
-        finished.log_bytes = self.finish_log(id);
-        if let Some(folder) = &folder {
-            take_output(&folder.path, &mut finished);
-        }
-        if has_outputs && is_success(&finished) {
-            // Its folder, which has its name, stays until the agent has stored what is in it.
-            return self.store(id, assignment, finished);
-        }
-        self.conclude(id, report::Body::Finished(finished));
-        folder.into_iter().for_each(|folder| self.folders.take_back(folder));
-    }
-
-    // Output files.
-
-    /// Has the agent store output files; the journal knows that the process is over.
-    fn store(&mut self, id: ExecutionId, assignment: v1::Assignment, finished: v1::Finished) {
-        let ran = Ran { assignment: Some(assignment.clone()), finished: Some(finished.clone()) };
-        self.record(Body::Ran(ran), Effect::Store(id));
-        if let Some(execution) = self.executions.get_mut(&id) {
-            execution.phase =
-                Phase::Storing { assignment: Box::new(assignment), finished: Box::new(finished) };
-        }
-    }
-
-    /// The agent has stored the outputs, or cannot.
-    pub(super) fn stored(&mut self, stored: Stored) {
-        let Ok(id) = stored.execution_id.parse::<ExecutionId>() else { return };
-        let Some(Phase::Storing { finished, .. }) = self.executions.get(&id).map(|e| &e.phase) else {
-            return;
-        };
-        let mut finished = (**finished).clone();
-        if !stored.error.is_empty() {
-            finished.error = stored.error;
-            finished.detail = stored.detail;
-        }
-        if let Some(files) = &mut finished.files {
-            files.outputs = stored.outputs;
-        }
-        self.conclude(id, report::Body::Finished(finished));
-    }
-
-    // The end.
-
-    /// Writes down how an execution ended.
-    pub(super) fn conclude(&mut self, id: ExecutionId, body: report::Body) {
-        crashpoint::reach(Point::FinishBeforeJournal);
-        let Some(execution) = self.executions.get_mut(&id) else { return };
-        // Until its end is durable the next supervisor would have to store what is in there.
-        execution.has_folder = matches!(execution.phase, Phase::Storing { .. });
-        let report = report_of(id, execution.fence, body);
-        execution.phase = Phase::Ended { report: Box::new(report.clone()), durable: false };
-        self.record(Body::Outcome(report), Effect::Ended(id));
-    }
-
-    /// Its end is in the journal.
-    pub(super) fn ended_durably(&mut self, id: ExecutionId) {
-        crashpoint::reach(Point::FinishAfterJournal);
-        let Some(execution) = self.executions.get_mut(&id) else { return };
-        if let Phase::Ended { durable, .. } = &mut execution.phase {
-            *durable = true;
-        }
-        if std::mem::take(&mut execution.has_folder) {
-            self.folders.remove_named(id);
-        }
-        if execution.discard { self.forget(id) } else { self.announce(id) }
-    }
-
-    /// Its report is to be sent, as far as there is one.
-    pub(super) fn announce(&mut self, id: ExecutionId) {
-        let Some(execution) = self.executions.get_mut(&id) else { return };
-        if !std::mem::replace(&mut execution.dirty, true) {
-            self.dirty.push_back(id);
-        }
-    }
-
-    /// The server has taken note of the end: nothing is kept of it but its id.
-    pub(super) fn forget(&mut self, id: ExecutionId) {
-        if let Some(execution) = self.executions.remove(&id) {
-            crashpoint::reach(Point::FinishAfterAck);
-            self.note(Body::Forgotten(Forgotten { execution_id: id.to_string() }));
-            self.remember(id);
-            if execution.discard {
-                self.drop_log(id);
-            }
-        }
-    }
-
-    /// Makes sure that it is not started again.
-    pub(super) fn remember(&mut self, id: ExecutionId) {
-        self.forgotten.remember(id, boot_millis());
     }
 
     // Logs.
@@ -301,7 +215,7 @@ impl Supervisor {
         let mut buffer = std::mem::take(&mut self.read_buffer);
         let mut open = true;
         for _ in 0..reads {
-            let Some(pipe) = self.task(id).and_then(|task| task.pipes[index].as_ref()) else { break };
+            let Some(pipe) = self.tasks.get(&id).and_then(|task| task.pipes[index].as_ref()) else { break };
             match rustix::io::read(pipe.1.as_fd(), &mut buffer[..]) {
                 Ok(0) => open = false,
                 Ok(len) => {
@@ -323,7 +237,7 @@ impl Supervisor {
     }
 
     fn close_pipe(&mut self, id: ExecutionId, index: usize) {
-        if let Some((token, pipe)) = self.task_mut(id).and_then(|task| task.pipes[index].take()) {
+        if let Some((token, pipe)) = self.tasks.get_mut(&id).and_then(|task| task.pipes[index].take()) {
             self.pipes.remove(&token);
             // A process that is not quite dead may hold the other end; its bytes are nobody's now.
             self.poller.unwatch(&pipe);
@@ -368,13 +282,6 @@ impl Supervisor {
         if self.logs.get(&id).is_some_and(ExecutionLog::has_chunk) && self.unsent_set.insert(id) {
             self.unsent.push_back(id);
         }
-    }
-}
-
-impl Task {
-    /// Whether its main process still runs.
-    pub(super) fn is_alive(&self) -> bool {
-        self.exit.is_none()
     }
 }
 

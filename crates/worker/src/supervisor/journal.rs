@@ -29,6 +29,7 @@ use model::{ExecutionId, Fence, WorkerId};
 use prost::Message;
 use proto::v1;
 use rustix::fs::{FallocateFlags, fallocate};
+use supervisor::FORGOTTEN_MAX;
 
 const MAGIC: &[u8; 8] = b"BELFRYJ1";
 const HEADER: usize = 8;
@@ -40,8 +41,6 @@ const COMPACT_MIN: u64 = 1 << 20;
 pub(crate) const RESERVE: u64 = 4 << 20;
 /// The reserve is filled up again once less than this is left of it.
 const RESERVE_MIN: u64 = RESERVE / 2;
-/// The most acknowledged executions that are still refused when they are assigned again.
-pub(crate) const FORGOTTEN_MAX: usize = 1 << 18;
 
 /// One record.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -232,9 +231,7 @@ impl Journal {
     /// # Errors
     /// Whatever the disk says. The file is then as it was before, so the same may be tried again.
     pub(crate) fn append(&mut self, entries: &[Entry]) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        encode(&Body::Synced(Synced { len: self.synced }).into(), &mut bytes);
-        entries.iter().for_each(|entry| encode(entry, &mut bytes));
+        let bytes = batch(self.synced, entries);
         // A half-written record in the middle would be damage.
         if std::mem::take(&mut self.has_garbage) {
             self.file.set_len(self.len).inspect_err(|_| self.has_garbage = true)?;
@@ -279,6 +276,27 @@ impl Journal {
         self.keep_reserve();
         Ok(())
     }
+}
+
+/// A batch of records, appended to a journal that is durable up to `synced`.
+pub(crate) fn batch(synced: u64, entries: &[Entry]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&Body::Synced(Synced { len: synced }).into(), &mut bytes);
+    entries.iter().for_each(|entry| encode(entry, &mut bytes));
+    bytes
+}
+
+/// The bytes of a journal that says only `state`.
+fn whole(state: &State) -> Vec<u8> {
+    let mut bytes = MAGIC.to_vec();
+    entries(state).for_each(|entry| encode(&entry, &mut bytes));
+    bytes
+}
+
+/// The bytes of a new worker's journal.
+#[cfg(feature = "testing")]
+pub(crate) fn first(worker: WorkerId) -> Vec<u8> {
+    whole(&State { worker, held: HashMap::new(), forgotten: VecDeque::new() })
 }
 
 fn encode(entry: &Entry, out: &mut Vec<u8>) {
@@ -332,8 +350,7 @@ fn rewrite(
     state: &State,
     sync: impl FnOnce(&File) -> io::Result<()>,
 ) -> Result<Journal, RewriteError> {
-    let mut bytes = MAGIC.to_vec();
-    entries(state).for_each(|entry| encode(&entry, &mut bytes));
+    let bytes = whole(state);
     // All that is opened is opened before the new file takes the name, and is kept: what fails later would leave
     // us with the old one, which has no name any more.
     let temporary = path.with_extension("new");
@@ -357,7 +374,7 @@ fn rewrite(
 }
 
 /// What the bytes of a journal say, and how many of them are whole.
-fn replay(path: &Path, bytes: &[u8]) -> Result<(State, usize), JournalError> {
+pub(crate) fn replay(path: &Path, bytes: &[u8]) -> Result<(State, usize), JournalError> {
     if !bytes.starts_with(MAGIC) {
         return Err(JournalError::Foreign(path.to_owned()));
     }

@@ -8,13 +8,13 @@
 //! run while the loop stands still.
 //!
 //! A task may have ended, and may even have been reaped, before the loop hears that it was started; see
-//! `Supervisor::catch_up`.
+//! `Supervisor::started`.
 
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::thread;
 
@@ -23,10 +23,12 @@ use model::spec::{ProcessRun, Run};
 use proto::v1;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Rlimit;
+use supervisor::StartFailure;
 
-use super::execution::{Order, start_failed};
+use super::convert::start_failed;
 use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE};
-use crate::clock::{BootMillis, Moment, unix_millis};
+use super::task::Order;
+use crate::clock::{BootMillis, Moment, now, unix_millis};
 use crate::layout::CHECKPOINT_FILE;
 use crate::process::cgroup::Group;
 use crate::process::spawn::{Program, SpawnError, Spawner, Started, Step, dev_null};
@@ -55,9 +57,16 @@ pub(super) struct Birth {
     began: OnceLock<Moment>,
     /// Its main process, 0 while there is none.
     pid: AtomicI32,
-    /// Whether its thread is not to begin.
-    is_forbidden: AtomicBool,
+    /// One of [`WAITS`], [`BEGUN`], [`FORBIDDEN`].
+    state: AtomicU8,
 }
+
+/// No thread has begun with it.
+const WAITS: u8 = 0;
+/// A thread creates its process, or has.
+const BEGUN: u8 = 1;
+/// No thread is to begin with it.
+const FORBIDDEN: u8 = 2;
 
 impl Birth {
     pub(super) fn began(&self) -> Option<Moment> {
@@ -68,9 +77,25 @@ impl Birth {
         Some(self.pid.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
     }
 
-    /// Nothing is started from now on, unless its thread has begun.
-    pub(super) fn forbid(&self) {
-        self.is_forbidden.store(true, Ordering::SeqCst);
+    /// Keeps its thread from creating a process; returns whether it does: `false` once the thread has begun.
+    pub(super) fn forbid(&self) -> bool {
+        self.claim(FORBIDDEN)
+    }
+
+    fn begin(&self, at: Moment) -> bool {
+        let begins = self.claim(BEGUN);
+        if begins {
+            self.began.set(at).ok();
+        }
+        begins
+    }
+
+    /// Whoever comes first decides.
+    fn claim(&self, claim: u8) -> bool {
+        match self.state.compare_exchange(WAITS, claim, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => true,
+            Err(state) => state == claim,
+        }
     }
 }
 
@@ -104,11 +129,11 @@ pub(super) enum NotStarted {
     NoLease,
     /// It is not wanted any more.
     Forbidden,
-    Failed(v1::StartFailed),
+    Failed(StartFailure),
 }
 
-impl From<v1::StartFailed> for NotStarted {
-    fn from(failed: v1::StartFailed) -> Self {
+impl From<StartFailure> for NotStarted {
+    fn from(failed: StartFailure) -> Self {
         Self::Failed(failed)
     }
 }
@@ -238,16 +263,14 @@ impl Thread {
             without_groups: prepared.group.as_ref().is_some_and(Group::is_plain),
             pid: &birth.pid,
         };
-        let (started, started_unix_millis) = (Moment::now(), unix_millis());
+        let (started, started_unix_millis) = (now(), unix_millis());
         // As late as can be: a program that is started just after this is the fuse's to freeze.
         if started.boot >= self.lease_until.load(Ordering::SeqCst) {
             return Err(NotStarted::NoLease);
         }
-        if birth.is_forbidden.load(Ordering::SeqCst) {
+        if !birth.begin(started) {
             return Err(NotStarted::Forbidden);
         }
-        // Once: what was not started for want of a lease did not come here.
-        birth.began.set(started).ok();
         match self.spawner.spawn(&program) {
             Ok(Started { pid, outside }) => Ok(Process { pid, started, started_unix_millis, outside }),
             Err(error) => {
@@ -333,7 +356,7 @@ fn of_step(step: &v1::StepOrigin) -> impl Iterator<Item = String> {
     .chain(item)
 }
 
-fn c_strings(strings: &[String]) -> Result<Vec<CString>, v1::StartFailed> {
+fn c_strings(strings: &[String]) -> Result<Vec<CString>, StartFailure> {
     strings
         .iter()
         .map(|s| CString::new(s.as_str()))
@@ -342,7 +365,7 @@ fn c_strings(strings: &[String]) -> Result<Vec<CString>, v1::StartFailed> {
 }
 
 /// Says why a program did not start, and what to look at.
-fn explain(error: SpawnError, program: &str, directory: &Path, user: Option<&str>) -> v1::StartFailed {
+fn explain(error: SpawnError, program: &str, directory: &Path, user: Option<&str>) -> StartFailure {
     let system = io::Error::from_raw_os_error(error.errno);
     let who = user.map_or_else(String::new, |user| format!(" (tasks run as `{user}`)"));
     let (code, detail) = match (error.step, error.errno) {

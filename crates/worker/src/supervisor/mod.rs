@@ -1,47 +1,38 @@
-//! The supervisor: single owner of a worker's folder, and parent of its tasks.
+//! The supervisor process: single owner of a worker's folder, and parent of its tasks.
 //!
-//! One thread decides, in one loop. Each turn handles what became ready, has a few tasks started, hands the
-//! journal its next batch, and tells fuse and agent what is new. What may wait long is waited for
-//! elsewhere: the journal's disk ([`writer`]), programs that are loaded ([`launcher`]), folders that are
-//! removed ([`janitor`]).
+//! [`supervisor`] decides; this is its shell. One thread runs one loop. Each turn passes what became ready to the core as
+//! events, carries out the core's actions, launches a few tasks, hands the journal its next batch, and tells fuse and
+//! agent what is new. What may wait long is waited for elsewhere: the journal's disk ([`writer`]), programs that are
+//! loaded ([`launcher`]), folders that are removed ([`janitor`]).
 //!
 //! - [`setup`]: start-up, and what an earlier supervisor left behind.
+//! - [`act`]: the core's actions, carried out.
 //! - [`talk`]: what the agent asks for, and what it is told.
-//! - [`start`]: from an assignment over the journal to a running process.
-//! - [`launching`]: what is to be done while a thread waits for a program to be loaded.
-//! - [`stop`]: stops, timeouts, and what the lease asks for: freezing and thawing.
-//! - [`finish`]: from the end of a process to an outcome in the journal.
+//! - [`start`]: what a task needs is made, and its launch is followed.
+//! - [`finish`]: children that ended, and what they left behind.
 //! - [`door`]: how a task's calls get to the agent; [`checkpoint`]: the file that it saves progress to.
-//! - [`forgotten`]: what is refused if it is assigned again.
-//! - [`countdown`]: what is left of a timeout; [`exits`]: children that ended or lost their parent, and whose they are.
-//! - [`execution`]: the states; [`folders`], [`journal`], [`logs`], [`fuse_link`], [`agent_link`], [`poller`]: the parts.
-//!
-//! # The lease
-//! Tasks that are not `at_most_once` may be started elsewhere once our lease has run out. They are
-//! frozen then, not killed: what does not run cannot overlap, and when the only server was merely
-//! restarted everybody's long jobs go on afterwards. The agent passes on a renewed lease only after
-//! the stops of the new session, so what the server no longer wants is gone before the rest thaws.
+//! - [`exits`]: children that ended or lost their parent, and whose they are.
+//! - [`convert`]: the core's values as messages and records; [`task`], [`folders`], [`journal`], [`logs`],
+//!   [`fuse_link`], [`agent_link`], [`poller`]: the parts.
 
+mod act;
 mod agent_link;
 mod checkpoint;
-mod countdown;
+pub(crate) mod convert;
 mod door;
-mod execution;
 mod exits;
 mod finish;
 mod folders;
-mod forgotten;
 mod fuse_link;
 mod janitor;
 pub(crate) mod journal;
 mod launcher;
-mod launching;
 mod logs;
 mod poller;
 mod setup;
 mod start;
-mod stop;
 mod talk;
+pub(crate) mod task;
 mod writer;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -51,27 +42,27 @@ use std::os::unix::net::UnixListener;
 use model::{ExecutionId, WorkerId};
 use nix::sys::signalfd::SignalFd;
 use proto::logframe::Stream;
-use proto::v1;
+use supervisor::{BootMillis, Event};
 
-use crate::clock::{BootMillis, Moment, boot_millis};
+use crate::clock::{boot_millis, now};
 use crate::config::SupervisorConfig;
+use crate::fuse::guards::Guards;
 use crate::layout::Layout;
 use crate::process::cgroup::Cgroups;
-use crate::process::tree::{self, Root};
+use crate::process::tree::Root;
 use crate::process::user::{TaskUser, UserError};
-
-use crate::fuse::guards::Guards;
 use agent_link::AgentLink;
+use convert::{Site, Wire};
 use door::Calls;
-use execution::{Ending, Execution, Phase, Task};
 use exits::{EarlyExits, Stray};
 use folders::Folders;
-use forgotten::Forgotten;
 use fuse_link::FuseLink;
-use journal::{Body, Entry, JournalError};
+use journal::JournalError;
 use launcher::{Launch, Launcher};
 use logs::{Bounds, ExecutionLog};
 use poller::{Alarm, Poller, Token, token};
+use start::Launching;
+use task::Task;
 use writer::Writer;
 
 /// How long a supervisor that was told to end waits for its tasks.
@@ -99,36 +90,21 @@ fn failed<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Supervi
     move |source| SupervisorError::System { action, source: source.into() }
 }
 
-/// What is done once a batch of the journal is durable.
-#[derive(Debug, Clone, Copy)]
-enum Effect {
-    Spawn(ExecutionId),
-    Ended(ExecutionId),
-    Store(ExecutionId),
-}
-
-/// Entries on the way to the journal.
-#[derive(Debug, Default)]
-struct Batch {
-    entries: Vec<Entry>,
-    effects: Vec<Effect>,
-    /// Whether anything waits for it to be durable.
-    sync: bool,
-}
-
 #[derive(Debug)]
 struct Supervisor {
+    core: supervisor::Supervisor<Wire>,
     config: SupervisorConfig,
     layout: Layout,
     worker: WorkerId,
-    boot_id: String,
-    folder_id: String,
+    site: Site,
     user: Option<TaskUser>,
     cgroups: Cgroups,
     folders: Folders,
     launcher: Launcher,
 
     poller: Poller,
+    /// For when the core's alarm is set.
+    core_alarm: Option<BootMillis>,
     signals: SignalFd,
     listener: UnixListener,
     agent: Option<AgentLink>,
@@ -139,19 +115,15 @@ struct Supervisor {
     guards: Guards,
 
     writer: Writer,
-    batch: Batch,
-    /// What follows from the batch that is being written.
-    effects: Vec<Effect>,
+    /// Whether the writer rewrites the journal; otherwise it writes a batch of the core, or nothing.
+    is_compacting: bool,
     compact_at: u64,
 
-    executions: HashMap<ExecutionId, Execution>,
-    forgotten: Forgotten,
-    /// Waiting for a lease.
-    waiting: VecDeque<ExecutionId>,
-    /// Durably about to start.
-    ready: VecDeque<ExecutionId>,
-    /// Made ready to start, and not started because the lease was over.
-    held_back: VecDeque<Launch>,
+    /// Executions that a thread is launching, or that are held back.
+    launching: HashMap<ExecutionId, Launching>,
+    /// Prepared, and not launched because the lease had ended.
+    held_back: HashMap<ExecutionId, Launch>,
+    tasks: HashMap<ExecutionId, Task>,
     pids: HashMap<i32, ExecutionId>,
     /// Children that ended while tasks were being started, and that may be such.
     early_exits: EarlyExits,
@@ -166,12 +138,6 @@ struct Supervisor {
     follows_checkpoints: bool,
     /// How often there was.
     looks: u32,
-    /// Executions whose report is to be sent.
-    dirty: VecDeque<ExecutionId>,
-    /// Executions whose outputs the agent is to be asked for.
-    to_store: VecDeque<ExecutionId>,
-    /// Reports about executions that are not held.
-    stray_reports: Vec<v1::Report>,
 
     logs: HashMap<ExecutionId, ExecutionLog>,
     bounds: Bounds,
@@ -181,7 +147,6 @@ struct Supervisor {
     log_window_used: u64,
     read_buffer: Vec<u8>,
 
-    lease_until: BootMillis,
     /// Set when the supervisor was told to end.
     ending: bool,
     deadline_passed: bool,
@@ -203,21 +168,35 @@ impl Supervisor {
     fn run(mut self) -> Result<(), SupervisorError> {
         let mut ready = Vec::new();
         loop {
-            self.poller.wait(!self.can_start(), &mut ready).map_err(failed("wait"))?;
+            self.arm();
+            self.poller.wait(!self.can_launch(), &mut ready).map_err(failed("wait"))?;
             for token in &ready {
                 self.handle(*token);
             }
             for alarm in self.poller.due() {
                 self.ring(alarm);
             }
-            self.start_some();
-            self.write_journal();
+            self.launch_some();
+            if self.writer.is_idle() {
+                self.core.flush();
+                self.act();
+            }
             self.flush_fuse();
             self.flush_agent();
             if self.is_over() {
                 self.folders.close();
                 return Ok(());
             }
+        }
+    }
+
+    /// Sets the alarm of the core.
+    fn arm(&mut self) {
+        let next = self.core.next_alarm();
+        if next != self.core_alarm {
+            self.poller.cancel(Alarm::Core);
+            next.into_iter().for_each(|at| self.poller.alarm(at, Alarm::Core));
+            self.core_alarm = next;
         }
     }
 
@@ -236,17 +215,25 @@ impl Supervisor {
 
     fn ring(&mut self, alarm: Alarm) {
         match alarm {
-            Alarm::Lease => self.check_lease(),
-            Alarm::Launch(id) => self.check_launch(id),
-            Alarm::Task(id) => self.check_task(id),
+            Alarm::Core => {
+                self.core_alarm = None;
+                // It may have frozen tasks while this process stood still: that time counts towards no timeout.
+                self.hear_fuse();
+                self.tell(Event::AlarmDue);
+            }
             Alarm::Remains(id) => self.check_remains(id),
-            Alarm::Orphan(id) => self.check_orphan(id),
             Alarm::Fuse => self.start_fuse(),
             Alarm::Calls => self.retry_calls(),
             Alarm::Checkpoints => self.check_checkpoints(),
             Alarm::Idle => {}
             Alarm::Shutdown => self.deadline_passed = true,
         }
+    }
+
+    /// Tells the core what happened, and does what follows.
+    fn tell(&mut self, event: Event<Wire>) {
+        self.core.handle(now(), event);
+        self.act();
     }
 
     fn take_signals(&mut self) {
@@ -265,48 +252,17 @@ impl Supervisor {
         }
         tracing::info!(worker_id = %self.worker, "told to end, tasks are killed");
         self.poller.alarm(boot_millis() + SHUTDOWN_MAX, Alarm::Shutdown);
-        let running: Vec<_> = self.running().map(|(id, _)| id).collect();
-        for id in &running {
-            if let Some(task) = self.task_mut(*id).filter(|task| task.is_alive()) {
-                task.ending.get_or_insert(Ending::Shutdown);
-            }
-        }
-        self.kill_tasks(&running);
-        self.decline_unstarted();
-        let launching: Vec<_> = self.launching().map(|(_, root)| root.execution).collect();
-        self.kill_launching(&launching, Ending::Shutdown);
-    }
-
-    /// What was not started yet never will be, and the server is told so.
-    fn decline_unstarted(&mut self) {
-        for launch in std::mem::take(&mut self.held_back) {
-            self.clear_away(launch.prepared);
-            self.guards.release(launch.id);
-            self.decline_at_shutdown(launch.id);
-        }
-        let starting = self.executions.iter().filter(|(_, e)| matches!(e.phase, Phase::Starting(_)));
-        let starting: Vec<_> = starting.map(|(id, _)| *id).collect();
-        starting.into_iter().for_each(|id| self.decline_at_shutdown(id));
-    }
-
-    fn decline_at_shutdown(&mut self, id: ExecutionId) {
-        let Some(fence) = self.executions.get(&id).map(|execution| execution.fence) else { return };
-        let detail = "the worker's supervisor was stopped before it started";
-        self.decline(id, fence, execution::refused("stopped", detail));
+        self.tell(Event::ShutDown);
     }
 
     fn is_over(&mut self) -> bool {
         if self.ending {
-            let ended = self.running().next().is_none() && self.launcher.is_idle();
-            let done = ended && self.batch.entries.is_empty() && self.writer.is_idle();
+            let done = self.core.has_shut_down() && self.launcher.is_idle() && self.writer.is_idle();
             return done || self.deadline_passed;
         }
-        let idle = self.agent.is_none()
-            && self.logs.is_empty()
-            && !self.executions.values().any(Execution::is_active)
-            // On a full disk, what is to be written waits.
-            && self.batch.entries.is_empty()
-            && self.writer.is_idle();
+        // On a full disk, what is to be written waits.
+        let idle =
+            self.agent.is_none() && self.logs.is_empty() && self.core.is_idle() && self.writer.is_idle();
         if !idle {
             self.idle_since = None;
             return false;
@@ -322,111 +278,17 @@ impl Supervisor {
         boot_millis() >= since + self.config.idle_exit.as_millis()
     }
 
-    // The journal.
-
-    /// Adds to the next batch of the journal what need not be durable soon.
-    fn note(&mut self, body: Body) {
-        self.batch.entries.push(body.into());
-    }
-
-    /// Adds to the next batch of the journal; `effect` follows once it is durable.
-    fn record(&mut self, body: Body, effect: Effect) {
-        self.batch.entries.push(body.into());
-        self.batch.effects.push(effect);
-        self.batch.sync = true;
-    }
-
-    fn write_journal(&mut self) {
-        if !self.writer.is_idle() || self.batch.entries.is_empty() {
-            return;
-        }
-        let batch = std::mem::take(&mut self.batch);
-        self.effects = batch.effects;
-        self.writer.append(batch.entries, batch.sync);
-    }
-
-    fn journal_written(&mut self) {
-        let Some(len) = self.writer.poll() else { return };
-        for effect in std::mem::take(&mut self.effects) {
-            match effect {
-                Effect::Spawn(id) => self.ready.push_back(id),
-                Effect::Ended(id) => self.ended_durably(id),
-                Effect::Store(id) => self.to_store.push_back(id),
-            }
-        }
-        if len > self.compact_at {
-            self.compact_at = (len * 2).max(JOURNAL_COMPACT);
-            self.writer.compact(self.journal_state());
-        }
-    }
-
-    /// What the journal would say if it had no history.
-    fn journal_state(&self) -> journal::State {
-        let held = self.executions.iter().filter_map(|(id, execution)| {
-            let held = match &execution.phase {
-                Phase::Waiting(_) => return None,
-                Phase::Starting(_) | Phase::Launching(_) | Phase::Running(_) => {
-                    let (boot_id, folder_id) = (self.boot_id.clone(), self.folder_id.clone());
-                    journal::Held::Started { fence: execution.fence, boot_id, folder_id }
-                }
-                Phase::Storing { assignment, finished } => {
-                    journal::Held::Ran { assignment: (**assignment).clone(), finished: (**finished).clone() }
-                }
-                Phase::Ended { report, .. } => journal::Held::Ended { report: (**report).clone() },
-            };
-            Some((*id, held))
-        });
-        journal::State { worker: self.worker, held: held.collect(), forgotten: self.forgotten.ids() }
-    }
-
     // Looking things up.
-
-    fn running(&self) -> impl Iterator<Item = (ExecutionId, &Task)> {
-        self.executions.iter().filter_map(|(id, execution)| match &execution.phase {
-            Phase::Running(task) => Some((*id, &**task)),
-            _ => None,
-        })
-    }
 
     /// All processes of a task, as far as is known.
     fn root(&self, id: ExecutionId) -> Option<Root> {
         let also = self.strays.iter().filter(|(_, stray)| stray.owner == Some(id)).map(|(pid, _)| *pid);
-        Some(Root { also: also.collect(), ..self.task(id)?.root(id) })
+        Some(Root { also: also.collect(), ..self.tasks.get(&id)?.root(id) })
     }
 
+    /// All processes of executions that run or are being launched.
     fn roots(&self, ids: &[ExecutionId]) -> Vec<Root> {
-        ids.iter().filter_map(|id| self.root(*id)).collect()
-    }
-
-    fn task(&self, id: ExecutionId) -> Option<&Task> {
-        match &self.executions.get(&id)?.phase {
-            Phase::Running(task) => Some(task),
-            _ => None,
-        }
-    }
-
-    fn task_mut(&mut self, id: ExecutionId) -> Option<&mut Task> {
-        match &mut self.executions.get_mut(&id)?.phase {
-            Phase::Running(task) => Some(task),
-            _ => None,
-        }
-    }
-
-    fn has_lease(&self) -> bool {
-        boot_millis() < self.lease_until
-    }
-
-    /// Kills these tasks with all that belongs to them. Their ends are seen when they are reaped.
-    fn kill_tasks(&self, ids: &[ExecutionId]) {
-        for id in ids {
-            if let Some(group) = self.task(*id).and_then(|task| task.group.as_ref()) {
-                group.kill();
-            }
-        }
-        let roots = self.roots(ids);
-        if !roots.is_empty() {
-            tree::kill(&roots);
-        }
+        ids.iter().filter_map(|id| self.root(*id).or_else(|| self.launching_root(*id))).collect()
     }
 
     // The fuse.
@@ -446,8 +308,8 @@ impl Supervisor {
                 return self.poller.alarm(boot_millis() + FUSE_RETRY, Alarm::Fuse);
             }
         };
-        if self.lease_until > 0 {
-            fuse.tell_lease(self.lease_until);
+        if self.core.lease_until() > 0 {
+            fuse.tell_lease(self.core.lease_until());
         }
         if let Err(error) = self.poller.watch(fuse.socket(), token::FUSE) {
             tracing::error!(%error, "cannot watch the fuse");
@@ -464,7 +326,9 @@ impl Supervisor {
 
     fn hear_fuse(&mut self) {
         match self.fuse.as_mut().map(FuseLink::hear) {
-            Some(Ok(Some(froze))) => self.fuse_has_frozen(froze.since.unwrap_or_else(Moment::now)),
+            Some(Ok(Some(froze))) => {
+                self.tell(Event::FuseFroze { since: froze.since.unwrap_or_else(now) });
+            }
             Some(Err(_)) => self.replace_fuse(),
             Some(Ok(None)) | None => {}
         }
@@ -483,9 +347,7 @@ impl Supervisor {
     /// Whether the child that ended was a fuse. What it froze at the last goes on.
     fn fuse_was_reaped(&mut self, pid: i32) -> bool {
         if self.dying_fuses.remove(&pid) {
-            if self.has_lease() {
-                self.thaw_all();
-            }
+            self.tell(Event::FuseLost);
             return true;
         }
         let Some(fuse) = self.fuse.take_if(|fuse| fuse.pid() == pid) else { return false };
@@ -507,8 +369,6 @@ impl Supervisor {
             self.poller.alarm(next_at, Alarm::Fuse);
         }
         // It may have frozen tasks and not come to say so.
-        if self.has_lease() {
-            self.thaw_all();
-        }
+        self.tell(Event::FuseLost);
     }
 }

@@ -37,16 +37,10 @@ pub(super) mod token {
 /// Why the supervisor wants to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Alarm {
-    /// The lease may have run out.
-    Lease,
-    /// A start takes long, or a task that is being started is to end.
-    Launch(ExecutionId),
-    /// A task may have reached its timeout, or the end of its grace.
-    Task(ExecutionId),
+    /// The core wants to be woken.
+    Core,
     /// What a task left behind may be dead by now.
     Remains(ExecutionId),
-    /// A frozen task may have been frozen for too long.
-    Orphan(ExecutionId),
     /// The fuse is to be started again.
     Fuse,
     /// The agent may take calls of tasks again.
@@ -185,8 +179,8 @@ mod tests {
         let now = boot_millis();
         poller.alarm(now + 3_600_000, Alarm::Shutdown);
         poller.alarm(now + 20, Alarm::Idle);
-        poller.alarm(now, Alarm::Lease);
-        assert_eq!(poller.due(), [Alarm::Lease]);
+        poller.alarm(now, Alarm::Core);
+        assert_eq!(poller.due(), [Alarm::Core]);
         let mut ready = Vec::new();
         while poller.alarms.len() == 2 {
             poller.wait(true, &mut ready).unwrap();
@@ -199,7 +193,7 @@ mod tests {
     fn what_is_cancelled_leaves_nothing() {
         let mut poller = Poller::new().unwrap();
         let now = boot_millis();
-        let task = |bits| Alarm::Task(ExecutionId::from_bits(bits));
+        let task = |bits| Alarm::Remains(ExecutionId::from_bits(bits));
         for bits in 0..1_000 {
             poller.alarm(now + 3_600_000, task(bits));
             poller.alarm(now, task(bits));

@@ -23,20 +23,19 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::convert::{self, Site};
 use super::door::Calls;
-use super::execution::{Execution, Phase, interrupted, report_of};
 use super::exits::EarlyExits;
 use super::folders::Folders;
-use super::forgotten::Forgotten;
 use super::fuse_link::FuseLink;
 use super::janitor::Janitor;
-use super::journal::{Body, Held, Journal, State};
+use super::journal::{Held, Journal, State};
 use super::launcher::Launcher;
 use super::logs::{self, Bounds};
 use super::poller::{Poller, token};
 use super::writer::Writer;
-use super::{Batch, Effect, JOURNAL_COMPACT, Supervisor, SupervisorError, failed};
-use crate::clock::{boot_id, boot_millis, entropy, unix_millis};
+use super::{JOURNAL_COMPACT, Supervisor, SupervisorError, failed};
+use crate::clock::{boot_id, entropy, now, unix_millis};
 use crate::config::SupervisorConfig;
 use crate::fuse::guards::Guards;
 use crate::layout::Layout;
@@ -99,15 +98,18 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     let janitor = Janitor::start().map_err(failed("start its janitor"))?;
     let calls = Calls::new(&layout).map_err(failed("prepare for the calls of its tasks"))?;
     let owner = user.as_ref().map(|user| (user.uid, user.gid));
+    let worker = state.worker;
+    let limits = supervisor::Limits { orphan_limit: config.orphan_limit.as_millis() };
     let mut supervisor = Supervisor {
-        worker: state.worker,
-        boot_id,
-        folder_id,
+        core: supervisor::Supervisor::new(limits, convert::state(state), now()),
+        worker,
+        site: Site { boot_id, folder_id },
         user,
         cgroups,
         folders: Folders::new(layout.clone(), owner, janitor),
         launcher,
         poller,
+        core_alarm: None,
         signals,
         listener,
         agent: None,
@@ -115,15 +117,12 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         dying_fuses: HashSet::new(),
         guards,
         writer,
-        batch: Batch::default(),
-        effects: Vec::new(),
+        is_compacting: false,
         compact_at: JOURNAL_COMPACT,
-        executions: HashMap::new(),
-        forgotten: Forgotten::default(),
-        waiting: VecDeque::new(),
-        ready: VecDeque::new(),
+        launching: HashMap::new(),
+        held_back: HashMap::new(),
+        tasks: HashMap::new(),
         pids: HashMap::new(),
-        held_back: VecDeque::new(),
         early_exits: EarlyExits::default(),
         orphans_are_ours,
         strays: HashMap::new(),
@@ -132,23 +131,19 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         calls,
         follows_checkpoints: false,
         looks: 0,
-        dirty: VecDeque::new(),
-        to_store: VecDeque::new(),
-        stray_reports: Vec::new(),
         logs: HashMap::new(),
         bounds: Bounds::default(),
         unsent: VecDeque::new(),
         unsent_set: HashSet::new(),
         log_window_used: 0,
         read_buffer: vec![0; 64 << 10],
-        lease_until: 0,
         ending: false,
         deadline_passed: false,
         idle_since: None,
         layout,
         config,
     };
-    supervisor.take_over(state);
+    supervisor.take_over();
     tracing::info!(worker_id = %supervisor.worker, dir = %supervisor.config.dir.display(), "supervisor started");
     Ok(supervisor)
 }
@@ -265,31 +260,10 @@ fn end_survivors(state: &State, boot: &str, folder: &str, cgroups: &Cgroups) {
 }
 
 impl Supervisor {
-    /// Goes on with what the journal says.
-    fn take_over(&mut self, state: State) {
-        self.forgotten = Forgotten::from_journal(state.forgotten, boot_millis());
-        for (id, held) in state.held {
-            let (fence, phase) = match held {
-                Held::Started { fence, .. } => {
-                    let report =
-                        report_of(id, fence, interrupted("the worker's supervisor or machine went down"));
-                    self.record(Body::Outcome(report.clone()), Effect::Ended(id));
-                    (fence, Phase::Ended { report: Box::new(report), durable: false })
-                }
-                Held::Ran { assignment, finished } => {
-                    self.to_store.push_back(id);
-                    let fence = model::Fence(assignment.fence);
-                    (fence, Phase::Storing { assignment: Box::new(assignment), finished: Box::new(finished) })
-                }
-                Held::Ended { report } => {
-                    let fence = model::Fence(report.fence);
-                    (fence, Phase::Ended { report: Box::new(report), durable: true })
-                }
-            };
-            self.executions.insert(id, Execution::new(fence, phase));
-        }
+    /// Continues with what an earlier supervisor left in the folder.
+    fn take_over(&mut self) {
         // Needed while an execution's outputs are stored, and not after.
-        self.folders.remove_others(|id| self.executions.get(&id).is_some_and(Execution::is_active));
+        self.folders.remove_others(|id| self.core.is_active(id));
         match logs::recover(&self.layout.logs()) {
             Ok(found) => found.into_iter().for_each(|(id, log)| self.adopt_log(id, log)),
             Err(error) => tracing::warn!(%error, "cannot look for spooled logs"),

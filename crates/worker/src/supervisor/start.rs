@@ -1,195 +1,150 @@
-//! From an assignment over the journal to a running process.
-//!
-//! An execution that is held, or that was forgotten not long ago, is not started again: its report is
-//! repeated. A new one waits for a lease, then for its start to be durable. What it needs is made here;
-//! [`super::launcher`] starts it.
+//! Assignments for the core, and launches: what a task needs is made here, and [`super::launcher`] starts it.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{OpenOptionsExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crashpoint::Point;
-use model::spec::{JobSpec, Run};
+use model::spec::Run;
 use model::{ExecutionId, Fence};
 use proto::logframe::Stream;
-use proto::v1::{self, report};
+use proto::v1;
 use rustix::fs::{MemfdFlags, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
+use supervisor::{Assigned, EarlyExit, Event, LaunchFailure, StartFailure};
 
-use super::Effect;
 use super::Supervisor;
 use super::checkpoint::Followed;
-use super::execution::{
-    Ending, Execution, Order, Phase, Task, interrupted, refused, report_of, start_failed,
-};
+use super::convert::start_failed;
 use super::folders::{Folder, SCRIPT_FILE};
-use super::journal::{Body, Started};
-use super::launcher::{Launch, Launched, NotStarted, Prepared, Process, Streams};
-use super::launching::Launching;
+use super::launcher::{Birth, Launch, Launched, NotStarted, Prepared, Process, Streams};
 use super::logs::ExecutionLog;
-use super::poller::Alarm;
-use crate::clock::{BootMillis, boot_millis};
+use super::task::{Order, Task};
+use crate::clock::{BootMillis, Moment, boot_millis, now};
 use crate::disk::Room;
 use crate::fuse::guards::Guarded;
 use crate::link::Start;
 use crate::process::cgroup::Group;
+use crate::process::tree::{self, Root};
 
 /// How many tasks are started before others have their turn.
 const STARTS_A_TURN: usize = 16;
+/// After this time the log says that a program is not loaded.
+const SLOW: BootMillis = 10_000;
+
+/// An execution that a thread is launching, or that is held back.
+#[derive(Debug)]
+pub(super) struct Launching {
+    /// Its control group, to find its processes by before their main process is known.
+    procs: Option<PathBuf>,
+    birth: Arc<Birth>,
+    /// Whether the log says that it is slow.
+    is_told: bool,
+}
+
+impl Launching {
+    /// Its main process, once it was made.
+    pub(super) fn pid(&self) -> Option<i32> {
+        self.birth.pid()
+    }
+
+    /// When its thread began, if it has; writes to the log where that was long ago.
+    pub(super) fn observe(&mut self, id: ExecutionId, now: BootMillis) -> Option<Moment> {
+        let began = self.birth.began()?;
+        if began.boot + SLOW <= now && !std::mem::replace(&mut self.is_told, true) {
+            let pid = self.birth.pid();
+            tracing::warn!(execution_id = %id, pid, "a program is not loaded yet: does its file system answer?");
+        }
+        Some(began)
+    }
+}
+
 impl Supervisor {
-    /// Takes executions to start.
+    // Assignments.
+
+    /// Passes assignments to the core.
     pub(super) fn take_starts(&mut self, starts: Vec<Start>) {
+        // What is left is for running tasks to end.
+        let disk_full = Room::at(&self.layout.dir).is_some_and(Room::is_full);
         for start in starts {
             let Some(assignment) = start.assignment else { continue };
-            let Ok(id) = assignment.execution_id.parse::<ExecutionId>() else {
+            let Ok(execution) = assignment.execution_id.parse::<ExecutionId>() else {
                 tracing::error!(execution_id = assignment.execution_id, "an assignment has no proper id");
                 continue;
             };
-            self.take_start(id, Start { assignment: None, ..start }, assignment);
-        }
-    }
-
-    /// Whoever still asks for an execution that is forgotten here has forgotten its end.
-    pub(super) fn tell_over_before(&mut self, id: ExecutionId, fence: Fence) {
-        let body = refused("known", "this execution was here before and its end was acknowledged");
-        self.stray_reports.push(report_of(id, fence, body));
-    }
-
-    fn take_start(
-        &mut self,
-        id: ExecutionId,
-        Start { staged, failure, inputs, .. }: Start,
-        assignment: v1::Assignment,
-    ) {
-        let fence = Fence(assignment.fence);
-        if self.executions.contains_key(&id) {
-            return self.announce(id);
-        }
-        if self.forgotten.contains(id) {
-            return self.tell_over_before(id, fence);
-        }
-        // What is left is for running tasks to end.
-        if Room::at(&self.layout.dir).is_some_and(Room::is_full) {
-            return self.decline(id, fence, no_room_on_disk());
-        }
-        if let Some(failure) = failure {
-            return self.decline(id, fence, report::Body::StartFailed(failure));
-        }
-        let spec = match serde_json::from_slice::<JobSpec>(&assignment.spec) {
-            Ok(spec) => spec,
-            Err(error) => {
-                let detail = format!("this worker does not understand the job's spec: {error}");
-                let failure = start_failed("spec_not_understood", detail);
-                return self.decline(id, fence, report::Body::StartFailed(failure));
-            }
-        };
-        let slots = self.agent.as_ref().map_or(u32::MAX, |agent| agent.slots) as usize;
-        if self.executions.values().filter(|e| e.is_active()).count() >= slots {
-            return self.decline(
-                id,
-                fence,
-                refused("no_room", format!("all {slots} slots of this worker are taken")),
-            );
-        }
-        let order = Box::new(Order { assignment, spec, staged, inputs });
-        self.executions.insert(id, Execution::new(fence, Phase::Waiting(order)));
-        self.waiting.push_back(id);
-    }
-
-    /// Ends an execution that was not started, so that it never will be.
-    pub(super) fn decline(&mut self, id: ExecutionId, fence: Fence, body: report::Body) {
-        let report = report_of(id, fence, body);
-        self.record(Body::Outcome(report.clone()), Effect::Ended(id));
-        let phase = Phase::Ended { report: Box::new(report), durable: false };
-        let discard = self.executions.get(&id).is_some_and(|execution| execution.discard);
-        self.executions.insert(id, Execution { discard, ..Execution::new(fence, phase) });
-    }
-
-    /// Writes down what waits, if there is a lease to start it under.
-    pub(super) fn admit_waiting(&mut self) {
-        if self.waiting.is_empty() || self.ending || !self.has_lease() {
-            return;
-        }
-        for id in std::mem::take(&mut self.waiting) {
-            let Some(execution) = self.executions.get_mut(&id) else { continue };
-            let fence = execution.fence.0;
-            execution.phase = match std::mem::replace(&mut execution.phase, nothing()) {
-                Phase::Waiting(order) => Phase::Starting(order),
-                other => {
-                    execution.phase = other;
-                    continue;
-                }
+            let (fence, job) = (Fence(assignment.fence), assignment.job_id.parse().ok());
+            let order = match start.failure {
+                Some(v1::StartFailed { code, detail }) => Err(StartFailure { code, detail }),
+                None => Order::new(assignment, start.staged, start.inputs),
             };
-            crashpoint::reach(Point::StartBeforeJournal);
-            let (boot_id, folder_id) = (self.boot_id.clone(), self.folder_id.clone());
-            let started = Started { execution_id: id.to_string(), fence, boot_id, folder_id };
-            self.record(Body::Started(started), Effect::Spawn(id));
+            let terms = order.as_ref().map(Order::terms).unwrap_or_default();
+            let assigned = Assigned { execution, fence, job, terms, order, disk_full };
+            self.tell(Event::Assigned(Box::new(assigned)));
         }
     }
 
-    /// Whether something can be started now.
-    pub(super) fn can_start(&self) -> bool {
-        let waits = !self.ready.is_empty() || !self.held_back.is_empty();
-        waits && self.launcher.has_room() && !self.ending && self.has_lease()
+    // Launches.
+
+    /// Whether something can be launched now.
+    pub(super) fn can_launch(&self) -> bool {
+        self.launcher.has_room() && self.core.can_launch(boot_millis())
     }
 
-    /// Starts a few of the tasks whose start is durable.
-    pub(super) fn start_some(&mut self) {
-        self.admit_waiting();
-        if !self.can_start() {
-            return;
-        }
-        for launch in std::mem::take(&mut self.held_back) {
-            self.launch(launch);
-        }
-        let mut orders = Vec::new();
-        while orders.len() < STARTS_A_TURN
-            && let Some(id) = self.ready.pop_front()
-        {
-            let Some(execution) = self.executions.get_mut(&id) else { continue };
-            match std::mem::replace(&mut execution.phase, nothing()) {
-                Phase::Starting(order) => {
-                    let timeout = order.spec.timeout.map(|timeout| timeout.as_millis());
-                    let launching = Launching::new(order.is_exempt(), timeout);
-                    execution.phase = Phase::Launching(Box::new(launching));
+    /// Launches a few of the tasks whose start is durable.
+    pub(super) fn launch_some(&mut self) {
+        for _ in 0..STARTS_A_TURN {
+            if !self.launcher.has_room() {
+                return;
+            }
+            match self.core.next_launch(boot_millis()) {
+                None => return,
+                Some((id, supervisor::Launch::First(order))) => {
                     crashpoint::reach(Point::StartAfterJournal);
-                    orders.push((id, order));
+                    self.launch(id, order);
                 }
-                other => execution.phase = other,
-            }
-        }
-        for (id, order) in orders {
-            match self.prepare(id, &order) {
-                Ok(prepared) => {
-                    let Some(launching) = self.launching_mut(id) else { continue };
-                    launching.procs = prepared.group.as_ref().and_then(Group::procs_path);
-                    let birth = Arc::clone(&launching.birth);
-                    self.launch(Launch { id, order, prepared, birth });
+                Some((id, supervisor::Launch::Again)) => {
+                    self.held_back.remove(&id).into_iter().for_each(|launch| self.launcher.launch(launch));
                 }
-                Err(why) => self.not_started(id, &order, *why),
             }
         }
     }
 
-    fn launch(&mut self, launch: Launch) {
-        self.watch_launch(launch.id);
-        self.launcher.launch(launch);
+    fn launch(&mut self, id: ExecutionId, order: Box<Order>) {
+        match self.prepare(id, &order) {
+            Ok(prepared) => {
+                let birth = Arc::<Birth>::default();
+                let procs = prepared.group.as_ref().and_then(Group::procs_path);
+                self.launching.insert(id, Launching { procs, birth: Arc::clone(&birth), is_told: false });
+                self.launcher.launch(Launch { id, order, prepared, birth });
+            }
+            Err(failure) => {
+                self.guards.release(id);
+                self.tell(Event::LaunchFailed { execution: id, failure });
+            }
+        }
     }
 
     /// Takes note of the tasks that were started, or could not be.
     pub(super) fn take_launched(&mut self) {
         for Launched { launch, result } in self.launcher.launched() {
-            self.poller.cancel(Alarm::Launch(launch.id));
+            let execution = launch.id;
             match result {
-                Ok(process) => self.started(launch.id, *launch.order, launch.prepared, process),
-                Err(NotStarted::NoLease) => self.hold_back(launch),
-                Err(NotStarted::Forbidden) => self.give_up(launch),
+                Ok(process) => self.started(execution, *launch.order, launch.prepared, process),
+                Err(NotStarted::NoLease) => {
+                    self.held_back.insert(execution, launch);
+                    self.tell(Event::LaunchHeldBack { execution });
+                }
+                Err(NotStarted::Forbidden) => {
+                    self.clear_away(launch);
+                    self.tell(Event::LaunchCancelled { execution });
+                }
                 Err(NotStarted::Failed(failure)) => {
-                    self.clear_away(launch.prepared);
-                    self.not_started(launch.id, &launch.order, report::Body::StartFailed(failure));
+                    self.clear_away(launch);
+                    let failure = LaunchFailure::Failed(failure);
+                    self.tell(Event::LaunchFailed { execution, failure });
                 }
             }
         }
@@ -198,46 +153,52 @@ impl Supervisor {
         }
     }
 
-    /// The lease was over before a task could be started: it waits for the next one, unless it was stopped meanwhile.
-    fn hold_back(&mut self, launch: Launch) {
-        let is_wanted = self.launching_mut(launch.id).is_some_and(|launching| launching.is_wanted());
-        if is_wanted && !self.ending {
-            self.held_back.push_back(launch);
-        } else {
-            self.give_up(launch);
-        }
-    }
-
-    /// A launch that was held back is not to take place any more.
-    pub(super) fn give_up_held_back(&mut self, id: ExecutionId) {
-        if let Some(at) = self.held_back.iter().position(|launch| launch.id == id)
-            && let Some(launch) = self.held_back.remove(at)
-        {
-            self.give_up(launch);
-        }
-    }
-
-    fn give_up(&mut self, launch: Launch) {
-        self.clear_away(launch.prepared);
-        self.guards.release(launch.id);
-        let fence = Fence(launch.order.assignment.fence);
-        self.decline(launch.id, fence, refused("stopped", "it was stopped before it started"));
-    }
-
     /// Takes back what was made for a process that is not started.
-    pub(super) fn clear_away(&mut self, prepared: Prepared) {
+    fn clear_away(&mut self, launch: Launch) {
+        let Launch { id, prepared, .. } = launch;
+        self.launching.remove(&id);
+        self.guards.release(id);
         self.folders.take_back(prepared.folder);
         prepared.group.into_iter().for_each(|group| self.cgroups.take_back(group));
     }
 
-    fn not_started(&mut self, id: ExecutionId, order: &Order, why: report::Body) {
-        self.guards.release(id);
-        self.decline(id, Fence(order.assignment.fence), why);
+    /// A launch that was held back is not to take place any more.
+    pub(super) fn drop_launch(&mut self, id: ExecutionId) {
+        if let Some(launch) = self.held_back.remove(&id) {
+            self.clear_away(launch);
+        }
     }
 
-    /// Makes what the process needs; otherwise what is to be reported.
-    fn prepare(&mut self, id: ExecutionId, order: &Order) -> Result<Prepared, Box<report::Body>> {
-        let failed = |code, detail: String| Box::new(report::Body::StartFailed(start_failed(code, detail)));
+    /// Keeps threads from launching, or kills what they have made.
+    pub(super) fn kill_launches(&mut self, ids: &[ExecutionId]) {
+        // All of them first: a thread whose process is killed takes the next launch.
+        let has_begun = |id: &&ExecutionId| self.launching.get(id).is_some_and(|it| !it.birth.forbid());
+        let begun: Vec<_> = ids.iter().filter(has_begun).collect();
+        let roots: Vec<_> = begun.into_iter().filter_map(|id| self.launching_root(*id)).collect();
+        if !roots.is_empty() {
+            tree::kill(&roots);
+        }
+    }
+
+    /// The processes of an execution that is being launched, as far as is known.
+    pub(super) fn launching_root(&self, id: ExecutionId) -> Option<Root> {
+        let launching = self.launching.get(&id)?;
+        let pid = launching.birth.pid();
+        let is_reaped = pid.is_some_and(|pid| self.early_exits.contains(pid));
+        Some(Root { pid, is_reaped, procs: launching.procs.clone(), ..Root::of(id) })
+    }
+
+    /// Why no task can be started, where every thread has waited for a program for long.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let stuck = self.core.slow_launches(now());
+        (stuck >= self.launcher.threads()).then(|| {
+            format!("cannot start tasks: {stuck} programs are not loaded yet, does their file system answer?")
+        })
+    }
+
+    /// Makes what the process needs.
+    fn prepare(&mut self, id: ExecutionId, order: &Order) -> Result<Prepared, LaunchFailure> {
+        let failed = |code, detail: String| LaunchFailure::Failed(start_failed(code, detail));
         let limits = &order.spec.resources.limits;
         let group =
             self.cgroups.create(limits).map_err(|error| failed("limit_unenforceable", describe(&error)))?;
@@ -252,8 +213,8 @@ impl Supervisor {
             Err(error) => {
                 group.into_iter().for_each(|group| self.cgroups.take_back(group));
                 Err(match error.kind() {
-                    // No fault of the job: another worker may have room.
-                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Box::new(no_room_on_disk()),
+                    // No fault of the job: another worker may have space.
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LaunchFailure::DiskFull,
                     _ => failed("no_resources", format!("could not make the execution's files: {error}")),
                 })
             }
@@ -304,64 +265,41 @@ impl Supervisor {
             self.cgroups.was_joined();
         }
         self.pids.insert(pid, id);
-        let launching = self.launching_mut(id).map(std::mem::take).unwrap_or_default();
+        self.launching.remove(&id);
         let fence = Fence(order.assignment.fence);
         self.logs.insert(id, ExecutionLog::new(&self.layout.logs(), id, fence, self.bounds));
         let pipes =
             [self.watch_pipe(id, Stream::Stdout, stdout.0), self.watch_pipe(id, Stream::Stderr, stderr.0)];
-        let mut timeout = launching.timeout.map(|limit| launching.pauses.countdown(started, limit));
-        if let Some(at) = timeout.as_mut().and_then(|timeout| timeout.due(started)) {
-            self.poller.alarm(at, Alarm::Task(id));
-        }
         let given = order.staged && order.assignment.checkpoint_version > 0;
         let task = Task {
             checkpoint: Followed::from_start(&folder.path, given),
             order,
             pid,
-            folder: Some(folder),
+            folder,
             door: None,
             started: started.boot,
             started_unix_millis,
             seen_memory: 0,
             pipes,
             group,
-            timeout,
-            kill_at: None,
-            ending: None,
-            frozen_since: None,
             exit: None,
             exited: started.boot,
         };
-        let Some(execution) = self.executions.get_mut(&id) else { return };
-        execution.phase = Phase::Running(Box::new(task));
-        self.announce(id);
+        self.tasks.insert(id, task);
         self.open_door(id);
         self.follow_checkpoints();
-        self.catch_up(id, pid, started.boot, &launching);
-    }
-
-    /// Does what came up while a task was being started.
-    fn catch_up(&mut self, id: ExecutionId, pid: i32, started: BootMillis, launching: &Launching) {
-        if let Some(exit) = self.early_exits.take(pid, started) {
+        let early = self.early_exits.take(pid, started.boot);
+        let exit = early.as_ref().map(|exit| match exit.signal {
+            Some(libc::SIGKILL) => EarlyExit::Killed,
+            _ => EarlyExit::ByItself,
+        });
+        if let Some(exit) = early {
             self.pids.remove(&pid);
-            // Otherwise it ended by itself before it was killed.
-            if exit.signal == Some(libc::SIGKILL)
-                && let Some(task) = self.task_mut(id)
-            {
-                task.ending = launching.ending;
-            }
             self.note_exit(id, exit);
-            return self.after_exits(vec![id]);
         }
-        // First: what is frozen is killed without a grace.
-        self.check_lease();
-        if let Some(ending) = launching.ending {
-            self.end_task(id, ending, 0);
-        } else if let Some(kill_at) = launching.kill_at {
-            self.end_task(id, Ending::Stopped, kill_at.saturating_sub(boot_millis()));
-        }
-        if self.ending {
-            self.end_task(id, Ending::Shutdown, 0);
+        self.tell(Event::Launched { execution: id, at: started, exit });
+        if exit.is_some() {
+            self.after_exits(vec![id]);
         }
     }
 
@@ -381,21 +319,9 @@ impl Supervisor {
     }
 }
 
-fn no_room_on_disk() -> report::Body {
-    refused("disk_full", "the disk of this worker's folder is full")
-}
-
 /// What the fuse is to know of an execution.
 fn guarded(id: ExecutionId, order: &Order, pid: Option<i32>, group: u32) -> Guarded {
     Guarded { execution: id, exempt: order.is_exempt(), pid, is_reaped: false, group }
-}
-
-/// Stands in a phase's place while it changes.
-fn nothing() -> Phase {
-    Phase::Ended {
-        report: Box::new(report_of(ExecutionId::from_bits(0), Fence(0), interrupted(""))),
-        durable: false,
-    }
 }
 
 fn in_memory(text: &str) -> io::Result<OwnedFd> {

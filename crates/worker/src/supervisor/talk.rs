@@ -1,18 +1,17 @@
 //! What the agent asks for, and what it is told.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
-use model::ExecutionId;
+use model::{ExecutionId, Fence};
 use prost::Message as _;
 use proto::v1;
+use supervisor::{Event, Report};
 
 use super::agent_link::AgentLink;
-use super::execution::{Execution, Phase};
+use super::convert::{self, Wire};
 use super::poller::token;
 use super::{Supervisor, logs};
 use crate::link::{
-    Answer, Holdings, LOG_PART_COST, LOG_WINDOW, LogPart, Owner, Pong, Reports, Request, Store,
+    Answer, Holdings, LOG_PART_COST, LOG_WINDOW, LogPart, Owner, Pong, Reports, Request, Store, Stored,
     SupervisorGreeting, VERSION,
 };
 
@@ -82,16 +81,14 @@ impl Supervisor {
     fn take(&mut self, request: Request) {
         match request {
             Request::Greeting(greeting) => {
-                if let Some(agent) = &mut self.agent {
-                    agent.slots = greeting.slots;
-                }
+                self.tell(Event::AgentConnected { slots: greeting.slots as usize });
                 self.greet();
             }
             Request::Sync(sync) => self.tell_holdings(sync.generation),
             Request::Starts(starts) => self.take_starts(starts.starts),
             Request::Stops(stops) => self.take_stops(stops.stops),
             Request::Acks(acks) => self.take_acks(&acks.acks),
-            Request::Lease(lease) => self.renew_lease(lease.boot_millis),
+            Request::Lease(lease) => self.tell(Event::LeaseRenewed { until: lease.boot_millis }),
             Request::LogsFrom(from) => {
                 self.rewind_logs();
                 if let Some(agent) = &mut self.agent {
@@ -112,16 +109,32 @@ impl Supervisor {
         }
     }
 
+    fn take_stops(&mut self, stops: Vec<v1::Stop>) {
+        for stop in stops {
+            let v1::Stop { execution_id, fence, grace_ms, discard, .. } = stop;
+            match execution_id.parse::<ExecutionId>() {
+                Ok(execution) => self.tell(Event::StopRequested {
+                    execution,
+                    fence: Fence(fence),
+                    grace: grace_ms,
+                    discard,
+                }),
+                Err(error) => tracing::error!(%error, "a stop has no proper id"),
+            }
+        }
+    }
+
     fn take_acks(&mut self, acks: &[v1::ReportAck]) {
         for ack in acks.iter().filter(|ack| ack.r#final) {
-            let Ok(id) = ack.execution_id.parse::<ExecutionId>() else { continue };
-            let ended = self.executions.get(&id).is_some_and(|execution| {
-                execution.fence.0 == ack.fence
-                    && matches!(execution.phase, Phase::Ended { durable: true, .. })
-            });
-            if ended {
-                self.forget(id);
+            if let Ok(execution) = ack.execution_id.parse() {
+                self.tell(Event::EndAcknowledged { execution, fence: Fence(ack.fence) });
             }
+        }
+    }
+
+    fn stored(&mut self, stored: Stored) {
+        if let Ok(execution) = stored.execution_id.parse() {
+            self.tell(Event::OutputsStored { execution, stored });
         }
     }
 
@@ -163,7 +176,7 @@ impl Supervisor {
         let greeting = SupervisorGreeting {
             version: VERSION,
             worker_id: self.worker.to_string(),
-            boot_id: self.boot_id.clone(),
+            boot_id: self.site.boot_id.clone(),
             capabilities: Some(v1::Capabilities {
                 runtimes: vec!["process".into()],
                 memory_limit: self.cgroups.limits_memory(),
@@ -174,35 +187,15 @@ impl Supervisor {
             owner: self.user.as_ref().map(|user| Owner { uid: user.uid, gid: user.gid }),
         };
         self.say(Answer::Greeting(greeting));
-        // A new agent knows nothing of what the one before was storing.
-        let storing = self.executions.iter().filter(|(_, e)| matches!(e.phase, Phase::Storing { .. }));
-        self.to_store = storing.map(|(id, _)| *id).collect();
         self.save_again();
     }
 
     /// Repeats everything that is not acknowledged: what is held at once, and reports as far as they fit. The others
     /// follow.
     fn tell_holdings(&mut self, generation: u64) {
-        let held = self.executions.iter().map(|(id, execution)| v1::Held {
-            execution_id: id.to_string(),
-            fence: execution.fence.0,
-            running: execution.is_active(),
-            job_id: execution.phase.job_id().unwrap_or_default().to_owned(),
-        });
-        let held = held.collect();
-        let (mut room, mut reports, mut later) = (Room::default(), Vec::new(), VecDeque::new());
-        for (id, execution) in &mut self.executions {
-            execution.dirty = false;
-            let Some(report) = execution.report(*id) else { continue };
-            if room.is_left() {
-                room.take(&report);
-                reports.push(report);
-            } else {
-                execution.dirty = true;
-                later.push_back(*id);
-            }
-        }
-        self.dirty = later;
+        let held = self.core.holdings().map(convert::held).collect();
+        self.core.report_all();
+        let reports = self.next_reports();
         let holdings = Holdings { generation, held, reports, running: self.count_running() };
         self.say(Answer::Holdings(holdings));
         if let Some(agent) = &mut self.agent {
@@ -210,9 +203,32 @@ impl Supervisor {
         }
     }
 
+    /// The next reports, as many as fit into a message.
+    fn next_reports(&mut self) -> Vec<v1::Report> {
+        let (mut room, mut reports) = (Room::default(), Vec::new());
+        while room.is_left()
+            && let Some((execution, fence, report)) = self.core.next_report()
+        {
+            let report = self.message(execution, fence, report);
+            room.take(&report);
+            reports.push(report);
+        }
+        reports
+    }
+
+    fn message(&self, execution: ExecutionId, fence: Fence, report: Report<Wire>) -> v1::Report {
+        convert::message(execution, fence, report, || {
+            let task = self.tasks.get(&execution);
+            // Its process is gone where only its output files are still to be stored.
+            task.map_or_else(v1::Started::default, |task| v1::Started {
+                at_unix_ms: task.started_unix_millis,
+                pid: u32::try_from(task.pid).unwrap_or(0),
+            })
+        })
+    }
+
     fn count_running(&self) -> u32 {
-        let running = self.executions.values().filter(|execution| execution.is_active()).count();
-        u32::try_from(running).unwrap_or(u32::MAX)
+        u32::try_from(self.core.active()).unwrap_or(u32::MAX)
     }
 
     /// Tells the agent what is new, as far as it takes it.
@@ -246,21 +262,10 @@ impl Supervisor {
 
     fn tell_reports(&mut self) -> bool {
         let synced = self.agent.as_ref().is_some_and(|agent| agent.synced && agent.has_room());
-        if !synced || (self.dirty.is_empty() && self.stray_reports.is_empty()) {
+        if !synced || !self.core.has_reports() {
             return false;
         }
-        let strays = self.stray_reports.len().min(REPORTS_A_MESSAGE);
-        let mut reports: Vec<_> = self.stray_reports.drain(..strays).collect();
-        let mut room = Room { reports: strays, bytes: 0 };
-        while room.is_left()
-            && let Some(id) = self.dirty.pop_front()
-        {
-            let Some(execution) = self.executions.get_mut(&id) else { continue };
-            execution.dirty = false;
-            let Some(report) = execution.report(id) else { continue };
-            room.take(&report);
-            reports.push(report);
-        }
+        let reports = self.next_reports();
         if reports.is_empty() {
             return false;
         }
@@ -272,14 +277,9 @@ impl Supervisor {
     fn tell_stores(&mut self) -> bool {
         let mut told = false;
         while self.has_room()
-            && let Some(id) = self.to_store.pop_front()
+            && let Some((_, assignment)) = self.core.next_to_store()
         {
-            let Some(Execution { phase: Phase::Storing { assignment, .. }, .. }) = self.executions.get(&id)
-            else {
-                continue;
-            };
-            let store = Store { assignment: Some((**assignment).clone()) };
-            self.say(Answer::Store(store));
+            self.say(Answer::Store(Store { assignment: Some(assignment) }));
             told = true;
         }
         told

@@ -1,40 +1,76 @@
-//! The journal of a modelled supervisor.
+//! The disk of a modelled machine: the bytes of a journal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::model::{ExecutionId, Fence};
-use proto::v1;
+use ::model::{ExecutionId, WorkerId};
+
+use crate::supervisor::journal::{self, State};
 
 /// What outlives a power cut; clones are the same disk.
 #[derive(Debug, Clone, Default)]
-pub struct Disk(Arc<Mutex<Journal>>);
+pub struct Disk(Arc<Mutex<Bytes>>);
 
 #[derive(Debug, Default)]
-pub(super) struct Journal {
-    /// Starts that were written down, of what is not forgotten.
-    pub(super) started: BTreeMap<ExecutionId, Fence>,
-    /// Outcomes that nobody has acknowledged.
-    pub(super) ended: BTreeMap<ExecutionId, v1::Report>,
-    /// What was here and must not come again.
-    pub(super) forgotten: BTreeSet<ExecutionId>,
+struct Bytes {
+    journal: Vec<u8>,
+    /// Up to here they are durable.
+    synced: usize,
 }
 
 impl Disk {
-    pub(super) fn journal(&self) -> MutexGuard<'_, Journal> {
+    fn lock(&self) -> MutexGuard<'_, Bytes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the journal says, as a supervisor reads it that starts; it is durable from then on.
+    ///
+    /// # Panics
+    /// If the journal is damaged: no power cut may do that.
+    pub(super) fn open(&self, worker: WorkerId) -> State {
+        let mut bytes = self.lock();
+        if bytes.journal.is_empty() {
+            bytes.journal = journal::first(worker);
+        }
+        let (state, whole) = replay(&bytes.journal);
+        bytes.journal.truncate(whole);
+        bytes.synced = whole;
+        state
+    }
+
+    /// Up to where the journal is durable, and how long it is.
+    pub(super) fn extent(&self) -> (u64, u64) {
+        let bytes = self.lock();
+        (bytes.synced as u64, bytes.journal.len() as u64)
+    }
+
+    pub(super) fn write(&self, batch: &[u8]) {
+        self.lock().journal.extend_from_slice(batch);
+    }
+
+    pub(super) fn sync(&self) {
+        let mut bytes = self.lock();
+        bytes.synced = bytes.journal.len();
+    }
+
+    /// Only so much is left.
+    pub(super) fn tear(&self, len: u64) {
+        self.lock().journal.truncate(usize::try_from(len).unwrap_or(usize::MAX));
     }
 
     /// The executions whose outcomes nobody has acknowledged.
     pub fn unacknowledged(&self) -> Vec<ExecutionId> {
-        let journal = self.journal();
-        journal
-            .started
-            .keys()
-            .chain(journal.ended.keys())
-            .copied()
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect()
+        let bytes = self.lock();
+        if bytes.journal.is_empty() {
+            return Vec::new();
+        }
+        let (state, _) = replay(&bytes.journal);
+        let mut held: Vec<_> = state.held.into_keys().collect();
+        held.sort_unstable();
+        held
     }
+}
+
+fn replay(bytes: &[u8]) -> (State, usize) {
+    journal::replay(Path::new("journal"), bytes).expect("a power cut damages no journal")
 }

@@ -1,10 +1,9 @@
-//! A worker without processes: the real agent over a modelled supervisor, for simulations.
+//! A worker without processes: the real agent over the supervisor's core, for simulations.
 //!
 //! [`run`] is a machine that is switched on. On it the product's agent speaks its own protocol to a
 //! supervisor over bytes in memory, and gRPC to servers over the roads of a [`World`]; what it reads of
-//! the clock is the world's. The supervisor ([`model`]) keeps the promises of the real one: a journal that is
-//! written before a task starts, a lease, a fuse, reports until they are acknowledged. Only its tasks are
-//! none: a [`Plan`] says what comes of each.
+//! the clock is the world's. The supervisor ([`model`]) is the product's core over its journal; only the tasks are none:
+//! a [`Plan`] says what comes of each.
 //!
 //! Dropping the future of [`run`] is a power cut. What was written to the [`Disk`] is there again after it.
 

@@ -1,101 +1,61 @@
-//! The modelled supervisor: its journal, its lease, and tasks that only take time.
+//! The supervisor of a modelled machine: the product's core, journal and messages, over tasks that only take time.
 //!
-//! # Always true
-//! - A task starts once its start is on the disk, and under a lease that holds.
-//! - An outcome is reported once it is on the disk, and kept until it is acknowledged.
-//! - Tasks that may run elsewhere stand still within [`FUSE_MILLIS`] of the end of the lease.
+//! A task is started at once and is never slow to load, and the fuse never fails: those are played where worlds are
+//! smaller. Here the journal is the product's, byte by byte, and a power cut may tear it anywhere behind what was synced.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::model::spec::Delivery;
-use ::model::{ExecutionId, Fence, JobId, JobSpec, WorkerId};
+use ::model::{ExecutionId, Fence, JobId, WorkerId};
+use proto::v1;
 use proto::v1::finished::How;
-use proto::v1::{self, report::Body};
+use supervisor::{
+    Action, Assigned, Batch, Event, Launch, LaunchFailure, Limits, Moment, StartFailure, Verdict,
+};
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 
 use super::disk::Disk;
 use super::wire::{read, write};
 use super::{Plan, Step, Task, World};
-use crate::link::{Answer, Holdings, Reports, Request, SupervisorGreeting};
+use crate::link::{Answer, Holdings, Reports, Request, Start, SupervisorGreeting};
+use crate::supervisor::convert::{self, Site, Wire};
+use crate::supervisor::journal;
+use crate::supervisor::task::Order;
 
 /// The version of the link that is modelled: pauses and checkpoints are not.
 const MODELLED: u32 = 1;
 /// How late a fuse may act.
 const FUSE_MILLIS: u64 = 40;
-/// How long a line of the journal takes to be on the disk.
+/// How long a batch of the journal takes to be on the disk.
 const WRITE_MILLIS: u64 = 20;
-/// Frozen for longer, a task is killed.
-const ORPHAN_MILLIS: u64 = 300_000;
+const LIMITS: Limits = Limits { orphan_limit: 300_000 };
 
-/// How far an execution is. Times are the world's, in milliseconds.
+/// A process. Times are the world's, in milliseconds.
 #[derive(Debug)]
-enum Phase {
-    /// It waits for a lease.
-    Waiting,
-    /// Its start is on the disk at this time, and then it waits for a lease.
-    Starting { at: u64 },
-    /// It runs, or is frozen.
-    Running(Running),
-    /// It has ended, which is on the disk at this time.
-    Ending { at: u64, report: v1::Report },
-    /// It has ended, and that is on the disk.
-    Ended { report: v1::Report },
-}
-
-#[derive(Debug)]
-struct Running {
+struct Process {
     /// What is left of it when it was looked at last.
     left: u64,
     since: u64,
     frozen: bool,
     exit: i32,
-    /// It was told to stop, and is killed at this time.
-    stop_by: Option<u64>,
+    is_exempt: bool,
+    grace: u64,
 }
 
-#[derive(Debug)]
-struct Execution {
-    job: JobId,
-    fence: Fence,
-    /// Unknown of what was started before a power cut; it never runs again.
-    spec: Option<Arc<JobSpec>>,
-    discard: bool,
-    phase: Phase,
-}
-
-impl Execution {
-    fn is_active(&self) -> bool {
-        matches!(self.phase, Phase::Waiting | Phase::Starting { .. } | Phase::Running(_))
+impl Process {
+    /// When it ends by itself.
+    fn end(&self) -> Option<u64> {
+        (!self.frozen).then_some(self.since + self.left)
     }
 
-    /// What the server is to hear of it.
-    fn report(&self, id: ExecutionId) -> Option<v1::Report> {
-        match &self.phase {
-            Phase::Running(_) => {
-                let started = v1::Started { at_unix_ms: 0, pid: 1 };
-                Some(report(id, self.fence, Body::Started(started)))
-            }
-            Phase::Ended { report } => Some(report.clone()),
-            _ => None,
-        }
-    }
-
-    /// When something happens to it by itself.
-    fn next(&self, lease_until: u64) -> Option<u64> {
-        match &self.phase {
-            Phase::Starting { at } if lease_until > *at => Some(*at),
-            Phase::Running(task) if task.frozen => Some(task.since + ORPHAN_MILLIS),
-            Phase::Running(task) => {
-                let end = task.since + task.left;
-                Some(task.stop_by.map_or(end, |by| by.min(end)))
-            }
-            Phase::Ending { at, .. } => Some(*at),
-            _ => None,
-        }
+    /// It stands still, or goes on with at most so much to do.
+    fn set(&mut self, now: u64, frozen: bool, at_most: u64) {
+        let ran = if self.frozen { 0 } else { now - self.since };
+        self.left = self.left.saturating_sub(ran).min(at_most);
+        (self.since, self.frozen) = (now, frozen);
     }
 }
 
@@ -111,70 +71,65 @@ pub(super) struct Supervisor {
     world: Arc<dyn World>,
     id: WorkerId,
     slots: usize,
+    site: Site,
+    core: supervisor::Supervisor<Wire>,
     disk: Disk,
-    executions: BTreeMap<ExecutionId, Execution>,
+    /// The batch that is on its way to the disk: when it is there, its bytes, and whether it is synced.
+    writing: Option<(u64, Vec<u8>, bool)>,
+    processes: BTreeMap<ExecutionId, Process>,
     lease_until: u64,
     /// When the fuse acts, unless the lease is renewed before.
     fuse_at: Option<u64>,
     agents: u64,
     agent: Option<Agent>,
-    /// Reports that are to be sent.
-    fresh: Vec<v1::Report>,
 }
 
-/// A power cut: tasks are gone with the machine.
+/// A power cut: tasks are gone with the machine, and so is some of what was not synced.
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        for (&id, execution) in &self.executions {
-            if matches!(execution.phase, Phase::Running(_)) {
-                self.world.saw(id, Step::Killed);
-            }
+        for id in self.processes.keys() {
+            self.world.saw(*id, Step::Killed);
         }
+        if let Some((_, bytes, _)) = self.writing.take() {
+            self.disk.write(&bytes);
+        }
+        let (synced, len) = self.disk.extent();
+        self.disk.tear(self.world.draw(synced, len));
     }
 }
 
 impl Supervisor {
     /// A supervisor that starts over what its disk says.
     pub(super) fn new(world: Arc<dyn World>, id: WorkerId, slots: usize, disk: Disk) -> Self {
-        let mut this = Self {
+        let now = Moment { boot: world.millis(), asleep: 0 };
+        let core = supervisor::Supervisor::new(LIMITS, convert::state(disk.open(id)), now);
+        Self {
             world,
             id,
             slots,
-            disk: disk.clone(),
-            executions: BTreeMap::new(),
+            site: Site { boot_id: "simulated".into(), folder_id: String::new() },
+            core,
+            disk,
+            writing: None,
+            processes: BTreeMap::new(),
             lease_until: 0,
             fuse_at: None,
             agents: 0,
             agent: None,
-            fresh: Vec::new(),
-        };
-        let journal = disk.journal();
-        for (&id, &fence) in &journal.started {
-            let (phase, ended) = match journal.ended.get(&id) {
-                Some(report) => (Phase::Ended { report: report.clone() }, true),
-                None => (Phase::Waiting, false),
-            };
-            let (job, spec) = (JobId::from_bits(0), None);
-            this.executions.insert(id, Execution { job, fence, spec, discard: false, phase });
-            if !ended {
-                this.conclude(id, finished(id, fence, How::Interrupted, None));
-            }
         }
-        drop(journal);
-        this
     }
 
     pub(super) async fn run(mut self, mut accepted: mpsc::UnboundedReceiver<DuplexStream>) -> Infallible {
         let (requests, mut heard) = mpsc::unbounded_channel();
         loop {
-            let pause = self.next().map(|at| Duration::from_millis(at.saturating_sub(self.world.millis())));
+            self.turn();
+            let pause = self.next().map(|at| Duration::from_millis(at.saturating_sub(self.now())));
             tokio::select! {
                 biased;
                 Some((number, request)) = heard.recv() => self.hear(number, request),
                 Some(stream) = accepted.recv() => self.accept(stream, &requests),
                 () = pause_for(pause) => self.pass(),
             }
-            self.tell();
         }
     }
 
@@ -183,9 +138,54 @@ impl Supervisor {
     }
 
     fn next(&self) -> Option<u64> {
-        let of_tasks = self.executions.values().filter_map(|execution| execution.next(self.lease_until));
-        of_tasks.chain(self.fuse_at).min()
+        let ends = self.processes.values().filter_map(Process::end);
+        let written = self.writing.as_ref().map(|(at, ..)| *at);
+        ends.chain(written).chain(self.fuse_at).chain(self.core.next_alarm()).min()
     }
+
+    fn handle(&mut self, event: Event<Wire>) {
+        let moment = Moment { boot: self.now(), asleep: 0 };
+        self.core.handle(moment, event);
+        self.act();
+    }
+
+    /// What the product's loop does in each turn.
+    fn turn(&mut self) {
+        while let Some((id, launch)) = self.core.next_launch(self.now()) {
+            if let Launch::First(order) = launch {
+                self.launch(id, &order);
+            }
+        }
+        self.core.flush();
+        self.act();
+        self.tell();
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.core.next_action() {
+            match action {
+                Action::WriteJournal(Batch { entries, sync }) => {
+                    let records = entries.into_iter().map(|entry| convert::record(entry, &self.site).into());
+                    let records: Vec<journal::Entry> = records.collect();
+                    let bytes = journal::batch(self.disk.extent().0, &records);
+                    self.writing = Some((self.now() + self.world.draw(1, WRITE_MILLIS), bytes, sync));
+                }
+                Action::TellLease(until) => {
+                    self.lease_until = until;
+                    self.fuse_at = Some(until + self.world.draw(0, FUSE_MILLIS));
+                }
+                Action::Terminate(id) => self.terminate(id),
+                Action::Kill(ids) => ids.into_iter().for_each(|id| self.kill(id)),
+                Action::Freeze(ids) => ids.into_iter().for_each(|id| self.set_frozen(id, true)),
+                Action::Thaw(ids) => ids.into_iter().for_each(|id| self.set_frozen(id, false)),
+                // A launch is over at once, and nothing has a folder or a log.
+                Action::ObserveLaunch(_) | Action::KillLaunches(_) | Action::DropLaunch(_) => {}
+                Action::RemoveFolder(_) | Action::DropLog(_) => {}
+            }
+        }
+    }
+
+    // The agent.
 
     /// A new agent takes the place of the one before.
     fn accept(&mut self, stream: DuplexStream, requests: &mpsc::UnboundedSender<(u64, Request)>) {
@@ -202,23 +202,28 @@ impl Supervisor {
             return;
         }
         match request {
-            Request::Greeting(_) => self.say(Answer::Greeting(SupervisorGreeting {
-                version: MODELLED,
-                worker_id: self.id.to_string(),
-                boot_id: "simulated".into(),
-                capabilities: Some(v1::Capabilities {
-                    runtimes: vec!["process".into()],
-                    ..Default::default()
-                }),
-                owner: None,
-            })),
-            Request::Sync(sync) => self.tell_holdings(sync.generation),
-            Request::Starts(starts) => {
-                starts.starts.into_iter().filter_map(|start| start.assignment).for_each(|a| self.start(a));
+            Request::Greeting(_) => {
+                self.handle(Event::AgentConnected { slots: self.slots });
+                self.say(Answer::Greeting(SupervisorGreeting {
+                    version: MODELLED,
+                    worker_id: self.id.to_string(),
+                    boot_id: self.site.boot_id.clone(),
+                    capabilities: Some(v1::Capabilities {
+                        runtimes: vec!["process".into()],
+                        ..Default::default()
+                    }),
+                    owner: None,
+                }));
             }
-            Request::Stops(stops) => stops.stops.iter().for_each(|stop| self.stop(stop)),
-            Request::Acks(acks) => acks.acks.iter().for_each(|ack| self.acknowledged(ack)),
-            Request::Lease(lease) => self.renew(lease.boot_millis),
+            Request::Sync(sync) => self.tell_holdings(sync.generation),
+            Request::Starts(starts) => starts.starts.into_iter().for_each(|start| self.start(start)),
+            Request::Stops(stops) => stops.stops.into_iter().for_each(|stop| self.stop(&stop)),
+            Request::Acks(acks) => acks.acks.iter().filter(|ack| ack.r#final).for_each(|ack| {
+                if let Ok(execution) = ack.execution_id.parse() {
+                    self.handle(Event::EndAcknowledged { execution, fence: Fence(ack.fence) });
+                }
+            }),
+            Request::Lease(lease) => self.handle(Event::LeaseRenewed { until: lease.boot_millis }),
             Request::LogsFrom(_) | Request::LogAcks(_) | Request::Stored(_) | Request::Saved(_) => {}
             Request::Ping(_) | Request::Put(_) => {}
         }
@@ -232,251 +237,161 @@ impl Supervisor {
     }
 
     fn running(&self) -> u32 {
-        self.executions.values().filter(|execution| execution.is_active()).count() as u32
+        u32::try_from(self.core.active()).unwrap_or(u32::MAX)
     }
 
     fn tell_holdings(&mut self, generation: u64) {
-        let held = self.executions.iter().map(|(id, execution)| v1::Held {
-            execution_id: id.to_string(),
-            fence: execution.fence.0,
-            running: execution.is_active(),
-            job_id: String::new(),
-        });
-        let reports = self.executions.iter().filter_map(|(id, execution)| execution.report(*id));
-        let (held, reports, running) = (held.collect(), reports.collect(), self.running());
-        self.fresh.clear();
+        let held = self.core.holdings().map(convert::held).collect();
+        self.core.report_all();
+        let (reports, running) = (self.reports(), self.running());
         self.say(Answer::Holdings(Holdings { generation, held, reports, running }));
         if let Some(agent) = &mut self.agent {
             agent.synced = true;
         }
     }
 
+    fn reports(&mut self) -> Vec<v1::Report> {
+        let started = || v1::Started { at_unix_ms: 0, pid: 1 };
+        let reports = std::iter::from_fn(|| self.core.next_report());
+        reports.map(|(id, fence, report)| convert::message(id, fence, report, started)).collect()
+    }
+
     /// Sends what is new.
     fn tell(&mut self) {
-        if self.fresh.is_empty() || !self.agent.as_ref().is_some_and(|agent| agent.synced) {
-            return;
+        if self.core.has_reports() && self.agent.as_ref().is_some_and(|agent| agent.synced) {
+            let (reports, running) = (self.reports(), self.running());
+            self.say(Answer::Reports(Reports { reports, running }));
         }
-        let reports = std::mem::take(&mut self.fresh);
-        self.say(Answer::Reports(Reports { reports, running: self.running() }));
     }
 
-    fn announce(&mut self, id: ExecutionId) {
-        self.fresh.extend(self.executions.get(&id).and_then(|execution| execution.report(id)));
-    }
-
-    // What the server asks for.
-
-    fn start(&mut self, assignment: v1::Assignment) {
-        let (Ok(id), Ok(job)) = (assignment.execution_id.parse::<ExecutionId>(), assignment.job_id.parse())
-        else {
-            return;
-        };
-        let fence = Fence(assignment.fence);
-        self.world.saw(id, Step::Heard { fence });
-        if self.executions.contains_key(&id) {
-            return self.announce(id);
-        }
-        if self.disk.journal().forgotten.contains(&id) {
-            return self.fresh.push(refused(id, fence));
-        }
-        let full = self.running() as usize >= self.slots;
-        let Ok(spec) = serde_json::from_slice(&assignment.spec).map(Arc::new) else {
-            return self.fresh.push(refused(id, fence));
-        };
-        let spec = Some(spec);
-        self.executions.insert(id, Execution { job, fence, spec, discard: false, phase: Phase::Waiting });
-        if full {
-            return self.conclude(id, refused(id, fence));
-        }
-        self.admit();
-    }
-
-    /// Writes down what waits, if there is a lease to start it under.
-    fn admit(&mut self) {
-        let now = self.now();
-        if self.lease_until <= now {
-            return;
-        }
-        for execution in self.executions.values_mut() {
-            if matches!(execution.phase, Phase::Waiting) {
-                execution.phase = Phase::Starting { at: now + self.world.draw(1, WRITE_MILLIS) };
-            }
-        }
+    fn start(&mut self, start: Start) {
+        let Some(assignment) = start.assignment else { return };
+        let Ok(execution) = assignment.execution_id.parse::<ExecutionId>() else { return };
+        let (fence, job) = (Fence(assignment.fence), assignment.job_id.parse().ok());
+        self.world.saw(execution, Step::Heard { fence });
+        let order = Order::new(assignment, start.staged, start.inputs);
+        let terms = order.as_ref().map(Order::terms).unwrap_or_default();
+        let assigned = Assigned { execution, fence, job, terms, order, disk_full: false };
+        self.handle(Event::Assigned(Box::new(assigned)));
     }
 
     fn stop(&mut self, stop: &v1::Stop) {
-        let Ok(id) = stop.execution_id.parse::<ExecutionId>() else { return };
-        let now = self.now();
-        let patience = self.world.draw(0, stop.grace_ms * 2);
-        let Some(execution) = self.executions.get_mut(&id) else {
-            let mut journal = self.disk.journal();
-            if stop.discard {
-                journal.forgotten.insert(id);
-            } else if !journal.forgotten.contains(&id) {
-                self.fresh.push(refused(id, Fence(stop.fence)));
+        let Ok(execution) = stop.execution_id.parse() else { return };
+        let (fence, grace, discard) = (Fence(stop.fence), stop.grace_ms, stop.discard);
+        self.handle(Event::StopRequested { execution, fence, grace, discard });
+    }
+
+    // Tasks.
+
+    /// A start that is written down becomes a task, or fails to.
+    fn launch(&mut self, execution: ExecutionId, order: &Order) {
+        let (fence, job) = (Fence(order.assignment.fence), order.assignment.job_id.parse());
+        let job = job.unwrap_or(JobId::from_bits(0));
+        let spec = Arc::new(order.spec.clone());
+        let failure = match self.world.plan(&Task { execution, job, fence, spec }) {
+            Plan::Run { millis, exit } => {
+                let (now, terms) = (self.now(), order.terms());
+                let process = Process {
+                    left: millis,
+                    since: now,
+                    frozen: false,
+                    exit,
+                    is_exempt: terms.at_most_once,
+                    grace: terms.grace,
+                };
+                self.processes.insert(execution, process);
+                self.world.saw(execution, Step::Started { job, fence });
+                let at = Moment { boot: now, asleep: 0 };
+                return self.handle(Event::Launched { execution, at, exit: None });
             }
+            Plan::Refuse => LaunchFailure::DiskFull,
+            Plan::StartFail => {
+                LaunchFailure::Failed(StartFailure { code: "start_failed".into(), detail: String::new() })
+            }
+        };
+        self.handle(Event::LaunchFailed { execution, failure });
+    }
+
+    /// A SIGTERM, which it obeys sooner or later.
+    fn terminate(&mut self, id: ExecutionId) {
+        let now = self.now();
+        let Some(process) = self.processes.get_mut(&id) else { return };
+        let patience = self.world.draw(0, process.grace * 2);
+        process.set(now, false, patience);
+        process.exit = 143;
+    }
+
+    fn set_frozen(&mut self, id: ExecutionId, frozen: bool) {
+        let now = self.now();
+        let Some(process) = self.processes.get_mut(&id).filter(|process| process.frozen != frozen) else {
             return;
         };
-        execution.discard |= stop.discard;
-        let fence = execution.fence;
-        match &mut execution.phase {
-            Phase::Waiting | Phase::Starting { .. } => self.conclude(id, refused(id, fence)),
-            Phase::Running(task) if stop.grace_ms == 0 || task.frozen => self.kill(id, How::Stopped),
-            Phase::Running(task) => {
-                if task.stop_by.is_none() {
-                    let left = (task.since + task.left).saturating_sub(now).min(patience);
-                    *task = Running { left, since: now, exit: 143, ..*task };
-                }
-                let by = now + stop.grace_ms;
-                task.stop_by = Some(task.stop_by.map_or(by, |before| before.min(by)));
-            }
-            Phase::Ending { .. } => {}
-            Phase::Ended { .. } if stop.discard => self.forget(id),
-            Phase::Ended { .. } => self.announce(id),
+        process.set(now, frozen, u64::MAX);
+        self.world.saw(id, if frozen { Step::Halted } else { Step::Resumed });
+    }
+
+    fn kill(&mut self, id: ExecutionId) {
+        if self.processes.remove(&id).is_some() {
+            self.world.saw(id, Step::Killed);
+            self.is_gone(id, 137);
         }
     }
 
-    fn acknowledged(&mut self, ack: &v1::ReportAck) {
-        let Ok(id) = ack.execution_id.parse::<ExecutionId>() else { return };
-        let ended = self.executions.get(&id).is_some_and(|execution| {
-            execution.fence.0 == ack.fence && matches!(execution.phase, Phase::Ended { .. })
-        });
-        if ack.r#final && ended {
-            self.forget(id);
-        }
-    }
-
-    fn renew(&mut self, until: u64) {
-        let now = self.now();
-        if until <= self.lease_until || until <= now {
-            return;
-        }
-        self.lease_until = until;
-        self.fuse_at = Some(until + self.world.draw(0, FUSE_MILLIS));
-        for (&id, execution) in &mut self.executions {
-            if let Phase::Running(task) = &mut execution.phase
-                && task.frozen
-            {
-                *task = Running { frozen: false, since: now, ..*task };
-                self.world.saw(id, Step::Resumed);
-            }
-        }
-        self.admit();
+    fn is_gone(&mut self, execution: ExecutionId, exit: i32) {
+        self.handle(Event::Exited { execution });
+        let how = match self.core.verdict(execution) {
+            Some(Verdict::ByItself) => How::Exited,
+            Some(Verdict::Stopped) => How::Stopped,
+            Some(Verdict::TimedOut) => How::TimedOut,
+            Some(Verdict::Orphaned | Verdict::ShutDown) => How::Interrupted,
+            None => return,
+        };
+        let end = v1::Finished { how: how.into(), exit_code: Some(exit), ..v1::Finished::default() };
+        self.handle(Event::Gone { execution, end, outputs: None });
     }
 
     // What time brings.
 
     fn pass(&mut self) {
         let now = self.now();
+        if self.writing.as_ref().is_some_and(|(at, ..)| *at <= now)
+            && let Some((_, bytes, sync)) = self.writing.take()
+        {
+            self.disk.write(&bytes);
+            if sync {
+                self.disk.sync();
+            }
+            self.handle(Event::JournalWritten);
+        }
         if self.fuse_at.is_some_and(|at| at <= now) {
             self.fuse_at = None;
-            self.freeze(now);
+            self.fuse();
         }
-        let until = self.lease_until;
-        let due = |execution: &Execution| execution.next(until).is_some_and(|at| at <= now);
-        let due: Vec<_> = self.executions.iter().filter(|(_, e)| due(e)).map(|(&id, _)| id).collect();
-        for id in due {
-            self.advance(id, now);
+        let ended = self.processes.iter().filter(|(_, process)| process.end().is_some_and(|at| at <= now));
+        let ended: Vec<_> = ended.map(|(id, process)| (*id, process.exit)).collect();
+        for (id, exit) in ended {
+            self.processes.remove(&id);
+            self.world.saw(id, Step::Ended { exit });
+            self.is_gone(id, exit);
         }
-    }
-
-    fn freeze(&mut self, now: u64) {
-        for (&id, execution) in &mut self.executions {
-            let exempt = execution.spec.as_ref().is_some_and(|spec| spec.delivery == Delivery::AtMostOnce);
-            if let Phase::Running(task) = &mut execution.phase
-                && !exempt
-                && !task.frozen
-            {
-                let left = (task.since + task.left).saturating_sub(now);
-                *task = Running { frozen: true, left, since: now, ..*task };
-                self.world.saw(id, Step::Halted);
-            }
+        if self.core.next_alarm().is_some_and(|at| at <= now) {
+            self.handle(Event::AlarmDue);
         }
     }
 
-    fn advance(&mut self, id: ExecutionId, now: u64) {
-        let Some(execution) = self.executions.get_mut(&id) else { return };
-        match &mut execution.phase {
-            Phase::Starting { .. } if self.lease_until > now => {
-                self.disk.journal().started.insert(id, execution.fence);
-                self.spawn(id, now);
-            }
-            Phase::Running(task) if task.frozen => self.kill(id, How::Interrupted),
-            Phase::Running(task) if task.since + task.left <= now => {
-                let (exit, how) =
-                    (task.exit, if task.stop_by.is_some() { How::Stopped } else { How::Exited });
-                let fence = execution.fence;
-                self.world.saw(id, Step::Ended { exit });
-                self.conclude(id, finished(id, fence, how, Some(exit)));
-            }
-            Phase::Running(_) => self.kill(id, How::Stopped),
-            Phase::Ending { report, .. } => {
-                let report = report.clone();
-                self.disk.journal().ended.insert(id, report.clone());
-                self.disk.journal().started.entry(id).or_insert(execution.fence);
-                execution.phase = Phase::Ended { report };
-                if execution.discard { self.forget(id) } else { self.announce(id) }
-            }
-            _ => {}
+    /// The lease has ended, or the supervisor has renewed it meanwhile.
+    fn fuse(&mut self) {
+        let now = self.now();
+        if self.lease_until > now {
+            return;
+        }
+        let guarded = |process: &Process| !process.is_exempt && !process.frozen;
+        let ids: Vec<_> = self.processes.iter().filter(|(_, it)| guarded(it)).map(|(id, _)| *id).collect();
+        if !ids.is_empty() {
+            ids.into_iter().for_each(|id| self.set_frozen(id, true));
+            self.handle(Event::FuseFroze { since: Moment { boot: now, asleep: 0 } });
         }
     }
-
-    /// A start that is written down becomes a task, or fails to.
-    fn spawn(&mut self, id: ExecutionId, now: u64) {
-        let Some(execution) = self.executions.get_mut(&id) else { return };
-        let Execution { job, fence, .. } = *execution;
-        let Some(spec) = execution.spec.clone() else { return };
-        match self.world.plan(&Task { execution: id, job, fence, spec }) {
-            Plan::Run { millis, exit } => {
-                let task = Running { left: millis, since: now, frozen: false, exit, stop_by: None };
-                execution.phase = Phase::Running(task);
-                self.world.saw(id, Step::Started { job, fence });
-                self.announce(id);
-            }
-            Plan::Refuse => self.conclude(id, refused(id, fence)),
-            Plan::StartFail => {
-                let failed = v1::StartFailed { code: "start_failed".into(), detail: String::new() };
-                self.conclude(id, report(id, fence, Body::StartFailed(failed)));
-            }
-        }
-    }
-
-    fn kill(&mut self, id: ExecutionId, how: How) {
-        let Some(execution) = self.executions.get(&id) else { return };
-        let report = finished(id, execution.fence, how, Some(137));
-        self.world.saw(id, Step::Killed);
-        self.conclude(id, report);
-    }
-
-    /// An execution is over here: its outcome is written down, then reported.
-    fn conclude(&mut self, id: ExecutionId, report: v1::Report) {
-        let at = self.now() + self.world.draw(1, WRITE_MILLIS);
-        if let Some(execution) = self.executions.get_mut(&id) {
-            execution.phase = Phase::Ending { at, report };
-        }
-    }
-
-    fn forget(&mut self, id: ExecutionId) {
-        self.executions.remove(&id);
-        let mut journal = self.disk.journal();
-        journal.started.remove(&id);
-        journal.ended.remove(&id);
-        journal.forgotten.insert(id);
-    }
-}
-
-fn report(id: ExecutionId, fence: Fence, body: Body) -> v1::Report {
-    v1::Report { execution_id: id.to_string(), fence: fence.0, body: Some(body) }
-}
-
-fn refused(id: ExecutionId, fence: Fence) -> v1::Report {
-    let body = v1::Refused { reason: "no_room".into(), detail: String::new() };
-    report(id, fence, Body::Refused(body))
-}
-
-fn finished(id: ExecutionId, fence: Fence, how: How, exit_code: Option<i32>) -> v1::Report {
-    let body = v1::Finished { how: how.into(), exit_code, ..v1::Finished::default() };
-    report(id, fence, Body::Finished(body))
 }
 
 async fn pause_for(pause: Option<Duration>) {

@@ -1,18 +1,17 @@
 //! Executions whose end was acknowledged, and that are refused when they are assigned once more.
 //!
 //! A store that lost its last commits assigns again what it does not know to have ended. How far back that goes is a
-//! matter of time: so an id is kept for [`AGE_MIN`] at least, however many come after it, up to [`KEPT_MAX`]; and the
+//! matter of time: so an id is kept for [`AGE_MIN`] at least, however many come after it, up to [`FORGOTTEN_MAX`]; and the
 //! newest [`KEPT_MIN`] are kept however old they are.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use model::ExecutionId;
 
-use super::journal::FORGOTTEN_MAX;
-use crate::clock::BootMillis;
+use crate::BootMillis;
 
 /// The most that are kept: with 2 000 ends a second those of two minutes. Each takes some 60 bytes.
-const KEPT_MAX: usize = FORGOTTEN_MAX;
+pub const FORGOTTEN_MAX: usize = 1 << 18;
 /// The newest are kept whatever their age.
 const KEPT_MIN: usize = 10_000;
 /// For how long each is kept: longer than any store that survived loses commits for.
@@ -20,37 +19,37 @@ const AGE_MIN: BootMillis = 120_000;
 
 /// The ids, the newest last.
 #[derive(Debug, Default)]
-pub(super) struct Forgotten {
+pub(crate) struct Forgotten {
     ids: VecDeque<(BootMillis, ExecutionId)>,
-    set: HashSet<ExecutionId>,
+    set: BTreeSet<ExecutionId>,
 }
 
 impl Forgotten {
     /// Those that the journal had; when they ended it does not say.
-    pub(super) fn from_journal(ids: impl IntoIterator<Item = ExecutionId>, now: BootMillis) -> Self {
+    pub(crate) fn from_journal(ids: impl IntoIterator<Item = ExecutionId>, now: BootMillis) -> Self {
         let ids: VecDeque<_> = ids.into_iter().map(|id| (now, id)).collect();
         let set = ids.iter().map(|(_, id)| *id).collect();
         Self { ids, set }
     }
 
-    pub(super) fn contains(&self, id: ExecutionId) -> bool {
+    pub(crate) fn contains(&self, id: ExecutionId) -> bool {
         self.set.contains(&id)
     }
 
-    pub(super) fn remember(&mut self, id: ExecutionId, now: BootMillis) {
+    pub(crate) fn remember(&mut self, id: ExecutionId, now: BootMillis) {
         if !self.set.insert(id) {
             return;
         }
         self.ids.push_back((now, id));
         while let Some((at, oldest)) = self.ids.front().copied()
-            && (self.ids.len() > KEPT_MAX || self.ids.len() > KEPT_MIN && at + AGE_MIN < now)
+            && (self.ids.len() > FORGOTTEN_MAX || self.ids.len() > KEPT_MIN && at + AGE_MIN < now)
         {
             self.ids.pop_front();
             self.set.remove(&oldest);
         }
     }
 
-    pub(super) fn ids(&self) -> VecDeque<ExecutionId> {
+    pub(crate) fn ids(&self) -> VecDeque<ExecutionId> {
         self.ids.iter().map(|(_, id)| *id).collect()
     }
 }
@@ -81,9 +80,9 @@ mod tests {
         let mut forgotten = Forgotten::from_journal((0..KEPT_MIN).map(id), 0);
         forgotten.remember(id(KEPT_MIN), 1 << 40);
         assert!(!forgotten.contains(id(0)) && forgotten.contains(id(1)));
-        for n in 0..KEPT_MAX + 1_000 {
+        for n in 0..FORGOTTEN_MAX + 1_000 {
             forgotten.remember(id(n), 1 << 40);
         }
-        assert_eq!(forgotten.ids().len(), KEPT_MAX);
+        assert_eq!(forgotten.ids().len(), FORGOTTEN_MAX);
     }
 }

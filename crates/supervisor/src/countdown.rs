@@ -3,14 +3,16 @@
 //! The deadline is an instant of `CLOCK_BOOTTIME`, which the poller waits for. It moves back by the time that the task
 //! was frozen, by whomever, and by the time that the machine was suspended while the task was not frozen.
 
-use crate::clock::{BootMillis, Moment};
+use mutation::{Mutation, is_on};
+
+use crate::{BootMillis, Moment};
 
 /// Readings of two clocks differ by this much without any suspension.
 const NOISE: u64 = 5;
 
 /// What is left of a limit on running time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Countdown {
+pub(crate) struct Countdown {
     /// When the limit is reached, if nothing halts the task from now on.
     due: BootMillis,
     /// The suspended time that `due` allows for already.
@@ -20,12 +22,12 @@ pub(super) struct Countdown {
 }
 
 impl Countdown {
-    pub(super) fn new(start: Moment, limit: u64) -> Self {
+    pub(crate) fn new(start: Moment, limit: u64) -> Self {
         Self { due: start.boot.saturating_add(limit), asleep: start.asleep, halted: None }
     }
 
     /// The task was frozen at `at`. Of several instants the earliest counts.
-    pub(super) fn halt(&mut self, at: Moment) {
+    pub(crate) fn halt(&mut self, at: Moment) {
         match self.halted {
             None => self.allow_for(at.asleep),
             Some(before) if before.boot <= at.boot => return,
@@ -39,15 +41,17 @@ impl Countdown {
     }
 
     /// The task goes on at `now`.
-    pub(super) fn resume(&mut self, now: Moment) {
-        if let Some(since) = self.halted.take() {
+    pub(crate) fn resume(&mut self, now: Moment) {
+        if let Some(since) = self.halted.take()
+            && !is_on(Mutation::SupervisorCountsFrozenTime)
+        {
             self.due = self.due.saturating_add(now.boot.saturating_sub(since.boot));
             self.asleep = self.asleep.max(now.asleep);
         }
     }
 
     /// When the limit is reached, or was; `None` while the task is frozen.
-    pub(super) fn due(&mut self, now: Moment) -> Option<BootMillis> {
+    pub(crate) fn due(&mut self, now: Moment) -> Option<BootMillis> {
         if self.halted.is_some() {
             return None;
         }
@@ -66,29 +70,29 @@ impl Countdown {
 
 /// When a task was frozen of which it is not known yet that it was started.
 #[derive(Debug, Default)]
-pub(super) struct Pauses {
+pub(crate) struct Pauses {
     over: Vec<(Moment, Moment)>,
     since: Option<Moment>,
 }
 
 impl Pauses {
     /// It was frozen at `at`. Of several instants the earliest counts.
-    pub(super) fn halt(&mut self, at: Moment) {
+    pub(crate) fn halt(&mut self, at: Moment) {
         self.since = Some(self.since.filter(|since| since.boot <= at.boot).unwrap_or(at));
     }
 
     /// It goes on at `now`.
-    pub(super) fn resume(&mut self, now: Moment) {
+    pub(crate) fn resume(&mut self, now: Moment) {
         self.over.extend(self.since.take().map(|since| (since, now)));
     }
 
     /// Whether it is frozen.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.since.is_some()
     }
 
     /// What is left of `limit` of a task that was started at `start`.
-    pub(super) fn countdown(&self, start: Moment, limit: u64) -> Countdown {
+    pub(crate) fn countdown(&self, start: Moment, limit: u64) -> Countdown {
         let mut countdown = Countdown::new(start, limit);
         let later = |at: Moment| if at.boot < start.boot { start } else { at };
         for (since, until) in self.over.iter().filter(|(_, until)| until.boot > start.boot) {

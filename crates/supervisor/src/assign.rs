@@ -1,0 +1,116 @@
+//! From an assignment over the journal to a launch.
+//!
+//! An execution that is held, or that was forgotten not long ago, is not started again: its report is repeated. A new
+//! one waits for a lease, then for its start to be durable.
+
+use model::ExecutionId;
+use mutation::{Mutation, is_on};
+
+use crate::execution::{Ended, Execution, Phase};
+use crate::journal::{Effect, Entry};
+use crate::launch::{Launch, Launching};
+use crate::{Assigned, BootMillis, Moment, Payloads, Report, Supervisor};
+
+impl<P: Payloads> Supervisor<P> {
+    pub(crate) fn agent_connected(&mut self, slots: usize) {
+        self.slots = slots;
+        // A new agent knows nothing of what the one before was storing.
+        let storing = self.executions.iter().filter(|(_, held)| matches!(held.phase, Phase::Storing(_)));
+        self.to_store = storing.map(|(id, _)| *id).collect();
+    }
+
+    pub(crate) fn assigned(&mut self, now: Moment, assigned: Assigned<P>) {
+        let Assigned { execution, fence, job, terms, order, disk_full } = assigned;
+        if self.executions.contains_key(&execution) {
+            return self.announce(execution);
+        }
+        if self.forgotten.contains(execution) && !is_on(Mutation::SupervisorForgetsWhatItForgot) {
+            return self.report_known(execution, fence);
+        }
+        // The space that is left is for the ends of running executions.
+        if disk_full {
+            return self.conclude(execution, fence, Report::disk_full());
+        }
+        let order = match order {
+            Ok(order) => order,
+            Err(failure) => return self.conclude(execution, fence, Report::StartFailed(failure)),
+        };
+        if self.active >= self.slots {
+            let detail = format!("all {} slots of this worker are taken", self.slots);
+            return self.conclude(execution, fence, Report::refused("no_room", detail));
+        }
+        let held = Execution { job, terms, ..Execution::new(fence, Phase::Waiting(Box::new(order))) };
+        self.insert(execution, held);
+        self.waiting.push_back(execution);
+        self.admit_waiting(now.boot);
+    }
+
+    /// Writes down the starts of what waits, if there is a lease to start it under.
+    pub(crate) fn admit_waiting(&mut self, now: BootMillis) {
+        if self.shutting_down || !self.has_lease(now) {
+            return;
+        }
+        while let Some(execution) = self.waiting.pop_front() {
+            let Some(held) = self.executions.get_mut(&execution) else { continue };
+            held.phase.begin();
+            let Execution { fence, phase: Phase::Starting(_), .. } = held else { continue };
+            self.journal.record(Entry::Started { execution, fence: *fence }, Effect::Launch(execution));
+            if is_on(Mutation::SupervisorStartsBeforeItsJournal) {
+                self.ready.push_back(execution);
+            }
+        }
+    }
+
+    /// Returns whether [`Self::next_launch`] has one at `now`.
+    pub fn can_launch(&self, now: BootMillis) -> bool {
+        let waits = !self.ready.is_empty() || !self.held_back.is_empty();
+        waits && !self.shutting_down && self.has_lease(now)
+    }
+
+    /// Removes and returns the next execution to launch at `now`: its start is durable.
+    ///
+    /// The shell answers with [`Event::Launched`](crate::Event::Launched),
+    /// [`LaunchHeldBack`](crate::Event::LaunchHeldBack), [`LaunchCancelled`](crate::Event::LaunchCancelled) or
+    /// [`LaunchFailed`](crate::Event::LaunchFailed).
+    pub fn next_launch(&mut self, now: BootMillis) -> Option<(ExecutionId, Launch<P>)> {
+        if !self.can_launch(now) {
+            return None;
+        }
+        if let Some(execution) = self.held_back.pop_front() {
+            self.watch_launch(now, execution);
+            return Some((execution, Launch::Again));
+        }
+        while let Some(execution) = self.ready.pop_front() {
+            let Some(held) = self.executions.get_mut(&execution) else { continue };
+            let Some(order) = held.phase.launch(Launching::default()) else { continue };
+            self.watch_launch(now, execution);
+            return Some((execution, Launch::First(order)));
+        }
+        None
+    }
+}
+
+impl<P: Payloads> Phase<P> {
+    /// From waiting to starting; nothing where it does not wait.
+    fn begin(&mut self) {
+        self.change(|phase| match phase {
+            Self::Waiting(order) => (Self::Starting(order), ()),
+            other => (other, ()),
+        });
+    }
+
+    /// From starting to launching, if it is starting.
+    fn launch(&mut self, launching: Launching) -> Option<Box<P::Order>> {
+        self.change(|phase| match phase {
+            Self::Starting(order) => (Self::Launching(Box::new(launching)), Some(order)),
+            other => (other, None),
+        })
+    }
+
+    fn change<T>(&mut self, change: impl FnOnce(Self) -> (Self, T)) -> T {
+        let nothing = Self::Ended(Ended { report: Report::Started, is_durable: false, has_folder: false });
+        let (phase, result) = change(std::mem::replace(self, nothing));
+        *self = phase;
+        result
+    }
+}

@@ -1,0 +1,104 @@
+//! From the exit of a main process to an outcome that the server has acknowledged.
+
+use model::{ExecutionId, Fence};
+
+use crate::agenda::Alarm;
+use crate::execution::{Ended, Execution, Phase, Verdict};
+use crate::journal::{Effect, Entry};
+use crate::{Action, BootMillis, Payloads, Report, Supervisor};
+
+impl<P: Payloads> Supervisor<P> {
+    /// Returns why a running execution ends, or ended; `None` for any other.
+    pub fn verdict(&self, execution: ExecutionId) -> Option<Verdict> {
+        match &self.executions.get(&execution)?.phase {
+            Phase::Running(task) => Some(task.verdict),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn exited(&mut self, execution: ExecutionId) {
+        if let Some(task) = self.task_mut(execution) {
+            task.has_exited = true;
+            self.agenda.set(Alarm::Execution(execution), None);
+        }
+    }
+
+    pub(crate) fn gone(&mut self, execution: ExecutionId, end: P::End, outputs: Option<P::Assignment>) {
+        let Some(held) = self.executions.get(&execution) else { return };
+        let fence = held.fence;
+        if !matches!(held.phase, Phase::Running(_)) {
+            return;
+        }
+        let Some(assignment) = outputs else {
+            return self.conclude(execution, fence, Report::Ended(Box::new(end)));
+        };
+        // The journal knows that the process is over, so the next supervisor stores its files and does not run it again.
+        let ran = Entry::Ran { execution, fence, assignment: assignment.clone(), end: end.clone() };
+        self.journal.record(ran, Effect::Store(execution));
+        self.set_phase(execution, Phase::Storing(Box::new((assignment, end))));
+    }
+
+    pub(crate) fn outputs_stored(&mut self, execution: ExecutionId, stored: P::Stored) {
+        let Some(held) = self.executions.get(&execution) else { return };
+        let Phase::Storing(storing) = &held.phase else { return };
+        let mut end = storing.1.clone();
+        P::add_outputs(&mut end, stored);
+        self.conclude(execution, held.fence, Report::Ended(Box::new(end)));
+    }
+
+    /// Removes and returns the next execution whose output files the agent is to store.
+    pub fn next_to_store(&mut self) -> Option<(ExecutionId, P::Assignment)> {
+        while let Some(execution) = self.to_store.pop_front() {
+            if let Some(Phase::Storing(storing)) = self.executions.get(&execution).map(|held| &held.phase) {
+                return Some((execution, storing.0.clone()));
+            }
+        }
+        None
+    }
+
+    /// Writes down how an execution ended, also one that never came here. It is reported once that is durable.
+    pub(crate) fn conclude(&mut self, execution: ExecutionId, fence: Fence, report: Report<P>) {
+        let outcome = Entry::Outcome { execution, fence, report: report.clone() };
+        self.journal.record(outcome, Effect::Ended(execution));
+        self.agenda.set(Alarm::Execution(execution), None);
+        let before = self.executions.get(&execution).map(|held| &held.phase);
+        // Until its end is durable the next supervisor would have to store what is in there.
+        let has_folder = matches!(before, Some(Phase::Storing(_)));
+        let is_new = before.is_none();
+        let ended = Phase::Ended(Ended { report, is_durable: false, has_folder });
+        if is_new {
+            self.insert(execution, Execution::new(fence, ended));
+        } else {
+            self.set_phase(execution, ended);
+        }
+    }
+
+    /// The end of an execution is in the journal.
+    pub(crate) fn ended_durably(&mut self, now: BootMillis, execution: ExecutionId) {
+        let Some(held) = self.executions.get_mut(&execution) else { return };
+        let Phase::Ended(ended) = &mut held.phase else { return };
+        ended.is_durable = true;
+        if std::mem::take(&mut ended.has_folder) {
+            self.actions.push_back(Action::RemoveFolder(execution));
+        }
+        if held.discard { self.forget(now, execution) } else { self.announce(execution) }
+    }
+
+    pub(crate) fn end_acknowledged(&mut self, now: BootMillis, execution: ExecutionId, fence: Fence) {
+        let Some(held) = self.executions.get(&execution) else { return };
+        if held.fence == fence && matches!(&held.phase, Phase::Ended(ended) if ended.is_durable) {
+            self.forget(now, execution);
+        }
+    }
+
+    /// The server has recorded the end: nothing is kept of it but its id.
+    pub(crate) fn forget(&mut self, now: BootMillis, execution: ExecutionId) {
+        let Some(held) = self.executions.remove(&execution) else { return };
+        self.active -= usize::from(held.phase.is_active());
+        self.journal.note(Entry::Forgotten { execution });
+        self.forgotten.remember(execution, now);
+        if held.discard {
+            self.actions.push_back(Action::DropLog(execution));
+        }
+    }
+}

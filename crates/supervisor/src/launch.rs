@@ -1,0 +1,221 @@
+//! Executions whose program is being loaded.
+//!
+//! That may take for ever: the program is on a disk that does not answer, or the fuse froze the process before. So an
+//! execution is stopped, timed out, frozen and thawed from the birth of its process, not from its first instruction.
+//! One that was killed before its program was loaded is reported like one that was started and killed.
+
+use model::ExecutionId;
+use mutation::{Mutation, is_on};
+
+use crate::agenda::Alarm;
+use crate::countdown::Pauses;
+use crate::event::{EarlyExit, LaunchFailure};
+use crate::execution::{Execution, Phase, Task, Verdict};
+use crate::{Action, BootMillis, Moment, Payloads, Report, Supervisor};
+
+/// A launch that takes longer than this is looked at again, and counts as slow.
+const SLOW: BootMillis = 10_000;
+/// Pause before a launch is killed again whose thread still waits: at first, and at most. Each time costs a look at all
+/// processes, and a process that waits for a dead disk does not die.
+const KILL_AGAIN: BootMillis = 100;
+const KILL_AGAIN_MAX: BootMillis = 10_000;
+
+/// What the shell launches.
+#[derive(Debug)]
+pub enum Launch<P: Payloads> {
+    /// An execution that nothing was prepared for yet.
+    First(Box<P::Order>),
+    /// One that was prepared, and held back because the lease had ended.
+    Again,
+}
+
+/// The state of a launch.
+#[derive(Debug)]
+pub(crate) struct Launching {
+    /// When a thread began to start it, once that is known.
+    began: Option<Moment>,
+    /// When it was frozen.
+    pub(crate) pauses: Pauses,
+    /// When it is killed, if it was asked to end.
+    kill_at: Option<BootMillis>,
+    /// Why it was killed, if it was.
+    verdict: Verdict,
+    /// How often it was killed.
+    kills: u32,
+}
+
+impl Default for Launching {
+    fn default() -> Self {
+        Self { began: None, pauses: Pauses::default(), kill_at: None, verdict: Verdict::ByItself, kills: 0 }
+    }
+}
+
+impl Launching {
+    fn is_wanted(&self) -> bool {
+        self.kill_at.is_none() && self.verdict == Verdict::ByItself
+    }
+
+    /// When it reaches its timeout; `None` while it is frozen or waits for a thread.
+    fn times_out_at(&self, now: Moment, timeout: Option<u64>) -> Option<BootMillis> {
+        self.pauses.countdown(self.began?, timeout?).due(now)
+    }
+
+    /// Why it is to be killed at `now`.
+    fn verdict_at(&self, now: Moment, timeout: Option<u64>) -> Option<Verdict> {
+        let is_over = |at: Option<BootMillis>| at.is_some_and(|at| at <= now.boot);
+        (self.verdict != Verdict::ByItself)
+            .then_some(self.verdict)
+            .or_else(|| is_over(self.kill_at).then_some(Verdict::Stopped))
+            .or_else(|| is_over(self.times_out_at(now, timeout)).then_some(Verdict::TimedOut))
+    }
+
+    fn is_slow(&self, now: Moment) -> bool {
+        !self.pauses.is_open() && self.began.is_some_and(|began| began.boot + SLOW <= now.boot)
+    }
+}
+
+impl<P: Payloads> Supervisor<P> {
+    /// Returns how many launches have waited for long for their program to be loaded.
+    pub fn slow_launches(&self, now: Moment) -> usize {
+        let is_slow = |held: &&Execution<P>| matches!(&held.phase, Phase::Launching(launching) if launching.is_slow(now));
+        self.executions.values().filter(is_slow).count()
+    }
+
+    pub(crate) fn launching_mut(&mut self, execution: ExecutionId) -> Option<(&mut Launching, Option<u64>)> {
+        let held = self.executions.get_mut(&execution)?;
+        match &mut held.phase {
+            Phase::Launching(launching) => Some((launching, held.terms.timeout)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn watch_launch(&mut self, now: BootMillis, execution: ExecutionId) {
+        let Some((_, timeout)) = self.launching_mut(execution) else { return };
+        let look_at = now.saturating_add(timeout.unwrap_or(SLOW).min(SLOW));
+        self.agenda.set(Alarm::Execution(execution), Some(look_at));
+    }
+
+    pub(crate) fn launch_observed(&mut self, now: Moment, execution: ExecutionId, began: Option<Moment>) {
+        let Some((launching, timeout)) = self.launching_mut(execution) else { return };
+        launching.began = launching.began.or(began);
+        if let Some(verdict) = launching.verdict_at(now, timeout) {
+            return self.kill_launching(now.boot, vec![execution], verdict);
+        }
+        // One that waits for a thread begins now at the earliest.
+        let times_out_at = match launching.began {
+            Some(_) => launching.times_out_at(now, timeout),
+            None => timeout.map(|timeout| now.boot.saturating_add(timeout)),
+        };
+        let limits = [launching.kill_at, times_out_at];
+        let look_at = limits.into_iter().flatten().fold(now.boot + SLOW, BootMillis::min);
+        self.agenda.set(Alarm::Execution(execution), Some(look_at));
+    }
+
+    pub(crate) fn launch_held_back(&mut self, execution: ExecutionId) {
+        let is_wanted = self.launching_mut(execution).is_some_and(|(launching, _)| launching.is_wanted());
+        if is_wanted && !self.shutting_down {
+            self.held_back.push_back(execution);
+        } else {
+            self.drop_launch(execution);
+        }
+    }
+
+    /// Ends an execution that was prepared and never launched.
+    pub(crate) fn drop_launch(&mut self, execution: ExecutionId) {
+        self.actions.push_back(Action::DropLaunch(execution));
+        self.launch_cancelled(execution);
+    }
+
+    pub(crate) fn launch_cancelled(&mut self, execution: ExecutionId) {
+        self.refuse_launch(execution, Report::stopped_before_start());
+    }
+
+    pub(crate) fn launch_failed(&mut self, execution: ExecutionId, failure: LaunchFailure) {
+        let report = match failure {
+            LaunchFailure::Failed(failure) => Report::StartFailed(failure),
+            LaunchFailure::DiskFull => Report::disk_full(),
+        };
+        self.refuse_launch(execution, report);
+    }
+
+    fn refuse_launch(&mut self, execution: ExecutionId, report: Report<P>) {
+        let Some(held) = self.executions.get(&execution) else { return };
+        if matches!(held.phase, Phase::Launching(_)) {
+            self.conclude(execution, held.fence, report);
+        }
+    }
+
+    /// Asks an execution to end that is being launched; it is killed after `grace` if it is not launched by then.
+    pub(crate) fn stop_launching(&mut self, now: Moment, execution: ExecutionId, grace: u64) {
+        if let Some(at) = self.held_back.iter().position(|held| *held == execution) {
+            self.held_back.remove(at);
+            return self.drop_launch(execution);
+        }
+        let Some(held) = self.executions.get_mut(&execution) else { return };
+        // What is frozen cannot answer a SIGTERM, and without a lease it must not run to do so.
+        let may_run = now.boot < self.lease_until || held.terms.at_most_once;
+        let Phase::Launching(launching) = &mut held.phase else { return };
+        let kill_at = if may_run { now.boot.saturating_add(grace) } else { now.boot };
+        let kill_at = launching.kill_at.map_or(kill_at, |before| before.min(kill_at));
+        launching.kill_at = Some(kill_at);
+        if kill_at <= now.boot {
+            self.kill_launching(now.boot, vec![execution], Verdict::Stopped);
+        } else {
+            self.actions.push_back(Action::ObserveLaunch(execution));
+        }
+    }
+
+    /// Kills executions that are being launched, or keeps their threads from launching them.
+    pub(crate) fn kill_launching(&mut self, now: BootMillis, executions: Vec<ExecutionId>, verdict: Verdict) {
+        for execution in &executions {
+            let Some((launching, _)) = self.launching_mut(*execution) else { continue };
+            launching.verdict = launching.verdict.or(verdict);
+            // Its thread may be about to create the process.
+            let again = (KILL_AGAIN << launching.kills.min(16)).min(KILL_AGAIN_MAX);
+            launching.kills += 1;
+            self.agenda.set(Alarm::Execution(*execution), Some(now + again));
+        }
+        self.actions.push_back(Action::KillLaunches(executions));
+    }
+
+    /// A program is loaded: does what came up meanwhile.
+    pub(crate) fn launched(
+        &mut self,
+        now: Moment,
+        execution: ExecutionId,
+        at: Moment,
+        exit: Option<EarlyExit>,
+    ) {
+        let Some((launching, timeout)) = self.launching_mut(execution) else { return };
+        let Launching { pauses, kill_at, verdict, .. } = std::mem::take(launching);
+        let task = Task {
+            started: at.boot,
+            timeout: timeout.map(|limit| pauses.countdown(at, limit)),
+            kill_at: None,
+            is_killed: false,
+            // Otherwise it ended by itself before it was killed.
+            verdict: if exit == Some(EarlyExit::Killed) { verdict } else { Verdict::ByItself },
+            frozen_since: None,
+            has_exited: exit.is_some(),
+        };
+        self.set_phase(execution, Phase::Running(Box::new(task)));
+        self.agenda.set(Alarm::Execution(execution), None);
+        self.announce(execution);
+        if exit.is_some() {
+            return;
+        }
+        // First: what is frozen is killed without a grace.
+        if !is_on(Mutation::SupervisorTrustsLaunches) {
+            self.check_lease(now);
+        }
+        if verdict != Verdict::ByItself {
+            self.end_task(now, execution, verdict, 0);
+        } else if let Some(kill_at) = kill_at {
+            self.end_task(now, execution, Verdict::Stopped, kill_at.saturating_sub(now.boot));
+        }
+        if self.shutting_down {
+            self.end_task(now, execution, Verdict::ShutDown, 0);
+        }
+        self.set_alarm(now, execution);
+    }
+}

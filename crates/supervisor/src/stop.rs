@@ -1,0 +1,169 @@
+//! What ends an execution before its time: stops, timeouts, graces, and the end of the supervisor.
+
+use model::{ExecutionId, Fence};
+use mutation::{Mutation, is_on};
+
+use crate::agenda::Alarm;
+use crate::execution::{Execution, Phase, Task, Verdict};
+use crate::journal::Entry;
+use crate::{Action, BootMillis, Moment, Payloads, Report, Supervisor};
+
+impl<P: Payloads> Supervisor<P> {
+    pub(crate) fn stop_requested(
+        &mut self,
+        now: Moment,
+        execution: ExecutionId,
+        fence: Fence,
+        grace: u64,
+        discard: bool,
+    ) {
+        let Some(held) = self.executions.get_mut(&execution) else {
+            return self.stop_unknown(now.boot, execution, fence, discard);
+        };
+        held.discard |= discard;
+        let fence = held.fence;
+        match &mut held.phase {
+            Phase::Waiting(_) | Phase::Starting(_) => {
+                self.conclude(execution, fence, Report::stopped_before_start());
+            }
+            Phase::Launching(_) => self.stop_launching(now, execution, grace),
+            Phase::Running(_) => {
+                self.end_task(now, execution, Verdict::Stopped, grace);
+                self.set_alarm(now, execution);
+            }
+            Phase::Storing(storing) => {
+                let mut end = storing.1.clone();
+                P::stop_while_storing(&mut end);
+                self.conclude(execution, fence, Report::Ended(Box::new(end)));
+            }
+            Phase::Ended(_) if discard => self.forget(now.boot, execution),
+            Phase::Ended(_) => self.announce(execution),
+        }
+    }
+
+    /// A stop may come before its assignment: then that must never start. One that comes after the end was
+    /// acknowledged is late, or of a server whose store lost that end: it asks until it is answered.
+    fn stop_unknown(&mut self, now: BootMillis, execution: ExecutionId, fence: Fence, discard: bool) {
+        match (self.forgotten.contains(execution), discard) {
+            (true, true) => {}
+            (true, false) => self.report_known(execution, fence),
+            (false, true) => {
+                self.forgotten.remember(execution, now);
+                self.journal.note(Entry::Forgotten { execution });
+            }
+            (false, false) => {
+                self.conclude(
+                    execution,
+                    fence,
+                    Report::refused("stopped", "it was stopped before it came here"),
+                );
+            }
+        }
+    }
+
+    /// Asks an execution to end, and kills it after `grace`.
+    pub(crate) fn end_task(&mut self, now: Moment, execution: ExecutionId, verdict: Verdict, grace: u64) {
+        let Some(task) = self.task_mut(execution).filter(|task| !task.has_exited) else { return };
+        let is_first = task.verdict == Verdict::ByItself;
+        task.verdict = task.verdict.or(verdict);
+        // What is frozen cannot answer a SIGTERM, and without a lease it must not run to do so.
+        if grace == 0 || task.frozen_since.is_some() {
+            task.is_killed = true;
+            return self.actions.push_back(Action::Kill(vec![execution]));
+        }
+        let kill_at = now.boot.saturating_add(grace);
+        task.kill_at = Some(task.kill_at.map_or(kill_at, |before| before.min(kill_at)));
+        if is_first {
+            self.actions.push_back(Action::Terminate(execution));
+        }
+    }
+
+    /// Looks at the limits of an execution.
+    pub(crate) fn check_task(&mut self, now: Moment, execution: ExecutionId) {
+        let orphan_limit = self.limits.orphan_limit;
+        let Some(held) = self.executions.get_mut(&execution) else { return };
+        let grace = held.terms.grace;
+        let Phase::Running(task) = &mut held.phase else { return };
+        let is_over = |at: Option<BootMillis>| at.is_some_and(|at| at <= now.boot);
+        if task.has_exited {
+            return;
+        }
+        if is_over(task.orphaned_at(now, orphan_limit)) {
+            self.end_task(now, execution, Verdict::Orphaned, 0);
+        } else if is_over(task.kill_at) && !task.is_killed {
+            task.is_killed = true;
+            self.actions.push_back(Action::Kill(vec![execution]));
+        } else if is_over(task.times_out_at(now)) {
+            self.end_task(now, execution, Verdict::TimedOut, grace);
+        }
+        self.set_alarm(now, execution);
+    }
+
+    /// Sets the alarm of a running execution for the first limit that it can reach.
+    pub(crate) fn set_alarm(&mut self, now: Moment, execution: ExecutionId) {
+        let orphan_limit = self.limits.orphan_limit;
+        let Some(task) = self.task_mut(execution) else { return };
+        let at = task.next_limit(now, orphan_limit);
+        self.agenda.set(Alarm::Execution(execution), at);
+    }
+
+    /// Kills all executions; what was not launched never will be, and the server is told so.
+    pub(crate) fn shut_down(&mut self, now: Moment) {
+        if std::mem::replace(&mut self.shutting_down, true) {
+            return;
+        }
+        for execution in std::mem::take(&mut self.held_back) {
+            self.drop_launch(execution);
+        }
+        let (mut running, mut launching, mut unstarted) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, Execution { fence, phase, .. }) in &mut self.executions {
+            match phase {
+                Phase::Running(task) => {
+                    if !task.has_exited {
+                        task.verdict = task.verdict.or(Verdict::ShutDown);
+                        task.is_killed = true;
+                    }
+                    running.push(*id);
+                }
+                Phase::Launching(_) => launching.push(*id),
+                Phase::Waiting(_) | Phase::Starting(_) => unstarted.push((*id, *fence)),
+                Phase::Storing(_) | Phase::Ended(_) => {}
+            }
+        }
+        if !running.is_empty() {
+            self.actions.push_back(Action::Kill(running));
+        }
+        for (execution, fence) in unstarted {
+            let detail = "the worker's supervisor was stopped before it started";
+            self.conclude(execution, fence, Report::refused("stopped", detail));
+        }
+        if !launching.is_empty() {
+            self.kill_launching(now.boot, launching, Verdict::ShutDown);
+        }
+    }
+}
+
+impl Task {
+    /// When it reaches its timeout; `None` while it is frozen, or once it is to end.
+    fn times_out_at(&mut self, now: Moment) -> Option<BootMillis> {
+        if self.verdict != Verdict::ByItself || is_on(Mutation::SupervisorIgnoresTimeouts) {
+            return None;
+        }
+        self.timeout.as_mut()?.due(now)
+    }
+
+    /// When it has been frozen for too long. Suspended time of the machine does not count: no server could be reached
+    /// then, and none is to blame.
+    fn orphaned_at(&self, now: Moment, limit: u64) -> Option<BootMillis> {
+        let since = self.frozen_since.filter(|_| !self.is_killed)?;
+        Some(since.boot + limit + now.asleep.saturating_sub(since.asleep))
+    }
+
+    fn next_limit(&mut self, now: Moment, orphan_limit: u64) -> Option<BootMillis> {
+        if self.has_exited || self.is_killed {
+            return None;
+        }
+        let limits = [self.kill_at, self.times_out_at(now), self.orphaned_at(now, orphan_limit)];
+        limits.into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,156 @@
+//! Stops, at every point of an execution's life.
+
+use model::ExecutionId;
+use supervisor::{Report, Terms, Verdict};
+
+use crate::shell::{End, Plain, Shell};
+
+const ONE: ExecutionId = ExecutionId::from_bits(1);
+const GRACE: u64 = 300;
+
+fn shell() -> Shell {
+    let mut shell = Shell::new();
+    shell.renew(60_000);
+    shell
+}
+
+fn assign(shell: &mut Shell) {
+    shell.assign(ONE, Terms { at_most_once: false, timeout: None, grace: GRACE });
+}
+
+fn last(shell: &Shell) -> &Report<Plain> {
+    &shell.reports.last().unwrap().2
+}
+
+fn is_refused(shell: &Shell, why: &str) -> bool {
+    matches!(last(shell), Report::Refused { reason, .. } if reason == why)
+}
+
+fn has_ended(shell: &Shell, verdict: Verdict, stored: bool) -> bool {
+    let end = End { verdict: Some(verdict), stored };
+    matches!(last(shell), Report::Ended(ended) if **ended == end)
+}
+
+#[test]
+fn an_execution_that_was_stopped_before_it_came_is_never_started() {
+    let mut shell = shell();
+    shell.stop(ONE, GRACE, false);
+    shell.write_all();
+    assert!(is_refused(&shell, "stopped"));
+    assign(&mut shell);
+    shell.write_all();
+    assert!(shell.launched.is_empty());
+}
+
+#[test]
+fn an_execution_that_nobody_wants_any_more_is_not_started_when_it_comes_late() {
+    let mut shell = shell();
+    shell.stop(ONE, GRACE, true);
+    shell.write_all();
+    assign(&mut shell);
+    assert!(is_refused(&shell, "known"));
+    assert!(shell.launched.is_empty());
+}
+
+#[test]
+fn a_stop_before_the_start_is_durable_keeps_it_from_being_launched() {
+    let mut shell = shell();
+    assign(&mut shell);
+    shell.stop(ONE, GRACE, false);
+    shell.write_all();
+    assert!(is_refused(&shell, "stopped"));
+    assert!(shell.launched.is_empty());
+}
+
+#[test]
+fn a_launch_that_has_not_begun_is_refused_at_the_end_of_its_grace() {
+    let mut shell = shell();
+    assign(&mut shell);
+    shell.write_all();
+    shell.stop(ONE, GRACE, false);
+    shell.pass(0, GRACE + 1);
+    shell.begin(ONE);
+    shell.write_all();
+    assert!(is_refused(&shell, "stopped"));
+    assert!(shell.processes.is_empty());
+}
+
+#[test]
+fn a_program_that_is_not_loaded_within_the_grace_is_killed_and_counts_as_stopped() {
+    let mut shell = shell();
+    assign(&mut shell);
+    shell.write_all();
+    shell.begin(ONE);
+    shell.stop(ONE, GRACE, false);
+    shell.pass(0, GRACE - 1);
+    assert!(shell.processes[&ONE].is_alive);
+    shell.pass(0, 2);
+    assert!(shell.processes[&ONE].was_killed);
+    shell.load(ONE);
+    assert_eq!(shell.core.verdict(ONE), Some(Verdict::Stopped));
+}
+
+#[test]
+fn a_task_is_asked_first_and_killed_at_the_end_of_its_grace() {
+    let mut shell = shell();
+    assign(&mut shell);
+    shell.write_all();
+    shell.begin(ONE);
+    shell.load(ONE);
+    shell.stop(ONE, GRACE, false);
+    assert!(shell.processes[&ONE].was_terminated && shell.processes[&ONE].is_alive);
+    shell.pass(0, GRACE);
+    assert!(shell.processes[&ONE].was_killed);
+    shell.reap(ONE, false);
+    shell.write_all();
+    assert!(has_ended(&shell, Verdict::Stopped, false), "{:?}", last(&shell));
+}
+
+#[test]
+fn a_task_that_is_frozen_is_killed_without_a_grace() {
+    let mut shell = shell();
+    assign(&mut shell);
+    shell.write_all();
+    shell.begin(ONE);
+    shell.load(ONE);
+    shell.pass(0, 60_000);
+    shell.stop(ONE, GRACE, false);
+    assert!(shell.processes[&ONE].was_killed);
+}
+
+#[test]
+fn a_stop_while_output_files_are_stored_ends_the_execution() {
+    let mut shell = shell();
+    assign(&mut shell);
+    shell.write_all();
+    shell.begin(ONE);
+    shell.load(ONE);
+    shell.exit(ONE);
+    shell.reap(ONE, true);
+    shell.write_all();
+    assert_eq!(shell.to_store, [ONE]);
+    shell.stop(ONE, GRACE, false);
+    shell.write_all();
+    assert!(has_ended(&shell, Verdict::Stopped, false), "{:?}", last(&shell));
+    shell.store();
+    shell.write_all();
+    assert!(has_ended(&shell, Verdict::Stopped, false), "{:?}", last(&shell));
+}
+
+#[test]
+fn output_files_are_stored_by_the_next_supervisor_and_the_task_does_not_run_again() {
+    let mut shell = shell();
+    assign(&mut shell);
+    shell.write_all();
+    shell.begin(ONE);
+    shell.load(ONE);
+    shell.exit(ONE);
+    shell.reap(ONE, true);
+    shell.write_all();
+    shell.crash(0);
+    assert_eq!(shell.to_store, [ONE]);
+    shell.store();
+    shell.write_all();
+    assert!(has_ended(&shell, Verdict::ByItself, true), "{:?}", last(&shell));
+    assert_eq!(shell.launched.len(), 1);
+}

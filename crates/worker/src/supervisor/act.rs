@@ -1,0 +1,106 @@
+//! The core's actions, carried out in their order.
+
+use crashpoint::Point;
+use model::ExecutionId;
+use rustix::process::Signal;
+use supervisor::{Action, Batch, Entry, Event};
+
+use super::convert::{self, Wire};
+use super::fuse_link::FuseLink;
+use super::{JOURNAL_COMPACT, Supervisor};
+use crate::clock::{boot_millis, now};
+use crate::process::tree;
+
+impl Supervisor {
+    /// Does all that the core wants done.
+    pub(super) fn act(&mut self) {
+        while let Some(action) = self.core.next_action() {
+            match action {
+                Action::WriteJournal(batch) => self.write_journal(batch),
+                Action::TellLease(until) => {
+                    if self.fuse.as_ref().is_some_and(FuseLink::is_stopped) {
+                        tracing::error!("the fuse was stopped, it is replaced");
+                        self.replace_fuse();
+                    } else if let Some(fuse) = &mut self.fuse {
+                        fuse.tell_lease(until);
+                    }
+                    // Before anything thaws: if we are stopped in between, nobody else would freeze it again.
+                    self.flush_fuse();
+                    self.launcher.tell_lease(until);
+                }
+                Action::ObserveLaunch(id) => self.observe_launch(id),
+                Action::KillLaunches(ids) => self.kill_launches(&ids),
+                Action::DropLaunch(id) => self.drop_launch(id),
+                Action::Terminate(id) => {
+                    if let Some(task) = self.tasks.get(&id) {
+                        tree::signal_group(task.pid, Signal::TERM);
+                    }
+                }
+                Action::Kill(ids) => self.kill_tasks(&ids),
+                Action::Freeze(ids) => {
+                    tracing::warn!(executions = ids.len(), "the lease has ended, executions are frozen");
+                    tree::freeze(&self.roots(&ids));
+                }
+                Action::Thaw(ids) => {
+                    tracing::info!(executions = ids.len(), "under a valid lease, executions continue");
+                    tree::thaw(&self.roots(&ids));
+                }
+                Action::RemoveFolder(id) => self.folders.remove_named(id),
+                Action::DropLog(id) => self.drop_log(id),
+            }
+        }
+    }
+
+    /// Kills these tasks with all that belongs to them. Their ends are seen when they are reaped.
+    pub(super) fn kill_tasks(&self, ids: &[ExecutionId]) {
+        for id in ids {
+            if let Some(group) = self.tasks.get(id).and_then(|task| task.group.as_ref()) {
+                group.kill();
+            }
+        }
+        let roots = self.roots(ids);
+        if !roots.is_empty() {
+            tree::kill(&roots);
+        }
+    }
+
+    // The journal.
+
+    fn write_journal(&mut self, batch: Batch<Wire>) {
+        let Batch { entries, sync } = batch;
+        entries.iter().for_each(reach_before);
+        let records = entries.into_iter().map(|entry| convert::record(entry, &self.site).into());
+        let records = records.collect();
+        self.writer.append(records, sync);
+    }
+
+    pub(super) fn journal_written(&mut self) {
+        let Some(len) = self.writer.poll() else { return };
+        if !std::mem::take(&mut self.is_compacting) {
+            crashpoint::reach(Point::FinishAfterJournal);
+            self.tell(Event::JournalWritten);
+        }
+        if len > self.compact_at {
+            self.compact_at = (len * 2).max(JOURNAL_COMPACT);
+            self.is_compacting = true;
+            self.writer.compact(convert::journal_state(self.worker, self.core.journal_state(), &self.site));
+        }
+    }
+
+    // Launches.
+
+    fn observe_launch(&mut self, id: ExecutionId) {
+        let Some(launching) = self.launching.get_mut(&id) else { return };
+        let began = launching.observe(id, boot_millis());
+        self.core.handle(now(), Event::LaunchObserved { execution: id, began });
+    }
+}
+
+fn reach_before(entry: &Entry<Wire>) {
+    match entry {
+        Entry::Started { .. } => crashpoint::reach(Point::StartBeforeJournal),
+        Entry::Outcome { .. } => crashpoint::reach(Point::FinishBeforeJournal),
+        Entry::Forgotten { .. } => crashpoint::reach(Point::FinishAfterAck),
+        Entry::Ran { .. } => {}
+    }
+}

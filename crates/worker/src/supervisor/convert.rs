@@ -1,0 +1,160 @@
+//! The core's values as messages and as records of the journal.
+
+use std::collections::HashMap;
+
+use model::{ExecutionId, Fence, WorkerId};
+use proto::v1;
+use proto::v1::finished::How;
+use proto::v1::report::Body;
+use supervisor::{Entry, Held, Holding, Payloads, Report, StartFailure, State};
+
+use super::journal;
+use super::task::Order;
+use crate::clock::unix_millis;
+use crate::link::Stored;
+
+/// What this shell attaches to executions.
+#[derive(Debug)]
+pub(crate) enum Wire {}
+
+impl Payloads for Wire {
+    type Order = Order;
+    type Assignment = v1::Assignment;
+    type End = v1::Finished;
+    type Stored = Stored;
+
+    fn interrupted() -> v1::Finished {
+        v1::Finished {
+            how: How::Interrupted.into(),
+            detail: "the worker's supervisor or machine went down".to_owned(),
+            finished_at_unix_ms: unix_millis(),
+            ..v1::Finished::default()
+        }
+    }
+
+    fn stop_while_storing(end: &mut v1::Finished) {
+        end.how = How::Stopped.into();
+        "stopped while its outputs were stored".clone_into(&mut end.detail);
+    }
+
+    fn add_outputs(end: &mut v1::Finished, stored: Stored) {
+        if !stored.error.is_empty() {
+            end.error = stored.error;
+            end.detail = stored.detail;
+        }
+        if let Some(files) = &mut end.files {
+            files.outputs = stored.outputs;
+        }
+    }
+}
+
+pub(super) fn start_failed(code: &str, detail: impl Into<String>) -> StartFailure {
+    StartFailure { code: code.to_owned(), detail: detail.into() }
+}
+
+/// What is held, as a message.
+pub(crate) fn held(Holding { execution, fence, job, is_active }: Holding) -> v1::Held {
+    v1::Held {
+        execution_id: execution.to_string(),
+        fence: fence.0,
+        running: is_active,
+        job_id: job.map_or_else(String::new, |job| job.to_string()),
+    }
+}
+
+/// A report as a message. `started` is what is told of an execution that runs.
+pub(crate) fn message(
+    execution: ExecutionId,
+    fence: Fence,
+    report: Report<Wire>,
+    started: impl FnOnce() -> v1::Started,
+) -> v1::Report {
+    let body = match report {
+        Report::Started => Body::Started(started()),
+        Report::Refused { reason, detail } => Body::Refused(v1::Refused { reason, detail }),
+        Report::StartFailed(StartFailure { code, detail }) => {
+            Body::StartFailed(v1::StartFailed { code, detail })
+        }
+        Report::Ended(finished) => Body::Finished(*finished),
+    };
+    v1::Report { execution_id: execution.to_string(), fence: fence.0, body: Some(body) }
+}
+
+/// A message as the report of an end; `None` where it is of none.
+fn report(body: Option<Body>) -> Option<Report<Wire>> {
+    Some(match body? {
+        Body::Started(_) => return None,
+        Body::Refused(v1::Refused { reason, detail }) => Report::Refused { reason, detail },
+        Body::StartFailed(v1::StartFailed { code, detail }) => {
+            Report::StartFailed(StartFailure { code, detail })
+        }
+        Body::Finished(finished) => Report::Ended(Box::new(finished)),
+    })
+}
+
+/// Where an execution was started: which start of the machine, and which folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Site {
+    pub(crate) boot_id: String,
+    pub(crate) folder_id: String,
+}
+
+/// An entry as a record.
+pub(crate) fn record(entry: Entry<Wire>, site: &Site) -> journal::Body {
+    match entry {
+        Entry::Started { execution, fence } => {
+            let Site { boot_id, folder_id } = site.clone();
+            let execution_id = execution.to_string();
+            journal::Body::Started(journal::Started { execution_id, fence: fence.0, boot_id, folder_id })
+        }
+        Entry::Ran { assignment, end, .. } => {
+            journal::Body::Ran(journal::Ran { assignment: Some(assignment), finished: Some(end) })
+        }
+        Entry::Outcome { execution, fence, report } => {
+            journal::Body::Outcome(message(execution, fence, report, v1::Started::default))
+        }
+        Entry::Forgotten { execution } => {
+            journal::Body::Forgotten(journal::Forgotten { execution_id: execution.to_string() })
+        }
+    }
+}
+
+/// What a journal said, for the core.
+pub(crate) fn state(said: journal::State) -> State<Wire> {
+    let held = said.held.into_iter().filter_map(|(id, held)| {
+        let held = match held {
+            journal::Held::Started { fence, .. } => Held::Started { fence },
+            journal::Held::Ran { assignment, finished } => Held::Ran {
+                fence: Fence(assignment.fence),
+                job: assignment.job_id.parse().ok(),
+                assignment,
+                end: finished,
+            },
+            journal::Held::Ended { report: said } => {
+                Held::Ended { fence: Fence(said.fence), report: report(said.body)? }
+            }
+        };
+        Some((id, held))
+    });
+    let mut held: Vec<_> = held.collect();
+    held.sort_unstable_by_key(|(id, _)| *id);
+    State { held, forgotten: said.forgotten }
+}
+
+/// What the core has, for a journal without a history.
+pub(crate) fn journal_state(worker: WorkerId, state: State<Wire>, site: &Site) -> journal::State {
+    let held = state.held.into_iter().map(|(id, held)| {
+        let held = match held {
+            Held::Started { fence } => {
+                let Site { boot_id, folder_id } = site.clone();
+                journal::Held::Started { fence, boot_id, folder_id }
+            }
+            Held::Ran { assignment, end, .. } => journal::Held::Ran { assignment, finished: end },
+            Held::Ended { fence, report } => {
+                journal::Held::Ended { report: message(id, fence, report, v1::Started::default) }
+            }
+        };
+        (id, held)
+    });
+    journal::State { worker, held: held.collect::<HashMap<_, _>>(), forgotten: state.forgotten }
+}
