@@ -169,6 +169,11 @@ pub enum What {
         /// Which.
         worker: WorkerId,
     },
+    /// Nemesis: the supervisor of a worker is gone, and what it had not written down with it.
+    Crashed {
+        /// Which worker.
+        worker: WorkerId,
+    },
     /// Harness: an engine was rebuilt from the rows beside a running one.
     Rebuilt {
         /// On which server.

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use model::Duration;
-use mutation::Mutation as Engine;
+use mutation::Mutation as Core;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Invariant::{self, *};
@@ -64,25 +64,20 @@ const fn case(mutation: Mutation, within: u64, shows: &'static [Invariant], worl
     Case { bug: Bug::Around(mutation), within, shows, world }
 }
 
-const fn engine(mutation: Engine, within: u64, shows: &'static [Invariant], world: fn(u64) -> Plan) -> Case {
+const fn core(mutation: Core, within: u64, shows: &'static [Invariant], world: fn(u64) -> Plan) -> Case {
     Case { bug: Bug::Within(mutation), within, shows, world }
 }
 
 /// Every bug.
 pub const CASES: &[Case] = &[
-    case(Mutation::WorkerForgetsWhatItStarted, 40, &[I7, I8, I10], crashes_in_silence),
-    case(Mutation::WorkerStartsBeforeItsJournal, 40, &[I7, I10], crashes_in_silence),
-    case(Mutation::WorkerDropsReportsUnacknowledged, 400, &[I7, I26, I30], rough),
     case(Mutation::WorkerCountsItsLeaseFromTheAnswer, 20, &[I8], slow_answers),
     case(Mutation::WorkerThawsBeforeItsStops, 20, &[I8], cut_workers),
-    case(Mutation::WorkerIgnoresTimeouts, 100, &[I13], long_tasks),
     case(Mutation::FuseDoesNotFire, 20, &[I8], paused_supervisors),
-    case(Mutation::LeaseEndIsIgnored, 10, &[I8], cut_workers),
     case(Mutation::EffectsBeforeTheCommit, 10, &[I6], rough),
     case(Mutation::RepliesBeforeTheCommit, 10, &[I6], rough),
     case(Mutation::RepliesWithoutACommitAtOnce, 100, &[I6], sent_ahead),
     case(Mutation::EffectsOfAllThatAreOnTheirWay, 20, &[I6], sent_ahead),
-    engine(Engine::LeaderIgnoresItsOwnLease, 100, &[I8], owners_cut_from_the_store),
+    core(Core::LeaderIgnoresItsOwnLease, 100, &[I8], owners_cut_from_the_store),
     case(Mutation::StaleReportAsCurrent, 20, &[I9], cut_workers),
     case(Mutation::UnknownTakenForRefused, 20, &[I2, I3], unknown_outcomes),
     case(Mutation::StaleSaveAsCurrent, 20, &[I10], cut_workers_that_save),
@@ -111,34 +106,43 @@ pub const CASES: &[Case] = &[
     case(Mutation::StoreReadsThePast, 10, &[I1], rough),
     case(Mutation::LostTailIsTrusted, 100, &[I8], lost_tails),
     case(Mutation::RandomOrderOfEffects, 10, &[I29], rough),
-    engine(Engine::EngineForgetsKeys, 100, &[I2], rough),
-    engine(Engine::EngineSkipsBackoffs, 40, &[I12], rough),
-    engine(Engine::EngineRetriesOnceMore, 40, &[I12], rough),
-    engine(Engine::EngineRepeatsAtMostOnce, 40, &[I7], rough),
-    engine(Engine::EngineForgetsToStop, 40, &[I13], long_tasks_on_cut_workers),
-    engine(Engine::EngineJudgesWorkersEarly, 20, &[I8], cut_workers),
-    engine(Engine::EngineJudgesWorkersAtTakeover, 40, &[I8], rough),
-    engine(Engine::EngineWaitsForLostWorkers, 20, &[I26], cut_workers),
-    engine(Engine::EngineTakesBackBeyondLimits, 100, &[I20], rough),
-    engine(Engine::EngineLeavesStraysAlone, 40, &[I8], lost_tails),
-    engine(Engine::EngineTrustsAStoreThatForgot, 100, &[I8], lost_tails),
-    engine(Engine::EngineMissesWhatOthersChange, 20, &[I28], rough),
-    engine(Engine::EngineSaysAssignmentsOnce, 40, &[I26], rough),
-    engine(Engine::EngineKeepsTheFence, 40, &[I10], rough),
-    engine(Engine::EngineOverfillsQueues, 40, &[I20], rough),
-    engine(Engine::EngineOverfillsKeys, 40, &[I20], rough),
-    engine(Engine::EngineForgetsRates, 40, &[I21], rough),
-    engine(Engine::EngineOverfillsMachines, 40, &[I22], rough),
-    engine(Engine::EngineMissesDeadlines, 40, &[I16], rough),
-    engine(Engine::EngineIgnoresOverlap, 40, &[I17], rough),
-    engine(Engine::EngineDropsTheFirstOwed, 40, &[I18], outages),
-    engine(Engine::EngineMovesTheCursorFirst, 40, &[I14], outages),
-    engine(Engine::EngineBelievesEveryLeap, 10, &[I16], leaps),
-    engine(Engine::EngineDecidesOwedAtOnce, 40, &[I18], outages),
-    engine(Engine::EngineSkipsForThePast, 40, &[I18], outages),
-    engine(Engine::EngineIgnoresFilters, 40, &[I15], rough),
-    engine(Engine::EngineBeginsStepsEarly, 40, &[I19], runs_through_crashes),
-    engine(Engine::EngineTellsOneStepLess, 40, &[I19, I26], runs_through_crashes),
+    core(Core::SupervisorForgetsWhatItStarted, 40, &[I7, I8, I10], crashes_in_silence),
+    core(Core::SupervisorForgetsWhatItForgot, 100, &[I7, I8, I10], lost_tails),
+    core(Core::SupervisorStartsBeforeItsJournal, 40, &[I7, I10], slow_journals),
+    core(Core::SupervisorReportsOnce, 100, &[I9], rough),
+    core(Core::SupervisorIgnoresTimeouts, 100, &[I13], long_tasks),
+    core(Core::SupervisorCountsFrozenTime, 100, &[I13], long_tasks_on_cut_workers),
+    core(Core::SupervisorIgnoresTheEndOfItsLease, 20, &[I8], broken_fuses),
+    core(Core::SupervisorTrustsLaunches, 100, &[I8], broken_fuses),
+    core(Core::SupervisorLeavesLaunchesFrozen, 100, &[I26], cut_workers),
+    core(Core::EngineForgetsKeys, 100, &[I2], rough),
+    core(Core::EngineSkipsBackoffs, 40, &[I12], rough),
+    core(Core::EngineRetriesOnceMore, 40, &[I12], rough),
+    core(Core::EngineRepeatsAtMostOnce, 40, &[I7], rough),
+    core(Core::EngineForgetsToStop, 40, &[I13], long_tasks_on_cut_workers),
+    core(Core::EngineJudgesWorkersEarly, 20, &[I8], cut_workers),
+    core(Core::EngineJudgesWorkersAtTakeover, 40, &[I8], rough),
+    core(Core::EngineWaitsForLostWorkers, 20, &[I26], cut_workers),
+    core(Core::EngineTakesBackBeyondLimits, 100, &[I20], rough),
+    core(Core::EngineLeavesStraysAlone, 40, &[I8], lost_tails),
+    core(Core::EngineTrustsAStoreThatForgot, 100, &[I8], lost_tails),
+    core(Core::EngineMissesWhatOthersChange, 20, &[I28], rough),
+    core(Core::EngineSaysAssignmentsOnce, 40, &[I26], rough),
+    core(Core::EngineKeepsTheFence, 40, &[I10], rough),
+    core(Core::EngineOverfillsQueues, 40, &[I20], rough),
+    core(Core::EngineOverfillsKeys, 40, &[I20], rough),
+    core(Core::EngineForgetsRates, 40, &[I21], rough),
+    core(Core::EngineOverfillsMachines, 40, &[I22], rough),
+    core(Core::EngineMissesDeadlines, 40, &[I16], rough),
+    core(Core::EngineIgnoresOverlap, 40, &[I17], rough),
+    core(Core::EngineDropsTheFirstOwed, 40, &[I18], outages),
+    core(Core::EngineMovesTheCursorFirst, 40, &[I14], outages),
+    core(Core::EngineBelievesEveryLeap, 10, &[I16], leaps),
+    core(Core::EngineDecidesOwedAtOnce, 40, &[I18], outages),
+    core(Core::EngineSkipsForThePast, 40, &[I18], outages),
+    core(Core::EngineIgnoresFilters, 40, &[I15], rough),
+    core(Core::EngineBeginsStepsEarly, 40, &[I19], runs_through_crashes),
+    core(Core::EngineTellsOneStepLess, 40, &[I19, I26], runs_through_crashes),
 ];
 
 fn rough(seed: u64) -> Plan {
@@ -181,6 +185,11 @@ fn crashes_in_silence(seed: u64) -> Plan {
     Plan { faults: (0..12).flat_map(|n| [mute(n), machine(n)]).collect(), ..plan }
 }
 
+/// The same, on disks so slow that many a start is on its way when the machine crashes.
+fn slow_journals(seed: u64) -> Plan {
+    Plan { journal_max: Duration::from_secs(2), ..crashes_in_silence(seed) }
+}
+
 /// Supervisors stand still for longer than their leases, while the rest of the machine goes on.
 fn paused_supervisors(seed: u64) -> Plan {
     let agent = |n: u64| Fault::new(10 + 20 * n, 14, FaultKind::CrashAgent { worker: (n % 3) as usize });
@@ -197,7 +206,14 @@ fn cut_workers(seed: u64) -> Plan {
     Plan { faults: (0..9).flat_map(|n| [cut(n, 0), cut(n, 1)]).collect(), ..plan }
 }
 
-/// The same, and tasks save how far they are.
+/// The same without a fuse that could freeze anything.
+fn broken_fuses(seed: u64) -> Plan {
+    let mut plan = cut_workers(seed);
+    plan.faults.extend((0..3).map(|worker| Fault::new(2, 117, FaultKind::BreakFuse { worker })));
+    plan
+}
+
+/// Workers are cut off, and tasks save how far they are.
 fn cut_workers_that_save(seed: u64) -> Plan {
     Plan { saves: 2_000, ..cut_workers(seed) }
 }

@@ -189,6 +189,8 @@ pub(super) struct Facts<'a> {
     pub(super) reads: Vec<At<(JobId, bool)>>,
     pub(super) owned: Vec<(usize, u32, Epoch, Timestamp)>,
     pub(super) woke: BTreeMap<WorkerId, Vec<Timestamp>>,
+    /// Where supervisors of a worker crashed; nobody tells of a real one.
+    crashed: BTreeMap<WorkerId, Vec<usize>>,
     /// When the faults were over.
     pub(super) calm: Option<At<Timestamp>>,
     /// Where the history ends, and what workers still keep then.
@@ -215,6 +217,7 @@ impl<'a> Facts<'a> {
             reads: Vec::new(),
             owned: Vec::new(),
             woke: BTreeMap::new(),
+            crashed: BTreeMap::new(),
             calm: None,
             end: None,
             are_settled: false,
@@ -236,6 +239,11 @@ impl<'a> Facts<'a> {
         let over = |step: &TaskStep| matches!(step, TaskStep::Ended { .. } | TaskStep::Killed);
         let steps = self.executions.get(&execution).map(|known| &known.steps);
         steps.is_some_and(|steps| steps.iter().any(|&(at, _, step)| at < index && over(step)))
+    }
+
+    /// Whether the supervisor of a worker crashed after the event at `index`.
+    pub(super) fn crashed_after(&self, worker: WorkerId, index: usize) -> bool {
+        self.crashed.get(&worker).and_then(|crashes| crashes.last()).is_some_and(|last| *last > index)
     }
 
     fn take(&mut self, index: usize, at: Timestamp, what: &'a What) {
@@ -267,6 +275,7 @@ impl<'a> Facts<'a> {
                 self.executions.entry(*execution).or_default().steps.push((index, at, step));
             }
             What::Woke { worker } => self.woke.entry(*worker).or_default().push(at),
+            What::Crashed { worker } => self.crashed.entry(*worker).or_default().push(index),
             What::Calm => self.calm = Some((index, at)),
             What::End { unacknowledged } => self.end = Some((index, unacknowledged)),
             What::Stray { .. } | What::Fault { .. } | What::Rebuilt { .. } | What::Inconsistent { .. } => {}

@@ -15,11 +15,13 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
         retries(id, job, findings);
         backoffs(facts, id, job, findings);
         cancels(facts, id, job, findings);
+        timeouts(facts, job, findings);
         least_once(facts, id, job, findings);
     }
     for (&id, execution) in &facts.executions {
         lengths(facts, id, execution, findings);
         reports(facts, id, execution, findings);
+        losses(facts, id, execution, findings);
     }
     if let (Some((index, kept)), true) = (facts.end, facts.calm.is_some()) {
         for execution in kept {
@@ -179,6 +181,22 @@ fn results(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Find
     }
 }
 
+/// I9: what a task did is not lost while the supervisor lives that saw it.
+fn losses(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, findings: &mut Findings) {
+    let Some(row) = execution.last().filter(|row| row.status == ExecutionStatus::Lost) else { return };
+    let job = facts.jobs.get(&row.job);
+    let step = job.and_then(|job| {
+        job.steps().find(|(_, step)| step.execution == Some(row.number) && step.cause == Cause::Interrupted)
+    });
+    let ended = execution.steps.iter().find(|(.., step)| **step == TaskStep::Ended { exit: 0 });
+    let (Some((told, _)), Some((ended, ..))) = (step, ended) else { return };
+    let start = execution.starts().next().unwrap_or(*ended);
+    if facts.exact() && facts.losses() == 0 && !facts.crashed_after(row.worker, start) {
+        let message = "its task ended well, and it is recorded as interrupted";
+        findings.add(Invariant::I9, id, message, [start, *ended, told]);
+    }
+}
+
 /// I12: what counts as a failure, and how many there may be.
 fn retries(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let (Some(last), Some(spec)) = (job.last(), job.spec) else { return };
@@ -288,6 +306,29 @@ fn lengths(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, f
     if ran > most.as_millis() && !is_exempt(spec) {
         let message = format!("it ran for {}, with a timeout of {timeout}", Duration::from_millis(ran));
         findings.add(Invariant::I13, id, message, execution.steps.iter().map(|(at, ..)| *at));
+    }
+}
+
+/// I13: nothing times out before its time. Neither frozen nor suspended time counts.
+fn timeouts(facts: &Facts<'_>, job: &JobFacts<'_>, findings: &mut Findings) {
+    let Some(timeout) = job.spec.and_then(|spec| spec.timeout) else { return };
+    // Clocks differ, and a real task tells of its start only once it runs.
+    let exact = Duration::from_millis(100 + timeout.as_millis() / 50);
+    let slack = if facts.exact() { exact } else { facts.history.setup.tolerance };
+    for (index, step) in job.steps().filter(|(_, step)| step.cause == Cause::TimedOut) {
+        let number = step.execution.and_then(|number| usize::try_from(number).ok());
+        let id = number.and_then(|number| job.executions.get(number.checked_sub(1)?));
+        let Some((id, execution)) = id.and_then(|id| Some((*id, facts.executions.get(id)?))) else {
+            continue;
+        };
+        let stretches = stretches(facts, id, execution);
+        let ran = stretches.iter().map(|stretch| stretch.until.1.since(stretch.from.1).as_millis()).sum();
+        let ran = Duration::from_millis(ran);
+        if ran + slack < timeout {
+            let message = format!("it timed out after {ran}, with a timeout of {timeout}");
+            let excerpt = execution.steps.iter().map(|(at, ..)| *at).chain([index]);
+            findings.add(Invariant::I13, id, message, excerpt);
+        }
     }
 }
 

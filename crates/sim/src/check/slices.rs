@@ -134,6 +134,7 @@ impl Over {
             What::TailLost { .. }
             | What::Stray { .. }
             | What::Woke { .. }
+            | What::Crashed { .. }
             | What::Calm
             | What::End { .. } => true,
         }

@@ -13,6 +13,8 @@ use model::id::IdSource;
 use model::worker::{Capabilities, Capacity};
 use model::{Bytes, Duration, ExecutionId, Fence, Millicores, ShardId, Timestamp, WorkerId};
 
+use supervisor::Holding;
+
 use super::plan::Mutation;
 use super::reign::Stop;
 use super::server::ServerMessage;
@@ -70,7 +72,11 @@ pub(super) struct Worker {
     rate: i64,
     origin: Timestamp,
     pub(super) up: bool,
+    /// Whether it is suspended.
     pub(super) paused: bool,
+    /// How long it was suspended before, and since when it is, in microseconds of its clock.
+    pub(super) asleep: i64,
+    pub(super) fell_asleep: i64,
     pub(super) disk: Disk,
     pub(super) agent: Agent,
     pub(super) supervisor: Supervisor,
@@ -93,9 +99,11 @@ impl Worker {
             origin: now,
             up: false,
             paused: false,
+            asleep: 0,
+            fell_asleep: 0,
             disk: Disk::default(),
             agent: Agent::default(),
-            supervisor: Supervisor::default(),
+            supervisor: Supervisor::down(0),
         }
     }
 
@@ -134,6 +142,7 @@ impl World {
         let agent = &mut self.workers[worker].agent;
         *agent = Agent { up: true, life: agent.life + 1, server, ..Agent::default() };
         self.tell_agent(worker, delay, AgentMessage::Connect);
+        self.tell_supervisor(worker, SupervisorMessage::AgentConnected);
     }
 
     pub(super) fn crash_agent(&mut self, worker: usize) {
@@ -247,9 +256,11 @@ impl World {
         this.agent.connection = connection;
         this.agent.session = None;
         this.agent.sent.clear();
-        let held = this.supervisor.held();
-        let held =
-            held.map(|(execution, fence, running)| Held { execution, fence, running, job: None }).collect();
+        let held = this.supervisor.core.holdings().map(|held| {
+            let Holding { execution, fence, job, is_active } = held;
+            Held { execution, fence, running: is_active, job }
+        });
+        let held = held.collect();
         let join = Join {
             worker: this.id,
             session: Session(0),
@@ -347,6 +358,7 @@ impl World {
         let from = if from_answer { this.boot(now) } else { sent };
         let until = from + micros(lease);
         this.agent.granted_until = this.agent.granted_until.max(until);
+        let until = u64::try_from(until / 1_000).unwrap_or(0);
         self.tell_supervisor(worker, SupervisorMessage::Lease { until });
     }
 
@@ -358,11 +370,14 @@ impl World {
         fence: Fence,
         report: Report,
     ) {
+        let connection = self.workers[worker].agent.connection;
+        let report = Box::new(report);
+        self.send_up(worker, ServerMessage::Report { connection, execution, fence, report });
+    }
+
+    /// Whether the agent passes on what the supervisor reports.
+    pub(super) fn is_in_session(&self, worker: usize) -> bool {
         let agent = &self.workers[worker].agent;
-        if agent.up && !agent.paused && agent.session.is_some() {
-            let connection = agent.connection;
-            let report = Box::new(report);
-            self.send_up(worker, ServerMessage::Report { connection, execution, fence, report });
-        }
+        agent.up && !agent.paused && agent.session.is_some()
     }
 }

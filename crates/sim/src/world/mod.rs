@@ -4,25 +4,27 @@
 //! clients ──> servers (the real engine) ──> store
 //!                │ ▲
 //!     network:   ▼ │   delay, loss, duplicates, disorder, cuts
-//!             workers (agent, supervisor with its journal, fuse, tasks)
+//!             workers (agent, the real supervisor over a disk, fuse, tasks)
 //! ```
 //!
-//! The engine is the product's; everything around it is a model of what the product's parts promise
-//! each other, and of all that may happen to them. The world is an agenda of happenings, ordered by
+//! The cores are the product's: engine and supervisor. Everything around them is a model of what the product's
+//! parts promise each other, and of all that may happen to them. The world is an agenda of happenings, ordered by
 //! time and then by the order in which they were put down; a seed decides the rest, so a world is
 //! the same each time.
 //!
 //! - [`plan`]: size, load and faults of a world; deliberate bugs.
 //! - [`server`], [`reign`]: processes that own the shards in turn and drive an engine.
 //! - [`store`]: rows, leases, epochs; [`calls`]: the way to it and back.
-//! - [`agent`], [`supervisor`], [`task`]: the three parts of a worker.
+//! - [`agent`], [`supervisor`] with its [`launcher`], [`fuse`], [`task`]: the parts of a worker.
 //! - [`client`]: who asks for work; [`runs`]: and for runs of workflows. [`nemesis`]: who breaks things.
 
 mod agenda;
 mod agent;
 mod calls;
 mod client;
+mod fuse;
 mod heir;
+mod launcher;
 mod nemesis;
 pub mod plan;
 mod reign;
@@ -36,7 +38,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use model::{Duration, Timestamp};
+use model::{Duration, ExecutionId, Timestamp};
 
 use crate::dice::Dice;
 use crate::history::{Event, History, What};
@@ -54,12 +56,43 @@ use supervisor::SupervisorMessage;
 /// It is moved often, so what is large in it is boxed.
 #[derive(Debug, Clone)]
 enum Happening {
-    Server { server: usize, life: Option<u32>, message: ServerMessage },
-    Agent { worker: usize, life: u32, message: AgentMessage },
-    Supervisor { worker: usize, life: u32, message: SupervisorMessage },
+    Server {
+        server: usize,
+        life: Option<u32>,
+        message: ServerMessage,
+    },
+    Agent {
+        worker: usize,
+        life: u32,
+        message: AgentMessage,
+    },
+    Supervisor {
+        worker: usize,
+        life: u32,
+        message: SupervisorMessage,
+    },
+    /// The agent of this life has stored the output files of an execution.
+    Stored {
+        worker: usize,
+        agent: u32,
+        execution: ExecutionId,
+    },
+    Fuse {
+        worker: usize,
+        life: u32,
+    },
+    TaskEnd {
+        worker: usize,
+        life: u32,
+        execution: ExecutionId,
+        run: u32,
+    },
     Store(Box<Call>),
     Client(ClientMessage),
-    Fault { index: usize, begins: bool },
+    Fault {
+        index: usize,
+        begins: bool,
+    },
     Rebuild,
     Calm,
 }
@@ -249,6 +282,11 @@ impl World {
             Happening::Server { server, life, message } => self.server_hears(server, life, message),
             Happening::Agent { worker, life, message } => self.agent_hears(worker, life, message),
             Happening::Supervisor { worker, life, message } => self.supervisor_hears(worker, life, message),
+            Happening::Stored { worker, agent, execution } => self.stored(worker, agent, execution),
+            Happening::Fuse { worker, life } => self.fuse_looks(worker, life),
+            Happening::TaskEnd { worker, life, execution, run } => {
+                self.task_ends(worker, life, execution, run);
+            }
             Happening::Store(call) => self.store_hears(*call),
             Happening::Client(message) => self.client_hears(message),
             Happening::Fault { index, begins } => self.fault(index, begins),

@@ -67,6 +67,8 @@ impl World {
             FaultKind::PauseAgent { worker } => self.fault_of_agent(worker, false, begins),
             FaultKind::CrashSupervisor { worker } => self.fault_of_supervisor(worker, true, begins),
             FaultKind::PauseSupervisor { worker } => self.fault_of_supervisor(worker, false, begins),
+            FaultKind::BreakFuse { worker } if begins => self.break_fuse(worker),
+            FaultKind::BreakFuse { worker } => self.mend_fuse(worker),
             FaultKind::CrashMachine { worker } if begins => self.stop_machine(worker),
             FaultKind::WipeWorker { worker } if begins => {
                 self.stop_machine(worker);
@@ -121,7 +123,11 @@ impl World {
                     self.start_agent(worker);
                 }
             }
-            (true, false) if this.supervisor.up => this.supervisor.paused = true,
+            (true, false) if this.supervisor.up => {
+                // Supervisor and fuse together fail only with the machine.
+                self.mend_fuse(worker);
+                self.workers[worker].supervisor.paused = true;
+            }
             (true, _) => {}
             (false, _) if !this.up => {}
             (false, _) if !this.supervisor.up => self.start_supervisor(worker),
@@ -131,6 +137,7 @@ impl World {
 
     fn stop_machine(&mut self, worker: usize) {
         self.crash_supervisor(worker);
+        self.lose_unsynced(worker);
         self.crash_agent(worker);
         let this = &mut self.workers[worker];
         (this.up, this.paused) = (false, false);

@@ -27,19 +27,14 @@ pub(crate) mod concern {
     pub(crate) const HEIRS: u64 = 12;
 }
 
-/// A deliberate bug in the model around the engine, to see that it is found.
+/// A deliberate bug in the model around the cores, to see that it is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
 #[expect(missing_docs, reason = "each name says what is done wrong")]
 pub enum Mutation {
-    WorkerForgetsWhatItStarted,
-    WorkerStartsBeforeItsJournal,
-    WorkerDropsReportsUnacknowledged,
     WorkerCountsItsLeaseFromTheAnswer,
     WorkerThawsBeforeItsStops,
-    WorkerIgnoresTimeouts,
     WorkerHandsOnNoCheckpoint,
     FuseDoesNotFire,
-    LeaseEndIsIgnored,
     EffectsBeforeTheCommit,
     RepliesBeforeTheCommit,
     RepliesWithoutACommitAtOnce,
@@ -76,9 +71,9 @@ pub enum Mutation {
 /// A deliberate bug, to see that it is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bug {
-    /// In the model around the engine.
+    /// In the model around the cores.
     Around(Mutation),
-    /// In the engine itself. Release builds have none of these.
+    /// In a core itself. Release builds have none of these.
     Within(mutation::Mutation),
 }
 
@@ -88,7 +83,7 @@ impl Bug {
         let within = mutation::Mutation::ALL
             .iter()
             .copied()
-            .filter(|mutation| matches!(mutation.part(), "engine" | "leader"));
+            .filter(|mutation| matches!(mutation.part(), "engine" | "leader" | "supervisor"));
         let around = Mutation::value_variants().iter().copied().map(Self::Around);
         around.chain(within.map(Self::Within))
     }
@@ -219,6 +214,10 @@ pub enum FaultKind {
     PauseSupervisor {
         worker: usize,
     },
+    /// Each fuse that is started dies at once.
+    BreakFuse {
+        worker: usize,
+    },
     CrashMachine {
         worker: usize,
     },
@@ -299,6 +298,8 @@ pub struct Plan {
     pub keeps_all: bool,
     /// How large machines are: executions at a time.
     pub slots: u32,
+    /// How long a batch of a worker's journal takes at most, if that is longer than usual.
+    pub journal_max: Duration,
     /// The bounds that the history is judged by.
     pub setup: Setup,
 }
@@ -334,6 +335,7 @@ impl Plan {
             rebuild_every: seconds(20),
             keeps_all: true,
             slots: u32::try_from(dice.between(2, 8)).unwrap_or(2),
+            journal_max: Duration::ZERO,
             setup: Setup::default(),
         };
         let mut mean = Duration::from_millis(dice.between(4_000, 60_000));
@@ -458,7 +460,8 @@ impl Plan {
             15 => FaultKind::CrashMachine { worker },
             16 => FaultKind::PauseMachine { worker },
             17 => FaultKind::WipeWorker { worker },
-            18 if !self.keeps_all => {
+            18 => FaultKind::BreakFuse { worker },
+            19 if !self.keeps_all => {
                 FaultKind::LoseTail { commits: u32::try_from(dice.between(1, 20)).unwrap_or(1) }
             }
             _ => FaultKind::Burst { jobs: u32::try_from(dice.between(10, 200)).unwrap_or(10) },
@@ -467,4 +470,4 @@ impl Plan {
 }
 
 /// How many kinds [`Plan::draw_fault`] knows.
-const KINDS: usize = 20;
+const KINDS: usize = 21;

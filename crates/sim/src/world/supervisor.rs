@@ -1,166 +1,216 @@
-//! The supervisor of a worker: its journal, its lease, and what it holds.
+//! The supervisor of a worker: the product's core, with a disk, threads that launch, and a process that dies.
 //!
-//! It writes a start down before the task runs, starts nothing twice and nothing without a lease,
-//! freezes what may run elsewhere when the lease ends, and keeps every outcome until it is
-//! acknowledged. What it knows is lost with it; what is on its disk is not.
+//! What the core knows is lost with its process, and what is on the disk is not: a batch of the journal that was being
+//! written is there up to some entry. Events come one after another, each in a turn like one of the product's loop.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use engine::Report;
 use engine::input::How;
 use engine::output::Assignment;
 use model::record::{Outcome, Usage};
+use model::spec::Delivery;
 use model::{Duration, ExecutionId, Fence};
+use supervisor::{
+    Action, Assigned, Batch, BootMillis, Entry, Event, Holding, LaunchFailure, Limits, Moment, Payloads,
+    StartFailure, State, Terms,
+};
 
-use super::agent::micros;
-use super::plan::Mutation;
+use super::fuse::Fuse;
+use super::launcher::Launching;
 use super::reign::Stop;
-use super::task::{Ending, Task};
+use super::task::Task;
 use super::{Happening, World};
 use crate::history::{TaskStep, What};
 
-/// What a supervisor hears, from its agent, its disk, its tasks and its timers.
+/// As the product is configured.
+const LIMITS: Limits = Limits { orphan_limit: 300_000 };
+/// How long a batch of the journal takes, in milliseconds.
+const WRITE_MILLIS: u64 = 20;
+
+/// What this shell attaches to executions.
+#[derive(Debug)]
+pub(super) enum Sim {}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) how: How,
+    pub(super) exit: Option<i32>,
+}
+
+impl Payloads for Sim {
+    type Order = Arc<Assignment>;
+    type Assignment = ();
+    type End = End;
+    type Stored = ();
+
+    fn interrupted() -> End {
+        End { how: How::Interrupted, exit: None }
+    }
+
+    fn stop_while_storing(end: &mut End) {
+        end.how = How::Stopped;
+    }
+
+    fn add_outputs(_: &mut End, (): ()) {}
+}
+
+type Core = supervisor::Supervisor<Sim>;
+
+/// What a supervisor hears.
 #[derive(Debug, Clone)]
 pub(super) enum SupervisorMessage {
+    // From its agent.
+    AgentConnected,
     Start(Arc<Assignment>),
     Stop(Stop),
-    Ack {
-        execution: ExecutionId,
-        fence: Fence,
-        last: bool,
-    },
-    Lease {
-        until: i64,
-    },
+    Ack { execution: ExecutionId, fence: Fence, last: bool },
+    Lease { until: BootMillis },
     RepeatReports,
-    Written(Box<Note>),
-    /// For the fuse as well.
-    LeaseEnd {
-        until: i64,
-    },
-    TaskEnd {
-        execution: ExecutionId,
-        run: u32,
-    },
-    Exited {
-        execution: ExecutionId,
-        exit: i32,
-    },
-    TimedOut {
-        execution: ExecutionId,
-        run: u32,
-    },
-    GraceOver {
-        execution: ExecutionId,
-    },
-    Orphaned {
-        execution: ExecutionId,
-        freeze: u32,
-    },
+    Stored { execution: ExecutionId },
+    // From its disk, its clock and its threads.
+    Written,
+    Alarm { at: BootMillis },
+    Looked { execution: ExecutionId },
+    Created { execution: ExecutionId },
+    Loaded { execution: ExecutionId },
+    // From the kernel and the fuse.
+    Exited { execution: ExecutionId },
+    Gone { execution: ExecutionId },
+    Froze { since: Moment },
+    FuseLost,
 }
 
-/// A line of the journal.
-#[derive(Debug, Clone)]
-pub(super) enum Note {
-    Started(Arc<Assignment>),
-    Ended { execution: ExecutionId, fence: Fence, report: Report },
-}
-
-/// What outlives everything but a wipe.
-#[derive(Debug, Default)]
-pub(super) struct Disk {
-    started: BTreeMap<ExecutionId, Fence>,
-    ended: BTreeMap<ExecutionId, (Fence, Report)>,
-    forgotten: BTreeSet<ExecutionId>,
-}
-
-/// How far an execution is.
+/// The supervisor's process, and the processes below it.
 #[derive(Debug)]
-pub(super) enum Phase {
-    /// It waits for a lease.
-    Waiting(Arc<Assignment>),
-    /// Its start is being written down, or is and waits for a lease.
-    Starting {
-        assignment: Arc<Assignment>,
-        durable: bool,
-    },
-    Running(Box<Task>),
-    Ended {
-        report: Report,
-        durable: bool,
-    },
-}
-
-/// An execution that a worker has.
-#[derive(Debug)]
-pub(super) struct Execution {
-    pub(super) fence: Fence,
-    pub(super) discard: bool,
-    pub(super) phase: Phase,
-}
-
-/// The supervisor.
-#[derive(Debug, Default)]
 pub(super) struct Supervisor {
     pub(super) up: bool,
     pub(super) paused: bool,
     pub(super) life: u32,
     inbox: VecDeque<SupervisorMessage>,
-    pub(super) lease_until: i64,
-    pub(super) executions: BTreeMap<ExecutionId, Execution>,
+    pub(super) core: Core,
+    /// For when its alarm is set.
+    alarm: Option<BootMillis>,
+    /// The batch that is being written.
+    writing: Option<Batch<Sim>>,
+    /// Until when its threads launch.
+    pub(super) launches_until: BootMillis,
+    pub(super) launching: BTreeMap<ExecutionId, Launching>,
+    pub(super) tasks: BTreeMap<ExecutionId, Task>,
+    pub(super) fuse: Fuse,
 }
 
 impl Supervisor {
-    /// Everything that it has, and whether that may still run.
-    pub(super) fn held(&self) -> impl Iterator<Item = (ExecutionId, Fence, bool)> {
-        let active = |phase: &Phase| !matches!(phase, Phase::Ended { .. });
-        self.executions.iter().map(move |(&id, held)| (id, held.fence, active(&held.phase)))
+    /// One that is not there.
+    pub(super) fn down(life: u32) -> Self {
+        Self {
+            up: false,
+            paused: false,
+            life,
+            inbox: VecDeque::new(),
+            core: Core::new(LIMITS, State::default(), Moment { boot: 0, asleep: 0 }),
+            alarm: None,
+            writing: None,
+            launches_until: 0,
+            launching: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            fuse: Fuse::default(),
+        }
+    }
+}
+
+/// What outlives everything but a wipe.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    held: BTreeMap<ExecutionId, Line>,
+    forgotten: VecDeque<ExecutionId>,
+    /// What was written and not synced, in order: a power cut leaves some first part of it.
+    unsynced: Vec<Entry<Sim>>,
+}
+
+/// What a journal says of an execution.
+#[derive(Debug, Clone)]
+enum Line {
+    Started(Fence),
+    Ran(Fence, End),
+    Ended(Fence, supervisor::Report<Sim>),
+}
+
+impl Disk {
+    fn write(&mut self, batch: Batch<Sim>) {
+        self.unsynced.extend(batch.entries);
+        if batch.sync {
+            self.sync();
+        }
+    }
+
+    fn sync(&mut self) {
+        for entry in std::mem::take(&mut self.unsynced) {
+            match entry {
+                Entry::Started { execution, fence } => {
+                    self.held.insert(execution, Line::Started(fence));
+                }
+                Entry::Ran { execution, fence, end, .. } => {
+                    self.held.insert(execution, Line::Ran(fence, end));
+                }
+                Entry::Outcome { execution, fence, report } => {
+                    self.held.insert(execution, Line::Ended(fence, report));
+                }
+                Entry::Forgotten { execution } => {
+                    self.held.remove(&execution);
+                    self.forgotten.push_back(execution);
+                }
+            }
+        }
+    }
+
+    fn state(&self) -> State<Sim> {
+        let held = self.held.iter().map(|(id, line)| {
+            let held = match line.clone() {
+                Line::Started(fence) => supervisor::Held::Started { fence },
+                Line::Ran(fence, end) => supervisor::Held::Ran { fence, job: None, assignment: (), end },
+                Line::Ended(fence, report) => supervisor::Held::Ended { fence, report },
+            };
+            (*id, held)
+        });
+        State { held: held.collect(), forgotten: self.forgotten.clone() }
     }
 }
 
 impl World {
     pub(super) fn start_supervisor(&mut self, worker: usize) {
-        let forgetful = self.plan.has(Mutation::WorkerForgetsWhatItStarted);
+        let moment = self.moment(worker);
         let this = &mut self.workers[worker];
-        if forgetful {
-            this.disk = Disk::default();
+        // It reads what the page cache has, synced or not, and syncs it.
+        this.disk.sync();
+        let core = Core::new(LIMITS, this.disk.state(), moment);
+        this.supervisor = Supervisor { up: true, core, ..Supervisor::down(this.supervisor.life + 1) };
+        self.start_fuse(worker);
+        self.supervisor_turn(worker);
+    }
+
+    /// Its process dies. Its tasks do so with it: the fuse kills them.
+    pub(super) fn crash_supervisor(&mut self, worker: usize) {
+        let supervisor = &mut self.workers[worker].supervisor;
+        let down = Supervisor::down(supervisor.life + 1);
+        let left = std::mem::replace(supervisor, down);
+        if let Some(mut batch) = left.writing {
+            let whole = self.worker_dice.below(batch.entries.len() + 1);
+            batch.entries.truncate(whole);
+            self.workers[worker].disk.write(Batch { sync: false, ..batch });
         }
-        let life = this.supervisor.life + 1;
-        this.supervisor = Supervisor { up: true, life, ..Supervisor::default() };
-        for (&execution, (fence, report)) in &this.disk.ended {
-            let phase = Phase::Ended { report: report.clone(), durable: true };
-            let held = Execution { fence: *fence, discard: false, phase };
-            this.supervisor.executions.insert(execution, held);
-        }
-        let cut_short: Vec<_> = this
-            .disk
-            .started
-            .iter()
-            .filter(|(id, _)| !this.disk.ended.contains_key(id))
-            .map(|(&id, &f)| (id, f))
-            .collect();
-        for (execution, fence) in cut_short {
-            let report = finished(How::Interrupted, None);
-            self.conclude(worker, execution, fence, report);
+        self.record(What::Crashed { worker: self.workers[worker].id });
+        for execution in left.tasks.iter().filter(|(_, task)| task.alive).map(|(id, _)| *id) {
+            self.record(What::Task { execution, step: TaskStep::Killed });
         }
     }
 
-    pub(super) fn crash_supervisor(&mut self, worker: usize) {
-        let this = &mut self.workers[worker];
-        let supervisor = &mut this.supervisor;
-        *supervisor = Supervisor {
-            life: supervisor.life + 1,
-            executions: std::mem::take(&mut supervisor.executions),
-            ..Supervisor::default()
-        };
-        // The fuse kills what it left behind.
-        let left = std::mem::take(&mut supervisor.executions);
-        for (execution, held) in left {
-            if matches!(&held.phase, Phase::Running(task) if task.alive) {
-                self.record(What::Task { execution, step: TaskStep::Killed });
-            }
-        }
+    /// The power is cut: of what was not synced some first part is on the disk.
+    pub(super) fn lose_unsynced(&mut self, worker: usize) {
+        let whole = self.worker_dice.below(self.workers[worker].disk.unsynced.len() + 1);
+        self.workers[worker].disk.unsynced.truncate(whole);
     }
 
     pub(super) fn resume_supervisor(&mut self, worker: usize) {
@@ -168,16 +218,15 @@ impl World {
         self.work_off(worker);
     }
 
-    /// Hears everything that waited.
+    /// Hears everything that waited; what the fuse said may be read before or after the rest.
     pub(super) fn work_off(&mut self, worker: usize) {
-        for _ in 0..self.workers[worker].supervisor.inbox.len() {
-            let Some(message) = self.workers[worker].supervisor.inbox.pop_front() else { return };
-            if matches!(message, SupervisorMessage::LeaseEnd { .. }) {
-                let late = self.worker_dice.millis(0, super::task::FUSE_DELAY_MILLIS);
-                self.supervisor_in(worker, late, message);
-            } else {
-                self.tell_supervisor(worker, message);
-            }
+        let mut waiting = std::mem::take(&mut self.workers[worker].supervisor.inbox);
+        if self.worker_dice.chance(0.5) {
+            let is_late = |message: &SupervisorMessage| matches!(message, SupervisorMessage::Froze { .. });
+            waiting.make_contiguous().sort_by_key(is_late);
+        }
+        for message in waiting {
+            self.tell_supervisor(worker, message);
         }
     }
 
@@ -197,243 +246,228 @@ impl World {
         if !this.supervisor.up {
             return;
         }
-        let alone = matches!(message, SupervisorMessage::LeaseEnd { .. } | SupervisorMessage::TaskEnd { .. });
-        if this.paused || (this.supervisor.paused && !alone) {
+        if this.paused || this.supervisor.paused {
             return this.supervisor.inbox.push_back(message);
         }
+        self.hear(worker, message);
+        self.supervisor_turn(worker);
+    }
+
+    fn hear(&mut self, worker: usize, message: SupervisorMessage) {
+        let slots = self.workers[worker].capacity.slots as usize;
         match message {
+            SupervisorMessage::AgentConnected => self.handle(worker, Event::AgentConnected { slots }),
             SupervisorMessage::Start(assignment) => self.take_start(worker, assignment),
-            SupervisorMessage::Stop(stop) => self.take_stop(worker, stop),
-            SupervisorMessage::Ack { execution, fence, last } => {
-                self.take_ack(worker, execution, fence, last)
+            SupervisorMessage::Stop(Stop { execution, fence, grace, discard }) => {
+                let grace = grace.as_millis();
+                self.handle(worker, Event::StopRequested { execution, fence, grace, discard });
             }
-            SupervisorMessage::Lease { until } => self.renew_task_lease(worker, until),
-            SupervisorMessage::RepeatReports => {
-                let all: Vec<_> = this.supervisor.executions.keys().copied().collect();
-                all.into_iter().for_each(|execution| self.announce(worker, execution));
+            SupervisorMessage::Ack { execution, fence, last } if last => {
+                self.handle(worker, Event::EndAcknowledged { execution, fence });
             }
-            SupervisorMessage::Written(note) => self.written(worker, *note),
-            SupervisorMessage::LeaseEnd { until } => self.lease_ends(worker, until),
-            SupervisorMessage::TaskEnd { execution, run } => self.task_ends(worker, execution, run),
-            SupervisorMessage::Exited { execution, exit } => self.exited(worker, execution, exit),
-            SupervisorMessage::TimedOut { execution, run } => self.timed_out(worker, execution, run),
-            SupervisorMessage::GraceOver { execution } => self.kill(worker, execution),
-            SupervisorMessage::Orphaned { execution, freeze } => self.orphaned(worker, execution, freeze),
+            SupervisorMessage::Ack { .. } => {}
+            SupervisorMessage::Lease { until } => self.handle(worker, Event::LeaseRenewed { until }),
+            SupervisorMessage::RepeatReports => self.workers[worker].supervisor.core.report_all(),
+            SupervisorMessage::Stored { execution } => {
+                self.handle(worker, Event::OutputsStored { execution, stored: () });
+            }
+            SupervisorMessage::Written => self.written(worker),
+            SupervisorMessage::Alarm { at } => self.alarm(worker, at),
+            SupervisorMessage::Looked { execution } => self.look_at_lease(worker, execution),
+            SupervisorMessage::Created { execution } => self.create_task(worker, execution),
+            SupervisorMessage::Loaded { execution } => self.task_loaded(worker, execution),
+            SupervisorMessage::Exited { execution } => self.reap(worker, execution),
+            SupervisorMessage::Gone { execution } => self.task_is_gone(worker, execution),
+            SupervisorMessage::Froze { since } => self.handle(worker, Event::FuseFroze { since }),
+            SupervisorMessage::FuseLost => {
+                self.start_fuse(worker);
+                self.handle(worker, Event::FuseLost);
+            }
         }
     }
 
-    pub(super) fn has_lease(&self, worker: usize) -> bool {
-        let this = &self.workers[worker];
-        this.supervisor.lease_until > this.boot(self.now)
+    /// What the product's loop does after each event.
+    fn supervisor_turn(&mut self, worker: usize) {
+        self.act(worker);
+        loop {
+            let boot = self.moment(worker).boot;
+            let Some((execution, launch)) = self.workers[worker].supervisor.core.next_launch(boot) else {
+                break;
+            };
+            self.launch(worker, execution, launch);
+            self.act(worker);
+        }
+        self.workers[worker].supervisor.core.flush();
+        self.act(worker);
+        self.pass_on(worker);
+        self.arm(worker);
     }
 
-    // What the agent asks for.
+    pub(super) fn handle(&mut self, worker: usize, event: Event<Sim>) {
+        let moment = self.moment(worker);
+        self.workers[worker].supervisor.core.handle(moment, event);
+        self.act(worker);
+    }
+
+    fn act(&mut self, worker: usize) {
+        while let Some(action) = self.workers[worker].supervisor.core.next_action() {
+            let supervisor = &mut self.workers[worker].supervisor;
+            match action {
+                Action::WriteJournal(batch) => {
+                    supervisor.writing = Some(batch);
+                    let longest = self.plan.journal_max.as_millis().max(WRITE_MILLIS);
+                    let delay = self.worker_dice.millis(1, longest);
+                    self.supervisor_in(worker, delay, SupervisorMessage::Written);
+                }
+                Action::TellLease(until) => {
+                    supervisor.launches_until = until;
+                    self.tell_fuse(worker, until);
+                }
+                Action::ObserveLaunch(execution) => {
+                    let moment = self.moment(worker);
+                    let supervisor = &mut self.workers[worker].supervisor;
+                    let Some(launching) = supervisor.launching.get(&execution) else { continue };
+                    let observed = Event::LaunchObserved { execution, began: launching.began };
+                    supervisor.core.handle(moment, observed);
+                }
+                Action::KillLaunches(executions) => {
+                    for execution in &executions {
+                        supervisor.launching.entry(*execution).and_modify(Launching::forbid);
+                    }
+                    executions.into_iter().for_each(|id| self.kill(worker, id));
+                }
+                Action::DropLaunch(execution) => drop(supervisor.launching.remove(&execution)),
+                Action::Terminate(execution) => self.terminate(worker, execution),
+                Action::Kill(executions) => executions.into_iter().for_each(|id| self.kill(worker, id)),
+                Action::Freeze(executions) => executions.into_iter().for_each(|id| self.freeze(worker, id)),
+                Action::Thaw(executions) => executions.into_iter().for_each(|id| self.thaw(worker, id)),
+                Action::RemoveFolder(_) | Action::DropLog(_) => {}
+            }
+        }
+    }
+
+    fn written(&mut self, worker: usize) {
+        let this = &mut self.workers[worker];
+        this.supervisor.writing.take().into_iter().for_each(|batch| this.disk.write(batch));
+        self.handle(worker, Event::JournalWritten);
+    }
+
+    /// The clock of a worker, as its supervisor reads it.
+    pub(super) fn moment(&self, worker: usize) -> Moment {
+        let this = &self.workers[worker];
+        let millis = |micros: i64| u64::try_from(micros / 1_000).unwrap_or(0);
+        Moment { boot: millis(this.boot(self.now)), asleep: millis(this.asleep) }
+    }
+
+    /// How long it takes until a worker's clock shows this.
+    pub(super) fn until(&self, worker: usize, at: BootMillis) -> Duration {
+        let micros = i64::try_from(at).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000);
+        Duration::from_millis(self.workers[worker].at(micros).since(self.now).as_millis() + 1)
+    }
+
+    fn arm(&mut self, worker: usize) {
+        let supervisor = &mut self.workers[worker].supervisor;
+        let next = supervisor.core.next_alarm();
+        if std::mem::replace(&mut supervisor.alarm, next) == next {
+            return;
+        }
+        if let Some(at) = next {
+            let wait = self.until(worker, at);
+            self.supervisor_in(worker, wait, SupervisorMessage::Alarm { at });
+        }
+    }
+
+    fn alarm(&mut self, worker: usize, at: BootMillis) {
+        let supervisor = &mut self.workers[worker].supervisor;
+        if supervisor.alarm != Some(at) {
+            return;
+        }
+        supervisor.alarm = None;
+        // The fuse may have frozen tasks while this process stood still: that time counts towards no timeout.
+        let (said, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut supervisor.inbox)
+            .into_iter()
+            .partition(|message| matches!(message, SupervisorMessage::Froze { .. }));
+        supervisor.inbox = rest.into();
+        said.into_iter().for_each(|message| self.hear(worker, message));
+        self.handle(worker, Event::AlarmDue);
+    }
+
+    // What the agent asks for, and what it is told.
 
     fn take_start(&mut self, worker: usize, assignment: Arc<Assignment>) {
-        let (execution, fence) = (assignment.execution, assignment.fence);
-        let forgetful = self.plan.has(Mutation::WorkerForgetsWhatItStarted);
-        let this = &self.workers[worker];
-        if this.supervisor.executions.contains_key(&execution) {
-            return self.announce(worker, execution);
-        }
-        if this.disk.forgotten.contains(&execution) && !forgetful {
-            // As the server understands a refusal of what was here before and whose end was acknowledged.
-            let report = finished(How::Interrupted, None);
-            return self.send_report(worker, execution, fence, report);
-        }
-        let active = this.supervisor.held().filter(|(.., active)| *active).count();
-        if active >= this.capacity.slots as usize || self.is_contrary(0.02) {
-            return self.conclude(worker, execution, fence, Report::Refused { reason: "no room".into() });
-        }
-        let held = Execution { fence, discard: false, phase: Phase::Waiting(assignment) };
-        self.workers[worker].supervisor.executions.insert(execution, held);
-        self.admit_waiting(worker);
+        let wish = self.clients.wish_of(&assignment);
+        let terms = Terms {
+            at_most_once: wish.delivery == Delivery::AtMostOnce,
+            timeout: wish.timeout.map(Duration::as_millis),
+            grace: wish.grace.as_millis(),
+        };
+        let (execution, fence, job) = (assignment.execution, assignment.fence, Some(assignment.job));
+        let disk_full = self.is_contrary(0.02);
+        let order = if self.is_contrary(0.01) { Err(start_failed("fetch_failed")) } else { Ok(assignment) };
+        let assigned = Assigned { execution, fence, job, terms, order, disk_full };
+        self.handle(worker, Event::Assigned(Box::new(assigned)));
     }
 
     /// Whether something that may go wrong does: only while times are rough.
-    fn is_contrary(&mut self, share: f64) -> bool {
+    pub(super) fn is_contrary(&mut self, share: f64) -> bool {
         let rough = self.calm_since.is_none() && !self.plan.faults.is_empty();
         self.task_dice.chance(if rough { share } else { 0.0 })
     }
 
-    /// Writes down what waits, if there is a lease to start it under.
-    pub(super) fn admit_waiting(&mut self, worker: usize) {
-        if !self.has_lease(worker) {
-            return;
+    /// Passes reports on to the server, and asks the agent to store output files.
+    fn pass_on(&mut self, worker: usize) {
+        while self.is_in_session(worker)
+            && let Some((execution, fence, report)) = self.workers[worker].supervisor.core.next_report()
+        {
+            self.send_report(worker, execution, fence, report_of(report));
         }
-        let early = self.plan.has(Mutation::WorkerStartsBeforeItsJournal);
-        let mut admitted = Vec::new();
-        let mut ready = Vec::new();
-        for (&execution, held) in &mut self.workers[worker].supervisor.executions {
-            match &held.phase {
-                Phase::Waiting(assignment) => {
-                    let assignment = Arc::clone(assignment);
-                    held.phase = Phase::Starting { assignment: Arc::clone(&assignment), durable: false };
-                    admitted.push(assignment);
-                }
-                Phase::Starting { durable: true, .. } => ready.push(execution),
-                _ => {}
-            }
-        }
-        for assignment in admitted {
-            if early {
-                ready.push(assignment.execution);
-            }
-            self.write_down(worker, Note::Started(assignment));
-        }
-        ready.into_iter().for_each(|execution| self.spawn(worker, execution));
-    }
-
-    fn write_down(&mut self, worker: usize, note: Note) {
-        let longest = if self.plan.has(Mutation::WorkerStartsBeforeItsJournal) { 2_000 } else { 20 };
-        let delay = self.worker_dice.millis(1, longest);
-        self.supervisor_in(worker, delay, SupervisorMessage::Written(Box::new(note)));
-    }
-
-    fn written(&mut self, worker: usize, note: Note) {
-        let this = &mut self.workers[worker];
-        match note {
-            Note::Started(assignment) => {
-                let execution = assignment.execution;
-                this.disk.started.insert(execution, assignment.fence);
-                if let Some(Execution { phase: Phase::Starting { durable, .. }, .. }) =
-                    this.supervisor.executions.get_mut(&execution)
-                {
-                    *durable = true;
-                    if self.has_lease(worker) {
-                        self.spawn(worker, execution);
-                    }
-                }
-            }
-            Note::Ended { execution, fence, report } => {
-                this.disk.ended.insert(execution, (fence, report));
-                let Some(held) = this.supervisor.executions.get_mut(&execution) else { return };
-                if let Phase::Ended { durable, .. } = &mut held.phase {
-                    *durable = true;
-                    if held.discard {
-                        return self.forget(worker, execution);
-                    }
-                    self.announce(worker, execution);
-                }
-            }
+        while self.workers[worker].agent.up
+            && let Some((execution, ())) = self.workers[worker].supervisor.core.next_to_store()
+        {
+            let delay = self.worker_dice.millis(1, 2_000);
+            let life = self.workers[worker].agent.life;
+            self.put_in(delay, Happening::Stored { worker, agent: life, execution });
         }
     }
 
-    /// A start that is written down becomes a task, or fails to.
-    fn spawn(&mut self, worker: usize, execution: ExecutionId) {
-        let id = self.workers[worker].id;
-        let Some(held) = self.workers[worker].supervisor.executions.get(&execution) else { return };
-        let Phase::Starting { assignment, .. } = &held.phase else { return };
-        let (assignment, fence) = (Arc::clone(assignment), held.fence);
-        if self.is_contrary(0.03) {
-            let outcome = Outcome { error: Some("start_failed".into()), ..Outcome::default() };
-            return self.conclude(worker, execution, fence, Report::StartFailed { outcome });
-        }
-        if assignment.checkpoint.is_some() && !self.plan.has(Mutation::WorkerHandsOnNoCheckpoint) {
-            // Only the current execution is given it.
-            let Some(data) = self.store.checkpoint(execution, fence) else {
-                let outcome = Outcome { error: Some("checkpoint_failed".into()), ..Outcome::default() };
-                return self.conclude(worker, execution, fence, Report::StartFailed { outcome });
-            };
-            self.record(What::Found { execution, data });
-        }
-        let wish = self.clients.wish_of(&assignment);
-        let exit = i32::from(self.is_contrary(0.25));
-        // In the end nobody keeps the others waiting for long.
-        let longest = if self.calm_since.is_some() { Duration::from_secs(1) } else { self.plan.task_max };
-        let longest = micros(longest).unsigned_abs();
-        let length = i64::try_from(self.task_dice.between(1_000, longest.max(1_001))).unwrap_or(1_000);
-        self.stats.tasks += 1;
-        let task = Task::new(&wish, length, exit);
-        let step = TaskStep::Started { job: assignment.job, fence, worker: id };
-        self.record(What::Task { execution, step });
-        if let Some(held) = self.workers[worker].supervisor.executions.get_mut(&execution) {
-            held.phase = Phase::Running(Box::new(task));
-        }
-        self.set_going(worker, execution);
-        self.announce(worker, execution);
-    }
-
-    fn take_stop(&mut self, worker: usize, stop: Stop) {
-        let Stop { execution, fence, grace, discard } = stop;
-        let this = &mut self.workers[worker];
-        let Some(held) = this.supervisor.executions.get_mut(&execution) else {
-            if this.disk.forgotten.contains(&execution) {
-                if !discard {
-                    self.send_report(worker, execution, fence, finished(How::Interrupted, None));
-                }
-            } else if discard {
-                this.disk.forgotten.insert(execution);
-            } else {
-                let reason = "it was stopped before it came here".into();
-                self.conclude(worker, execution, fence, Report::Refused { reason });
-            }
-            return;
-        };
-        held.discard |= discard;
-        let fence = held.fence;
-        match &held.phase {
-            Phase::Waiting(_) | Phase::Starting { .. } => {
-                let reason = "it was stopped before it started".into();
-                self.conclude(worker, execution, fence, Report::Refused { reason });
-            }
-            Phase::Running(_) => self.end_task(worker, execution, Ending::Stopped, grace),
-            Phase::Ended { .. } if discard => self.forget(worker, execution),
-            Phase::Ended { .. } => self.announce(worker, execution),
-        }
-    }
-
-    fn take_ack(&mut self, worker: usize, execution: ExecutionId, fence: Fence, last: bool) {
-        let held = self.workers[worker].supervisor.executions.get(&execution);
-        let ended = held.is_some_and(|held| {
-            held.fence == fence && matches!(held.phase, Phase::Ended { durable: true, .. })
-        });
-        if last && ended {
-            self.forget(worker, execution);
-        }
-    }
-
-    fn forget(&mut self, worker: usize, execution: ExecutionId) {
-        let this = &mut self.workers[worker];
-        this.supervisor.executions.remove(&execution);
-        this.disk.started.remove(&execution);
-        this.disk.ended.remove(&execution);
-        this.disk.forgotten.insert(execution);
-    }
-
-    /// An execution is over on this worker: its outcome is written down, then reported.
-    pub(super) fn conclude(&mut self, worker: usize, execution: ExecutionId, fence: Fence, report: Report) {
-        let executions = &mut self.workers[worker].supervisor.executions;
-        let discard = executions.get(&execution).is_some_and(|held| held.discard);
-        let phase = Phase::Ended { report: report.clone(), durable: false };
-        executions.insert(execution, Execution { fence, discard, phase });
-        self.write_down(worker, Note::Ended { execution, fence, report });
-    }
-
-    /// Reports where an execution stands.
-    fn announce(&mut self, worker: usize, execution: ExecutionId) {
-        let Some(held) = self.workers[worker].supervisor.executions.get(&execution) else { return };
-        let fence = held.fence;
-        let report = match &held.phase {
-            Phase::Running(_) => Report::Started,
-            Phase::Ended { report, durable: true } => report.clone(),
-            _ => return,
-        };
-        let careless = self.plan.has(Mutation::WorkerDropsReportsUnacknowledged) && report != Report::Started;
-        self.send_report(worker, execution, fence, report);
-        if careless {
-            self.forget(worker, execution);
+    /// The agent has stored the output files of an execution, if it is still the one that was asked.
+    pub(super) fn stored(&mut self, worker: usize, agent: u32, execution: ExecutionId) {
+        if self.workers[worker].agent.life == agent {
+            self.tell_supervisor(worker, SupervisorMessage::Stored { execution });
         }
     }
 
     /// What workers still keep, for nobody acknowledged it.
     pub(super) fn unacknowledged(&self) -> Vec<ExecutionId> {
-        let held = self.workers.iter().flat_map(|worker| worker.supervisor.executions.keys().copied());
-        held.collect()
+        let held = self.workers.iter().flat_map(|worker| worker.supervisor.core.holdings());
+        held.map(|Holding { execution, .. }| execution).collect()
+    }
+
+    pub(super) fn launch_failed(&mut self, worker: usize, execution: ExecutionId, code: &str) {
+        let failure = LaunchFailure::Failed(start_failed(code));
+        self.workers[worker].supervisor.launching.remove(&execution);
+        self.handle(worker, Event::LaunchFailed { execution, failure });
     }
 }
 
-/// A report of an end.
-pub(super) fn finished(how: How, exit_code: Option<i32>) -> Report {
+fn start_failed(code: &str) -> StartFailure {
+    StartFailure { code: code.to_owned(), detail: String::new() }
+}
+
+/// A report as the server understands it.
+fn report_of(report: supervisor::Report<Sim>) -> Report {
+    match report {
+        supervisor::Report::Started => Report::Started,
+        // What was here before and is not known any more.
+        supervisor::Report::Refused { reason, .. } if reason == "known" => finished(How::Interrupted, None),
+        supervisor::Report::Refused { reason, .. } => Report::Refused { reason: reason.into() },
+        supervisor::Report::StartFailed(StartFailure { code, .. }) => {
+            Report::StartFailed { outcome: Outcome { error: Some(code.into()), ..Outcome::default() } }
+        }
+        supervisor::Report::Ended(end) => finished(end.how, end.exit),
+    }
+}
+
+fn finished(how: How, exit_code: Option<i32>) -> Report {
     Report::Finished { how, outcome: Outcome { exit_code, ..Outcome::default() }, usage: Usage::default() }
 }

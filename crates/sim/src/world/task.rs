@@ -1,4 +1,4 @@
-//! Tasks, and what halts and ends them: their own end, stops, timeouts, and the end of a lease.
+//! Tasks: processes that take their time, and what signals do to them.
 //!
 //! A task runs only while neither it is frozen nor its machine stands still; what is left of it is
 //! counted down only then. Each stretch of running has a number, so that timers of an earlier stretch
@@ -9,19 +9,20 @@ use std::sync::Arc;
 use engine::TaskRequest;
 use engine::input::How;
 use model::spec::Delivery;
-use model::{Duration, ExecutionId, Timestamp};
+use model::{Duration, ExecutionId, Fence, Timestamp};
+use supervisor::{Event, Verdict};
 
-use super::World;
 use super::agent::micros;
 use super::client::Op;
-use super::plan::Mutation;
-use super::supervisor::{Phase, SupervisorMessage, finished};
+use super::supervisor::{End, SupervisorMessage};
+use super::{Happening, World};
 use crate::history::{Ask, TaskStep, What};
 
-/// Frozen for longer, a task is killed.
-const ORPHAN_LIMIT: Duration = Duration::from_secs(300);
-/// How late a fuse may act.
-pub(super) const FUSE_DELAY_MILLIS: u64 = 40;
+/// How long what a task left behind takes to die, in milliseconds.
+const REMAINS_MILLIS: u64 = 5;
+/// The exit of a task that was killed, and of one that obeyed a SIGTERM.
+const KILLED: i32 = 137;
+const TERMINATED: i32 = 143;
 
 /// What a job's spec says to the one who runs it.
 #[derive(Debug, Clone, Copy)]
@@ -31,63 +32,63 @@ pub(super) struct RunWish {
     pub(super) grace: Duration,
 }
 
-/// Why a task was ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    Stopped,
-    TimedOut,
-    Orphaned,
-}
-
-/// A process, from its start to its end.
+/// A process, from its creation to its end.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) alive: bool,
+    /// Whether its program is loaded, and the supervisor knows it.
+    pub(super) loaded: bool,
+    fence: Fence,
     exempt: bool,
     /// What is left of it, in microseconds, as of `since`.
     left: i64,
-    timeout_left: Option<i64>,
     grace: Duration,
     exit: i32,
-    ending: Option<Ending>,
     frozen: bool,
     suspended: bool,
     since: Option<Timestamp>,
     run: u32,
-    freezes: u32,
 }
 
 impl Task {
-    pub(super) fn new(wish: &RunWish, length: i64, exit: i32) -> Self {
+    pub(super) fn new(wish: &RunWish, fence: Fence, length: i64, exit: i32) -> Self {
         Self {
             alive: true,
+            loaded: false,
+            fence,
             exempt: wish.delivery == Delivery::AtMostOnce,
             left: length,
-            timeout_left: wish.timeout.map(micros),
             grace: wish.grace,
             exit,
-            ending: None,
             frozen: false,
             suspended: false,
             since: None,
             run: 0,
-            freezes: 0,
         }
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    pub(super) fn was_killed(&self) -> bool {
+        !self.alive && self.exit == KILLED
+    }
+
+    /// Whether the fuse would freeze it.
+    pub(super) fn can_be_frozen(&self) -> bool {
+        self.alive && !self.exempt && !self.frozen
     }
 }
 
 impl World {
     fn task(&mut self, worker: usize, execution: ExecutionId) -> Option<&mut Task> {
-        match &mut self.workers[worker].supervisor.executions.get_mut(&execution)?.phase {
-            Phase::Running(task) if task.alive => Some(task),
-            _ => None,
-        }
+        self.workers[worker].supervisor.tasks.get_mut(&execution).filter(|task| task.alive)
     }
 
     fn tasks(&self, worker: usize) -> Vec<ExecutionId> {
-        let executions = self.workers[worker].supervisor.executions.iter();
-        let alive = |phase: &Phase| matches!(phase, Phase::Running(task) if task.alive);
-        executions.filter(|(_, held)| alive(&held.phase)).map(|(&id, _)| id).collect()
+        let tasks = self.workers[worker].supervisor.tasks.iter();
+        tasks.filter(|(_, task)| task.alive).map(|(id, _)| *id).collect()
     }
 
     /// A new stretch of running begins.
@@ -101,12 +102,8 @@ impl World {
         task.run += 1;
         let run = task.run;
         let end = Duration::from_millis(task.left.unsigned_abs() / 1_000);
-        let limit = task.timeout_left.filter(|_| task.ending.is_none());
-        self.supervisor_in(worker, end, SupervisorMessage::TaskEnd { execution, run });
-        if let Some(limit) = limit {
-            let limit = Duration::from_millis(limit.max(0).unsigned_abs() / 1_000);
-            self.supervisor_in(worker, limit, SupervisorMessage::TimedOut { execution, run });
-        }
+        let life = self.workers[worker].supervisor.life;
+        self.put_in(end, Happening::TaskEnd { worker, life, execution, run });
     }
 
     /// A stretch of running is over.
@@ -114,23 +111,18 @@ impl World {
         let now = self.now;
         let Some(task) = self.task(worker, execution) else { return };
         if let Some(since) = task.since.take() {
-            let ran = now.as_micros() - since.as_micros();
-            task.left = (task.left - ran).max(0);
-            task.timeout_left = task.timeout_left.map(|left| (left - ran).max(0));
+            task.left = (task.left - (now.as_micros() - since.as_micros())).max(0);
             task.run += 1;
         }
     }
 
     /// Some task that runs, whether anybody still believes in it or not, saves how far it is; one thing at a time.
     pub(super) fn save_checkpoint(&mut self) {
-        let mut all = Vec::new();
-        for worker in 0..self.workers.len() {
-            all.extend(self.tasks(worker).into_iter().filter_map(|execution| {
-                let held = self.workers[worker].supervisor.executions.get(&execution)?;
-                let runs = matches!(&held.phase, Phase::Running(task) if task.since.is_some());
-                (runs && !self.is_saving(execution)).then_some((execution, held.fence))
-            }));
-        }
+        let running = self.workers.iter().flat_map(|worker| &worker.supervisor.tasks);
+        let all: Vec<_> = running
+            .filter(|(id, task)| task.alive && task.since.is_some() && !self.is_saving(**id))
+            .map(|(id, task)| (*id, task.fence))
+            .collect();
         if all.is_empty() {
             return;
         }
@@ -146,55 +138,92 @@ impl World {
         self.begin_request(Ask::Save { execution, data }, Arc::new(op), true);
     }
 
-    // Leases.
+    // Signals.
 
-    pub(super) fn renew_task_lease(&mut self, worker: usize, until: i64) {
-        let this = &mut self.workers[worker];
-        if until <= this.supervisor.lease_until || until <= this.boot(self.now) {
-            return;
+    pub(super) fn freeze(&mut self, worker: usize, execution: ExecutionId) {
+        let Some(task) = self.task(worker, execution).filter(|task| !task.frozen) else { return };
+        task.frozen = true;
+        if task.since.is_some() {
+            self.record(What::Task { execution, step: TaskStep::Halted });
         }
-        this.supervisor.lease_until = until;
-        let at = this.at(until);
-        let late = self.worker_dice.millis(0, FUSE_DELAY_MILLIS);
-        let wait = Duration::from_millis(at.since(self.now).as_millis() + 1) + late;
-        self.supervisor_in(worker, wait, SupervisorMessage::LeaseEnd { until });
-        for execution in self.tasks(worker) {
-            let thawed = self.task(worker, execution).is_some_and(|task| std::mem::take(&mut task.frozen));
-            if thawed {
-                self.record(What::Task { execution, step: TaskStep::Resumed });
-                self.set_going(worker, execution);
-            }
-        }
-        self.admit_waiting(worker);
+        self.hold(worker, execution);
     }
 
-    /// Nobody renewed the lease: the supervisor freezes its tasks, or the fuse does.
-    pub(super) fn lease_ends(&mut self, worker: usize, until: i64) {
-        let this = &self.workers[worker];
-        let broken = this.supervisor.paused && self.plan.has(Mutation::FuseDoesNotFire);
-        let ignored = broken || self.plan.has(Mutation::LeaseEndIsIgnored);
-        if until < this.supervisor.lease_until || ignored {
-            return;
-        }
-        for execution in self.tasks(worker) {
-            let Some(task) = self.task(worker, execution).filter(|task| !task.exempt && !task.frozen) else {
-                continue;
-            };
-            task.frozen = true;
-            task.freezes += 1;
-            let freeze = task.freezes;
-            if task.since.is_some() {
-                self.record(What::Task { execution, step: TaskStep::Halted });
-            }
-            self.hold(worker, execution);
-            self.supervisor_in(worker, ORPHAN_LIMIT, SupervisorMessage::Orphaned { execution, freeze });
+    pub(super) fn thaw(&mut self, worker: usize, execution: ExecutionId) {
+        let thawed = self.task(worker, execution).is_some_and(|task| std::mem::take(&mut task.frozen));
+        if thawed {
+            self.record(What::Task { execution, step: TaskStep::Resumed });
+            self.set_going(worker, execution);
+            self.fuse_minds(worker);
         }
     }
 
-    pub(super) fn orphaned(&mut self, worker: usize, execution: ExecutionId, freeze: u32) {
-        if self.task(worker, execution).is_some_and(|task| task.frozen && task.freezes == freeze) {
-            self.end_task(worker, execution, Ending::Orphaned, Duration::ZERO);
+    /// A SIGTERM, which it obeys sooner or later.
+    pub(super) fn terminate(&mut self, worker: usize, execution: ExecutionId) {
+        let Some(grace) = self.task(worker, execution).map(|task| task.grace) else { return };
+        let patience = micros(grace).unsigned_abs();
+        let obeys = i64::try_from(self.task_dice.between(0, patience * 2)).unwrap_or(0);
+        self.hold(worker, execution);
+        if let Some(task) = self.task(worker, execution) {
+            task.left = task.left.min(obeys);
+            task.exit = TERMINATED;
         }
+        self.set_going(worker, execution);
+    }
+
+    pub(super) fn kill(&mut self, worker: usize, execution: ExecutionId) {
+        let Some(task) = self.task(worker, execution) else { return };
+        (task.alive, task.exit) = (false, KILLED);
+        self.record(What::Task { execution, step: TaskStep::Killed });
+        self.tell_exit(worker, execution);
+    }
+
+    /// A task ends by itself, whether its supervisor looks or not.
+    pub(super) fn task_ends(&mut self, worker: usize, life: u32, execution: ExecutionId, run: u32) {
+        if self.workers[worker].supervisor.life != life {
+            return;
+        }
+        let Some(task) = self.task(worker, execution).filter(|task| task.run == run) else { return };
+        task.alive = false;
+        let exit = task.exit;
+        self.record(What::Task { execution, step: TaskStep::Ended { exit } });
+        self.tell_exit(worker, execution);
+    }
+
+    fn tell_exit(&mut self, worker: usize, execution: ExecutionId) {
+        self.supervisor_in(worker, Duration::ZERO, SupervisorMessage::Exited { execution });
+    }
+
+    // What the supervisor sees of their ends.
+
+    /// The main process is reaped. One that is not loaded yet is heard of with its launch.
+    pub(super) fn reap(&mut self, worker: usize, execution: ExecutionId) {
+        let is_loaded = self.workers[worker].supervisor.tasks.get(&execution).is_some_and(|task| task.loaded);
+        if is_loaded {
+            self.handle(worker, Event::Exited { execution });
+            self.look_for_remains(worker, execution);
+        }
+    }
+
+    pub(super) fn look_for_remains(&mut self, worker: usize, execution: ExecutionId) {
+        let delay = self.task_dice.millis(0, REMAINS_MILLIS);
+        self.supervisor_in(worker, delay, SupervisorMessage::Gone { execution });
+    }
+
+    pub(super) fn task_is_gone(&mut self, worker: usize, execution: ExecutionId) {
+        let supervisor = &mut self.workers[worker].supervisor;
+        let Some(verdict) = supervisor.core.verdict(execution) else { return };
+        let Some(Task { exit, .. }) = supervisor.tasks.remove(&execution) else { return };
+        let how = match verdict {
+            Verdict::Stopped => How::Stopped,
+            Verdict::TimedOut => How::TimedOut,
+            Verdict::Orphaned | Verdict::ShutDown => How::Interrupted,
+            Verdict::ByItself if exit == 0 => How::Succeeded,
+            Verdict::ByItself => How::Failed,
+        };
+        let outputs = (how == How::Succeeded && self.is_contrary(0.2)).then_some(());
+        let end = End { how, exit: Some(exit) };
+        self.handle(worker, Event::Gone { execution, end, outputs });
     }
 
     // The whole machine.
@@ -210,12 +239,18 @@ impl World {
             }
             self.hold(worker, execution);
         }
-        self.workers[worker].paused = true;
+        let now = self.now;
+        let this = &mut self.workers[worker];
+        this.paused = true;
+        this.fell_asleep = this.boot(now);
     }
 
     /// Tasks and fuse wake together; what became due meanwhile is heard after the fuse's delay.
     pub(super) fn wake_machine(&mut self, worker: usize) {
-        self.workers[worker].paused = false;
+        let now = self.now;
+        let this = &mut self.workers[worker];
+        this.paused = false;
+        this.asleep += this.boot(now) - this.fell_asleep;
         self.record(What::Woke { worker: self.workers[worker].id });
         for execution in self.tasks(worker) {
             let goes_on = self.task(worker, execution).is_some_and(|task| {
@@ -227,75 +262,8 @@ impl World {
                 self.set_going(worker, execution);
             }
         }
+        self.fuse_minds(worker);
         self.work_off(worker);
         self.resume_agent(worker);
-    }
-
-    // Ends.
-
-    /// Asks a task to end, and kills it after `grace`.
-    pub(super) fn end_task(
-        &mut self,
-        worker: usize,
-        execution: ExecutionId,
-        ending: Ending,
-        grace: Duration,
-    ) {
-        let patience = micros(grace).unsigned_abs();
-        let obeys = i64::try_from(self.task_dice.between(0, patience * 2)).unwrap_or(0);
-        let Some(task) = self.task(worker, execution) else { return };
-        let first = task.ending.is_none();
-        task.ending.get_or_insert(ending);
-        if grace == Duration::ZERO || task.since.is_none() {
-            return self.kill(worker, execution);
-        }
-        if first {
-            self.hold(worker, execution);
-            if let Some(task) = self.task(worker, execution) {
-                task.left = task.left.min(obeys);
-                task.exit = 143;
-            }
-            self.set_going(worker, execution);
-        }
-        self.supervisor_in(worker, grace, SupervisorMessage::GraceOver { execution });
-    }
-
-    pub(super) fn timed_out(&mut self, worker: usize, execution: ExecutionId, run: u32) {
-        let lax = self.plan.has(Mutation::WorkerIgnoresTimeouts);
-        let grace = self.task(worker, execution).filter(|task| task.run == run).map(|task| task.grace);
-        if let Some(grace) = grace.filter(|_| !lax) {
-            self.end_task(worker, execution, Ending::TimedOut, grace);
-        }
-    }
-
-    pub(super) fn kill(&mut self, worker: usize, execution: ExecutionId) {
-        let Some(task) = self.task(worker, execution) else { return };
-        task.alive = false;
-        self.record(What::Task { execution, step: TaskStep::Killed });
-        self.tell_supervisor(worker, SupervisorMessage::Exited { execution, exit: 137 });
-    }
-
-    /// A task ends by itself, whether its supervisor looks or not.
-    pub(super) fn task_ends(&mut self, worker: usize, execution: ExecutionId, run: u32) {
-        let Some(task) = self.task(worker, execution).filter(|task| task.run == run) else { return };
-        task.alive = false;
-        let exit = task.exit;
-        self.record(What::Task { execution, step: TaskStep::Ended { exit } });
-        self.tell_supervisor(worker, SupervisorMessage::Exited { execution, exit });
-    }
-
-    /// The supervisor sees that a task is gone.
-    pub(super) fn exited(&mut self, worker: usize, execution: ExecutionId, exit: i32) {
-        let Some(held) = self.workers[worker].supervisor.executions.get(&execution) else { return };
-        let Phase::Running(task) = &held.phase else { return };
-        let how = match task.ending {
-            Some(Ending::Stopped) => How::Stopped,
-            Some(Ending::TimedOut) => How::TimedOut,
-            Some(Ending::Orphaned) => How::Interrupted,
-            None if exit == 0 => How::Succeeded,
-            None => How::Failed,
-        };
-        let fence = held.fence;
-        self.conclude(worker, execution, fence, finished(how, Some(exit)));
     }
 }

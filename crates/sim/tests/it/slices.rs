@@ -34,10 +34,8 @@ fn slices_find_nothing_where_the_whole_has_nothing() {
 fn what_the_whole_finds_slices_find() {
     let mut found = BTreeSet::new();
     for mutation in [
-        Mutation::WorkerForgetsWhatItStarted,
-        Mutation::WorkerDropsReportsUnacknowledged,
         Mutation::WorkerThawsBeforeItsStops,
-        Mutation::LeaseEndIsIgnored,
+        Mutation::FuseDoesNotFire,
         Mutation::EffectsBeforeTheCommit,
         Mutation::RepliesBeforeTheCommit,
         Mutation::StaleReportAsCurrent,

@@ -1,0 +1,96 @@
+//! The fuse of a worker: a process of its own that freezes tasks when nobody renews the lease.
+//!
+//! It goes on while the supervisor stands still. It may die; the supervisor starts another one, unless that dies again
+//! at once.
+
+use model::Duration;
+use supervisor::BootMillis;
+
+use super::plan::Mutation;
+use super::supervisor::SupervisorMessage;
+use super::{Happening, World};
+
+/// How late a fuse may act, in milliseconds.
+const LATE_MILLIS: u64 = 40;
+
+/// The fuse.
+#[derive(Debug, Default)]
+pub(super) struct Fuse {
+    is_alive: bool,
+    /// Whether it dies whenever it is started.
+    is_broken: bool,
+    lease_until: BootMillis,
+}
+
+impl World {
+    /// Starts one, and tells it how far the lease goes.
+    pub(super) fn start_fuse(&mut self, worker: usize) {
+        let supervisor = &mut self.workers[worker].supervisor;
+        let until = supervisor.core.lease_until();
+        supervisor.fuse.is_alive = supervisor.up && !supervisor.fuse.is_broken;
+        if until > 0 {
+            self.tell_fuse(worker, until);
+        }
+    }
+
+    pub(super) fn tell_fuse(&mut self, worker: usize, until: BootMillis) {
+        let fuse = &mut self.workers[worker].supervisor.fuse;
+        if fuse.is_alive {
+            fuse.lease_until = until;
+            let wait = self.until(worker, until);
+            self.fuse_looks_in(worker, wait);
+        }
+    }
+
+    fn fuse_looks_in(&mut self, worker: usize, wait: Duration) {
+        let life = self.workers[worker].supervisor.life;
+        let late = self.worker_dice.millis(0, LATE_MILLIS);
+        self.put_in(wait + late, Happening::Fuse { worker, life });
+    }
+
+    /// A task begins to run: after the end of the lease the fuse goes on looking.
+    pub(super) fn fuse_minds(&mut self, worker: usize) {
+        let boot = self.moment(worker).boot;
+        let fuse = &self.workers[worker].supervisor.fuse;
+        if fuse.is_alive && fuse.lease_until <= boot {
+            self.fuse_looks_in(worker, Duration::ZERO);
+        }
+    }
+
+    pub(super) fn fuse_looks(&mut self, worker: usize, life: u32) {
+        let moment = self.moment(worker);
+        let this = &self.workers[worker];
+        let supervisor = &this.supervisor;
+        if supervisor.life != life || this.paused || !supervisor.fuse.is_alive {
+            return;
+        }
+        let broken = supervisor.paused && self.plan.has(Mutation::FuseDoesNotFire);
+        if supervisor.fuse.lease_until > moment.boot || broken {
+            return;
+        }
+        let guarded: Vec<_> =
+            supervisor.tasks.iter().filter(|(_, task)| task.can_be_frozen()).map(|(id, _)| *id).collect();
+        if !guarded.is_empty() {
+            guarded.into_iter().for_each(|execution| self.freeze(worker, execution));
+            self.supervisor_in(worker, Duration::ZERO, SupervisorMessage::Froze { since: moment });
+        }
+    }
+
+    /// It dies, and until it is mended each one that is started does so, too.
+    pub(super) fn break_fuse(&mut self, worker: usize) {
+        let this = &mut self.workers[worker];
+        // Nobody promises anything if supervisor and fuse fail at the same time.
+        if this.supervisor.up && !this.supervisor.paused && !this.paused {
+            this.supervisor.fuse.is_alive = false;
+            this.supervisor.fuse.is_broken = true;
+            self.tell_supervisor(worker, SupervisorMessage::FuseLost);
+        }
+    }
+
+    pub(super) fn mend_fuse(&mut self, worker: usize) {
+        if std::mem::take(&mut self.workers[worker].supervisor.fuse.is_broken) {
+            self.start_fuse(worker);
+            self.fuse_minds(worker);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The threads of a supervisor that launch tasks.
+//!
+//! A thread looks at the lease, creates the process, and waits until its program is loaded. Between any two of these the
+//! whole supervisor may stand still, and loading may take long.
+
+use std::sync::Arc;
+
+use engine::output::Assignment;
+use model::{ExecutionId, Fence};
+use supervisor::{EarlyExit, Event, Launch, Moment};
+
+use super::World;
+use super::agent::micros;
+use super::plan::Mutation;
+use super::supervisor::{Sim, SupervisorMessage};
+use super::task::Task;
+use crate::history::{TaskStep, What};
+
+/// How long a launch waits for a thread, and the thread for the process, in milliseconds.
+const THREAD_MILLIS: u64 = 10;
+/// How long a program takes to be loaded, in milliseconds.
+const LOAD_MILLIS: u64 = 20;
+
+/// A launch.
+#[derive(Debug)]
+pub(super) struct Launching {
+    assignment: Arc<Assignment>,
+    /// When a thread looked at the lease for it.
+    pub(super) began: Option<Moment>,
+    is_forbidden: bool,
+}
+
+impl Launching {
+    /// No process is to be created for it any more.
+    pub(super) fn forbid(&mut self) {
+        self.is_forbidden = true;
+    }
+}
+
+impl World {
+    pub(super) fn launch(&mut self, worker: usize, execution: ExecutionId, launch: Launch<Sim>) {
+        if let Launch::First(assignment) = launch {
+            if self.is_contrary(0.02) {
+                return self.launch_failed(worker, execution, "start_failed");
+            }
+            let launching = Launching { assignment: *assignment, began: None, is_forbidden: false };
+            self.workers[worker].supervisor.launching.insert(execution, launching);
+        }
+        let delay = self.worker_dice.millis(0, THREAD_MILLIS);
+        self.supervisor_in(worker, delay, SupervisorMessage::Looked { execution });
+    }
+
+    pub(super) fn look_at_lease(&mut self, worker: usize, execution: ExecutionId) {
+        let moment = self.moment(worker);
+        let supervisor = &mut self.workers[worker].supervisor;
+        let has_lease = moment.boot < supervisor.launches_until;
+        let Some(launching) = supervisor.launching.get_mut(&execution) else { return };
+        if launching.is_forbidden {
+            supervisor.launching.remove(&execution);
+            return self.handle(worker, Event::LaunchCancelled { execution });
+        }
+        if !has_lease {
+            return self.handle(worker, Event::LaunchHeldBack { execution });
+        }
+        launching.began = Some(moment);
+        let delay = self.worker_dice.millis(0, 1);
+        self.supervisor_in(worker, delay, SupervisorMessage::Created { execution });
+    }
+
+    /// The process is there. It counts as running from now on.
+    pub(super) fn create_task(&mut self, worker: usize, execution: ExecutionId) {
+        let id = self.workers[worker].id;
+        let Some(launching) = self.workers[worker].supervisor.launching.get(&execution) else { return };
+        if launching.is_forbidden {
+            self.workers[worker].supervisor.launching.remove(&execution);
+            return self.handle(worker, Event::LaunchCancelled { execution });
+        }
+        let assignment = Arc::clone(&launching.assignment);
+        if !self.hand_on_checkpoint(&assignment, assignment.fence) {
+            return self.launch_failed(worker, execution, "checkpoint_failed");
+        }
+        let wish = self.clients.wish_of(&assignment);
+        let exit = i32::from(self.is_contrary(0.25));
+        // In the end nobody keeps the others waiting for long.
+        let longest =
+            if self.calm_since.is_some() { model::Duration::from_secs(1) } else { self.plan.task_max };
+        let longest = micros(longest).unsigned_abs();
+        let length = i64::try_from(self.task_dice.between(1_000, longest.max(1_001))).unwrap_or(1_000);
+        self.stats.tasks += 1;
+        let step = TaskStep::Started { job: assignment.job, fence: assignment.fence, worker: id };
+        self.record(What::Task { execution, step });
+        let task = Task::new(&wish, assignment.fence, length, exit);
+        self.workers[worker].supervisor.tasks.insert(execution, task);
+        self.set_going(worker, execution);
+        self.fuse_minds(worker);
+        let longest = if self.is_contrary(0.05) { 20_000 } else { LOAD_MILLIS };
+        let delay = self.task_dice.millis(0, longest);
+        self.supervisor_in(worker, delay, SupervisorMessage::Loaded { execution });
+    }
+
+    /// Gives a task the newest checkpoint of its job; only the current execution gets it.
+    fn hand_on_checkpoint(&mut self, assignment: &Assignment, fence: Fence) -> bool {
+        if assignment.checkpoint.is_none() || self.plan.has(Mutation::WorkerHandsOnNoCheckpoint) {
+            return true;
+        }
+        let execution = assignment.execution;
+        let found = self.store.checkpoint(execution, fence);
+        if let Some(data) = found {
+            self.record(What::Found { execution, data });
+        }
+        found.is_some()
+    }
+
+    /// The thread sees that the program runs, or that its process has ended.
+    pub(super) fn task_loaded(&mut self, worker: usize, execution: ExecutionId) {
+        let supervisor = &mut self.workers[worker].supervisor;
+        let Some(task) = supervisor.tasks.get_mut(&execution) else { return };
+        // What is frozen is not loaded.
+        if task.alive && task.is_frozen() {
+            let delay = self.task_dice.millis(1, LOAD_MILLIS);
+            return self.supervisor_in(worker, delay, SupervisorMessage::Loaded { execution });
+        }
+        task.loaded = true;
+        let exit =
+            (!task.alive).then(|| if task.was_killed() { EarlyExit::Killed } else { EarlyExit::ByItself });
+        let Some(Launching { began: Some(at), .. }) = supervisor.launching.remove(&execution) else { return };
+        self.handle(worker, Event::Launched { execution, at, exit });
+        if exit.is_some() {
+            self.look_for_remains(worker, execution);
+        }
+    }
+}
