@@ -282,7 +282,10 @@ fn failed(args: &RunArgs, plan: &Plan, played: &Played) -> ExitCode {
 }
 
 fn show_small(plan: &Plan, shown: &Played) {
-    eprintln!("{} faults are enough:", plan.faults.len());
+    match plan.faults.len() {
+        1 => eprintln!("1 fault is enough:"),
+        faults => eprintln!("{faults} faults are enough:"),
+    }
     plan.faults.iter().for_each(|fault| eprintln!("  {fault}"));
     eprintln!("{}", shown.show());
 }

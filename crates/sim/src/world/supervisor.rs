@@ -218,13 +218,16 @@ impl World {
         self.work_off(worker);
     }
 
-    /// Hears everything that waited; what the fuse said may be read before or after the rest.
+    /// Hears everything that waited: alarms last, as the product's loop does, and what the fuse said before or after the
+    /// rest.
     pub(super) fn work_off(&mut self, worker: usize) {
         let mut waiting = std::mem::take(&mut self.workers[worker].supervisor.inbox);
-        if self.worker_dice.chance(0.5) {
-            let is_late = |message: &SupervisorMessage| matches!(message, SupervisorMessage::Froze { .. });
-            waiting.make_contiguous().sort_by_key(is_late);
-        }
+        let fuse_is_late = self.worker_dice.chance(0.5);
+        waiting.make_contiguous().sort_by_key(|message| match message {
+            SupervisorMessage::Alarm { .. } => 2,
+            SupervisorMessage::Froze { .. } if fuse_is_late => 1,
+            _ => 0,
+        });
         for message in waiting {
             self.tell_supervisor(worker, message);
         }
@@ -383,12 +386,6 @@ impl World {
             return;
         }
         supervisor.alarm = None;
-        // The fuse may have frozen tasks while this process stood still: that time counts towards no timeout.
-        let (said, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut supervisor.inbox)
-            .into_iter()
-            .partition(|message| matches!(message, SupervisorMessage::Froze { .. }));
-        supervisor.inbox = rest.into();
-        said.into_iter().for_each(|message| self.hear(worker, message));
         self.handle(worker, Event::AlarmDue);
     }
 
