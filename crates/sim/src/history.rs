@@ -169,7 +169,7 @@ pub enum What {
         /// Which.
         worker: WorkerId,
     },
-    /// Nemesis: the supervisor of a worker is gone, and what it had not written down with it.
+    /// Nemesis: the supervisor of a worker crashed and lost what it had not written to its journal.
     Crashed {
         /// Which worker.
         worker: WorkerId,

@@ -68,7 +68,7 @@ pub struct StartFailure {
 /// What happens around the core.
 #[derive(Debug)]
 pub enum Event<P: Payloads> {
-    /// An agent has connected; it offers so many slots.
+    /// An agent has connected. It says how many slots the worker has.
     AgentConnected {
         /// The most executions that may be active.
         slots: usize,

@@ -101,7 +101,7 @@ impl<P: Payloads> Phase<P> {
     /// What is to be reported now, if anything.
     pub(crate) fn report(&self) -> Option<Report<P>> {
         match self {
-            // While its output files are stored its process is gone, and still it is not over.
+            // Its process has ended while its output files are stored, but the execution has not.
             Self::Running(_) | Self::Storing(_) => Some(Report::Started),
             Self::Ended(ended) if ended.is_durable => Some(ended.report.clone()),
             _ => None,

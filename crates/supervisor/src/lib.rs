@@ -11,7 +11,7 @@
 //!
 //! - [`assign`](self): `assign.rs`, from an assignment over the journal to a launch. `launch.rs`: until the program is loaded.
 //! - `stop.rs`: stops, timeouts and graces. `lease.rs`: freezing and thawing. `end.rs`: from the exit to the outcome.
-//! - `journal.rs`: what is written down before which action. `report.rs`: what the server is told until it acknowledges.
+//! - `journal.rs`: what is written down before which action. `report.rs`: what is reported to the server until it acknowledges.
 //! - `execution.rs`: the states. `countdown.rs`, `forgotten.rs`, `agenda.rs`: the parts.
 //!
 //! # Invariants

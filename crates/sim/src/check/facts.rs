@@ -189,7 +189,7 @@ pub(super) struct Facts<'a> {
     pub(super) reads: Vec<At<(JobId, bool)>>,
     pub(super) owned: Vec<(usize, u32, Epoch, Timestamp)>,
     pub(super) woke: BTreeMap<WorkerId, Vec<Timestamp>>,
-    /// Where supervisors of a worker crashed; nobody tells of a real one.
+    /// Where supervisors of a worker crashed. Histories of real clusters do not have it.
     crashed: BTreeMap<WorkerId, Vec<usize>>,
     /// When the faults were over.
     pub(super) calm: Option<At<Timestamp>>,

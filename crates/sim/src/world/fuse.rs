@@ -1,7 +1,6 @@
-//! The fuse of a worker: a process of its own that freezes tasks when nobody renews the lease.
+//! The fuse of a worker: a separate process that freezes tasks when the lease is not renewed.
 //!
-//! It goes on while the supervisor stands still. It may die; the supervisor starts another one, unless that dies again
-//! at once.
+//! It runs while the supervisor is paused. It may die; the supervisor starts another one, which may die at once, too.
 
 use model::Duration;
 use supervisor::BootMillis;
@@ -48,7 +47,7 @@ impl World {
         self.put_in(wait + late, Happening::Fuse { worker, life });
     }
 
-    /// A task begins to run: after the end of the lease the fuse goes on looking.
+    /// A task begins to run: after the end of the lease the fuse continues to look.
     pub(super) fn fuse_minds(&mut self, worker: usize) {
         let boot = self.moment(worker).boot;
         let fuse = &self.workers[worker].supervisor.fuse;
@@ -79,7 +78,7 @@ impl World {
     /// It dies, and until it is mended each one that is started does so, too.
     pub(super) fn break_fuse(&mut self, worker: usize) {
         let this = &mut self.workers[worker];
-        // Nobody promises anything if supervisor and fuse fail at the same time.
+        // Without supervisor and fuse at the same time there is no guarantee to check.
         if this.supervisor.up && !this.supervisor.paused && !this.paused {
             this.supervisor.fuse.is_alive = false;
             this.supervisor.fuse.is_broken = true;

@@ -81,7 +81,7 @@ impl World {
         }
         let wish = self.clients.wish_of(&assignment);
         let exit = i32::from(self.is_contrary(0.25));
-        // In the end nobody keeps the others waiting for long.
+        // Short in the end, so that everything ends soon.
         let longest =
             if self.calm_since.is_some() { model::Duration::from_secs(1) } else { self.plan.task_max };
         let longest = micros(longest).unsigned_abs();

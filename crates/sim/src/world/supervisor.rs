@@ -389,7 +389,7 @@ impl World {
         self.handle(worker, Event::AlarmDue);
     }
 
-    // What the agent asks for, and what it is told.
+    // Requests of the agent, and reports to it.
 
     fn take_start(&mut self, worker: usize, assignment: Arc<Assignment>) {
         let wish = self.clients.wish_of(&assignment);

@@ -14,8 +14,8 @@
 //! log too, and sends it to the next server from its beginning if it must.
 //!
 //! # Always true
-//! - Who writes, moves or examines the files of a log holds its writer's lock, so that nobody takes a half written
-//!   chunk for a torn one, or announces a size that has been passed. A size is announced after the bytes are in the file.
+//! - A task that writes, moves or examines the files of a log holds the log's writer lock. So no reader takes a half
+//!   written chunk for a torn one, or announces an outdated size. A size is announced after the bytes are in the file.
 //! - A log that is complete is synced before that is acknowledged, and never changes again.
 //! - What is known of a log in memory is derived from the disk and may be forgotten at any time.
 //!
@@ -242,7 +242,7 @@ impl Logs {
 
     /// Forgets what is known in memory: another server writes the logs from now on.
     ///
-    /// Who writes at this moment goes on, and whoever examines the log again waits for it.
+    /// A write that is in progress continues; the next look at its log waits for it.
     pub fn forget(&self) {
         let mut in_use = self.inner.lock();
         in_use.logs.retain(|_, log| Log::is_in_use(log));
@@ -358,7 +358,7 @@ impl Log {
         *self.size.borrow() == LogSize::default()
     }
 
-    /// Whether somebody has the log, or still its writer's lock.
+    /// Whether a task uses the log, or still holds its writer lock.
     fn is_in_use(log: &Arc<Self>) -> bool {
         Arc::strong_count(log) > 1 || Arc::strong_count(&log.writer) > 1
     }
