@@ -10,8 +10,8 @@ use model::id::Epoch;
 use model::record::HistoryEntry;
 use model::run::{RunCause, RunTrigger, StepOrigin};
 use model::{
-    BackfillId, Cause, ExecutionId, JobId, JobSpec, RunId, ScheduleId, StepStatus, Timestamp, WorkerId,
-    WorkflowSpec,
+    BackfillId, Cause, ExecutionId, ExecutionStatus, JobId, JobSpec, RunId, ScheduleId, StepStatus,
+    Timestamp, WorkerId, WorkflowSpec,
 };
 
 use crate::history::{
@@ -234,11 +234,17 @@ impl<'a> Facts<'a> {
         facts
     }
 
-    /// Whether the task of an execution was over before `index`.
-    pub(super) fn has_ended(&self, execution: ExecutionId, index: usize) -> bool {
+    /// Whether the task of an execution was over before `index`, or never began.
+    pub(super) fn is_over(&self, row: &ExecutionRow, index: usize) -> bool {
         let over = |step: &TaskStep| matches!(step, TaskStep::Ended { .. } | TaskStep::Killed);
-        let steps = self.executions.get(&execution).map(|known| &known.steps);
-        steps.is_some_and(|steps| steps.iter().any(|&(at, _, step)| at < index && over(step)))
+        let known = self.executions.get(&row.execution);
+        let steps = known.map_or(&[][..], |known| &known.steps);
+        let job = self.jobs.get(&row.job);
+        let was_refused =
+            known.and_then(ExecutionFacts::last).is_some_and(|row| row.status == ExecutionStatus::Refused);
+        steps.iter().any(|&(at, _, step)| at < index && over(step))
+            || was_refused
+            || job.is_some_and(|job| job.could_not_start(row.number))
     }
 
     /// Whether the supervisor of a worker crashed after the event at `index`.

@@ -130,7 +130,7 @@ impl State {
                     let is_back = self.unknown.remove(&row.execution);
                     if row.new {
                         assigned.push((&**row, &**spec));
-                    } else if is_back && !facts.has_ended(row.execution, index) {
+                    } else if is_back && !facts.is_over(row, index) {
                         returned.push((&**row, &**spec));
                     } else {
                         continue;
