@@ -7,7 +7,8 @@
 //! # Invariants
 //! - Engine time is ahead of what the steady clock confirms by [`LEAP_MAX`] at most; the same amount again is accepted
 //!   within an hour ([`CREEP`]), so that the correction of a small error is followed.
-//! - While a leap is refused, engine time advances at the rate of the steady clock.
+//! - While a leap is refused, engine time advances at the rate of the steady clock, from where it was before the leap; it
+//!   stands still only if it is ahead by [`LEAP_MAX`] already.
 //! - A refused leap of up to a day ([`PAUSE_MAX`]) is accepted once the clock has stood there for half an hour
 //!   ([`PAUSE_BELIEVED_AFTER`]): a machine that was paused from outside looks like this, for none of its clocks ran.
 //! - Engine time never runs backwards; it waits for a wall clock that was set back.
@@ -59,8 +60,9 @@ pub(crate) struct Belief {
     between: Option<i64>,
     /// The steady time of the last reading.
     read_at: Timestamp,
-    /// What the wall clock was last believed to show.
+    /// What the wall clock was last believed to show, and engine time then.
     wall: Timestamp,
+    engine: Timestamp,
     /// How far the wall clock was ahead of that.
     refused: Duration,
     /// The steady time since which the wall clock has been ahead by the same amount, and what lay between the two
@@ -74,7 +76,7 @@ impl Belief {
         self.believe_a_pause(now);
         let wall = self.believed(now);
         self.refused = now.wall.since(wall);
-        self.wall = wall;
+        (self.wall, self.engine) = (wall, engine.max(wall));
         let passed = now.steady.since(self.read_at);
         self.read_at = self.read_at.max(now.steady);
         if self.refused == Duration::ZERO && now.wall >= NEVER_SET && now.wall >= engine {
@@ -114,7 +116,10 @@ impl Belief {
         if between(now).saturating_sub(believed) <= most {
             return now.wall;
         }
-        Timestamp::from_micros(now.steady.as_micros().saturating_add(believed))
+        let confirmed = Timestamp::from_micros(now.steady.as_micros().saturating_add(believed));
+        // What was accepted before stays accepted: without it, engine time would stand still for as long.
+        let reached = self.engine + now.steady.since(self.read_at);
+        confirmed.max(reached.min(confirmed + LEAP_MAX))
     }
 
     /// The wall time that the steady clock confirms; `None` while nothing is measured by it.
@@ -131,6 +136,7 @@ impl Belief {
             between: plausible.then(|| between(now)),
             read_at: now.steady,
             wall: now.wall,
+            engine: now.wall.max(engine),
             ..Self::default()
         };
     }
@@ -168,7 +174,7 @@ pub(crate) const NO_TROUBLE: Duration = Duration::from_secs(60);
 impl ClockView {
     /// What is wrong, and what to do about it; `None` if nothing is.
     pub fn trouble(&self) -> Option<String> {
-        if self.refused > Duration::ZERO {
+        if self.refused > NO_TROUBLE {
             return Some(format!(
                 "the wall clock leapt ahead by {}, which no other clock confirms: engine time does not follow it; \
                  set the clock right, or restart the server if the clock is right (after 30 minutes the server follows \
@@ -188,6 +194,8 @@ impl ClockView {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const BEGIN: i64 = 1_800_000_000;
@@ -279,6 +287,36 @@ mod tests {
             most = most.max(machine.pass(1, step * 60));
         }
         assert!((300..=700).contains(&most), "{most}");
+    }
+
+    /// The whole of a first leap is accepted, and of the second one nothing.
+    #[test]
+    fn a_second_leap_does_not_undo_the_first() {
+        for second in [1, 3, DAY] {
+            let mut machine = Machine::new();
+            machine.pass(10, 0);
+            assert_eq!(machine.pass(1, 300), 300);
+            for _ in 0..600 {
+                assert_eq!(machine.pass(1, 300 + second), 300);
+            }
+        }
+    }
+
+    proptest! {
+        /// Engine time stands still only while the wall clock is behind what it showed before.
+        #[test]
+        fn leaps_ahead_never_stop_engine_time(
+            steps in prop::collection::vec((1..2_000_i64, prop_oneof![Just(0), 1..400_i64, 1..2 * DAY]), 1..40),
+        ) {
+            let mut machine = Machine::new();
+            let (mut wrong, mut ahead) = (0, 0);
+            for (seconds, leap) in steps {
+                wrong += leap;
+                let now = machine.pass(seconds, wrong);
+                prop_assert!(now >= ahead, "{now} s ahead after {ahead} s");
+                ahead = now;
+            }
+        }
     }
 
     #[test]

@@ -444,7 +444,10 @@ impl Plan {
             8 => FaultKind::CommitsUnknown { share: dice.fraction(0.1, 1.0) },
             9 => {
                 let most = if dice.chance(0.2) { 600_000 } else { 20_000 };
-                let millis = i64::try_from(dice.between(1, most)).unwrap_or(1);
+                let millis = dice.between(1, most);
+                // Some are the greatest leap that is believed.
+                let millis = if millis.is_multiple_of(10) { engine::LEAP_MAX.as_millis() } else { millis };
+                let millis = i64::try_from(millis).unwrap_or(1);
                 FaultKind::StepClock { server, millis: if dice.chance(0.5) { millis } else { -millis } }
             }
             10 => FaultKind::RoughNet {
