@@ -74,6 +74,9 @@ async fn list_queues(
     queues.entry(DEFAULT).or_default();
     records.iter().for_each(|record| queues.entry(&record.name).or_default().0 = Some(record));
     view.queues.iter().for_each(|view| queues.entry(&view.name).or_default().1 = Some(view));
+    queues.retain(|name, (record, view)| {
+        *name == DEFAULT || record.is_some() || view.is_some_and(was_never_set_up)
+    });
     let mut rest = queues.iter().filter(|(name, _)| after.as_deref().is_none_or(|after| **name > after));
     let items: Vec<_> = rest
         .by_ref()
@@ -95,7 +98,8 @@ async fn get_queue(State(api): State<Api>, Path(name): Path<String>) -> Result<R
     let record = record(&api, &name).await?;
     let view = api.node.view();
     let seen = view.queues.iter().find(|queue| queue.name == name);
-    if record.is_none() && seen.is_none() && name != DEFAULT {
+    let is_known = record.is_some() || seen.is_some_and(was_never_set_up) || name == DEFAULT;
+    if !is_known {
         let name: String = name.chars().take(64).collect();
         return Err(Trouble::new(
             Code::QueueNotFound,
@@ -103,6 +107,11 @@ async fn get_queue(State(api): State<Api>, Path(name): Path<String>) -> Result<R
         ));
     }
     Ok(shown(convert::queue(&name, record.as_ref(), seen)))
+}
+
+/// Whether a queue has jobs only. The view of one that was set up, and has no record, is from before its deletion.
+fn was_never_set_up(view: &QueueView) -> bool {
+    view.version == 0
 }
 
 fn shown(queue: Queue) -> Response {
