@@ -302,6 +302,18 @@ mod tests {
         }
     }
 
+    /// Engine time waits for the clock that was set back, and not for as long again once the clock shows more than it.
+    #[test]
+    fn a_refused_leap_ends_the_wait_for_a_clock_that_was_set_back() {
+        let mut machine = Machine::new();
+        machine.pass(10, 0);
+        assert_eq!(machine.pass(1, 52), 52);
+        assert_eq!(machine.pass(1, 0), 51);
+        for _ in 0..60 {
+            assert_eq!(machine.pass(1, DAY), 51);
+        }
+    }
+
     proptest! {
         /// Engine time stands still only while the wall clock is behind what it showed before.
         #[test]
