@@ -80,7 +80,7 @@ const SOURCES = {
     "{succeeded} of {total} elements succeeded, {failed} failed",
   ],
   "engine/src/workflow/finish.rs": ["step `{name}` {to}", "step `{name}`: {message}", "step `{name}`"],
-  "worker/src/supervisor/execution.rs": [
+  "worker/src/supervisor/task.rs": [
     "stopped because the server asked",
     "the worker reached no server for too long",
     "the worker's supervisor was stopped",
