@@ -45,7 +45,8 @@ web/node_modules/.package-lock.json: web/package-lock.json
 web: web-there web/node_modules/.package-lock.json ## Build the dashboard into web/dist
 	cd web && npm run build
 
-web/dist/index.html: $(shell find web/src web/scripts web/index.html web/package.json web/vite.config.ts docs/openapi.json -type f 2>/dev/null)
+# `schema.d.ts` is made from `openapi.json`, at every check anew.
+web/dist/index.html: $(shell find web/src web/scripts web/index.html web/package.json web/vite.config.ts docs/openapi.json -type f -not -name schema.d.ts 2>/dev/null)
 	$(MAKE) --no-print-directory web
 
 .PHONY: web-if-npm
@@ -83,12 +84,13 @@ test: lint web-if-npm ## Everything that must pass: lint, then all tests
 	  $(CARGO) test --locked --workspace --no-fail-fast; \
 	fi
 	$(CARGO) test --locked --workspace --doc --quiet
-	@if [ "$(WEB)" = 1 ]; then $(MAKE) --no-print-directory web-test; \
+	@if [ "$(WEB)" = 1 ]; then $(MAKE) --no-print-directory web-test BUILT=1; \
 	  else echo 'note: npm is not installed: the dashboard is not tested'; fi
 
-# In a browser of this machine: `CHROMIUM` names one that is not found by itself.
+# In a browser of this machine: `CHROMIUM` names one that is not found by itself. `make test` has built the binary
+# together with everything else. `build` would build most of its dependencies again, with fewer features.
 .PHONY: web-test
-web-test: web-there web/dist/index.html build ## Test the dashboard, in a browser where there is one
+web-test: web-there web/dist/index.html $(if $(BUILT),,build) ## Test the dashboard, in a browser where there is one
 	cd web && npm test
 	@scripts/chromium.sh >/dev/null || exit 0; cd web && npm run e2e
 
