@@ -2,8 +2,8 @@
  * What views read, and how it is kept fresh.
  *
  * Nothing polls what the {@link feed} tells: it says what changed, and {@link keepFresh} reads again what is on
- * the page and concerned, at most once a second each. While nobody looks (the tab is hidden) it waits. What
- * could not be read is read again as soon as the feed is there again.
+ * the page and concerned, at most once a second each. What changed while it was being read is read once more. While
+ * nobody looks (the tab is hidden) it waits. What could not be read is read again as soon as the feed is there again.
  */
 
 import { keepPreviousData, type Query, QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
@@ -147,7 +147,10 @@ const REFRESH_MS = 1_000;
 const LONG_REFRESH_MS = 10_000;
 const LONG = 100;
 
-/** Runs something soon after it is asked for: at once the first time, then at most once in `ms`. */
+/** The server shows workers and queues as they were up to so long ago. */
+const VIEW_AGE_MS = 100;
+
+/** Runs something soon after it is asked for, and at most once in `ms`. */
 class Pace {
   readonly #ms: number;
   readonly #run: () => void;
@@ -160,7 +163,8 @@ class Pace {
   }
 
   ask(): void {
-    this.#timer ??= setTimeout(() => this.#due(), Math.max(0, this.#last + this.#ms - Date.now()));
+    const wait = Math.max(VIEW_AGE_MS, this.#last + this.#ms - Date.now());
+    this.#timer ??= setTimeout(() => this.#due(), wait);
   }
 
   stop(): void {
@@ -176,10 +180,30 @@ class Pace {
   }
 }
 
-/** The statuses that jobs entered or left, and the lists that are read again for it. */
+/** When each query was last sent. */
+const sentAt = new WeakMap<object, number>();
+queryClient.getQueryCache().subscribe((event) => {
+  if (event.type === "updated" && event.action.type === "fetch")
+    sentAt.set(event.query as object, Date.now());
+});
+
+/**
+ * Reads again each query that was sent before its data changed; `changedAt` says when that was. One that is still
+ * being read is not sent anew: if it is slow it would never end. Its answer may be older than the change, so the
+ * function is to be called again: it returns `true`.
+ */
+function readAgain(queryKey: readonly unknown[], changedAt: (query: Query) => number): boolean {
+  const isOld = (query: Query) => (sentAt.get(query) ?? 0) < changedAt(query) + VIEW_AGE_MS;
+  const filters = { queryKey, predicate: isOld };
+  const isBeingRead = queryClient.isFetching(filters) > 0;
+  void queryClient.invalidateQueries(filters, { cancelRefetch: false });
+  return isBeingRead;
+}
+
+/** When jobs last entered or left each status, or changed at all; and the lists that are read again for it. */
 class ChangedStatuses {
   readonly #isLong: boolean;
-  readonly #changed = new Set<JobStatus>();
+  readonly #changedAt = new Map<JobStatus | "any", number>();
   readonly pace: Pace;
 
   constructor(isLong: boolean, ms: number) {
@@ -188,28 +212,21 @@ class ChangedStatuses {
   }
 
   add(...statuses: Array<JobStatus | null | undefined>): void {
-    for (const status of statuses) if (status) this.#changed.add(status);
+    for (const status of [...statuses, "any"] as const) if (status) this.#changedAt.set(status, Date.now());
     this.pace.ask();
   }
 
   #refresh(): void {
-    const changed = new Set(this.#changed);
-    this.#changed.clear();
-    const isConcerned = ({ meta }: Query) => {
+    const changedAt = ({ meta }: Query) => {
       const { statuses, isLong = false } = (meta ?? {}) as { statuses?: JobStatus[]; isLong?: boolean };
-      return isLong === this.#isLong && (!statuses || statuses.some((status) => changed.has(status)));
+      if (isLong !== this.#isLong) return -Infinity;
+      return Math.max(
+        ...(statuses ?? ["any" as const]).map((status) => this.#changedAt.get(status) ?? -Infinity),
+      );
     };
-    const filters = { queryKey: ["recent"], predicate: isConcerned };
-    void queryClient.invalidateQueries(filters, { cancelRefetch: false });
+    if (readAgain(["recent"], changedAt)) this.pace.ask();
   }
 }
-
-/** When each query was last sent. */
-const sentAt = new WeakMap<object, number>();
-queryClient.getQueryCache().subscribe((event) => {
-  if (event.type === "updated" && event.action.type === "fetch")
-    sentAt.set(event.query as object, Date.now());
-});
 
 function isCheap({ queryKey, state }: Query): boolean {
   if (![PAGED_SCHEDULES, PAGED_RUNS, "workflows"].includes(String(queryKey[0]))) return true;
@@ -219,18 +236,18 @@ function isCheap({ queryKey, state }: Query): boolean {
 
 /** Reads again what a batch of events concerns, as long as the returned function is not called. */
 export function keepFresh(): () => void {
-  const due = new Map<string, readonly unknown[]>();
+  const due = new Map<string, { key: readonly unknown[]; changedAt: number }>();
   const refresh = () => {
-    const keys = [...due.values()];
-    due.clear();
-    for (const queryKey of keys) {
-      void queryClient.invalidateQueries({ queryKey, predicate: isCheap }, { cancelRefetch: false });
+    for (const [name, { key, changedAt }] of due) {
+      const isBeingRead = readAgain(key, (query) => (isCheap(query) ? changedAt : -Infinity));
+      if (!isBeingRead) due.delete(name);
     }
+    if (due.size > 0) pace.ask();
   };
   const pace = new Pace(REFRESH_MS, refresh);
   const lists = [new ChangedStatuses(false, REFRESH_MS), new ChangedStatuses(true, LONG_REFRESH_MS)];
   const ask = (...keys: Array<readonly unknown[]>) => {
-    for (const key of keys) due.set(JSON.stringify(key), key);
+    for (const key of keys) due.set(JSON.stringify(key), { key, changedAt: Date.now() });
     pace.ask();
   };
   const onBatch = (batch: readonly FeedEvent[]) => {
