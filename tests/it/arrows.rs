@@ -83,7 +83,7 @@ fn arrows_between_our_crates_point_inwards() {
         ("belfry-timetable", &["model"]),
         ("belfry-mutation", &[]),
         ("belfry-engine", &["model", "mutation", "timetable"]),
-        ("belfry-leader", &["model", "mutation"]),
+        ("belfry-leader", &["engine", "model", "mutation", "timetable"]),
         ("belfry-supervisor", &["model", "mutation"]),
         ("belfry-forecast", &["engine", "model", "mutation", "timetable"]),
         ("belfry-proto", &[]),

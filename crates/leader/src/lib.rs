@@ -1,4 +1,4 @@
-//! The rules of leadership, as values: what a server may do as the leader, and until when.
+//! The rules of leadership: who leads, what a leader may tell the world, and until when.
 //!
 //! One server at a time is the leader. It owns the shards, decides, and renews the leases of workers. Two
 //! leaders at a time would run one job twice, so every right of a leader ends at a known moment:
@@ -7,10 +7,48 @@
 //! - Everything that **no commit carries** is checked here: worker leases, answers from memory, stops, and
 //!   "ready". The leader may release them only while its own [lease](LeadershipLease) is valid for certain.
 //!
-//! Like the engine, this crate reads no clock and does no I/O: times are arguments, so the server and the
-//! simulator run the same rules. Times are of the machine's boot-time clock (`CLOCK_BOOTTIME`), which also
-//! counts while the machine sleeps.
+//! Like the engine, which it drives, this crate reads no clock and does no I/O. The server is its shell
+//! (`server::node`), and the simulator is another one:
+//!
+//! ```text
+//!   requests, worker messages,      ┌──────────┐   calls of the store, answers, effects for workers,
+//!   answers of the store, time ───> │  Leader  │ ───> readiness, notices
+//!         (Event)                   │ + Engine │        (Action)
+//!                                   └──────────┘
+//! ```
+//!
+//! The shell passes [events](Event) to [`Leader::handle`], calls [`Leader::turn`] when it has passed all that waited,
+//! carries out the [actions](Action) in their order, and sleeps until [`Leader::wake_at`]. All lengths of time are
+//! measured on the steady clock (`CLOCK_BOOTTIME`), which also counts while the machine sleeps.
+//!
+//! # Which file has which rule
+//! - `lease`: until when the leader's own lease is valid.
+//! - `leader`: the phases, and from which to which.
+//! - `acquire`: when a standby asks for the shards; what a failure leads to.
+//! - `load`: from owned shards to a started engine; which clock it believes.
+//! - `lead`: batches, suspension, a full disk, shutdown and handover.
+//! - `commits`: which batches are being committed, and in which order their effects are released.
+//! - `requests`: the clients that wait for a reply, and the answer to each when leadership ends.
+//! - `backoff`, `suspects`: pauses after failures; inputs that made the engine fail.
 
+mod acquire;
+mod backoff;
+mod commits;
+mod event;
+mod lead;
+mod leader;
 mod lease;
+mod load;
+mod requests;
+mod suspects;
+#[cfg(test)]
+mod tests;
 
+pub use event::{
+    Action, Answer, Call, CallId, Committed, Event, Failure, FailureKind, Loaded, Notice, Readiness,
+    Standing, Unanswered,
+};
+pub use lead::is_new_work;
+pub use leader::{Config, Leader};
 pub use lease::LeadershipLease;
+pub use suspects::Suspect;

@@ -5,8 +5,8 @@
 //! [`Mutation`] on, the code does there what a mistake would have made of it, and whoever proves that
 //! promise has to find out.
 //!
-//! The engine's are looked for by `belfry-sim mutations`, which plays the engine; those of server, agent and store by
-//! `belfry-node-sim mutations`, which plays all of these.
+//! Those of the cores (engine, leader, supervisor) are looked for by `belfry-sim mutations`, which plays these; those of
+//! agent and store by `belfry-node-sim mutations`, which plays server, agent and store.
 //!
 //! # Cost
 //! Nothing in release builds: [`is_on`] is `false` there, and nothing can switch one on. In a debug build it
@@ -110,9 +110,17 @@ mutations! {
     /// A leader renews worker leases and answers from memory after its own lease has ended.
     LeaderIgnoresItsOwnLease = "leader-ignores-its-own-lease",
     /// Answers and assignments go out before the commit that they tell of.
-    ServerReleasesBeforeCommits = "server-releases-before-commits",
+    LeaderReleasesBeforeCommits = "leader-releases-before-commits",
+    /// Only answers do.
+    LeaderRepliesBeforeCommits = "leader-replies-before-commits",
+    /// Answers that need no commit do not wait for those that are in flight.
+    LeaderRepliesWithoutACommitAtOnce = "leader-replies-without-a-commit-at-once",
+    /// With the first commit, the effects of all that are in flight go out.
+    LeaderReleasesAllThatIsInFlight = "leader-releases-all-that-is-in-flight",
     /// A commit that failed changes nothing for the engine.
-    ServerGoesOnAfterFailedCommits = "server-goes-on-after-failed-commits",
+    LeaderGoesOnAfterFailedCommits = "leader-goes-on-after-failed-commits",
+    /// Clients are told that nothing happened, although the outcome of their commit is unknown.
+    LeaderTakesUnknownForRefused = "leader-takes-unknown-for-refused",
     /// A task is launched before its start is in the journal.
     SupervisorStartsBeforeItsJournal = "supervisor-starts-before-its-journal",
     /// A task whose launch outlasted the lease is not frozen.

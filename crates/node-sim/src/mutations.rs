@@ -12,9 +12,12 @@ use sim::results::Bugs;
 
 use crate::MutationsArgs;
 
-/// Those of code that is real only here; those of engine and supervisor are found faster where worlds are smaller.
+/// Those of code that is real only here; those of the cores are found faster where worlds are smaller.
 pub(crate) fn all() -> impl Iterator<Item = Mutation> {
-    Mutation::ALL.iter().copied().filter(|mutation| !matches!(mutation.part(), "engine" | "supervisor"))
+    Mutation::ALL
+        .iter()
+        .copied()
+        .filter(|mutation| !matches!(mutation.part(), "engine" | "leader" | "supervisor"))
 }
 
 /// Looks for each of them, on all processors. Whether all were found.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use leader::Standing;
 use model::{ServerId, ShardId, Timestamp, id::IdSource};
 use store::cluster::{Cluster, Fingerprint, Member, ServerRecord};
 use store::{Store, StoreError};
@@ -50,25 +51,6 @@ pub struct Seen {
     pub cluster: Cluster,
     /// When that was read.
     pub at: Instant,
-}
-
-/// What a node may do with the shards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
-    /// It may take them.
-    pub takes: bool,
-    /// They are about to be free: it asks for them often.
-    pub hurries: bool,
-    /// Another one would have to load no rows, and this one would: it is to go first.
-    pub yields: bool,
-    /// It is to give them away now.
-    pub gives: bool,
-}
-
-impl Default for Standing {
-    fn default() -> Self {
-        Self { takes: true, hurries: false, yields: false, gives: false }
-    }
 }
 
 /// Who decides.

@@ -31,7 +31,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::NodeConfig;
-use super::ownership::engine_config;
 
 /// So long another one has owned the shards before this one begins to read the rows, and so much longer for each live
 /// job: the owner may have to read them itself, and has to be first.
@@ -173,6 +172,12 @@ async fn follow(
             Ok(_) = standing.wait_for(|standing| standing.hurries), if !hurries => {}
         }
     }
+}
+
+/// The engine's settings, with a seed of its own for each: under the same epoch and within the same millisecond,
+/// two engines must not make the same ids.
+fn engine_config(config: &NodeConfig) -> engine::Config {
+    engine::Config { seed: config.engine.seed ^ rand::random::<u64>(), ..config.engine.clone() }
 }
 
 impl Heir {

@@ -1,33 +1,33 @@
 //! The node: one engine on a thread of its own, and the handle to it.
 //!
 //! A [`Node`] is what the rest of the server sees. It puts inputs into the inbox, waits for replies,
-//! and shows what the engine published: its [`View`], its [`Readiness`], its events. The
-//! driver thread (`driver`) takes the shards and loads them (`ownership`), again and again if it must, and follows
-//! what another server does with them until it may (`heir`); `reign` is the loop while it owns them; `outbox` gathers what goes to workers.
+//! and shows what the engine published: its [`View`], its [`Readiness`], its events. All rules of leadership are in the
+//! crate [`leader`]; the engine's thread (`driver`) runs the `shell` around it. `calls` has the calls of the store that have no answer yet,
+//! `heir` follows another leader, `outbox` gathers what goes to workers, `notices` logs and counts.
 //!
 //! # Always true
 //! - A reply is given after the commit that it tells of, or says that nothing is known.
 //! - Every wait ends: a request is answered, refused, or told that its outcome is unknown.
 //! - Beats and reports have lanes of their own; submissions cannot delay them.
 
-mod backoff;
+mod calls;
 mod clock;
 mod crashes;
 mod driver;
 mod heir;
 mod leadership;
+mod notices;
 pub(crate) mod outbox;
-mod ownership;
-mod reign;
-mod suspects;
+mod shell;
+mod strays;
 #[cfg(test)]
 mod tests;
-mod tickets;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::{Input, Refusal, Reply, ScheduleRequest, Session, Ticket, View, WorkflowRequest};
+use engine::{Input, Refusal, Reply, Session, Ticket, View};
+use leader::{Unanswered, is_new_work};
 use model::Duration;
 use model::record::Event;
 use proto::v1::{LeaseGrant, ServerMessage};
@@ -39,6 +39,7 @@ use leadership::LeadsUntil;
 pub(crate) use clock::of_process as clock_of_process;
 pub use clock::{Clock, SystemClock};
 pub use driver::{Driver, DriverHandle, Fatal, NodeConfig};
+pub use leader::Readiness;
 
 /// How many requests wait in the inbox before more are refused as [`RequestError::Busy`].
 const REQUESTS_MAX: usize = 16_384;
@@ -64,36 +65,6 @@ impl EventBatch {
     /// Each event with its place.
     pub fn iter(&self) -> impl Iterator<Item = (EventSeq, &Event)> {
         (self.first.0..).map(EventSeq).zip(&self.events)
-    }
-}
-
-/// Whether a node takes requests, and why not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Readiness {
-    /// It takes its shards and reads their rows.
-    Loading {
-        /// What it waits for, or what went wrong before.
-        reason: String,
-    },
-    /// Its leadership lease has ended and the store has not confirmed it: it decides nothing until then.
-    Suspended,
-    /// It takes everything.
-    Ready,
-    /// The store's volume is full: new work is refused, the rest goes on.
-    Full,
-    /// It is being shut down.
-    Stopping,
-    /// The store cannot be trusted any more; the process must end.
-    Failed {
-        /// What happened.
-        reason: String,
-    },
-}
-
-impl Readiness {
-    /// Whether it does not decide, and may do so soon.
-    pub(crate) fn is_to_come(&self) -> bool {
-        matches!(self, Self::Loading { .. } | Self::Suspended)
     }
 }
 
@@ -179,18 +150,26 @@ fn refusal_help(refusal: &Refusal) -> &'static str {
     }
 }
 
+impl From<Unanswered> for RequestError {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Refused(refusal) => Self::Refused(refusal),
+            Unanswered::OutcomeUnknown => Self::OutcomeUnknown,
+            Unanswered::Full => Self::Full,
+            Unanswered::Loading => Self::Loading,
+            Unanswered::Poisoned => Self::Poisoned,
+        }
+    }
+}
+
+/// Where the reply to a request goes.
+type ReplyTo = oneshot::Sender<Result<Reply, RequestError>>;
+
 /// A request on its way to the engine.
 struct Request {
     ticket: Ticket,
     input: Input,
-    reply: oneshot::Sender<Result<Reply, RequestError>>,
-}
-
-impl Request {
-    fn refuse(self, error: RequestError) {
-        // Whoever gave up waiting need not hear it.
-        let _gone = self.reply.send(Err(error));
-    }
+    reply: ReplyTo,
 }
 
 /// A beat, and where its grant goes.
@@ -400,21 +379,3 @@ impl Node {
 /// The driver is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;
-
-/// Whether an input would make the store grow.
-fn is_new_work(input: &Input) -> bool {
-    match input {
-        Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. } | Input::Task { .. } => true,
-        Input::Schedule { request, .. } => matches!(
-            **request,
-            ScheduleRequest::Apply { .. }
-                | ScheduleRequest::Trigger { .. }
-                | ScheduleRequest::Backfill(_)
-                | ScheduleRequest::SetCalendar { .. }
-        ),
-        Input::Workflow { request, .. } => {
-            matches!(**request, WorkflowRequest::Apply { .. } | WorkflowRequest::Start(_))
-        }
-        _ => false,
-    }
-}

@@ -129,15 +129,12 @@ impl Outboxes {
         }
     }
 
-    /// Closes all sessions; returns whose they were.
-    pub(super) fn close_all(&mut self) -> Vec<(WorkerId, Session)> {
+    /// Closes all sessions.
+    pub(super) fn close_all(&mut self) {
         self.grants.clear();
         self.workers.clear();
         self.touched.clear();
-        let mut closed: Vec<_> =
-            self.sessions.drain().map(|(session, outbox)| (outbox.worker, session)).collect();
-        closed.sort_unstable_by_key(|(_, session)| session.0);
-        closed
+        self.sessions.clear();
     }
 
     /// Sends what was gathered. Returns the sessions that were closed because their workers do not read them.

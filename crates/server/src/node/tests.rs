@@ -46,6 +46,19 @@ impl Dial {
         self.now.fetch_add(micros, Ordering::SeqCst);
     }
 
+    /// Time passes by itself while the returned set lives.
+    fn runs(self: &Arc<Self>) -> tokio::task::JoinSet<()> {
+        let (dial, tick) = (Arc::clone(self), Duration::from_millis(1));
+        let mut turns = tokio::task::JoinSet::new();
+        turns.spawn(async move {
+            loop {
+                tokio::time::sleep(tick.to_std()).await;
+                dial.on(tick);
+            }
+        });
+        turns
+    }
+
     /// Sets the wall clock: it is ahead by so much from now on.
     fn leap(&self, ahead: Duration) {
         let micros = i64::try_from(ahead.as_millis()).unwrap() * 1_000;

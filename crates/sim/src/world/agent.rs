@@ -16,8 +16,8 @@ use model::{Bytes, Duration, ExecutionId, Fence, Millicores, ShardId, Timestamp,
 use supervisor::Holding;
 
 use super::plan::Mutation;
-use super::reign::Stop;
 use super::server::ServerMessage;
+use super::sessions::Stop;
 use super::supervisor::{Disk, Supervisor, SupervisorMessage};
 use super::{Happening, World};
 use crate::dice::Dice;

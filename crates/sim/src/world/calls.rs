@@ -1,11 +1,10 @@
 //! The way from a server to the store and back, and all that can become of a call on it.
 
-use std::sync::Arc;
+use leader::{Call, CallId};
+use model::record::{Lease, LiveRow};
+use model::{Duration, ShardId, Timestamp};
 
-use model::record::{Batch, Lease, LiveRow};
-use model::{Duration, Timestamp};
-
-use super::plan::{FaultKind, Mutation};
+use super::plan::FaultKind;
 use super::server::ServerMessage;
 use super::{Happening, World};
 use crate::history::What;
@@ -13,29 +12,20 @@ use crate::history::What;
 /// How long a server waits at most for a store that does not answer: it may refuse at once, or say nothing for as long
 /// as a statement and its answer may take.
 const PATIENCE_MAX_MILLIS: u64 = 35_000;
-
-/// What a server wants of the store.
-#[derive(Debug, Clone)]
-pub(super) enum Wish {
-    Acquire,
-    Renew(Arc<[Lease]>),
-    Release(Arc<[Lease]>),
-    Load,
-    TailReconciled(Arc<[Lease]>),
-    /// `behind` is the call of the commit before, if that one is still on its way: only with it may this one be done.
-    Commit {
-        leases: Arc<[Lease]>,
-        batch: Box<Batch>,
-        decided_at: Timestamp,
-        behind: Option<u64>,
-    },
-}
+/// The same for a read.
+const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A call on its way.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
+pub(super) struct StoreCall {
     caller: Caller,
-    wish: Wish,
+    call: Call,
+    /// How long its server waits for it.
+    timeout: Option<Duration>,
+    /// When it was sent.
+    sent_at: Timestamp,
+    /// The commit before, if that one has no answer yet: only with it may this one be done.
+    behind: Option<CallId>,
 }
 
 /// Whom its answer goes to.
@@ -43,7 +33,14 @@ pub(super) struct Call {
 struct Caller {
     server: usize,
     life: u32,
-    number: u64,
+    id: CallId,
+}
+
+impl Caller {
+    /// Identifies a commit among all of this server, in whichever life.
+    fn number(self, id: CallId) -> u64 {
+        u64::from(self.life) << 40 | id.0
+    }
 }
 
 /// What an engine is built from.
@@ -60,11 +57,13 @@ pub(super) struct Loaded {
 #[derive(Debug, Clone)]
 pub(super) enum Verdict {
     Acquired(Option<Vec<Lease>>),
-    Renewed,
-    Released,
+    LostTails(Vec<ShardId>),
+    /// All rows as they are: what a standby followed may be compared with them.
+    Inheritable(Box<Loaded>),
     Loaded(Box<Loaded>),
-    TailReconciled,
+    Clock(Option<Timestamp>),
     Committed,
+    Done,
     Fenced,
     /// Not done, for certain.
     Unavailable,
@@ -73,62 +72,61 @@ pub(super) enum Verdict {
 }
 
 impl World {
-    /// Sends a call off; its answer, or the end of patience, comes back under the number.
-    pub(super) fn call_store(&mut self, server: usize, wish: Wish) -> u64 {
-        let number = self.number();
-        let life = self.servers[server].life;
-        let caller = Caller { server, life, number };
+    /// Sends a call off; its answer, or the end of patience, comes back under its id.
+    pub(super) fn call_store(
+        &mut self,
+        server: usize,
+        id: CallId,
+        call: Call,
+        timeout: Option<Duration>,
+        behind: Option<CallId>,
+    ) {
+        let caller = Caller { server, life: self.servers[server].life, id };
         if self.net.from_store.contains_key(&server) {
-            let patience = self.patience(server, &wish);
-            self.give_up(caller, patience);
-        } else {
-            let slow = self.store_faults.iter().filter_map(|(_, fault)| match fault {
-                FaultKind::SlowStore { most } => Some(most.as_millis()),
-                _ => None,
-            });
-            let most = slow.max().unwrap_or(3);
-            let mut at = self.now + self.store_dice.millis(1, most.max(1));
-            if let Wish::Commit { behind, .. } = &wish {
-                let newest = &mut self.servers[server].commit_arrives;
-                at = if behind.is_some() { at.max(*newest) } else { at };
-                *newest = at;
-            }
-            self.put(at, Happening::Store(Box::new(Call { caller, wish })));
+            let patience = self.patience(&call, timeout);
+            return self.answer_in(patience, caller, Verdict::Unknown);
         }
-        number
+        let slow = self.store_faults.iter().filter_map(|(_, fault)| match fault {
+            FaultKind::SlowStore { most } => Some(most.as_millis()),
+            _ => None,
+        });
+        let most = slow.max().unwrap_or(3);
+        let mut at = self.now + self.store_dice.millis(1, most.max(1));
+        if matches!(call, Call::Commit(..)) {
+            let newest = &mut self.servers[server].commit_arrives;
+            at = if behind.is_some() { at.max(*newest) } else { at };
+            *newest = at;
+        }
+        let call = StoreCall { caller, call, timeout, sent_at: self.now, behind };
+        self.put(at, Happening::Store(Box::new(call)));
+        // A server gives a slow call up, whatever the store does with it later.
+        if let Some(timeout) = timeout.filter(|timeout| self.now + *timeout < at) {
+            self.answer_in(timeout, caller, Verdict::Unknown);
+        }
     }
 
-    /// How long a call waits for a store that is cut off. One for the lease is worth nothing after a while.
-    fn patience(&mut self, server: usize, wish: &Wish) -> Duration {
+    /// How long a call waits for a store that is cut off.
+    fn patience(&mut self, call: &Call, timeout: Option<Duration>) -> Duration {
         let drawn = match self.store_dice.chance(0.3) {
             true => self.store_dice.millis(1, 1_000),
             false => self.store_dice.millis(1_000, PATIENCE_MAX_MILLIS),
         };
-        let ttl = self.plan.setup.shard_lease;
-        match wish {
-            Wish::Renew(_) => {
-                let limit = self.servers[server].lease.map_or(ttl, |lease| lease.renewal_timeout());
-                drawn.min(limit)
-            }
-            Wish::Acquire | Wish::Release(_) => drawn.min(ttl),
+        let most = match call {
             // A read is given up sooner than a change.
-            Wish::Load => drawn.min(Duration::from_secs(10)),
-            _ => drawn,
-        }
-    }
-
-    fn give_up(&mut self, caller: Caller, patience: Duration) {
-        self.answer_in(patience, caller, Verdict::Unknown);
+            Call::LostTails(_) | Call::Inherit(_) | Call::Load(_) | Call::Clock => Some(READ_PATIENCE),
+            _ => None,
+        };
+        [timeout, most].into_iter().flatten().fold(drawn, Duration::min)
     }
 
     fn answer_in(&mut self, delay: Duration, caller: Caller, verdict: Verdict) {
-        let Caller { server, life, number } = caller;
-        let message = ServerMessage::Store { number, verdict };
+        let Caller { server, life, id } = caller;
+        let message = ServerMessage::Store { id, verdict };
         self.put_in(delay, Happening::Server { server, life: Some(life), message });
     }
 
     /// The store takes a call.
-    pub(super) fn store_hears(&mut self, call: Call) {
+    pub(super) fn store_hears(&mut self, call: StoreCall) {
         let caller = call.caller;
         let (mut fails, mut unknown) = (0.0, 0.0);
         for (_, fault) in &self.store_faults {
@@ -142,62 +140,70 @@ impl World {
             return self.answer_in(Duration::from_millis(1), caller, Verdict::Unavailable);
         }
         let hidden = self.store_dice.chance(unknown);
-        self.stats.unknown_commits += u64::from(hidden && matches!(call.wish, Wish::Commit { .. }));
+        self.stats.unknown_commits += u64::from(hidden && matches!(call.call, Call::Commit(..)));
         let done = !hidden || self.store_dice.chance(0.5);
-        let patience = self.patience(caller.server, &call.wish);
-        let verdict = if done { self.carry_out(caller, call.wish) } else { Verdict::Unknown };
+        let patience = self.patience(&call.call, call.timeout);
+        let verdict = if done { self.carry_out_call(call) } else { Verdict::Unknown };
         if self.net.from_store.contains_key(&caller.server) {
-            self.give_up(caller, patience);
+            self.answer_in(patience, caller, Verdict::Unknown);
         } else {
             let verdict = if hidden { Verdict::Unknown } else { verdict };
             self.answer_in(Duration::from_millis(1), caller, verdict);
         }
     }
 
-    fn carry_out(&mut self, caller: Caller, wish: Wish) -> Verdict {
-        let Caller { server, number, .. } = caller;
+    fn carry_out_call(&mut self, StoreCall { caller, call, sent_at, behind, .. }: StoreCall) -> Verdict {
+        let server = caller.server;
         let ttl = self.plan.setup.shard_lease;
-        match wish {
-            Wish::Acquire => {
+        match call {
+            Call::Acquire => {
                 let taken = self.store.acquire(server, ttl, self.now);
                 if let Some(leases) = &taken {
                     self.record_owned(server, leases);
                 }
                 Verdict::Acquired(taken)
             }
-            Wish::Renew(leases) => match self.store.renew(&leases, ttl, self.now) {
+            Call::Renew(leases) => match self.store.renew(&leases, ttl, self.now) {
                 Ok(()) => {
                     self.record_owned(server, &leases);
-                    Verdict::Renewed
+                    Verdict::Done
                 }
                 Err(_fenced) => Verdict::Fenced,
             },
-            Wish::Release(leases) => {
+            Call::Release(leases) => {
                 self.store.release(&leases, self.now);
-                Verdict::Released
+                Verdict::Done
             }
-            Wish::Load => Verdict::Loaded(Box::new(self.loaded_rows())),
-            Wish::TailReconciled(leases) => match self.store.tail_reconciled(&leases) {
-                Ok(()) => Verdict::TailReconciled,
+            Call::LostTails(_) => {
+                let shards = if self.store.tail_lost() { self.plan.shards } else { 0 };
+                Verdict::LostTails((0..shards).map(ShardId).collect())
+            }
+            Call::Inherit(_) => Verdict::Inheritable(Box::new(self.loaded_rows())),
+            Call::Load(_) => Verdict::Loaded(Box::new(self.loaded_rows())),
+            // A database that servers share has a clock of its own.
+            Call::Clock => Verdict::Clock((self.servers.len() > 1).then_some(self.now)),
+            Call::Probe => Verdict::Done,
+            Call::Reconciled(leases) => match self.store.tail_reconciled(&leases) {
+                Ok(()) => Verdict::Done,
                 Err(_fenced) => Verdict::Fenced,
             },
-            Wish::Commit { behind: Some(before), .. } if !self.store.may_go_on(server, before) => {
+            Call::Commit(..)
+                if behind.is_some_and(|before| !self.store.may_go_on(server, caller.number(before))) =>
+            {
                 Verdict::Unavailable
             }
-            Wish::Commit { leases, batch, decided_at, .. } => {
-                match self.store.commit(server, &leases, *batch, decided_at) {
-                    Ok(commit) => {
-                        self.store.done(server, number);
-                        self.stats.commits += 1;
-                        self.record(What::Commit(Box::new(commit)));
-                        Verdict::Committed
-                    }
-                    Err(_fenced) => {
-                        self.stats.fenced_commits += 1;
-                        Verdict::Fenced
-                    }
+            Call::Commit(leases, batch) => match self.store.commit(server, &leases, &batch, sent_at) {
+                Ok(commit) => {
+                    self.store.done(server, caller.number(caller.id));
+                    self.stats.commits += 1;
+                    self.record(What::Commit(Box::new(commit)));
+                    Verdict::Committed
                 }
-            }
+                Err(_fenced) => {
+                    self.stats.fenced_commits += 1;
+                    Verdict::Fenced
+                }
+            },
         }
     }
 
@@ -210,10 +216,5 @@ impl World {
         let epoch = leases.first().map_or_else(Default::default, |lease| lease.epoch);
         let until = self.now + self.plan.setup.shard_lease;
         self.record(What::Owned { server: u32::try_from(server).unwrap_or(u32::MAX), epoch, until });
-    }
-
-    /// Whether a lost answer is told to clients as a refusal.
-    pub(super) fn takes_unknown_for_refused(&self) -> bool {
-        self.plan.has(Mutation::UnknownTakenForRefused)
     }
 }

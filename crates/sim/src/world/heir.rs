@@ -6,12 +6,12 @@
 //! of it must be what an engine knows that is built from the rows alone.
 
 use engine::{Engine, Follower};
+use model::Timestamp;
 use model::changelog::{LiveKey, Place};
-use model::record::{Lease, LiveRow};
+use model::record::LiveRow;
 
 use super::World;
 use super::calls::Loaded;
-use crate::history::What;
 
 /// How many rows are read again in one step at most.
 const STEP: usize = 40;
@@ -101,33 +101,26 @@ impl World {
         heir.follower.refresh(&keys, self.store.live_rows(&keys));
     }
 
-    /// The shards are taken: the engine that the heir became, unless it has to be built from all rows.
+    /// The shards are taken: the engine that the heir became, with the engine time of the newest commit, unless all rows
+    /// have to be loaded.
     ///
-    /// It is compared with `cold`, which was, and neither has been started.
-    pub(super) fn ascend(
-        &mut self,
-        server: usize,
-        leases: &[Lease],
-        loaded: &Loaded,
-        cold: &Engine,
-    ) -> Option<Engine> {
+    /// It is compared with one that is built from all rows, and neither has been started.
+    pub(super) fn inherit(&mut self, server: usize, loaded: Loaded) -> Option<(Box<Engine>, Timestamp)> {
         let mut heir = self.servers[server].heir.take()?;
-        if loaded.tail_lost || heir.on_their_way.is_some() {
+        let leases = self.servers[server].leader.as_ref()?.leases().cloned()?;
+        if heir.on_their_way.is_some() {
             return None;
         }
         self.follow(&mut heir)?;
         self.refresh(&mut heir, usize::MAX);
-        let warm = heir.follower.own(leases);
-        let difference = match &warm {
-            Some(warm) => warm.difference(cold).or_else(|| cold.difference(warm)),
-            None => {
-                self.inconsistent(server, "what it followed contradicts itself".into());
-                return None;
-            }
+        let Some(warm) = heir.follower.own(&leases) else {
+            self.inconsistent(server, "what it followed contradicts itself".into());
+            return None;
         };
-        let difference = difference.as_ref().map(super::reign::differing);
-        self.record(What::Rebuilt { server: u32::try_from(server).unwrap_or(u32::MAX), difference });
+        let cold = self.restore(server, &leases, &loaded);
+        let difference = warm.difference(&cold).or_else(|| cold.difference(&warm));
+        self.record_rebuilt(server, difference.as_ref().map(super::rebuild::differing));
         // Both ways of taking over are used in every world.
-        warm.filter(|_| self.heir_dice.chance(0.8))
+        self.heir_dice.chance(0.8).then(|| (Box::new(warm), loaded.now))
     }
 }

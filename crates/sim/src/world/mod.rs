@@ -1,19 +1,20 @@
 //! A whole cluster in one thread, on virtual time.
 //!
 //! ```text
-//! clients ──> servers (the real engine) ──> store
+//! clients ──> servers (the real leader and engine) ──> store
 //!                │ ▲
 //!     network:   ▼ │   delay, loss, duplicates, disorder, cuts
 //!             workers (agent, the real supervisor over a disk, fuse, tasks)
 //! ```
 //!
-//! The cores are the product's: engine and supervisor. Everything around them is a model of what the product's
+//! The cores are the product's: engine, leader and supervisor. Everything around them is a model of what the product's
 //! parts promise each other, and of all that may happen to them. The world is an agenda of happenings, ordered by
 //! time and then by the order in which they were put down; a seed decides the rest, so a world is
 //! the same each time.
 //!
 //! - [`plan`]: size, load and faults of a world; deliberate bugs.
-//! - [`server`], [`reign`]: processes that own the shards in turn and drive an engine.
+//! - [`server`]: processes around the leader and its engine; [`sessions`]: between them and workers; [`heir`]: what a standby
+//!   follows; [`rebuild`]: an engine that is built beside the running one.
 //! - [`store`]: rows, leases, epochs; [`calls`]: the way to it and back.
 //! - [`agent`], [`supervisor`] with its [`launcher`], [`fuse`], [`task`]: the parts of a worker.
 //! - [`client`]: who asks for work; [`runs`]: and for runs of workflows. [`nemesis`]: who breaks things.
@@ -27,9 +28,10 @@ mod heir;
 mod launcher;
 mod nemesis;
 pub mod plan;
-mod reign;
+mod rebuild;
 mod runs;
 mod server;
+mod sessions;
 mod store;
 mod supervisor;
 mod task;
@@ -44,7 +46,7 @@ use crate::dice::Dice;
 use crate::history::{Event, History, What};
 use agenda::Agenda;
 use agent::{AgentMessage, Worker};
-use calls::Call;
+use calls::StoreCall;
 use client::{ClientMessage, Clients};
 use plan::{FaultKind, Plan, concern};
 use server::{Server, ServerMessage};
@@ -87,7 +89,7 @@ enum Happening {
         execution: ExecutionId,
         run: u32,
     },
-    Store(Box<Call>),
+    Store(Box<StoreCall>),
     Client(ClientMessage),
     Fault {
         index: usize,

@@ -35,13 +35,8 @@ pub enum Mutation {
     WorkerThawsBeforeItsStops,
     WorkerHandsOnNoCheckpoint,
     FuseDoesNotFire,
-    EffectsBeforeTheCommit,
-    RepliesBeforeTheCommit,
-    RepliesWithoutACommitAtOnce,
-    EffectsOfAllThatAreOnTheirWay,
     StaleReportAsCurrent,
     StaleSaveAsCurrent,
-    UnknownTakenForRefused,
     LoadForgetsExecutions,
     LoadForgetsJobs,
     LoadForgetsQueues,
@@ -259,7 +254,7 @@ pub struct Plan {
     /// Commits of a server that may be on their way to the store.
     pub commits_ahead: usize,
     /// Inputs that a batch has at least if it is sent behind one that is on its way.
-    pub ahead_inputs: u32,
+    pub ahead_inputs: usize,
     /// How long work comes and faults happen.
     pub rough: Duration,
     /// How long everything may take to end afterwards.
@@ -407,7 +402,7 @@ impl Plan {
         let mut dice = Dice::new(self.seed, concern::AHEAD);
         if dice.chance(0.5) {
             self.commits_ahead = 2 + dice.below(3);
-            self.ahead_inputs = u32::try_from(dice.between(1, 4)).unwrap_or(1);
+            self.ahead_inputs = usize::try_from(dice.between(1, 4)).unwrap_or(1);
         }
     }
 

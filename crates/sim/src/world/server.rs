@@ -1,37 +1,44 @@
-//! Servers: processes that take the shards when they are free, load the rows, and reign.
+//! Servers: processes around the product's [`Leader`], which decides when they lead and drives their engine.
+//!
+//! The way to the store is in `calls`, that to workers in `sessions`. What is here is what the product's shell does: events in,
+//! actions out in their order, a turn after each event and when one is due.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use engine::{Engine, Input, Join, Now, Report, Session};
-use leader::LeadershipLease;
-use model::ShardId;
-use model::record::Lease;
+use engine::{Effect, Input, Join, LEAP_MAX, Now, Report, Session, Ticket};
+use leader::{
+    Action, Answer, Call, CallId, Event, Failure, FailureKind, Leader, Notice, Standing, Unanswered,
+};
+use model::record::{Batch, Lease};
 use model::worker::Health;
 use model::{Duration, ExecutionId, Fence, Timestamp};
 
-use super::calls::{Loaded, Verdict, Wish};
+use super::calls::{Loaded, Verdict};
 use super::client::Op;
 use super::heir::Heir;
-use super::reign::Reign;
+use super::plan::Mutation;
+use super::sessions::Link;
 use super::{Happening, World};
+use crate::history::What;
 
-/// How soon a server asks again for shards that it did not get.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// The pause before a renewal that failed is sent again.
-const RENEWAL_PAUSE: Duration = Duration::from_millis(100);
-/// How long one that gave the shards away lets the others ask.
+/// For how long one that handed over leaves the shards to the others.
 const GIVES_WAY: Duration = Duration::from_millis(500);
+/// The least time between two turns without an event.
+const TURN_AGAIN: Duration = Duration::from_millis(1);
+
+/// A try of a client's request: the request and the number of the try.
+pub(super) type Asked = (u64, u32);
 
 /// What a server hears.
 #[derive(Debug, Clone)]
 pub(super) enum ServerMessage {
     // From itself.
-    TakeOver,
     Turn,
     Wake,
-    RenewLease,
+    Standing(Standing),
     // From the store.
-    Store { number: u64, verdict: Verdict },
+    Store { id: CallId, verdict: Verdict },
     // From workers.
     Hello { worker: usize, connection: u64, join: Box<Join> },
     Beat { worker: usize, connection: u64, session: Session, seq: u64 },
@@ -39,26 +46,6 @@ pub(super) enum ServerMessage {
     Close { connection: u64 },
     // From clients.
     Ask { request: u64, attempt: u32, op: Arc<Op> },
-}
-
-/// What a server is at.
-#[derive(Debug, Default)]
-pub(super) enum Phase {
-    #[default]
-    Idle,
-    Acquiring {
-        call: u64,
-        since: Timestamp,
-    },
-    Releasing {
-        call: u64,
-        /// Whether another server is to have them.
-        gives_way: bool,
-    },
-    Loading {
-        call: u64,
-    },
-    Reigning(Box<Reign>),
 }
 
 /// A server.
@@ -71,15 +58,25 @@ pub(super) struct Server {
     inbox: Vec<(Option<u32>, ServerMessage)>,
     /// How far its wall clock is ahead, in microseconds.
     pub(super) clock_error: i64,
-    pub(super) phase: Phase,
-    /// The shards as it has them, and until when for certain; meaningful with `leases`.
-    pub(super) leases: Option<Arc<[Lease]>>,
-    pub(super) lease: Option<LeadershipLease>,
-    /// Whether a commit may still be on its way under these leases.
-    pub(super) tainted: bool,
-    pub(super) renewal: Option<(u64, Timestamp)>,
+    /// None while the process is down.
+    pub(super) leader: Option<Box<Leader<Asked>>>,
+    /// Requests that were not answered.
+    asked: BTreeSet<Asked>,
+    pub(super) sessions: BTreeMap<Session, Link>,
+    pub(super) connections: BTreeMap<u64, Session>,
+    /// Commits that were not answered, oldest first.
+    pub(super) commits: VecDeque<CallId>,
     /// When the newest commit that it sent arrives at the store.
     pub(super) commit_arrives: Timestamp,
+    /// How many batches it committed.
+    batches: u64,
+    /// Engine time as of its newest batch.
+    batched_at: Option<Timestamp>,
+    /// When its engine last read the clocks.
+    read_at: Timestamp,
+    turn_wanted: bool,
+    wake_at: Timestamp,
+    pub(super) rebuild_wanted: bool,
     /// What it knows of the rows while another one owns them.
     pub(super) heir: Option<Heir>,
 }
@@ -88,9 +85,30 @@ impl World {
     pub(super) fn start_server(&mut self, server: usize) {
         let clock_error = self.servers[server].clock_error;
         let life = self.servers[server].life + 1;
-        self.servers[server] = Server { up: true, life, clock_error, ..Server::default() };
+        let leader = Box::new(Leader::new(self.settings_of_leader()));
+        self.servers[server] =
+            Server { up: true, life, clock_error, leader: Some(leader), ..Server::default() };
         let delay = self.server_dice.millis(1, 500);
-        self.tell_self(server, delay, ServerMessage::TakeOver);
+        self.servers[server].turn_wanted = true;
+        self.tell_self(server, delay, ServerMessage::Turn);
+    }
+
+    fn settings_of_leader(&mut self) -> leader::Config {
+        let engine = engine::Config {
+            seed: self.server_dice.number(),
+            lease: self.plan.setup.lease,
+            ..engine::Config::default()
+        };
+        leader::Config {
+            engine,
+            shards: self.plan.shards,
+            lease: self.plan.setup.shard_lease,
+            commits_ahead: self.plan.commits_ahead,
+            is_exclusive: false,
+            has_reserve: true,
+            batch_inputs: leader::Config::BATCH_INPUTS,
+            ahead_inputs: self.plan.ahead_inputs,
+        }
     }
 
     pub(super) fn tell_self(&mut self, server: usize, delay: Duration, message: ServerMessage) {
@@ -112,22 +130,19 @@ impl World {
         if this.paused && this.up {
             return this.inbox.push((life, message));
         }
+        if !this.up {
+            return match message {
+                ServerMessage::Hello { worker, connection, .. }
+                | ServerMessage::Beat { worker, connection, .. } => self.hang_up(server, worker, connection),
+                ServerMessage::Ask { request, attempt, .. } => self.answer_loading(request, attempt),
+                _ => {}
+            };
+        }
         match message {
-            ServerMessage::Hello { worker, connection, .. } if !self.is_leading(server) => {
-                self.hang_up(server, worker, connection);
-            }
-            ServerMessage::Beat { worker, connection, .. } if !self.is_leading(server) => {
-                self.hang_up(server, worker, connection);
-            }
-            ServerMessage::Ask { request, attempt, .. } if !self.is_leading(server) => {
-                self.answer_loading(request, attempt);
-            }
-            _ if !self.servers[server].up => {}
-            ServerMessage::TakeOver => self.take_over(server),
             ServerMessage::Turn => self.turn(server),
             ServerMessage::Wake => self.wake(server),
-            ServerMessage::RenewLease => self.renew_lease(server),
-            ServerMessage::Store { number, verdict } => self.store_answers(server, number, verdict),
+            ServerMessage::Standing(standing) => self.drive(server, Event::Standing(standing)),
+            ServerMessage::Store { id, verdict } => self.store_answers(server, id, verdict),
             ServerMessage::Hello { worker, connection, join } => {
                 self.open_session(server, worker, connection, *join);
             }
@@ -142,17 +157,6 @@ impl World {
         }
     }
 
-    pub(super) fn is_reigning(&self, server: usize) -> bool {
-        let this = &self.servers[server];
-        this.up && matches!(this.phase, Phase::Reigning(_))
-    }
-
-    /// Whether it may release what no commit carries.
-    pub(super) fn is_leading(&self, server: usize) -> bool {
-        let lease = self.servers[server].lease;
-        self.is_reigning(server) && lease.is_some_and(|lease| lease.is_valid(self.now))
-    }
-
     /// It goes on after a pause, and hears all that it missed.
     pub(super) fn resume_server(&mut self, server: usize) {
         self.servers[server].paused = false;
@@ -161,16 +165,16 @@ impl World {
         }
     }
 
+    /// Its connections are reset: whoever waits knows nothing.
     pub(super) fn crash_server(&mut self, server: usize) {
         let this = &mut self.servers[server];
-        let phase = std::mem::take(&mut this.phase);
         let inbox = std::mem::take(&mut this.inbox);
-        (this.up, this.paused, this.heir) = (false, false, None);
+        (this.up, this.paused, this.heir, this.leader) = (false, false, None, None);
         this.life += 1;
-        if let Phase::Reigning(reign) = phase {
-            self.abandon(server, *reign);
+        for (request, attempt) in std::mem::take(&mut this.asked) {
+            self.answer_unknown(request, attempt);
         }
-        // Its connections are reset: who waits knows nothing.
+        self.close_sessions(server);
         for (_, message) in inbox {
             if let ServerMessage::Ask { request, attempt, .. } = message {
                 self.answer_unknown(request, attempt);
@@ -178,174 +182,270 @@ impl World {
         }
     }
 
-    fn take_over(&mut self, server: usize) {
-        let this = &self.servers[server];
-        if !matches!(this.phase, Phase::Idle) {
-            return;
-        }
-        match this.leases.clone() {
-            Some(leases) if this.tainted => {
-                let call = self.call_store(server, Wish::Release(leases));
-                self.servers[server].phase = Phase::Releasing { call, gives_way: false };
-            }
-            Some(_) => self.load(server),
-            None => {
-                let call = self.call_store(server, Wish::Acquire);
-                self.servers[server].phase = Phase::Acquiring { call, since: self.now };
-            }
+    /// The leader is to give the shards away, to another server if there is one.
+    pub(super) fn hand_over(&mut self) {
+        let Some(server) = self.store.owner(self.now) else { return };
+        let away = Standing { gives: true, takes: false, ..Standing::default() };
+        let others = (0..self.servers.len()).filter(|&other| other != server).collect::<Vec<_>>();
+        self.tell_self(server, Duration::ZERO, ServerMessage::Standing(away));
+        let pause = if others.is_empty() { TURN_AGAIN } else { GIVES_WAY };
+        self.tell_self(server, pause, ServerMessage::Standing(Standing::default()));
+        for other in others {
+            let hurries = Standing { hurries: true, ..Standing::default() };
+            self.tell_self(other, Duration::ZERO, ServerMessage::Standing(hurries));
+            self.tell_self(other, GIVES_WAY, ServerMessage::Standing(Standing::default()));
         }
     }
 
-    fn load(&mut self, server: usize) {
-        let call = self.call_store(server, Wish::Load);
-        self.servers[server].phase = Phase::Loading { call };
-    }
+    // Events.
 
-    /// It has no shards, or does not know: it asks again a little later.
-    pub(super) fn try_later(&mut self, server: usize) {
-        self.servers[server].phase = Phase::Idle;
-        let delay = self.server_dice.millis(50, 400);
-        self.tell_self(server, delay, ServerMessage::TakeOver);
-    }
-
-    fn store_answers(&mut self, server: usize, number: u64, verdict: Verdict) {
-        if self.servers[server].renewal.is_some_and(|(call, _)| call == number) {
-            return self.renewed(server, &verdict);
-        }
-        match self.servers[server].phase {
-            Phase::Acquiring { call, since } if call == number => self.acquired(server, since, verdict),
-            Phase::Releasing { call, gives_way } if call == number => {
-                let others = self.servers.len() > 1;
-                let this = &mut self.servers[server];
-                (this.leases, this.tainted) = (None, false);
-                this.phase = Phase::Idle;
-                if gives_way && others {
-                    self.tell_self(server, GIVES_WAY, ServerMessage::TakeOver);
-                } else {
-                    self.take_over(server);
-                }
-            }
-            Phase::Loading { call } if call == number => self.loaded(server, verdict),
-            Phase::Reigning(_) => self.landed(server, number, &verdict),
-            _ => {}
-        }
-    }
-
-    fn acquired(&mut self, server: usize, since: Timestamp, verdict: Verdict) {
-        match verdict {
-            Verdict::Acquired(Some(leases)) => {
-                let ttl = self.plan.setup.shard_lease;
-                let this = &mut self.servers[server];
-                this.leases = Some(leases.into());
-                this.lease = Some(LeadershipLease::new(since, ttl));
-                self.tell_self(server, Duration::from_millis(ttl.as_millis() / 3), ServerMessage::RenewLease);
-                self.load(server);
-            }
-            _ => {
-                self.stand_by(server);
-                self.servers[server].phase = Phase::Idle;
-                self.tell_self(server, ASK_AGAIN, ServerMessage::TakeOver);
-            }
-        }
-    }
-
-    fn renew_lease(&mut self, server: usize) {
-        let this = &self.servers[server];
-        if let (Some(leases), None) = (this.leases.clone(), this.renewal) {
-            let call = self.call_store(server, Wish::Renew(leases));
-            self.servers[server].renewal = Some((call, self.now));
-        }
-    }
-
-    fn renewed(&mut self, server: usize, verdict: &Verdict) {
-        let Some((_, since)) = self.servers[server].renewal.take() else { return };
-        let third = Duration::from_millis(self.plan.setup.shard_lease.as_millis() / 3);
-        match verdict {
-            Verdict::Renewed => {
-                if let Some(lease) = &mut self.servers[server].lease {
-                    lease.prolong(since);
-                }
-                self.tell_self(server, third, ServerMessage::RenewLease);
-                self.turn(server);
-            }
-            Verdict::Fenced => self.lose_shards(server),
-            _ => self.tell_self(server, RENEWAL_PAUSE, ServerMessage::RenewLease),
-        }
-    }
-
-    /// Somebody else has the shards.
-    fn lose_shards(&mut self, server: usize) {
-        self.servers[server].leases = None;
-        self.end_reign(server, &Verdict::Fenced);
-        self.try_later(server);
-    }
-
-    fn loaded(&mut self, server: usize, verdict: Verdict) {
-        let leases = self.servers[server].leases.clone();
-        let (Verdict::Loaded(loaded), Some(leases)) = (verdict, leases) else {
-            return self.try_later(server);
-        };
-        let engine = self.inherit(server, &leases, *loaded);
-        self.servers[server].phase = Phase::Reigning(Box::new(Reign::new(engine, leases)));
-        self.turn(server);
-    }
-
-    /// The engine that goes on: the one that followed, or one from rows.
-    fn inherit(&mut self, server: usize, leases: &[Lease], loaded: Loaded) -> Engine {
+    /// Passes an event to the leader, and carries out what it wants at once.
+    pub(super) fn drive(&mut self, server: usize, event: Event<Asked>) {
         let now = self.clocks(server);
-        let mut engine = self.restore(server, leases, &loaded);
-        engine = self.ascend(server, leases, &loaded, &engine).unwrap_or(engine);
-        engine.resume_from(loaded.now);
-        engine.start(now);
-        engine
+        let Some(leader) = &mut self.servers[server].leader else { return };
+        leader.handle(now, event);
+        self.carry_out_all(server);
+        self.servers[server].read_at = self.now;
+        self.want_turn(server, Duration::ZERO);
     }
 
-    /// An engine from rows, with a seed of its own.
-    pub(super) fn build(&mut self, server: usize, leases: &[Lease], loaded: &Loaded) -> Engine {
-        let now = self.clocks(server);
-        let mut engine = self.restore(server, leases, loaded);
-        engine.resume_from(loaded.now);
-        engine.start(now);
-        engine
+    fn want_turn(&mut self, server: usize, delay: Duration) {
+        let this = &mut self.servers[server];
+        if this.up && !std::mem::replace(&mut this.turn_wanted, true) {
+            self.tell_self(server, delay, ServerMessage::Turn);
+        }
     }
 
-    /// The same before its start.
-    fn restore(&mut self, server: usize, leases: &[Lease], loaded: &Loaded) -> Engine {
-        let config = engine::Config {
-            seed: self.server_dice.number(),
-            lease: self.plan.setup.lease,
-            ..engine::Config::default()
-        };
+    fn turn(&mut self, server: usize) {
         let now = self.clocks(server);
-        let mut engine = Engine::new(config, leases, self.plan.shards, now);
-        for row in &loaded.rows {
-            if let Err(poison) = engine.restore(row.clone()) {
-                self.inconsistent(server, format!("a row that was committed is refused: {poison}"));
-            }
+        let this = &mut self.servers[server];
+        this.turn_wanted = false;
+        let Some(leader) = &mut this.leader else { return };
+        leader.turn(now, true);
+        self.carry_out_all(server);
+        self.servers[server].read_at = self.now;
+        self.sleep(server);
+    }
+
+    /// Sees to it that the next turn comes in time.
+    fn sleep(&mut self, server: usize) {
+        let (now, clocks) = (self.now, self.clocks(server));
+        let this = &mut self.servers[server];
+        let Some(leader) = this.leader.as_ref().filter(|_| !this.turn_wanted) else { return };
+        let at = leader.wake_at(clocks);
+        if at <= now {
+            return self.want_turn(server, TURN_AGAIN);
         }
-        if loaded.tail_lost {
-            engine.distrust(&(0..self.plan.shards).map(ShardId).collect::<Vec<_>>());
+        if this.wake_at <= now || at < this.wake_at {
+            this.wake_at = at;
+            let life = Some(this.life);
+            self.put(at, Happening::Server { server, life, message: ServerMessage::Wake });
         }
-        engine
+    }
+
+    fn wake(&mut self, server: usize) {
+        // An earlier one took its place.
+        if self.servers[server].wake_at <= self.now {
+            self.turn(server);
+        }
+    }
+
+    /// Whether it may release what no commit carries.
+    pub(super) fn leads(&self, server: usize) -> bool {
+        self.servers[server].leader.as_ref().is_some_and(|leader| leader.leads(self.now))
     }
 
     pub(super) fn input(&mut self, server: usize, input: Input) {
-        let now = self.clocks(server);
-        let Phase::Reigning(reign) = &mut self.servers[server].phase else { return };
         self.stats.inputs += 1;
-        reign.engine.handle(now, input);
-        reign.taken += 1;
-        if !reign.turn_wanted {
-            reign.turn_wanted = true;
-            self.tell_self(server, Duration::ZERO, ServerMessage::Turn);
-        }
+        self.drive(server, Event::Worker(input));
     }
 
     fn beat(&mut self, server: usize, worker: usize, connection: u64, session: Session, seq: u64) {
         let Some((_, id)) = self.session_of(server, connection) else {
             return self.hang_up(server, worker, connection);
         };
-        let worker = id;
-        self.input(server, Input::Beat { worker, session, seq, health: Health::default() });
+        self.input(server, Input::Beat { worker: id, session, seq, health: Health::default() });
+    }
+
+    fn ask(&mut self, server: usize, request: u64, attempt: u32, op: &Op) {
+        let ticket = Ticket(self.number());
+        let input = match op {
+            Op::Task(execution, _, request) if self.plan.has(Mutation::StaleSaveAsCurrent) => {
+                let current =
+                    self.store.newest_like(*execution).map(|(_, execution, fence)| (execution, fence));
+                current.map(|(execution, fence)| Op::Task(execution, fence, request.clone()).input(ticket))
+            }
+            _ => None,
+        };
+        let input = input.unwrap_or_else(|| op.input(ticket));
+        let reply = (request, attempt);
+        self.servers[server].asked.insert(reply);
+        self.stats.inputs += u64::from(self.leads(server));
+        self.drive(server, Event::Request { ticket, input, reply });
+    }
+
+    fn store_answers(&mut self, server: usize, id: CallId, verdict: Verdict) {
+        let this = &mut self.servers[server];
+        let is_commit = this.commits.contains(&id);
+        this.commits.retain(|commit| *commit != id);
+        let is_vain = matches!(verdict, Verdict::Acquired(None));
+        for event in self.heard(server, id, is_commit, verdict) {
+            self.drive(server, event);
+        }
+        if is_vain {
+            self.stand_by(server);
+        }
+        if is_commit && std::mem::take(&mut self.servers[server].rebuild_wanted) {
+            self.rebuild(server);
+        }
+    }
+
+    /// What a leader hears of an answer.
+    fn heard(&mut self, server: usize, id: CallId, is_commit: bool, verdict: Verdict) -> Vec<Event<Asked>> {
+        let failed = |kind| Err(Failure { kind, message: format!("{kind:?}") });
+        let answer = match verdict {
+            Verdict::Acquired(taken) => {
+                let leases = taken.unwrap_or_default();
+                Ok(Answer::Acquired { leases, former_owner: Duration::ZERO })
+            }
+            Verdict::LostTails(shards) => Ok(Answer::LostTails(shards)),
+            Verdict::Inheritable(loaded) => Ok(Answer::Inherited(self.inherit(server, *loaded))),
+            Verdict::Loaded(loaded) => {
+                let Loaded { rows, now, .. } = *loaded;
+                let count = rows.len() as u64;
+                let loaded = leader::Loaded { now, rows: count, quarantined: 0 };
+                let answer = Event::Answered(id, Ok(Answer::Loaded(loaded)));
+                return vec![Event::Rows(id, rows), answer];
+            }
+            Verdict::Clock(time) => Ok(Answer::Clock(time)),
+            Verdict::Committed => Ok(Answer::Committed(leader::Committed::default())),
+            Verdict::Done => Ok(Answer::Done),
+            Verdict::Fenced => failed(FailureKind::Fenced),
+            Verdict::Unavailable => failed(FailureKind::Unavailable),
+            Verdict::Unknown if is_commit => failed(FailureKind::OutcomeUnknown),
+            Verdict::Unknown => failed(FailureKind::Unavailable),
+        };
+        vec![Event::Answered(id, answer)]
+    }
+
+    // Actions.
+
+    fn carry_out_all(&mut self, server: usize) {
+        loop {
+            let Some(leader) = &mut self.servers[server].leader else { return };
+            let actions = leader.take_actions();
+            if actions.is_empty() {
+                return;
+            }
+            let mut effects = Vec::new();
+            for action in actions {
+                match action {
+                    Action::ToWorker(effect) => effects.push(effect),
+                    action => self.carry_out(server, action, &mut effects),
+                }
+            }
+            self.send_effects(server, effects);
+        }
+    }
+
+    fn carry_out(&mut self, server: usize, action: Action<Asked>, effects: &mut Vec<Effect>) {
+        match action {
+            Action::Call { id, call, timeout } => self.call(server, id, call, timeout),
+            Action::Abandon(id) => self.servers[server].commits.retain(|commit| *commit != id),
+            Action::Reply { to: (request, attempt), reply } => {
+                self.servers[server].asked.remove(&(request, attempt));
+                match reply {
+                    Ok(reply) => self.reply(request, attempt, Ok(reply)),
+                    Err(Unanswered::Refused(refusal)) => self.reply(request, attempt, Err(refusal)),
+                    Err(Unanswered::OutcomeUnknown) => self.answer_unknown(request, attempt),
+                    Err(_) => self.answer_loading(request, attempt),
+                }
+            }
+            Action::ToWorker(effect) => effects.push(effect),
+            Action::CloseSession(session) => {
+                self.send_effects(server, std::mem::take(effects));
+                self.hang_up_session(server, session);
+            }
+            Action::CloseSessions => {
+                self.send_effects(server, std::mem::take(effects));
+                self.close_sessions(server);
+            }
+            Action::Publish { .. } => self.count_late_effects(server),
+            Action::NameStrays(strays) => {
+                for stray in strays {
+                    self.record(What::Stray { worker: stray.worker, execution: stray.held.execution });
+                }
+            }
+            Action::Notice(notice) => self.note(server, notice),
+            Action::Show(_) | Action::CloseLanes | Action::Retire(_) => {}
+        }
+    }
+
+    fn call(&mut self, server: usize, id: CallId, call: Call, timeout: Option<Duration>) {
+        let behind = self.servers[server].commits.back().copied();
+        match &call {
+            Call::Commit(_, batch) => {
+                self.look_at_batch(server, batch);
+                self.servers[server].commits.push_back(id);
+            }
+            Call::Load(_) => self.servers[server].heir = None,
+            _ => {}
+        }
+        self.call_store(server, id, call, timeout, behind);
+    }
+
+    fn note(&mut self, server: usize, notice: Notice) {
+        match notice {
+            Notice::Leads { .. } => self.servers[server].batched_at = None,
+            Notice::RowSetAside(poison) => {
+                self.inconsistent(server, format!("a row that was committed is refused: {poison}"));
+            }
+            Notice::EngineFailed(suspect) => {
+                self.inconsistent(server, format!("the engine failed while it handled {suspect:?}"));
+            }
+            Notice::EngineFailedOnRows => self.inconsistent(server, "the engine failed on rows".into()),
+            Notice::Fatal { reason } => self.inconsistent(server, reason),
+            _ => {}
+        }
+    }
+
+    fn count_late_effects(&mut self, server: usize) {
+        let leases = self.servers[server].leader.as_ref().and_then(|leader| leader.leases());
+        if leases.is_none_or(|leases| !self.store.holds(leases)) {
+            self.stats.late_effects += 1;
+        }
+    }
+
+    /// Looks at an engine that has just decided.
+    ///
+    /// Engine time advances with the steady clock, except while the wall clock shows less than engine time, or engine time
+    /// is the most that is accepted.
+    fn look_at_batch(&mut self, server: usize, batch: &Batch) {
+        let (clocks, every) = (self.clocks(server), self.plan.look_every);
+        let this = &mut self.servers[server];
+        this.batches += 1;
+        let before = this.batched_at.replace(batch.now).map(|before| before + self.now.since(this.read_at));
+        let Some(engine) = this.leader.as_ref().and_then(|leader| leader.engine()) else { return };
+        let look = this.batches.is_multiple_of(every);
+        let inconsistent = look.then(|| engine.check_invariants().err()).flatten();
+        let most = engine.confirmed(clocks).map_or(Timestamp::MAX, |confirmed| confirmed + LEAP_MAX);
+        let least = before.map(|before| clocks.wall.min(before).min(most));
+        let stands = least.filter(|least| batch.now < *least).map(|least| {
+            format!("engine time is {}, {} less than it must be", batch.now, least.since(batch.now))
+        });
+        for problem in [inconsistent, stands].into_iter().flatten() {
+            self.inconsistent(server, problem);
+        }
+    }
+
+    pub(super) fn inconsistent(&mut self, server: usize, what: String) {
+        self.record(What::Inconsistent { server: u32::try_from(server).unwrap_or(u32::MAX), what });
+    }
+
+    /// What the server owns and whose engine it drives, while it leads.
+    pub(super) fn leases_of(&self, server: usize) -> Option<Arc<[Lease]>> {
+        let leader = self.servers[server].leader.as_ref()?;
+        leader.engine()?;
+        leader.leases().cloned()
     }
 }

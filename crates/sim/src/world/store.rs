@@ -254,7 +254,7 @@ impl Store {
         &mut self,
         server: usize,
         leases: &[Lease],
-        batch: Batch,
+        batch: &Batch,
         decided_at: Timestamp,
     ) -> Result<Commit, Fenced> {
         if !self.holds(leases) && !self.has(Mutation::StoreIgnoresEpochs) {
@@ -266,7 +266,7 @@ impl Store {
                 self.past.pop_front();
             }
         }
-        let mut changes = batch.changes;
+        let mut changes = batch.changes.clone();
         let mut rows = Vec::with_capacity(changes.len());
         if self.has(Mutation::StoreTearsBatches) {
             self.torn += 1;

@@ -19,7 +19,7 @@ use supervisor::{
 
 use super::fuse::Fuse;
 use super::launcher::Launching;
-use super::reign::Stop;
+use super::sessions::Stop;
 use super::task::Task;
 use super::{Happening, World};
 use crate::history::{TaskStep, What};

@@ -21,6 +21,7 @@ async fn a_batch_that_a_full_store_without_a_reserve_refuses_is_committed_once_t
     cut.node.beat(beat).await.unwrap();
     assert!(lanes.grant().await > 0, "the tasks of its workers run on");
 
+    cut.a_second_passes();
     check.reached().await;
     check.release();
     cut.node.wait_ready(|now| *now == Readiness::Ready).await;
@@ -39,6 +40,7 @@ async fn a_server_whose_store_is_full_stops_at_once() {
     cut.store.inject_next(Operation::Commit, Fault::Full);
     let check = cut.store.stall(Operation::Check, cut.store.calls(Operation::Check) + 1);
     try_submit(&cut.node, 1, None).await.unwrap_err();
+    cut.a_second_passes();
     check.reached().await;
     let begun = std::time::Instant::now();
     cut.stop().await;

@@ -36,6 +36,11 @@ impl Cut {
         self.dial.on(LEADS);
     }
 
+    /// Time passes, less than a lease.
+    pub(super) fn a_second_passes(&self) {
+        self.dial.on(Duration::from_secs(1));
+    }
+
     /// The store answers again.
     pub(super) fn mend(&self) {
         self.store.heal(Operation::Renew);
@@ -145,7 +150,7 @@ async fn a_suspension_that_lasts_ends_the_leadership_and_answers_who_waits() {
     let submitted = tokio::spawn(async move { try_submit(&of_submitter, 1, None).await });
     commit.reached().await;
     store.break_down(Operation::Renew);
-    dial.on(lease);
+    let _time = dial.runs();
     assert_eq!(submitted.await.unwrap(), Err(RequestError::OutcomeUnknown));
     commit.release();
     store.heal(Operation::Renew);

@@ -4,7 +4,7 @@
 //! workers repeat reports until they are answered. An input that was being handled at two failures
 //! is set aside from then on.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use engine::{Input, ScheduleRequest, WorkflowRequest};
@@ -16,8 +16,9 @@ const STRIKES: u32 = 2;
 const REMEMBERED: usize = 1_024;
 
 /// What an input is about, so that a repetition of it is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Suspect {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each is named after what it has")]
+pub enum Suspect {
     /// No input: timers, dispatch.
     Flush,
     Submit {
@@ -37,7 +38,7 @@ pub(super) enum Suspect {
 }
 
 impl Suspect {
-    pub(super) fn of(input: &Input) -> Self {
+    pub(crate) fn of(input: &Input) -> Self {
         match input {
             Input::Submit { jobs, .. } => {
                 let key = jobs.first().and_then(|job| job.key).map(|key| key.key ^ key.body);
@@ -105,13 +106,13 @@ fn hash(asked: &impl Hash) -> u64 {
 
 /// Counts failures.
 #[derive(Debug, Default)]
-pub(super) struct Suspects {
-    strikes: HashMap<Suspect, u32>,
+pub(crate) struct Suspects {
+    strikes: BTreeMap<Suspect, u32>,
 }
 
 impl Suspects {
     /// The engine failed while it handled this.
-    pub(super) fn accuse(&mut self, suspect: Suspect) {
+    pub(crate) fn accuse(&mut self, suspect: Suspect) {
         // Without a key a submission cannot be told from any other, and time always passes.
         if matches!(suspect, Suspect::Flush | Suspect::Queue | Suspect::Submit { key: None, .. }) {
             return;
@@ -123,7 +124,7 @@ impl Suspects {
     }
 
     /// Whether this failed so often that it is not let in any more.
-    pub(super) fn is_barred(&self, suspect: &Suspect) -> bool {
+    pub(crate) fn is_barred(&self, suspect: &Suspect) -> bool {
         !self.strikes.is_empty() && self.strikes.get(suspect).is_some_and(|strikes| *strikes >= STRIKES)
     }
 }

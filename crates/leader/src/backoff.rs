@@ -1,27 +1,27 @@
-//! How long a node waits before it takes the shards again.
+//! How long a server waits before it asks for the shards again after a failure.
 
-use std::time::Duration;
+use model::Duration;
 
 const MIN: Duration = Duration::from_millis(50);
 const MAX: Duration = Duration::from_secs(2);
-/// The most while the store is away: asking costs little, and whoever waits for its fail-over waits for this as
-/// well.
+/// The longest pause while the store is away: asking costs little, and a failover of the database takes longer by this
+/// pause.
 const AWAY_MAX: Duration = Duration::from_millis(250);
-/// An ownership that held for this long ends the backoff.
+/// Leadership that lasted this long resets the backoff.
 const STABLE: Duration = Duration::from_secs(10);
 
 /// Why the shards are to be taken again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
-    /// The store does not answer, or another server has the shards; before that all went well. That passes by itself.
+pub(crate) enum Cause {
+    /// The store does not answer, or another server owns the shards; before that all went well.
     Away,
-    /// What failed may fail again at once, after all rows were loaded for it.
+    /// What failed may fail again at once, and each try loads all rows.
     Failed,
 }
 
-/// Pauses that grow, for each cause up to what it allows.
+/// Pauses that grow, for each cause up to its maximum.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     away: Duration,
     failed: Duration,
 }
@@ -34,18 +34,18 @@ impl Default for Backoff {
 
 impl Backoff {
     /// The next pause.
-    pub(super) fn pause(&mut self, cause: Cause) -> Duration {
+    pub(crate) fn pause(&mut self, cause: Cause) -> Duration {
         let (next, max) = match cause {
             Cause::Away => (&mut self.away, AWAY_MAX),
             Cause::Failed => (&mut self.failed, MAX),
         };
         let pause = *next;
-        *next = (pause * 2).min(max);
+        *next = (pause + pause).min(max);
         pause
     }
 
-    /// The shards were held for so long.
-    pub(super) fn held(&mut self, time: Duration) {
+    /// Leadership lasted this long.
+    pub(crate) fn held(&mut self, time: Duration) {
         if time > STABLE {
             *self = Self::default();
         }
@@ -71,12 +71,12 @@ mod tests {
     }
 
     #[test]
-    fn an_ownership_that_held_ends_the_backoff() {
+    fn leadership_that_lasted_resets_the_backoff() {
         let mut backoff = Backoff::default();
         let first = backoff.pause(Cause::Failed);
         backoff.held(STABLE);
         assert!(backoff.pause(Cause::Failed) > first);
-        backoff.held(STABLE * 2);
+        backoff.held(STABLE + STABLE);
         assert_eq!(backoff.pause(Cause::Failed), first);
     }
 }

@@ -1,0 +1,188 @@
+//! How a standby gets the shards, and how a server gives them back.
+//!
+//! Epochs grow with every acquire, so the store refuses whatever an earlier owner still sends. A server
+//! that owns the shards and had a commit with an unknown outcome releases them and acquires them anew for this reason.
+
+use std::sync::Arc;
+
+use engine::Now;
+use model::record::Lease;
+use model::{Duration, Timestamp};
+
+use crate::backoff::Cause;
+use crate::event::{Action, Answer, Call, Failure, FailureKind, Notice, Readiness};
+use crate::leader::{Leader, Phase};
+use crate::lease::LeadershipLease;
+
+/// How long to wait for shards that another server holds before asking again; and if that server is about to
+/// release them.
+const ACQUIRE_AGAIN: Duration = Duration::from_millis(250);
+const ACQUIRE_SOON: Duration = Duration::from_millis(10);
+/// At most so much longer, at random: standbys do not ask in step.
+const ACQUIRE_JITTER_MILLIS: u64 = 100;
+/// How long a shutdown or a handover waits for the store to take the shards back.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What follows when shards were given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AfterRelease {
+    /// They are acquired anew, under new epochs.
+    AcquireAnew,
+    /// It got some of them, and asks for all of them again later.
+    AskAgain,
+    /// Another server takes them.
+    HandedOver,
+    /// The process ends.
+    Stop,
+}
+
+impl<R> Leader<R> {
+    /// Asks for the shards if that is allowed, or goes on with those that it owns.
+    pub(crate) fn ask(&mut self, now: Now) {
+        let common = &mut self.common;
+        if common.stops {
+            return self.release(AfterRelease::Stop);
+        }
+        match common.leases.clone() {
+            Some(_) if common.tainted => self.release(AfterRelease::AcquireAnew),
+            Some(leases) => self.load(now, leases),
+            None if !common.may_ask() => self.say_drained(),
+            None => {
+                let timeout = common.config.lease;
+                let call = common.call(Call::Acquire, Some(timeout));
+                self.phase = Phase::Acquiring { call, sent_at: now.steady };
+            }
+        }
+    }
+
+    fn say_drained(&mut self) {
+        let common = &mut self.common;
+        if !common.standing.takes {
+            let reason = "standing by: it was drained, and another server decides".into();
+            common.show(Readiness::Loading { reason });
+            common.said_standby = true;
+        }
+    }
+
+    pub(crate) fn acquired(&mut self, now: Now, sent_at: Timestamp, answer: Result<Answer, Failure>) {
+        let (taken, former_owner) = match answer {
+            Ok(Answer::Acquired { leases, former_owner }) => (leases, former_owner),
+            Ok(_) => (Vec::new(), Duration::ZERO),
+            Err(failure) => return self.not_taken(now, failure),
+        };
+        let common = &mut self.common;
+        let all = usize::from(common.config.shards);
+        if taken.len() < all {
+            return self.not_all(now, taken, all);
+        }
+        let lease = LeadershipLease::new(sent_at, common.config.lease);
+        common.lease = if common.config.is_exclusive { lease.exclusive() } else { lease };
+        let leases: Arc<[Lease]> = taken.into();
+        common.leases = Some(Arc::clone(&leases));
+        (common.tainted, common.former_owner, common.said_standby) = (false, former_owner, false);
+        if common.stops {
+            return self.release(AfterRelease::Stop);
+        }
+        self.load(now, leases);
+    }
+
+    /// Another server holds some of the shards. Two servers that each kept a part would wait for each other.
+    fn not_all(&mut self, now: Now, taken: Vec<Lease>, all: usize) {
+        let common = &mut self.common;
+        if !std::mem::replace(&mut common.said_standby, true) {
+            common.notice(Notice::StandsBy { shards: all - taken.len() });
+            let reason = "standing by: another server that shares the store owns the shards".into();
+            common.show(Readiness::Loading { reason });
+        }
+        if taken.is_empty() {
+            return self.ask_again(now);
+        }
+        let timeout = common.config.lease;
+        let call = common.call(Call::Release(taken.into()), Some(timeout));
+        self.phase = Phase::Releasing { call, next: AfterRelease::AskAgain };
+    }
+
+    fn ask_again(&mut self, now: Now) {
+        let pause = match self.common.standing.hurries {
+            true => ACQUIRE_SOON,
+            false => ACQUIRE_AGAIN + Duration::from_millis(self.common.below(ACQUIRE_JITTER_MILLIS)),
+        };
+        self.phase = Phase::Standby { ask_at: now.steady + pause };
+    }
+
+    /// The shards could not be acquired, or no engine could be built for them.
+    pub(crate) fn not_taken(&mut self, now: Now, failure: Failure) {
+        let tainted = failure.kind != FailureKind::Full;
+        let cause = match failure.kind {
+            FailureKind::Unavailable | FailureKind::OutcomeUnknown | FailureKind::Fenced => Cause::Away,
+            _ => Cause::Failed,
+        };
+        if matches!(failure.kind, FailureKind::Fatal | FailureKind::TooNew) {
+            return self.fail(failure.message);
+        }
+        self.common.show(Readiness::Loading { reason: failure.message.clone() });
+        self.common.notice(Notice::NotTaken(failure));
+        self.again(now, tainted, cause);
+    }
+
+    /// Tries again after a pause.
+    pub(crate) fn again(&mut self, now: Now, tainted: bool, cause: Cause) {
+        let common = &mut self.common;
+        common.stop_renewing();
+        common.tainted |= tainted;
+        common.notice(Notice::Reloads);
+        let pause = common.backoff.pause(cause);
+        let asks = Phase::Standby { ask_at: now.steady + pause };
+        if let Phase::Loading(loading) = std::mem::replace(&mut self.phase, asks)
+            && let Some(engine) = loading.engine
+        {
+            self.common.act(Action::Retire(engine));
+        }
+    }
+
+    /// Gives the shards back, if it owns any.
+    pub(crate) fn release(&mut self, next: AfterRelease) {
+        let common = &mut self.common;
+        common.stop_renewing();
+        if next == AfterRelease::Stop {
+            common.show(Readiness::Stopping);
+        }
+        // Those that are acquired anew are given up with the answer.
+        let leases = match next {
+            AfterRelease::AcquireAnew => common.leases.clone(),
+            _ => common.leases.take(),
+        };
+        let Some(leases) = leases else {
+            self.phase = match next {
+                AfterRelease::Stop => Phase::Ended(Ok(())),
+                _ => Phase::Standby { ask_at: Timestamp::from_micros(i64::MIN) },
+            };
+            return;
+        };
+        let timeout = if next == AfterRelease::AcquireAnew { common.config.lease } else { RELEASE_TIMEOUT };
+        let call = common.call(Call::Release(leases), Some(timeout));
+        self.phase = Phase::Releasing { call, next };
+    }
+
+    pub(crate) fn released(&mut self, now: Now, next: AfterRelease, answer: Result<(), Failure>) {
+        match (next, answer) {
+            (AfterRelease::AcquireAnew | AfterRelease::AskAgain, Err(failure)) => {
+                self.not_taken(now, failure)
+            }
+            (AfterRelease::AcquireAnew, Ok(())) => {
+                self.common.leases = None;
+                self.phase = Phase::Standby { ask_at: now.steady };
+            }
+            (AfterRelease::AskAgain, Ok(())) => self.ask_again(now),
+            (AfterRelease::HandedOver | AfterRelease::Stop, answer) => {
+                if let Err(failure) = answer {
+                    self.common.notice(Notice::ReleaseFails(failure));
+                }
+                self.phase = match next {
+                    AfterRelease::Stop => Phase::Ended(Ok(())),
+                    _ => Phase::Standby { ask_at: now.steady },
+                };
+            }
+        }
+    }
+}

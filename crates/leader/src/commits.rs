@@ -1,0 +1,81 @@
+//! The batches that are being committed.
+//!
+//! While one batch is being committed the engine takes inputs for the next, so a batch is as large as the store is slow
+//! (group commit without a timer). Under load the next ones are sent ahead, as many as the store takes, so that it
+//! never waits for the engine. Answers may come in any order; effects are released in the order of the batches.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use engine::Effect;
+use model::Timestamp;
+use model::record::Batch;
+
+use crate::event::{CallId, Committed, Failure};
+
+/// A batch that is being committed, and what is released when it is.
+#[derive(Debug)]
+pub(crate) struct InFlightCommit {
+    pub(crate) number: u64,
+    /// The call; none while the store has no space and is not asked.
+    pub(crate) call: Option<CallId>,
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) effects: Vec<Effect>,
+    /// On the steady clock: the lease that a commit prolongs counts from here.
+    pub(crate) sent_at: Timestamp,
+    /// The answer, until those before it have theirs.
+    pub(crate) answer: Option<Result<Committed, Failure>>,
+}
+
+/// In-flight commits, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Commits {
+    queue: VecDeque<InFlightCommit>,
+}
+
+impl Commits {
+    pub(crate) fn push(&mut self, commit: InFlightCommit) {
+        self.queue.push_back(commit);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn newest(&self) -> Option<&InFlightCommit> {
+        self.queue.back()
+    }
+
+    pub(crate) fn newest_mut(&mut self) -> Option<&mut InFlightCommit> {
+        self.queue.back_mut()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut InFlightCommit> {
+        self.queue.iter_mut()
+    }
+
+    /// Notes the answer to a call; returns `false` if it is the call of no commit.
+    pub(crate) fn answered(&mut self, call: CallId, answer: Result<Committed, Failure>) -> bool {
+        let commit = self.queue.iter_mut().find(|commit| commit.call == Some(call));
+        commit.map(|commit| commit.answer = Some(answer)).is_some()
+    }
+
+    /// The oldest commit, if it was answered.
+    pub(crate) fn pop_answered(&mut self) -> Option<(InFlightCommit, Result<Committed, Failure>)> {
+        let answer = self.queue.front_mut()?.answer.take()?;
+        self.queue.pop_front().map(|commit| (commit, answer))
+    }
+
+    /// Puts a commit back that was the oldest.
+    pub(crate) fn put_back(&mut self, commit: InFlightCommit) {
+        self.queue.push_front(commit);
+    }
+
+    pub(crate) fn drain(&mut self) -> impl DoubleEndedIterator<Item = InFlightCommit> {
+        self.queue.drain(..)
+    }
+}

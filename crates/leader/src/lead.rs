@@ -1,0 +1,688 @@
+//! Leadership: the engine decides, the store commits, and only then the world hears of it.
+//!
+//! ```text
+//! inputs ──> engine.handle
+//! at a turn: if no commit is in flight, or many inputs wait { engine.flush ──> commit, or release at once }
+//! commit done ──> release its effects
+//! ```
+//!
+//! # Suspension
+//! The leadership lease may end before the store has confirmed it: the store is slow, or this server is cut off from it.
+//! Another server may lead from now on. So this server is not ready, closes its sessions, renews no worker lease and
+//! releases no effect without a commit. It keeps its engine and its in-flight commits, because the next
+//! successful renewal proves that no other server took the shards, and ends the suspension. A commit that succeeds
+//! meanwhile is durable, so its clients are answered.
+//!
+//! # A full disk
+//! A store with a reserve commits in it and says so; one without refuses. A refused batch is kept, and committed once
+//! there is space: the sessions and leases of workers need no row, so their tasks run on.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use engine::{Effect, Engine, Input, Now, Output, ScheduleRequest, Session, Ticket, WorkflowRequest};
+use model::record::Lease;
+use model::{Duration, Timestamp, WorkerId};
+use mutation::{Mutation, is_on};
+
+use crate::acquire::AfterRelease;
+use crate::backoff::Cause;
+use crate::commits::{Commits, InFlightCommit};
+use crate::event::{
+    Action, Answer, Call, CallId, Committed, Failure, FailureKind, Notice, Readiness, Unanswered,
+};
+use crate::leader::{Common, Leader, Phase, SLEEP_MAX};
+use crate::suspects::Suspect;
+
+/// How often a full store is asked whether it takes writes again.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// How soon a store is told again that lost commits were dealt with.
+const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
+/// How long a shutdown waits for its last commits.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+/// The same for a handover. Clients that still wait then are told that the outcome is unknown, or that nothing happened.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often a server that ends looks whether all is decided.
+const LOOK_WHETHER_DECIDED: Duration = Duration::from_millis(1);
+/// Longest suspension, in lease lengths. After it, waiting clients are told that the outcome is unknown, and the server
+/// acquires the shards again when the store is back.
+const SUSPENDED_LENGTHS_MAX: u64 = 4;
+
+/// A server that leads.
+#[derive(Debug)]
+pub(crate) struct Leading {
+    pub(crate) engine: Box<Engine>,
+    leases: Arc<[Lease]>,
+    since: Timestamp,
+    pub(crate) commits: Commits,
+    /// The number of the batch that inputs go into now.
+    batch: u64,
+    /// Inputs in it so far.
+    taken: usize,
+    /// Engine time of the newest committed batch.
+    committed: Timestamp,
+    /// Whether any batch was.
+    has_committed: bool,
+    /// Sessions that are open.
+    sessions: BTreeMap<Session, WorkerId>,
+    /// Since when the lease has not been valid for certain.
+    suspended_since: Option<Timestamp>,
+    ending: Option<Ending>,
+    probe: Option<CallId>,
+    probe_at: Timestamp,
+    /// Whether the refused commits wait for space.
+    waits_for_space: bool,
+    reconciling: Reconciling,
+}
+
+/// Why leadership ends in order, and until when it waits for what was accepted.
+#[derive(Debug, Clone, Copy)]
+struct Ending {
+    by: Timestamp,
+    hands_over: bool,
+}
+
+/// Whether the store knows that the commits it had lost were dealt with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reconciling {
+    /// It does, or had lost none.
+    Done,
+    /// It is told at this moment, if every worker was heard by then.
+    Due(Timestamp),
+    /// It is being told.
+    Telling(CallId),
+}
+
+/// Why leadership ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The server stops; everything is committed.
+    Stopped,
+    /// Another server is to lead; everything is committed.
+    HandedOver,
+    /// The store cannot be trusted.
+    Fatal(String),
+    /// The engine is to be built again.
+    Again {
+        /// Whether a commit may still be in flight, so that new epochs are needed.
+        tainted: bool,
+        /// How soon is a matter of why.
+        cause: Cause,
+    },
+}
+
+impl<R> Leader<R> {
+    /// Goes on leading, or stops to lead.
+    pub(crate) fn leads_on(&mut self, now: Now, result: Result<(), End>) {
+        if let Err(end) = result {
+            self.end(now, end);
+        }
+    }
+
+    fn end(&mut self, now: Now, mut end: End) {
+        let common = &mut self.common;
+        let asked = Phase::Standby { ask_at: now.steady };
+        let Phase::Leading(leading) = std::mem::replace(&mut self.phase, asked) else { return };
+        let Leading { engine, mut commits, since, probe, reconciling, .. } = *leading;
+        // Before the answers: a client that repeats its request at once is refused then, and the request is not lost.
+        if !matches!(end, End::Stopped | End::HandedOver) {
+            common.show(Readiness::Loading { reason: "starting anew".into() });
+        }
+        // Leadership that ended with a commit in flight cannot know what became of it.
+        match commits.newest().map(|newest| newest.number) {
+            Some(newest) => {
+                let lost = unknown_outcome();
+                common.give_up_requests(newest, &lost);
+                if let End::Again { tainted, .. } = &mut end {
+                    *tainted = true;
+                }
+            }
+            None => common.give_up_requests(0, &Unanswered::Loading),
+        }
+        common.act(Action::CloseSessions);
+        let telling = match reconciling {
+            Reconciling::Telling(call) => Some(call),
+            _ => None,
+        };
+        let calls = commits.drain().filter_map(|commit| commit.call).chain(probe).chain(telling);
+        calls.for_each(|call| common.act(Action::Abandon(call)));
+        common.backoff.held(now.steady.since(since));
+        let confirmed = engine.confirmed(now).map(|wall| Now { wall, ..now });
+        common.confirmed = confirmed.or(common.confirmed);
+        common.act(Action::Retire(engine));
+        match end {
+            End::Stopped => self.release(AfterRelease::Stop),
+            End::HandedOver => self.release(AfterRelease::HandedOver),
+            End::Fatal(reason) => self.fail(reason),
+            End::Again { tainted, cause } => self.again(now, tainted, cause),
+        }
+    }
+}
+
+impl Leading {
+    pub(crate) fn new<R>(
+        common: &mut Common<R>,
+        engine: Box<Engine>,
+        leases: Arc<[Lease]>,
+        now: Now,
+    ) -> Self {
+        let reconciling = match engine.is_reconciling() {
+            true => Reconciling::Due(now.steady),
+            false => Reconciling::Done,
+        };
+        let this = Self {
+            engine,
+            leases,
+            since: now.steady,
+            commits: Commits::default(),
+            batch: 1,
+            taken: 0,
+            committed: now.wall,
+            has_committed: false,
+            sessions: BTreeMap::new(),
+            suspended_since: None,
+            ending: None,
+            probe: None,
+            probe_at: now.steady + PROBE_EVERY,
+            waits_for_space: false,
+            reconciling,
+        };
+        this.announce(common);
+        this
+    }
+
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.suspended_since.is_some()
+    }
+
+    fn announce<R>(&self, common: &mut Common<R>) {
+        let readiness = match (self.ending, common.full) {
+            (Some(Ending { hands_over: true, .. }), _) => {
+                Readiness::Loading { reason: "another server takes the shards over".into() }
+            }
+            (Some(_), _) => Readiness::Stopping,
+            (None, true) => Readiness::Full,
+            (None, false) => Readiness::Ready,
+        };
+        common.show(readiness);
+    }
+
+    // Inputs.
+
+    pub(crate) fn room<R>(&self, common: &Common<R>) -> usize {
+        common.config.batch_inputs.saturating_sub(self.taken)
+    }
+
+    pub(crate) fn request<R>(
+        &mut self,
+        common: &mut Common<R>,
+        now: Now,
+        ticket: Ticket,
+        input: Input,
+        reply: R,
+    ) -> Result<(), End> {
+        self.taken += weight(&input);
+        let new_work = is_new_work(&input);
+        // What waits for space keeps everything else waiting, too.
+        if common.full && (new_work || self.waits_for_space) {
+            common.reply(reply, Err(Unanswered::Full));
+            return Ok(());
+        }
+        if common.suspects.is_barred(&Suspect::of(&input)) {
+            common.reply(reply, Err(Unanswered::Poisoned));
+            return Ok(());
+        }
+        common.requests.wait(ticket, reply, self.batch, new_work);
+        self.input(common, now, input)
+    }
+
+    pub(crate) fn of_worker<R>(&mut self, common: &mut Common<R>, now: Now, input: Input) -> Result<(), End> {
+        match &input {
+            Input::Beat { .. } => {}
+            Input::Join(join) => {
+                self.taken += 1;
+                self.sessions.insert(join.session, join.worker);
+            }
+            Input::Disconnect { session, .. } => {
+                self.taken += 1;
+                self.sessions.remove(session);
+            }
+            _ => self.taken += 1,
+        }
+        self.input(common, now, input)
+    }
+
+    /// Gives an input to the engine. One that made it fail before is set aside.
+    fn input<R>(&mut self, common: &mut Common<R>, now: Now, input: Input) -> Result<(), End> {
+        let suspect = Suspect::of(&input);
+        if common.suspects.is_barred(&suspect) {
+            common.notice(Notice::InputSetAside(suspect));
+            return Ok(());
+        }
+        self.guarded(common, suspect, |engine| engine.handle(now, input))
+    }
+
+    /// Calls the engine. A defect in it costs the leadership, not the process.
+    fn guarded<R, T>(
+        &mut self,
+        common: &mut Common<R>,
+        suspect: Suspect,
+        call: impl FnOnce(&mut Engine) -> T,
+    ) -> Result<T, End> {
+        let engine = &mut *self.engine;
+        catch_unwind(AssertUnwindSafe(|| call(engine))).map_err(|_| {
+            common.notice(Notice::EngineFailed(suspect));
+            common.suspects.accuse(suspect);
+            End::Again { tainted: false, cause: Cause::Failed }
+        })
+    }
+
+    // Turns.
+
+    pub(crate) fn turn<R>(&mut self, common: &mut Common<R>, now: Now, drained: bool) -> Result<(), End> {
+        if common.standing.gives && self.ending.is_none() {
+            self.hand_over(common, now);
+        }
+        // A worker lease that rests on this server's lease must not outlive it: the next leader waits for leases
+        // that were granted before it took over, and for no others.
+        self.look_at_lease(common, now)?;
+        if let Some(since) = self.suspended_since {
+            return self.stay_suspended(common, now.steady, since);
+        }
+        // Answers to heartbeats wait for no commit.
+        for grant in self.engine.take_grants() {
+            common.act(Action::ToWorker(grant));
+        }
+        if self.may_flush(common) {
+            self.flush(common, now)?;
+        }
+        self.reconcile(common, now.steady);
+        if common.full && self.probe.is_none() && now.steady >= self.probe_at {
+            self.probe = Some(common.call(Call::Probe, None));
+        }
+        let decided = drained && self.commits.is_empty() && self.engine.is_idle();
+        match self.ending {
+            // What waits for space would hold up the end for as long as the volume is full.
+            Some(ending) if decided || self.waits_for_space || now.steady > ending.by => {
+                Err(if ending.hands_over { End::HandedOver } else { End::Stopped })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a batch may be sent: what there is while no commit is in flight, and more only for many inputs.
+    fn may_flush<R>(&self, common: &Common<R>) -> bool {
+        let config = &common.config;
+        let ahead = self.commits.len() < config.commits_ahead && self.taken >= config.ahead_inputs;
+        self.commits.is_empty() || (!self.waits_for_space && ahead)
+    }
+
+    /// Lets the engine decide, and commits that; or releases the effects at once if no row changed.
+    fn flush<R>(&mut self, common: &mut Common<R>, now: Now) -> Result<(), End> {
+        let Output { batch, mut effects } =
+            self.guarded(common, Suspect::Flush, |engine| engine.flush(now))?;
+        let number = self.batch;
+        self.batch += 1;
+        self.taken = 0;
+        if batch.is_empty() {
+            let at_once = is_on(Mutation::LeaderRepliesWithoutACommitAtOnce);
+            match self.commits.newest_mut() {
+                // They may tell of what that one is about to make durable.
+                Some(newest) if !at_once => newest.effects.extend(effects),
+                _ => self.release(common, effects),
+            }
+            return Ok(());
+        }
+        if is_on(Mutation::LeaderReleasesBeforeCommits) {
+            self.release(common, std::mem::take(&mut effects));
+        } else if is_on(Mutation::LeaderRepliesBeforeCommits) {
+            let is_reply = |effect: &Effect| matches!(effect, Effect::Reply { .. });
+            let (replies, others) = effects.into_iter().partition(is_reply);
+            effects = others;
+            self.release(common, replies);
+        }
+        let batch = Arc::new(batch);
+        let call = common.call(Call::Commit(Arc::clone(&self.leases), Arc::clone(&batch)), None);
+        let (call, sent_at) = (Some(call), now.steady);
+        self.commits.push(InFlightCommit { number, call, batch, effects, sent_at, answer: None });
+        Ok(())
+    }
+
+    /// Tells the world.
+    fn release<R>(&mut self, common: &mut Common<R>, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Reply { ticket, reply } => {
+                    if let Some(to) = common.requests.answered(ticket) {
+                        common.reply(to, reply.map_err(Unanswered::Refused));
+                    }
+                }
+                to_worker => common.act(Action::ToWorker(to_worker)),
+            }
+        }
+    }
+
+    pub(crate) fn wake_at<R>(&self, common: &Common<R>, now: Now) -> Timestamp {
+        let renewal = common.renewal_due().max(now.steady);
+        if let Some(since) = self.suspended_since {
+            return renewal.min(self.give_up_at(common, since));
+        }
+        let may_flush = self.may_flush(common);
+        if may_flush && !self.engine.is_idle() {
+            return now.steady;
+        }
+        let mut at = (now.steady + SLEEP_MAX).min(renewal).min(common.lease.valid_until());
+        if may_flush && let Some(wakeup) = self.engine.wakeup() {
+            let left = wakeup.as_micros().saturating_sub(self.engine.believed(now).as_micros()).max(0);
+            at = at.min(Timestamp::from_micros(now.steady.as_micros().saturating_add(left)));
+        }
+        if common.full && self.probe.is_none() {
+            at = at.min(self.probe_at);
+        }
+        if self.ending.is_some() && self.commits.is_empty() {
+            at = at.min(now.steady + LOOK_WHETHER_DECIDED);
+        }
+        at
+    }
+
+    // The leader's own lease.
+
+    /// Suspends leadership when the lease has ended, and resumes it when the lease is valid again.
+    pub(crate) fn look_at_lease<R>(&mut self, common: &mut Common<R>, now: Now) -> Result<(), End> {
+        match (common.lease.is_valid(now.steady), self.suspended_since) {
+            (false, None) => return self.suspend(common, now),
+            (true, Some(since)) => {
+                self.suspended_since = None;
+                common.notice(Notice::Resumed { after: now.steady.since(since) });
+                self.announce(common);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn suspend<R>(&mut self, common: &mut Common<R>, now: Now) -> Result<(), End> {
+        self.suspended_since = Some(now.steady);
+        common.notice(Notice::Suspended);
+        // What is only asked beside the commits would hold its session for as long as the store hangs.
+        if let Some(probe) = self.probe.take() {
+            common.act(Action::Abandon(probe));
+        }
+        if let Reconciling::Telling(call) = self.reconciling {
+            common.act(Action::Abandon(call));
+            self.reconciling = Reconciling::Due(now.steady);
+        }
+        if self.ending.is_none() {
+            common.show(Readiness::Suspended);
+        }
+        common.act(Action::CloseSessions);
+        let closed = std::mem::take(&mut self.sessions).into_iter();
+        closed
+            .map(|(session, worker)| Input::Disconnect { worker, session })
+            .try_for_each(|input| self.input(common, now, input))
+    }
+
+    fn stay_suspended<R>(
+        &mut self,
+        common: &mut Common<R>,
+        now: Timestamp,
+        since: Timestamp,
+    ) -> Result<(), End> {
+        // A server that stops waits for its commits only.
+        let waits_for_nothing = self.ending.is_some() && self.commits.is_empty();
+        if !waits_for_nothing && now < self.give_up_at(common, since) {
+            return Ok(());
+        }
+        common.notice(Notice::GivenUp);
+        Err(match self.ending {
+            None => End::Again { tainted: true, cause: Cause::Away },
+            Some(Ending { hands_over: true, .. }) => End::HandedOver,
+            Some(_) => End::Stopped,
+        })
+    }
+
+    fn give_up_at<R>(&self, common: &Common<R>, since: Timestamp) -> Timestamp {
+        let longest = since + Duration::from_millis(common.config.lease.as_millis() * SUSPENDED_LENGTHS_MAX);
+        self.ending.map_or(longest, |ending| longest.min(ending.by))
+    }
+
+    /// A renewal said that the shards are lost.
+    pub(crate) fn deposed<R>(&self, common: &mut Common<R>, failure: Failure) -> End {
+        if failure.kind == FailureKind::Fatal {
+            return End::Fatal(failure.message);
+        }
+        let cause = self.cause_of(&failure);
+        common.notice(Notice::Deposed(failure));
+        End::Again { tainted: true, cause }
+    }
+
+    // Answers of the store.
+
+    pub(crate) fn answered<R>(
+        &mut self,
+        common: &mut Common<R>,
+        now: Now,
+        call: CallId,
+        answer: Result<Answer, Failure>,
+    ) -> Result<(), End> {
+        if self.probe == Some(call) {
+            self.probed(common, now.steady, answer.is_ok());
+        } else if self.reconciling == Reconciling::Telling(call) {
+            self.reconciling = match answer {
+                Ok(_) => Reconciling::Done,
+                Err(failure) => {
+                    common.notice(Notice::ReconcileFails(failure));
+                    Reconciling::Due(now.steady + RECONCILE_AGAIN)
+                }
+            };
+        } else {
+            let answer = answer.map(|answer| match answer {
+                Answer::Committed(committed) => committed,
+                _ => Committed::default(),
+            });
+            if self.commits.answered(call, answer) {
+                return self.commits_answered(common, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn commits_answered<R>(&mut self, common: &mut Common<R>, now: Now) -> Result<(), End> {
+        while let Some((commit, answer)) = self.commits.pop_answered() {
+            match answer {
+                Ok(committed) => self.committed(common, now, commit, committed)?,
+                Err(_) if is_on(Mutation::LeaderGoesOnAfterFailedCommits) => {
+                    self.release(common, commit.effects);
+                }
+                Err(failure) if failure.kind == FailureKind::Full && !common.config.has_reserve => {
+                    self.commits.put_back(commit);
+                    self.wait_for_space(common, now.steady);
+                }
+                Err(failure) => return Err(self.lost(common, &commit, failure)),
+            }
+        }
+        Ok(())
+    }
+
+    fn committed<R>(
+        &mut self,
+        common: &mut Common<R>,
+        now: Now,
+        commit: InFlightCommit,
+        committed: Committed,
+    ) -> Result<(), End> {
+        self.has_committed = true;
+        if committed.prolonged {
+            common.lease.prolong(commit.sent_at);
+        }
+        // The answer may have come after the end of the lease: then workers hear nothing.
+        let looked = self.look_at_lease(common, now);
+        let before = std::mem::replace(&mut self.committed, commit.batch.now);
+        self.release(common, commit.effects);
+        if is_on(Mutation::LeaderReleasesAllThatIsInFlight) {
+            let later: Vec<_> =
+                self.commits.iter_mut().flat_map(|later| std::mem::take(&mut later.effects)).collect();
+            self.release(common, later);
+        }
+        let InFlightCommit { batch, sent_at, .. } = commit;
+        common.act(Action::Publish { batch, committed, sent_at, before });
+        if committed.space_low {
+            self.space_is_low(common, now.steady);
+        }
+        looked
+    }
+
+    /// A commit failed, and with it those behind it: nobody may go on from what the engine believes.
+    fn lost<R>(&mut self, common: &mut Common<R>, commit: &InFlightCommit, failure: Failure) -> End {
+        use FailureKind::{Fenced, Full, TooNew, Unavailable};
+        let is_unknown = !matches!(failure.kind, Fenced | Full | Unavailable | TooNew);
+        let told = match failure.kind {
+            Full => Unanswered::Full,
+            _ if is_unknown => unknown_outcome(),
+            _ => Unanswered::Loading,
+        };
+        // The store does none of those behind it.
+        let mut newest = commit.number;
+        for behind in self.commits.drain() {
+            newest = behind.number;
+            behind.call.into_iter().for_each(|call| common.act(Action::Abandon(call)));
+        }
+        common.show(Readiness::Loading { reason: "starting anew".into() });
+        common.give_up_requests(newest, &told);
+        if failure.kind == FailureKind::Fatal {
+            return End::Fatal(failure.message);
+        }
+        common.full |= failure.kind == Full;
+        let tainted = is_unknown || failure.kind == Fenced;
+        let cause = self.cause_of(&failure);
+        common.notice(Notice::CommitFailed(failure));
+        End::Again { tainted, cause }
+    }
+
+    /// A store that took commits and then none is away; one that never took any would only have all rows loaded
+    /// again and again.
+    fn cause_of(&self, failure: &Failure) -> Cause {
+        use FailureKind::{Fenced, OutcomeUnknown, Unavailable};
+        match failure.kind {
+            Unavailable | OutcomeUnknown | Fenced if self.has_committed => Cause::Away,
+            _ => Cause::Failed,
+        }
+    }
+
+    // A full disk.
+
+    /// The store has no space, and did nothing of what is in flight. That is kept until there is space.
+    ///
+    /// The engine is not dropped: workers would have to open their sessions again, which needs rows, and their leases
+    /// would end.
+    fn wait_for_space<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
+        self.space_is_low(common, now);
+        self.waits_for_space = true;
+        for commit in self.commits.iter_mut() {
+            commit.answer = None;
+            if let Some(call) = commit.call.take() {
+                common.act(Action::Abandon(call));
+            }
+        }
+        // Nobody can say when it is done, or whether it will be: this server may end before.
+        common.give_up_requests(u64::MAX, &unknown_outcome());
+    }
+
+    /// The store commits in its reserve, or has none: from here on, nothing new is taken or started.
+    fn space_is_low<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
+        if !common.full {
+            common.full = true;
+            common.notice(Notice::SpaceLow);
+            self.probe_at = now + PROBE_EVERY;
+            self.engine.hold_new_work(true);
+            if !self.is_suspended() {
+                self.announce(common);
+            }
+        }
+    }
+
+    fn probed<R>(&mut self, common: &mut Common<R>, now: Timestamp, healed: bool) {
+        self.probe = None;
+        self.probe_at = now + PROBE_EVERY;
+        if !healed {
+            return;
+        }
+        common.full = false;
+        common.notice(Notice::SpaceAgain);
+        self.engine.hold_new_work(false);
+        self.announce(common);
+        if std::mem::take(&mut self.waits_for_space) {
+            for commit in self.commits.iter_mut() {
+                let call = Call::Commit(Arc::clone(&self.leases), Arc::clone(&commit.batch));
+                (commit.call, commit.sent_at) = (Some(common.call(call, None)), now);
+            }
+        }
+    }
+
+    // The end, and lost commits.
+
+    /// Takes nothing new from here on; what waits in the lanes is still decided.
+    pub(crate) fn stop<R>(&mut self, common: &mut Common<R>, now: Now) {
+        self.ending = Some(Ending { by: now.steady + STOP_TIMEOUT, hands_over: false });
+        self.announce(common);
+        common.act(Action::CloseLanes);
+    }
+
+    /// Takes no new requests from here on; what waits in the lanes is still decided, and the lanes stay open
+    /// for the time when this server leads again.
+    fn hand_over<R>(&mut self, common: &mut Common<R>, now: Now) {
+        common.notice(Notice::HandsOver);
+        self.ending = Some(Ending { by: now.steady + HAND_OVER_TIMEOUT, hands_over: true });
+        self.announce(common);
+    }
+
+    /// After the store forgot commits: names what workers hold of them, and tells the store when that is
+    /// dealt with.
+    fn reconcile<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
+        let Reconciling::Due(at) = self.reconciling else { return };
+        let strays = self.engine.take_strays();
+        if !strays.is_empty() {
+            common.act(Action::NameStrays(strays));
+        }
+        if !self.engine.is_reconciling() && now >= at {
+            common.notice(Notice::Reconciled);
+            let call = common.call(Call::Reconciled(Arc::clone(&self.leases)), None);
+            self.reconciling = Reconciling::Telling(call);
+        }
+    }
+}
+
+/// What clients are told whose commit may have happened.
+fn unknown_outcome() -> Unanswered {
+    match is_on(Mutation::LeaderTakesUnknownForRefused) {
+        true => Unanswered::Loading,
+        false => Unanswered::OutcomeUnknown,
+    }
+}
+
+/// How much an input counts towards the size of a batch.
+fn weight(input: &Input) -> usize {
+    match input {
+        Input::Submit { jobs, .. } => jobs.len(),
+        _ => 1,
+    }
+}
+
+/// Whether an input would make the store grow: a full store refuses it.
+pub fn is_new_work(input: &Input) -> bool {
+    match input {
+        Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. } | Input::Task { .. } => true,
+        Input::Schedule { request, .. } => matches!(
+            **request,
+            ScheduleRequest::Apply { .. }
+                | ScheduleRequest::Trigger { .. }
+                | ScheduleRequest::Backfill(_)
+                | ScheduleRequest::SetCalendar { .. }
+        ),
+        Input::Workflow { request, .. } => {
+            matches!(**request, WorkflowRequest::Apply { .. } | WorkflowRequest::Start(_))
+        }
+        _ => false,
+    }
+}

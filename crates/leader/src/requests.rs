@@ -1,0 +1,78 @@
+//! The clients that wait for a reply, and the batch that each waits for.
+
+use std::collections::BTreeMap;
+
+use engine::Ticket;
+
+use crate::event::Unanswered;
+
+/// The requests that the engine was given and has not answered.
+#[derive(Debug)]
+pub(crate) struct Requests<R> {
+    waiting: BTreeMap<Ticket, Waiting<R>>,
+}
+
+#[derive(Debug)]
+struct Waiting<R> {
+    reply: R,
+    /// The number of the batch that the request's changes are in.
+    batch: u64,
+    /// Whether it would make the store grow.
+    new_work: bool,
+}
+
+impl<R> Default for Requests<R> {
+    fn default() -> Self {
+        Self { waiting: BTreeMap::new() }
+    }
+}
+
+impl<R> Requests<R> {
+    pub(crate) fn wait(&mut self, ticket: Ticket, reply: R, batch: u64, new_work: bool) {
+        self.waiting.insert(ticket, Waiting { reply, batch, new_work });
+    }
+
+    /// Returns where the reply goes; `None` if the request was answered before.
+    pub(crate) fn answered(&mut self, ticket: Ticket) -> Option<R> {
+        self.waiting.remove(&ticket).map(|waiting| waiting.reply)
+    }
+
+    /// Gives up all requests. Those of batches up to `sent` get `lost` as their answer. The others get the answer that
+    /// nothing happened, because their batch was never sent.
+    pub(crate) fn give_up(&mut self, sent: u64, lost: &Unanswered) -> Vec<(R, Unanswered)> {
+        let told = |waiting: &Waiting<R>| match lost {
+            Unanswered::Full if waiting.new_work => Unanswered::Full,
+            Unanswered::OutcomeUnknown if waiting.batch <= sent => Unanswered::OutcomeUnknown,
+            _ => Unanswered::Loading,
+        };
+        let waiting = std::mem::take(&mut self.waiting).into_values();
+        waiting.map(|waiting| (told(&waiting), waiting.reply)).map(|(told, reply)| (reply, told)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given_up(lost: &Unanswered) -> Vec<Unanswered> {
+        let mut requests = Requests::default();
+        for (i, (batch, new_work)) in [(1, true), (1, false), (2, true)].into_iter().enumerate() {
+            requests.wait(Ticket(i as u64), i, batch, new_work);
+        }
+        let answers = requests.give_up(1, lost);
+        assert!(answers.iter().map(|(reply, _)| *reply).eq(0..3), "in their order");
+        answers.into_iter().map(|(_, told)| told).collect()
+    }
+
+    #[test]
+    fn only_what_was_in_the_lost_batch_is_unknown() {
+        use Unanswered::{Loading, OutcomeUnknown};
+        assert_eq!(given_up(&OutcomeUnknown), [OutcomeUnknown, OutcomeUnknown, Loading]);
+    }
+
+    #[test]
+    fn a_full_store_is_named_to_new_work_alone() {
+        use Unanswered::{Full, Loading};
+        assert_eq!(given_up(&Full), [Full, Loading, Full]);
+    }
+}

@@ -1,0 +1,371 @@
+//! A leader between a store, clients and a cluster that do anything: what must hold whatever happens.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use engine::input::NewJob;
+use engine::{Input, Now, Ticket};
+use model::id::Epoch;
+use model::record::{JobHead, Lease};
+use model::{Duration, JobSpec, ShardId, Timestamp};
+use proptest::prelude::*;
+
+use crate::*;
+
+const LEASE: Duration = Duration::from_millis(2_500);
+const SHARDS: u16 = 2;
+
+fn config() -> Config {
+    Config {
+        engine: engine::Config { seed: 7, ..engine::Config::default() },
+        shards: SHARDS,
+        lease: LEASE,
+        commits_ahead: 3,
+        is_exclusive: false,
+        has_reserve: false,
+        batch_inputs: Config::BATCH_INPUTS,
+        ahead_inputs: 1,
+    }
+}
+
+/// What happens next.
+#[derive(Debug, Clone)]
+enum Step {
+    /// Time passes, without a turn in between.
+    Wait(u64),
+    /// A client submits a job.
+    Submit,
+    /// The oldest, or the newest, call that has no answer is answered.
+    Answer {
+        newest: bool,
+        with: With,
+    },
+    /// Another server takes the shards, if the lease has ended.
+    TakenOver,
+    Standing(Standing),
+}
+
+/// How a call is answered.
+#[derive(Debug, Clone, Copy)]
+enum With {
+    Success,
+    Failure(FailureKind),
+    /// It is done, and the answer does not say so.
+    DoneUnknown,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let failures = prop_oneof![
+        Just(FailureKind::Unavailable),
+        Just(FailureKind::OutcomeUnknown),
+        Just(FailureKind::Full),
+        Just(FailureKind::Other),
+    ];
+    let with = prop_oneof![
+        6 => Just(With::Success),
+        1 => failures.prop_map(With::Failure),
+        1 => Just(With::DoneUnknown),
+    ];
+    let standing = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>())
+        .prop_map(|(takes, hurries, yields, gives)| Standing { takes, hurries, yields, gives });
+    let step = prop_oneof![
+        4 => (1..400_u64).prop_map(Step::Wait),
+        1 => (1_000..12_000_u64).prop_map(Step::Wait),
+        4 => Just(Step::Submit),
+        12 => (any::<bool>(), with).prop_map(|(newest, with)| Step::Answer { newest, with }),
+        1 => Just(Step::TakenOver),
+        1 => standing.prop_map(Step::Standing),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+/// The store as it is, whatever the leader believes.
+#[derive(Debug, Default)]
+struct Store {
+    epoch: u64,
+    /// Until when the leader owns the shards; zero while it does not.
+    owned_until: Timestamp,
+    /// Until when another server does.
+    taken_until: Timestamp,
+    /// The tickets whose jobs are durable.
+    durable: BTreeSet<u64>,
+}
+
+/// A leader and its surroundings.
+struct World {
+    leader: Leader<u64>,
+    now: Timestamp,
+    store: Store,
+    /// Calls that have no answer, oldest first.
+    calls: VecDeque<(CallId, Call)>,
+    /// Which tickets came before each commit call, so that its effects may tell of them.
+    submitted: u64,
+    /// What each ticket was told.
+    told: BTreeMap<u64, Result<(), Unanswered>>,
+    /// The commits that were answered well, in order, and those that were asked for.
+    asked_commits: Vec<CallId>,
+    published: Vec<u64>,
+    shown: Option<Readiness>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            leader: Leader::new(config()),
+            now: Timestamp::from_micros(1_800_000_000_000_000),
+            store: Store::default(),
+            calls: VecDeque::new(),
+            submitted: 0,
+            told: BTreeMap::new(),
+            asked_commits: Vec::new(),
+            published: Vec::new(),
+            shown: None,
+        }
+    }
+
+    fn clocks(&self) -> Now {
+        Now { wall: self.now, steady: self.now }
+    }
+
+    fn turn(&mut self) {
+        self.leader.turn(self.clocks(), true);
+        self.carry_out();
+    }
+
+    fn handle(&mut self, event: Event<u64>) {
+        self.leader.handle(self.clocks(), event);
+        self.carry_out();
+        self.turn();
+    }
+
+    fn carry_out(&mut self) {
+        for action in self.leader.take_actions() {
+            match action {
+                Action::Call { id, call, .. } => {
+                    if matches!(call, Call::Commit(..)) {
+                        self.asked_commits.push(id);
+                    }
+                    self.calls.push_back((id, call));
+                }
+                Action::Abandon(id) => self.calls.retain(|(known, _)| *known != id),
+                Action::Reply { to, reply } => {
+                    let told = reply.map(|_| ());
+                    if told.is_ok() {
+                        assert!(self.store.durable.contains(&to), "{to} is told of what is not durable");
+                    }
+                    assert_eq!(self.told.insert(to, told), None, "{to} is answered twice");
+                }
+                Action::ToWorker(effect) => {
+                    assert!(self.leader.leads(self.now), "{effect:?} without a valid lease");
+                }
+                Action::Publish { batch, .. } => self.published.push(batch.now.as_micros().unsigned_abs()),
+                Action::Show(readiness) => self.shown = Some(readiness),
+                _ => {}
+            }
+        }
+        if self.leader.leads(self.now) {
+            assert!(self.now >= self.store.taken_until, "two servers lead");
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Wait(millis) => {
+                let until = self.now + Duration::from_millis(millis);
+                // The shell sleeps until the next turn.
+                while self.now < until {
+                    let wake = self.leader.wake_at(self.clocks()).max(self.now + Duration::from_millis(1));
+                    self.now = wake.min(until);
+                    self.turn();
+                }
+            }
+            Step::Submit => self.submit(),
+            Step::Answer { newest, with } => self.answer(newest, with),
+            Step::TakenOver if self.now >= self.store.owned_until => {
+                self.store.epoch += 1;
+                self.store.taken_until = self.now + LEASE;
+            }
+            Step::TakenOver => {}
+            Step::Standing(standing) => self.handle(Event::Standing(standing)),
+        }
+    }
+
+    fn submit(&mut self) {
+        self.submitted += 1;
+        let spec = JobSpec::command(["true"]);
+        let head =
+            JobHead { body: "{}".into(), spec: Arc::new(spec), retry_of: None, origin: None, step: None };
+        let jobs = vec![NewJob { head: Arc::new(head), key: None, actor: "test".into() }];
+        let ticket = Ticket(self.submitted);
+        let reply = self.submitted;
+        self.handle(Event::Request { ticket, input: Input::Submit { ticket, jobs }, reply });
+    }
+
+    /// Commits are done in their order; the other calls are independent.
+    fn answer(&mut self, newest: bool, with: With) {
+        let Some(mut at) =
+            (if newest { self.calls.len().checked_sub(1) } else { self.calls.front().map(|_| 0) })
+        else {
+            return;
+        };
+        if matches!(self.calls[at].1, Call::Commit(..)) {
+            at = self.calls.iter().position(|(_, call)| matches!(call, Call::Commit(..))).unwrap();
+        }
+        let Some((id, call)) = self.calls.remove(at) else { return };
+        let failed = |kind| Err(Failure { kind, message: format!("{kind:?}") });
+        let answer = match with {
+            With::Failure(kind) => failed(kind),
+            With::DoneUnknown => match self.carry_out_call(call) {
+                Ok(_) => failed(FailureKind::OutcomeUnknown),
+                failure => failure,
+            },
+            With::Success => self.carry_out_call(call),
+        };
+        self.handle(Event::Answered(id, answer));
+    }
+
+    fn carry_out_call(&mut self, call: Call) -> Result<Answer, Failure> {
+        let fenced = || Err(Failure { kind: FailureKind::Fenced, message: "fenced".into() });
+        let holds = |store: &Store, leases: &[Lease]| leases[0].epoch == Epoch(store.epoch);
+        match call {
+            Call::Acquire => {
+                let is_free = self.now >= self.store.owned_until && self.now >= self.store.taken_until;
+                let mut leases = Vec::new();
+                if is_free {
+                    self.store.epoch += 1;
+                    self.store.owned_until = self.now + LEASE;
+                    let epoch = Epoch(self.store.epoch);
+                    leases = (0..SHARDS).map(|shard| Lease { shard: ShardId(shard), epoch }).collect();
+                }
+                Ok(Answer::Acquired { leases, former_owner: Duration::ZERO })
+            }
+            Call::Renew(leases) | Call::Reconciled(leases) if !holds(&self.store, &leases) => fenced(),
+            Call::Renew(_) => {
+                self.store.owned_until = self.now + LEASE;
+                Ok(Answer::Done)
+            }
+            Call::Release(leases) => {
+                if holds(&self.store, &leases) {
+                    self.store.owned_until = self.now;
+                }
+                Ok(Answer::Done)
+            }
+            Call::LostTails(_) => Ok(Answer::LostTails(Vec::new())),
+            Call::Inherit(_) => Ok(Answer::Inherited(None)),
+            Call::Load(_) => Ok(Answer::Loaded(Loaded { now: self.now, ..Loaded::default() })),
+            Call::Clock => Ok(Answer::Clock(Some(self.now))),
+            Call::Commit(leases, _) if !holds(&self.store, &leases) => fenced(),
+            Call::Commit(..) => {
+                // Its batch has at most what was submitted so far.
+                self.store.durable.extend(1..=self.submitted);
+                Ok(Answer::Committed(Committed::default()))
+            }
+            Call::Probe | Call::Reconciled(_) => Ok(Answer::Done),
+        }
+    }
+
+    /// Every call is answered well from here on.
+    fn calm(&mut self, lasts: u64) {
+        for _ in 0..lasts / 50 {
+            while !self.calls.is_empty() {
+                self.answer(false, With::Success);
+            }
+            self.step(Step::Wait(50));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    /// The assertions are in [`World::carry_out`]; here is what must hold in the end.
+    #[test]
+    fn whatever_happens_promises_are_kept_and_leadership_returns(steps in steps()) {
+        let mut world = World::new();
+        steps.into_iter().for_each(|step| world.step(step));
+        world.handle(Event::Standing(Standing::default()));
+        world.calm(60_000);
+        prop_assert_eq!(&world.shown, &Some(Readiness::Ready));
+        prop_assert!(world.leader.leads(world.now));
+        let answered: Vec<_> = world.told.keys().copied().collect();
+        prop_assert_eq!(answered, (1..=world.submitted).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn whatever_happens_a_server_that_is_told_to_stop_stops(steps in steps(), answers: bool) {
+        let mut world = World::new();
+        steps.into_iter().for_each(|step| world.step(step));
+        world.handle(Event::Stop);
+        // Calls that are never answered are given up by the shell.
+        for _ in 0..120 {
+            if world.leader.ended().is_some() {
+                break;
+            }
+            while let Some((id, _)) = world.calls.front() {
+                let id = *id;
+                if answers {
+                    world.answer(false, With::Success);
+                } else {
+                    world.calls.pop_front();
+                    let failure = Failure { kind: FailureKind::Unavailable, message: "silent".into() };
+                    world.handle(Event::Answered(id, Err(failure)));
+                }
+            }
+            world.step(Step::Wait(500));
+        }
+        prop_assert!(matches!(world.leader.ended(), Some(Ok(()))));
+        let answered: Vec<_> = world.told.keys().copied().collect();
+        prop_assert_eq!(answered, (1..=world.submitted).collect::<Vec<_>>());
+    }
+}
+
+/// A world in which the server leads.
+fn leading() -> World {
+    let mut world = World::new();
+    world.turn();
+    world.calm(1_000);
+    assert!(world.leader.leads(world.now));
+    world
+}
+
+#[test]
+fn a_lease_that_is_not_renewed_suspends_leadership_and_a_late_renewal_resumes_it() {
+    let mut world = leading();
+    world.step(Step::Wait(3_000));
+    assert_eq!(world.shown, Some(Readiness::Suspended));
+    assert!(!world.leader.leads(world.now));
+    world.calm(200);
+    assert_eq!(world.shown, Some(Readiness::Ready), "nobody had taken over");
+}
+
+#[test]
+fn a_request_that_comes_during_a_suspension_is_refused() {
+    let mut world = leading();
+    world.step(Step::Wait(3_000));
+    world.submit();
+    assert_eq!(world.told[&1], Err(Unanswered::Loading));
+}
+
+#[test]
+fn what_was_sent_and_not_answered_is_told_as_unknown_and_what_was_not_sent_as_refused() {
+    let mut world = leading();
+    world.submit();
+    world.step(Step::Answer { newest: true, with: With::Failure(FailureKind::OutcomeUnknown) });
+    assert_eq!(world.told[&1], Err(Unanswered::OutcomeUnknown));
+    world.calm(5_000);
+    world.submit();
+    world.step(Step::Answer { newest: true, with: With::Failure(FailureKind::Unavailable) });
+    assert_eq!(world.told[&2], Err(Unanswered::Loading));
+}
+
+#[test]
+fn a_standby_that_yields_after_an_unknown_commit_still_stops() {
+    let mut world = leading();
+    world.submit();
+    world.handle(Event::Standing(Standing { yields: true, ..Standing::default() }));
+    world.step(Step::Answer { newest: true, with: With::Failure(FailureKind::OutcomeUnknown) });
+    world.calm(2_000);
+    world.handle(Event::Stop);
+    world.calm(2_000);
+    assert!(matches!(world.leader.ended(), Some(Ok(()))));
+}

@@ -1,0 +1,166 @@
+//! Calls of the store on their way: what the leader asked for, as futures.
+//!
+//! Commits are polled in the order in which they were asked for, because the store does them in the order of their first poll. All
+//! others are independent.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use leader::{Answer, CallId, Failure, FailureKind};
+use model::Duration;
+use model::record::{Batch, LiveRow};
+use store::{Committed, StoreError};
+use tokio::sync::mpsc;
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What became of a call.
+pub(super) enum Outcome {
+    /// A commit, with its batch where a test waits for one; see `crashes`.
+    Committed(CallId, Result<Committed, StoreError>, Option<Arc<Batch>>),
+    /// Another call.
+    Answered(CallId, Result<Answer, Failure>),
+    /// Rows that a load found so far.
+    Rows(CallId, Vec<LiveRow>),
+}
+
+struct Commit {
+    id: CallId,
+    batch: Option<Arc<Batch>>,
+    future: BoxFuture<Result<Committed, StoreError>>,
+    came: Option<Result<Committed, StoreError>>,
+}
+
+struct Other {
+    id: CallId,
+    future: BoxFuture<Result<Answer, Failure>>,
+    /// Where the rows of a load come from; they all come before its answer.
+    rows: Option<mpsc::Receiver<Vec<LiveRow>>>,
+    came: Option<Result<Answer, Failure>>,
+}
+
+/// All calls that have no answer yet.
+#[derive(Default)]
+pub(super) struct Calls {
+    commits: VecDeque<Commit>,
+    others: Vec<Other>,
+}
+
+impl Calls {
+    pub(super) fn commit(
+        &mut self,
+        id: CallId,
+        batch: Option<Arc<Batch>>,
+        future: impl Future<Output = Result<Committed, StoreError>> + Send + 'static,
+    ) {
+        self.commits.push_back(Commit { id, batch, future: Box::pin(future), came: None });
+    }
+
+    /// A call that is given up as unavailable if it takes longer than `timeout`: a call that hangs must not keep this
+    /// server from asking again, over a connection that works.
+    pub(super) fn ask(
+        &mut self,
+        id: CallId,
+        timeout: Option<Duration>,
+        rows: Option<mpsc::Receiver<Vec<LiveRow>>>,
+        future: impl Future<Output = Result<Answer, StoreError>> + Send + 'static,
+    ) {
+        let future = async move {
+            let Some(timeout) = timeout else { return future.await.map_err(|error| failure(&error)) };
+            match tokio::time::timeout(timeout.to_std(), future).await {
+                Ok(answer) => answer.map_err(|error| failure(&error)),
+                Err(_elapsed) => Err(failure(&silent(timeout))),
+            }
+        };
+        self.others.push(Other { id, future: Box::pin(future), rows, came: None });
+    }
+
+    pub(super) fn abandon(&mut self, id: CallId) {
+        self.commits.retain(|commit| commit.id != id);
+        self.others.retain(|other| other.id != id);
+    }
+
+    /// Waits for the next outcome. May be dropped at any time: nothing is lost.
+    pub(super) async fn next(&mut self) -> Outcome {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        for commit in self.commits.iter_mut().filter(|commit| commit.came.is_none()) {
+            if let Poll::Ready(result) = commit.future.as_mut().poll(context) {
+                commit.came = Some(result);
+            }
+        }
+        if let Some(result) = self.commits.front_mut().and_then(|oldest| oldest.came.take())
+            && let Some(Commit { id, batch, .. }) = self.commits.pop_front()
+        {
+            return Poll::Ready(Outcome::Committed(id, result, batch));
+        }
+        let outcome = self.others.iter_mut().enumerate().find_map(|(i, other)| match other.poll(context) {
+            Poll::Ready(outcome) => Some((i, outcome)),
+            Poll::Pending => None,
+        });
+        let Some((i, outcome)) = outcome else { return Poll::Pending };
+        if matches!(outcome, Outcome::Answered(..)) {
+            self.others.swap_remove(i);
+        }
+        Poll::Ready(outcome)
+    }
+}
+
+impl Other {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        if self.came.is_none()
+            && let Poll::Ready(answer) = self.future.as_mut().poll(context)
+        {
+            self.came = Some(answer);
+        }
+        if let Some(rows) = &mut self.rows {
+            match rows.poll_recv(context) {
+                Poll::Ready(Some(rows)) => return Poll::Ready(Outcome::Rows(self.id, rows)),
+                Poll::Ready(None) => self.rows = None,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        match self.came.take() {
+            Some(answer) => Poll::Ready(Outcome::Answered(self.id, answer)),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// What an error of the store means for the leader.
+pub(super) fn failure(error: &StoreError) -> Failure {
+    let kind = match error {
+        StoreError::Fenced { .. } => FailureKind::Fenced,
+        StoreError::Full => FailureKind::Full,
+        StoreError::Unavailable { .. } => FailureKind::Unavailable,
+        StoreError::OutcomeUnknown { .. } => FailureKind::OutcomeUnknown,
+        StoreError::TooNew { .. } => FailureKind::TooNew,
+        StoreError::Fatal { .. } => FailureKind::Fatal,
+        _ => FailureKind::Other,
+    };
+    let message = match error {
+        StoreError::Fatal { reason } => reason.clone(),
+        error => with_sources(error),
+    };
+    Failure { kind, message }
+}
+
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        message.push_str(": ");
+        message.push_str(&error.to_string());
+        source = error.source();
+    }
+    message
+}
+
+fn silent(timeout: Duration) -> StoreError {
+    StoreError::Unavailable { source: format!("it did not answer within {timeout}").into() }
+}

@@ -1,0 +1,83 @@
+//! What the leader noticed, as lines of the log and as metrics.
+
+use leader::Notice;
+
+use crate::metrics::Metrics;
+
+/// Logs and counts a notice.
+pub(super) fn tell(notice: Notice, metrics: &Metrics) {
+    match notice {
+        Notice::StandsBy { shards } => {
+            tracing::info!(shards, "another server holds shards: this one stands by")
+        }
+        Notice::NotTaken(failure) => {
+            tracing::warn!(error = failure.message, "cannot take the shards; trying again");
+        }
+        Notice::Reloads => metrics.engine_reloaded(),
+        Notice::Loaded { rows, quarantined, took } => {
+            metrics.set_aside(quarantined);
+            tracing::info!(rows, quarantined, millis = took.as_millis(), "shards loaded");
+        }
+        Notice::RowSetAside(poison) => {
+            tracing::error!(error = poison, "a live row was set aside: it contradicts the others");
+        }
+        Notice::EngineFailedOnRows => metrics.engine_panicked(),
+        Notice::TailLost { shards } => {
+            metrics.tail_lost();
+            tracing::warn!(
+                shards,
+                "the store is not the one that it was: it was restored, or a standby took over, and its last commits may be gone; jobs that must not run twice wait until every worker was heard"
+            );
+        }
+        Notice::ClockNotBelieved { ahead, second } => tracing::warn!(
+            %ahead,
+            "the wall clock is ahead of the time {second}, which is believed: set the clock right"
+        ),
+        Notice::ClockBehind(behind) => {
+            tracing::warn!(%behind, "the clock stands before the newest commit: engine time waits for it");
+        }
+        Notice::Leads { followed, took } => {
+            metrics.took_over(followed);
+            tracing::info!(followed, millis = took.as_millis(), "shards taken");
+        }
+        Notice::RenewalFails(failure) => {
+            tracing::warn!(error = failure.message, "cannot renew the leadership lease; trying again");
+        }
+        Notice::RenewedAgain => tracing::info!("the leadership lease is renewed again"),
+        Notice::Deposed(failure) => tracing::warn!(error = failure.message, "lost the shards"),
+        Notice::Suspended => {
+            metrics.leadership_suspended();
+            tracing::warn!("leadership is suspended: the store did not confirm the lease in time");
+        }
+        Notice::Resumed { after } => {
+            let millis = after.as_millis();
+            tracing::info!(millis, "leadership is resumed: no other server had taken over");
+        }
+        Notice::GivenUp => tracing::warn!("leadership ends: the store has not confirmed the lease"),
+        Notice::CommitFailed(failure) => {
+            tracing::warn!(error = failure.message, "a commit failed; the engine is dropped and loaded again")
+        }
+        Notice::SpaceLow => tracing::warn!("the store's volume is full: new work is refused"),
+        Notice::SpaceAgain => tracing::info!("the store has space again"),
+        Notice::Reconciled => tracing::info!("every worker was heard: what waited for that goes on"),
+        Notice::ReconcileFails(failure) => tracing::warn!(
+            error = failure.message,
+            "the store does not know that its lost commits were dealt with; trying again"
+        ),
+        Notice::HandsOver => tracing::info!("giving the shards to another server"),
+        Notice::ReleaseFails(failure) => {
+            tracing::warn!(error = failure.message, "cannot give the shards back; their leases will run out")
+        }
+        Notice::EngineFailed(suspect) => {
+            metrics.engine_panicked();
+            tracing::error!(?suspect, "the engine failed; it is dropped and loaded again");
+        }
+        Notice::InputSetAside(suspect) => {
+            metrics.set_aside(1);
+            tracing::error!(?suspect, "an input was set aside: handling it failed before");
+        }
+        Notice::Fatal { reason } => {
+            tracing::error!(reason, "the store cannot be trusted any more; the process must exit");
+        }
+    }
+}

@@ -1,0 +1,541 @@
+//! The engine's thread: the shell around [`Leader`].
+//!
+//! ```text
+//! loop {
+//!     lanes, answers of the store, stop ──> leader.handle
+//!     leader.turn ──> actions: calls of the store, replies, messages to workers, readiness
+//!     wait for: an answer of the store, an input, the leader's next turn
+//! }
+//! ```
+//!
+//! No rule is here but one: beats go first, then what workers report, then requests, so that submissions cannot delay
+//! the other two; and the lanes hold back what a batch does not take.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Effect, Input, Now};
+use leader::{Action, Answer, Call, CallId, Event, Leader};
+use model::Timestamp;
+use model::record::{Batch, Lease};
+use store::{Store, StoreError};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
+use tokio::time::Instant;
+
+use super::calls::{Calls, Outcome, failure};
+use super::crashes::{self, Moment};
+use super::driver::{Driver, Fatal};
+use super::heir::{self, Heir};
+use super::outbox::Outboxes;
+use super::{Beat, EventBatch, FromWorker, Readiness, ReplyTo, Request, RequestError, notices, strays};
+
+/// Inputs taken from a lane at a time.
+const CHUNK: usize = 1_024;
+/// Chunks of rows on their way from the store to the engine.
+const ROW_CHUNKS: usize = 8;
+/// The view is renewed this often while something changes, and at [`VIEW_IDLE`] at the latest.
+const VIEW_BUSY: Duration = Duration::from_millis(100);
+const VIEW_IDLE: Duration = Duration::from_secs(1);
+/// The longest sleep, so that a leap of the wall clock is noticed.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// A leap of the wall clock that is logged.
+const LEAP: Duration = Duration::from_secs(60);
+
+/// What ended a wait.
+enum Woken {
+    Store(Outcome),
+    Beats,
+    Reports,
+    Requests,
+    Standing,
+    Stop,
+    Time,
+}
+
+/// The thread's whole life.
+pub(super) struct Shell {
+    body: Body,
+    /// What it has followed of another server's leadership; here while this server stands by.
+    heir: Option<Heir>,
+}
+
+/// All but what follows another server meanwhile.
+struct Body {
+    driver: Driver,
+    leader: Leader<ReplyTo>,
+    calls: Calls,
+    outboxes: Outboxes,
+    /// What it has followed of another server's leadership; here once that is over.
+    heir: Option<Heir>,
+    /// Buffers of the lanes.
+    beats: Vec<Beat>,
+    reports: Vec<FromWorker>,
+    requests: Vec<Request>,
+    /// Whether nothing more is put into the lanes.
+    lanes_closed: bool,
+    stops: bool,
+    /// Whether nobody is left who says what the cluster wants.
+    standing_is_final: bool,
+    changed: bool,
+    viewed_at: Instant,
+    /// The wall clock and the monotonic one, as they were read together last.
+    clocks: (Timestamp, Instant),
+    /// Whether engine time does not follow the wall clock.
+    clock_troubles: bool,
+}
+
+impl Shell {
+    pub(super) fn new(driver: Driver) -> Self {
+        let Driver { store, config, .. } = &driver;
+        let leader = Leader::new(leader::Config {
+            engine: config.engine.clone(),
+            shards: store.shards(),
+            lease: config.lease,
+            commits_ahead: store.commits_ahead().max(1),
+            is_exclusive: store.is_exclusive(),
+            has_reserve: store.has_reserve(),
+            batch_inputs: leader::Config::BATCH_INPUTS,
+            ahead_inputs: leader::Config::AHEAD_INPUTS,
+        });
+        let now = Instant::now();
+        let body = Body {
+            leader,
+            calls: Calls::default(),
+            outboxes: Outboxes::new(Some(config.members.clone()), config.metrics.clone()),
+            heir: None,
+            beats: Vec::new(),
+            reports: Vec::new(),
+            requests: Vec::new(),
+            lanes_closed: false,
+            stops: false,
+            standing_is_final: false,
+            changed: true,
+            viewed_at: now,
+            clocks: (config.clock.now(), now),
+            clock_troubles: false,
+            driver,
+        };
+        Self { body, heir: None }
+    }
+
+    /// Runs until the server stops, or cannot go on.
+    pub(super) async fn run(mut self) -> Result<(), Fatal> {
+        self.body.hear_standing();
+        loop {
+            if let Some(result) = self.body.leader.ended() {
+                return result.clone().map_err(|reason| Fatal { reason });
+            }
+            if self.body.leader.stands_by() {
+                self.stand_by().await;
+            } else {
+                self.body.step().await;
+            }
+        }
+    }
+
+    /// Follows another server for as long as this one stands by.
+    async fn stand_by(&mut self) {
+        let Self { body, heir } = self;
+        if let Some(kept) = body.heir.take() {
+            *heir = Some(kept);
+        }
+        let (store, config) = (Arc::clone(&body.driver.store), body.driver.config.clone());
+        let standing_by = async {
+            while body.leader.stands_by() {
+                body.step().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = standing_by => {}
+            never = heir::stand_by(store.as_ref(), &config, heir) => match never {},
+        }
+        heir::says(&config, None);
+        body.heir = heir.take();
+    }
+}
+
+impl Body {
+    /// One turn, and the wait for what comes after it.
+    async fn step(&mut self) {
+        let drained = self.take_waiting();
+        // Read after the beats were taken: those that were sent before the end of the leader's own lease are all that
+        // this may answer.
+        let now = self.now();
+        self.leader.turn(now, drained);
+        self.act();
+        self.renew_view();
+        if self.leader.ended().is_some() {
+            return;
+        }
+        match self.wait().await {
+            Woken::Store(outcome) => self.outcome(outcome),
+            Woken::Beats => self.take_beats(),
+            Woken::Reports => {
+                let now = self.now();
+                let mut reports = std::mem::take(&mut self.reports);
+                reports.drain(..).for_each(|message| self.take_report(now, message));
+                self.reports = reports;
+            }
+            Woken::Requests => {
+                let now = self.now();
+                let mut requests = std::mem::take(&mut self.requests);
+                requests.drain(..).for_each(|request| self.take_request(now, request));
+                self.requests = requests;
+            }
+            Woken::Standing => self.hear_standing(),
+            Woken::Stop => {
+                self.stops = true;
+                self.handle(Event::Stop);
+            }
+            Woken::Time => {}
+        }
+        self.act();
+    }
+
+    async fn wait(&mut self) -> Woken {
+        let until = self.sleep_until();
+        let open = !self.lanes_closed;
+        let room = open && self.leader.room() > 0;
+        let Driver { requests, reports, beats, stop, config, .. } = &mut self.driver;
+        tokio::select! {
+            biased;
+            // Before the lanes: a busy worker must not make the leader's own lease end.
+            outcome = self.calls.next() => Woken::Store(outcome),
+            // Also when every handle is gone; before the lanes, which have ended then too.
+            _ = stop.wait_for(|stop| *stop), if !self.stops => Woken::Stop,
+            changed = config.standing.changed(), if !self.standing_is_final => {
+                self.standing_is_final = changed.is_err();
+                Woken::Standing
+            }
+            _ = beats.recv_many(&mut self.beats, CHUNK), if open => Woken::Beats,
+            _ = reports.recv_many(&mut self.reports, CHUNK), if room => Woken::Reports,
+            _ = requests.recv_many(&mut self.requests, CHUNK), if room => Woken::Requests,
+            () = tokio::time::sleep_until(until) => Woken::Time,
+        }
+    }
+
+    fn sleep_until(&self) -> Instant {
+        let (now, clocks) = (Instant::now(), self.driver.config.clock.both());
+        let left = self.leader.wake_at(clocks).as_micros().saturating_sub(clocks.steady.as_micros());
+        let wake = now + Duration::from_micros(u64::try_from(left).unwrap_or(0)).min(SLEEP_MAX);
+        let view = self.viewed_at + if self.changed { VIEW_BUSY } else { VIEW_IDLE };
+        if self.leader.engine().is_some() { wake.min(view.max(now)) } else { wake }
+    }
+
+    // Inputs.
+
+    fn handle(&mut self, event: Event<ReplyTo>) {
+        let now = self.now();
+        self.leader.handle(now, event);
+    }
+
+    fn hear_standing(&mut self) {
+        let standing = *self.driver.config.standing.borrow_and_update();
+        self.handle(Event::Standing(standing));
+    }
+
+    /// Takes what is in the lanes already, beats first. Returns whether nothing is left of what has to be decided before
+    /// the end.
+    fn take_waiting(&mut self) -> bool {
+        let is_empty = |error: TryRecvError, closed: bool| !closed || error == TryRecvError::Disconnected;
+        let mut drained = true;
+        loop {
+            match self.driver.beats.try_recv() {
+                Ok(beat) => self.take_beat(beat),
+                Err(error) => {
+                    drained &= is_empty(error, self.lanes_closed);
+                    break;
+                }
+            }
+        }
+        let now = self.now();
+        while self.leader.room() > 0 {
+            match self.driver.reports.try_recv() {
+                Ok(message) => self.take_report(now, message),
+                Err(error) => {
+                    drained &= is_empty(error, self.lanes_closed);
+                    break;
+                }
+            }
+        }
+        while self.leader.room() > 0 {
+            match self.driver.requests.try_recv() {
+                Ok(request) => self.take_request(now, request),
+                Err(error) => {
+                    drained &= is_empty(error, self.lanes_closed);
+                    break;
+                }
+            }
+        }
+        drained && self.leader.room() > 0
+    }
+
+    fn take_beats(&mut self) {
+        let mut beats = std::mem::take(&mut self.beats);
+        beats.drain(..).for_each(|beat| self.take_beat(beat));
+        self.beats = beats;
+    }
+
+    /// The clock is read for each beat once that is here. A time from before it came may be from before it
+    /// was sent, however short the code between: the thread may have stood still there. The lease would
+    /// then end here before it ends on the worker.
+    fn take_beat(&mut self, beat: Beat) {
+        let now = self.now();
+        self.outboxes.beats_from(beat.session, beat.grants);
+        self.leader.handle(now, Event::Worker(beat.input));
+    }
+
+    fn take_report(&mut self, now: Now, message: FromWorker) {
+        match message {
+            FromWorker::Join { join, outbox } => {
+                self.outboxes.open(join.worker, join.session, outbox);
+                self.leader.handle(now, Event::Worker(Input::Join(join)));
+            }
+            FromWorker::Inputs(inputs) => {
+                for input in inputs {
+                    if let Input::Disconnect { session, .. } = &input {
+                        self.outboxes.close(*session);
+                    }
+                    self.leader.handle(now, Event::Worker(input));
+                }
+            }
+        }
+    }
+
+    fn take_request(&mut self, now: Now, Request { ticket, input, reply }: Request) {
+        self.leader.handle(now, Event::Request { ticket, input, reply });
+    }
+
+    fn outcome(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Answered(id, answer) => self.handle(Event::Answered(id, answer)),
+            Outcome::Rows(id, rows) => self.handle(Event::Rows(id, rows)),
+            Outcome::Committed(id, result, batch) => {
+                let reach = |moment| batch.iter().for_each(|batch| crashes::reach(moment, batch));
+                let is_done = result.is_ok();
+                if is_done {
+                    reach(Moment::AfterCommit);
+                }
+                let answer = result.map(answer_of_commit).map_err(|error| failure(&error));
+                self.handle(Event::Answered(id, answer));
+                self.act();
+                if is_done {
+                    reach(Moment::AfterEffects);
+                }
+            }
+        }
+    }
+
+    // Actions.
+
+    /// Carries out what the leader wants done, in its order.
+    fn act(&mut self) {
+        loop {
+            // Before anything that rests on it.
+            self.driver.leads_until.publish(self.leader.lease());
+            self.correct_readiness();
+            let actions = self.leader.take_actions();
+            if actions.is_empty() {
+                return;
+            }
+            let mut sends = false;
+            for action in actions {
+                sends |= matches!(action, Action::ToWorker(_));
+                self.carry_out(action);
+            }
+            if sends {
+                self.send();
+            }
+        }
+    }
+
+    fn carry_out(&mut self, action: Action<ReplyTo>) {
+        match action {
+            Action::Call { id, call, timeout } => self.call(id, call, timeout),
+            Action::Abandon(id) => self.calls.abandon(id),
+            Action::Reply { to, reply } => {
+                self.changed = true;
+                // Whoever gave up waiting need not hear it.
+                let _gone = to.send(reply.map_err(RequestError::from));
+            }
+            Action::ToWorker(effect) => {
+                self.changed |= !matches!(effect, Effect::Grant { .. });
+                self.outboxes.push(effect);
+            }
+            Action::CloseSession(session) => self.outboxes.close(session),
+            Action::CloseSessions => self.outboxes.close_all(),
+            Action::Publish { batch, committed, sent_at, before } => {
+                self.changed = true;
+                let micros = self.driver.config.clock.steady().as_micros() - sent_at.as_micros();
+                let took = Duration::from_micros(u64::try_from(micros).unwrap_or(0));
+                self.driver.config.metrics.committed(&batch, before, took);
+                self.publish_events(committed.first_event, batch);
+            }
+            Action::Show(readiness) => self.show(readiness),
+            Action::CloseLanes => {
+                let Driver { requests, reports, beats, .. } = &mut self.driver;
+                requests.close();
+                reports.close();
+                beats.close();
+                self.lanes_closed = true;
+            }
+            Action::NameStrays(named) => {
+                let (store, metrics) = (Arc::clone(&self.driver.store), self.driver.config.metrics.clone());
+                tokio::spawn(strays::tell(store, metrics, named));
+            }
+            Action::Retire(engine) => heir::forget(engine),
+            Action::Notice(notice) => notices::tell(notice, &self.driver.config.metrics),
+        }
+    }
+
+    fn show(&mut self, readiness: Readiness) {
+        // Whoever hears that this server is ready looks at its view next.
+        if matches!(readiness, Readiness::Ready | Readiness::Full) {
+            self.publish_view();
+        }
+        self.driver.readiness.send_replace(readiness);
+    }
+
+    /// The lease may have ended for a moment, and this thread may have been too slow to see it: the watch on the lease did.
+    fn correct_readiness(&self) {
+        let shown = self.leader.readiness();
+        if matches!(shown, Readiness::Ready | Readiness::Full)
+            && *self.driver.readiness.borrow() == Readiness::Suspended
+            && self.leader.leads(self.driver.config.clock.steady())
+        {
+            self.driver.readiness.send_replace(shown.clone());
+        }
+    }
+
+    fn send(&mut self) {
+        for (worker, session) in self.outboxes.send() {
+            tracing::warn!(worker_id = %worker, session = session.0, "closed the session of a worker that does not read");
+            self.handle(Event::Worker(Input::Disconnect { worker, session }));
+        }
+    }
+
+    fn publish_events(&self, first: u64, batch: Arc<Batch>) {
+        let events = &self.driver.events;
+        if batch.events.is_empty() || events.receiver_count() == 0 {
+            return;
+        }
+        // The store has dropped its share by now, so nothing is copied as a rule.
+        let of_batch =
+            Arc::try_unwrap(batch).map_or_else(|shared| shared.events.clone(), |batch| batch.events);
+        // Nobody to hear it is fine.
+        let _nobody = events.send(Arc::new(EventBatch { first: store::EventSeq(first), events: of_batch }));
+    }
+
+    fn call(&mut self, id: CallId, call: Call, timeout: Option<model::Duration>) {
+        let store = Arc::clone(&self.driver.store);
+        match call {
+            Call::Commit(leases, batch) => {
+                crashes::reach(Moment::BeforeCommit, &batch);
+                let kept = crashpoint::is_armed().then(|| Arc::clone(&batch));
+                self.calls.commit(id, kept, async move { store.commit(&leases, batch).await });
+            }
+            Call::Load(leases) => {
+                // What was followed is of no use any more.
+                self.heir.take().into_iter().for_each(heir::forget);
+                let (rows, received) = mpsc::channel(ROW_CHUNKS);
+                let load = async move { store.load(&leases, rows).await.map(answer_of_load) };
+                self.calls.ask(id, timeout, Some(received), load);
+            }
+            Call::Inherit(leases) => {
+                let heir = self.heir.take();
+                self.calls.ask(id, timeout, None, inherit(store, heir, leases));
+            }
+            other => {
+                let owner = self.driver.config.owner.clone();
+                let lease = self.driver.config.lease;
+                self.calls.ask(id, timeout, None, answer(store, other, owner, lease));
+            }
+        }
+    }
+
+    // The view, and the clock.
+
+    fn renew_view(&mut self) {
+        let age = self.viewed_at.elapsed();
+        if self.leader.engine().is_some() && (age >= VIEW_IDLE || (self.changed && age >= VIEW_BUSY)) {
+            self.publish_view();
+        }
+    }
+
+    fn publish_view(&mut self) {
+        let Some(view) = self.leader.view() else { return };
+        self.changed = false;
+        self.viewed_at = Instant::now();
+        let trouble = view.clock.trouble();
+        match &trouble {
+            Some(trouble) if !self.clock_troubles => tracing::warn!("{trouble}"),
+            None if self.clock_troubles => tracing::info!("engine time follows the wall clock again"),
+            _ => {}
+        }
+        self.clock_troubles = trouble.is_some();
+        let driver = &self.driver;
+        driver.config.metrics.count_firings(&view);
+        driver.view.send_replace(Arc::new(view));
+        driver.config.metrics.inbox(driver.beats.len() + driver.reports.len() + driver.requests.len());
+    }
+
+    /// The time now. A leap is logged: with it many jobs may become due at once.
+    fn now(&mut self) -> Now {
+        let now = self.driver.config.clock.both();
+        let (wall, mono) = (now.wall, Instant::now());
+        let (last_wall, last_mono) = std::mem::replace(&mut self.clocks, (wall, mono));
+        let leap = wall.since(last_wall).to_std().saturating_sub(mono - last_mono);
+        if leap > LEAP {
+            tracing::warn!(seconds = leap.as_secs(), "the clock leapt forward");
+        } else if last_wall.since(wall).to_std() > Duration::from_secs(1) {
+            tracing::warn!("the clock was set back: engine time waits for it");
+        }
+        now
+    }
+}
+
+/// What the store answers to any call but a commit, a load and what a standby has.
+async fn answer(
+    store: Arc<dyn Store>,
+    call: Call,
+    owner: String,
+    lease: model::Duration,
+) -> Result<Answer, StoreError> {
+    match call {
+        Call::Acquire => {
+            let all: Vec<_> = (0..store.shards()).map(model::ShardId).collect();
+            let leases = store.acquire(&all, &owner, lease).await?;
+            Ok(Answer::Acquired { leases, former_owner: store.former_owner() })
+        }
+        Call::Renew(leases) => store.renew(&leases, lease).await.map(|()| Answer::Done),
+        Call::Release(leases) => store.release(&leases).await.map(|()| Answer::Done),
+        Call::LostTails(leases) => store.lost_tails(&leases).await.map(Answer::LostTails),
+        Call::Clock => store.clock().await.map(Answer::Clock),
+        Call::Probe => store.check().await.map(|_| Answer::Done),
+        Call::Reconciled(leases) => store.tails_reconciled(&leases).await.map(|()| Answer::Done),
+        // These have futures of their own.
+        Call::Commit(..) | Call::Load(_) | Call::Inherit(_) => Ok(Answer::Done),
+    }
+}
+
+async fn inherit(
+    store: Arc<dyn Store>,
+    heir: Option<Heir>,
+    leases: Arc<[Lease]>,
+) -> Result<Answer, StoreError> {
+    let Some(heir) = heir else { return Ok(Answer::Inherited(None)) };
+    let inherited = heir.ascend(store.as_ref(), &leases).await;
+    Ok(Answer::Inherited(inherited.map(|(engine, now)| (Box::new(engine), now))))
+}
+
+fn answer_of_load(loaded: store::Loaded) -> Answer {
+    let store::Loaded { now, rows, quarantined } = loaded;
+    Answer::Loaded(leader::Loaded { now, rows, quarantined })
+}
+
+fn answer_of_commit(committed: store::Committed) -> Answer {
+    let store::Committed { first_event, prolonged, space_low } = committed;
+    Answer::Committed(leader::Committed { first_event: first_event.0, prolonged, space_low })
+}

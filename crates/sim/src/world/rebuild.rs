@@ -1,0 +1,83 @@
+//! An engine that is built beside the running one, and must know the same.
+
+use std::sync::Arc;
+
+use engine::{Difference, Engine, Now};
+use model::record::Lease;
+use model::{ShardId, Timestamp};
+
+use super::World;
+use super::calls::Loaded;
+use crate::history::What;
+
+impl World {
+    /// Compares the running engine with one that is built from the rows, once the store is free.
+    pub(super) fn rebuild_beside(&mut self) {
+        let Some(server) = self.store.owner(self.now) else { return };
+        if self.leases_of(server).is_some() {
+            self.servers[server].rebuild_wanted = true;
+        }
+    }
+
+    /// Called between a commit that was answered and anything else.
+    pub(super) fn rebuild(&mut self, server: usize) {
+        let Some(leases) = self.leases_of(server) else { return };
+        let Some(leader) = &self.servers[server].leader else { return };
+        let Some(engine) = leader.engine() else { return };
+        if leader.commits_in_flight() > 0 || !engine.is_idle() {
+            self.servers[server].rebuild_wanted = true;
+            return;
+        }
+        let reconciling = engine.is_reconciling();
+        if !self.store.holds(&leases) {
+            // It hears of its last commit after another server went on from there.
+            return;
+        }
+        let loaded = Loaded { tail_lost: reconciling, ..self.loaded_rows() };
+        let built = self.build(server, &leases, &loaded);
+        let Some(engine) = self.servers[server].leader.as_ref().and_then(|leader| leader.engine()) else {
+            return;
+        };
+        let difference = match engine.difference(&built) {
+            Some(difference) => Some(differing(&difference)),
+            None => built.check_invariants().err(),
+        };
+        self.record_rebuilt(server, difference);
+    }
+
+    pub(super) fn record_rebuilt(&mut self, server: usize, difference: Option<String>) {
+        self.record(What::Rebuilt { server: u32::try_from(server).unwrap_or(u32::MAX), difference });
+    }
+
+    /// An engine from rows, started.
+    fn build(&mut self, server: usize, leases: &Arc<[Lease]>, loaded: &Loaded) -> Engine {
+        let now = self.clocks(server);
+        let mut engine = self.restore(server, leases, loaded);
+        engine.resume_from(loaded.now);
+        engine.start(now);
+        engine
+    }
+
+    /// The same before its start. It draws nothing, so looking changes nothing.
+    pub(super) fn restore(&mut self, server: usize, leases: &[Lease], loaded: &Loaded) -> Engine {
+        let config = engine::Config { lease: self.plan.setup.lease, ..engine::Config::default() };
+        let clocks = Now { wall: Timestamp::default(), ..self.clocks(server) };
+        let mut engine = Engine::new(config, leases, self.plan.shards, clocks);
+        for row in &loaded.rows {
+            if let Err(poison) = engine.restore(row.clone()) {
+                self.inconsistent(server, format!("a row that was committed is refused: {poison}"));
+            }
+        }
+        if loaded.tail_lost {
+            engine.distrust(&(0..self.plan.shards).map(ShardId).collect::<Vec<_>>());
+        }
+        engine
+    }
+}
+
+/// What two engines say from where they differ, with what stands before.
+pub(super) fn differing(Difference { subject, here: running, there: rebuilt }: &Difference) -> String {
+    let same = running.chars().zip(rebuilt.chars()).take_while(|(a, b)| a == b).count();
+    let from = |line: &str| line.chars().skip(same.saturating_sub(40)).take(160).collect::<String>();
+    format!("{subject}: running … {} …; rebuilt … {} …", from(running), from(rebuilt))
+}

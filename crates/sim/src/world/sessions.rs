@@ -1,0 +1,190 @@
+//! Between a server and its workers: sessions, and what travels in them.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use engine::{Effect, Input, Join, Refusal, Reply, Report, Session};
+use model::{Duration, ExecutionId, Fence, WorkerId};
+
+use super::World;
+use super::agent::AgentMessage;
+use super::plan::Mutation;
+use crate::history::Answer;
+
+/// Who is at the other end of a session.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Link {
+    worker: usize,
+    id: WorkerId,
+    connection: u64,
+}
+
+impl World {
+    /// Tells the world. Stops that belong to a welcome travel within it.
+    pub(super) fn send_effects(&mut self, server: usize, mut effects: Vec<Effect>) {
+        if self.plan.has(Mutation::RandomOrderOfEffects) {
+            // The very thing that must not be done: an order that is another in each process and run.
+            let order = std::collections::hash_map::RandomState::new();
+            effects.sort_by_cached_key(|effect| order.hash_one(format!("{effect:?}")));
+        }
+        let mut welcome: Option<(Session, AgentMessage)> = None;
+        for effect in effects {
+            match effect {
+                Effect::Reply { .. } => {}
+                Effect::Welcome { session, heartbeat_interval, .. } => {
+                    self.send_welcome(server, welcome.take());
+                    let message = AgentMessage::Welcome { session, heartbeat_interval, stops: Vec::new() };
+                    welcome = Some((session, message));
+                }
+                Effect::Stop { session, execution, fence, grace, discard, .. } => {
+                    let stop = Stop { execution, fence, grace, discard };
+                    match &mut welcome {
+                        Some((to, AgentMessage::Welcome { stops, .. })) if *to == session && discard => {
+                            stops.push(stop);
+                        }
+                        _ => self.send(server, session, AgentMessage::Stop(stop)),
+                    }
+                }
+                Effect::Grant { session, seq, lease, .. } => {
+                    self.send(server, session, AgentMessage::Grant { seq, lease });
+                }
+                Effect::Assign { session, assignment, .. } => {
+                    self.send_welcome(server, welcome.take());
+                    self.send(server, session, AgentMessage::Assign(Arc::new(assignment)));
+                }
+                Effect::Ack { session, execution, fence, last, .. } => {
+                    self.send(server, session, AgentMessage::Ack { execution, fence, last });
+                }
+            }
+        }
+        self.send_welcome(server, welcome);
+    }
+
+    fn send_welcome(&mut self, server: usize, welcome: Option<(Session, AgentMessage)>) {
+        if let Some((session, message)) = welcome {
+            self.send(server, session, message);
+        }
+    }
+
+    fn send(&mut self, server: usize, session: Session, message: AgentMessage) {
+        if let Some(link) = self.servers[server].sessions.get(&session).copied() {
+            self.send_down(server, link.worker, link.connection, message);
+        }
+    }
+
+    pub(super) fn hang_up(&mut self, server: usize, worker: usize, connection: u64) {
+        self.send_down(server, worker, connection, AgentMessage::Closed);
+    }
+
+    /// A session ends, and the engine need not hear of it.
+    pub(super) fn hang_up_session(&mut self, server: usize, session: Session) {
+        let this = &mut self.servers[server];
+        let Some(link) = this.sessions.remove(&session) else { return };
+        this.connections.remove(&link.connection);
+        self.hang_up(server, link.worker, link.connection);
+    }
+
+    pub(super) fn close_sessions(&mut self, server: usize) {
+        let this = &mut self.servers[server];
+        this.connections.clear();
+        for link in std::mem::take(&mut this.sessions).into_values() {
+            self.hang_up(server, link.worker, link.connection);
+        }
+    }
+
+    pub(super) fn reply(&mut self, request: u64, attempt: u32, reply: Result<Reply, Refusal>) {
+        let answer = match reply {
+            Ok(Reply::Submitted(jobs)) => {
+                jobs.first().map_or(Answer::Done, |job| Answer::Submitted { job: job.job })
+            }
+            Ok(Reply::Applied(applied)) => {
+                applied.first().map_or(Answer::Done, |one| Answer::Applied { schedule: one.schedule })
+            }
+            Ok(Reply::RunStarted { run, .. }) => Answer::Started { run },
+            Ok(Reply::CheckpointSaved { version }) => Answer::Saved { version },
+            Ok(Reply::ElementsAdded(added)) => Answer::Added { first: added.first, count: added.count },
+            Ok(_) => Answer::Done,
+            Err(refusal) => Answer::Refused { code: code(&refusal).to_owned() },
+        };
+        self.answer(request, attempt, answer);
+    }
+
+    // What comes in.
+
+    pub(super) fn session_of(&self, server: usize, connection: u64) -> Option<(Session, WorkerId)> {
+        let this = &self.servers[server];
+        let session = *this.connections.get(&connection)?;
+        Some((session, this.sessions.get(&session)?.id))
+    }
+
+    pub(super) fn open_session(&mut self, server: usize, worker: usize, connection: u64, mut join: Join) {
+        let session = Session(self.number());
+        join.session = session;
+        let link = Link { worker, id: join.worker, connection };
+        let this = &mut self.servers[server];
+        if this.connections.contains_key(&connection) {
+            return;
+        }
+        this.sessions.insert(session, link);
+        this.connections.insert(connection, session);
+        self.input(server, Input::Join(Box::new(join)));
+    }
+
+    pub(super) fn close_session(&mut self, server: usize, connection: u64) {
+        let Some((session, worker)) = self.session_of(server, connection) else { return };
+        let this = &mut self.servers[server];
+        this.sessions.remove(&session);
+        this.connections.remove(&connection);
+        self.input(server, Input::Disconnect { worker, session });
+    }
+
+    pub(super) fn report(
+        &mut self,
+        server: usize,
+        connection: u64,
+        execution: ExecutionId,
+        fence: Fence,
+        report: Report,
+    ) {
+        let Some((session, worker)) = self.session_of(server, connection) else { return };
+        let told = self.perhaps_mistaken(server, execution);
+        let (worker, session, execution, fence) = told.unwrap_or((worker, session, execution, fence));
+        self.input(server, Input::Report { worker, session, execution, fence, report });
+    }
+
+    /// A driver that takes any report for one about the live execution of its job.
+    fn perhaps_mistaken(
+        &mut self,
+        server: usize,
+        execution: ExecutionId,
+    ) -> Option<(WorkerId, Session, ExecutionId, Fence)> {
+        if !self.plan.has(Mutation::StaleReportAsCurrent) {
+            return None;
+        }
+        let (worker, newest, fence) = self.store.newest_like(execution)?;
+        let mut sessions = self.servers[server].sessions.iter();
+        let (session, _) = sessions.find(|(_, link)| link.id == worker)?;
+        Some((worker, *session, newest, fence))
+    }
+}
+
+/// A stop on its way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stop {
+    pub(super) execution: ExecutionId,
+    pub(super) fence: Fence,
+    pub(super) grace: Duration,
+    pub(super) discard: bool,
+}
+
+/// A word for a refusal, as histories have it.
+fn code(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::NotLive { .. } => "not_live",
+        Refusal::Started { .. } => "started",
+        Refusal::VersionMismatch { .. } => "version_mismatch",
+        Refusal::KeyReused { .. } | Refusal::KeyRepeated { .. } => "key_reused",
+        Refusal::RunsNotOver { .. } => "runs_not_over",
+        _ => "refused",
+    }
+}
