@@ -238,10 +238,10 @@ pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<
         }
         let before = now_micros();
         let begun = Instant::now();
-        let heir = site.client(1 - leader)?;
-        heir.drain_server(id).await?;
+        let other = site.client(1 - leader)?;
+        other.drain_server(id).await?;
         until("the other one leads", SOON, async || {
-            let found = heir.servers().await.ok()?;
+            let found = other.servers().await.ok()?;
             found.iter().any(|server| server.leads && server.id != id).then_some(())
         })
         .await;
@@ -254,8 +254,8 @@ pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<
         times.sort_unstable();
         gaps.push(longest(&times, before, after));
         quiet.push(longest(&times, before.saturating_sub(after - before), before));
-        late.extend(site.late(&heir, before, after).await?);
-        heir.undrain_server(id).await?;
+        late.extend(site.late(&other, before, after).await?);
+        other.undrain_server(id).await?;
     }
     let moves = gaps.len();
     gaps.sort_by(f64::total_cmp);

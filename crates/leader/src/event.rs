@@ -67,7 +67,7 @@ pub enum Call {
     /// Which shards have lost their newest commits.
     LostTails(Arc<[Lease]>),
     /// The engine of the standby that followed these shards, if there is one.
-    Inherit(Arc<[Lease]>),
+    FollowedEngine(Arc<[Lease]>),
     /// All live rows; they come as [`Event::Rows`] before the answer.
     Load(Arc<[Lease]>),
     /// The store's own clock.
@@ -93,8 +93,8 @@ pub enum Answer {
     },
     /// To [`Call::LostTails`].
     LostTails(Vec<ShardId>),
-    /// To [`Call::Inherit`]: the engine, and the engine time of the newest commit.
-    Inherited(Option<(Box<Engine>, Timestamp)>),
+    /// To [`Call::FollowedEngine`]: the engine, and the engine time of the newest commit.
+    FollowedEngine(Option<(Box<Engine>, Timestamp)>),
     /// To [`Call::Load`].
     Loaded(Loaded),
     /// To [`Call::Clock`]; `None` if the store has none.

@@ -533,7 +533,7 @@ impl Leading {
         looked
     }
 
-    /// A commit failed, and with it those behind it: nobody may go on from what the engine believes.
+    /// A commit failed, and with it those behind it: the engine believes what is not durable, and is dropped.
     fn lost<R>(&mut self, common: &mut Common<R>, commit: &InFlightCommit, failure: Failure) -> End {
         use FailureKind::{Fenced, Full, TooNew, Unavailable};
         let is_unknown = !matches!(failure.kind, Fenced | Full | Unavailable | TooNew);
@@ -585,7 +585,7 @@ impl Leading {
                 common.act(Action::Abandon(call));
             }
         }
-        // Nobody can say when it is done, or whether it will be: this server may end before.
+        // When it will be done, and whether, is open: this server may end before.
         common.give_up_requests(u64::MAX, &unknown_outcome());
     }
 

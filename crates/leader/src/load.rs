@@ -64,15 +64,17 @@ impl<R> Leader<R> {
                 loading.lost = lost;
                 // What a standby followed of commits that are lost is of no use.
                 match loading.lost.is_empty() {
-                    true => loading.call = common.call(Call::Inherit(Arc::clone(&loading.leases)), None),
+                    true => {
+                        loading.call = common.call(Call::FollowedEngine(Arc::clone(&loading.leases)), None)
+                    }
                     false => self.load_rows(now),
                 }
             }
-            Ok(Answer::Inherited(Some((engine, committed)))) => {
+            Ok(Answer::FollowedEngine(Some((engine, committed)))) => {
                 (loading.engine, loading.committed, loading.followed) = (Some(engine), Some(committed), true);
                 self.ask_for_time();
             }
-            Ok(Answer::Inherited(None)) => self.load_rows(now),
+            Ok(Answer::FollowedEngine(None)) => self.load_rows(now),
             Ok(Answer::Loaded(loaded)) => self.loaded(now, loaded),
             Ok(Answer::Clock(of_store)) => self.start(now, of_store),
             // The store's clock is only a second opinion: without it the loaded engine is as good.

@@ -251,7 +251,7 @@ impl World {
                 Ok(Answer::Done)
             }
             Call::LostTails(_) => Ok(Answer::LostTails(Vec::new())),
-            Call::Inherit(_) => Ok(Answer::Inherited(None)),
+            Call::FollowedEngine(_) => Ok(Answer::FollowedEngine(None)),
             Call::Load(_) => Ok(Answer::Loaded(Loaded { now: self.now, ..Loaded::default() })),
             Call::Clock => Ok(Answer::Clock(Some(self.now))),
             Call::Commit(leases, _) if !holds(&self.store, &leases) => fenced(),

@@ -312,18 +312,18 @@ impl Members {
         let draining = inner.leaving.load(Ordering::Relaxed) || me.is_some_and(|member| member.draining);
         since.drained = draining.then(|| since.drained.unwrap_or(seen.at));
         let all_know = since.drained.is_some_and(|since| seen.at - since >= ALL_HAVE_SEEN);
-        let heir = seen.cluster.members.iter().any(|member| inner.may_take(member));
+        let has_successor = seen.cluster.members.iter().any(|member| inner.may_take(member));
         let leader = seen.cluster.owner_of(ShardId(0));
         since.free = leader.is_none().then(|| since.free.unwrap_or(seen.at));
         let in_time = since.free.is_none_or(|since| seen.at - since < GOES_FIRST);
         let is_better =
             |member: &Member| member.lag.is_some_and(|lag| lag < READY_LAG) && inner.may_take(member);
         let standing = Standing {
-            // Better drained than without anybody who decides.
-            takes: !draining || !heir,
+            // A drained leader is better than none.
+            takes: !draining || !has_successor,
             hurries: leader.is_some_and(|leader| leader.draining && leader.server.id != inner.me.id),
             yields: in_time && self.lag().is_none() && seen.cluster.members.iter().any(is_better),
-            gives: heir && all_know,
+            gives: has_successor && all_know,
         };
         inner.standing.send_if_modified(|known| std::mem::replace(known, standing) != standing);
     }
@@ -332,8 +332,8 @@ impl Members {
     /// server stops.
     pub async fn prepare_to_leave(&self) {
         self.inner.leaving.store(true, Ordering::Relaxed);
-        let heir = self.seen().cluster.members.iter().any(|member| self.inner.may_take(member));
-        if !heir || self.leader() != Leader::Me || self.is_blind() {
+        let has_successor = self.seen().cluster.members.iter().any(|member| self.inner.may_take(member));
+        if !has_successor || self.leader() != Leader::Me || self.is_blind() {
             return;
         }
         match self.in_time(self.inner.store.set_draining(self.inner.me.id, true)).await {

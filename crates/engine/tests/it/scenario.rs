@@ -83,7 +83,7 @@ pub(crate) struct Scenario {
     pub(crate) players: BTreeMap<WorkerId, Player>,
     pub(crate) replies: BTreeMap<Ticket, Result<Reply, Refusal>>,
     /// Follows all that is committed, and is the next engine now and then.
-    heir: Follower,
+    standby: Follower,
     config: Config,
     epoch: u64,
     counter: u64,
@@ -117,7 +117,7 @@ impl Scenario {
             rows: Rows::default(),
             players: BTreeMap::new(),
             replies: BTreeMap::new(),
-            heir: follower(&config, now, &Rows::default()),
+            standby: follower(&config, now, &Rows::default()),
             config,
             epoch: 1,
             counter: 0,
@@ -176,8 +176,8 @@ impl Scenario {
             }
             self.rows.apply(change);
         }
-        if self.heir.follow(&touched).is_err() {
-            self.heir = follower(&self.config, self.now, &self.rows);
+        if self.standby.follow(&touched).is_err() {
+            self.standby = follower(&self.config, self.now, &self.rows);
         }
         self.rows.events.extend(batch.events);
         for effect in effects {
@@ -262,7 +262,7 @@ impl Scenario {
 
     /// The rows were changed while no engine ran.
     pub(crate) fn start_over(&mut self) {
-        self.heir = follower(&self.config, self.now, &self.rows);
+        self.standby = follower(&self.config, self.now, &self.rows);
         self.restart();
     }
 
@@ -309,12 +309,12 @@ impl Scenario {
         for row in self.rows.live() {
             engine.restore(row).unwrap();
         }
-        let heir = std::mem::replace(&mut self.heir, follower(&self.config, self.now, &self.rows));
+        let standby = std::mem::replace(&mut self.standby, follower(&self.config, self.now, &self.rows));
         if lost.is_empty() {
-            let warm = self.inherit(heir);
-            assert_eq!(warm.difference(&engine), None, "here the one that followed, there a rebuilt one");
+            let followed = self.followed_engine(standby);
+            assert_eq!(followed.difference(&engine), None, "here the one that followed, there a rebuilt one");
             if self.epoch.is_multiple_of(2) {
-                engine = warm;
+                engine = followed;
             }
         }
         engine.distrust(lost);
@@ -329,12 +329,12 @@ impl Scenario {
     }
 
     /// The engine that a follower becomes once it has read again what was touched.
-    fn inherit(&self, mut heir: Follower) -> Engine {
-        let keys = heir.stale(usize::MAX);
+    fn followed_engine(&self, mut standby: Follower) -> Engine {
+        let keys = standby.stale(usize::MAX);
         let rows = self.rows.live().into_iter();
         let rows = rows.filter(|row| LiveKey::of(row).is_some_and(|key| keys.contains(&key)));
-        heir.refresh(&keys, rows.collect());
-        heir.own(&leases(self.epoch)).expect("nothing contradicts anything else")
+        standby.refresh(&keys, rows.collect());
+        standby.own(&leases(self.epoch)).expect("nothing contradicts anything else")
     }
 
     pub(crate) fn worker(&mut self) -> WorkerBuilder<'_> {

@@ -1,7 +1,7 @@
 //! Calls of the store on their way: what the leader asked for, as futures.
 //!
-//! Commits are polled in the order in which they were asked for, because the store does them in the order of their first poll. All
-//! others are independent.
+//! Commits are polled in the order in which they were asked for, because the store does them in the order of their
+//! first poll. All others are independent.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};

@@ -26,8 +26,8 @@ use tokio::time::Instant;
 use super::calls::{Calls, Outcome, failure};
 use super::crashes::{self, Moment};
 use super::driver::{Driver, Fatal};
-use super::heir::{self, Heir};
 use super::outbox::Outboxes;
+use super::standby::{self, Standby};
 use super::{Beat, EventBatch, FromWorker, Readiness, ReplyTo, Request, RequestError, notices, strays};
 
 /// Inputs taken from a lane at a time.
@@ -57,7 +57,7 @@ enum Woken {
 pub(super) struct Shell {
     body: Body,
     /// What it has followed of another server's leadership; here while this server stands by.
-    heir: Option<Heir>,
+    standby: Option<Standby>,
 }
 
 /// All but what follows another server meanwhile.
@@ -67,7 +67,7 @@ struct Body {
     calls: Calls,
     outboxes: Outboxes,
     /// What it has followed of another server's leadership; here once that is over.
-    heir: Option<Heir>,
+    standby: Option<Standby>,
     /// Buffers of the lanes.
     beats: Vec<Beat>,
     reports: Vec<FromWorker>,
@@ -75,7 +75,7 @@ struct Body {
     /// Whether nothing more is put into the lanes.
     lanes_closed: bool,
     stops: bool,
-    /// Whether nobody is left who says what the cluster wants.
+    /// Whether what the cluster wants cannot change any more.
     standing_is_final: bool,
     changed: bool,
     viewed_at: Instant,
@@ -103,7 +103,7 @@ impl Shell {
             leader,
             calls: Calls::default(),
             outboxes: Outboxes::new(Some(config.members.clone()), config.metrics.clone()),
-            heir: None,
+            standby: None,
             beats: Vec::new(),
             reports: Vec::new(),
             requests: Vec::new(),
@@ -116,7 +116,7 @@ impl Shell {
             clock_troubles: false,
             driver,
         };
-        Self { body, heir: None }
+        Self { body, standby: None }
     }
 
     /// Runs until the server stops, or cannot go on.
@@ -136,9 +136,9 @@ impl Shell {
 
     /// Follows another server for as long as this one stands by.
     async fn stand_by(&mut self) {
-        let Self { body, heir } = self;
-        if let Some(kept) = body.heir.take() {
-            *heir = Some(kept);
+        let Self { body, standby } = self;
+        if let Some(kept) = body.standby.take() {
+            *standby = Some(kept);
         }
         let (store, config) = (Arc::clone(&body.driver.store), body.driver.config.clone());
         let standing_by = async {
@@ -149,10 +149,10 @@ impl Shell {
         tokio::select! {
             biased;
             () = standing_by => {}
-            never = heir::stand_by(store.as_ref(), &config, heir) => match never {},
+            never = standby::follow_leader(store.as_ref(), &config, standby) => match never {},
         }
-        heir::says(&config, None);
-        body.heir = heir.take();
+        standby::show_lag(&config, None);
+        body.standby = standby.take();
     }
 }
 
@@ -236,8 +236,8 @@ impl Body {
         self.handle(Event::Standing(standing));
     }
 
-    /// Takes what is in the lanes already, beats first. Returns whether nothing is left of what has to be decided before
-    /// the end.
+    /// Takes what is in the lanes already, beats first. Returns whether nothing is left that has to be decided before the
+    /// end.
     fn take_waiting(&mut self) -> bool {
         let is_empty = |error: TryRecvError, closed: bool| !closed || error == TryRecvError::Disconnected;
         let mut drained = true;
@@ -357,7 +357,7 @@ impl Body {
             Action::Abandon(id) => self.calls.abandon(id),
             Action::Reply { to, reply } => {
                 self.changed = true;
-                // Whoever gave up waiting need not hear it.
+                // The client may have given up.
                 let _gone = to.send(reply.map_err(RequestError::from));
             }
             Action::ToWorker(effect) => {
@@ -385,20 +385,20 @@ impl Body {
                 let (store, metrics) = (Arc::clone(&self.driver.store), self.driver.config.metrics.clone());
                 tokio::spawn(strays::tell(store, metrics, named));
             }
-            Action::Retire(engine) => heir::forget(engine),
+            Action::Retire(engine) => standby::drop_in_background(engine),
             Action::Notice(notice) => notices::tell(notice, &self.driver.config.metrics),
         }
     }
 
     fn show(&mut self, readiness: Readiness) {
-        // Whoever hears that this server is ready looks at its view next.
+        // Clients that wait for readiness look at the view next.
         if matches!(readiness, Readiness::Ready | Readiness::Full) {
             self.publish_view();
         }
         self.driver.readiness.send_replace(readiness);
     }
 
-    /// The lease may have ended for a moment, and this thread may have been too slow to see it: the watch on the lease did.
+    /// The lease may have ended for a moment that this thread was too slow to see. The watch on the lease saw it.
     fn correct_readiness(&self) {
         let shown = self.leader.readiness();
         if matches!(shown, Readiness::Ready | Readiness::Full)
@@ -424,8 +424,9 @@ impl Body {
         // The store has dropped its share by now, so nothing is copied as a rule.
         let of_batch =
             Arc::try_unwrap(batch).map_or_else(|shared| shared.events.clone(), |batch| batch.events);
-        // Nobody to hear it is fine.
-        let _nobody = events.send(Arc::new(EventBatch { first: store::EventSeq(first), events: of_batch }));
+        // There may be no watcher left.
+        let _unwatched =
+            events.send(Arc::new(EventBatch { first: store::EventSeq(first), events: of_batch }));
     }
 
     fn call(&mut self, id: CallId, call: Call, timeout: Option<model::Duration>) {
@@ -438,14 +439,14 @@ impl Body {
             }
             Call::Load(leases) => {
                 // What was followed is of no use any more.
-                self.heir.take().into_iter().for_each(heir::forget);
+                self.standby.take().into_iter().for_each(standby::drop_in_background);
                 let (rows, received) = mpsc::channel(ROW_CHUNKS);
                 let load = async move { store.load(&leases, rows).await.map(answer_of_load) };
                 self.calls.ask(id, timeout, Some(received), load);
             }
-            Call::Inherit(leases) => {
-                let heir = self.heir.take();
-                self.calls.ask(id, timeout, None, inherit(store, heir, leases));
+            Call::FollowedEngine(leases) => {
+                let standby = self.standby.take();
+                self.calls.ask(id, timeout, None, followed_engine(store, standby, leases));
             }
             other => {
                 let owner = self.driver.config.owner.clone();
@@ -516,18 +517,18 @@ async fn answer(
         Call::Probe => store.check().await.map(|_| Answer::Done),
         Call::Reconciled(leases) => store.tails_reconciled(&leases).await.map(|()| Answer::Done),
         // These have futures of their own.
-        Call::Commit(..) | Call::Load(_) | Call::Inherit(_) => Ok(Answer::Done),
+        Call::Commit(..) | Call::Load(_) | Call::FollowedEngine(_) => Ok(Answer::Done),
     }
 }
 
-async fn inherit(
+async fn followed_engine(
     store: Arc<dyn Store>,
-    heir: Option<Heir>,
+    standby: Option<Standby>,
     leases: Arc<[Lease]>,
 ) -> Result<Answer, StoreError> {
-    let Some(heir) = heir else { return Ok(Answer::Inherited(None)) };
-    let inherited = heir.ascend(store.as_ref(), &leases).await;
-    Ok(Answer::Inherited(inherited.map(|(engine, now)| (Box::new(engine), now))))
+    let Some(standby) = standby else { return Ok(Answer::FollowedEngine(None)) };
+    let engine = standby.take_over(store.as_ref(), &leases).await;
+    Ok(Answer::FollowedEngine(engine.map(|(engine, now)| (Box::new(engine), now))))
 }
 
 fn answer_of_load(loaded: store::Loaded) -> Answer {

@@ -59,7 +59,7 @@ pub(super) enum Verdict {
     Acquired(Option<Vec<Lease>>),
     LostTails(Vec<ShardId>),
     /// All rows as they are: what a standby followed may be compared with them.
-    Inheritable(Box<Loaded>),
+    FollowedEngine(Box<Loaded>),
     Loaded(Box<Loaded>),
     Clock(Option<Timestamp>),
     Committed,
@@ -113,7 +113,7 @@ impl World {
         };
         let most = match call {
             // A read is given up sooner than a change.
-            Call::LostTails(_) | Call::Inherit(_) | Call::Load(_) | Call::Clock => Some(READ_PATIENCE),
+            Call::LostTails(_) | Call::FollowedEngine(_) | Call::Load(_) | Call::Clock => Some(READ_PATIENCE),
             _ => None,
         };
         [timeout, most].into_iter().flatten().fold(drawn, Duration::min)
@@ -178,7 +178,7 @@ impl World {
                 let shards = if self.store.tail_lost() { self.plan.shards } else { 0 };
                 Verdict::LostTails((0..shards).map(ShardId).collect())
             }
-            Call::Inherit(_) => Verdict::Inheritable(Box::new(self.loaded_rows())),
+            Call::FollowedEngine(_) => Verdict::FollowedEngine(Box::new(self.loaded_rows())),
             Call::Load(_) => Verdict::Loaded(Box::new(self.loaded_rows())),
             // A database that servers share has a clock of its own.
             Call::Clock => Verdict::Clock((self.servers.len() > 1).then_some(self.now)),

@@ -13,8 +13,8 @@
 //! the same each time.
 //!
 //! - [`plan`]: size, load and faults of a world; deliberate bugs.
-//! - [`server`]: processes around the leader and its engine; [`sessions`]: between them and workers; [`heir`]: what a standby
-//!   follows; [`rebuild`]: an engine that is built beside the running one.
+//! - [`server`]: processes around the leader and its engine; [`sessions`]: between them and workers; [`standby`]: following
+//!   the rows of another leader; [`rebuild`]: an engine that is built beside the running one.
 //! - [`store`]: rows, leases, epochs; [`calls`]: the way to it and back.
 //! - [`agent`], [`supervisor`] with its [`launcher`], [`fuse`], [`task`]: the parts of a worker.
 //! - [`client`]: who asks for work; [`runs`]: and for runs of workflows. [`nemesis`]: who breaks things.
@@ -24,7 +24,6 @@ mod agent;
 mod calls;
 mod client;
 mod fuse;
-mod heir;
 mod launcher;
 mod nemesis;
 pub mod plan;
@@ -32,6 +31,7 @@ mod rebuild;
 mod runs;
 mod server;
 mod sessions;
+mod standby;
 mod store;
 mod supervisor;
 mod task;
@@ -169,7 +169,7 @@ pub struct World {
     store_faults: Vec<(usize, FaultKind)>,
     servers: Vec<Server>,
     server_dice: Dice,
-    heir_dice: Dice,
+    standby_dice: Dice,
     /// Numbers of sessions, connections, calls and tickets: never given twice.
     numbers: u64,
     workers: Vec<Worker>,
@@ -213,7 +213,7 @@ impl World {
             store_faults: Vec::new(),
             servers: (0..plan.servers).map(|_| Server::default()).collect(),
             server_dice: Dice::new(seed, concern::SERVERS),
-            heir_dice: Dice::new(seed, concern::HEIRS),
+            standby_dice: Dice::new(seed, concern::STANDBYS),
             numbers: 0,
             workers: Vec::new(),
             worker_dice: Dice::new(seed, concern::WORKERS),

@@ -24,7 +24,7 @@ pub(crate) mod concern {
     pub(crate) const SAVES: u64 = 9;
     pub(crate) const AHEAD: u64 = 10;
     pub(crate) const FILTERS: u64 = 11;
-    pub(crate) const HEIRS: u64 = 12;
+    pub(crate) const STANDBYS: u64 = 12;
 }
 
 /// A deliberate bug in the model around the cores, to see that it is found.

@@ -1,7 +1,7 @@
 //! Servers: processes around the product's [`Leader`], which decides when they lead and drives their engine.
 //!
-//! The way to the store is in `calls`, that to workers in `sessions`. What is here is what the product's shell does: events in,
-//! actions out in their order, a turn after each event and when one is due.
+//! The way to the store is in `calls`, that to workers in `sessions`. This file does what the product's shell does: it
+//! passes events in, carries actions out in their order, and takes a turn after each event and when one is due.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use model::{Duration, ExecutionId, Fence, Timestamp};
 
 use super::calls::{Loaded, Verdict};
 use super::client::Op;
-use super::heir::Heir;
 use super::plan::Mutation;
 use super::sessions::Link;
+use super::standby::Standby;
 use super::{Happening, World};
 use crate::history::What;
 
@@ -78,7 +78,7 @@ pub(super) struct Server {
     wake_at: Timestamp,
     pub(super) rebuild_wanted: bool,
     /// What it knows of the rows while another one owns them.
-    pub(super) heir: Option<Heir>,
+    pub(super) standby: Option<Standby>,
 }
 
 impl World {
@@ -169,7 +169,7 @@ impl World {
     pub(super) fn crash_server(&mut self, server: usize) {
         let this = &mut self.servers[server];
         let inbox = std::mem::take(&mut this.inbox);
-        (this.up, this.paused, this.heir, this.leader) = (false, false, None, None);
+        (this.up, this.paused, this.standby, this.leader) = (false, false, None, None);
         this.life += 1;
         for (request, attempt) in std::mem::take(&mut this.asked) {
             self.answer_unknown(request, attempt);
@@ -309,7 +309,9 @@ impl World {
                 Ok(Answer::Acquired { leases, former_owner: Duration::ZERO })
             }
             Verdict::LostTails(shards) => Ok(Answer::LostTails(shards)),
-            Verdict::Inheritable(loaded) => Ok(Answer::Inherited(self.inherit(server, *loaded))),
+            Verdict::FollowedEngine(loaded) => {
+                Ok(Answer::FollowedEngine(self.followed_engine(server, *loaded)))
+            }
             Verdict::Loaded(loaded) => {
                 let Loaded { rows, now, .. } = *loaded;
                 let count = rows.len() as u64;
@@ -388,7 +390,7 @@ impl World {
                 self.look_at_batch(server, batch);
                 self.servers[server].commits.push_back(id);
             }
-            Call::Load(_) => self.servers[server].heir = None,
+            Call::Load(_) => self.servers[server].standby = None,
             _ => {}
         }
         self.call_store(server, id, call, timeout, behind);

@@ -1,4 +1,4 @@
-//! What makes an heir of no use, and what does not. The changelog says what a test lets it say.
+//! After which failures a standby cannot take over, and after which it can. The changelog says what a test lets it say.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -87,14 +87,14 @@ impl Scene {
         Self { store, config, _folder: folder }
     }
 
-    async fn read(&self) -> Result<Heir, Lost> {
-        Heir::read(&self.store, self.store.changelog().unwrap(), &self.config).await
+    async fn read(&self) -> Result<Standby, Lost> {
+        Standby::read(&self.store, self.store.changelog().unwrap(), &self.config).await
     }
 
-    /// Whether an heir that has read everything can go on.
-    async fn ascends(&self) -> bool {
+    /// Whether a standby that has read everything can take over.
+    async fn takes_over(&self) -> bool {
         let leases = [Lease { shard: ShardId(0), epoch: Epoch(2) }];
-        self.read().await.unwrap().ascend(&self.store, &leases).await.is_some()
+        self.read().await.unwrap().take_over(&self.store, &leases).await.is_some()
     }
 
     async fn catches_up(&self) -> Result<(), Lost> {
@@ -148,13 +148,13 @@ async fn a_store_that_is_away_for_a_moment_costs_nothing() {
     // The first two are for the reading.
     let answers = [Ok(Some(quiet())), Ok(Some(quiet())), Err(away()), Err(away())];
     let told = Told { answers: Mutex::new(answers.into()), ..Told::default() };
-    assert!(Scene::of(told).ascends().await);
+    assert!(Scene::of(told).takes_over().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_counts_other_jobs_than_the_store_does_not_decide() {
-    assert!(!Scene::of(Told { rows: vec![job(1)], ..Told::default() }).ascends().await);
-    assert!(Scene::of(Told::default()).ascends().await);
+    assert!(!Scene::of(Told { rows: vec![job(1)], ..Told::default() }).takes_over().await);
+    assert!(Scene::of(Told::default()).takes_over().await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,17 +1,17 @@
-//! What a server does while another one owns the shards: it keeps an engine ready.
+//! A standby follows the rows that the leader changes, so that its engine is ready for a takeover.
 //!
 //! ```text
-//! read all rows, slowly ─> changelog ─> rows that were touched ─> …        (while another one owns them)
-//!                          changelog ─> rows that were touched ─> engine   (once they are taken: `ascend`)
+//! read all rows, slowly ─> changelog ─> rows that were touched ─> …        (while another server leads)
+//!                          changelog ─> rows that were touched ─> engine   (at the takeover: `take_over`)
 //! ```
 //!
-//! So the time without an owner does not grow with the number of live rows. What is read here costs the database
-//! no more than a small share of its time: reading pauses for as long as it took, and following for
+//! So the time without a leader does not grow with the number of live rows. A standby takes only a small share of the
+//! database's time: it pauses after each read for as long as the read took, and after each look at the changelog for
 //! many times that.
 //!
-//! A store that is away for a while costs nothing but what it did not tell. Whatever else goes wrong, the heir is given
-//! up, and a take-over loads all rows. It does so as well where the
-//! database may have forgotten commits, or where the heir counts other jobs than the store.
+//! A store that is away for a while costs nothing but what it did not tell. After any other failure the standby drops
+//! its engine, and a takeover loads all rows. A takeover also loads all rows where the database may have forgotten
+//! commits, or where the standby counts other jobs than the store.
 
 #[cfg(test)]
 mod tests;
@@ -62,13 +62,13 @@ const PAUSE_SOON: Duration = Duration::from_millis(5);
 const HURRIES_FOR: Duration = Duration::from_secs(10);
 
 /// An engine that follows, and how far it is.
-pub(super) struct Heir {
+pub(super) struct Standby {
     follower: Box<Follower>,
     place: Place,
     now: Timestamp,
 }
 
-/// Why an heir is of no use any more.
+/// Why a standby cannot go on with what it has read.
 #[derive(Debug, thiserror::Error)]
 enum Lost {
     #[error(transparent)]
@@ -89,9 +89,13 @@ enum Lost {
     Panicked,
 }
 
-/// Keeps an heir in `slot` for as long as it is polled, and goes on with one that is there. It may be dropped at
+/// Keeps a standby in `slot` while it is polled, and goes on with one that is there. It may be dropped at
 /// any time: what is in the slot then is whole.
-pub(super) async fn stand_by(store: &dyn Store, config: &NodeConfig, slot: &mut Option<Heir>) -> Infallible {
+pub(super) async fn follow_leader(
+    store: &dyn Store,
+    config: &NodeConfig,
+    slot: &mut Option<Standby>,
+) -> Infallible {
     let Some(changelog) = store.changelog().filter(|_| config.warm_standby) else {
         return std::future::pending().await;
     };
@@ -109,8 +113,8 @@ pub(super) async fn stand_by(store: &dyn Store, config: &NodeConfig, slot: &mut 
             continue;
         }
         pause = if was_there || slot.is_some() { BEGIN_AGAIN } else { (pause * 2).min(BEGIN_AGAIN_MAX) };
-        forget(slot.take());
-        says(config, None);
+        drop_in_background(slot.take());
+        show_lag(config, None);
         tracing::info!(
             reason = %lost,
             seconds = pause.as_secs(),
@@ -125,13 +129,13 @@ pub(super) async fn stand_by(store: &dyn Store, config: &NodeConfig, slot: &mut 
 
 /// Tells the others, and whoever looks at metrics, since when nothing was heard of the owner; `None` where it is not
 /// followed.
-pub(super) fn says(config: &NodeConfig, heard: Option<Instant>) {
+pub(super) fn show_lag(config: &NodeConfig, heard: Option<Instant>) {
     config.members.heard(heard);
     config.metrics.stands_by(heard.is_some());
 }
 
 /// Lets go of what takes long to let go of: millions of jobs are not forgotten in a moment.
-pub(super) fn forget<T: Send + 'static>(what: T) {
+pub(super) fn drop_in_background<T: Send + 'static>(what: T) {
     // Without a thread it takes its time here.
     let _forgetting = std::thread::Builder::new().name("belfry-forget".into()).spawn(move || drop(what));
 }
@@ -148,18 +152,18 @@ async fn follow(
     store: &dyn Store,
     changelog: &dyn Changelog,
     config: &NodeConfig,
-    slot: &mut Option<Heir>,
+    slot: &mut Option<Standby>,
 ) -> Result<Infallible, Lost> {
-    let heir = match slot {
-        Some(heir) => heir,
-        None => slot.insert(Heir::read(store, changelog, config).await?),
+    let standby = match slot {
+        Some(standby) => standby,
+        None => slot.insert(Standby::read(store, changelog, config).await?),
     };
     let mut standing = config.standing.clone();
     let mut hurries_since = None;
     loop {
         let begun = Instant::now();
-        heir.catch_up(changelog).await?;
-        says(config, Some(begun));
+        standby.catch_up(changelog).await?;
+        show_lag(config, Some(begun));
         let hurries = standing.borrow().hurries;
         hurries_since = hurries.then(|| hurries_since.unwrap_or(begun));
         if hurries_since.is_some_and(|since| begun - since < HURRIES_FOR) {
@@ -180,27 +184,27 @@ fn engine_config(config: &NodeConfig) -> engine::Config {
     engine::Config { seed: config.engine.seed ^ rand::random::<u64>(), ..config.engine.clone() }
 }
 
-impl Heir {
+impl Standby {
     /// Reads all rows, while others change them.
     async fn read(store: &dyn Store, changelog: &dyn Changelog, config: &NodeConfig) -> Result<Self, Lost> {
         let started = Instant::now();
         let place = changelog.end().await?;
         let follower = Box::new(Follower::new(engine_config(config), store.shards(), config.clock.both()));
-        let mut heir = Self { follower, place, now: Timestamp::default() };
+        let mut standby = Self { follower, place, now: Timestamp::default() };
         // Of an owner who writes no changelog it hears nothing, and need not read anything.
-        heir.hear(changelog).await?;
+        standby.hear(changelog).await?;
         let (rows_tx, rows) = mpsc::channel(CHUNKS);
-        let (read, taken) = tokio::join!(changelog.preload(rows_tx), heir.take(changelog, rows));
+        let (read, taken) = tokio::join!(changelog.preload(rows_tx), standby.take(changelog, rows));
         taken?;
         let read = read?;
         if read.quarantined > 0 {
             return Err(Lost::Damaged(read.quarantined));
         }
-        heir.guarded(Follower::loaded)?;
-        heir.catch_up(changelog).await?;
+        standby.guarded(Follower::loaded)?;
+        standby.catch_up(changelog).await?;
         let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         tracing::info!(rows = read.rows, millis, "live rows read: this server is ready to take over");
-        Ok(heir)
+        Ok(standby)
     }
 
     async fn take(
@@ -258,7 +262,11 @@ impl Heir {
     /// reason in the log, if the rows have to be loaded.
     ///
     /// Answers also with the engine time of the newest commit.
-    pub(super) async fn ascend(mut self, store: &dyn Store, leases: &[Lease]) -> Option<(Engine, Timestamp)> {
+    pub(super) async fn take_over(
+        mut self,
+        store: &dyn Store,
+        leases: &[Lease],
+    ) -> Option<(Engine, Timestamp)> {
         let mut asked = 0;
         let lost = loop {
             asked += 1;
@@ -271,7 +279,7 @@ impl Heir {
                     tokio::time::sleep(ASK_SOON).await;
                 }
                 Err(lost) => {
-                    forget(self);
+                    drop_in_background(self);
                     break lost;
                 }
             }
@@ -293,7 +301,7 @@ impl Heir {
         if here == there { Ok(()) } else { Err(Lost::Miscounted { here, there }) }
     }
 
-    /// A row that makes the engine fail costs the heir and not the server.
+    /// A row that makes the engine fail costs the standby and not the server.
     fn guarded<T>(&mut self, act: impl FnOnce(&mut Follower) -> T) -> Result<T, Lost> {
         catch_unwind(AssertUnwindSafe(|| act(&mut self.follower))).map_err(|_| Lost::Panicked)
     }
