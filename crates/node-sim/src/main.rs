@@ -53,7 +53,7 @@ struct Cli {
 enum Action {
     /// Plays one seed after another until one fails.
     Run(RunArgs),
-    /// Plays seeds with each deliberate bug of server, agent and store until it is found.
+    /// Plays seeds with each deliberate bug of agent and store until it is found.
     Mutations(MutationsArgs),
     /// Plays one seed, and shows what it came to. `RUST_LOG` shows what the parts log.
     Play(PlayArgs),

@@ -1,4 +1,4 @@
-//! Deliberate bugs of server, agent and store, each of which must be found in a few worlds.
+//! Deliberate bugs of agent and store, each of which must be found in a few worlds.
 
 use std::process::{Command, ExitStatus};
 use std::sync::Mutex;

@@ -15,7 +15,7 @@ fn servers_and_agents_keep_their_promises_over_a_rough_network() {
 
 /// The checker of these worlds sees what goes wrong in them.
 #[test]
-fn every_deliberate_bug_of_server_agent_and_store_is_found() {
+fn every_deliberate_bug_of_agent_and_store_is_found() {
     // The seeds that found them when the results were kept: playing all that find nothing takes minutes.
     let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/mutations-node.json");
     let args = ["mutations", "--kept", kept];
