@@ -79,7 +79,8 @@ impl<R> Leader<R> {
         common.lease = if common.config.is_exclusive { lease.exclusive() } else { lease };
         let leases: Arc<[Lease]> = taken.into();
         common.leases = Some(Arc::clone(&leases));
-        (common.tainted, common.former_owner, common.said_standby) = (false, former_owner, false);
+        common.former_owner_until = now.steady + former_owner;
+        (common.tainted, common.said_standby) = (false, false);
         if common.stops {
             return self.release(AfterRelease::Stop);
         }
@@ -120,6 +121,7 @@ impl<R> Leader<R> {
         if matches!(failure.kind, FailureKind::Fatal | FailureKind::TooNew) {
             return self.fail(failure.message);
         }
+        self.common.said_standby = false;
         self.common.show(Readiness::Loading { reason: failure.message.clone() });
         self.common.notice(Notice::NotTaken(failure));
         self.again(now, tainted, cause);

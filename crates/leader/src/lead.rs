@@ -74,6 +74,8 @@ pub(crate) struct Leading {
     /// Whether the refused commits wait for space.
     waits_for_space: bool,
     reconciling: Reconciling,
+    /// Whether the newest try to tell failed: only the first failure is logged.
+    reconcile_fails: bool,
 }
 
 /// Why leadership ends in order, and until when it waits for what was accepted.
@@ -187,6 +189,7 @@ impl Leading {
             probe_at: now.steady + PROBE_EVERY,
             waits_for_space: false,
             reconciling,
+            reconcile_fails: false,
         };
         this.announce(common);
         this
@@ -296,6 +299,10 @@ impl Leading {
         }
         if self.may_flush(common) {
             self.flush(common, now)?;
+        } else {
+            // The engine takes a long silence for an outage of this server, and prolongs worker leases by it. A slow
+            // commit is none.
+            self.guarded(common, Suspect::Flush, |engine| engine.handle(now, Input::Tick))?;
         }
         self.reconcile(common, now.steady);
         if common.full && self.probe.is_none() && now.steady >= self.probe_at {
@@ -351,6 +358,7 @@ impl Leading {
 
     /// Tells the world.
     fn release<R>(&mut self, common: &mut Common<R>, effects: Vec<Effect>) {
+        common.reserve(effects.len());
         for effect in effects {
             match effect {
                 Effect::Reply { ticket, reply } => {
@@ -472,7 +480,9 @@ impl Leading {
             self.reconciling = match answer {
                 Ok(_) => Reconciling::Done,
                 Err(failure) => {
-                    common.notice(Notice::ReconcileFails(failure));
+                    if !std::mem::replace(&mut self.reconcile_fails, true) {
+                        common.notice(Notice::ReconcileFails(failure));
+                    }
                     Reconciling::Due(now.steady + RECONCILE_AGAIN)
                 }
             };
@@ -626,7 +636,6 @@ impl Leading {
     pub(crate) fn stop<R>(&mut self, common: &mut Common<R>, now: Now) {
         self.ending = Some(Ending { by: now.steady + STOP_TIMEOUT, hands_over: false });
         self.announce(common);
-        common.act(Action::CloseLanes);
     }
 
     /// Takes no new requests from here on; what waits in the lanes is still decided, and the lanes stay open
@@ -646,7 +655,9 @@ impl Leading {
             common.act(Action::NameStrays(strays));
         }
         if !self.engine.is_reconciling() && now >= at {
-            common.notice(Notice::Reconciled);
+            if !self.reconcile_fails {
+                common.notice(Notice::Reconciled);
+            }
             let call = common.call(Call::Reconciled(Arc::clone(&self.leases)), None);
             self.reconciling = Reconciling::Telling(call);
         }

@@ -107,8 +107,8 @@ pub(crate) struct Common<R> {
     pub(crate) tainted: bool,
     /// Whether the store had no space when it was last asked.
     pub(crate) full: bool,
-    /// For how long after an acquire the owner before may still renew leases of workers.
-    pub(crate) former_owner: Duration,
+    /// Until when the owner before may still renew leases of workers.
+    pub(crate) former_owner_until: Timestamp,
     /// The wall time that the newest engine confirmed at its end, with the steady time of that: a leap that it refused
     /// is refused by the next engine too.
     pub(crate) confirmed: Option<Now>,
@@ -147,7 +147,7 @@ impl<R> Leader<R> {
             lease: LeadershipLease::new(start, config.lease),
             tainted: false,
             full: false,
-            former_owner: Duration::ZERO,
+            former_owner_until: start,
             confirmed: None,
             requests: Requests::default(),
             suspects: Suspects::default(),
@@ -214,10 +214,10 @@ impl<R> Leader<R> {
         }
     }
 
-    /// How many more inputs the next batch takes. The lanes hold back the rest.
+    /// How many more inputs the next batch takes; the lanes hold back the rest. Inputs that are refused need no room.
     pub fn room(&self) -> usize {
         match &self.phase {
-            Phase::Leading(leading) => leading.room(&self.common),
+            Phase::Leading(leading) if !leading.is_suspended() => leading.room(&self.common),
             _ => usize::MAX,
         }
     }
@@ -229,7 +229,13 @@ impl<R> Leader<R> {
 
     /// Whether another server may own the shards, whose changes a standby follows.
     pub fn stands_by(&self) -> bool {
-        self.common.leases.is_none() && matches!(self.phase, Phase::Standby { .. } | Phase::Acquiring { .. })
+        let asks = matches!(
+            self.phase,
+            Phase::Standby { .. }
+                | Phase::Acquiring { .. }
+                | Phase::Releasing { next: AfterRelease::AskAgain, .. }
+        );
+        asks && self.common.leases.is_none()
     }
 
     /// Its own lease.
@@ -344,8 +350,14 @@ impl<R> Leader<R> {
 
     fn stop(&mut self, now: Now) {
         self.common.stops = true;
+        self.common.act(Action::CloseLanes);
         match &mut self.phase {
             Phase::Leading(leading) => leading.stop(&mut self.common, now),
+            Phase::Acquiring { .. } => self.common.show(Readiness::Stopping),
+            Phase::Releasing { next, .. } => {
+                *next = AfterRelease::Stop;
+                self.common.show(Readiness::Stopping);
+            }
             Phase::Loading(loading) => {
                 let call = loading.call;
                 self.common.act(Action::Abandon(call));
@@ -364,6 +376,11 @@ impl<R> Leader<R> {
 }
 
 impl<R> Common<R> {
+    /// So many actions are about to come.
+    pub(crate) fn reserve(&mut self, actions: usize) {
+        self.actions.reserve(actions);
+    }
+
     pub(crate) fn act(&mut self, action: Action<R>) {
         self.actions.push(action);
     }
@@ -384,7 +401,9 @@ impl<R> Common<R> {
     }
 
     pub(crate) fn show(&mut self, readiness: Readiness) {
-        if self.shown != readiness {
+        // A server that stops does not become anything else.
+        let is_over = self.stops && matches!(readiness, Readiness::Loading { .. });
+        if self.shown != readiness && !is_over {
             self.shown = readiness.clone();
             self.act(Action::Show(readiness));
         }

@@ -148,7 +148,7 @@ impl<R> Leader<R> {
             common.notice(doubt);
         }
         engine.resume_from(committed);
-        engine.succeed(common.former_owner);
+        engine.succeed(common.former_owner_until.since(now.steady));
         // Before the start, which would begin what waits for its turn.
         engine.hold_new_work(common.full);
         if catch_unwind(AssertUnwindSafe(|| engine.start(clocks))).is_err() {

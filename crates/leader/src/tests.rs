@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use engine::input::NewJob;
-use engine::{Input, Now, Ticket};
+use engine::{Input, Join, Now, Session, Ticket};
 use model::id::Epoch;
 use model::record::{JobHead, Lease};
-use model::{Duration, JobSpec, ShardId, Timestamp};
+use model::worker::{Capabilities, Capacity, WorkerStatus};
+use model::{Duration, JobSpec, ShardId, Timestamp, WorkerId};
 use proptest::prelude::*;
 
 use crate::*;
@@ -106,6 +107,7 @@ struct World {
     asked_commits: Vec<CallId>,
     published: Vec<u64>,
     shown: Option<Readiness>,
+    lanes_closed: bool,
 }
 
 impl World {
@@ -120,6 +122,7 @@ impl World {
             asked_commits: Vec::new(),
             published: Vec::new(),
             shown: None,
+            lanes_closed: false,
         }
     }
 
@@ -160,6 +163,7 @@ impl World {
                 }
                 Action::Publish { batch, .. } => self.published.push(batch.now.as_micros().unsigned_abs()),
                 Action::Show(readiness) => self.shown = Some(readiness),
+                Action::CloseLanes => self.lanes_closed = true,
                 _ => {}
             }
         }
@@ -199,6 +203,26 @@ impl World {
         let ticket = Ticket(self.submitted);
         let reply = self.submitted;
         self.handle(Event::Request { ticket, input: Input::Submit { ticket, jobs }, reply });
+    }
+
+    /// A worker opens a session, and is silent from then on.
+    fn join(&mut self) {
+        let join = Join {
+            worker: WorkerId::from_bits(1),
+            session: Session(1),
+            name: "w".into(),
+            version: "1".into(),
+            labels: BTreeMap::new(),
+            capacity: Capacity { slots: 1, ..Capacity::default() },
+            capabilities: Capabilities::default(),
+            held: Vec::new(),
+        };
+        self.handle(Event::Worker(Input::Join(Box::new(join))));
+    }
+
+    fn connected(&self) -> usize {
+        let workers = self.leader.view().map(|view| view.workers).unwrap_or_default();
+        workers.iter().filter(|worker| worker.status == WorkerStatus::Ready).count()
     }
 
     /// Commits are done in their order; the other calls are independent.
@@ -321,7 +345,11 @@ proptest! {
 
 /// A world in which the server leads.
 fn leading() -> World {
-    let mut world = World::new();
+    leading_with(config())
+}
+
+fn leading_with(config: Config) -> World {
+    let mut world = World { leader: Leader::new(config), ..World::new() };
     world.turn();
     world.calm(1_000);
     assert!(world.leader.leads(world.now));
@@ -344,6 +372,63 @@ fn a_request_that_comes_during_a_suspension_is_refused() {
     world.step(Step::Wait(3_000));
     world.submit();
     assert_eq!(world.told[&1], Err(Unanswered::Loading));
+}
+
+#[test]
+fn a_batch_that_is_full_holds_back_no_request_that_is_refused() {
+    let mut world = leading_with(Config { batch_inputs: 1, commits_ahead: 1, ..config() });
+    world.submit();
+    world.submit();
+    assert_eq!(world.leader.room(), 0);
+    world.step(Step::Wait(3_000));
+    assert_eq!(world.shown, Some(Readiness::Suspended));
+    assert_ne!(world.leader.room(), 0);
+}
+
+/// D2. Else a worker that has died would be taken for alive for as long as its leader's commit took.
+#[test]
+fn a_slow_commit_prolongs_no_worker_lease() {
+    let lease = Duration::from_secs(10);
+    let mut world = leading_with(Config {
+        engine: engine::Config { lease, ..config().engine },
+        is_exclusive: true,
+        ..config()
+    });
+    world.join();
+    world.calm(1_000);
+    assert_eq!(world.connected(), 1);
+    world.submit();
+    world.step(Step::Wait(60_000));
+    world.calm(1_000);
+    assert_eq!(world.connected(), 0, "it was silent for six times its lease");
+}
+
+#[test]
+fn a_standby_says_that_it_stands_by_after_a_failure_too() {
+    let mut world = World::new();
+    world.store.taken_until = world.now + Duration::from_secs(60);
+    world.turn();
+    world.calm(1_000);
+    let standing_by = world.shown.clone();
+    world.step(Step::Wait(500));
+    world.step(Step::Answer { newest: true, with: With::Failure(FailureKind::Unavailable) });
+    assert_ne!(world.shown, standing_by);
+    world.calm(1_000);
+    assert_eq!(world.shown, standing_by);
+}
+
+#[test]
+fn a_stop_is_shown_at_once_and_closes_the_lanes_whatever_the_server_is_doing() {
+    let (acquiring, leads) = (World::new(), leading());
+    for mut world in [acquiring, leads] {
+        world.turn();
+        world.handle(Event::Stop);
+        assert_eq!(world.shown, Some(Readiness::Stopping));
+        assert!(world.lanes_closed);
+        world.calm(5_000);
+        assert!(matches!(world.leader.ended(), Some(Ok(()))));
+        assert_eq!(world.shown, Some(Readiness::Stopping));
+    }
 }
 
 #[test]

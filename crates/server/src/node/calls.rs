@@ -99,15 +99,28 @@ impl Calls {
         {
             return Poll::Ready(Outcome::Committed(id, result, batch));
         }
-        let outcome = self.others.iter_mut().enumerate().find_map(|(i, other)| match other.poll(context) {
-            Poll::Ready(outcome) => Some((i, outcome)),
-            Poll::Pending => None,
-        });
+        // Rows may be ready for as long as a load takes: a renewal must not wait behind them.
+        let (rowless, loads) = (|other: &Other| other.rows.is_none(), |other: &Other| other.rows.is_some());
+        let outcome = self.poll_others(context, rowless).or_else(|| self.poll_others(context, loads));
         let Some((i, outcome)) = outcome else { return Poll::Pending };
         if matches!(outcome, Outcome::Answered(..)) {
             self.others.swap_remove(i);
         }
         Poll::Ready(outcome)
+    }
+}
+
+impl Calls {
+    fn poll_others(
+        &mut self,
+        context: &mut Context<'_>,
+        which: impl Fn(&Other) -> bool,
+    ) -> Option<(usize, Outcome)> {
+        let others = self.others.iter_mut().enumerate().filter(|(_, other)| which(other));
+        others.into_iter().find_map(|(i, other)| match other.poll(context) {
+            Poll::Ready(outcome) => Some((i, outcome)),
+            Poll::Pending => None,
+        })
     }
 }
 

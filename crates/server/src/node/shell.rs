@@ -201,14 +201,15 @@ impl Body {
         let Driver { requests, reports, beats, stop, config, .. } = &mut self.driver;
         tokio::select! {
             biased;
-            // Before the lanes: a busy worker must not make the leader's own lease end.
-            outcome = self.calls.next() => Woken::Store(outcome),
-            // Also when every handle is gone; before the lanes, which have ended then too.
+            // Before the store, whose rows may come without a pause. Also when every handle is gone: before the lanes,
+            // which have ended then too.
             _ = stop.wait_for(|stop| *stop), if !self.stops => Woken::Stop,
             changed = config.standing.changed(), if !self.standing_is_final => {
                 self.standing_is_final = changed.is_err();
                 Woken::Standing
             }
+            // Before the lanes: a busy worker must not make the leader's own lease end.
+            outcome = self.calls.next() => Woken::Store(outcome),
             _ = beats.recv_many(&mut self.beats, CHUNK), if open => Woken::Beats,
             _ = reports.recv_many(&mut self.reports, CHUNK), if room => Woken::Reports,
             _ = requests.recv_many(&mut self.requests, CHUNK), if room => Woken::Requests,
