@@ -37,7 +37,7 @@ pub(crate) enum AfterRelease {
 }
 
 impl<R> Leader<R> {
-    /// Asks for the shards if that is allowed, or goes on with those that it owns.
+    /// Asks for the shards if that is allowed, or loads those that it owns.
     pub(crate) fn ask(&mut self, now: Now) {
         let common = &mut self.common;
         if common.stops {

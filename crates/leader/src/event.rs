@@ -1,4 +1,4 @@
-//! What a [`Leader`](crate::Leader) is told, and what it wants done.
+//! The inputs of a [`Leader`](crate::Leader), and its outputs.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::suspects::Suspect;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
-/// What a leader is told. `R` is where the reply to a request goes.
+/// An input of a leader. `R` is where the reply to a request goes.
 #[derive(Debug)]
 pub enum Event<R> {
     /// A request of a client.
@@ -167,7 +167,7 @@ pub enum Readiness {
     Suspended,
     /// It takes everything.
     Ready,
-    /// The store's volume is full: new work is refused, the rest goes on.
+    /// The store's volume is full: new work is refused, running work continues.
     Full,
     /// It is being shut down.
     Stopping,
@@ -200,7 +200,7 @@ pub enum Unanswered {
     Poisoned,
 }
 
-/// What a leader wants done. Actions are carried out in their order.
+/// An output of a leader. Actions are carried out in their order.
 #[derive(Debug)]
 pub enum Action<R> {
     /// Calls the store. A call that has no answer after `timeout` is given up as [`FailureKind::Unavailable`].
@@ -254,7 +254,7 @@ pub enum Action<R> {
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the variants say what their fields are")]
 pub enum Notice {
-    /// Another server holds so many shards.
+    /// Another server holds this number of shards.
     StandsBy { shards: usize },
     /// The shards cannot be acquired or loaded.
     NotTaken(Failure),
@@ -292,7 +292,7 @@ pub enum Notice {
     SpaceLow,
     /// It has space again.
     SpaceAgain,
-    /// Every worker was heard: what waited for that goes on.
+    /// Every worker has reported what it holds of lost commits: jobs that waited for that continue.
     Reconciled,
     /// The store could not note that.
     ReconcileFails(Failure),

@@ -37,16 +37,16 @@ use crate::suspects::Suspect;
 
 /// How often a full store is asked whether it takes writes again.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// How soon a store is told again that lost commits were dealt with.
+/// How soon the leader repeats a failed note that lost commits were dealt with.
 const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
 /// How long a shutdown waits for its last commits.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
-/// The same for a handover. Clients that still wait then are told that the outcome is unknown, or that nothing happened.
+/// The same for a handover. Clients that still wait after it get `OutcomeUnknown` or `Loading`.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a server that ends looks whether all is decided.
 const LOOK_WHETHER_DECIDED: Duration = Duration::from_millis(1);
-/// Longest suspension, in lease lengths. After it, waiting clients are told that the outcome is unknown, and the server
-/// acquires the shards again when the store is back.
+/// Longest suspension, in lease lengths. After it, waiting clients get `OutcomeUnknown`, and the server acquires the
+/// shards again when the store is back.
 const SUSPENDED_LENGTHS_MAX: u64 = 4;
 
 /// A server that leads.
@@ -74,7 +74,7 @@ pub(crate) struct Leading {
     /// Whether the refused commits wait for space.
     waits_for_space: bool,
     reconciling: Reconciling,
-    /// Whether the newest try to tell failed: only the first failure is logged.
+    /// Whether the newest try to note it failed: only the first failure is logged.
     reconcile_fails: bool,
 }
 
@@ -90,9 +90,9 @@ struct Ending {
 enum Reconciling {
     /// It does, or had lost none.
     Done,
-    /// It is told at this moment, if every worker was heard by then.
+    /// The note is due at this moment, if every worker has reported by then.
     Due(Timestamp),
-    /// It is being told.
+    /// The note is being written.
     Telling(CallId),
 }
 
@@ -115,7 +115,7 @@ pub(crate) enum End {
 }
 
 impl<R> Leader<R> {
-    /// Goes on leading, or stops to lead.
+    /// Continues to lead, or ends leadership.
     pub(crate) fn leads_on(&mut self, now: Now, result: Result<(), End>) {
         if let Err(end) = result {
             self.end(now, end);
@@ -318,7 +318,7 @@ impl Leading {
         }
     }
 
-    /// Whether a batch may be sent: what there is while no commit is in flight, and more only for many inputs.
+    /// Whether a batch may be sent: any while no commit is in flight, and a large one while others are.
     fn may_flush<R>(&self, common: &Common<R>) -> bool {
         let config = &common.config;
         let ahead = self.commits.len() < config.commits_ahead && self.taken >= config.ahead_inputs;
@@ -664,7 +664,7 @@ impl Leading {
     }
 }
 
-/// What clients are told whose commit may have happened.
+/// The answer to clients whose commit may have happened.
 fn unknown_outcome() -> Unanswered {
     match is_on(Mutation::LeaderTakesUnknownForRefused) {
         true => Unanswered::Loading,

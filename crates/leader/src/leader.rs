@@ -118,7 +118,7 @@ pub(crate) struct Common<R> {
     /// Whether this standby has said what it waits for.
     pub(crate) said_standby: bool,
     renewal: Option<Renewal>,
-    /// Whether the newest renewal failed: only the first failure is told.
+    /// Whether the newest renewal failed: only the first failure is logged.
     renewals_fail: bool,
     /// The earliest moment of the next renewal.
     renew_after: Timestamp,
@@ -376,7 +376,7 @@ impl<R> Leader<R> {
 }
 
 impl<R> Common<R> {
-    /// So many actions are about to come.
+    /// Makes room for this number of actions.
     pub(crate) fn reserve(&mut self, actions: usize) {
         self.actions.reserve(actions);
     }
