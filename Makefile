@@ -75,7 +75,7 @@ run-cluster: build ## Start three servers on one PostgreSQL and two workers, sta
 test: lint web-if-npm ## Everything that must pass: lint, then all tests
 	@scripts/postgresql.sh
 	@scripts/pgbouncer.sh
-	$(CARGO) build --locked --workspace --all-targets
+	$(CARGO) build --locked --workspace --bins --tests
 	@if $(call has,cargo-nextest); then \
 	  $(CARGO) nextest run --locked --workspace --no-fail-fast; \
 	else \
