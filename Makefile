@@ -95,10 +95,10 @@ web-test: web-there web/dist/index.html $(if $(BUILT),,build) ## Test the dashbo
 	@scripts/chromium.sh >/dev/null || exit 0; cd web && npm run e2e
 
 .PHONY: web-scale
-web-scale: cargo-there web ## The list of jobs over a million of them: make web-scale JOBS=1000000
+web-scale: cargo-there web ## How quick the dashboard is, over a million jobs: make web-scale JOBS=1000000
 	$(CARGO) build --locked --release -p belfry
 	@scripts/chromium.sh >/dev/null
-	cd web && BELFRY=$(abspath $(TARGET))/release/belfry SCALE_JOBS=$(or $(JOBS),1000000) npm run e2e -- scale
+	cd web && BELFRY=$(abspath $(TARGET))/release/belfry SCALE_JOBS=$(or $(JOBS),1000000) npm run e2e -- --workers=1 scale flood
 
 .PHONY: web-lint
 web-lint: web-there web/node_modules/.package-lock.json ## Format, rules and types of the dashboard

@@ -13,7 +13,8 @@ const chromium = [
 export default defineConfig({
   testDir: "e2e",
   outputDir: "e2e/report/results",
-  workers: 1,
+  // Each has a server of its own.
+  workers: 2,
   timeout: 60_000,
   expect: { timeout: 15_000 },
   reporter: [["list"]],

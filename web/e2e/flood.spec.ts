@@ -5,10 +5,12 @@
 
 import type { Page } from "@playwright/test";
 
-import { expect, script, test } from "./fixtures";
+import { expect, IS_SPEED_JUDGED, script, test } from "./fixtures";
 
 const A_SECOND = 5_000;
 const SECONDS = 5;
+/** A page that is deaf to its user for so long hangs, however slow the machine. */
+const HANG_MS = 5_000;
 /** The longest that the page may be deaf to its user. */
 const TASK_MAX_MS = 400;
 /** The part of the time that it may be busy in long tasks. */
@@ -115,6 +117,8 @@ for (const path of ["/", "/jobs", "/events", "/schedules"]) {
     const figures = `${path}: ${((sent / took) * 1_000).toFixed(0)} changes/s, longest task ${longest.toFixed(0)} ms, ${(busy * 100).toFixed(0)} % in long tasks, the palette after ${answers.join(", ")} ms`;
     test.info().annotations.push({ type: "figures", description: figures });
     process.stdout.write(`${figures}\n`);
+    expect(longest).toBeLessThan(HANG_MS);
+    if (!IS_SPEED_JUDGED) return;
     expect(sent / took).toBeGreaterThan(A_SECOND / 1_000 - 0.5);
     expect(longest).toBeLessThan(TASK_MAX_MS);
     expect(busy).toBeLessThan(BUSY_MAX);

@@ -1,29 +1,7 @@
 /** G3, H1. Signing in, finding one's way, languages, and what happens when the server goes away. */
 
-import AxeBuilder from "@axe-core/playwright";
-
 import { expect, script, test } from "./fixtures";
-
-const VIEWS = [
-  "/",
-  "/jobs",
-  "/submit",
-  "/schedules",
-  "/schedules/timetable?span=7d",
-  "/schedules/new",
-  "/calendars",
-  "/calendars/belfry.cn-workdays",
-  "/calendars/new",
-  "/workflows",
-  "/workflows/new",
-  "/runs",
-  "/workers",
-  "/servers",
-  "/queues",
-  "/artifacts",
-  "/events",
-  "/settings",
-];
+import { VIEWS } from "./views";
 
 /** Cells that reach beyond the list that they stand in, where nobody can see or scroll to them. */
 function cutOff() {
@@ -153,57 +131,6 @@ test("every address can be opened directly, and a wrong one says so", async ({ p
   await page.goto("/nowhere");
   await expect(page.getByText("There is no such page")).toBeVisible();
 });
-
-for (const theme of ["light", "dark"] as const) {
-  test(`every view can be read by everybody, in the ${theme} theme`, async ({ page, server }) => {
-    // Each of some thirty views is looked through by axe.
-    test.setTimeout(480_000);
-    await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
-    const id = await server.submit(script("readable", "echo hello; exit 3"));
-    await server.untilStatus(id, "failed");
-    const job = { run: { process: { script: "echo one; exit 1" } } };
-    const list = { over: { items: ["a", "b"] } };
-    const steps = [
-      { name: "mark-me", approval: { message: "Well?" } },
-      { name: "over", for_each: list, job },
-    ];
-    await server.call("PUT", "/api/v1/workflows/readable", { name: "readable", steps });
-    const started = await server.call<{ id: string }>("POST", "/api/v1/workflows/readable/start", {});
-    const run = started.id;
-    const nightly = await server.schedule("readable", [{ cron: "30 2 * * *" }], "exit 3");
-    await server.trigger(nightly);
-    const views = [
-      ...VIEWS,
-      ...[`/jobs/${id}`, `/jobs/${id}?tab=timeline`, `/jobs/${id}?tab=spec`],
-      ...[`/schedules/${nightly}`, `/schedules/${nightly}?tab=backfills`, `/schedules/${nightly}/edit`],
-      ...["", "?tab=grid", "?tab=runs", "?step=mark-me"].map((query) => `/workflows/readable${query}`),
-      ...["?step=mark-me", "?step=over", "?tab=steps", "?tab=gantt", "?tab=history"].map(
-        (query) => `/runs/${run}${query}`,
-      ),
-    ];
-    for (const view of views) {
-      await page.goto(view);
-      await expect(page.locator("main h1").first()).toBeVisible();
-      await expect(page.getByLabel("Loading", { exact: true })).toHaveCount(0);
-      // What is being checked must have been: its button changes then.
-      await expect(page.getByText("Checking …")).toHaveCount(0);
-      // A button that is just becoming usable has, for a moment, neither of its two colours.
-      await expect(async () => {
-        const { violations } = await new AxeBuilder({ page })
-          .options({ rules: { "label-content-name-mismatch": { enabled: true } } })
-          .withTags(["wcag2a", "wcag2aa", "wcag21aa", "best-practice"])
-          .analyze();
-        // The names of steps of a run leave out how long they take, which changes all the time.
-        const isOfTime = ({ id }: { id: string }) =>
-          id === "label-content-name-mismatch" && view.startsWith("/runs/");
-        const told = violations
-          .filter((v) => !isOfTime(v))
-          .flatMap((v) => v.nodes.map((node) => `${v.id}: ${node.target.join(" ")} ${node.failureSummary}`));
-        expect(told, view).toEqual([]);
-      }).toPass({ timeout: 60_000 });
-    }
-  });
-}
 
 test("on a phone nothing stands out of the page", async ({ page, server }) => {
   await page.setViewportSize({ width: 390, height: 844 });

@@ -1,0 +1,21 @@
+/** Addresses of the views that every server has. */
+export const VIEWS = [
+  "/",
+  "/jobs",
+  "/submit",
+  "/schedules",
+  "/schedules/timetable?span=7d",
+  "/schedules/new",
+  "/calendars",
+  "/calendars/belfry.cn-workdays",
+  "/calendars/new",
+  "/workflows",
+  "/workflows/new",
+  "/runs",
+  "/workers",
+  "/servers",
+  "/queues",
+  "/artifacts",
+  "/events",
+  "/settings",
+];
