@@ -165,7 +165,7 @@ impl<R> Leader<R> {
     }
 }
 
-/// A wall clock that is so far behind the rows is told: engine time waits for it.
+/// From this difference on, a wall clock that is behind the rows is logged: engine time waits for it.
 const BEHIND: model::Duration = model::Duration::from_secs(1);
 
 fn failed_on_rows() -> Failure {

@@ -154,7 +154,10 @@ impl World {
                 Action::Reply { to, reply } => {
                     let told = reply.map(|_| ());
                     if told.is_ok() {
-                        assert!(self.store.durable.contains(&to), "{to} is told of what is not durable");
+                        assert!(
+                            self.store.durable.contains(&to),
+                            "the reply to {to} is about a job that is not durable"
+                        );
                     }
                     assert_eq!(self.told.insert(to, told), None, "{to} is answered twice");
                 }
@@ -363,7 +366,7 @@ fn a_lease_that_is_not_renewed_suspends_leadership_and_a_late_renewal_resumes_it
     assert_eq!(world.shown, Some(Readiness::Suspended));
     assert!(!world.leader.leads(world.now));
     world.calm(200);
-    assert_eq!(world.shown, Some(Readiness::Ready), "nobody had taken over");
+    assert_eq!(world.shown, Some(Readiness::Ready), "no other server had taken over");
 }
 
 #[test]

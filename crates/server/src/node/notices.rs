@@ -8,7 +8,7 @@ use crate::metrics::Metrics;
 pub(super) fn tell(notice: Notice, metrics: &Metrics) {
     match notice {
         Notice::StandsBy { shards } => {
-            tracing::info!(shards, "another server holds shards: this one stands by")
+            tracing::info!(shards, "another server owns shards: this server is a standby")
         }
         Notice::NotTaken(failure) => {
             tracing::warn!(error = failure.message, "cannot take the shards; trying again");
@@ -59,7 +59,9 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
         }
         Notice::SpaceLow => tracing::warn!("the store's volume is full: new work is refused"),
         Notice::SpaceAgain => tracing::info!("the store has space again"),
-        Notice::Reconciled => tracing::info!("every worker was heard: what waited for that goes on"),
+        Notice::Reconciled => tracing::info!(
+            "every worker has reported what it holds of lost commits: jobs that waited for that continue"
+        ),
         Notice::ReconcileFails(failure) => tracing::warn!(
             error = failure.message,
             "the store does not know that its lost commits were dealt with; trying again"

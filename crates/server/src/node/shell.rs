@@ -56,7 +56,7 @@ enum Woken {
 /// The thread's whole life.
 pub(super) struct Shell {
     body: Body,
-    /// What it has followed of another server's leadership; here while this server stands by.
+    /// The engine that follows another leader; here while this server is a standby.
     standby: Option<Standby>,
 }
 
@@ -134,7 +134,7 @@ impl Shell {
         }
     }
 
-    /// Follows another server for as long as this one stands by.
+    /// Follows the leader while this server is a standby.
     async fn stand_by(&mut self) {
         let Self { body, standby } = self;
         if let Some(kept) = body.standby.take() {

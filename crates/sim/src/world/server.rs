@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Its connections are reset: whoever waits knows nothing.
+    /// Its connections are reset: clients that wait do not learn the outcome.
     pub(super) fn crash_server(&mut self, server: usize) {
         let this = &mut self.servers[server];
         let inbox = std::mem::take(&mut this.inbox);
