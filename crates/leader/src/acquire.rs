@@ -10,7 +10,7 @@ use model::record::Lease;
 use model::{Duration, Timestamp};
 
 use crate::backoff::Cause;
-use crate::event::{Action, Answer, Call, Failure, FailureKind, Notice, Readiness};
+use crate::event::{Action, Answer, Call, Failure, FailureKind, Notice, Readiness, Retired};
 use crate::leader::{Leader, Phase};
 use crate::lease::LeadershipLease;
 
@@ -138,7 +138,7 @@ impl<R> Leader<R> {
         if let Phase::Loading(loading) = std::mem::replace(&mut self.phase, asks)
             && let Some(engine) = loading.engine
         {
-            self.common.act(Action::Retire(engine));
+            self.common.act(Action::Retire(Retired::Engine(engine)));
         }
     }
 

@@ -1,11 +1,14 @@
 //! The inputs of a [`Leader`](crate::Leader), and its outputs.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{Effect, Engine, Input, Refusal, Reply, Session, Stray, Ticket};
+use engine::{Effect, Engine, Follower, Input, Refusal, Reply, Session, Stray, Ticket};
+use model::changelog::{LiveKey, Place, Reread, Since};
 use model::record::{Batch, Lease, LiveRow};
-use model::{Duration, ShardId, Timestamp};
+use model::{Duration, JobStatus, ShardId, Timestamp};
 
+use crate::standby::NotFollowed;
 use crate::suspects::Suspect;
 
 /// Identifies one call of the store.
@@ -28,7 +31,7 @@ pub enum Event<R> {
     Worker(Input),
     /// The answer to a call, or what became of it.
     Answered(CallId, Result<Answer, Failure>),
-    /// Rows that a [`Call::Load`] found so far.
+    /// Rows that a [`Call::Load`] or [`Call::Preload`] found so far.
     Rows(CallId, Vec<LiveRow>),
     /// What the cluster wants of this server changed.
     Standing(Standing),
@@ -66,8 +69,6 @@ pub enum Call {
     Release(Arc<[Lease]>),
     /// Which shards have lost their newest commits.
     LostTails(Arc<[Lease]>),
-    /// The engine of the standby that followed these shards, if there is one.
-    FollowedEngine(Arc<[Lease]>),
     /// All live rows; they come as [`Event::Rows`] before the answer.
     Load(Arc<[Lease]>),
     /// The store's own clock.
@@ -79,6 +80,17 @@ pub enum Call {
     Probe,
     /// Notes that the commits that shards had lost were dealt with.
     Reconciled(Arc<[Lease]>),
+    /// Where the changelog ends.
+    ChangelogEnd,
+    /// What commits touched behind this place.
+    ChangelogSince(Place),
+    /// All live rows, while another server changes them; they come as [`Event::Rows`] before the answer, and not before
+    /// [`Leader::rows_from`](crate::Leader::rows_from).
+    Preload,
+    /// The live rows of these keys, all as they are at one moment.
+    LiveRows(Vec<LiveKey>),
+    /// How many jobs there are of each status.
+    CountJobs,
 }
 
 /// What a call was answered with.
@@ -93,10 +105,16 @@ pub enum Answer {
     },
     /// To [`Call::LostTails`].
     LostTails(Vec<ShardId>),
-    /// To [`Call::FollowedEngine`]: the engine, and the engine time of the newest commit.
-    FollowedEngine(Option<(Box<Engine>, Timestamp)>),
-    /// To [`Call::Load`].
+    /// To [`Call::Load`] and [`Call::Preload`].
     Loaded(Loaded),
+    /// To [`Call::ChangelogEnd`].
+    ChangelogEnd(Place),
+    /// To [`Call::ChangelogSince`]; `None` if the changelog does not reach back to the place.
+    ChangelogSince(Option<Since>),
+    /// To [`Call::LiveRows`].
+    LiveRows(Reread),
+    /// To [`Call::CountJobs`].
+    Jobs(BTreeMap<JobStatus, u64>),
     /// To [`Call::Clock`]; `None` if the store has none.
     Clock(Option<Timestamp>),
     /// To [`Call::Commit`].
@@ -244,10 +262,22 @@ pub enum Action<R> {
     CloseLanes,
     /// Names what workers hold of commits that the store has lost.
     NameStrays(Vec<Stray>),
-    /// Drops an engine that is not used any more; that may take long.
-    Retire(Box<Engine>),
+    /// Drops what is not used any more; that may take long.
+    Retire(Retired),
+    /// Shows up to which moment (on the steady clock) this standby knows what the leader did to the live rows; `None` if
+    /// it does not follow them.
+    ShowFollowed(Option<Timestamp>),
     /// Logs and counts this.
     Notice(Notice),
+}
+
+/// What is dropped apart from the engine's thread: it may hold millions of jobs.
+#[derive(Debug)]
+pub enum Retired {
+    /// An engine.
+    Engine(Box<Engine>),
+    /// The engine of a standby.
+    Follower(Box<Follower>),
 }
 
 /// What people want to know of; the shell logs and counts it.
@@ -272,6 +302,12 @@ pub enum Notice {
     ClockNotBelieved { ahead: Duration, second: &'static str },
     /// The wall clock stands so far behind the newest commit.
     ClockBehind(Duration),
+    /// This standby has read all live rows: it is ready to take over.
+    Follows { rows: u64, took: Duration },
+    /// This standby does not follow the live rows, and reads all of them again after a pause.
+    NotFollowed { why: NotFollowed, again_in: Duration },
+    /// What this standby followed cannot be used for a takeover: all live rows are loaded.
+    StandbyUseless(NotFollowed),
     /// This server leads.
     Leads { followed: bool, took: Duration },
     /// The leadership lease cannot be renewed.

@@ -30,7 +30,7 @@ use crate::acquire::AfterRelease;
 use crate::backoff::Cause;
 use crate::commits::{Commits, InFlightCommit};
 use crate::event::{
-    Action, Answer, Call, CallId, Committed, Failure, FailureKind, Notice, Readiness, Unanswered,
+    Action, Answer, Call, CallId, Committed, Failure, FailureKind, Notice, Readiness, Retired, Unanswered,
 };
 use crate::leader::{Common, Leader, Phase, SLEEP_MAX};
 use crate::suspects::Suspect;
@@ -152,7 +152,7 @@ impl<R> Leader<R> {
         common.backoff.held(now.steady.since(since));
         let confirmed = engine.confirmed(now).map(|wall| Now { wall, ..now });
         common.confirmed = confirmed.or(common.confirmed);
-        common.act(Action::Retire(engine));
+        common.act(Action::Retire(Retired::Engine(engine)));
         match end {
             End::Stopped => self.release(AfterRelease::Stop),
             End::HandedOver => self.release(AfterRelease::HandedOver),

@@ -26,6 +26,7 @@
 //! - `leader`: the phases, and from which to which.
 //! - `acquire`: when a standby asks for the shards; what a failure leads to.
 //! - `load`: from owned shards to a started engine; which clock it believes.
+//! - `standby`: how a standby follows the rows that the leader changes, and becomes its successor.
 //! - `lead`: batches, suspension, a full disk, shutdown and handover.
 //! - `commits`: which batches are being committed, and in which order their effects are released.
 //! - `requests`: the clients that wait for a reply, and the answer to each when leadership ends.
@@ -40,15 +41,17 @@ mod leader;
 mod lease;
 mod load;
 mod requests;
+mod standby;
 mod suspects;
 #[cfg(test)]
 mod tests;
 
 pub use event::{
-    Action, Answer, Call, CallId, Committed, Event, Failure, FailureKind, Loaded, Notice, Readiness,
+    Action, Answer, Call, CallId, Committed, Event, Failure, FailureKind, Loaded, Notice, Readiness, Retired,
     Standing, Unanswered,
 };
 pub use lead::is_new_work;
 pub use leader::{Config, Leader};
 pub use lease::LeadershipLease;
+pub use standby::NotFollowed;
 pub use suspects::Suspect;

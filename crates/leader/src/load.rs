@@ -1,9 +1,9 @@
 //! From owned shards to a started engine.
 //!
 //! ```text
-//! lost tails? ── none ──> the engine of the standby that followed ──┐
-//!      │                            │ there is none                  ├──> the store's clock ──> start
-//!      └── some ────────────────────┴──> all live rows ─────────────┘
+//! lost tails? ── none ──> the engine of the standby, brought up to date ──┐
+//!      │                            │ there is none                        ├──> the store's clock ──> start
+//!      └── some ────────────────────┴──> all live rows ───────────────────┘
 //! ```
 //!
 //! The lease is renewed meanwhile, because each of these calls may take long.
@@ -15,15 +15,16 @@ use engine::{Engine, Now};
 use model::record::{Lease, LiveRow};
 use model::{ShardId, Timestamp};
 
-use crate::event::{Action, Answer, Call, CallId, Failure, FailureKind, Loaded, Notice};
+use crate::event::{Action, Answer, Call, CallId, Failure, FailureKind, Loaded, Notice, Retired};
 use crate::lead::Leading;
 use crate::leader::{Leader, Phase};
+use crate::standby::TakenOver;
 
 /// An engine that is being built.
 #[derive(Debug)]
 pub(crate) struct Loading {
-    /// The call that it waits for.
-    pub(crate) call: CallId,
+    /// The call that it waits for; `None` while the standby takes over, which has calls of its own.
+    pub(crate) call: Option<CallId>,
     leases: Arc<[Lease]>,
     started_at: Timestamp,
     /// When the first rows were asked for.
@@ -39,12 +40,22 @@ pub(crate) struct Loading {
     committed: Option<Timestamp>,
 }
 
+impl Loading {
+    pub(crate) fn waits_for_standby(&self) -> bool {
+        self.call.is_none()
+    }
+
+    pub(crate) fn followed_engine(&self) -> Option<&Engine> {
+        self.engine.as_deref().filter(|_| self.followed)
+    }
+}
+
 impl<R> Leader<R> {
     /// Builds an engine for the shards that it owns.
     pub(crate) fn load(&mut self, now: Now, leases: Arc<[Lease]>) {
         let call = self.common.call(Call::LostTails(Arc::clone(&leases)), None);
         self.phase = Phase::Loading(Box::new(Loading {
-            call,
+            call: Some(call),
             leases,
             started_at: now.steady,
             asked_at: now.steady,
@@ -58,47 +69,63 @@ impl<R> Leader<R> {
 
     pub(crate) fn go_on_loading(&mut self, now: Now, answer: Result<Answer, Failure>) {
         let Phase::Loading(loading) = &mut self.phase else { return };
-        let common = &mut self.common;
         match answer {
             Ok(Answer::LostTails(lost)) => {
                 loading.lost = lost;
                 // What a standby followed of commits that are lost is of no use.
                 match loading.lost.is_empty() {
                     true => {
-                        loading.call = common.call(Call::FollowedEngine(Arc::clone(&loading.leases)), None)
+                        loading.call = None;
+                        let leases = Arc::clone(&loading.leases);
+                        let taken = self.standby.take_over(&mut self.common, now, &leases);
+                        self.standby_took_over(now, taken);
                     }
                     false => self.load_rows(now),
                 }
             }
-            Ok(Answer::FollowedEngine(Some((engine, committed)))) => {
-                (loading.engine, loading.committed, loading.followed) = (Some(engine), Some(committed), true);
-                self.ask_for_time();
-            }
-            Ok(Answer::FollowedEngine(None)) => self.load_rows(now),
             Ok(Answer::Loaded(loaded)) => self.loaded(now, loaded),
             Ok(Answer::Clock(of_store)) => self.start(now, of_store),
             // The store's clock is only a second opinion: without it the loaded engine is as good.
             Err(_) if loading.committed.is_some() => self.start(now, None),
             Err(failure) => self.not_taken(now, failure),
-            Ok(Answer::Acquired { .. } | Answer::Committed(_) | Answer::Done) => {}
+            Ok(_) => {}
+        }
+    }
+
+    pub(crate) fn standby_answered(&mut self, now: Now, call: CallId, answer: Result<Answer, Failure>) {
+        let leases = self.common.leases.clone().unwrap_or_default();
+        let taken = self.standby.answered(&mut self.common, now, call, answer, &leases);
+        self.standby_took_over(now, taken);
+    }
+
+    fn standby_took_over(&mut self, now: Now, taken: Option<TakenOver>) {
+        let Phase::Loading(loading) = &mut self.phase else { return };
+        match taken {
+            None => {}
+            Some(TakenOver::Engine(engine, committed)) => {
+                (loading.engine, loading.committed, loading.followed) = (Some(engine), Some(committed), true);
+                self.ask_for_time();
+            }
+            Some(TakenOver::Nothing) => self.load_rows(now),
         }
     }
 
     fn load_rows(&mut self, now: Now) {
         let Phase::Loading(loading) = &mut self.phase else { return };
+        self.standby.retire(&mut self.common);
         let config = self.common.engine_config();
         // Rows tell how far engine time is; the start tells what the clock shows.
         let clocks = Now { wall: Timestamp::default(), ..now };
         let shards = self.common.config.shards;
         loading.engine = Some(Box::new(Engine::new(config, &loading.leases, shards, clocks)));
         loading.asked_at = now.steady;
-        loading.call = self.common.call(Call::Load(Arc::clone(&loading.leases)), None);
+        loading.call = Some(self.common.call(Call::Load(Arc::clone(&loading.leases)), None));
     }
 
     /// Gives the engine rows of the store.
     pub(crate) fn restore(&mut self, now: Now, call: CallId, rows: Vec<LiveRow>) {
         let Phase::Loading(loading) = &mut self.phase else { return };
-        let Some(engine) = loading.engine.as_mut().filter(|_| loading.call == call) else { return };
+        let Some(engine) = loading.engine.as_mut().filter(|_| loading.call == Some(call)) else { return };
         let restored = catch_unwind(AssertUnwindSafe(|| {
             rows.into_iter().filter_map(|row| engine.restore(row).err()).collect::<Vec<_>>()
         }));
@@ -126,7 +153,7 @@ impl<R> Leader<R> {
         let timeout = self.common.lease.renewal_timeout();
         let call = self.common.call(Call::Clock, Some(timeout));
         if let Phase::Loading(loading) = &mut self.phase {
-            loading.call = call;
+            loading.call = Some(call);
         }
     }
 
@@ -152,7 +179,7 @@ impl<R> Leader<R> {
         // Before the start, which would begin what waits for its turn.
         engine.hold_new_work(common.full);
         if catch_unwind(AssertUnwindSafe(|| engine.start(clocks))).is_err() {
-            common.act(Action::Retire(engine));
+            common.act(Action::Retire(Retired::Engine(engine)));
             common.notice(Notice::EngineFailedOnRows);
             return self.not_taken(now, failed_on_rows());
         }

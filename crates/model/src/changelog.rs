@@ -126,3 +126,25 @@ impl Touched {
         Some(Self::Rows(key))
     }
 }
+
+/// What commits touched behind a [`Place`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Since {
+    /// In the order of the commits.
+    pub touched: Vec<Touched>,
+    /// The place up to which that reaches.
+    pub end: Place,
+    /// Whether `end` was the end of the changelog when it was read.
+    pub whole: bool,
+    /// The engine time of the newest commit of any shard.
+    pub now: Timestamp,
+}
+
+/// Live rows that a standby has read again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reread {
+    /// The rows that can be read.
+    pub rows: Vec<LiveRow>,
+    /// The number of rows that cannot be read; they are left out.
+    pub unreadable: u64,
+}

@@ -121,6 +121,8 @@ mutations! {
     LeaderGoesOnAfterFailedCommits = "leader-goes-on-after-failed-commits",
     /// Clients are told that nothing happened, although the outcome of their commit is unknown.
     LeaderTakesUnknownForRefused = "leader-takes-unknown-for-refused",
+    /// A standby takes over with what it knew when it looked last.
+    LeaderTakesOverWithoutALook = "leader-takes-over-without-a-look",
     /// A task is launched before its start is in the journal.
     SupervisorStartsBeforeItsJournal = "supervisor-starts-before-its-journal",
     /// A task whose launch outlasted the lease is not frozen.

@@ -15,34 +15,11 @@
 use std::fmt;
 
 use async_trait::async_trait;
-use model::Timestamp;
-use model::changelog::{LiveKey, Place, Touched};
+use model::changelog::{LiveKey, Place, Reread, Since};
 use model::record::LiveRow;
 use tokio::sync::mpsc::Sender;
 
 use crate::{Loaded, StoreError};
-
-/// What stands behind a [`Place`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Since {
-    /// In the order of the commits.
-    pub touched: Vec<Touched>,
-    /// Up to where that reaches.
-    pub end: Place,
-    /// Whether nothing stood behind `end` when it was read.
-    pub whole: bool,
-    /// The engine time of the newest commit of any shard.
-    pub now: Timestamp,
-}
-
-/// Rows that were read again.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Reread {
-    /// Those that can be read.
-    pub rows: Vec<LiveRow>,
-    /// How many cannot; they are left out.
-    pub unreadable: u64,
-}
 
 /// The changelog of a store that several servers share.
 #[async_trait]

@@ -83,12 +83,12 @@ impl Calls {
         self.others.retain(|other| other.id != id);
     }
 
-    /// Waits for the next outcome. May be dropped at any time: nothing is lost.
-    pub(super) async fn next(&mut self) -> Outcome {
-        poll_fn(|context| self.poll(context)).await
+    /// Waits for the next outcome; if `takes_rows` is false, not for rows. May be dropped at any time: nothing is lost.
+    pub(super) async fn next(&mut self, takes_rows: bool) -> Outcome {
+        poll_fn(|context| self.poll(context, takes_rows)).await
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(&mut self, context: &mut Context<'_>, takes_rows: bool) -> Poll<Outcome> {
         for commit in self.commits.iter_mut().filter(|commit| commit.came.is_none()) {
             if let Poll::Ready(result) = commit.future.as_mut().poll(context) {
                 commit.came = Some(result);
@@ -100,7 +100,8 @@ impl Calls {
             return Poll::Ready(Outcome::Committed(id, result, batch));
         }
         // Rows may be ready for as long as a load takes: a renewal must not wait behind them.
-        let (rowless, loads) = (|other: &Other| other.rows.is_none(), |other: &Other| other.rows.is_some());
+        let rowless = |other: &Other| other.rows.is_none();
+        let loads = |other: &Other| takes_rows && other.rows.is_some();
         let outcome = self.poll_others(context, rowless).or_else(|| self.poll_others(context, loads));
         let Some((i, outcome)) = outcome else { return Poll::Pending };
         if matches!(outcome, Outcome::Answered(..)) {

@@ -3,7 +3,7 @@
 //! A [`Node`] is what the rest of the server sees. It puts inputs into the inbox, waits for replies,
 //! and shows what the engine published: its [`View`], its [`Readiness`], its events. All rules of leadership are in the
 //! crate [`leader`]; the engine's thread (`driver`) runs the `shell` around it. `calls` has the calls of the store that have no answer yet,
-//! `standby` follows another leader, `outbox` gathers what goes to workers, `notices` logs and counts.
+//! `outbox` gathers what goes to workers, `notices` logs and counts.
 //!
 //! # Always true
 //! - A reply is given after the commit that it tells of, or says that nothing is known.
@@ -18,7 +18,6 @@ mod leadership;
 mod notices;
 pub(crate) mod outbox;
 mod shell;
-mod standby;
 mod strays;
 #[cfg(test)]
 mod tests;

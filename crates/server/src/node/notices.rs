@@ -1,6 +1,6 @@
 //! What the leader noticed, as lines of the log and as metrics.
 
-use leader::Notice;
+use leader::{NotFollowed, Notice};
 
 use crate::metrics::Metrics;
 
@@ -35,6 +35,22 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
         ),
         Notice::ClockBehind(behind) => {
             tracing::warn!(%behind, "the clock stands before the newest commit: engine time waits for it");
+        }
+        Notice::Follows { rows, took } => {
+            let millis = took.as_millis();
+            tracing::info!(rows, millis, "live rows read: this standby is ready to take over");
+        }
+        Notice::NotFollowed { why, again_in } => {
+            count_failure(&why, metrics);
+            tracing::info!(
+                reason = %why,
+                seconds = again_in.as_millis() / 1_000,
+                "this standby does not follow the live rows; it will read all of them again"
+            );
+        }
+        Notice::StandbyUseless(why) => {
+            count_failure(&why, metrics);
+            tracing::warn!(reason = %why, "cannot take over with the rows that this standby followed; loading all live rows");
         }
         Notice::Leads { followed, took } => {
             metrics.took_over(followed);
@@ -81,5 +97,11 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
         Notice::Fatal { reason } => {
             tracing::error!(reason, "the store cannot be trusted any more; the process must exit");
         }
+    }
+}
+
+fn count_failure(why: &NotFollowed, metrics: &Metrics) {
+    if *why == NotFollowed::Panicked {
+        metrics.engine_panicked();
     }
 }

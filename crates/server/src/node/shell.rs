@@ -17,7 +17,8 @@ use std::time::Duration;
 use engine::{Effect, Input, Now};
 use leader::{Action, Answer, Call, CallId, Event, Leader};
 use model::Timestamp;
-use model::record::{Batch, Lease};
+use model::record::Batch;
+use store::changelog::Changelog;
 use store::{Store, StoreError};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TryRecvError;
@@ -27,13 +28,13 @@ use super::calls::{Calls, Outcome, failure};
 use super::crashes::{self, Moment};
 use super::driver::{Driver, Fatal};
 use super::outbox::Outboxes;
-use super::standby::{self, Standby};
 use super::{Beat, EventBatch, FromWorker, Readiness, ReplyTo, Request, RequestError, notices, strays};
 
 /// Inputs taken from a lane at a time.
 const CHUNK: usize = 1_024;
-/// Chunks of rows on their way from the store to the engine.
+/// Chunks of rows on their way from the store to the engine of a leader, and to that of a standby.
 const ROW_CHUNKS: usize = 8;
+const ROW_CHUNKS_STANDBY: usize = 2;
 /// The view is renewed this often while something changes, and at [`VIEW_IDLE`] at the latest.
 const VIEW_BUSY: Duration = Duration::from_millis(100);
 const VIEW_IDLE: Duration = Duration::from_secs(1);
@@ -55,19 +56,10 @@ enum Woken {
 
 /// The thread's whole life.
 pub(super) struct Shell {
-    body: Body,
-    /// The engine that follows another leader; here while this server is a standby.
-    standby: Option<Standby>,
-}
-
-/// All but what follows another server meanwhile.
-struct Body {
     driver: Driver,
     leader: Leader<ReplyTo>,
     calls: Calls,
     outboxes: Outboxes,
-    /// What it has followed of another server's leadership; here once that is over.
-    standby: Option<Standby>,
     /// Buffers of the lanes.
     beats: Vec<Beat>,
     reports: Vec<FromWorker>,
@@ -97,13 +89,14 @@ impl Shell {
             has_reserve: store.has_reserve(),
             batch_inputs: leader::Config::BATCH_INPUTS,
             ahead_inputs: leader::Config::AHEAD_INPUTS,
+            follows: config.warm_standby && store.changelog().is_some(),
+            reread_keys: leader::Config::REREAD_KEYS,
         });
         let now = Instant::now();
-        let body = Body {
+        Self {
             leader,
             calls: Calls::default(),
             outboxes: Outboxes::new(Some(config.members.clone()), config.metrics.clone()),
-            standby: None,
             beats: Vec::new(),
             reports: Vec::new(),
             requests: Vec::new(),
@@ -115,48 +108,20 @@ impl Shell {
             clocks: (config.clock.now(), now),
             clock_troubles: false,
             driver,
-        };
-        Self { body, standby: None }
+        }
     }
 
     /// Runs until the server stops, or cannot go on.
     pub(super) async fn run(mut self) -> Result<(), Fatal> {
-        self.body.hear_standing();
+        self.hear_standing();
         loop {
-            if let Some(result) = self.body.leader.ended() {
+            if let Some(result) = self.leader.ended() {
                 return result.clone().map_err(|reason| Fatal { reason });
             }
-            if self.body.leader.stands_by() {
-                self.stand_by().await;
-            } else {
-                self.body.step().await;
-            }
+            self.step().await;
         }
     }
 
-    /// Follows the leader while this server is a standby.
-    async fn stand_by(&mut self) {
-        let Self { body, standby } = self;
-        if let Some(kept) = body.standby.take() {
-            *standby = Some(kept);
-        }
-        let (store, config) = (Arc::clone(&body.driver.store), body.driver.config.clone());
-        let standing_by = async {
-            while body.leader.stands_by() {
-                body.step().await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = standing_by => {}
-            never = standby::follow_leader(store.as_ref(), &config, standby) => match never {},
-        }
-        standby::show_lag(&config, None);
-        body.standby = standby.take();
-    }
-}
-
-impl Body {
     /// One turn, and the wait for what comes after it.
     async fn step(&mut self) {
         let drained = self.take_waiting();
@@ -196,6 +161,7 @@ impl Body {
 
     async fn wait(&mut self) -> Woken {
         let until = self.sleep_until();
+        let takes_rows = self.leader.rows_from() <= self.driver.config.clock.steady();
         let open = !self.lanes_closed;
         let room = open && self.leader.room() > 0;
         let Driver { requests, reports, beats, stop, config, .. } = &mut self.driver;
@@ -209,7 +175,7 @@ impl Body {
                 Woken::Standing
             }
             // Before the lanes: a busy worker must not make the leader's own lease end.
-            outcome = self.calls.next() => Woken::Store(outcome),
+            outcome = self.calls.next(takes_rows) => Woken::Store(outcome),
             _ = beats.recv_many(&mut self.beats, CHUNK), if open => Woken::Beats,
             _ = reports.recv_many(&mut self.reports, CHUNK), if room => Woken::Reports,
             _ = requests.recv_many(&mut self.requests, CHUNK), if room => Woken::Requests,
@@ -386,9 +352,18 @@ impl Body {
                 let (store, metrics) = (Arc::clone(&self.driver.store), self.driver.config.metrics.clone());
                 tokio::spawn(strays::tell(store, metrics, named));
             }
-            Action::Retire(engine) => standby::drop_in_background(engine),
+            Action::Retire(retired) => drop_in_background(retired),
+            Action::ShowFollowed(heard) => self.show_followed(heard),
             Action::Notice(notice) => notices::tell(notice, &self.driver.config.metrics),
         }
+    }
+
+    /// Shows the others, and in metrics, up to when this standby knows what the leader did.
+    fn show_followed(&self, heard: Option<Timestamp>) {
+        let config = &self.driver.config;
+        let ago = |heard: Timestamp| config.clock.steady().since(heard).to_std();
+        config.members.heard(heard.and_then(|heard| Instant::now().checked_sub(ago(heard))));
+        config.metrics.stands_by(heard.is_some());
     }
 
     fn show(&mut self, readiness: Readiness) {
@@ -439,15 +414,14 @@ impl Body {
                 self.calls.commit(id, kept, async move { store.commit(&leases, batch).await });
             }
             Call::Load(leases) => {
-                // What was followed is of no use any more.
-                self.standby.take().into_iter().for_each(standby::drop_in_background);
                 let (rows, received) = mpsc::channel(ROW_CHUNKS);
                 let load = async move { store.load(&leases, rows).await.map(answer_of_load) };
                 self.calls.ask(id, timeout, Some(received), load);
             }
-            Call::FollowedEngine(leases) => {
-                let standby = self.standby.take();
-                self.calls.ask(id, timeout, None, followed_engine(store, standby, leases));
+            Call::Preload => {
+                let (rows, received) = mpsc::channel(ROW_CHUNKS_STANDBY);
+                let preload = async move { changelog_of(&store)?.preload(rows).await.map(answer_of_load) };
+                self.calls.ask(id, timeout, Some(received), preload);
             }
             other => {
                 let owner = self.driver.config.owner.clone();
@@ -498,7 +472,7 @@ impl Body {
     }
 }
 
-/// What the store answers to any call but a commit, a load and what a standby has.
+/// What the store answers to any call but a commit and those that bring rows.
 async fn answer(
     store: Arc<dyn Store>,
     call: Call,
@@ -517,19 +491,25 @@ async fn answer(
         Call::Clock => store.clock().await.map(Answer::Clock),
         Call::Probe => store.check().await.map(|_| Answer::Done),
         Call::Reconciled(leases) => store.tails_reconciled(&leases).await.map(|()| Answer::Done),
+        Call::ChangelogEnd => changelog_of(&store)?.end().await.map(Answer::ChangelogEnd),
+        Call::ChangelogSince(place) => changelog_of(&store)?.since(place).await.map(Answer::ChangelogSince),
+        Call::LiveRows(keys) => changelog_of(&store)?.live_rows(&keys).await.map(Answer::LiveRows),
+        Call::CountJobs => store.counts(None).await.map(Answer::Jobs),
         // These have futures of their own.
-        Call::Commit(..) | Call::Load(_) | Call::FollowedEngine(_) => Ok(Answer::Done),
+        Call::Commit(..) | Call::Load(_) | Call::Preload => Ok(Answer::Done),
     }
 }
 
-async fn followed_engine(
-    store: Arc<dyn Store>,
-    standby: Option<Standby>,
-    leases: Arc<[Lease]>,
-) -> Result<Answer, StoreError> {
-    let Some(standby) = standby else { return Ok(Answer::FollowedEngine(None)) };
-    let engine = standby.take_over(store.as_ref(), &leases).await;
-    Ok(Answer::FollowedEngine(engine.map(|(engine, now)| (Box::new(engine), now))))
+/// The changelog of a store that has one. A leader asks no other store for it.
+fn changelog_of(store: &Arc<dyn Store>) -> Result<&dyn Changelog, StoreError> {
+    let missing = || StoreError::Unavailable { source: "the store has no changelog".into() };
+    store.changelog().ok_or_else(missing)
+}
+
+/// Drops a value on a thread of its own: millions of jobs take seconds to free.
+fn drop_in_background<T: Send + 'static>(value: T) {
+    // If there is no thread, the value was dropped here.
+    let _dropping = std::thread::Builder::new().name("belfry-drop".into()).spawn(move || drop(value));
 }
 
 fn answer_of_load(loaded: store::Loaded) -> Answer {

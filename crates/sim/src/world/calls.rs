@@ -1,8 +1,11 @@
 //! The way from a server to the store and back, and all that can become of a call on it.
 
+use std::collections::BTreeMap;
+
 use leader::{Call, CallId};
+use model::changelog::{Place, Reread, Since};
 use model::record::{Lease, LiveRow};
-use model::{Duration, ShardId, Timestamp};
+use model::{Duration, JobStatus, ShardId, Timestamp};
 
 use super::plan::FaultKind;
 use super::server::ServerMessage;
@@ -18,20 +21,22 @@ const READ_PATIENCE: Duration = Duration::from_secs(10);
 /// A call on its way.
 #[derive(Debug, Clone)]
 pub(super) struct StoreCall {
-    caller: Caller,
-    call: Call,
+    pub(super) caller: Caller,
+    pub(super) call: Call,
     /// How long its server waits for it.
     timeout: Option<Duration>,
     /// When it was sent.
     sent_at: Timestamp,
     /// The commit before, if that one has no answer yet: only with it may this one be done.
     behind: Option<CallId>,
+    /// Rows that the first half of a preload has read, and not answered with.
+    pub(super) read_early: Option<Vec<LiveRow>>,
 }
 
 /// Whom its answer goes to.
 #[derive(Debug, Clone, Copy)]
-struct Caller {
-    server: usize,
+pub(super) struct Caller {
+    pub(super) server: usize,
     life: u32,
     id: CallId,
 }
@@ -58,9 +63,13 @@ pub(super) struct Loaded {
 pub(super) enum Verdict {
     Acquired(Option<Vec<Lease>>),
     LostTails(Vec<ShardId>),
-    /// All rows as they are: what a standby followed may be compared with them.
-    FollowedEngine(Box<Loaded>),
     Loaded(Box<Loaded>),
+    /// Some of the rows of a preload; the others are to come.
+    Rows(Vec<LiveRow>),
+    ChangelogEnd(Place),
+    ChangelogSince(Option<Since>),
+    LiveRows(Reread),
+    Jobs(BTreeMap<JobStatus, u64>),
     Clock(Option<Timestamp>),
     Committed,
     Done,
@@ -97,7 +106,7 @@ impl World {
             at = if behind.is_some() { at.max(*newest) } else { at };
             *newest = at;
         }
-        let call = StoreCall { caller, call, timeout, sent_at: self.now, behind };
+        let call = StoreCall { caller, call, timeout, sent_at: self.now, behind, read_early: None };
         self.put(at, Happening::Store(Box::new(call)));
         // A server gives a slow call up, whatever the store does with it later.
         if let Some(timeout) = timeout.filter(|timeout| self.now + *timeout < at) {
@@ -113,13 +122,20 @@ impl World {
         };
         let most = match call {
             // A read is given up sooner than a change.
-            Call::LostTails(_) | Call::FollowedEngine(_) | Call::Load(_) | Call::Clock => Some(READ_PATIENCE),
+            Call::LostTails(_)
+            | Call::Load(_)
+            | Call::Clock
+            | Call::ChangelogEnd
+            | Call::ChangelogSince(_)
+            | Call::Preload
+            | Call::LiveRows(_)
+            | Call::CountJobs => Some(READ_PATIENCE),
             _ => None,
         };
         [timeout, most].into_iter().flatten().fold(drawn, Duration::min)
     }
 
-    fn answer_in(&mut self, delay: Duration, caller: Caller, verdict: Verdict) {
+    pub(super) fn answer_in(&mut self, delay: Duration, caller: Caller, verdict: Verdict) {
         let Caller { server, life, id } = caller;
         let message = ServerMessage::Store { id, verdict };
         self.put_in(delay, Happening::Server { server, life: Some(life), message });
@@ -139,6 +155,9 @@ impl World {
         if self.store_dice.chance(fails) {
             return self.answer_in(Duration::from_millis(1), caller, Verdict::Unavailable);
         }
+        if matches!(call.call, Call::Preload) && call.read_early.is_none() {
+            return self.preload_begins(call);
+        }
         let hidden = self.store_dice.chance(unknown);
         self.stats.unknown_commits += u64::from(hidden && matches!(call.call, Call::Commit(..)));
         let done = !hidden || self.store_dice.chance(0.5);
@@ -152,7 +171,8 @@ impl World {
         }
     }
 
-    fn carry_out_call(&mut self, StoreCall { caller, call, sent_at, behind, .. }: StoreCall) -> Verdict {
+    fn carry_out_call(&mut self, call: StoreCall) -> Verdict {
+        let StoreCall { caller, call, sent_at, behind, read_early, .. } = call;
         let server = caller.server;
         let ttl = self.plan.setup.shard_lease;
         match call {
@@ -178,7 +198,13 @@ impl World {
                 let shards = if self.store.tail_lost() { self.plan.shards } else { 0 };
                 Verdict::LostTails((0..shards).map(ShardId).collect())
             }
-            Call::FollowedEngine(_) => Verdict::FollowedEngine(Box::new(self.loaded_rows())),
+            Call::Preload => self.preload_ends(read_early.unwrap_or_default()),
+            Call::ChangelogEnd => Verdict::ChangelogEnd(self.store.changelog_end()),
+            Call::ChangelogSince(place) => Verdict::ChangelogSince(self.store.changelog_since(place)),
+            Call::LiveRows(keys) => {
+                Verdict::LiveRows(Reread { rows: self.store.live_rows(&keys), unreadable: 0 })
+            }
+            Call::CountJobs => Verdict::Jobs(self.store.count_jobs()),
             Call::Load(_) => Verdict::Loaded(Box::new(self.loaded_rows())),
             // A database that servers share has a clock of its own.
             Call::Clock => Verdict::Clock((self.servers.len() > 1).then_some(self.now)),

@@ -18,12 +18,13 @@ use super::calls::{Loaded, Verdict};
 use super::client::Op;
 use super::plan::Mutation;
 use super::sessions::Link;
-use super::standby::Standby;
 use super::{Happening, World};
 use crate::history::What;
 
 /// For how long one that handed over leaves the shards to the others.
 const GIVES_WAY: Duration = Duration::from_millis(500);
+/// Keys that a standby reads again at a time.
+const REREAD_KEYS: usize = 40;
 /// The least time between two turns without an event.
 const TURN_AGAIN: Duration = Duration::from_millis(1);
 
@@ -77,8 +78,6 @@ pub(super) struct Server {
     turn_wanted: bool,
     wake_at: Timestamp,
     pub(super) rebuild_wanted: bool,
-    /// What it knows of the rows while another one owns them.
-    pub(super) standby: Option<Standby>,
 }
 
 impl World {
@@ -108,6 +107,9 @@ impl World {
             has_reserve: true,
             batch_inputs: leader::Config::BATCH_INPUTS,
             ahead_inputs: self.plan.ahead_inputs,
+            // Both ways of taking over are used.
+            follows: self.servers.len() > 1 && self.standby_dice.chance(0.8),
+            reread_keys: REREAD_KEYS,
         }
     }
 
@@ -169,7 +171,7 @@ impl World {
     pub(super) fn crash_server(&mut self, server: usize) {
         let this = &mut self.servers[server];
         let inbox = std::mem::take(&mut this.inbox);
-        (this.up, this.paused, this.standby, this.leader) = (false, false, None, None);
+        (this.up, this.paused, this.leader) = (false, false, None);
         this.life += 1;
         for (request, attempt) in std::mem::take(&mut this.asked) {
             self.answer_unknown(request, attempt);
@@ -288,12 +290,8 @@ impl World {
         let this = &mut self.servers[server];
         let is_commit = this.commits.contains(&id);
         this.commits.retain(|commit| *commit != id);
-        let is_vain = matches!(verdict, Verdict::Acquired(None));
-        for event in self.heard(server, id, is_commit, verdict) {
+        for event in Self::heard(id, is_commit, verdict) {
             self.drive(server, event);
-        }
-        if is_vain {
-            self.stand_by(server);
         }
         if is_commit && std::mem::take(&mut self.servers[server].rebuild_wanted) {
             self.rebuild(server);
@@ -301,7 +299,7 @@ impl World {
     }
 
     /// What a leader hears of an answer.
-    fn heard(&mut self, server: usize, id: CallId, is_commit: bool, verdict: Verdict) -> Vec<Event<Asked>> {
+    fn heard(id: CallId, is_commit: bool, verdict: Verdict) -> Vec<Event<Asked>> {
         let failed = |kind| Err(Failure { kind, message: format!("{kind:?}") });
         let answer = match verdict {
             Verdict::Acquired(taken) => {
@@ -309,9 +307,11 @@ impl World {
                 Ok(Answer::Acquired { leases, former_owner: Duration::ZERO })
             }
             Verdict::LostTails(shards) => Ok(Answer::LostTails(shards)),
-            Verdict::FollowedEngine(loaded) => {
-                Ok(Answer::FollowedEngine(self.followed_engine(server, *loaded)))
-            }
+            Verdict::Rows(rows) => return vec![Event::Rows(id, rows)],
+            Verdict::ChangelogEnd(place) => Ok(Answer::ChangelogEnd(place)),
+            Verdict::ChangelogSince(since) => Ok(Answer::ChangelogSince(since)),
+            Verdict::LiveRows(reread) => Ok(Answer::LiveRows(reread)),
+            Verdict::Jobs(counts) => Ok(Answer::Jobs(counts)),
             Verdict::Loaded(loaded) => {
                 let Loaded { rows, now, .. } = *loaded;
                 let count = rows.len() as u64;
@@ -379,7 +379,7 @@ impl World {
                 }
             }
             Action::Notice(notice) => self.note(server, notice),
-            Action::Show(_) | Action::CloseLanes | Action::Retire(_) => {}
+            Action::Show(_) | Action::ShowFollowed(_) | Action::CloseLanes | Action::Retire(_) => {}
         }
     }
 
@@ -390,7 +390,7 @@ impl World {
                 self.look_at_batch(server, batch);
                 self.servers[server].commits.push_back(id);
             }
-            Call::Load(_) => self.servers[server].standby = None,
+            Call::Clock => self.compare_followed(server),
             _ => {}
         }
         self.call_store(server, id, call, timeout, behind);
@@ -404,6 +404,9 @@ impl World {
             }
             Notice::EngineFailed(suspect) => {
                 self.inconsistent(server, format!("the engine failed while it handled {suspect:?}"));
+            }
+            Notice::StandbyUseless(why) | Notice::NotFollowed { why, .. } => {
+                self.judge_not_followed(server, &why);
             }
             Notice::EngineFailedOnRows => self.inconsistent(server, "the engine failed on rows".into()),
             Notice::Fatal { reason } => self.inconsistent(server, reason),

@@ -1,31 +1,20 @@
-//! A standby follows the rows that the leader changes, so that it can take over at once.
+//! What a store answers to a standby that reads all rows, and the check of the engine that comes of it.
 //!
-//! It takes a step each time that it asks for the shards in vain. The first ones read all rows, some of
-//! them late and some long before they are taken in, as pages of a real store are; the others read the
-//! changelog and some of what that names. When the shards are taken, what is left is read, and what came
-//! of it must be what an engine knows that is built from the rows alone.
+//! The leader's own code follows and takes over. A real store reads its rows page by page while they change, so here
+//! some of them are read early and answered late, and others are read late. When a takeover has its engine, that must
+//! be what an engine knows that is built from the rows alone.
 
-use engine::{Engine, Follower};
-use model::Timestamp;
-use model::changelog::{LiveKey, Place};
+use leader::NotFollowed;
+use model::changelog::LiveKey;
 use model::record::LiveRow;
 
-use super::World;
-use super::calls::Loaded;
+use super::calls::{Loaded, StoreCall, Verdict};
+use super::{Happening, World};
 
-/// How many rows are read again in one step at most.
-const STEP: usize = 40;
+/// How many milliseconds a preload lasts at most.
+const PRELOAD_MAX_MILLIS: u64 = 1_000;
 
-/// A follower, and how far it is.
-#[derive(Debug)]
-pub(super) struct Standby {
-    follower: Follower,
-    place: Place,
-    /// Rows that were read and not restored yet; `None` once all are.
-    pending: Option<Vec<LiveRow>>,
-}
-
-/// When a row of the first reading is read, and taken in.
+/// When a row of a preload is read, and answered with.
 enum Page {
     AtOnce,
     ReadEarly,
@@ -46,85 +35,62 @@ fn page_of(row: &LiveRow) -> Page {
 }
 
 impl World {
-    /// One more step, if there is another server to follow.
-    pub(super) fn stand_by(&mut self, server: usize) {
-        if self.servers.len() < 2 || self.net.from_store.contains_key(&server) {
-            return;
-        }
-        self.servers[server].standby = match self.servers[server].standby.take() {
-            None => Some(self.begin_to_follow(server)),
-            Some(standby) => self.go_on_following(standby),
-        };
-    }
-
-    fn begin_to_follow(&mut self, server: usize) -> Standby {
-        let place = self.store.changelog_end();
-        let config = engine::Config { lease: self.plan.setup.lease, ..engine::Config::default() };
-        let mut follower = Follower::new(config, self.plan.shards, self.clocks(server));
-        let mut pending = Vec::new();
+    /// Answers with a part of the rows, and lets the rest come later.
+    pub(super) fn preload_begins(&mut self, mut call: StoreCall) {
+        let (mut at_once, mut early) = (Vec::new(), Vec::new());
         for row in self.store.load() {
             match page_of(&row) {
-                Page::AtOnce => follower.restore(row),
-                Page::ReadEarly => pending.push(row),
+                Page::AtOnce => at_once.push(row),
+                Page::ReadEarly => early.push(row),
                 Page::ReadLate => {}
             }
         }
-        Standby { follower, place, pending: Some(pending) }
-    }
-
-    fn go_on_following(&mut self, mut standby: Standby) -> Option<Standby> {
-        self.follow(&mut standby)?;
-        match standby.pending.take() {
-            Some(rows) => {
-                let late = self.store.load().into_iter().filter(|row| matches!(page_of(row), Page::ReadLate));
-                for row in rows.into_iter().chain(late) {
-                    standby.follower.restore(row);
-                }
-                standby.follower.loaded();
-            }
-            None => {
-                let most = self.standby_dice.below(STEP);
-                self.refresh(&mut standby, most);
-            }
+        if !self.net.from_store.contains_key(&call.caller.server) {
+            self.answer_in(model::Duration::from_millis(1), call.caller, Verdict::Rows(at_once));
         }
-        Some(standby)
+        call.read_early = Some(early);
+        let later = self.now + self.standby_dice.millis(2, PRELOAD_MAX_MILLIS);
+        self.put(later, Happening::Store(Box::new(call)));
     }
 
-    fn follow(&self, standby: &mut Standby) -> Option<()> {
-        let (touched, end) = self.store.changelog_since(standby.place)?;
-        standby.place = end;
-        standby.follower.follow(&touched).ok()
+    /// The rest of the rows: what was read at first, and what is only read now.
+    pub(super) fn preload_ends(&mut self, early: Vec<LiveRow>) -> Verdict {
+        let late = self.store.load().into_iter().filter(|row| matches!(page_of(row), Page::ReadLate));
+        let rows = early.into_iter().chain(late).collect();
+        Verdict::Loaded(Box::new(Loaded { rows, now: self.store.now(), tail_lost: false }))
     }
 
-    fn refresh(&self, standby: &mut Standby, most: usize) {
-        let keys = standby.follower.stale(most);
-        standby.follower.refresh(&keys, self.store.live_rows(&keys));
-    }
-
-    /// The shards are taken: the engine that the standby became, with the engine time of the newest commit. `None` if
-    /// all rows have to be loaded.
-    ///
-    /// It is compared with one that is built from all rows, and neither has been started.
-    pub(super) fn followed_engine(
-        &mut self,
-        server: usize,
-        loaded: Loaded,
-    ) -> Option<(Box<Engine>, Timestamp)> {
-        let mut standby = self.servers[server].standby.take()?;
-        let leases = self.servers[server].leader.as_ref()?.leases().cloned()?;
-        if standby.pending.is_some() {
-            return None;
+    /// Compares the engine of a standby that takes over with one that is built from all rows; neither has been started.
+    pub(super) fn compare_followed(&mut self, server: usize) {
+        let Some(leader) = &self.servers[server].leader else { return };
+        let Some(leases) = leader.leases().cloned().filter(|leases| self.store.holds(leases)) else { return };
+        if leader.followed_engine().is_none() {
+            return;
         }
-        self.follow(&mut standby)?;
-        self.refresh(&mut standby, usize::MAX);
-        let Some(followed) = standby.follower.own(&leases) else {
-            self.inconsistent(server, "what it followed contradicts itself".into());
-            return None;
-        };
+        let loaded = self.loaded_rows();
         let loaded_anew = self.restore(server, &leases, &loaded);
-        let difference = followed.difference(&loaded_anew).or_else(|| loaded_anew.difference(&followed));
-        self.record_rebuilt(server, difference.as_ref().map(super::rebuild::differing));
-        // Both ways of taking over are used in every world.
-        self.standby_dice.chance(0.8).then(|| (Box::new(followed), loaded.now))
+        let followed = self.servers[server].leader.as_ref().and_then(|leader| leader.followed_engine());
+        let Some(followed) = followed else { return };
+        let difference = followed.difference(&loaded_anew).or_else(|| loaded_anew.difference(followed));
+        let difference = difference.as_ref().map(super::rebuild::differing);
+        self.record_rebuilt(server, difference);
+    }
+
+    /// What was followed cannot be used. Only what the store or the network did explains that.
+    pub(super) fn judge_not_followed(&mut self, server: usize, why: &NotFollowed) {
+        let leases = self.servers[server].leader.as_ref().and_then(|leader| leader.leases());
+        let is_deposed = leases.is_some_and(|leases| !self.store.holds(leases));
+        let is_explained = match why {
+            NotFollowed::Store(_)
+            | NotFollowed::OutOfReach
+            | NotFollowed::Unread
+            | NotFollowed::Unfollowed(_) => true,
+            // Counts and rows are of different moments, if another server has taken over in between.
+            NotFollowed::Miscounted { .. } => is_deposed,
+            NotFollowed::Damaged(_) | NotFollowed::Inconsistent(_) | NotFollowed::Panicked => false,
+        };
+        if !is_explained {
+            self.inconsistent(server, format!("a standby cannot be used: {why}"));
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use engine::input::Takeover;
-use model::changelog::{LiveKey, Place, Touched};
+use model::changelog::{LiveKey, Place, Since, Touched};
 use model::firing::{BackfillState, BackfillStatus, ScheduleState, ScheduleStatus};
 use model::id::Epoch;
 use model::record::{Batch, Change, Lease, LiveRow};
@@ -56,6 +56,8 @@ pub(crate) struct Store {
 
 /// As many commits as the changelog names.
 const CHANGELOG_MAX: usize = 2_048;
+/// Commits that are read from the changelog at a time.
+const CHANGELOG_PAGE: usize = 64;
 /// More commits than there are in five seconds.
 const PAST_MAX: usize = 128;
 
@@ -207,11 +209,22 @@ impl Store {
         self.changelog.back().map_or(Place { commit: 0, epoch: Epoch(0) }, |(place, _)| *place)
     }
 
-    /// What commits behind a place touched, and up to where; nothing if that is not known.
-    pub(crate) fn changelog_since(&self, place: Place) -> Option<(Vec<Touched>, Place)> {
+    /// What commits behind a place touched; `None` if the changelog does not reach back to it.
+    pub(crate) fn changelog_since(&self, place: Place) -> Option<Since> {
         let after = self.changelog.iter().position(|(known, _)| *known == place)? + 1;
-        let touched = self.changelog.range(after..).flat_map(|(_, touched)| touched).copied().collect();
-        Some((touched, self.changelog_end()))
+        let commits = self.changelog.range(after..).take(CHANGELOG_PAGE);
+        let end = commits.clone().last().map_or(place, |(end, _)| *end);
+        let touched = commits.flat_map(|(_, touched)| touched).copied().collect();
+        Some(Since { touched, end, whole: end == self.changelog_end(), now: self.rows.now })
+    }
+
+    /// How many live jobs there are of each status.
+    pub(crate) fn count_jobs(&self) -> BTreeMap<JobStatus, u64> {
+        let mut counts = BTreeMap::new();
+        for (_, state) in self.rows.jobs.values() {
+            *counts.entry(state.status).or_default() += 1;
+        }
+        counts
     }
 
     /// The rows of these alone, as [`load`](Self::load) has them.

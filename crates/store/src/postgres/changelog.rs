@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
-use model::changelog::{LiveKey, Place};
+use model::changelog::{LiveKey, Place, Reread, Since};
 use model::id::Epoch;
 use model::record::LiveRow;
 use model::{Duration, Timestamp};
@@ -25,7 +25,7 @@ use super::leases::{clock, micros};
 use super::param::big;
 use super::quarantine::Damaged;
 use super::{LOAD_LIMIT, PostgresStore, live_rows, load};
-use crate::changelog::{Changelog, Reread, Since};
+use crate::changelog::Changelog;
 use crate::codec::{Damage, open_touched};
 use crate::rows::Fields;
 use crate::{Loaded, StoreError};

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use model::changelog::LiveKey;
+use model::changelog::{LiveKey, Reread};
 use model::record::LiveRow;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -16,7 +16,6 @@ use super::load::{self, live};
 use super::quarantine::Damaged;
 use super::rows::Sorted;
 use super::{param, views};
-use crate::changelog::Reread;
 use crate::rows::{self, Table};
 
 /// Keys of one kind; in the order of the answer.
@@ -99,38 +98,36 @@ impl Group {
     fn decode(self, answers: &[Vec<Row>], reread: &mut Reread) -> Result<(), Failure> {
         let found = &answers[0];
         match self {
-            Self::Workers => reread.add(load::workers(found)?, LiveRow::Worker),
-            Self::Queues => reread.add(load::queues(found)?, LiveRow::Queue),
-            Self::Calendars => reread.add(views::calendars(found)?, LiveRow::Calendar),
-            Self::Schedules => reread.add_live(load::sorted(Table::Schedules, found, load::schedule)?),
-            Self::Backfills => reread.add_live(load::sorted(Table::Backfills, found, load::backfill)?),
-            Self::Workflows => reread.add_live(load::sorted(Table::Workflows, found, load::workflow)?),
+            Self::Workers => add(reread, load::workers(found)?, LiveRow::Worker),
+            Self::Queues => add(reread, load::queues(found)?, LiveRow::Queue),
+            Self::Calendars => add(reread, views::calendars(found)?, LiveRow::Calendar),
+            Self::Schedules => add_live(reread, load::sorted(Table::Schedules, found, load::schedule)?),
+            Self::Backfills => add_live(reread, load::sorted(Table::Backfills, found, load::backfill)?),
+            Self::Workflows => add_live(reread, load::sorted(Table::Workflows, found, load::workflow)?),
             Self::Runs => runs(answers, reread)?,
             Self::Jobs => {
-                reread.add_live(load::sorted(Table::Jobs, found, load::job)?);
-                reread.add_live(load::sorted(Table::Executions, &answers[1], load::execution)?);
+                add_live(reread, load::sorted(Table::Jobs, found, load::job)?);
+                add_live(reread, load::sorted(Table::Executions, &answers[1], load::execution)?);
             }
         }
         Ok(())
     }
 }
 
-impl Reread {
-    fn add_live(&mut self, sorted: Sorted<LiveRow>) {
-        self.add(sorted, |row| row);
-    }
+fn add_live(reread: &mut Reread, sorted: Sorted<LiveRow>) {
+    add(reread, sorted, |row| row);
+}
 
-    fn add<T>(&mut self, sorted: Sorted<T>, live: impl Fn(T) -> LiveRow) {
-        let good = self.good(sorted);
-        self.rows.extend(good.into_iter().map(live));
-    }
+fn add<T>(reread: &mut Reread, sorted: Sorted<T>, live: impl Fn(T) -> LiveRow) {
+    let good = good(reread, sorted);
+    reread.rows.extend(good.into_iter().map(live));
+}
 
-    /// Those that can be read; of the others it is told which they are.
-    fn good<T>(&mut self, sorted: Sorted<T>) -> Vec<T> {
-        self.unreadable += sorted.damaged.len() as u64;
-        sorted.damaged.iter().for_each(Damaged::tell);
-        sorted.good
-    }
+/// The rows that can be read; those that cannot are counted and logged.
+fn good<T>(reread: &mut Reread, sorted: Sorted<T>) -> Vec<T> {
+    reread.unreadable += sorted.damaged.len() as u64;
+    sorted.damaged.iter().for_each(Damaged::tell);
+    sorted.good
 }
 
 /// Reads the live rows of `keys`, in the order of a load.
@@ -162,13 +159,13 @@ pub(super) async fn live_rows(lane: &Lane, mode: Mode, keys: &[LiveKey]) -> Resu
 
 /// Each run, what was added to its steps, and these.
 fn runs(answers: &[Vec<Row>], reread: &mut Reread) -> Result<(), Failure> {
-    let runs = reread.good(views::run(&answers[..2])?);
+    let runs = good(reread, views::run(&answers[..2])?);
     let mut live: BTreeMap<_, _> = runs.into_iter().map(|run| (run.id, vec![LiveRow::from(run)])).collect();
-    for row in reread.good(load::sorted(Table::ElementBatches, &answers[2], rows::elements)?) {
+    for row in good(reread, load::sorted(Table::ElementBatches, &answers[2], rows::elements)?) {
         let run = live.entry(row.key.run).or_default();
         run.push(LiveRow::ElementBatch(Box::new(row)));
     }
-    for row in reread.good(load::sorted(Table::Steps, &answers[3], rows::step)?) {
+    for row in good(reread, load::sorted(Table::Steps, &answers[3], rows::step)?) {
         let run = live.entry(row.key.run).or_default();
         run.push(LiveRow::Step(Box::new(row)));
     }

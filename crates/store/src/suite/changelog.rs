@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::changelog::{LiveKey, Place, Touched};
+use model::changelog::{LiveKey, Place, Since, Touched};
 use model::firing::BackfillStatus;
 use model::id::Epoch;
 use model::record::{Batch, Change, ExecutionRecord, KeyRecord, LiveRow, RunKeyRecord};
@@ -13,7 +13,7 @@ use model::{BackfillId, Duration, ExecutionStatus, JobStatus, ScheduleId, ShardI
 use super::schedules::Schedule;
 use super::workflows::{ENDED, LIVE, Run};
 use super::{HOUR, Job, SHARDS, Scene, Subject, execution, new_execution};
-use crate::changelog::{Changelog, Since};
+use crate::changelog::Changelog;
 use crate::{Loaded, Store, StoreError};
 
 /// Longer than a row of the changelog is kept.

@@ -1,11 +1,10 @@
 //! Every rule of a changelog, on this store, and what stands in the way of following.
 
-use model::changelog::{LiveKey, Place, Touched};
+use model::changelog::{LiveKey, Place, Reread, Since, Touched};
 use model::record::LiveRow;
 
 use super::*;
-use crate::changelog::Reread;
-use crate::changelog::{Changelog, Since};
+use crate::changelog::Changelog;
 use crate::changelog_suite;
 use crate::suite::changelog::preload;
 

@@ -1,0 +1,679 @@
+//! How a standby follows the rows that the leader changes, so that its engine is ready for a takeover.
+//!
+//! ```text
+//! wait ─> end of the changelog ─> all rows, slowly ─> look ─> look ─> …        (another server leads)
+//!                                                             look + count ─> engine   (takeover)
+//!
+//! look: the changelog says which rows were changed; these are read again
+//! ```
+//!
+//! So the time without a leader does not grow with the number of live rows. A standby takes only a small share of the
+//! database's time: it pauses after each portion of rows for as long as the portion took, and after each look for many
+//! times that.
+//!
+//! # Invariants
+//! - What is known before a takeover may be of several moments. What is known after the last look is of one: every
+//!   change since the reading began is in the changelog, and its rows were read after it.
+//! - A store that is away costs nothing but time. After any other failure the standby drops its engine and begins
+//!   again after a pause; a takeover in between loads all rows.
+//! - An engine that counts other live jobs than the store never decides.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use engine::{Engine, Follower, Now};
+use model::changelog::{LiveKey, Place, Reread, Since};
+use model::record::{Lease, LiveRow};
+use model::{Duration, JobStatus, Timestamp};
+use mutation::{Mutation, is_on};
+
+use crate::event::{Action, Answer, Call, CallId, Failure, FailureKind, Loaded, Notice, Retired};
+use crate::leader::Common;
+
+/// How long another server has led before this one reads its rows, and how much longer for 1,000 live jobs: the
+/// leader may have to read them itself, and goes first.
+const SETTLED: Duration = Duration::from_secs(2);
+const SETTLED_PER_1000_JOBS_MILLIS: u64 = 15;
+/// The pause before a standby begins again after a failure; it doubles with each failure in a row.
+const BEGIN_AGAIN: Duration = Duration::from_secs(10);
+const BEGIN_AGAIN_MAX: Duration = Duration::from_secs(300);
+/// The pause before it looks again if the store is away.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The same during a takeover, and how many times it looks then.
+const LOOK_AGAIN_TAKEOVER: Duration = Duration::from_millis(100);
+const TAKEOVER_LOOKS: u32 = 10;
+/// How often the changelog is read while all rows are being read.
+const LOOK_WHILE_READING: Duration = Duration::from_secs(1);
+/// The least length of a portion of rows, after which the reading pauses.
+const PORTION: Duration = Duration::from_millis(20);
+/// The pause between two looks: this many times as long as the look took, within bounds.
+const PAUSE_FACTOR: u64 = 40;
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The pause while the shards are about to be released, and for how long that is believed.
+const PAUSE_SOON: Duration = Duration::from_millis(5);
+const SOON_MAX: Duration = Duration::from_secs(10);
+
+/// Earlier than every moment.
+const EARLIEST: Timestamp = Timestamp::from_micros(i64::MIN);
+
+/// What a standby does now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Another server leads, or may: this one follows it.
+    Follows,
+    /// This server owns the shards, and the standby brings its engine up to date for them.
+    TakesOver,
+    /// This server leads, or does something else.
+    Rests,
+}
+
+/// What a takeover comes to.
+#[derive(Debug)]
+pub(crate) enum TakenOver {
+    /// The engine of the shards, not started, and the engine time of the newest commit.
+    Engine(Box<Engine>, Timestamp),
+    /// All rows have to be loaded.
+    Nothing,
+}
+
+/// See the [module's page](self).
+#[derive(Debug)]
+pub(crate) struct Standby {
+    state: State,
+    /// The pause before the next beginning, if this one fails.
+    begin_again: Duration,
+    /// Since when the shards are said to be about to be released.
+    soon_since: Option<Timestamp>,
+    /// Whether the shell shows that this server follows.
+    shown: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It knows nothing.
+    Empty,
+    /// It begins at this moment.
+    Waits { begin_at: Timestamp, settled: bool },
+    /// It counts the live jobs, to wait a little longer for each.
+    Counts { call: CallId },
+    /// It asks where the changelog ends.
+    Begins { call: CallId },
+    /// It has rows.
+    Follows(Box<Following>),
+}
+
+/// An engine that follows, and how far it is.
+#[derive(Debug)]
+struct Following {
+    follower: Box<Follower>,
+    place: Place,
+    /// Engine time of the newest commit that it knows of.
+    newest: Timestamp,
+    first: FirstRead,
+    /// The look that goes on.
+    look: Option<Look>,
+    /// When the next look is due.
+    look_at: Timestamp,
+    takeover: Option<Takeover>,
+}
+
+/// How far the first reading of all rows is.
+#[derive(Debug)]
+enum FirstRead {
+    /// It starts after the first look at the changelog: a leader that writes none cannot be followed, and its rows need
+    /// not be read.
+    NotAsked,
+    Reads {
+        call: CallId,
+        started_at: Timestamp,
+        portion_from: Timestamp,
+        rows_from: Timestamp,
+    },
+    /// All rows came; some of them are read again.
+    Came {
+        rows: u64,
+        started_at: Timestamp,
+    },
+    Done,
+}
+
+/// One look at the changelog, and at the rows that it names.
+#[derive(Debug)]
+struct Look {
+    started_at: Timestamp,
+    /// Whether the rows are read again as well, once the end of the changelog is reached.
+    rereads: bool,
+    step: LookStep,
+}
+
+#[derive(Debug)]
+enum LookStep {
+    /// It reads the changelog.
+    Since(CallId),
+    /// It reads the rows of `keys` again; `left` is what comes after them.
+    Rereads { call: CallId, keys: Vec<LiveKey>, left: Vec<LiveKey> },
+    /// It is complete.
+    Complete,
+}
+
+/// The last look of a takeover, beside which the store counts the live jobs.
+#[derive(Debug)]
+struct Takeover {
+    looks: u32,
+    counting: Option<CallId>,
+    there: Option<BTreeMap<JobStatus, u64>>,
+}
+
+/// Why a standby cannot use what it has read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum NotFollowed {
+    #[error("{}", .0.message)]
+    Store(Failure),
+    #[error("the changelog does not reach back far enough")]
+    OutOfReach,
+    #[error(transparent)]
+    Unfollowed(#[from] engine::Unfollowed),
+    #[error("{0} live rows cannot be read")]
+    Damaged(u64),
+    #[error("{0} live rows contradict each other")]
+    Inconsistent(usize),
+    #[error("this server had not read all live rows yet")]
+    Unread,
+    #[error("this server counts {here:?} live jobs, and the store counts {there:?}")]
+    Miscounted { here: BTreeMap<JobStatus, u64>, there: BTreeMap<JobStatus, u64> },
+    #[error("the engine failed on a row")]
+    Panicked,
+}
+
+impl NotFollowed {
+    fn is_away(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.kind == FailureKind::Unavailable)
+    }
+}
+
+impl Standby {
+    pub(crate) fn new() -> Self {
+        Self { state: State::Empty, begin_again: BEGIN_AGAIN, soon_since: None, shown: false }
+    }
+
+    /// Does what is due.
+    pub(crate) fn turn<R>(&mut self, common: &mut Common<R>, now: Now, role: Role) {
+        match role {
+            Role::Rests => self.rest(common),
+            Role::TakesOver => self.look_again_for_takeover(common, now.steady),
+            Role::Follows => self.follow(common, now),
+        }
+    }
+
+    /// When the next [`turn`](Self::turn) is due.
+    pub(crate) fn wake_at(&self) -> Timestamp {
+        match &self.state {
+            State::Waits { begin_at, .. } => *begin_at,
+            State::Follows(following) => following.wake_at(),
+            State::Empty | State::Counts { .. } | State::Begins { .. } => Timestamp::MAX,
+        }
+    }
+
+    /// From when on rows of [`Call::Preload`] are taken.
+    pub(crate) fn rows_from(&self) -> Timestamp {
+        match &self.state {
+            State::Follows(following) => match following.first {
+                FirstRead::Reads { rows_from, .. } => rows_from,
+                _ => EARLIEST,
+            },
+            _ => EARLIEST,
+        }
+    }
+
+    fn follow<R>(&mut self, common: &mut Common<R>, now: Now) {
+        let hurries = common.standing.hurries;
+        let was_soon = self.soon_since.is_some();
+        self.soon_since = hurries.then(|| self.soon_since.unwrap_or(now.steady));
+        let is_soon = self.soon_since.is_some_and(|since| now.steady.since(since) < SOON_MAX);
+        match &mut self.state {
+            State::Empty => {
+                self.state = State::Waits { begin_at: now.steady + SETTLED, settled: false };
+            }
+            State::Waits { begin_at, settled } if *begin_at <= now.steady => {
+                self.state = match *settled {
+                    false => State::Counts { call: common.call(Call::CountJobs, None) },
+                    true => State::Begins { call: common.call(Call::ChangelogEnd, None) },
+                };
+            }
+            State::Follows(following) => {
+                following.takeover = None;
+                if let Some(heard) = following.complete(common, now.steady, is_soon) {
+                    self.begin_again = BEGIN_AGAIN;
+                    self.show(common, Some(heard));
+                }
+                if let State::Follows(following) = &mut self.state {
+                    following.look_when_due(common, now.steady, hurries && !was_soon);
+                }
+            }
+            State::Waits { .. } | State::Counts { .. } | State::Begins { .. } => {}
+        }
+    }
+
+    /// Gives up the calls that have no answer. What was followed so far is kept if all rows have been read.
+    fn rest<R>(&mut self, common: &mut Common<R>) {
+        self.soon_since = None;
+        self.show(common, None);
+        match &mut self.state {
+            State::Empty => {}
+            State::Waits { .. } => self.state = State::Empty,
+            State::Counts { call } | State::Begins { call } => {
+                common.act(Action::Abandon(*call));
+                self.state = State::Empty;
+            }
+            State::Follows(following) if following.is_read() => following.abandon(common),
+            State::Follows(_) => self.retire(common),
+        }
+    }
+
+    /// Drops what was followed.
+    pub(crate) fn retire<R>(&mut self, common: &mut Common<R>) {
+        if let State::Follows(mut following) = std::mem::replace(&mut self.state, State::Empty) {
+            following.abandon(common);
+            common.act(Action::Retire(Retired::Follower(following.follower)));
+        }
+    }
+
+    fn show<R>(&mut self, common: &mut Common<R>, heard: Option<Timestamp>) {
+        if heard.is_some() || std::mem::replace(&mut self.shown, heard.is_some()) {
+            self.shown = heard.is_some();
+            common.act(Action::ShowFollowed(heard));
+        }
+    }
+
+    // A takeover.
+
+    /// The shards are owned: this standby's engine is brought up to date for them. `Nothing` if there is none.
+    pub(crate) fn take_over<R>(
+        &mut self,
+        common: &mut Common<R>,
+        now: Now,
+        leases: &[Lease],
+    ) -> Option<TakenOver> {
+        match &mut self.state {
+            State::Follows(following) if following.is_read() => {
+                if is_on(Mutation::LeaderTakesOverWithoutALook) {
+                    return Some(self.own(common, leases));
+                }
+                following.abandon(common);
+                following.takeover = Some(Takeover { looks: 0, counting: None, there: None });
+                following.look_for_takeover(common, now.steady);
+                None
+            }
+            State::Follows(_) => Some(self.useless(common, NotFollowed::Unread)),
+            _ => {
+                self.rest(common);
+                Some(TakenOver::Nothing)
+            }
+        }
+    }
+
+    fn look_again_for_takeover<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
+        if let State::Follows(following) = &mut self.state
+            && following.takeover.is_some()
+            && following.look.is_none()
+            && following.look_at <= now
+        {
+            following.look_for_takeover(common, now);
+        }
+    }
+
+    fn useless<R>(&mut self, common: &mut Common<R>, lost: NotFollowed) -> TakenOver {
+        common.notice(Notice::StandbyUseless(lost));
+        self.retire(common);
+        TakenOver::Nothing
+    }
+
+    // Answers.
+
+    /// Whether it waits for this call.
+    pub(crate) fn waits_for(&self, call: CallId) -> bool {
+        match &self.state {
+            State::Counts { call: asked } | State::Begins { call: asked } => *asked == call,
+            State::Follows(following) => following.waits_for(call),
+            State::Empty | State::Waits { .. } => false,
+        }
+    }
+
+    /// Takes the answer to one of its calls. Returns what the takeover came to, if that is known now.
+    pub(crate) fn answered<R>(
+        &mut self,
+        common: &mut Common<R>,
+        now: Now,
+        call: CallId,
+        answer: Result<Answer, Failure>,
+        leases: &[Lease],
+    ) -> Option<TakenOver> {
+        match &mut self.state {
+            State::Counts { .. } => {
+                let live = match answer {
+                    Ok(Answer::Jobs(counts)) => live(&counts).values().sum(),
+                    _ => 0,
+                };
+                let longer = Duration::from_millis(live.saturating_mul(SETTLED_PER_1000_JOBS_MILLIS) / 1_000);
+                self.state = State::Waits { begin_at: now.steady + longer, settled: true };
+                None
+            }
+            State::Begins { .. } => {
+                match answer {
+                    Ok(Answer::ChangelogEnd(place)) => self.begin(common, now, place),
+                    Ok(_) => {}
+                    Err(failure) => self.begin_later(common, now.steady, NotFollowed::Store(failure)),
+                }
+                None
+            }
+            State::Follows(following) => {
+                let taken = following.answered(common, now.steady, call, answer);
+                let is_takeover = following.takeover.is_some();
+                match taken {
+                    Ok(()) if is_takeover => self.finish_takeover(common, leases),
+                    Ok(()) => None,
+                    Err(lost) if lost.is_away() && following.waits(common, now.steady) => None,
+                    Err(lost) if is_takeover => Some(self.useless(common, lost)),
+                    Err(lost) => {
+                        self.begin_later(common, now.steady, lost);
+                        None
+                    }
+                }
+            }
+            State::Empty | State::Waits { .. } => None,
+        }
+    }
+
+    /// Takes rows of [`Call::Preload`].
+    pub(crate) fn rows<R>(&mut self, common: &mut Common<R>, now: Now, call: CallId, rows: Vec<LiveRow>) {
+        let State::Follows(following) = &mut self.state else { return };
+        if let Err(lost) = following.restore(now.steady, call, rows) {
+            self.begin_later(common, now.steady, lost);
+        }
+    }
+
+    fn begin<R>(&mut self, common: &mut Common<R>, now: Now, place: Place) {
+        let follower = Box::new(Follower::new(common.engine_config(), common.config.shards, now));
+        let mut following = Following {
+            follower,
+            place,
+            newest: Timestamp::default(),
+            first: FirstRead::NotAsked,
+            look: None,
+            look_at: now.steady,
+            takeover: None,
+        };
+        following.look(common, now.steady);
+        self.state = State::Follows(Box::new(following));
+    }
+
+    fn begin_later<R>(&mut self, common: &mut Common<R>, now: Timestamp, lost: NotFollowed) {
+        let pause = self.begin_again;
+        self.begin_again = Duration::from_millis(pause.as_millis().saturating_mul(2)).min(BEGIN_AGAIN_MAX);
+        common.notice(Notice::NotFollowed { why: lost, again_in: pause });
+        self.retire(common);
+        self.show(common, None);
+        self.state = State::Waits { begin_at: now + pause, settled: true };
+    }
+
+    fn finish_takeover<R>(&mut self, common: &mut Common<R>, leases: &[Lease]) -> Option<TakenOver> {
+        let State::Follows(following) = &mut self.state else { return None };
+        let checked = following.check_takeover()?;
+        if let Err(lost) = checked {
+            return Some(self.useless(common, lost));
+        }
+        Some(self.own(common, leases))
+    }
+
+    fn own<R>(&mut self, common: &mut Common<R>, leases: &[Lease]) -> TakenOver {
+        let State::Follows(following) = std::mem::replace(&mut self.state, State::Empty) else {
+            return TakenOver::Nothing;
+        };
+        let Following { follower, newest, .. } = *following;
+        match follower.own(leases) {
+            Some(engine) => TakenOver::Engine(Box::new(engine), newest),
+            None => self.useless(common, NotFollowed::Unread),
+        }
+    }
+}
+
+impl Following {
+    /// Whether all rows have been read, and what changed meanwhile was read again: it could take over.
+    fn is_read(&self) -> bool {
+        matches!(self.first, FirstRead::Done)
+    }
+
+    fn wake_at(&self) -> Timestamp {
+        let rows_from = match self.first {
+            FirstRead::Reads { rows_from, .. } => rows_from,
+            _ => Timestamp::MAX,
+        };
+        match &self.look {
+            Some(Look { step: LookStep::Complete, .. }) => EARLIEST,
+            Some(_) => Timestamp::MAX,
+            None => self.look_at.min(rows_from),
+        }
+    }
+
+    fn waits_for(&self, call: CallId) -> bool {
+        let first = matches!(self.first, FirstRead::Reads { call: asked, .. } if asked == call);
+        let counts = self.takeover.as_ref().is_some_and(|takeover| takeover.counting == Some(call));
+        first || counts || self.look.as_ref().and_then(Look::call) == Some(call)
+    }
+
+    fn abandon<R>(&mut self, common: &mut Common<R>) {
+        let look = self.look.take().as_ref().and_then(Look::call);
+        let counting = self.takeover.take().and_then(|takeover| takeover.counting);
+        let first = match self.first {
+            FirstRead::Reads { call, .. } => Some(call),
+            _ => None,
+        };
+        for call in [look, counting, first].into_iter().flatten() {
+            common.act(Action::Abandon(call));
+        }
+    }
+
+    /// The store is away. Returns whether what was followed is still of use, and the next look will show what happened
+    /// since.
+    fn waits<R>(&mut self, common: &mut Common<R>, now: Timestamp) -> bool {
+        let looks = self.takeover.as_ref().map(|takeover| takeover.looks);
+        if !self.is_read() || looks.is_some_and(|looks| looks >= TAKEOVER_LOOKS) {
+            return false;
+        }
+        self.abandon(common);
+        self.takeover = looks.map(|looks| Takeover { looks, counting: None, there: None });
+        self.look_at = now + if looks.is_some() { LOOK_AGAIN_TAKEOVER } else { LOOK_AGAIN };
+        true
+    }
+
+    // Looks.
+
+    /// Takes note of a complete look. Returns the moment up to which everything is known then, if it is.
+    fn complete<R>(&mut self, common: &mut Common<R>, now: Timestamp, is_soon: bool) -> Option<Timestamp> {
+        let look = self.look.take_if(|look| matches!(look.step, LookStep::Complete))?;
+        if let FirstRead::Came { rows, started_at } = self.first
+            && look.rereads
+        {
+            common.notice(Notice::Follows { rows, took: now.since(started_at) });
+            self.first = FirstRead::Done;
+        }
+        self.look_at = match self.first {
+            FirstRead::NotAsked => now,
+            FirstRead::Reads { .. } => now + LOOK_WHILE_READING,
+            FirstRead::Came { .. } => now,
+            FirstRead::Done if is_soon => now + PAUSE_SOON,
+            FirstRead::Done => {
+                let millis = now.since(look.started_at).as_millis().saturating_mul(PAUSE_FACTOR);
+                now + Duration::from_millis(millis).clamp(PAUSE_MIN, PAUSE_MAX)
+            }
+        };
+        if matches!(self.first, FirstRead::NotAsked) {
+            let call = common.call(Call::Preload, None);
+            self.look_at = now + LOOK_WHILE_READING;
+            self.first = FirstRead::Reads { call, started_at: now, portion_from: now, rows_from: EARLIEST };
+        }
+        self.is_read().then_some(look.started_at)
+    }
+
+    fn look_when_due<R>(&mut self, common: &mut Common<R>, now: Timestamp, at_once: bool) {
+        if self.look.is_none() && (self.look_at <= now || at_once) {
+            self.look(common, now);
+        }
+    }
+
+    /// Looks at the changelog; and reads again what it names, once all rows have been read.
+    fn look<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
+        let rereads = matches!(self.first, FirstRead::Came { .. } | FirstRead::Done);
+        let step = LookStep::Since(common.call(Call::ChangelogSince(self.place), None));
+        self.look = Some(Look { started_at: now, rereads, step });
+    }
+
+    fn look_for_takeover<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
+        let Some(takeover) = &mut self.takeover else { return };
+        takeover.looks += 1;
+        takeover.counting = Some(common.call(Call::CountJobs, None));
+        self.look(common, now);
+    }
+
+    // Answers.
+
+    fn answered<R>(
+        &mut self,
+        common: &mut Common<R>,
+        now: Timestamp,
+        call: CallId,
+        answer: Result<Answer, Failure>,
+    ) -> Result<(), NotFollowed> {
+        match answer.map_err(NotFollowed::Store)? {
+            Answer::ChangelogSince(since) => self.changed(common, since.ok_or(NotFollowed::OutOfReach)?),
+            Answer::LiveRows(reread) => self.reread(common, reread),
+            Answer::Loaded(loaded) => self.all_rows_came(now, call, loaded),
+            Answer::Jobs(counts) => {
+                if let Some(takeover) = &mut self.takeover {
+                    (takeover.counting, takeover.there) = (None, Some(live(&counts)));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn changed<R>(&mut self, common: &mut Common<R>, since: Since) -> Result<(), NotFollowed> {
+        self.guarded(|follower| follower.follow(&since.touched))?.map_err(NotFollowed::Unfollowed)?;
+        (self.place, self.newest) = (since.end, since.now);
+        if !since.whole {
+            let call = common.call(Call::ChangelogSince(self.place), None);
+            return self.step(LookStep::Since(call));
+        }
+        if !self.look.as_ref().is_some_and(|look| look.rereads) {
+            return self.step(LookStep::Complete);
+        }
+        let stale = self.follower.stale(usize::MAX);
+        self.reread_next(common, stale)
+    }
+
+    fn reread<R>(&mut self, common: &mut Common<R>, reread: Reread) -> Result<(), NotFollowed> {
+        if reread.unreadable > 0 {
+            return Err(NotFollowed::Damaged(reread.unreadable));
+        }
+        let Some(Look { step: LookStep::Rereads { keys, left, .. }, .. }) = &mut self.look else {
+            return Ok(());
+        };
+        let (keys, left) = (std::mem::take(keys), std::mem::take(left));
+        self.guarded(|follower| follower.refresh(&keys, reread.rows))?;
+        self.reread_next(common, left)
+    }
+
+    fn reread_next<R>(&mut self, common: &mut Common<R>, mut left: Vec<LiveKey>) -> Result<(), NotFollowed> {
+        if !left.is_empty() {
+            let rest = left.split_off(left.len().min(common.config.reread_keys));
+            let keys = std::mem::replace(&mut left, rest);
+            let call = common.call(Call::LiveRows(keys.clone()), None);
+            return self.step(LookStep::Rereads { call, keys, left });
+        }
+        // Rows that are read at one moment contradict each other only if they are damaged.
+        match self.follower.count_stale() {
+            0 => self.step(LookStep::Complete),
+            stale => Err(NotFollowed::Inconsistent(stale)),
+        }
+    }
+
+    fn step(&mut self, step: LookStep) -> Result<(), NotFollowed> {
+        if let Some(look) = &mut self.look {
+            look.step = step;
+        }
+        Ok(())
+    }
+
+    // The first reading.
+
+    fn restore(&mut self, now: Timestamp, call: CallId, rows: Vec<LiveRow>) -> Result<(), NotFollowed> {
+        let FirstRead::Reads { call: asked, portion_from, rows_from, .. } = &mut self.first else {
+            return Ok(());
+        };
+        if *asked != call {
+            return Ok(());
+        }
+        let took = now.since(*portion_from);
+        if took >= PORTION {
+            *rows_from = now + took;
+            *portion_from = *rows_from;
+        }
+        self.guarded(|follower| rows.into_iter().for_each(|row| follower.restore(row)))
+    }
+
+    fn all_rows_came(&mut self, now: Timestamp, call: CallId, loaded: Loaded) -> Result<(), NotFollowed> {
+        let FirstRead::Reads { call: asked, started_at, .. } = self.first else { return Ok(()) };
+        if asked != call {
+            return Ok(());
+        }
+        if loaded.quarantined > 0 {
+            return Err(NotFollowed::Damaged(loaded.quarantined));
+        }
+        self.guarded(Follower::loaded)?;
+        self.first = FirstRead::Came { rows: loaded.rows, started_at };
+        self.look_at = now;
+        Ok(())
+    }
+
+    // A takeover.
+
+    /// Whether the last look is complete and counted; and if so, whether the engine may be used.
+    fn check_takeover(&mut self) -> Option<Result<(), NotFollowed>> {
+        let there = self.takeover.as_ref()?.there.as_ref()?;
+        if !matches!(self.look.as_ref()?.step, LookStep::Complete) {
+            return None;
+        }
+        let here = live(self.follower.live());
+        Some(match here == *there {
+            true => Ok(()),
+            false => Err(NotFollowed::Miscounted { here, there: there.clone() }),
+        })
+    }
+
+    /// A row that makes the engine fail costs the standby and not the server.
+    fn guarded<T>(&mut self, act: impl FnOnce(&mut Follower) -> T) -> Result<T, NotFollowed> {
+        catch_unwind(AssertUnwindSafe(|| act(&mut self.follower))).map_err(|_| NotFollowed::Panicked)
+    }
+}
+
+impl Look {
+    fn call(&self) -> Option<CallId> {
+        match self.step {
+            LookStep::Since(call) | LookStep::Rereads { call, .. } => Some(call),
+            LookStep::Complete => None,
+        }
+    }
+}
+
+/// The counts of those that have not ended.
+fn live(counts: &BTreeMap<JobStatus, u64>) -> BTreeMap<JobStatus, u64> {
+    let live =
+        |(&status, &count): (&JobStatus, &u64)| (!status.is_final() && count > 0).then_some((status, count));
+    counts.iter().filter_map(live).collect()
+}

@@ -1,0 +1,362 @@
+//! Which failures cost a standby what it has read, and which do not. The store says what a test lets it say.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use model::changelog::{LiveKey, Place, Reread, Since, Touched};
+use model::id::Epoch;
+use model::record::{HistoryEntry, JobHead, JobState, Lease, LiveRow};
+use model::{Cause, Duration, Fence, JobId, JobSpec, JobStatus, ShardId, Timestamp};
+
+use super::NotFollowed;
+use crate::{
+    Action, Answer, Call, CallId, Config, Event, Failure, FailureKind, Leader, Loaded, Notice, Standing,
+};
+
+const PLACE: Place = Place { commit: 7, epoch: Epoch(1) };
+
+/// A standby, and a store that answers each call at once.
+struct Scene {
+    leader: Leader<()>,
+    now: Timestamp,
+    /// Whether the shards are free.
+    is_free: bool,
+    /// What the changelog says first; afterwards that nothing happened.
+    changelog: VecDeque<Result<Option<Since>, Failure>>,
+    rows: Vec<LiveRow>,
+    damaged: u64,
+    reread: Reread,
+    counts: BTreeMap<JobStatus, u64>,
+    /// The calls so far, with their times.
+    calls: Vec<(Timestamp, Call)>,
+    notices: Vec<Notice>,
+}
+
+fn quiet() -> Since {
+    Since { touched: Vec::new(), end: PLACE, whole: true, now: Timestamp::default() }
+}
+
+fn changed(job: u128) -> Since {
+    Since { touched: vec![Touched::Rows(LiveKey::Job(JobId::from_bits(job)))], ..quiet() }
+}
+
+fn away() -> Failure {
+    Failure { kind: FailureKind::Unavailable, message: "a test says so".into() }
+}
+
+impl Scene {
+    fn new() -> Self {
+        let leader = Leader::new(Config {
+            engine: engine::Config { seed: 7, ..engine::Config::default() },
+            shards: 1,
+            lease: Duration::from_millis(2_500),
+            commits_ahead: 1,
+            is_exclusive: false,
+            has_reserve: false,
+            batch_inputs: Config::BATCH_INPUTS,
+            ahead_inputs: 1,
+            follows: true,
+            reread_keys: 1,
+        });
+        Self {
+            leader,
+            now: Timestamp::from_micros(1_800_000_000_000_000),
+            is_free: false,
+            changelog: VecDeque::new(),
+            rows: Vec::new(),
+            damaged: 0,
+            reread: Reread { rows: Vec::new(), unreadable: 0 },
+            counts: BTreeMap::new(),
+            calls: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    fn clocks(&self) -> engine::Now {
+        engine::Now { wall: self.now, steady: self.now }
+    }
+
+    /// Lets time pass; the store answers at once.
+    fn run(&mut self, lasts: Duration) {
+        let until = self.now + lasts;
+        while self.now < until {
+            self.leader.turn(self.clocks(), true);
+            self.carry_out();
+            let wake = self.leader.wake_at(self.clocks()).max(self.now + Duration::from_millis(1));
+            self.now = wake.min(until);
+        }
+    }
+
+    fn carry_out(&mut self) {
+        loop {
+            let actions = self.leader.take_actions();
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                match action {
+                    Action::Call { id, call, .. } => self.answer(id, call),
+                    Action::Notice(notice) => self.notices.push(notice),
+                    _ => {}
+                }
+            }
+            self.leader.turn(self.clocks(), true);
+        }
+    }
+
+    fn answer(&mut self, id: CallId, call: Call) {
+        self.calls.push((self.now, call.clone()));
+        let answer = match call {
+            Call::Acquire => {
+                let lease = Lease { shard: ShardId(0), epoch: Epoch(2) };
+                let leases = if self.is_free { vec![lease] } else { Vec::new() };
+                Ok(Answer::Acquired { leases, former_owner: Duration::ZERO })
+            }
+            Call::LostTails(_) => Ok(Answer::LostTails(Vec::new())),
+            Call::ChangelogEnd => Ok(Answer::ChangelogEnd(PLACE)),
+            Call::ChangelogSince(_) => {
+                self.changelog.pop_front().unwrap_or_else(|| Ok(Some(quiet()))).map(Answer::ChangelogSince)
+            }
+            Call::Preload => {
+                self.leader.handle(self.clocks(), Event::Rows(id, self.rows.clone()));
+                let rows = self.rows.len() as u64 + self.damaged;
+                Ok(Answer::Loaded(Loaded { rows, quarantined: self.damaged, ..Loaded::default() }))
+            }
+            Call::LiveRows(_) => Ok(Answer::LiveRows(self.reread.clone())),
+            Call::CountJobs => Ok(Answer::Jobs(self.counts.clone())),
+            Call::Load(_) => Ok(Answer::Loaded(Loaded::default())),
+            Call::Clock => Ok(Answer::Clock(Some(self.now))),
+            _ => Ok(Answer::Done),
+        };
+        self.leader.handle(self.clocks(), Event::Answered(id, answer));
+    }
+
+    /// The leader is gone; this server takes over. Returns whether it does so with the rows that it followed.
+    fn takes_over_followed(&mut self) -> bool {
+        self.is_free = true;
+        self.run(Duration::from_secs(5));
+        let leads = |notice: &Notice| match notice {
+            Notice::Leads { followed, .. } => Some(*followed),
+            _ => None,
+        };
+        self.notices.iter().find_map(leads).expect("it leads")
+    }
+
+    fn times(&self, which: impl Fn(&Call) -> bool) -> Vec<Timestamp> {
+        self.calls.iter().filter(|(_, call)| which(call)).map(|(at, _)| *at).collect()
+    }
+
+    fn not_followed(&self) -> Vec<(&NotFollowed, Duration)> {
+        let not_followed = self.notices.iter().filter_map(|notice| match notice {
+            Notice::NotFollowed { why, again_in } => Some((why, *again_in)),
+            _ => None,
+        });
+        not_followed.collect()
+    }
+}
+
+fn job(id: u128) -> LiveRow {
+    let spec = JobSpec::command(["true"]);
+    let body = spec.compact_json().into();
+    let head = JobHead { spec: std::sync::Arc::new(spec), body, retry_of: None, origin: None, step: None };
+    let at = Timestamp::default();
+    let waits = HistoryEntry {
+        at,
+        from: None,
+        to: JobStatus::Waiting,
+        cause: Cause::Submitted,
+        execution: None,
+        detail: None,
+    };
+    let state = JobState {
+        status: JobStatus::Waiting,
+        version: 1,
+        updated_at: at,
+        due_at: at,
+        queued_at: Some(at),
+        started_at: None,
+        finished_at: None,
+        executions: 0,
+        run_failures: 0,
+        start_failures: 0,
+        fence: Fence::default(),
+        execution: None,
+        worker: None,
+        cancel_requested_at: None,
+        outcome: None,
+        history: vec![waits],
+        expires_at: None,
+        started: Default::default(),
+        checkpoint: None,
+    };
+    LiveRow::Job { id: JobId::from_bits(id), head, state: Box::new(state) }
+}
+
+/// A job whose rows contradict each other.
+fn torn(id: u128) -> LiveRow {
+    let LiveRow::Job { id, head, mut state } = job(id) else { unreachable!() };
+    state.history.clear();
+    LiveRow::Job { id, head, state }
+}
+
+const A_WHILE: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_standby_that_has_read_everything_takes_over_without_a_load() {
+    let mut scene = Scene::new();
+    (scene.rows, scene.counts) = (vec![job(1)], [(JobStatus::Waiting, 1), (JobStatus::Succeeded, 9)].into());
+    scene.run(A_WHILE);
+    assert!(scene.takes_over_followed());
+    assert_eq!(scene.times(|call| matches!(call, Call::Load(_))), []);
+}
+
+#[test]
+fn a_standby_that_has_not_read_everything_loads_all_rows() {
+    let mut scene = Scene::new();
+    assert!(!scene.takes_over_followed());
+    assert_eq!(scene.times(|call| matches!(call, Call::Load(_))).len(), 1);
+}
+
+#[test]
+fn what_changed_since_the_last_look_is_read_before_a_takeover() {
+    let mut scene = Scene::new();
+    (scene.rows, scene.counts) = (vec![job(1)], [(JobStatus::Waiting, 1)].into());
+    scene.run(A_WHILE);
+    // One that was followed has gone, two are new; one key is read again at a time.
+    let both = Since { touched: [changed(2).touched, changed(3).touched].concat(), ..quiet() };
+    scene.changelog = [Ok(Some(Since { whole: false, ..changed(1) })), Ok(Some(both))].into();
+    assert!(!scene.takes_over_followed(), "the store still counts one job, and this server counts none");
+    assert_eq!(scene.times(|call| matches!(call, Call::LiveRows(_))).len(), 3);
+}
+
+#[test]
+fn a_store_that_is_away_for_a_moment_costs_nothing() {
+    let mut scene = Scene::new();
+    scene.run(A_WHILE);
+    scene.changelog = [Err(away()), Err(away())].into();
+    scene.run(A_WHILE);
+    assert_eq!(scene.not_followed(), []);
+    scene.changelog = [Err(away()), Err(away())].into();
+    assert!(scene.takes_over_followed());
+}
+
+#[test]
+fn a_store_that_stays_away_during_a_takeover_is_asked_for_all_rows() {
+    let mut scene = Scene::new();
+    scene.run(A_WHILE);
+    scene.changelog = std::iter::repeat_n(Err(away()), 40).collect();
+    assert!(!scene.takes_over_followed());
+}
+
+#[test]
+fn an_engine_that_counts_other_jobs_than_the_store_does_not_decide() {
+    let mut scene = Scene::new();
+    scene.rows = vec![job(1)];
+    scene.run(A_WHILE);
+    assert!(!scene.takes_over_followed());
+    let miscounted = |notice: &Notice| {
+        matches!(notice, Notice::StandbyUseless(NotFollowed::Miscounted { here, there })
+            if here.len() == 1 && there.is_empty())
+    };
+    assert!(scene.notices.iter().any(miscounted), "{:?}", scene.notices);
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_not_left_out() {
+    let mut scene = Scene::new();
+    scene.damaged = 2;
+    scene.run(A_WHILE);
+    assert_eq!(scene.not_followed()[0].0, &NotFollowed::Damaged(2));
+
+    let mut scene = Scene::new();
+    scene.rows = vec![job(1)];
+    scene.reread.unreadable = 1;
+    scene.run(A_WHILE);
+    scene.changelog = [Ok(Some(changed(1)))].into();
+    scene.run(A_WHILE);
+    assert_eq!(scene.not_followed()[0].0, &NotFollowed::Damaged(1));
+}
+
+#[test]
+fn rows_that_contradict_each_other_for_good_are_not_followed() {
+    let mut scene = Scene::new();
+    (scene.rows, scene.reread.rows) = (vec![torn(1)], vec![torn(1)]);
+    scene.run(A_WHILE);
+    assert_eq!(scene.not_followed()[0].0, &NotFollowed::Inconsistent(1));
+}
+
+#[test]
+fn a_leader_without_a_changelog_is_not_followed_and_its_rows_are_not_read() {
+    let mut scene = Scene::new();
+    scene.changelog = std::iter::repeat_n(Ok(None), 5).collect();
+    scene.run(Duration::from_secs(100));
+    let out_of_reach = |seconds| (&NotFollowed::OutOfReach, Duration::from_secs(seconds));
+    let expected: Vec<_> = [10, 20, 40, 80].map(out_of_reach).into();
+    assert_eq!(scene.not_followed()[..4], expected);
+    assert_eq!(scene.times(|call| matches!(call, Call::Preload)), []);
+}
+
+#[test]
+fn a_standby_that_followed_begins_again_soon_after_a_failure() {
+    let mut scene = Scene::new();
+    scene.changelog = [Ok(None), Ok(None)].into();
+    scene.run(Duration::from_secs(60));
+    scene.changelog = [Ok(None)].into();
+    scene.run(Duration::from_secs(60));
+    let pauses: Vec<_> = scene.not_followed().iter().map(|(_, pause)| pause.as_millis() / 1_000).collect();
+    assert_eq!(pauses, [10, 20, 10]);
+    assert!(scene.takes_over_followed());
+}
+
+/// The leader may have to read the rows itself, and goes first.
+#[test]
+fn the_first_reading_waits_longer_if_there_are_many_jobs() {
+    let mut scene = Scene::new();
+    scene.counts = [(JobStatus::Waiting, 200_000), (JobStatus::Succeeded, 9_000_000)].into();
+    let start = scene.now;
+    scene.run(A_WHILE);
+    let read = scene.times(|call| matches!(call, Call::ChangelogEnd));
+    assert_eq!(read, [start + Duration::from_secs(2 + 3)]);
+}
+
+#[test]
+fn a_standby_looks_often_while_the_shards_are_about_to_be_released() {
+    let mut scene = Scene::new();
+    scene.run(A_WHILE);
+    let looks = |scene: &Scene| scene.times(|call| matches!(call, Call::ChangelogSince(_))).len();
+    let before = looks(&scene);
+    scene.run(Duration::from_secs(1));
+    assert_eq!(looks(&scene) - before, 4);
+    let soon = Standing { hurries: true, ..Standing::default() };
+    scene.leader.handle(scene.clocks(), Event::Standing(soon));
+    let before = looks(&scene);
+    scene.run(Duration::from_secs(1));
+    assert!(looks(&scene) - before >= 190, "{}", looks(&scene) - before);
+    // A release that does not come is not waited for like this for ever.
+    scene.run(Duration::from_secs(20));
+    let before = looks(&scene);
+    scene.run(Duration::from_secs(1));
+    assert_eq!(looks(&scene) - before, 4);
+}
+
+#[test]
+fn the_reading_pauses_for_as_long_as_a_portion_took() {
+    let mut scene = Scene::new();
+    scene.run(Duration::from_secs(1));
+    // Rows come while the test holds the answer back.
+    let mut call = None;
+    while call.is_none() {
+        scene.now = scene.now + Duration::from_millis(100);
+        scene.leader.turn(scene.clocks(), true);
+        for action in scene.leader.take_actions() {
+            match action {
+                Action::Call { id, call: Call::Preload, .. } => call = Some(id),
+                Action::Call { id, call, .. } => scene.answer(id, call),
+                _ => {}
+            }
+        }
+    }
+    let call = call.unwrap();
+    let now = scene.now + Duration::from_millis(50);
+    scene.leader.handle(engine::Now { wall: now, steady: now }, Event::Rows(call, vec![job(1)]));
+    assert_eq!(scene.leader.rows_from(), now + Duration::from_millis(50));
+}
