@@ -147,7 +147,7 @@ bench-peers: cargo-there ## Measure beside other schedulers: make bench-peers RO
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JOBS),--jobs $(JOBS)) $(if $(LATENCY),--latency) $(if $(RESULTS),--json $(RESULTS))
 
 # What a run says of itself where its results are kept (`RESULTS=docs/results/simulator.json` of
-# `make sim`, `RESULTS=docs/results` of `make chaos`); `make proof-page` shows them. `make bench
+# `make sim`, `RESULTS=docs/results` of `make chaos`); `make results-page` shows them. `make bench
 # RESULTS=docs/benchmarks` keeps figures, and `make bench-page` shows them.
 KEPT = BELFRY_COMMIT=$$(git rev-parse --short HEAD 2>/dev/null || echo unknown) BELFRY_DATE=$$(date -u +%F)
 
@@ -180,9 +180,9 @@ sim-mutations: cargo-there ## Play worlds with deliberate bugs, and see each of 
 node-sim: cargo-there ## Play real servers and agents over a simulated network: make node-sim SEEDS=500 SEED=1
 	$(CARGO) run --locked --quiet -p belfry-node-sim -- run --seeds $(or $(SEEDS),100) $(if $(SEED),--first $(SEED))
 
-.PHONY: proof-page
-proof-page: cargo-there ## Write docs/src/reliability.md from what is kept in docs/results
-	BELFRY_UPDATE=1 $(CARGO) test --locked --quiet -p belfry-tests --test it -- pages::the_reliability_page
+.PHONY: results-page
+results-page: cargo-there ## Write docs/src/test-results.md from what is kept in docs/results
+	BELFRY_UPDATE=1 $(CARGO) test --locked --quiet -p belfry-tests --test it -- pages::the_test_results_page
 
 .PHONY: docs
 docs: ## Build the book into target/book

@@ -22,7 +22,7 @@ fn assert_drawn(image: &str, text: &str, places: &[diagram::Place]) {
 #[test]
 fn the_life_of_a_job_is_drawn_from_its_table() {
     assert_drawn(
-        "life-of-a-job.svg",
+        "job-lifecycle.svg",
         &lifecycle::diagram(),
         &[
             ("[*]", 0.0, 1.0),
@@ -36,7 +36,7 @@ fn the_life_of_a_job_is_drawn_from_its_table() {
             ("succeeded", 4.0, 3.0),
         ],
     );
-    let mut text = "![The statuses of a job](../images/life-of-a-job.svg)\n\n\
+    let mut text = "![The statuses of a job](../images/job-lifecycle.svg)\n\n\
                     | cause | meaning | from | to |\n|---|---|---|---|\n"
         .to_owned();
     for cause in Cause::ALL {
@@ -49,7 +49,7 @@ fn the_life_of_a_job_is_drawn_from_its_table() {
         }
         text += &format!("| `{cause}` | {} | {} | {} |\n", cause.sentence(), from.join(", "), to.join(", "));
     }
-    assert_generated(&page("concepts/life-of-a-job.md"), "lifecycle", &text);
+    assert_generated(&page("concepts/job-lifecycle.md"), "lifecycle", &text);
 }
 
 /// C2. So are the lives of runs and steps.
@@ -57,7 +57,7 @@ fn the_life_of_a_job_is_drawn_from_its_table() {
 fn the_lives_of_runs_and_steps_are_drawn_from_their_tables() {
     let (run, step) = model::run::lifecycle::diagrams();
     assert_drawn(
-        "life-of-a-run.svg",
+        "run-lifecycle.svg",
         &run,
         &[
             ("[*]", 0.0, 1.5),
@@ -72,7 +72,7 @@ fn the_lives_of_runs_and_steps_are_drawn_from_their_tables() {
         ],
     );
     assert_drawn(
-        "life-of-a-step.svg",
+        "step-lifecycle.svg",
         &step,
         &[
             ("[*]", 0.0, 2.0),
@@ -87,8 +87,8 @@ fn the_lives_of_runs_and_steps_are_drawn_from_their_tables() {
         ],
     );
     let text = format!(
-        "A run:\n\n![The statuses of a run](../images/life-of-a-run.svg)\n\n{}\n\
-         A step:\n\n![The statuses of a step](../images/life-of-a-step.svg)\n\n{}",
+        "A run:\n\n![The statuses of a run](../images/run-lifecycle.svg)\n\n{}\n\
+         A step:\n\n![The statuses of a step](../images/step-lifecycle.svg)\n\n{}",
         diagram::table(&run),
         diagram::table(&step)
     );
@@ -437,9 +437,9 @@ fn every_setting_is_on_its_page() {
     assert_generated(&page("reference/configuration.md"), "configuration", &text);
 }
 
-/// The figures of the reliability page are those of the runs that are kept, and of no others.
+/// The figures of the page of test results are those of the kept runs, and of no others.
 #[test]
-fn the_reliability_page_shows_the_results_that_are_kept() {
+fn the_test_results_page_shows_the_results_that_are_kept() {
     let folder = repository().join("docs/results");
     let mut files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -448,9 +448,9 @@ fn the_reliability_page_shows_the_results_that_are_kept() {
     let bugs = bugs.map(|file| -> sim::results::Bugs {
         serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
     });
-    assert_generated(&page("reliability.md"), "mutations", &sim::results::bugs(&bugs));
+    assert_generated(&page("test-results.md"), "mutations", &sim::results::bugs(&bugs));
     let results: Vec<sim::results::Results> =
         files.iter().map(|file| serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()).collect();
     assert!(!results.is_empty(), "there are no results in {}", folder.display());
-    assert_generated(&page("reliability.md"), "results", &sim::results::page(&results));
+    assert_generated(&page("test-results.md"), "results", &sim::results::page(&results));
 }
