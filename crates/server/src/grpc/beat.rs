@@ -12,7 +12,7 @@ use tonic::{Status, Streaming};
 use super::convert;
 use super::{Replies, malformed};
 use crate::Services;
-use crate::node::Beat;
+use crate::node::{Beat, Grant};
 
 /// Grants that wait for a worker to read them.
 const GRANTS_MAX: usize = 16;
@@ -32,7 +32,7 @@ pub(super) fn open(services: Services, inbound: Streaming<Heartbeat>) -> Replies
         let _gone = verdict_tx.send(Err(status)).await;
     });
     // The driver keeps a sender of grants, so the verdict must end the stream by itself.
-    let grants = ReceiverStream::new(granted).map(Ok);
+    let grants = ReceiverStream::new(granted).map(|grant| Ok(convert::grant(&grant)));
     let both = futures::stream::select(grants, ReceiverStream::new(verdict));
     let mut over = false;
     both.take_while(move |item| {
@@ -43,11 +43,7 @@ pub(super) fn open(services: Services, inbound: Streaming<Heartbeat>) -> Replies
     .boxed()
 }
 
-async fn read(
-    services: &Services,
-    mut inbound: Streaming<Heartbeat>,
-    grants: mpsc::Sender<LeaseGrant>,
-) -> Status {
+async fn read(services: &Services, mut inbound: Streaming<Heartbeat>, grants: mpsc::Sender<Grant>) -> Status {
     loop {
         let message = match inbound.message().await {
             Ok(Some(message)) => message,

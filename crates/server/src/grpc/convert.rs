@@ -1,4 +1,4 @@
-//! Messages into inputs, effects into messages.
+//! Messages of workers into inputs, and what the node sends to workers into messages.
 //!
 //! Whatever a worker sends is checked here against the bounds that everything else is held to. Texts
 //! that are only shown are cut; whatever is decided by is refused.
@@ -15,6 +15,7 @@ use model::{Bytes, Duration, ExecutionId, Fence, Millicores, WorkerId, limits};
 use proto::v1;
 
 use crate::hash::short_hash;
+use crate::node::{Ack, Grant, Stop, ToWorker, Welcome};
 
 /// The most executions of one journal.
 const HELD_MAX: usize = 1_000_000;
@@ -280,26 +281,36 @@ pub(crate) fn beat(beat: v1::Heartbeat) -> Result<Input, Malformed> {
     })
 }
 
-pub(crate) fn welcome(
-    session: Session,
-    heartbeat_interval: Duration,
-    lease: Duration,
-    servers: Vec<String>,
-) -> v1::Welcome {
+/// A message to a worker. `urls` says where the servers are reached, for a welcome.
+pub(crate) fn message(message: ToWorker, urls: impl FnOnce() -> Vec<String>) -> v1::ServerMessage {
+    use v1::server_message::Body;
+    let body = match message {
+        ToWorker::Welcome(told) => Body::Welcome(welcome(&told, urls())),
+        ToWorker::Assignments(batch) => {
+            Body::Assignments(v1::AssignmentBatch { assignments: batch.iter().map(assignment).collect() })
+        }
+        ToWorker::Stops(batch) => Body::Stops(v1::StopBatch { stops: batch.iter().map(stop).collect() }),
+        ToWorker::Acks(batch) => Body::Acks(v1::ReportAckBatch { acks: batch.iter().map(ack).collect() }),
+    };
+    v1::ServerMessage { body: Some(body) }
+}
+
+fn welcome(welcome: &Welcome, servers: Vec<String>) -> v1::Welcome {
     v1::Welcome {
-        session: session.0,
-        heartbeat_interval_ms: heartbeat_interval.as_millis(),
-        lease_ms: lease.as_millis(),
-        stops: Vec::new(),
+        session: welcome.session.0,
+        heartbeat_interval_ms: welcome.heartbeat_interval.as_millis(),
+        lease_ms: welcome.lease.as_millis(),
+        stops: welcome.stops.iter().map(stop).collect(),
         servers,
     }
 }
 
-pub(crate) fn grant(seq: u64, lease: Duration) -> v1::LeaseGrant {
-    v1::LeaseGrant { seq, lease_ms: lease.as_millis() }
+/// The answer to a heartbeat.
+pub(crate) fn grant(grant: &Grant) -> v1::LeaseGrant {
+    v1::LeaseGrant { seq: grant.seq, lease_ms: grant.lease.as_millis() }
 }
 
-pub(crate) fn assignment(assignment: &Assignment) -> v1::Assignment {
+fn assignment(assignment: &Assignment) -> v1::Assignment {
     v1::Assignment {
         execution_id: assignment.execution.to_string(),
         job_id: assignment.job.to_string(),
@@ -332,12 +343,17 @@ fn step_origin(step: &StepOrigin) -> v1::StepOrigin {
     }
 }
 
-pub(crate) fn stop(execution: ExecutionId, fence: Fence, grace: Duration, discard: bool) -> v1::Stop {
-    v1::Stop { execution_id: execution.to_string(), fence: fence.0, grace_ms: grace.as_millis(), discard }
+fn stop(stop: &Stop) -> v1::Stop {
+    v1::Stop {
+        execution_id: stop.execution.to_string(),
+        fence: stop.fence.0,
+        grace_ms: stop.grace.as_millis(),
+        discard: stop.discard,
+    }
 }
 
-pub(crate) fn ack(execution: ExecutionId, fence: Fence, last: bool) -> v1::ReportAck {
-    v1::ReportAck { execution_id: execution.to_string(), fence: fence.0, r#final: last }
+fn ack(ack: &Ack) -> v1::ReportAck {
+    v1::ReportAck { execution_id: ack.execution.to_string(), fence: ack.fence.0, r#final: ack.last }
 }
 
 fn bounded(message: &'static str, what: &str, found: usize, max: usize) -> Result<(), Malformed> {

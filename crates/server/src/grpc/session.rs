@@ -19,8 +19,8 @@ use tonic::{Status, Streaming};
 use super::convert::{self, Malformed};
 use super::{FIRST_MESSAGE_TIMEOUT, Replies, malformed};
 use crate::Services;
-use crate::members::Leader;
-use crate::node::outbox::MESSAGES_MAX;
+use crate::members::{Leader, Members};
+use crate::node::{MESSAGES_MAX, ToWorker};
 
 /// Where the server is that decides, in a refusal of one that does not.
 const LEADER: &str = "belfry-leader";
@@ -33,7 +33,8 @@ pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Rep
     let (outbox, messages) = mpsc::channel(MESSAGES_MAX);
     let (verdict_tx, verdict) = oneshot::channel();
     let gone = CancellationToken::new();
-    let to_worker = ToWorker { messages, verdict: Some(verdict), _gone: gone.clone().drop_guard() };
+    let members = services.members.clone();
+    let to_worker = Outbound { messages, members, verdict: Some(verdict), _gone: gone.clone().drop_guard() };
     tokio::spawn(async move {
         let mut joined = None;
         tokio::select! {
@@ -50,15 +51,17 @@ pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Rep
     to_worker.boxed()
 }
 
-/// What goes to the worker; ends with the reason why.
-struct ToWorker {
-    messages: mpsc::Receiver<ServerMessage>,
+/// What goes to the worker, encoded as it is read; ends with the reason why.
+struct Outbound {
+    messages: mpsc::Receiver<ToWorker>,
+    /// A welcome names all servers.
+    members: Members,
     verdict: Option<oneshot::Receiver<Status>>,
     /// Tells the reading half when the stream is dropped.
     _gone: DropGuard,
 }
 
-impl Stream for ToWorker {
+impl Stream for Outbound {
     type Item = Result<ServerMessage, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -69,7 +72,9 @@ impl Stream for ToWorker {
             return Poll::Ready(Some(Err(status.unwrap_or_else(|_| ended()))));
         }
         match this.messages.poll_recv(cx) {
-            Poll::Ready(Some(message)) => Poll::Ready(Some(Ok(message))),
+            Poll::Ready(Some(message)) => {
+                Poll::Ready(Some(Ok(convert::message(message, || this.members.urls()))))
+            }
             Poll::Ready(None) => {
                 this.verdict = None;
                 Poll::Ready(Some(Err(ended())))
@@ -88,7 +93,7 @@ fn ended() -> Status {
 async fn read(
     services: &Services,
     mut inbound: Streaming<WorkerMessage>,
-    outbox: mpsc::Sender<ServerMessage>,
+    outbox: mpsc::Sender<ToWorker>,
     joined: &mut Option<(WorkerId, Session)>,
 ) -> Status {
     let hello = match tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, inbound.message()).await {

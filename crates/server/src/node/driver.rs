@@ -23,7 +23,7 @@ pub struct NodeConfig {
     pub owner: String,
     /// What it may do with the shards.
     pub standing: watch::Receiver<Standing>,
-    /// Where workers find the servers.
+    /// Learns how far this server has followed another one's rows.
     pub members: Members,
     /// How long the ownership of a shard lasts without a renewal.
     pub lease: model::Duration,

@@ -16,7 +16,7 @@ mod crashes;
 mod driver;
 mod leadership;
 mod notices;
-pub(crate) mod outbox;
+mod outbox;
 mod shell;
 mod strays;
 #[cfg(test)]
@@ -29,7 +29,6 @@ use engine::{Input, Refusal, Reply, Session, Ticket, View};
 use leader::{Unanswered, is_new_work};
 use model::Duration;
 use model::record::Event;
-use proto::v1::{LeaseGrant, ServerMessage};
 use store::{EventSeq, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -39,6 +38,7 @@ pub(crate) use clock::of_process as clock_of_process;
 pub use clock::{Clock, SystemClock};
 pub use driver::{Driver, DriverHandle, Fatal, NodeConfig};
 pub use leader::Readiness;
+pub(crate) use outbox::{Ack, Grant, MESSAGES_MAX, Stop, ToWorker, Welcome};
 
 /// How many requests wait in the inbox before more are refused as [`RequestError::Busy`].
 const REQUESTS_MAX: usize = 16_384;
@@ -175,13 +175,13 @@ struct Request {
 pub(crate) struct Beat {
     pub(crate) input: Input,
     pub(crate) session: Session,
-    pub(crate) grants: mpsc::Sender<LeaseGrant>,
+    pub(crate) grants: mpsc::Sender<Grant>,
 }
 
 /// What a worker's session sends to the engine.
 enum FromWorker {
     /// A session opens. What goes to the worker is put into `outbox`; dropping it ends the session.
-    Join { join: Box<engine::Join>, outbox: mpsc::Sender<ServerMessage> },
+    Join { join: Box<engine::Join>, outbox: mpsc::Sender<ToWorker> },
     /// Anything else, in order.
     Inputs(Vec<Input>),
 }
@@ -358,7 +358,7 @@ impl Node {
     pub(crate) async fn join(
         &self,
         join: engine::Join,
-        outbox: mpsc::Sender<ServerMessage>,
+        outbox: mpsc::Sender<ToWorker>,
     ) -> Result<(), Closed> {
         let message = FromWorker::Join { join: Box::new(join), outbox };
         self.shared.reports.send(message).await.map_err(|_| Closed)

@@ -1,27 +1,83 @@
 //! What goes to workers, gathered by session and sent a batch at a time.
 //!
-//! The driver must never wait for a worker. A session whose worker does not read is closed: it
-//! opens another when it is well again, and gets anew what it has not proven to have.
+//! The shell pushes the engine's effects here after their commit. A session gets them as [`ToWorker`]s, which the
+//! worker's stream in `grpc` encodes: this module knows no wire format, and a spec is not copied on the engine's thread.
+//!
+//! The shell must never wait for a worker. A session whose worker does not read is closed: the worker opens another one
+//! when it is well again, and gets anew what it has not proven to have.
+//!
+//! # Limits
+//! [`MESSAGES_MAX`] messages wait for a worker, each with [`ENTRIES_MAX`] entries and [`MESSAGE_BYTES_MAX`] of specs.
 
 use std::collections::HashMap;
 
+use engine::output::Assignment;
 use engine::{Effect, Session};
-use model::WorkerId;
-use proto::v1::{self, ServerMessage, server_message::Body};
+use model::{Duration, ExecutionId, Fence, WorkerId};
 use tokio::sync::mpsc;
 
-use crate::grpc::convert;
-use crate::members::Members;
 use crate::metrics::Metrics;
 
 /// Messages that may wait for a worker to read them.
 pub(crate) const MESSAGES_MAX: usize = 256;
 /// The most bytes of specs in one message; gRPC takes 4 MiB.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// What an assignment counts beside its spec.
+const ASSIGNMENT_BYTES: usize = 128;
 /// The most entries of one message.
 const ENTRIES_MAX: usize = 4_096;
 /// The most stops within a welcome, some 70 bytes each.
 const WELCOME_STOPS_MAX: usize = 32_768;
+
+/// One message of a session to its worker.
+#[derive(Debug)]
+pub(crate) enum ToWorker {
+    /// The session is open.
+    Welcome(Welcome),
+    /// Executions to start.
+    Assignments(Vec<Assignment>),
+    /// Executions to stop.
+    Stops(Vec<Stop>),
+    /// Reports that are committed.
+    Acks(Vec<Ack>),
+}
+
+/// What a worker has to know first.
+#[derive(Debug)]
+pub(crate) struct Welcome {
+    pub(crate) session: Session,
+    pub(crate) heartbeat_interval: Duration,
+    pub(crate) lease: Duration,
+    /// What the worker holds in vain: to be stopped before its lease is renewed.
+    pub(crate) stops: Vec<Stop>,
+}
+
+/// An execution to stop.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    pub(crate) execution: ExecutionId,
+    pub(crate) fence: Fence,
+    pub(crate) grace: Duration,
+    pub(crate) discard: bool,
+}
+
+/// An execution whose report is committed.
+#[derive(Debug)]
+pub(crate) struct Ack {
+    pub(crate) execution: ExecutionId,
+    pub(crate) fence: Fence,
+    /// Whether the worker may forget the execution.
+    pub(crate) last: bool,
+}
+
+/// The answer to a heartbeat.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    /// The number of the heartbeat.
+    pub(crate) seq: u64,
+    /// Zero if the session is over.
+    pub(crate) lease: Duration,
+}
 
 /// The open sessions, and what is about to be sent to them.
 pub(super) struct Outboxes {
@@ -29,42 +85,34 @@ pub(super) struct Outboxes {
     /// The newest session of each worker; an older one is closed when a newer opens.
     workers: HashMap<WorkerId, Session>,
     /// Where grants go: the stream of a session's beats.
-    grants: HashMap<Session, mpsc::Sender<v1::LeaseGrant>>,
+    grants: HashMap<Session, mpsc::Sender<Grant>>,
     touched: Vec<Session>,
-    members: Option<Members>,
     metrics: Metrics,
 }
 
 struct Outbox {
     worker: WorkerId,
-    to_worker: mpsc::Sender<ServerMessage>,
+    to_worker: mpsc::Sender<ToWorker>,
     /// In order; the last one may still grow.
-    messages: Vec<Body>,
+    messages: Vec<ToWorker>,
     last_bytes: usize,
     /// Acknowledgements are apart: they wait for nothing, and nothing waits for them.
-    acks: Vec<v1::ReportAck>,
+    acks: Vec<Ack>,
 }
 
 impl Outboxes {
-    /// Sessions learn of `members` when they open.
-    pub(super) fn new(members: Option<Members>, metrics: Metrics) -> Self {
+    pub(super) fn new(metrics: Metrics) -> Self {
         Self {
             sessions: HashMap::new(),
             workers: HashMap::new(),
             grants: HashMap::new(),
             touched: Vec::new(),
-            members,
             metrics,
         }
     }
 
     /// A session opened; an older one of the same worker is over.
-    pub(super) fn open(
-        &mut self,
-        worker: WorkerId,
-        session: Session,
-        to_worker: mpsc::Sender<ServerMessage>,
-    ) {
+    pub(super) fn open(&mut self, worker: WorkerId, session: Session, to_worker: mpsc::Sender<ToWorker>) {
         if let Some(older) = self.workers.insert(worker, session) {
             self.sessions.remove(&older);
             self.grants.remove(&older);
@@ -83,27 +131,26 @@ impl Outboxes {
     }
 
     /// Beats of a session come from this stream.
-    pub(super) fn beats_from(&mut self, session: Session, grants: mpsc::Sender<v1::LeaseGrant>) {
+    pub(super) fn beats_from(&mut self, session: Session, grants: mpsc::Sender<Grant>) {
         self.grants.insert(session, grants);
     }
 
-    /// Adds what an effect says to a worker; others than those are none of ours.
+    /// Adds what an effect says to a worker; replies to clients are none of ours.
     pub(super) fn push(&mut self, effect: Effect) {
         match effect {
-            Effect::Grant { session, seq, lease, .. } => self.grant(session, seq, lease),
+            Effect::Grant { session, seq, lease, .. } => self.grant(session, Grant { seq, lease }),
             Effect::Welcome { session, heartbeat_interval, lease, .. } => {
-                let servers = self.members.as_ref().map(Members::urls).unwrap_or_default();
-                let welcome = convert::welcome(session, heartbeat_interval, lease, servers);
-                self.with(session, |outbox| outbox.begin(Body::Welcome(welcome), 0));
+                let welcome = Welcome { session, heartbeat_interval, lease, stops: Vec::new() };
+                self.with(session, |outbox| outbox.begin(ToWorker::Welcome(welcome), 0));
             }
             Effect::Assign { session, assignment, .. } => {
-                self.with(session, |outbox| outbox.assign(convert::assignment(&assignment)));
+                self.with(session, |outbox| outbox.assign(assignment));
             }
             Effect::Stop { session, execution, fence, grace, discard, .. } => {
-                self.with(session, |outbox| outbox.stop(convert::stop(execution, fence, grace, discard)));
+                self.with(session, |outbox| outbox.stop(Stop { execution, fence, grace, discard }));
             }
             Effect::Ack { session, execution, fence, last, .. } => {
-                self.with(session, |outbox| outbox.acks.push(convert::ack(execution, fence, last)));
+                self.with(session, |outbox| outbox.acks.push(Ack { execution, fence, last }));
             }
             Effect::Reply { .. } => {}
         }
@@ -118,13 +165,12 @@ impl Outboxes {
         add(outbox);
     }
 
-    fn grant(&mut self, session: Session, seq: u64, lease: model::Duration) {
+    fn grant(&mut self, session: Session, grant: Grant) {
         let Some(grants) = self.grants.get(&session) else { return };
+        let ends = grant.lease == Duration::ZERO;
         // A stream that is full has grants to read; the next beat gets the next one.
-        if let Err(mpsc::error::TrySendError::Closed(_)) = grants.try_send(convert::grant(seq, lease)) {
-            self.grants.remove(&session);
-        }
-        if lease == model::Duration::ZERO {
+        let sent = grants.try_send(grant);
+        if ends || matches!(sent, Err(mpsc::error::TrySendError::Closed(_))) {
             self.grants.remove(&session);
         }
     }
@@ -161,32 +207,32 @@ impl Outbox {
         self.messages.is_empty() && self.acks.is_empty()
     }
 
-    fn begin(&mut self, body: Body, bytes: usize) {
-        self.messages.push(body);
+    fn begin(&mut self, message: ToWorker, bytes: usize) {
+        self.messages.push(message);
         self.last_bytes = bytes;
     }
 
-    fn assign(&mut self, assignment: v1::Assignment) {
-        let bytes = assignment.spec.len() + 128;
+    fn assign(&mut self, assignment: Assignment) {
+        let bytes = assignment.body.len() + ASSIGNMENT_BYTES;
         match self.messages.last_mut() {
-            Some(Body::Assignments(batch))
-                if batch.assignments.len() < ENTRIES_MAX && self.last_bytes + bytes <= MESSAGE_BYTES_MAX =>
+            Some(ToWorker::Assignments(batch))
+                if batch.len() < ENTRIES_MAX && self.last_bytes + bytes <= MESSAGE_BYTES_MAX =>
             {
-                batch.assignments.push(assignment);
+                batch.push(assignment);
                 self.last_bytes += bytes;
             }
-            _ => self.begin(Body::Assignments(v1::AssignmentBatch { assignments: vec![assignment] }), bytes),
+            _ => self.begin(ToWorker::Assignments(vec![assignment]), bytes),
         }
     }
 
-    fn stop(&mut self, stop: v1::Stop) {
+    fn stop(&mut self, stop: Stop) {
         match self.messages.last_mut() {
             // What a worker holds and nobody wants must be stopped before its lease goes on.
-            Some(Body::Welcome(welcome)) if stop.discard && welcome.stops.len() < WELCOME_STOPS_MAX => {
+            Some(ToWorker::Welcome(welcome)) if stop.discard && welcome.stops.len() < WELCOME_STOPS_MAX => {
                 welcome.stops.push(stop);
             }
-            Some(Body::Stops(batch)) if batch.stops.len() < ENTRIES_MAX => batch.stops.push(stop),
-            _ => self.begin(Body::Stops(v1::StopBatch { stops: vec![stop] }), 0),
+            Some(ToWorker::Stops(batch)) if batch.len() < ENTRIES_MAX => batch.push(stop),
+            _ => self.begin(ToWorker::Stops(vec![stop]), 0),
         }
     }
 
@@ -195,10 +241,10 @@ impl Outbox {
         let mut acks = std::mem::take(&mut self.acks);
         while !acks.is_empty() {
             let rest = acks.split_off(acks.len().min(ENTRIES_MAX));
-            self.messages.push(Body::Acks(v1::ReportAckBatch { acks: std::mem::replace(&mut acks, rest) }));
+            self.messages.push(ToWorker::Acks(std::mem::replace(&mut acks, rest)));
         }
-        for body in self.messages.drain(..) {
-            self.to_worker.try_send(ServerMessage { body: Some(body) }).map_err(|error| match error {
+        for message in self.messages.drain(..) {
+            self.to_worker.try_send(message).map_err(|error| match error {
                 mpsc::error::TrySendError::Full(_) => "worker_does_not_read",
                 mpsc::error::TrySendError::Closed(_) => "worker_gone",
             })?;
@@ -209,7 +255,7 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use model::{Duration, ExecutionId, Fence, JobId};
+    use model::JobId;
 
     use super::*;
 
@@ -219,7 +265,7 @@ mod tests {
         Effect::Assign {
             worker: WorkerId::from_bits(1),
             session: SESSION,
-            assignment: engine::output::Assignment {
+            assignment: Assignment {
                 execution: ExecutionId::from_bits(2),
                 job: JobId::from_bits(3),
                 fence: Fence(4),
@@ -268,17 +314,17 @@ mod tests {
     }
 
     fn sent(effects: Vec<Effect>) -> Vec<String> {
-        let mut outboxes = Outboxes::new(None, Metrics::new());
+        let mut outboxes = Outboxes::new(Metrics::new());
         let (tx, mut rx) = mpsc::channel(MESSAGES_MAX);
         outboxes.open(WorkerId::from_bits(1), SESSION, tx);
         effects.into_iter().for_each(|effect| outboxes.push(effect));
         assert_eq!(outboxes.send(), []);
         std::iter::from_fn(|| rx.try_recv().ok())
-            .map(|message| match message.body.unwrap() {
-                Body::Welcome(welcome) => format!("welcome with {} stops", welcome.stops.len()),
-                Body::Assignments(batch) => format!("assign {}", batch.assignments.len()),
-                Body::Stops(batch) => format!("stop {}", batch.stops.len()),
-                Body::Acks(batch) => format!("ack {}", batch.acks.len()),
+            .map(|message| match message {
+                ToWorker::Welcome(welcome) => format!("welcome with {} stops", welcome.stops.len()),
+                ToWorker::Assignments(batch) => format!("assign {}", batch.len()),
+                ToWorker::Stops(batch) => format!("stop {}", batch.len()),
+                ToWorker::Acks(batch) => format!("ack {}", batch.len()),
             })
             .collect()
     }
@@ -297,14 +343,14 @@ mod tests {
 
     #[test]
     fn a_newer_session_of_a_worker_closes_the_older() {
-        let mut outboxes = Outboxes::new(None, Metrics::new());
+        let mut outboxes = Outboxes::new(Metrics::new());
         let (older, mut of_older) = mpsc::channel(1);
         let (newer, mut of_newer) = mpsc::channel(1);
         outboxes.open(WorkerId::from_bits(1), Session(1), older);
         outboxes.open(WorkerId::from_bits(1), Session(2), newer);
         outboxes.close(Session(1));
-        assert_eq!(of_older.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
-        assert_eq!(of_newer.try_recv(), Err(mpsc::error::TryRecvError::Empty));
+        assert_eq!(of_older.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
+        assert_eq!(of_newer.try_recv().unwrap_err(), mpsc::error::TryRecvError::Empty);
     }
 
     #[test]
@@ -315,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_session_whose_worker_does_not_read_is_closed() {
-        let mut outboxes = Outboxes::new(None, Metrics::new());
+        let mut outboxes = Outboxes::new(Metrics::new());
         let (tx, mut rx) = mpsc::channel(1);
         outboxes.open(WorkerId::from_bits(1), SESSION, tx);
         outboxes.push(stop());
@@ -323,6 +369,6 @@ mod tests {
         outboxes.push(stop());
         assert_eq!(outboxes.send(), [(WorkerId::from_bits(1), SESSION)]);
         assert!(rx.try_recv().is_ok());
-        assert_eq!(rx.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+        assert_eq!(rx.try_recv().unwrap_err(), mpsc::error::TryRecvError::Disconnected);
     }
 }

@@ -96,7 +96,7 @@ impl Shell {
         Self {
             leader,
             calls: Calls::default(),
-            outboxes: Outboxes::new(Some(config.members.clone()), config.metrics.clone()),
+            outboxes: Outboxes::new(config.metrics.clone()),
             beats: Vec::new(),
             reports: Vec::new(),
             requests: Vec::new(),

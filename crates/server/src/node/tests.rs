@@ -97,8 +97,8 @@ struct Lanes {
     closed: oneshot::Receiver<()>,
     session: Session,
     seq: u64,
-    grants: mpsc::Sender<LeaseGrant>,
-    granted: mpsc::Receiver<LeaseGrant>,
+    grants: mpsc::Sender<Grant>,
+    granted: mpsc::Receiver<Grant>,
 }
 
 impl Lanes {
@@ -147,7 +147,7 @@ impl Lanes {
 
     /// The lease that the next grant gives, in milliseconds.
     async fn grant(&mut self) -> u64 {
-        self.granted.recv().await.expect("a grant").lease_ms
+        self.granted.recv().await.expect("a grant").lease.as_millis()
     }
 
     /// Whether the node takes the worker for one that lives.

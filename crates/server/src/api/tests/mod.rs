@@ -33,7 +33,6 @@ use futures::stream::BoxStream;
 use model::record::{Outcome, Usage};
 use model::worker::{Capabilities, Capacity};
 use model::{ExecutionId, Fence, Millicores, WorkerId};
-use proto::v1::{ServerMessage, server_message};
 use serde_json::{Value, json};
 use store::Store;
 use store::faulty::FaultyStore;
@@ -45,7 +44,7 @@ use tower::ServiceExt;
 use crate::auth::{Keys, Tokens};
 use crate::members::Members;
 use crate::metrics::Metrics;
-use crate::node::{DriverHandle, Node, NodeConfig, Readiness};
+use crate::node::{DriverHandle, Node, NodeConfig, Readiness, ToWorker};
 use crate::objects::Objects;
 use crate::{ServerConfig, Services};
 
@@ -263,7 +262,7 @@ struct Hands {
     session: Session,
     node: Node,
     services: Services,
-    messages: mpsc::Receiver<ServerMessage>,
+    messages: mpsc::Receiver<ToWorker>,
     assigned: std::collections::VecDeque<Task>,
 }
 
@@ -309,11 +308,12 @@ impl Hands {
 
     async fn hear(&mut self) {
         let message = self.messages.recv().await.expect("the session ended");
-        if let Some(server_message::Body::Assignments(batch)) = message.body {
-            self.assigned.extend(batch.assignments.into_iter().map(|assignment| Task {
-                execution: assignment.execution_id.parse().unwrap(),
-                fence: Fence(assignment.fence),
-            }));
+        if let ToWorker::Assignments(batch) = message {
+            self.assigned.extend(
+                batch
+                    .into_iter()
+                    .map(|assignment| Task { execution: assignment.execution, fence: assignment.fence }),
+            );
         }
     }
 
