@@ -445,25 +445,6 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{shown} is not text: expected UTF-8")))
 }
 
-/// Applies a JSON merge patch (RFC 7386).
-pub(crate) fn merge(target: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch;
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let Value::Object(target) = target else { return };
-    for (name, value) in patch {
-        if value.is_null() {
-            target.remove(&name);
-        } else {
-            merge(target.entry(name).or_insert(Value::Null), value);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -528,17 +509,5 @@ mod tests {
         assert_eq!(delivery("at-most-once"), Ok(Delivery::AtMostOnce));
         assert_eq!(enforcement("best_effort"), Ok(Enforcement::BestEffort));
         assert!(delivery("twice").unwrap_err().contains("at_least_once"));
-    }
-
-    /// The example of RFC 7386, section 3.
-    #[test]
-    fn a_merge_patch_changes_adds_and_removes() {
-        let mut target = json!({"title": "Goodbye!", "author": {"givenName": "John", "familyName": "Doe"}, "tags": ["example", "sample"], "content": "This will be unchanged"});
-        let patch = json!({"title": "Hello!", "phoneNumber": "+01-123-456-7890", "author": {"familyName": null}, "tags": ["example"]});
-        merge(&mut target, patch);
-        assert_eq!(
-            target,
-            json!({"title": "Hello!", "author": {"givenName": "John"}, "tags": ["example"], "content": "This will be unchanged", "phoneNumber": "+01-123-456-7890"})
-        );
     }
 }

@@ -125,7 +125,7 @@ fn update_patch(args: &UpdateArgs) -> Result<Value, Failure> {
     let mut flags = Patch::default();
     args.due.patch(&mut flags, jiff::Timestamp::now().into())?;
     args.spec.patch(&mut flags)?;
-    // Not `merge`: a null in the patch means something, and must be sent.
+    // No merge: a null in the patch means something, and must be sent.
     overlay(&mut patch, flags.into_value());
     if patch == json!({}) {
         return Err(Failure::usage("there is nothing to change")

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Namespace, logs, many, wait};
 use crate::args::job::SubmitArgs;
-use crate::args::spec::{Patch, merge, read_text};
+use crate::args::spec::{Patch, read_text};
 use crate::failure::Failure;
 use crate::output::text::short;
 use crate::output::{Format, json, yaml};
@@ -114,17 +114,17 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
             if args.idempotency_key.is_some() {
                 spec.idempotency_key.clone_from(&args.idempotency_key);
             }
-            patched(&spec, patch.clone())
+            patched(&spec, &patch)
         })
         .collect()
 }
 
-pub(super) fn patched(spec: &JobSpec, patch: Value) -> Result<JobSpec, Failure> {
+pub(super) fn patched(spec: &JobSpec, patch: &Value) -> Result<JobSpec, Failure> {
     let mut value = serde_json::to_value(spec).map_err(anyhow::Error::from)?;
-    if patch == json!({}) {
+    if *patch == json!({}) {
         return Ok(spec.clone());
     }
-    merge(&mut value, patch);
+    json_patch::merge(&mut value, patch);
     serde_json::from_value(value)
         .map_err(|error| Failure::usage(format!("the job cannot be put together: {error}")))
 }

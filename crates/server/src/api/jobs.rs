@@ -344,7 +344,7 @@ async fn update_job(
         if row.state.status.is_final() {
             return Err(ended(&row));
         }
-        let spec = patch::apply(&convert::spec(&row)?, change.clone())?;
+        let spec = patch::apply(&convert::spec(&row)?, &change)?;
         let mut head =
             submit::head(spec, row.retry_of, SystemClock.now()).map_err(Trouble::invalid_fields)?;
         head.origin.clone_from(&row.origin);

@@ -53,7 +53,7 @@ fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failur
     if args.workflow.is_some() {
         refuse_flags_of_jobs(&patch)?;
     }
-    let mut job = patched(&JobSpec::command(Vec::<String>::new()), patch)?;
+    let mut job = patched(&JobSpec::command(Vec::<String>::new()), &patch)?;
     // What a job calls its deadline is one of each firing, and the schedule decides it.
     let start_deadline = job.start_deadline.take();
     let of_namespace = namespace.one()?;
