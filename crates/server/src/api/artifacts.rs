@@ -167,7 +167,7 @@ async fn list_artifacts(
 ) -> Result<Json<List<Artifact>>, Trouble> {
     let limit = page::limit(params.limit)?;
     let mut filter = ArtifactFilter {
-        namespace: super::jobs::namespace(params.namespace),
+        namespace: page::namespace(params.namespace),
         newest_only: params.name.is_none(),
         name: params.name,
         ..ArtifactFilter::default()

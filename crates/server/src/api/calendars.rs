@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use engine::{Input, Refusal, Reply, ScheduleRequest};
+use engine::{Reply, ScheduleRequest};
 use jiff::civil::Date;
 use model::api::{Calendar, CalendarDays, IgnoredEvent, ImportedCalendar, List};
 use model::calendar::{CalendarRecord, CalendarSpec};
@@ -19,18 +19,15 @@ use serde::Deserialize;
 use timetable::{CalendarMap, Calendars as _, DaySet, builtin, builtin_names, ics};
 use utoipa_axum::routes;
 
-use super::Api;
 use super::extract::{Params, Path, RawBody, read_body};
 use super::headers::{Precondition, etag};
-use super::jobs::unexpected;
-use super::problem::{Code, Trouble, field_error, fields_at};
+use super::problem::{Code, Trouble, excerpt, field_error, fields_at};
+use super::requests::{deleted, unexpected, until_applied};
 use super::routes::Routes;
-use super::schedules::calendars_of;
+use super::{Api, requests, rows};
 use crate::auth::{Actor, Resource, Verb};
-use crate::node::{Clock, RequestError, SystemClock};
+use crate::node::{Clock, SystemClock};
 
-/// How often a change is tried again that somebody else's came in between of.
-const TRIES: usize = 4;
 /// The longest range of days that is listed: ten years.
 const DAYS_MAX: i32 = 3_660;
 /// So many years before and after this one are taken from an iCalendar text.
@@ -131,12 +128,6 @@ async fn list_calendars(
     Ok(Json(List { items: kept.chain(built_in).collect(), next_cursor: None }))
 }
 
-fn not_found(name: &str, namespace: &str) -> Trouble {
-    let cut = |text: &str| text.chars().take(64).collect::<String>();
-    let detail = format!("there is no calendar `{}` in namespace `{}`", cut(name), cut(namespace));
-    Trouble::new(Code::CalendarNotFound, detail)
-}
-
 /// Show a calendar
 #[utoipa::path(get, path = "/api/v1/calendars/{name}", tag = "calendars", params(("name" = String, Path), Scope), responses(
     (status = 200, description = "The calendar", body = Calendar, headers(("ETag" = String, description = "Its version"))),
@@ -149,8 +140,7 @@ async fn get_calendar(
     if let Some(days) = builtin(&name) {
         return Ok(answer(shown_built_in(&name, &days)));
     }
-    let found = api.node.store().calendar(scope.namespace(), &name).await?;
-    found.map(|record| answer(shown(record))).ok_or_else(|| not_found(&name, scope.namespace()))
+    Ok(answer(shown(rows::calendar(&api, &name, scope.namespace()).await?)))
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -236,29 +226,19 @@ async fn set(
     spec: CalendarSpec,
     wanted: &Precondition,
 ) -> Result<CalendarRecord, Trouble> {
-    for _ in 0..TRIES {
-        let expected_version = match wanted {
-            Precondition::None => None,
-            wanted => {
-                let found = api.node.store().calendar(&spec.namespace, &spec.name).await?;
-                wanted.expected(found.map_or(0, |record| record.version))?
-            }
+    until_applied(format!("calendar `{}`", spec.name), || async {
+        let version = async {
+            let found = api.node.store().calendar(&spec.namespace, &spec.name).await?;
+            Ok(found.map(|record| record.version))
         };
+        let expected_version = wanted.expected_of(version).await?;
         let request = ScheduleRequest::SetCalendar { spec: Box::new(spec.clone()), expected_version };
-        match ask(api, actor, request).await {
-            Ok(Reply::Calendar(record)) => return Ok(Arc::unwrap_or_clone(record)),
-            Ok(other) => return Err(unexpected(&other)),
-            Err(RequestError::Refused(Refusal::VersionMismatch { .. })) => {}
-            Err(error) => return Err(error.into()),
+        match requests::schedule(api, actor, request).await? {
+            Reply::Calendar(record) => Ok(Arc::unwrap_or_clone(record)),
+            other => Err(unexpected(&other).into()),
         }
-    }
-    let detail = format!("calendar `{}` changes faster than it can be changed", spec.name);
-    Err(Trouble::new(Code::VersionMismatch, detail))
-}
-
-async fn ask(api: &Api, actor: &Actor, request: ScheduleRequest) -> Result<Reply, RequestError> {
-    let (request, actor) = (Box::new(request), Arc::clone(&actor.name));
-    api.node.request(|ticket| Input::Schedule { ticket, request, actor }).await
+    })
+    .await
 }
 
 /// Delete a calendar
@@ -282,14 +262,11 @@ async fn delete_calendar(
         let detail = format!("calendar `{name}` is built in: it cannot be deleted");
         return Err(Trouble::new(Code::CalendarBuiltIn, detail));
     }
-    let found = api.node.store().calendar(scope.namespace(), &name).await?;
-    let record = found.ok_or_else(|| not_found(&name, scope.namespace()))?;
+    let record = rows::calendar(&api, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(record.version)?;
     let (namespace, name) = (record.spec.namespace.into(), record.spec.name.into());
-    match ask(&api, &actor, ScheduleRequest::RemoveCalendar { namespace, name, expected_version }).await? {
-        Reply::CalendarRemoved => Ok(StatusCode::NO_CONTENT),
-        other => Err(unexpected(&other)),
-    }
+    let request = ScheduleRequest::RemoveCalendar { namespace, name, expected_version };
+    deleted(&requests::schedule(&api, &actor, request).await?)
 }
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -327,8 +304,8 @@ async fn get_calendar_days(
         return Err(Trouble::parameter("until", wrong));
     }
     let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
-    let days = calendars_of(&api, namespace).await?.days(&name);
-    let days = days.ok_or_else(|| not_found(&name, namespace))?;
+    let days = rows::calendars(&api, namespace).await?.days(&name);
+    let days = days.ok_or_else(|| rows::no_calendar(&name, namespace))?;
     let range = from.series(jiff::Span::new().days(1)).take_while(|day| *day <= until);
     let known_until = days.known_until();
     Ok(Json(CalendarDays { days: range.filter(|day| days.contains(*day)).collect(), known_until }))
@@ -336,7 +313,7 @@ async fn get_calendar_days(
 
 fn day(name: &str, text: Option<&str>) -> Result<Option<Date>, Trouble> {
     let parse = |text: &str| {
-        let shown: String = text.chars().take(64).collect();
+        let shown = excerpt(text);
         text.parse()
             .map_err(|_| Trouble::parameter(name, format!("`{shown}` is no day: expected `2026-10-01`")))
     };

@@ -24,9 +24,9 @@ use utoipa_axum::routes;
 use super::extract::{Many, Params};
 use super::headers::LastEventId;
 use super::limits::Caller;
-use super::problem::{Code, Trouble};
+use super::problem::{Code, Trouble, excerpt};
 use super::routes::Routes;
-use super::{Api, convert, jobs, sse};
+use super::{Api, convert, page, sse};
 use crate::auth::{Resource, Verb};
 use crate::node::EventBatch;
 
@@ -78,7 +78,7 @@ async fn follow_events(
     let from = last.or(params.since).map(EventSeq);
     known_types(&params.kind.0)?;
     let filter =
-        Filter { namespace: jobs::namespace(params.namespace), job: params.job_id, kinds: params.kind.0 };
+        Filter { namespace: page::namespace(params.namespace), job: params.job_id, kinds: params.kind.0 };
     let feed = Feed::open(Arc::clone(api.node.store()), api.node.events(), from, filter).await?;
     sse::stream(&api, &caller, feed)
 }
@@ -98,7 +98,7 @@ fn known_types(wanted: &[String]) -> Result<(), Trouble> {
         }
         expected.sort_unstable();
         expected.dedup();
-        let shown: String = kind.chars().take(64).collect();
+        let shown = excerpt(kind);
         let detail = format!("`{shown}` is not an event type: expected one of {}", expected.join(", "));
         return Err(Trouble::parameter("type", detail));
     }

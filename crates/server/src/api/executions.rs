@@ -5,13 +5,13 @@ use axum::extract::State;
 use model::api::{Execution, List};
 use model::{ExecutionId, ExecutionStatus, JobId, WorkerId};
 use serde::Deserialize;
-use store::query::{ExecutionFilter, ExecutionRow, Page};
+use store::query::{ExecutionFilter, Page};
 use utoipa_axum::routes;
 
 use super::extract::{Many, Params, Path};
 use super::problem::{Code, Trouble};
 use super::routes::Routes;
-use super::{Api, convert, jobs, page};
+use super::{Api, convert, page, rows};
 use crate::auth::{Resource, Verb};
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -52,7 +52,7 @@ async fn list_executions(
     let filter = ExecutionFilter {
         job: params.job_id,
         worker: params.worker_id,
-        namespace: jobs::namespace(params.namespace),
+        namespace: page::namespace(params.namespace),
         statuses: params.status.0,
     };
     list(&api, &filter, params.limit, params.cursor.as_deref()).await
@@ -79,7 +79,7 @@ async fn list_job_executions(
     Path(id): Path<JobId>,
     Params(params): Params<PageParams>,
 ) -> Result<Json<List<Execution>>, Trouble> {
-    jobs::row(&api, id).await?;
+    rows::job(&api, id).await?;
     let filter = ExecutionFilter { job: Some(id), ..ExecutionFilter::default() };
     list(&api, &filter, params.limit, params.cursor.as_deref()).await
 }
@@ -107,11 +107,5 @@ async fn get_execution(
     State(api): State<Api>,
     Path(id): Path<ExecutionId>,
 ) -> Result<Json<Execution>, Trouble> {
-    Ok(Json(convert::execution(&row(&api, id).await?)))
-}
-
-/// An execution's row.
-pub(super) async fn row(api: &Api, id: ExecutionId) -> Result<ExecutionRow, Trouble> {
-    let found = api.node.store().execution(id).await?;
-    found.ok_or_else(|| Trouble::new(Code::ExecutionNotFound, format!("there is no execution {id}")))
+    Ok(Json(convert::execution(&rows::execution(&api, id).await?)))
 }

@@ -21,7 +21,7 @@ use model::limits::BODY_BYTES_MAX;
 use serde::de::{DeserializeOwned, IntoDeserializer, Visitor};
 use serde_json::Value;
 
-use super::problem::{Code, Trouble, field_error};
+use super::problem::{Code, Trouble, excerpt, field_error};
 use crate::misfits::{self, Scalars};
 
 /// How long a client may take to send a body, and how long an upload may pause.
@@ -403,7 +403,7 @@ impl Text {
 
     fn single<T: FromStr>(&self, what: &str) -> Result<T, serde::de::value::Error> {
         self.once()?;
-        let shown: String = self.0.chars().take(64).collect();
+        let shown = excerpt(&self.0);
         self.0.parse().map_err(|_| serde::de::Error::custom(format!("`{shown}` is not {what}")))
     }
 }
@@ -516,7 +516,7 @@ impl<'de> serde::Deserialize<'de> for Labels {
         let Raw(text) = Raw::deserialize(deserializer)?;
         let pairs = text.split(AND).map(|pair| {
             let (key, value) = pair.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
-                let shown: String = pair.chars().take(64).collect();
+                let shown = excerpt(pair);
                 serde::de::Error::custom(format!("`{shown}` is no label: expected KEY=VALUE"))
             })?;
             Ok((key.to_owned(), value.to_owned()))

@@ -60,6 +60,20 @@ impl Precondition {
             if current == 0 { "it does not exist".to_owned() } else { format!("it has version {current}") };
         Err(Trouble::new(Code::VersionMismatch, format!("expected {wanted}, but {found}")))
     }
+
+    /// As [`expected`](Self::expected); the version is read only if the client wants something of it.
+    ///
+    /// # Errors
+    /// Those of the read, and `version_mismatch`.
+    pub(super) async fn expected_of(
+        &self,
+        version: impl Future<Output = Result<Option<u64>, Trouble>>,
+    ) -> Result<Option<u64>, Trouble> {
+        match self {
+            Self::None => Ok(None),
+            wanted => wanted.expected(version.await?.unwrap_or(0)),
+        }
+    }
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Precondition {

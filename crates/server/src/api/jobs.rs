@@ -24,17 +24,16 @@ use super::extract::{Format, Labels, Many, MaybeBody, Params, Path, RawBody};
 use super::headers::{IdempotencyKey, Precondition, etag};
 use super::limits::Caller;
 use super::problem::{Code, Trouble};
+use super::requests::{unexpected, until_applied};
 use super::routes::Routes;
 use super::submit::{self, Submission};
-use super::{Api, convert, page, patch};
+use super::{Api, convert, page, patch, rows};
 use crate::api::openapi::JobPatch;
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::{Clock, RequestError, SystemClock};
 
 /// A submission of this size is parsed where it may take its time.
 const LARGE_BODY: usize = 64 * 1024;
-/// How often a change is tried again that somebody else's came in between of.
-const TRIES: usize = 4;
 
 pub(super) fn routes(routes: &mut Routes) {
     use Code::{
@@ -181,12 +180,6 @@ fn one_submitted(jobs: Vec<SubmittedJob>) -> Result<Response, Trouble> {
     })
 }
 
-/// A reply to another question: a defect of ours.
-pub(super) fn unexpected(reply: &Reply) -> Trouble {
-    tracing::error!(?reply, "the engine answered another question");
-    Trouble::new(Code::Internal, "the server failed to handle the request; its log says why")
-}
-
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
@@ -231,7 +224,7 @@ impl ListJobsParams {
         JobFilter {
             ids: Vec::new(),
             statuses: self.status.0,
-            namespace: namespace(self.namespace),
+            namespace: page::namespace(self.namespace),
             owner: self.owner,
             queue: self.queue,
             name: self.name,
@@ -244,11 +237,6 @@ impl ListJobsParams {
             created_before: self.created_before,
         }
     }
-}
-
-/// A namespace to filter by; `*` is any.
-pub(super) fn namespace(asked: Option<String>) -> Option<String> {
-    asked.filter(|namespace| namespace != "*")
 }
 
 /// List jobs, newest first
@@ -293,18 +281,12 @@ async fn total(api: &Api, filter: &JobFilter) -> Result<String, Trouble> {
     Ok(counts.iter().filter(|(status, _)| wanted(status)).map(|(_, count)| count).sum::<u64>().to_string())
 }
 
-/// A job's row.
-pub(super) async fn row(api: &Api, id: JobId) -> Result<JobRow, Trouble> {
-    let found = api.node.store().job(id).await?;
-    found.ok_or_else(|| Trouble::new(Code::JobNotFound, format!("there is no job {id}")))
-}
-
 /// Show a job with its spec
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "jobs", params(("id" = JobId, Path)), responses(
     (status = 200, description = "The job", body = Job, headers(("ETag" = String, description = "Its version"))),
 ))]
 async fn get_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, Trouble> {
-    shown(&row(&api, id).await?)
+    shown(&rows::job(&api, id).await?)
 }
 
 fn shown(row: &JobRow) -> Result<Response, Trouble> {
@@ -338,34 +320,26 @@ async fn update_job(
         return Err(Trouble::new(Code::UnsupportedMediaType, "a merge patch is JSON"));
     }
     let change: Value = body.format.parse(&body.bytes)?;
-    for _ in 0..TRIES {
-        let row = row(&api, id).await?;
-        wanted.expected(row.state.version)?;
+    until_applied(id, || async {
+        let row = rows::job(&api, id).await?;
+        let version = row.state.version;
+        wanted.expected(version)?;
         if row.state.status.is_final() {
-            return Err(ended(&row));
+            return Err(ended(&row).into());
         }
         let spec = patch::apply(&convert::spec(&row)?, &change)?;
         let mut head =
             submit::head(spec, row.retry_of, SystemClock.now()).map_err(Trouble::invalid_fields)?;
         head.origin.clone_from(&row.origin);
-        let (head, by) = (Arc::new(head), Arc::clone(&actor.name));
-        let version = row.state.version;
-        let asked = api.node.request(|ticket| Input::Update {
-            ticket,
-            job: id,
-            head,
-            expected_version: Some(version),
-            actor: by,
-        });
-        match asked.await {
-            Ok(Reply::Updated { .. }) => return shown(&self::row(&api, id).await?),
-            Ok(other) => return Err(unexpected(&other)),
-            // Its own clockwork moved it on since it was read; the next round sees what there is.
-            Err(RequestError::Refused(Refusal::VersionMismatch { .. } | Refusal::NotLive { .. })) => {}
-            Err(error) => return Err(error.into()),
+        let (head, actor) = (Arc::new(head), Arc::clone(&actor.name));
+        let input = |ticket| Input::Update { ticket, job: id, head, expected_version: Some(version), actor };
+        match api.node.request(input).await? {
+            Reply::Updated { .. } => Ok(()),
+            other => Err(unexpected(&other).into()),
         }
-    }
-    Err(Trouble::new(Code::VersionMismatch, format!("{id} changes faster than it can be changed")))
+    })
+    .await?;
+    shown(&rows::job(&api, id).await?)
 }
 
 fn ended(row: &JobRow) -> Trouble {
@@ -418,7 +392,7 @@ async fn cancel(api: &Api, actor: &Actor, id: JobId, reason: Option<String>) -> 
         Ok(Reply::Cancelling { status, .. }) => status,
         Ok(other) => return Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::NotLive { .. })) => {
-            let row = row(api, id).await?;
+            let row = rows::job(api, id).await?;
             if row.state.status != JobStatus::Cancelled {
                 return Err(ended(&row));
             }
@@ -454,7 +428,7 @@ async fn retry_job(
     IdempotencyKey(key): IdempotencyKey,
 ) -> Result<Response, Trouble> {
     api.shared.limits.charge(&caller, 1)?;
-    let row = row(&api, id).await?;
+    let row = rows::job(&api, id).await?;
     if !row.state.status.is_final() {
         return Err(Trouble::new(
             Code::JobNotEnded,
@@ -485,7 +459,7 @@ struct JobEvents {
     (status = 200, description = "Every transition, oldest first", body = JobEvents),
 ))]
 async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<JobEvents>, Trouble> {
-    let row = row(&api, id).await?;
+    let row = rows::job(&api, id).await?;
     Ok(Json(JobEvents { items: row.state.history.iter().map(convert::job_event).collect() }))
 }
 
@@ -499,7 +473,7 @@ async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result
 )]
 async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, Trouble> {
     let Some(record) = api.node.store().checkpoint(id).await? else {
-        row(&api, id).await?;
+        rows::job(&api, id).await?;
         return Err(Trouble::new(Code::CheckpointNotFound, format!("{id} has saved no checkpoint")));
     };
     let headers = [
@@ -523,7 +497,7 @@ async fn explain_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Js
         Ok(Reply::Why(why)) => Ok(Json(*why)),
         Ok(other) => Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::NotLive { .. })) => {
-            let row = row(&api, id).await?;
+            let row = rows::job(&api, id).await?;
             Ok(Json(Why { job: id, status: row.state.status, reasons: Vec::new() }))
         }
         Err(error) => Err(error.into()),

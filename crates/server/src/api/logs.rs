@@ -23,7 +23,7 @@ use super::headers::LastEventId;
 use super::limits::Caller;
 use super::problem::{Chain, Code, Trouble};
 use super::routes::Routes;
-use super::{Api, executions, jobs, sse};
+use super::{Api, rows};
 use crate::auth::{Resource, Verb};
 use crate::node::{Clock, SystemClock};
 use crate::objects::ObjectError;
@@ -181,7 +181,7 @@ async fn read_job_logs(
     headers: HeaderMap,
 ) -> Result<Response, Trouble> {
     let (number, params) = params.split();
-    let job = jobs::row(&api, id).await?;
+    let job = rows::job(&api, id).await?;
     let execution = match (number, job.state.execution) {
         (Some(number), _) => Some(numbered(&api, id, number).await?.record.id),
         (None, newest) => newest,
@@ -220,7 +220,7 @@ async fn read_execution_logs(
     last: LastEventId,
     headers: HeaderMap,
 ) -> Result<Response, Trouble> {
-    executions::row(&api, id).await?;
+    rows::execution(&api, id).await?;
     let answer = params.answer(&headers)?;
     read(&api, &caller, id, params, answer, last).await
 }
@@ -427,7 +427,7 @@ async fn ended(api: &Api, execution: ExecutionId, offset: u64) -> Result<bool, T
     if offset < size.bytes || size.complete {
         return Ok(offset >= size.bytes);
     }
-    let record = executions::row(api, execution).await?.record;
+    let record = rows::execution(api, execution).await?.record;
     let now = SystemClock.now();
     let long_ago = record.finished_at.is_some_and(|at| at + END_PATIENCE < now);
     Ok(record.status.is_final() && (long_ago || wrote_no_more(&record, offset)))

@@ -11,7 +11,8 @@
 //!   that it may refuse with; the router, the OpenAPI document and the tests are made from it.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
 //!   `servers`, `session` and `meta` have the handlers: parse, validate, ask, answer. They decide nothing.
-//! - `definitions`: what bodies that define schedules and workflows share.
+//! - `rows`: rows by the id or name in an address, or the 404; `requests`: requests to the engine, and the retry of a
+//!   change that met a concurrent update; `definitions`: what bodies that define schedules and workflows share.
 //! - `forward`: what another server answers, the one that decides.
 //! - `problem`: refusals as RFC 9457 documents; `extract`, `headers`, `page`: how requests
 //!   are read; `convert`: rows as what the API shows; `sse`: what streams share.
@@ -43,7 +44,9 @@ mod page;
 mod patch;
 mod problem;
 mod queues;
+mod requests;
 mod routes;
+mod rows;
 mod schedules;
 mod schemas;
 mod servers;

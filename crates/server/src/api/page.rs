@@ -17,6 +17,11 @@ const MAC_LEN: usize = 16;
 /// No place in a list is longer.
 const CURSOR_LEN_MAX: usize = 1_024;
 
+/// A namespace to filter a list by; `*` is any.
+pub(super) fn namespace(asked: Option<String>) -> Option<String> {
+    asked.filter(|namespace| namespace != "*")
+}
+
 /// Makes and reads the cursors of a server.
 #[derive(Clone)]
 pub(super) struct Cursors {

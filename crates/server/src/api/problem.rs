@@ -293,6 +293,11 @@ fn one_line(error: &FieldError) -> String {
     if error.path.is_empty() { error.detail.clone() } else { format!("{}: {}", error.path, error.detail) }
 }
 
+/// The beginning of a text that a client sent, to be quoted in a refusal.
+pub(super) fn excerpt(text: &str) -> String {
+    text.chars().take(64).collect()
+}
+
 /// A wrong field, with its pointer made from its path.
 pub(super) fn field_error(path: &str, detail: &str) -> FieldError {
     FieldError { pointer: pointer(path), path: path.to_owned(), detail: detail.to_owned() }

@@ -9,7 +9,7 @@ use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::output::QueueView;
-use engine::{Input, Refusal, Reply};
+use engine::{Input, Reply};
 use model::api::{List, Queue};
 use model::limits::BODY_BYTES_MAX;
 use model::queue::QueueSettings;
@@ -22,14 +22,11 @@ use utoipa_axum::routes;
 
 use super::extract::{MaybeBody, Params, Path, RawBody};
 use super::headers::{Precondition, etag};
-use super::problem::{Code, Trouble};
+use super::problem::{Code, Trouble, excerpt};
+use super::requests::{NotApplied, deleted, unexpected, until_applied};
 use super::routes::Routes;
 use super::{Api, convert, page};
 use crate::auth::{Actor, Resource, Verb};
-use crate::node::RequestError;
-
-/// How often a change is tried again that somebody else's came in between of.
-const TRIES: usize = 4;
 
 pub(super) fn routes(routes: &mut Routes) {
     let queues = Resource::Queues;
@@ -100,7 +97,7 @@ async fn get_queue(State(api): State<Api>, Path(name): Path<String>) -> Result<R
     let seen = view.queues.iter().find(|queue| queue.name == name);
     let is_known = record.is_some() || seen.is_some_and(was_never_set_up) || name == DEFAULT;
     if !is_known {
-        let name: String = name.chars().take(64).collect();
+        let name = excerpt(&name);
         return Err(Trouble::new(
             Code::QueueNotFound,
             format!("there is no queue `{name}`: it was never set up, and has no jobs"),
@@ -146,11 +143,12 @@ async fn set_queue(
 ) -> Result<Response, Trouble> {
     let settings: QueueSettings = body.format.parse(&body.bytes)?;
     validate::queue(&name, &settings).map_err(|invalid| Trouble::invalid(&invalid))?;
-    let expected = match wanted {
-        Precondition::None => None,
-        wanted => wanted.expected(record(&api, &name).await?.map_or(0, |record| record.version))?,
+    let attempt = || async {
+        let version = async { Ok(record(&api, &name).await?.map(|record| record.version)) };
+        let expected = wanted.expected_of(version).await?;
+        set(&api, &actor, name.clone(), settings.clone(), expected).await
     };
-    let record = set(&api, &actor, name, settings, expected).await?;
+    let record = until_applied(format!("queue `{name}`"), attempt).await?;
     Ok(shown_now(&api, &record))
 }
 
@@ -160,17 +158,14 @@ async fn set(
     name: String,
     settings: QueueSettings,
     expected_version: Option<u64>,
-) -> Result<Arc<QueueRecord>, RequestError> {
+) -> Result<Arc<QueueRecord>, NotApplied> {
     let input = |ticket| Input::SetQueue { ticket, name, settings, expected_version };
     match api.node.request(input).await? {
         Reply::Queue(record) => {
             tracing::info!(queue = record.name, by = %actor.name, version = record.version, "a queue was set up");
             Ok(record)
         }
-        other => {
-            tracing::error!(reply = ?other, "the engine answered another question");
-            Err(RequestError::OutcomeUnknown)
-        }
+        other => Err(unexpected(&other).into()),
     }
 }
 
@@ -185,13 +180,10 @@ async fn delete_queue(
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Trouble> {
-    match api.node.request(|ticket| Input::RemoveQueue { ticket, name: name.clone() }).await? {
-        Reply::QueueRemoved => {
-            tracing::info!(queue = name, by = %actor.name, "queue deleted");
-            Ok(StatusCode::NO_CONTENT)
-        }
-        other => Err(super::jobs::unexpected(&other)),
-    }
+    let reply = api.node.request(|ticket| Input::RemoveQueue { ticket, name: name.clone() }).await?;
+    let status = deleted(&reply)?;
+    tracing::info!(queue = name, by = %actor.name, "queue deleted");
+    Ok(status)
 }
 
 fn shown_now(api: &Api, record: &QueueRecord) -> Response {
@@ -257,17 +249,14 @@ async fn change(
     name: &str,
     change: impl Fn(&mut QueueSettings),
 ) -> Result<Response, Trouble> {
-    let mut tries = 1;
-    loop {
+    let attempt = || async {
         let found = record(api, name).await?;
         let (mut settings, version) =
             found.map(|record| (record.settings, record.version)).unwrap_or_default();
         change(&mut settings);
         validate::queue(name, &settings).map_err(|invalid| Trouble::invalid(&invalid))?;
-        match set(api, actor, name.to_owned(), settings, Some(version)).await {
-            Ok(record) => return Ok(shown_now(api, &record)),
-            Err(RequestError::Refused(Refusal::VersionMismatch { .. })) if tries < TRIES => tries += 1,
-            Err(error) => return Err(error.into()),
-        }
-    }
+        set(api, actor, name.to_owned(), settings, Some(version)).await
+    };
+    let record = until_applied(format!("queue `{name}`"), attempt).await?;
+    Ok(shown_now(api, &record))
 }

@@ -139,7 +139,7 @@ mod tests {
     /// The checked-in copies are what the code says. `UPDATE=1` writes them anew.
     #[test]
     fn the_checked_in_schemas_are_those_of_the_code() {
-        for (name, made) in all(&super::super::document()) {
+        for (name, made) in all(&crate::api::document()) {
             let path = std::path::Path::new(FOLDER).join(name);
             if std::env::var_os("UPDATE").is_some() {
                 std::fs::create_dir_all(FOLDER).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn validator(name: &str) -> jsonschema::Validator {
-        let all = all(&super::super::document());
+        let all = all(&crate::api::document());
         let (_, text) = all.iter().find(|(known, _)| *known == name).unwrap();
         jsonschema::validator_for(&serde_json::from_slice(text).unwrap()).unwrap()
     }

@@ -13,8 +13,9 @@ use utoipa_axum::routes;
 
 use super::extract::{Params, Path};
 use super::problem::{Code, Trouble};
+use super::requests::{deleted, unexpected};
 use super::routes::Routes;
-use super::{Api, convert, jobs, page};
+use super::{Api, convert, page};
 use crate::auth::{Actor, Resource, Verb};
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -137,7 +138,7 @@ async fn admit(
             tracing::info!(worker_id = %id, ?admission, by = %actor.name, "admission of a worker was set");
             get_worker(State(api), Path(id)).await
         }
-        other => Err(jobs::unexpected(&other)),
+        other => Err(unexpected(&other)),
     }
 }
 
@@ -150,11 +151,8 @@ async fn delete_worker(
     Extension(actor): Extension<Actor>,
     Path(id): Path<WorkerId>,
 ) -> Result<StatusCode, Trouble> {
-    match api.node.request(|ticket| Input::RemoveWorker { ticket, worker: id }).await? {
-        Reply::Worker => {
-            tracing::info!(worker_id = %id, by = %actor.name, "a worker was removed");
-            Ok(StatusCode::NO_CONTENT)
-        }
-        other => Err(jobs::unexpected(&other)),
-    }
+    let reply = api.node.request(|ticket| Input::RemoveWorker { ticket, worker: id }).await?;
+    let status = deleted(&reply)?;
+    tracing::info!(worker_id = %id, by = %actor.name, "a worker was removed");
+    Ok(status)
 }

@@ -19,10 +19,10 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::decode::{Decoder, Wanted};
-use super::{Api, CHUNK, executions, jobs, sse, wrote_no_more};
-use crate::api::convert;
+use super::{CHUNK, wrote_no_more};
 use crate::api::limits::Caller;
 use crate::api::problem::Trouble;
+use crate::api::{Api, convert, rows, sse};
 use crate::node::{EventBatch, Node};
 use crate::objects::LogWatch;
 
@@ -133,7 +133,7 @@ impl Follower {
 
     async fn await_execution(&mut self, job: JobId) -> Result<(), Trouble> {
         if self.look {
-            let row = jobs::row(&self.api, job).await?;
+            let row = rows::job(&self.api, job).await?;
             (self.look, self.job) = (false, Some(job));
             if let Some(execution) = row.state.execution {
                 self.begin(execution);
@@ -174,7 +174,7 @@ impl Follower {
         if self.ended.is_some() || !self.look {
             return Ok(());
         }
-        let row = executions::row(&self.api, execution).await?;
+        let row = rows::execution(&self.api, execution).await?;
         (self.look, self.job) = (false, Some(row.record.job));
         if row.record.status.is_final() {
             self.ended = Some((Instant::now(), row.record));

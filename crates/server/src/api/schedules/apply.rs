@@ -13,7 +13,7 @@ use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::output::{Applied, ApplyChange as Done};
-use engine::{Expected, Input, NewSchedule, Refusal, Reply, ScheduleRequest};
+use engine::{Expected, NewSchedule, Refusal, Reply, ScheduleRequest};
 use model::api::{AppliedSchedule, AppliedSchedules, ApplyChange, ApplySchedules, FieldError, Schedule};
 use model::firing::ScheduleHead;
 use model::limits::{BATCH_BODY_BYTES_MAX, BATCH_SCHEDULES_MAX, BODY_BYTES_MAX, SPEC_BYTES_MAX};
@@ -22,22 +22,20 @@ use store::query::ScheduleRow;
 use timetable::Timetable;
 use utoipa_axum::routes;
 
-use super::super::Api;
-use super::super::definitions::{Batch, DryRun, PutParams, change};
-use super::super::extract::{Params, Path, RawBody};
-use super::super::headers::{Precondition, etag};
-use super::super::jobs::unexpected;
-use super::super::problem::{Code, Trouble, field_error, fields_at};
-use super::super::routes::Routes;
 use super::{read, warnings};
+use crate::api::Api;
+use crate::api::definitions::{Batch, DryRun, PutParams, change};
+use crate::api::extract::{Params, Path, RawBody};
+use crate::api::headers::{Precondition, etag};
+use crate::api::problem::{Code, Trouble, field_error, fields_at};
+use crate::api::requests::{self, unexpected, until_applied};
+use crate::api::routes::Routes;
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::{Clock, RequestError, SystemClock};
 
 /// Up to so many schedules of one request have their timings compiled here, so that everything that
 /// is wrong is named at once.
 const COMPILED_MAX: usize = 100;
-/// How often a change is tried again that somebody else's came in between of.
-const TRIES: usize = 4;
 
 pub(super) fn routes(routes: &mut Routes) {
     let schedules = Resource::Schedules;
@@ -93,29 +91,17 @@ async fn put_schedule(
     if params.dry_run {
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
     }
-    for _ in 0..TRIES {
-        let current = match wanted {
-            Precondition::None => 0,
-            _ => version_of(&api, &head.spec).await?,
+    let applied = until_applied(format!("schedule `{name}`"), || async {
+        let version = async {
+            let found = api.node.store().schedule_named(&head.spec.namespace, &head.spec.name).await?;
+            Ok(found.map(|row| row.state.version))
         };
-        let expected = match wanted.expected(current)? {
-            None => Expected::Any,
-            Some(0) => Expected::Absent,
-            Some(version) => Expected::Version(version),
-        };
+        let expected = requests::expected(wanted.expected_of(version).await?);
         let new = NewSchedule { head: Arc::clone(&head), expected };
-        match send(&api, &actor, vec![new]).await {
-            Ok(applied) => return shown(&api, applied.first(), &head).await,
-            // Somebody changed it since its version was read: the client's wish is compared anew.
-            Err(RequestError::Refused(Refusal::VersionMismatch { .. } | Refusal::ScheduleExists { .. }))
-                if wanted != Precondition::None => {}
-            Err(error) => return Err(refused(&error)),
-        }
-    }
-    Err(Trouble::new(
-        Code::VersionMismatch,
-        format!("schedule `{name}` changes faster than it can be changed"),
-    ))
+        send(&api, &actor, vec![new]).await.map_err(refused)
+    })
+    .await?;
+    shown(&api, applied.first(), &head).await
 }
 
 /// A schedule, or in a dry run its spec.
@@ -125,11 +111,6 @@ async fn put_schedule(
 enum PutScheduleAnswer {
     Schedule(Box<Schedule>),
     Spec(Box<ScheduleSpec>),
-}
-
-async fn version_of(api: &Api, spec: &ScheduleSpec) -> Result<u64, Trouble> {
-    let found = api.node.store().schedule_named(&spec.namespace, &spec.name).await?;
-    Ok(found.map_or(0, |row| row.state.version))
 }
 
 /// Create a schedule
@@ -162,7 +143,7 @@ async fn create_schedule(
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
     }
     let new = NewSchedule { head: Arc::clone(&head), expected: Expected::Absent };
-    let applied = send(&api, &actor, vec![new]).await.map_err(|error| refused(&error))?;
+    let applied = send(&api, &actor, vec![new]).await.map_err(refused::<Trouble>)?;
     shown(&api, applied.first(), &head).await
 }
 
@@ -274,8 +255,7 @@ async fn would_apply(api: &Api, heads: &[Arc<ScheduleHead>]) -> Result<AppliedSc
 }
 
 async fn send(api: &Api, actor: &Actor, schedules: Vec<NewSchedule>) -> Result<Vec<Applied>, RequestError> {
-    let (request, actor) = (Box::new(ScheduleRequest::Apply { schedules }), Arc::clone(&actor.name));
-    match api.node.request(|ticket| Input::Schedule { ticket, request, actor }).await? {
+    match requests::schedule(api, actor, ScheduleRequest::Apply { schedules }).await? {
         Reply::Applied(applied) => Ok(applied),
         other => {
             tracing::error!(reply = ?other, "the engine answered another question");
@@ -285,12 +265,12 @@ async fn send(api: &Api, actor: &Actor, schedules: Vec<NewSchedule>) -> Result<V
 }
 
 /// A refusal of a request that is about one schedule: paths begin within it.
-fn refused(error: &RequestError) -> Trouble {
+fn refused<E: From<RequestError> + From<Trouble>>(error: RequestError) -> E {
     match error {
         RequestError::Refused(Refusal::BadTiming { problems, .. }) => {
-            Trouble::invalid_fields(fields_at("", problems))
+            Trouble::invalid_fields(fields_at("", &problems)).into()
         }
-        error => error.clone().into(),
+        error => error.into(),
     }
 }
 

@@ -6,14 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use engine::{Input, NewBackfill, Reply, ScheduleRequest};
+use engine::{NewBackfill, Reply, ScheduleRequest};
 use futures::{StreamExt, TryStreamExt};
 use model::api::{
     Backfill, BackfillPlan, CancelBackfill, LeftOut, LeftOutReason, List, Reprocess, StartBackfill,
@@ -29,12 +28,12 @@ use store::query::{BackfillRow, JobFilter, LedgerFilter, Page, RunFilter};
 use timetable::Timetable;
 use utoipa_axum::routes;
 
-use super::super::extract::{MaybeBody, Params, Path, RawBody};
-use super::super::jobs::{namespace, unexpected};
-use super::super::problem::{Code, Trouble, field_error, fields_at};
-use super::super::routes::Routes;
-use super::super::{Api, page};
-use super::{calendars_of, find_in, read};
+use super::read;
+use crate::api::extract::{MaybeBody, Params, Path, RawBody};
+use crate::api::problem::{Code, Trouble, field_error, fields_at};
+use crate::api::requests::{self, unexpected};
+use crate::api::routes::Routes;
+use crate::api::{Api, page, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::{Clock, SystemClock};
 
@@ -97,7 +96,7 @@ async fn start_backfill(
 ) -> Result<Response, Trouble> {
     let asked: StartBackfill = body.format.parse(&body.bytes)?;
     check(&asked, SystemClock.now())?;
-    let row = find_in(&api, &name, params.namespace.as_deref()).await?;
+    let row = rows::schedule(&api, &name, params.namespace.as_deref()).await?;
     let spec = read::spec(&row)?;
     let mut plan = instants(&api, &spec, &asked).await?;
     if asked.reprocess != Reprocess::All {
@@ -127,9 +126,7 @@ async fn start_backfill(
         overlap: asked.overlap,
         note: asked.note.map(String::into_boxed_str),
     };
-    let request = Box::new(ScheduleRequest::Backfill(Box::new(request)));
-    let by = Arc::clone(&actor.name);
-    match api.node.request(|ticket| Input::Schedule { ticket, request, actor: by }).await? {
+    match requests::schedule(&api, &actor, ScheduleRequest::Backfill(Box::new(request))).await? {
         Reply::Backfill { backfill } => {
             let location = [(LOCATION, format!("/api/v1/backfills/{backfill}"))];
             Ok((StatusCode::CREATED, location, Json(one(&api, backfill).await?)).into_response())
@@ -177,7 +174,7 @@ impl Plan {
 }
 
 async fn instants(api: &Api, spec: &ScheduleSpec, asked: &StartBackfill) -> Result<Plan, Trouble> {
-    let calendars = calendars_of(api, &spec.namespace).await?;
+    let calendars = rows::calendars(api, &spec.namespace).await?;
     let seed = engine::timetable_seed(&spec.namespace, &spec.name);
     let timetable = Timetable::compile(&spec.timing, seed, &api.config.engine.zones, &calendars)
         .map_err(|problems| Trouble::invalid_fields(fields_at("timing.", &problems)))?;
@@ -375,7 +372,7 @@ async fn list_backfills(
     Params(params): Params<ListBackfillsParams>,
 ) -> Result<Json<List<Backfill>>, Trouble> {
     let limit = page::limit(params.limit)?;
-    let filter = (params.schedule_id, namespace(params.namespace));
+    let filter = (params.schedule_id, page::namespace(params.namespace));
     let after = api.shared.cursors.read::<BackfillId>("backfills", &filter, params.cursor.as_deref())?;
     let found = api.node.store().backfills(filter.0, filter.1.as_deref(), Page { after, limit }).await?;
     let items = named(&api, &found.items).await?;
@@ -392,11 +389,6 @@ async fn get_backfill(State(api): State<Api>, Path(id): Path<BackfillId>) -> Res
     Ok(Json(one(&api, id).await?))
 }
 
-async fn find_backfill(api: &Api, id: BackfillId) -> Result<BackfillRow, Trouble> {
-    let found = api.node.store().backfill(id).await?;
-    found.ok_or_else(|| Trouble::new(Code::BackfillNotFound, format!("there is no backfill {id}")))
-}
-
 /// Cancel a backfill
 ///
 /// No further run of it is started. Those that are not over go on, unless they are to be cancelled too.
@@ -410,17 +402,16 @@ async fn cancel_backfill(
     Path(id): Path<BackfillId>,
     MaybeBody(body): MaybeBody<CancelBackfill>,
 ) -> Result<Json<Backfill>, Trouble> {
-    find_backfill(&api, id).await?;
+    rows::backfill(&api, id).await?;
     let request = ScheduleRequest::CancelBackfill { backfill: id, cancel_runs: body.cancel_runs };
-    let (request, by) = (Box::new(request), Arc::clone(&actor.name));
-    match api.node.request(|ticket| Input::Schedule { ticket, request, actor: by }).await? {
+    match requests::schedule(&api, &actor, request).await? {
         Reply::Backfill { .. } => Ok(Json(one(&api, id).await?)),
         other => Err(unexpected(&other)),
     }
 }
 
 async fn one(api: &Api, id: BackfillId) -> Result<Backfill, Trouble> {
-    let row = find_backfill(api, id).await?;
+    let row = rows::backfill(api, id).await?;
     let name = name_of(api, row.head.schedule).await?;
     Ok(shown(&row, name))
 }

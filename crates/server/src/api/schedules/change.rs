@@ -1,13 +1,11 @@
 //! What is asked of a schedule that exists: pause, resume, trigger, delete.
 
-use std::sync::Arc;
-
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use engine::{Input, Reply, ScheduleRequest};
+use engine::{Reply, ScheduleRequest};
 use model::ScheduleId;
 use model::api::{PauseSchedule, Schedule, TriggerSchedule, TriggeredSchedule};
 use model::firing::Work;
@@ -16,16 +14,16 @@ use model::validate;
 use store::query::ScheduleRow;
 use utoipa_axum::routes;
 
-use super::super::extract::{MaybeBody, Params, Path};
-use super::super::headers::{IdempotencyKey, Precondition, etag};
-use super::super::jobs::unexpected;
-use super::super::limits::Caller;
-use super::super::problem::{Code, Trouble};
-use super::super::routes::Routes;
-use super::super::{Api, submit, workflows};
-use super::{Scope, find, read};
+use super::read;
+use crate::api::extract::{MaybeBody, Params, Path};
+use crate::api::headers::{IdempotencyKey, Precondition, etag};
+use crate::api::limits::Caller;
+use crate::api::problem::{Code, Trouble};
+use crate::api::requests::{self, deleted, unexpected};
+use crate::api::routes::Routes;
+use crate::api::rows::{self, Scope};
+use crate::api::{Api, submit, workflows};
 use crate::auth::{Actor, Resource, Verb};
-use crate::node::RequestError;
 
 pub(super) fn routes(routes: &mut Routes) {
     use Code::{InvalidHeader, InvalidSpec, ScheduleNotFound, UnsupportedMediaType, VersionMismatch};
@@ -48,13 +46,18 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Change, schedules, &trigger_refusals, routes!(trigger_schedule));
 }
 
-async fn ask(api: &Api, actor: &Actor, request: ScheduleRequest) -> Result<Reply, RequestError> {
-    let (request, actor) = (Box::new(request), Arc::clone(&actor.name));
-    api.node.request(|ticket| Input::Schedule { ticket, request, actor }).await
-}
-
-async fn shown(api: &Api, id: ScheduleId) -> Result<Response, Trouble> {
-    let row = super::find_in(api, &id.to_string(), None).await?;
+/// Sends a request for a schedule, and answers with the schedule as it is then.
+async fn changed(
+    api: &Api,
+    actor: &Actor,
+    id: ScheduleId,
+    request: ScheduleRequest,
+) -> Result<Response, Trouble> {
+    match requests::schedule(api, actor, request).await? {
+        Reply::Schedule { .. } => {}
+        other => return Err(unexpected(&other)),
+    }
+    let row = rows::schedule(api, &id.to_string(), None).await?;
     let schedule = read::schedule_with_spec(api, &row).await?;
     Ok(([(ETAG, etag(schedule.version))], Json(schedule)).into_response())
 }
@@ -76,15 +79,12 @@ async fn delete_schedule(
     Params(scope): Params<Scope>,
     wanted: Precondition,
 ) -> Result<StatusCode, Trouble> {
-    let row = find(&api, &name, &scope).await?;
+    let row = rows::schedule(&api, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(row.state.version)?;
-    match ask(&api, &actor, ScheduleRequest::Delete { schedule: row.id, expected_version }).await? {
-        Reply::Schedule { .. } => {
-            tracing::info!(schedule_id = %row.id, by = %actor.name, "a schedule was deleted");
-            Ok(StatusCode::NO_CONTENT)
-        }
-        other => Err(unexpected(&other)),
-    }
+    let request = ScheduleRequest::Delete { schedule: row.id, expected_version };
+    let status = deleted(&requests::schedule(&api, &actor, request).await?)?;
+    tracing::info!(schedule_id = %row.id, by = %actor.name, "a schedule was deleted");
+    Ok(status)
 }
 
 /// Pause a schedule
@@ -107,13 +107,10 @@ async fn pause_schedule(
     MaybeBody(body): MaybeBody<PauseSchedule>,
 ) -> Result<Response, Trouble> {
     validate::note("note", body.note.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
-    let row = find(&api, &name, &scope).await?;
+    let row = rows::schedule(&api, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(row.state.version)?;
     let note = body.note.map(String::into_boxed_str);
-    match ask(&api, &actor, ScheduleRequest::Pause { schedule: row.id, note, expected_version }).await? {
-        Reply::Schedule { .. } => shown(&api, row.id).await,
-        other => Err(unexpected(&other)),
-    }
+    changed(&api, &actor, row.id, ScheduleRequest::Pause { schedule: row.id, note, expected_version }).await
 }
 
 /// Let a paused schedule fire again
@@ -133,12 +130,9 @@ async fn resume_schedule(
     Params(scope): Params<Scope>,
     wanted: Precondition,
 ) -> Result<Response, Trouble> {
-    let row = find(&api, &name, &scope).await?;
+    let row = rows::schedule(&api, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(row.state.version)?;
-    match ask(&api, &actor, ScheduleRequest::Resume { schedule: row.id, expected_version }).await? {
-        Reply::Schedule { .. } => shown(&api, row.id).await,
-        other => Err(unexpected(&other)),
-    }
+    changed(&api, &actor, row.id, ScheduleRequest::Resume { schedule: row.id, expected_version }).await
 }
 
 /// Fire a schedule now
@@ -165,7 +159,7 @@ async fn trigger_schedule(
     MaybeBody(body): MaybeBody<TriggerSchedule>,
 ) -> Result<Response, Trouble> {
     validate::note("reason", body.reason.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
-    let row = find(&api, &name, &scope).await?;
+    let row = rows::schedule(&api, &name, scope.namespace()).await?;
     if api.shared.limits.has_job_rate() {
         api.shared.limits.charge(&caller, jobs_of(&api, &row).await?)?;
     }
@@ -173,7 +167,7 @@ async fn trigger_schedule(
     let TriggerSchedule { reason, overlap } = body;
     let reason = reason.map(String::into_boxed_str);
     let request = ScheduleRequest::Trigger { schedule: row.id, overlap, reason, key };
-    match ask(&api, &actor, request).await? {
+    match requests::schedule(&api, &actor, request).await? {
         Reply::Triggered { outcome, work, scheduled_for } => {
             let (job_id, run_id) = (work.and_then(Work::job), work.and_then(Work::run));
             let answer = TriggeredSchedule { schedule_id: row.id, outcome, job_id, run_id, scheduled_for };

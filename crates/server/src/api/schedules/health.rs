@@ -8,8 +8,8 @@ use model::run::RunStatus;
 use model::{Duration, JobStatus, ScheduleSpec, Timestamp};
 use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow, ScheduleRow};
 
-use super::super::Api;
-use super::super::problem::Trouble;
+use crate::api::Api;
+use crate::api::problem::Trouble;
 use crate::node::{Clock, SystemClock};
 
 /// As many runs of either kind are looked at; a schedule rarely has more than one.

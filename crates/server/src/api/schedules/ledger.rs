@@ -12,11 +12,10 @@ use serde::Deserialize;
 use store::query::{LedgerFilter, LedgerPlace, Page};
 use utoipa_axum::routes;
 
-use super::super::extract::{Many, Params, Path};
-use super::super::problem::{Code, Trouble};
-use super::super::routes::Routes;
-use super::super::{Api, page};
-use super::find_in;
+use crate::api::extract::{Many, Params, Path};
+use crate::api::problem::{Code, Trouble, excerpt};
+use crate::api::routes::Routes;
+use crate::api::{Api, page, rows};
 use crate::auth::{Resource, Verb};
 
 /// How many jobs and runs are looked up at a time.
@@ -65,7 +64,7 @@ impl FromStr for Cause {
         use FiringCause::{Backfill, CatchUp, Manual, Retry, Timer};
         let found = [Timer, CatchUp, Manual, Backfill, Retry].into_iter().find(|c| c.to_string() == text);
         found.map(Self).ok_or_else(|| {
-            let shown: String = text.chars().take(64).collect();
+            let shown = excerpt(text);
             format!("`{shown}` is no cause: expected `timer`, `catch_up`, `manual`, `backfill` or `retry`")
         })
     }
@@ -87,7 +86,7 @@ async fn get_ledger(
     // The ledger of a deleted schedule can still be read by its id.
     let id = match name.parse() {
         Ok(id) => id,
-        Err(_) => find_in(&api, &name, params.namespace.as_deref()).await?.id,
+        Err(_) => rows::schedule(&api, &name, params.namespace.as_deref()).await?.id,
     };
     let filter = LedgerFilter {
         schedule: Some(id),

@@ -6,7 +6,6 @@ use std::collections::BinaryHeap;
 use axum::Json;
 use axum::extract::State;
 use model::api::{Preview, PreviewSchedule, Upcoming, UpcomingFiring, Warning};
-use model::calendar::CalendarSpec;
 use model::firing::ScheduleStatus;
 use model::limits::{BODY_BYTES_MAX, PREVIEW_MAX};
 use model::timing::{Rule, Timing};
@@ -16,12 +15,11 @@ use store::query::{ScheduleFilter, ScheduleRow};
 use timetable::{CalendarMap, Next, Timetable};
 use utoipa_axum::routes;
 
-use super::super::Api;
-use super::super::extract::{Params, Path, RawBody};
-use super::super::jobs::namespace;
-use super::super::problem::{Code, Trouble, field_error, fields_at};
-use super::super::routes::Routes;
-use super::{find_in, read};
+use super::read;
+use crate::api::extract::{Params, Path, RawBody};
+use crate::api::problem::{Code, Trouble, field_error, fields_at};
+use crate::api::routes::Routes;
+use crate::api::{Api, page, rows};
 use crate::auth::{Resource, Verb};
 use crate::node::{Clock, SystemClock};
 use crate::preview::{Reading, preview};
@@ -41,13 +39,6 @@ pub(super) fn routes(routes: &mut Routes) {
     let draft_refusals = [Code::InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Read, schedules, &draft_refusals, routes!(preview_schedule));
     routes.needs(Verb::Read, schedules, &[Code::QueryTooSlow], routes!(list_upcoming_firings));
-}
-
-/// The calendars of a namespace, ready to be asked.
-pub(in super::super) async fn calendars_of(api: &Api, namespace: &str) -> Result<CalendarMap, Trouble> {
-    let records = api.node.store().calendars(Some(namespace)).await?;
-    let specs: Vec<CalendarSpec> = records.into_iter().map(|record| record.spec).collect();
-    Ok(CalendarMap::compile(&specs).0)
 }
 
 fn count(n: Option<u32>) -> Result<usize, String> {
@@ -85,7 +76,7 @@ async fn get_next_firings(
     Params(params): Params<NextParams>,
 ) -> Result<Json<Preview>, Trouble> {
     let n = count(params.n).map_err(|wrong| Trouble::parameter("n", wrong))?;
-    let row = find_in(&api, &name, params.namespace.as_deref()).await?;
+    let row = rows::schedule(&api, &name, params.namespace.as_deref()).await?;
     let spec = read::spec(&row)?;
     let left = spec.max_firings.map(|max| max.saturating_sub(row.state.fired));
     let n = left.map_or(n, |left| n.min(usize::try_from(left).unwrap_or(usize::MAX)));
@@ -111,7 +102,7 @@ async fn look(
     from: Option<Timestamp>,
     n: usize,
 ) -> Result<Result<Preview, Vec<model::validate::Problem>>, Trouble> {
-    let calendars = calendars_of(api, namespace).await?;
+    let calendars = rows::calendars(api, namespace).await?;
     let zones = api.config.engine.zones.clone();
     let after = from.map_or_else(|| SystemClock.now(), just_before);
     let compute = move || preview(&timing, &Reading { zones: &zones, calendars: &calendars, seed }, after, n);
@@ -198,7 +189,7 @@ async fn list_upcoming_firings(
         return Err(Trouble::parameter("each", wrong));
     }
     let filter = ScheduleFilter {
-        namespace: namespace(params.namespace),
+        namespace: page::namespace(params.namespace),
         status: Some(ScheduleStatus::Active),
         due_before: Some(until),
         ..ScheduleFilter::default()
@@ -214,7 +205,7 @@ async fn list_upcoming_firings(
     for row in rows {
         let spec = read::spec(&row)?;
         if !calendars.contains_key(&spec.namespace) {
-            calendars.insert(spec.namespace.clone(), calendars_of(&api, &spec.namespace).await?);
+            calendars.insert(spec.namespace.clone(), rows::calendars(&api, &spec.namespace).await?);
         }
         all.push((row, spec));
     }

@@ -15,13 +15,13 @@ use serde::Deserialize;
 use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow, ScheduleFilter, ScheduleRow};
 use utoipa_axum::routes;
 
-use super::super::extract::{Labels, Many, Params, Path};
-use super::super::headers::etag;
-use super::super::jobs::namespace;
-use super::super::problem::{Code, Trouble};
-use super::super::routes::Routes;
-use super::super::{Api, page};
-use super::{Scope, find, health};
+use super::health;
+use crate::api::extract::{Labels, Many, Params, Path};
+use crate::api::headers::etag;
+use crate::api::problem::{Code, Trouble};
+use crate::api::routes::Routes;
+use crate::api::rows::{self, Scope};
+use crate::api::{Api, page};
 use crate::auth::{Resource, Verb};
 
 /// How many schedules of a page are looked at a time.
@@ -124,7 +124,7 @@ async fn list_schedules(
     }
     let look = Look { health: params.health, runs: params.runs, specs: params.specs };
     let filter = ScheduleFilter {
-        namespace: namespace(params.namespace),
+        namespace: page::namespace(params.namespace),
         owner: params.owner,
         status: params.status,
         labels: params.label.0,
@@ -277,7 +277,7 @@ async fn get_schedule(
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
 ) -> Result<Response, Trouble> {
-    let row = find(&api, &name, &scope).await?;
+    let row = rows::schedule(&api, &name, scope.namespace()).await?;
     let schedule = schedule_with_spec(&api, &row).await?;
     Ok(([(ETAG, etag(schedule.version))], Json(schedule)).into_response())
 }

@@ -15,9 +15,8 @@ use model::api::Warning;
 use model::firing::ScheduleHead;
 use timetable::CalendarMap;
 
-use super::super::Api;
-use super::super::problem::Trouble;
-use super::calendars_of;
+use crate::api::problem::Trouble;
+use crate::api::{Api, rows};
 use crate::node::{Clock, SystemClock};
 use crate::preview::{Reading, seed, warnings};
 
@@ -28,7 +27,7 @@ pub(super) async fn calendars(
 ) -> Result<BTreeMap<String, CalendarMap>, Trouble> {
     let mut calendars = BTreeMap::new();
     for namespace in heads.iter().map(|head| &head.spec.namespace).collect::<BTreeSet<_>>() {
-        calendars.insert(namespace.clone(), calendars_of(api, namespace).await?);
+        calendars.insert(namespace.clone(), rows::calendars(api, namespace).await?);
     }
     Ok(calendars)
 }

@@ -6,9 +6,9 @@ use axum::http::{Method, Request, StatusCode};
 use tower::ServiceExt;
 use utoipa::openapi::HttpMethod;
 
-use super::super::routes::Access;
-use super::super::{document, table};
 use super::{Answer, World, job};
+use crate::api::routes::Access;
+use crate::api::{document, table};
 
 /// Open to anyone. A route that is to be added here needs a reason.
 const OPEN: [&str; 5] =

@@ -8,9 +8,9 @@ use proto::logframe::Stream;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::super::document;
-use super::super::problem::Code;
 use super::{Answer, Hands, World, job};
+use crate::api::document;
+use crate::api::problem::Code;
 
 /// The document as it is checked in.
 const CHECKED_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");

@@ -66,7 +66,7 @@ async fn cursors_outlive_a_restart_of_the_api() {
     let page = world.get("/api/v1/jobs?limit=1").await.json();
     let cursor = page["next_cursor"].as_str().unwrap();
     let keys = crate::auth::Keys::load(world.services.node.store().as_ref()).await.unwrap();
-    let again = super::super::page::Cursors::new(keys.cursors);
+    let again = crate::api::page::Cursors::new(keys.cursors);
     let place = again.read::<model::JobId>("jobs", &store::query::JobFilter::default(), Some(cursor));
     assert_eq!(place.unwrap().unwrap().to_string(), page["items"][0]["id"]);
 }

@@ -340,11 +340,11 @@ async fn a_forwarded_request_is_not_waited_for_without_end() {
         fingerprint: None,
     };
     let world = World::new().await;
-    let api = super::super::Api::new(world.services.clone());
+    let api = crate::api::Api::new(world.services.clone());
     for (method, expected) in [(Method::GET, "503 loading"), (Method::POST, "503 outcome_unknown")] {
         let request = world.request(method, "/api/v1/jobs").body(Body::from("{}")).unwrap();
         let patience = std::time::Duration::from_millis(20);
-        let forwarded = super::super::forward::to_within(&api, &leader, request, patience);
+        let forwarded = crate::api::forward::to_within(&api, &leader, request, patience);
         let refused = super::soon("an end", forwarded).await.unwrap_err().into_problem(None);
         assert_eq!(format!("{} {}", refused.status, refused.code), expected);
     }
@@ -353,10 +353,10 @@ async fn a_forwarded_request_is_not_waited_for_without_end() {
 #[tokio::test]
 async fn a_handler_that_panics_costs_its_own_request_alone() {
     let world = World::new().await;
-    let api = super::super::Api::new(world.services.clone());
+    let api = crate::api::Api::new(world.services.clone());
     let broken = axum::Router::new()
         .route("/broken", axum::routing::get(async || -> &'static str { panic!("a defect of {}", "ours") }))
-        .layer(axum::middleware::from_fn_with_state(api, super::super::edge::edge));
+        .layer(axum::middleware::from_fn_with_state(api, crate::api::edge::edge));
     for _ in 0..2 {
         let request = world.request(Method::GET, "/broken").body(Body::empty()).unwrap();
         let response = tower::ServiceExt::oneshot(broken.clone(), request).await.unwrap();

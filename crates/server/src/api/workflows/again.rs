@@ -14,8 +14,8 @@ use model::run::{Again, EndedCall, RetryFrom, RunStatus, StepRecord, StepStatus,
 use model::workflow::{Action, Definition};
 use store::query::RunRow;
 
-use super::super::Api;
-use super::super::problem::{Code, Trouble};
+use crate::api::Api;
+use crate::api::problem::{Code, Trouble};
 
 /// How many called runs are read at a time.
 const READS: usize = 16;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::LOCATION;
+use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::output::{AppliedWorkflow as Applied, ApplyChange as Done};
-use engine::{Expected, NewWorkflow, Refusal, Reply, WorkflowRequest};
+use engine::{Expected, NewWorkflow, Reply, WorkflowRequest};
 use model::api::{
     AppliedWorkflow, AppliedWorkflows, ApplyChange, ApplyWorkflows, FieldError, Warning, Workflow,
 };
@@ -21,23 +21,22 @@ use model::run::WorkflowHead;
 use model::{Timestamp, WorkflowSpec, validate};
 use utoipa_axum::routes;
 
-use super::super::Api;
-use super::super::definitions::{Batch, DryRun, PutParams, change};
-use super::super::extract::{Params, Path, RawBody};
-use super::super::headers::Precondition;
-use super::super::jobs::unexpected;
-use super::super::problem::{Code, Trouble, field_error, fields_at};
-use super::super::routes::Routes;
+use super::convert;
 use super::pin::{self, Known};
 use super::warn::warnings;
-use super::{Scope, ask, convert, find};
+use crate::api::Api;
+use crate::api::definitions::{Batch, DryRun, PutParams, change};
+use crate::api::extract::{Params, Path, RawBody};
+use crate::api::headers::{Precondition, etag};
+use crate::api::problem::{Code, Trouble, field_error, fields_at};
+use crate::api::requests::{self, deleted, unexpected, until_applied};
+use crate::api::routes::Routes;
+use crate::api::rows::{self, Scope};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::{Clock, RequestError, SystemClock};
 
 /// The most workflows of one request.
 const BATCH_WORKFLOWS_MAX: usize = BATCH_SCHEDULES_MAX;
-/// How often a change is tried again that somebody else's came in between of.
-const TRIES: usize = 4;
 
 pub(super) fn routes(routes: &mut Routes) {
     let workflows = Resource::Workflows;
@@ -101,32 +100,16 @@ async fn put_workflow(
     if dry_run {
         return Ok(Json(WorkflowSpec::clone(&head.spec)).into_response());
     }
-    for _ in 0..TRIES {
-        let current = match wanted {
-            Precondition::None => 0,
-            _ => {
-                let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
-                found.map_or(0, |row| row.state.version)
-            }
+    let applied = until_applied(format!("workflow `{}`", head.spec.name), || async {
+        let version = async {
+            let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
+            Ok(found.map(|row| row.state.version))
         };
-        let expected = match wanted.expected(current)? {
-            None => Expected::Any,
-            Some(0) => Expected::Absent,
-            Some(version) => Expected::Version(version),
-        };
-        match send(&api, &actor, vec![NewWorkflow { head: Arc::clone(head), expected }]).await {
-            Ok(applied) => return shown(&api, applied.first(), head).await,
-            // Somebody changed it since its version was read: the client's wish is compared anew.
-            Err(RequestError::Refused(Refusal::VersionMismatch { .. } | Refusal::WorkflowExists { .. }))
-                if wanted != Precondition::None => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    let name = &head.spec.name;
-    Err(Trouble::new(
-        Code::VersionMismatch,
-        format!("workflow `{name}` changes faster than it can be changed"),
-    ))
+        let expected = requests::expected(wanted.expected_of(version).await?);
+        Ok(send(&api, &actor, vec![NewWorkflow { head: Arc::clone(head), expected }]).await?)
+    })
+    .await?;
+    shown(&api, applied.first(), head).await
 }
 
 /// A workflow, or in a dry run its spec.
@@ -140,14 +123,14 @@ enum PutWorkflowAnswer {
 
 async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<WorkflowHead>) -> Result<Response, Trouble> {
     let applied = applied.ok_or_else(|| unexpected(&Reply::AppliedWorkflows(Vec::new())))?;
-    let row = find(api, &applied.workflow.to_string(), None).await?;
+    let row = rows::workflow(api, &applied.workflow.to_string(), None).await?;
     let spec = Some(Box::new(WorkflowSpec::clone(&row.head.spec)));
     let mut workflow = Workflow { spec, ..convert::workflow(&row) };
     if applied.change != Done::Unchanged {
         let found = warnings(api, std::slice::from_ref(head)).await?;
         workflow.warnings = found.into_iter().flatten().collect();
     }
-    let tag = [(axum::http::header::ETAG, super::super::headers::etag(workflow.version))];
+    let tag = [(ETAG, etag(workflow.version))];
     Ok(if applied.change == Done::Created {
         let location = [(LOCATION, format!("/api/v1/workflows/{}", workflow.id))];
         (StatusCode::CREATED, location, tag, Json(workflow)).into_response()
@@ -236,7 +219,7 @@ async fn would_apply(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<AppliedWo
 }
 
 async fn send(api: &Api, actor: &Actor, workflows: Vec<NewWorkflow>) -> Result<Vec<Applied>, RequestError> {
-    match ask(api, actor, WorkflowRequest::Apply { workflows }).await? {
+    match requests::workflow(api, actor, WorkflowRequest::Apply { workflows }).await? {
         Reply::AppliedWorkflows(applied) => Ok(applied),
         other => {
             tracing::error!(reply = ?other, "the engine answered another question");
@@ -321,13 +304,10 @@ async fn delete_workflow(
     Params(scope): Params<Scope>,
     wanted: Precondition,
 ) -> Result<StatusCode, Trouble> {
-    let row = find(&api, &name, scope.namespace.as_deref()).await?;
+    let row = rows::workflow(&api, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(row.state.version)?;
-    match ask(&api, &actor, WorkflowRequest::Delete { workflow: row.id, expected_version }).await? {
-        Reply::WorkflowDeleted => {
-            tracing::info!(workflow_id = %row.id, by = %actor.name, "a workflow was deleted");
-            Ok(StatusCode::NO_CONTENT)
-        }
-        other => Err(unexpected(&other)),
-    }
+    let request = WorkflowRequest::Delete { workflow: row.id, expected_version };
+    let status = deleted(&requests::workflow(&api, &actor, request).await?)?;
+    tracing::info!(workflow_id = %row.id, by = %actor.name, "a workflow was deleted");
+    Ok(status)
 }

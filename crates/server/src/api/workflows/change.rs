@@ -12,12 +12,12 @@ use model::{RunId, validate};
 use serde_json::{Map, Value};
 use utoipa_axum::routes;
 
-use super::super::Api;
-use super::super::extract::{MaybeBody, Path, Paths, RawBody};
-use super::super::jobs::unexpected;
-use super::super::problem::{Code, Trouble, field_error};
-use super::super::routes::Routes;
-use super::{ask, find_run, read, runs};
+use super::{read, runs};
+use crate::api::extract::{MaybeBody, Path, Paths, RawBody};
+use crate::api::problem::{Code, Trouble, field_error};
+use crate::api::requests::{self, unexpected};
+use crate::api::routes::Routes;
+use crate::api::{Api, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::RequestError;
 
@@ -51,9 +51,9 @@ pub(super) fn routes(routes: &mut Routes) {
 
 /// Asks something of a live run, and answers with the run as it is then.
 async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -> Result<Response, Trouble> {
-    match ask(api, actor, request).await {
+    match requests::workflow(api, actor, request).await {
         Ok(Reply::Run { .. } | Reply::Step { .. }) => {
-            Ok(read::with_tag(runs::whole(find_run(api, id).await?)))
+            Ok(read::with_tag(runs::whole(rows::run(api, id).await?)))
         }
         Ok(other) => Err(unexpected(&other)),
         Err(error) => Err(refused(api, id, error).await),
@@ -63,7 +63,7 @@ async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -
 /// The engine knows live runs only: whether another one ended or never was is in the store.
 async fn refused(api: &Api, id: RunId, error: RequestError) -> Trouble {
     match error {
-        RequestError::Refused(Refusal::NoRun { .. }) => match find_run(api, id).await {
+        RequestError::Refused(Refusal::NoRun { .. }) => match rows::run(api, id).await {
             Ok(row) => {
                 Trouble::new(Code::RunEnded, format!("{id} has already ended (`{}`)", row.state.status))
             }
@@ -210,7 +210,9 @@ async fn send_event(
         );
         return Err(Trouble::invalid_fields(vec![field_error("", &detail)]));
     }
-    match ask(&api, &actor, WorkflowRequest::Event { run: id, event: event.into(), payload }).await {
+    match requests::workflow(&api, &actor, WorkflowRequest::Event { run: id, event: event.into(), payload })
+        .await
+    {
         Ok(Reply::EventTaken { steps }) => Ok(Json(EventTaken { steps })),
         Ok(other) => Err(unexpected(&other)),
         Err(error) => Err(refused(&api, id, error).await),

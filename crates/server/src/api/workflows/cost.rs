@@ -9,10 +9,13 @@ use std::collections::BTreeMap;
 
 use model::WorkflowSpec;
 use model::run::StepRecord;
-use model::workflow::{Action, Definition};
+use model::workflow::{Action, Call, Definition, complete};
 use serde_json::{Map, Value};
 
+use super::pin;
 use super::plan::{Known, total};
+use crate::api::Api;
+use crate::api::problem::Trouble;
 
 /// Returns the jobs of a run, at least one; a retry does not start those again that it has `carried` over.
 pub(super) fn jobs(
@@ -27,6 +30,16 @@ pub(super) fn jobs(
         }
     }
     sum(&jobs)
+}
+
+/// Returns the jobs of a run that a schedule starts; one if its workflow is missing or invalid, because then the schedule
+/// starts nothing.
+pub(in crate::api) async fn jobs_of_call(api: &Api, namespace: &str, call: &Call) -> Result<usize, Trouble> {
+    let Some(row) = api.node.store().workflow_named(namespace, &call.name).await? else { return Ok(1) };
+    let Ok(definition) = pin::pinned(api, &row).await else { return Ok(1) };
+    let given = call.parameters.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let parameters = complete(&row.head.spec.parameters, &given).unwrap_or(given);
+    Ok(jobs(&definition, &parameters, &[]))
 }
 
 /// The jobs of each step of a workflow. `called` has those of the workflows that were counted already.

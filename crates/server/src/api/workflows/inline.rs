@@ -16,16 +16,16 @@ use model::workflow::Definition;
 use model::{WorkflowSpec, validate};
 use utoipa_axum::routes;
 
-use super::super::definitions::DryRun;
-use super::super::extract::{Params, RawBody};
-use super::super::headers::IdempotencyKey;
-use super::super::limits::Caller;
-use super::super::problem::{Code, Trouble, field_error, fields_at};
-use super::super::routes::Routes;
-use super::super::{Api, submit};
 use super::cost;
-use super::pin::{self, Known};
-use super::start::{parameters, started};
+use super::pin::{self, Known, parameters};
+use super::start::started;
+use crate::api::definitions::DryRun;
+use crate::api::extract::{Params, RawBody};
+use crate::api::headers::IdempotencyKey;
+use crate::api::limits::Caller;
+use crate::api::problem::{Code, Trouble, field_error, fields_at};
+use crate::api::routes::Routes;
+use crate::api::{Api, submit};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::{Clock, SystemClock};
 

@@ -1,14 +1,18 @@
-//! A workflow with all that it calls: what a run is pinned to.
+//! What a run is pinned to: a workflow with all that it calls, and the parameters that it is started with.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::WorkflowSpec;
-use model::limits::CALLS_MAX;
-use model::workflow::{Action, Definition};
+use model::api::StartRun;
+use model::limits::{CALLS_MAX, PRIORITY_MAX, RUN_PARAMETERS_BYTES_MAX};
+use model::workflow::{Action, Definition, complete};
+use model::{WorkflowSpec, validate};
+use serde_json::{Map, Value};
 use store::StoreError;
+use store::query::WorkflowRow;
 
-use super::super::Api;
+use crate::api::Api;
+use crate::api::problem::{Trouble, field_error, fields_at};
 
 /// Specs of one namespace that are known before the store is asked, by name: those of a request.
 pub(super) type Known<'a> = BTreeMap<&'a str, &'a Arc<WorkflowSpec>>;
@@ -46,4 +50,42 @@ pub(super) async fn definition(
         }
     }
     Ok(Definition { workflow: Arc::clone(spec), calls })
+}
+
+/// A workflow with those that it calls, as they are now.
+///
+/// # Errors
+/// `invalid_spec` where a workflow that it calls was deleted, or changed so that it cannot be called like this.
+pub(super) async fn pinned(api: &Api, row: &WorkflowRow) -> Result<Definition, Trouble> {
+    let definition = definition(api, &row.head.spec, &Known::new()).await?;
+    validate::definition(&definition).map_err(|invalid| Trouble::invalid(&invalid))?;
+    Ok(definition)
+}
+
+/// What a run is started with, complete.
+///
+/// # Errors
+/// `invalid_spec` with everything that is wrong with a request.
+pub(super) fn parameters(spec: &WorkflowSpec, asked: &StartRun) -> Result<Map<String, Value>, Trouble> {
+    let mut wrong = Vec::new();
+    if let Err(invalid) = validate::note("note", asked.note.as_deref()) {
+        wrong.extend(fields_at("", &invalid.problems));
+    }
+    if let Some(priority) = asked.priority.filter(|&priority| priority > PRIORITY_MAX) {
+        let detail = format!("`{priority}` is out of range: expected 0 to {PRIORITY_MAX}");
+        wrong.push(field_error("priority", &detail));
+    }
+    let complete = complete(&spec.parameters, &asked.parameters).unwrap_or_else(|problems| {
+        let at = |(name, problem): &(String, String)| field_error(&format!("parameters.{name}"), problem);
+        wrong.extend(problems.iter().map(at));
+        Map::new()
+    });
+    let bytes = serde_json::to_vec(&complete).map_or(0, |json| json.len());
+    if bytes > RUN_PARAMETERS_BYTES_MAX {
+        let detail = format!(
+            "have {bytes} bytes as JSON: expected at most {RUN_PARAMETERS_BYTES_MAX}; put large data into an artifact"
+        );
+        wrong.push(field_error("parameters", &detail));
+    }
+    if wrong.is_empty() { Ok(complete) } else { Err(Trouble::invalid_fields(wrong)) }
 }

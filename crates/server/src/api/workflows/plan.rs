@@ -13,12 +13,13 @@ use model::{JobSpec, WorkflowSpec};
 use serde_json::{Map, Value};
 use utoipa_axum::routes;
 
-use super::super::Api;
-use super::super::extract::{MaybeBody, Params, Path};
-use super::super::problem::{Code, Trouble};
-use super::super::routes::Routes;
-use super::start::{parameters, pinned};
-use super::{Scope, convert, find};
+use super::convert;
+use super::pin::{parameters, pinned};
+use crate::api::Api;
+use crate::api::extract::{MaybeBody, Params, Path};
+use crate::api::problem::{Code, Trouble};
+use crate::api::routes::Routes;
+use crate::api::rows::{self, Scope};
 use crate::auth::{Resource, Verb};
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -41,7 +42,7 @@ async fn plan_run(
     Params(scope): Params<Scope>,
     MaybeBody(body): MaybeBody<StartRun>,
 ) -> Result<Json<RunPlan>, Trouble> {
-    let row = find(&api, &name, scope.namespace.as_deref()).await?;
+    let row = rows::workflow(&api, &name, scope.namespace()).await?;
     let parameters = parameters(&row.head.spec, &body)?;
     pinned(&api, &row).await?;
     let steps = planned(&row.head.spec, &parameters);

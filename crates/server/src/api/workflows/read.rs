@@ -11,13 +11,12 @@ use serde::Deserialize;
 use store::query::{Page, RunFilter, WorkflowFilter, WorkflowRow};
 use utoipa_axum::routes;
 
-use super::super::extract::{Labels, Params, Path};
-use super::super::headers::etag;
-use super::super::jobs::namespace;
-use super::super::problem::{Code, Trouble};
-use super::super::routes::Routes;
-use super::super::{Api, page};
-use super::{convert, find};
+use super::convert;
+use crate::api::extract::{Labels, Params, Path};
+use crate::api::headers::etag;
+use crate::api::problem::{Code, Trouble};
+use crate::api::routes::Routes;
+use crate::api::{Api, page, rows};
 use crate::auth::{Resource, Verb};
 
 /// How many workflows of a page are looked at a time.
@@ -71,7 +70,7 @@ async fn list_workflows(
         return Err(Trouble::parameter("runs", wrong));
     }
     let filter = WorkflowFilter {
-        namespace: namespace(params.namespace),
+        namespace: page::namespace(params.namespace),
         owner: params.owner,
         labels: params.label.0,
         text: params.text,
@@ -117,7 +116,7 @@ async fn get_workflow(
     Path(name): Path<String>,
     Params(params): Params<GetWorkflowParams>,
 ) -> Result<Response, Trouble> {
-    let mut row = find(&api, &name, params.namespace.as_deref()).await?;
+    let mut row = rows::workflow(&api, &name, params.namespace.as_deref()).await?;
     if let Some(generation) = params.generation.filter(|&asked| asked != row.state.generation) {
         let found = api.node.store().workflow_version(row.id, generation).await?;
         row.head = found.ok_or_else(|| {

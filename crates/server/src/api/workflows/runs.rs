@@ -15,12 +15,12 @@ use serde::Deserialize;
 use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow};
 use utoipa_axum::routes;
 
-use super::super::extract::{Many, Params, Path, Paths};
-use super::super::jobs::{namespace, unexpected};
-use super::super::problem::{Code, Trouble};
-use super::super::routes::Routes;
-use super::super::{Api, page};
-use super::{ask, convert, find_run, read};
+use super::{convert, read};
+use crate::api::extract::{Many, Params, Path, Paths};
+use crate::api::problem::{Code, Trouble, excerpt};
+use crate::api::requests::{self, unexpected};
+use crate::api::routes::Routes;
+use crate::api::{Api, page, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::RequestError;
 
@@ -82,7 +82,7 @@ async fn list_runs(
     let limit = page::limit(params.limit)?;
     let workflow = params.workflow.as_deref().and_then(|text| text.parse::<WorkflowId>().ok());
     let filter = RunFilter {
-        namespace: namespace(params.namespace),
+        namespace: page::namespace(params.namespace),
         workflow,
         name: params.workflow.filter(|_| workflow.is_none()),
         statuses: params.status.0,
@@ -120,7 +120,7 @@ async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRu
     (status = 200, description = "The run", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))),
 ))]
 async fn get_run(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Response, Trouble> {
-    let row = find_run(&api, id).await?;
+    let row = rows::run(&api, id).await?;
     let records = match convert::asks_by_reference(&row.head.definition.workflow) {
         true => api.node.store().run_steps(id).await?,
         false => Vec::new(),
@@ -144,7 +144,7 @@ pub(super) fn whole(row: RunRow) -> WorkflowRun {
     (status = 200, description = "All steps", body = RunSteps),
 ))]
 async fn list_steps(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Json<RunSteps>, Trouble> {
-    let row = find_run(&api, id).await?;
+    let row = rows::run(&api, id).await?;
     let records = api.node.store().run_steps(id).await?;
     Ok(Json(RunSteps { version: row.state.version, steps: convert::steps(&row, records) }))
 }
@@ -177,7 +177,7 @@ async fn list_items(
     Params(params): Params<ListItemsParams>,
 ) -> Result<Json<List<RunItem>>, Trouble> {
     let limit = page::limit(params.limit)?;
-    let row = find_run(&api, id).await?;
+    let row = rows::run(&api, id).await?;
     let number = number_of(&row, &step)?;
     let list = (id, number, &params.status.0);
     let after = api.shared.cursors.read::<u32>("items", &list, params.cursor.as_deref())?;
@@ -263,7 +263,7 @@ fn number_of(row: &RunRow, step: &str) -> Result<u32, Trouble> {
     let place = row.head.definition.workflow.all_steps().position(|(_, spec)| spec.name == step);
     let number = place.and_then(|place| u32::try_from(place).ok());
     number.ok_or_else(|| {
-        let shown: String = step.chars().take(64).collect();
+        let shown = excerpt(step);
         Trouble::new(Code::StepNotFound, format!("{} has no step `{shown}`", row.id))
     })
 }
@@ -282,11 +282,11 @@ async fn explain_step(
     Paths(id, step): Paths<RunId, String>,
 ) -> Result<Json<StepWhy>, Trouble> {
     let request = WorkflowRequest::Why { run: id, step: step.as_str().into() };
-    match ask(&api, &actor, request).await {
+    match requests::workflow(&api, &actor, request).await {
         Ok(Reply::StepWhy(why)) => Ok(Json(*why)),
         Ok(other) => Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::NoRun { .. })) => {
-            let row = find_run(&api, id).await?;
+            let row = rows::run(&api, id).await?;
             let number = number_of(&row, &step)?;
             let records = api.node.store().run_steps(id).await?;
             let status = convert::steps(&row, records)[number as usize].state.status;
@@ -320,11 +320,11 @@ async fn explain_run(
     Params(params): Params<ExplainRunParams>,
 ) -> Result<Json<RunWhy>, Trouble> {
     let most = page::limit(params.limit)?;
-    match ask(&api, &actor, WorkflowRequest::WhyRun { run: id, most }).await {
+    match requests::workflow(&api, &actor, WorkflowRequest::WhyRun { run: id, most }).await {
         Ok(Reply::RunWhy(why)) => Ok(Json(*why)),
         Ok(other) => Err(unexpected(&other)),
         Err(RequestError::Refused(Refusal::NoRun { .. })) => {
-            find_run(&api, id).await?;
+            rows::run(&api, id).await?;
             Ok(Json(RunWhy { run: id, next_try: None, steps: Vec::new(), left_out: 0 }))
         }
         Err(error) => Err(error.into()),

@@ -11,23 +11,20 @@ use engine::input::Takeover;
 use engine::{NewRun, Reply, WorkflowRequest};
 use model::api::{RetryRun, StartRun, WorkflowRun};
 use model::firing::{FiringCause, Origin};
-use model::limits::{PRIORITY_MAX, RUN_PARAMETERS_BYTES_MAX};
 use model::run::RetryFrom;
-use model::workflow::{Definition, complete};
-use model::{RunId, WorkflowSpec, validate};
-use serde_json::{Map, Value};
-use store::query::WorkflowRow;
+use model::{RunId, validate};
 use utoipa_axum::routes;
 
-use super::super::extract::{MaybeBody, Params, Path};
-use super::super::headers::{IdempotencyKey, etag};
-use super::super::jobs::unexpected;
-use super::super::limits::Caller;
-use super::super::problem::{Code, Trouble, field_error, fields_at};
-use super::super::routes::Routes;
-use super::super::{Api, submit};
-use super::pin::{self, Known};
-use super::{Scope, again, ask, cost, find, find_run, runs};
+use super::pin::{parameters, pinned};
+use super::{again, cost, runs};
+use crate::api::extract::{MaybeBody, Params, Path};
+use crate::api::headers::{IdempotencyKey, etag};
+use crate::api::limits::Caller;
+use crate::api::problem::{Code, Trouble, excerpt};
+use crate::api::requests::{self, unexpected};
+use crate::api::routes::Routes;
+use crate::api::rows::{self, Scope};
+use crate::api::{Api, submit};
 use crate::auth::{Actor, Resource, Verb};
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -83,7 +80,7 @@ async fn start_run(
     IdempotencyKey(key): IdempotencyKey,
     MaybeBody(body): MaybeBody<StartRun>,
 ) -> Result<Response, Trouble> {
-    let row = find(&api, &name, scope.namespace.as_deref()).await?;
+    let row = rows::workflow(&api, &name, scope.namespace()).await?;
     let key = key.map(|key| submit::start_key(row.id, &key, &body));
     let parameters = parameters(&row.head.spec, &body)?;
     let definition = pinned(&api, &row).await?;
@@ -104,48 +101,10 @@ async fn start_run(
     started(&api, &actor, new).await
 }
 
-/// What a run is started with, complete.
-///
-/// # Errors
-/// `invalid_spec` with everything that is wrong with a request.
-pub(super) fn parameters(spec: &WorkflowSpec, asked: &StartRun) -> Result<Map<String, Value>, Trouble> {
-    let mut wrong = Vec::new();
-    if let Err(invalid) = validate::note("note", asked.note.as_deref()) {
-        wrong.extend(fields_at("", &invalid.problems));
-    }
-    if let Some(priority) = asked.priority.filter(|&priority| priority > PRIORITY_MAX) {
-        let detail = format!("`{priority}` is out of range: expected 0 to {PRIORITY_MAX}");
-        wrong.push(field_error("priority", &detail));
-    }
-    let complete = complete(&spec.parameters, &asked.parameters).unwrap_or_else(|problems| {
-        let at = |(name, problem): &(String, String)| field_error(&format!("parameters.{name}"), problem);
-        wrong.extend(problems.iter().map(at));
-        Map::new()
-    });
-    let bytes = serde_json::to_vec(&complete).map_or(0, |json| json.len());
-    if bytes > RUN_PARAMETERS_BYTES_MAX {
-        let detail = format!(
-            "have {bytes} bytes as JSON: expected at most {RUN_PARAMETERS_BYTES_MAX}; put large data into an artifact"
-        );
-        wrong.push(field_error("parameters", &detail));
-    }
-    if wrong.is_empty() { Ok(complete) } else { Err(Trouble::invalid_fields(wrong)) }
-}
-
-/// A workflow with those that it calls, as they are now.
-///
-/// # Errors
-/// `invalid_spec` where a workflow that it calls was deleted, or changed so that it cannot be called like this.
-pub(super) async fn pinned(api: &Api, row: &WorkflowRow) -> Result<Definition, Trouble> {
-    let definition = pin::definition(api, &row.head.spec, &Known::new()).await?;
-    validate::definition(&definition).map_err(|invalid| Trouble::invalid(&invalid))?;
-    Ok(definition)
-}
-
 pub(super) async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Response, Trouble> {
-    match ask(api, actor, WorkflowRequest::Start(Box::new(new))).await? {
+    match requests::workflow(api, actor, WorkflowRequest::Start(Box::new(new))).await? {
         Reply::RunStarted { run, new } => {
-            let row = find_run(api, run).await?;
+            let row = rows::run(api, run).await?;
             let (location, tag) = (format!("/api/v1/runs/{run}"), etag(row.state.version));
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
             Ok((status, [(LOCATION, location)], [(ETAG, tag)], Json(runs::whole(row))).into_response())
@@ -185,7 +144,7 @@ async fn retry_run(
     MaybeBody(body): MaybeBody<RetryRun>,
 ) -> Result<Response, Trouble> {
     validate::note("note", body.note.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
-    let row = find_run(&api, id).await?;
+    let row = rows::run(&api, id).await?;
     if row.head.caller.is_some() {
         let detail = format!("{id} was called by another run: try that one again");
         return Err(Trouble::new(Code::WorkflowNotFound, detail));
@@ -198,7 +157,7 @@ async fn retry_run(
         None => RetryFrom::Failed,
         Some(step) => {
             if !row.head.definition.workflow.steps.iter().any(|spec| spec.name == step) {
-                let shown: String = step.chars().take(64).collect();
+                let shown = excerpt(step);
                 let detail = format!("{id} has no step `{shown}` among its `steps`");
                 return Err(Trouble::new(Code::StepNotFound, detail));
             }

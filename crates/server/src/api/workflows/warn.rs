@@ -8,9 +8,9 @@ use model::run::WorkflowHead;
 use model::validate;
 use model::workflow::{Listens, SourceKind, WorkflowSpec};
 
-use super::super::Api;
-use super::super::problem::Trouble;
 use super::pin::Known;
+use crate::api::Api;
+use crate::api::problem::Trouble;
 
 /// How many workflows are looked at to find a circle of triggers.
 const LOOKUPS_MAX: usize = 100;

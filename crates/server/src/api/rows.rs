@@ -1,0 +1,93 @@
+//! Rows of the store by the id or the name in an address, or the refusal that says which one is missing.
+//!
+//! Handlers read through these functions wherever a missing row is a 404, so that it has the same code and text on every
+//! route. A name is looked up in one namespace; an id needs none.
+
+use model::calendar::{CalendarRecord, CalendarSpec};
+use model::spec::DEFAULT;
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, WorkflowId};
+use serde::Deserialize;
+use store::query::{BackfillRow, ExecutionRow, JobRow, RunRow, ScheduleRow, WorkflowRow};
+use timetable::CalendarMap;
+
+use super::Api;
+use super::problem::{Code, Trouble, excerpt};
+
+/// The namespace of the name in an address.
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Scope {
+    /// The namespace of the name; `default` where absent. Not needed with an id.
+    namespace: Option<String>,
+}
+
+impl Scope {
+    pub(super) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+}
+
+pub(super) async fn job(api: &Api, id: JobId) -> Result<JobRow, Trouble> {
+    let found = api.node.store().job(id).await?;
+    found.ok_or_else(|| Trouble::new(Code::JobNotFound, format!("there is no job {id}")))
+}
+
+pub(super) async fn execution(api: &Api, id: ExecutionId) -> Result<ExecutionRow, Trouble> {
+    let found = api.node.store().execution(id).await?;
+    found.ok_or_else(|| Trouble::new(Code::ExecutionNotFound, format!("there is no execution {id}")))
+}
+
+/// A run with its history.
+pub(super) async fn run(api: &Api, id: RunId) -> Result<RunRow, Trouble> {
+    let found = api.node.store().run(id).await?;
+    found.ok_or_else(|| Trouble::new(Code::RunNotFound, format!("there is no run {id}")))
+}
+
+pub(super) async fn backfill(api: &Api, id: BackfillId) -> Result<BackfillRow, Trouble> {
+    let found = api.node.store().backfill(id).await?;
+    found.ok_or_else(|| Trouble::new(Code::BackfillNotFound, format!("there is no backfill {id}")))
+}
+
+/// The schedule with this id or name.
+pub(super) async fn schedule(api: &Api, name: &str, namespace: Option<&str>) -> Result<ScheduleRow, Trouble> {
+    let store = api.node.store();
+    let namespace = namespace.unwrap_or(DEFAULT);
+    let (found, detail) = match name.parse::<ScheduleId>() {
+        Ok(id) => (store.schedule(id).await?, format!("there is no schedule {id}")),
+        Err(_) => (store.schedule_named(namespace, name).await?, none_of("schedule", name, namespace)),
+    };
+    found.ok_or_else(|| Trouble::new(Code::ScheduleNotFound, detail))
+}
+
+/// The workflow with this id or name.
+pub(super) async fn workflow(api: &Api, name: &str, namespace: Option<&str>) -> Result<WorkflowRow, Trouble> {
+    let store = api.node.store();
+    let namespace = namespace.unwrap_or(DEFAULT);
+    let (found, detail) = match name.parse::<WorkflowId>() {
+        Ok(id) => (store.workflow(id).await?, format!("there is no workflow {id}")),
+        Err(_) => (store.workflow_named(namespace, name).await?, none_of("workflow", name, namespace)),
+    };
+    found.ok_or_else(|| Trouble::new(Code::WorkflowNotFound, detail))
+}
+
+/// The calendar with this name; the built-in ones have no row.
+pub(super) async fn calendar(api: &Api, name: &str, namespace: &str) -> Result<CalendarRecord, Trouble> {
+    let found = api.node.store().calendar(namespace, name).await?;
+    found.ok_or_else(|| no_calendar(name, namespace))
+}
+
+pub(super) fn no_calendar(name: &str, namespace: &str) -> Trouble {
+    Trouble::new(Code::CalendarNotFound, none_of("calendar", name, namespace))
+}
+
+/// All calendars of a namespace, compiled.
+pub(super) async fn calendars(api: &Api, namespace: &str) -> Result<CalendarMap, Trouble> {
+    let records = api.node.store().calendars(Some(namespace)).await?;
+    let specs: Vec<CalendarSpec> = records.into_iter().map(|record| record.spec).collect();
+    Ok(CalendarMap::compile(&specs).0)
+}
+
+fn none_of(kind: &str, name: &str, namespace: &str) -> String {
+    format!("there is no {kind} `{}` in namespace `{}`", excerpt(name), excerpt(namespace))
+}
