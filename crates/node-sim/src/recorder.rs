@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use model::Timestamp;
 use model::record::{Batch, Lease};
-use server::node::Clock;
+use server::clock::Clock;
 use sim::history::{Event, What};
 use sim::world::StoreRecorder;
 

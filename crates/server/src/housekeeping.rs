@@ -13,9 +13,9 @@ use model::{ExecutionId, JobId, Timestamp};
 use store::StoreError;
 use store::query::DeletionReason;
 
-use crate::Services;
-use crate::node::{Clock as _, SystemClock};
+use crate::clock::{Clock as _, SystemClock};
 use crate::objects::ObjectError;
+use crate::services::Services;
 
 /// Jobs of one round.
 const JOBS: usize = 500;

@@ -27,7 +27,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use crate::api;
 use crate::members::Members;
 use crate::peers::{self, FromServer};
 
@@ -115,20 +114,28 @@ impl Listener for TcpListener {
     }
 }
 
-/// Serves `app` until `stop`; then lets open requests finish for `grace` at most.
+/// What connections come to.
+pub(crate) struct Apps {
+    /// Clients, workers and servers of the store.
+    pub(crate) for_all: Router,
+    /// Those that connect as a server does, and are none that is there.
+    pub(crate) for_strangers: Router,
+}
+
+/// Serves `apps` until `stop`; then lets open requests finish for `grace` at most.
 pub(crate) async fn serve<L: Listener>(
     mut listener: L,
-    app: Router,
+    Apps { for_all, for_strangers }: Apps,
     members: Members,
     stop: CancellationToken,
     grace: Duration,
 ) {
     let door = Arc::new(Door {
         acceptor: members.identity().acceptor(),
-        for_servers: Entrance { builder: builder(), app: app.clone().layer(Extension(FromServer)) },
+        for_servers: Entrance { builder: builder(), app: for_all.clone().layer(Extension(FromServer)) },
         // One request at a time, whose answer ends the connection.
-        for_strangers: Entrance { builder: builder().http1_only(), app: api::for_strangers() },
-        for_all: Entrance { builder: builder(), app },
+        for_strangers: Entrance { builder: builder().http1_only(), app: for_strangers },
+        for_all: Entrance { builder: builder(), app: for_all },
         members,
         stop: stop.clone(),
     });
@@ -233,7 +240,7 @@ impl Door {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let accepted = peers::accept(&self.members, &self.acceptor, stream);
+        let accepted = peers::accept(&self.acceptor, stream, |key| self.members.find(key));
         let accepted = tokio::select! {
             accepted = tokio::time::timeout(HEADERS_TIMEOUT, accepted) => accepted,
             () = self.stop.cancelled() => return,

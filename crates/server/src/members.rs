@@ -21,8 +21,8 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::Instant;
 
 use crate::auth::Tokens;
+use crate::clock::{Clock as _, SystemClock};
 use crate::config::{ServerConfig, StoreConfig};
-use crate::node::{Clock as _, SystemClock};
 use crate::peers::Identity;
 
 /// How often servers that share a store look at each other, and for how long one counts as there.

@@ -55,8 +55,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::members::Members;
-
 /// The first byte of a TLS handshake.
 pub(crate) const HANDSHAKE: u8 = 0x16;
 
@@ -132,19 +130,24 @@ pub enum Stranger {
     Store(#[from] StoreError),
 }
 
-/// Takes a connection of somebody who has a key, and says which server it is, if it is one that is there now.
+/// Takes a connection of somebody who has a key, and says which server it is, if it is one that is there now: `find`
+/// knows the servers by their keys.
 ///
 /// # Errors
 /// If it speaks no TLS, another kind of it, or proves no key.
-pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
-    members: &Members,
+pub async fn accept<S, F>(
     acceptor: &TlsAcceptor,
     stream: S,
-) -> io::Result<(TlsStream<S>, Result<ServerRecord, Stranger>)> {
+    find: impl FnOnce(Fingerprint) -> F,
+) -> io::Result<(TlsStream<S>, Result<ServerRecord, Stranger>)>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Result<Option<ServerRecord>, StoreError>>,
+{
     let stream = acceptor.accept(stream).await?;
     let keys = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let fingerprint = fingerprint_of(keys.first().map(AsRef::as_ref).unwrap_or_default());
-    let server = match members.find(fingerprint).await {
+    let server = match find(fingerprint).await {
         Ok(server) => server.ok_or(Stranger::Unknown(fingerprint)),
         Err(error) => Err(error.into()),
     };

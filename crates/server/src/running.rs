@@ -18,35 +18,14 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::first_start::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
 use crate::auth::{FirstStartError, Keys, Tokens, first_start};
+use crate::clock::{self, Clock};
 use crate::config::{ConfigError, PostgresConfig, ServerConfig, StoreConfig, make_private_dir};
-use crate::listener::{self, Listener};
+use crate::listener::{self, Apps, Listener};
 use crate::members::Members;
 use crate::metrics::Metrics;
-use crate::node::{Clock, DriverHandle, Fatal, Node, NodeConfig, Readiness, clock_of_process};
+use crate::node::{DriverHandle, Fatal, Node, NodeConfig, Readiness};
 use crate::objects::{ObjectError, Objects};
-
-/// What the parts of a server share; clones are cheap.
-#[derive(Clone)]
-pub struct Services {
-    /// The engine.
-    pub node: Node,
-    /// Logs and artifacts.
-    pub objects: Objects,
-    /// The servers of the store.
-    pub members: Members,
-    /// Who may come in.
-    pub tokens: Arc<Tokens>,
-    /// What is signed with.
-    pub keys: Keys,
-    /// What is counted.
-    pub metrics: Metrics,
-    /// The settings.
-    pub config: Arc<ServerConfig>,
-    /// The address that the server listens on.
-    pub addr: SocketAddr,
-    /// Whether requests are handed on to the leader. That needs real sockets, which a simulation has none of.
-    pub hands_on: bool,
-}
+use crate::services::Services;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -185,7 +164,7 @@ pub async fn start_with(config: ServerConfig, store: Arc<dyn Store>) -> Result<R
     let listen = config.listen;
     let listener = TcpListener::bind(listen).await.map_err(|source| StartError::Listen { listen, source })?;
     let addr = listener.local_addr().map_err(|source| StartError::Listen { listen, source })?;
-    let clock = clock_of_process();
+    let clock = clock::of_process();
     start_at(config, Site { store, listener, addr, clock, engine: EngineRuns::OnItsThread }).await
 }
 
@@ -267,10 +246,11 @@ impl Running {
     fn spawn_tasks(&self, listener: impl Listener) {
         let services = &self.services;
         let app = crate::api::router(services.clone()).merge(crate::grpc::router(services.clone()));
+        let apps = Apps { for_all: app, for_strangers: crate::api::for_strangers() };
         let grace = services.config.shutdown_grace.to_std();
         let (members, tokens) = (services.members.clone(), Arc::clone(&services.tokens));
         let stop = self.stop_listening.clone();
-        self.tasks.spawn(listener::serve(listener, app, members.clone(), stop, grace));
+        self.tasks.spawn(listener::serve(listener, apps, members.clone(), stop, grace));
         self.spawn_until_stop(async move { members.run(tokens).await });
         self.spawn_until_stop(crate::housekeeping::run(services.clone()));
         let logs = services.objects.logs.clone();

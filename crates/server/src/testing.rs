@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-use crate::node::{Clock as _, SystemClock};
+use crate::clock::{Clock as _, SystemClock};
 
 /// How long a worker waits before it opens another session.
 const RECONNECT: Duration = Duration::from_millis(20);

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use server::clock::Clock as _;
 use server::config::{PostgresConfig, StoreConfig};
-use server::node::Clock as _;
 use server::repair::{ResetError, reset_clock};
 use store::copy::{CopyError, Options, Phase, Progress, Report, Verified, copy, copy_back};
 use store::postgres::{self, PostgresStore};
@@ -41,7 +41,7 @@ pub(super) async fn run(context: &Context, command: StoreCommand) -> Result<(), 
 async fn run_reset_clock(context: &Context, args: &ResetClockArgs) -> Result<(), Failure> {
     let embedded = sqlite::Options { ballast_bytes: NO_RESERVE, ..sqlite::Options::default() };
     let store = open(context, &args.store, args.password_file.as_ref(), embedded).await?;
-    let now = server::node::SystemClock.now();
+    let now = server::clock::SystemClock.now();
     let reset = reset_clock(store.as_ref(), now).await.map_err(|error| match error {
         ResetError::Store(error) => refused(error),
         error => {

@@ -26,7 +26,7 @@ use super::requests::{deleted, unexpected, until_applied};
 use super::routes::Routes;
 use super::{Api, requests, rows};
 use crate::auth::{Actor, Resource, Verb};
-use crate::node::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock};
 
 /// The longest range of days that is listed: ten years.
 const DAYS_MAX: i32 = 3_660;

@@ -30,7 +30,8 @@ use super::submit::{self, Submission};
 use super::{Api, convert, page, patch, rows};
 use crate::api::openapi::JobPatch;
 use crate::auth::{Actor, Resource, Verb};
-use crate::node::{Clock, RequestError, SystemClock};
+use crate::clock::{Clock, SystemClock};
+use crate::node::RequestError;
 
 /// A submission of this size is parsed where it may take its time.
 const LARGE_BODY: usize = 64 * 1024;

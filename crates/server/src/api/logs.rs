@@ -25,7 +25,7 @@ use super::problem::{Chain, Code, Trouble};
 use super::routes::Routes;
 use super::{Api, rows};
 use crate::auth::{Resource, Verb};
-use crate::node::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock};
 use crate::objects::ObjectError;
 
 mod decode;

@@ -8,7 +8,8 @@
 //! - `edge`: what every request passes: its id, the bounds, the `Host`, the form of refusals.
 //! - `limits`: how many requests and streams are handled at a time, of all clients and of each.
 //! - `routes`: the table of routes. Each stands there with who may take it and with every code
-//!   that it may refuse with; the router, the OpenAPI document and the tests are made from it.
+//!   that it may refuse with; the router, the OpenAPI document and the tests are made from it. `gate` lets a request
+//!   through to its handler; `cookie`: the session of a browser.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
 //!   `servers`, `session` and `meta` have the handlers: parse, validate, ask, answer. They decide nothing.
 //! - `rows`: rows by the id or name in an address, or the 404; `requests`: requests to the engine, and the retry of a
@@ -16,7 +17,7 @@
 //! - `forward`: what another server answers, the one that decides.
 //! - `problem`: refusals as RFC 9457 documents; `extract`, `headers`, `page`: how requests
 //!   are read; `convert`: rows as what the API shows; `sse`: what streams share.
-//! - `openapi` and `docs`: the document, and pages for people made from it; `schemas`: JSON Schemas of
+//! - `openapi`, `operations` and `docs`: the document, and pages for people made from it; `schemas`: JSON Schemas of
 //!   definition files, for editors.
 //!
 //! # Always true
@@ -27,6 +28,7 @@
 mod artifacts;
 mod calendars;
 mod convert;
+mod cookie;
 mod definitions;
 mod docs;
 mod edge;
@@ -34,12 +36,14 @@ mod events;
 mod executions;
 mod extract;
 mod forward;
+mod gate;
 mod headers;
 mod jobs;
 mod limits;
 mod logs;
 mod meta;
 mod openapi;
+mod operations;
 mod page;
 mod patch;
 mod problem;
@@ -66,17 +70,17 @@ use axum::middleware::from_fn_with_state;
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate, SizeAbove};
+use utoipa::openapi::OpenApi;
 
 use self::edge::{Hosts, HttpMetrics};
 use self::limits::Limits;
 use self::page::Cursors;
 use self::routes::Routes;
-use crate::Services;
 use crate::auth::Sessions;
 use crate::hash::short_hash;
+use crate::services::Services;
 
 pub(crate) use forward::for_strangers;
-pub use openapi::document;
 pub use problem::Code;
 
 /// The smallest answer that is worth compressing, in bytes.
@@ -139,10 +143,15 @@ impl Api {
     }
 }
 
+/// The OpenAPI 3.1 document of the REST API.
+pub fn document() -> OpenApi {
+    openapi::document(table())
+}
+
 /// Every route of the REST API and the pages, over these services.
 pub fn router(services: Services) -> Router {
     let api = Api::new(services);
-    let router = table().into_router(&api);
+    let router = docs::assets(table().into_router(&api));
     let router = router.fallback(edge::nothing_here).layer(from_fn_with_state(api.clone(), edge::edge));
     router.layer(compression()).with_state(api)
 }

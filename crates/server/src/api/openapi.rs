@@ -1,27 +1,18 @@
 //! The OpenAPI document: made from the table of routes, so that it cannot tell of another API.
 //!
-//! Handlers describe what they answer when all is well. Which refusals a route has follows from what
-//! it is (its rights, its parameters, its body), and from the codes that its entry names.
+//! `operations` says what the entry of a route adds to what its handler describes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use model::JobSpec;
-use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ArrayItems, Components, OneOfBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::tag::TagBuilder;
-use utoipa::openapi::{
-    ContentBuilder, HttpMethod, InfoBuilder, LicenseBuilder, ObjectBuilder, OpenApi, Ref, RefOr, Required,
-    ResponseBuilder, ServerBuilder,
-};
+use utoipa::openapi::{InfoBuilder, LicenseBuilder, ObjectBuilder, OpenApi, Ref, RefOr, ServerBuilder};
 use utoipa::{PartialSchema, ToSchema};
 
-use super::edge;
-use super::problem::{Code, PROBLEM_JSON};
-use super::routes::{Access, operations_mut};
-
-/// The name of the way to authenticate.
-pub(super) const SCHEME: &str = "token";
+use super::operations::{self, SCHEME};
+use super::routes::Routes;
 
 const DESCRIPTION: &str = "\
 Belfry runs jobs on many machines. This is its REST API.\n\n\
@@ -50,9 +41,9 @@ const TAGS: &[(&str, &str)] = &[
     ("server", "The server itself."),
 ];
 
-/// The OpenAPI 3.1 document of the REST API.
-pub fn document() -> OpenApi {
-    let mut document = super::table().into_openapi();
+/// The OpenAPI 3.1 document of these routes.
+pub(super) fn document(routes: Routes) -> OpenApi {
+    let mut document = routes.into_openapi();
     document.info = InfoBuilder::new()
         .title("Belfry")
         .version(env!("CARGO_PKG_VERSION"))
@@ -63,7 +54,7 @@ pub fn document() -> OpenApi {
         TAGS.iter().map(|(name, about)| TagBuilder::new().name(*name).description(Some(*about)).build());
     document.tags = Some(tags.collect());
     document.servers = Some(vec![ServerBuilder::new().url("/").description(Some("This server")).build()]);
-    for operation in document.paths.paths.values_mut().flat_map(operations_mut) {
+    for operation in document.paths.paths.values_mut().flat_map(operations::each_mut) {
         for parameter in operation.1.parameters.iter_mut().flatten() {
             if let RefOr::T(parameter) = parameter {
                 parameter.schema.iter_mut().for_each(never_null);
@@ -209,73 +200,5 @@ fn or_null(schema_type: &mut SchemaType) {
         }
         SchemaType::Array(types) if !types.contains(&Type::Null) => types.push(Type::Null),
         _ => {}
-    }
-}
-
-/// Adds what an operation answers to `If-None-Match`, if its tag names the bytes of its answer.
-pub(super) fn document_conditions(method: &HttpMethod, path: &str, operation: &mut Operation) {
-    if *method != HttpMethod::Get || !edge::tag_names_bytes(path) {
-        return;
-    }
-    let parameter = ParameterBuilder::new()
-        .name("If-None-Match")
-        .parameter_in(ParameterIn::Header)
-        .required(Required::False)
-        .description(Some("An `ETag` from before: 304 if it is still right"))
-        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
-        .build();
-    operation.parameters.get_or_insert_default().push(RefOr::T(parameter));
-    let unchanged = ResponseBuilder::new().description("It is still what `If-None-Match` names").build();
-    operation.responses.responses.insert("304".to_owned(), RefOr::T(unchanged));
-}
-
-/// Every code that a route may refuse with.
-pub(super) fn refusals(
-    access: Access,
-    method: &HttpMethod,
-    path: &str,
-    operation: &Operation,
-    own: &[Code],
-) -> BTreeSet<Code> {
-    let mut codes = BTreeSet::from_iter(own.iter().copied());
-    codes.extend([Code::HostRefused, Code::MethodNotAllowed, Code::UriTooLong, Code::Internal]);
-    if let Access::Needs(..) = access {
-        codes.extend([
-            Code::Unauthenticated,
-            Code::ClientLimit,
-            Code::Busy,
-            Code::Forbidden,
-            Code::CrossSite,
-            Code::StoreUnavailable,
-        ]);
-    }
-    let parameters = operation.parameters.iter().flatten();
-    if path.contains('{') || parameters.count() > 0 {
-        codes.insert(Code::InvalidParameter);
-    }
-    if operation.request_body.is_some() {
-        codes.extend([Code::MalformedBody, Code::SlowRequest, Code::BodyTooLarge]);
-    }
-    if let (Access::Needs(..), HttpMethod::Post | HttpMethod::Put | HttpMethod::Patch | HttpMethod::Delete) =
-        (access, method)
-    {
-        codes.extend([Code::OutcomeUnknown, Code::Loading, Code::Stopping, Code::StorageFull]);
-    }
-    codes
-}
-
-/// Adds a response for each status of these codes.
-pub(super) fn document_refusals(operation: &mut Operation, codes: &BTreeSet<Code>) {
-    let mut by_status: BTreeMap<u16, Vec<&Code>> = BTreeMap::new();
-    for code in codes {
-        by_status.entry(code.status()).or_default().push(code);
-    }
-    for (status, codes) in by_status {
-        let lines: Vec<_> =
-            codes.iter().map(|code| format!("`{}`: {}", code.as_str(), code.title())).collect();
-        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-        let response =
-            ResponseBuilder::new().description(lines.join("\n\n")).content(PROBLEM_JSON, content).build();
-        operation.responses.responses.insert(status.to_string(), RefOr::T(response));
     }
 }

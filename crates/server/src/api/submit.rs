@@ -17,8 +17,8 @@ use serde::de::IgnoredAny;
 use super::extract::Format;
 use super::problem::{Code, Trouble, field_error};
 use crate::auth::Actor;
+use crate::clock::{Clock as _, SystemClock};
 use crate::hash::short_hash;
-use crate::node::{Clock as _, SystemClock};
 
 /// What was submitted.
 #[derive(Debug)]

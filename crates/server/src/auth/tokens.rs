@@ -11,7 +11,7 @@ use store::{Store, StoreError};
 use subtle::ConstantTimeEq;
 
 use super::token;
-use crate::node::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock};
 
 /// Who asks: the bearer of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use proto::v1::{ArtifactChunk, GetArtifactRequest, PutArtifactRequest, PutArtifa
 use tonic::{Status, Streaming};
 
 use super::{FIRST_MESSAGE_TIMEOUT, Replies, convert, malformed};
-use crate::Services;
 use crate::objects::ObjectError;
+use crate::services::Services;
 
 /// The most bytes of one message.
 const CHUNK_BYTES: usize = 256 * 1024;

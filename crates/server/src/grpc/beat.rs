@@ -11,8 +11,8 @@ use tonic::{Status, Streaming};
 
 use super::convert;
 use super::{Replies, malformed};
-use crate::Services;
 use crate::node::{Beat, Grant};
+use crate::services::Services;
 
 /// Grants that wait for a worker to read them.
 const GRANTS_MAX: usize = 16;

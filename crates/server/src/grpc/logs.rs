@@ -15,8 +15,8 @@ use tonic::{Status, Streaming};
 
 use super::convert;
 use super::{Replies, malformed};
-use crate::Services;
 use crate::objects::ObjectError;
+use crate::services::Services;
 
 /// Acknowledgements that wait for a worker to read them; no more chunks are read meanwhile.
 const ACKS_MAX: usize = 256;

@@ -26,8 +26,8 @@ use proto::v1::{
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::Services;
 use crate::auth::{Actor, Resource, Verb, authorize};
+use crate::services::Services;
 
 /// The largest message that is read: a batch of reports with their output values.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;

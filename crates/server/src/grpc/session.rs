@@ -18,9 +18,9 @@ use tonic::{Status, Streaming};
 
 use super::convert::{self, Malformed};
 use super::{FIRST_MESSAGE_TIMEOUT, Replies, malformed};
-use crate::Services;
 use crate::members::{Leader, Members};
 use crate::node::{MESSAGES_MAX, ToWorker};
+use crate::services::Services;
 
 /// Where the server is that decides, in a refusal of one that does not.
 const LEADER: &str = "belfry-leader";

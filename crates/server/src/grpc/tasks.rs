@@ -14,8 +14,8 @@ use proto::v1::{
 use tonic::Status;
 
 use super::{convert, malformed};
-use crate::Services;
 use crate::node::RequestError;
+use crate::services::Services;
 use store::StoreError;
 use store::query::ExecutionRow;
 

@@ -12,7 +12,8 @@ use leader::LeadershipLease;
 use model::Timestamp;
 use tokio::sync::watch;
 
-use super::{Clock, Readiness};
+use super::Readiness;
+use crate::clock::Clock;
 
 /// How often a lease that does not run out, or has run out already, is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -2,8 +2,8 @@
 //!
 //! A [`Node`] is what the rest of the server sees. It puts inputs into the inbox, waits for replies,
 //! and shows what the engine published: its [`View`], its [`Readiness`], its events. All rules of leadership are in the
-//! crate [`leader`]; the engine's thread (`driver`) runs the `shell` around it. `calls` has the calls of the store that have no answer yet,
-//! `outbox` gathers what goes to workers, `notices` logs and counts.
+//! crate [`leader`]; the engine's thread (`thread`; `driver` is what it is given) runs the `shell` around it. `calls` has
+//! the calls of the store that have no answer yet, `outbox` gathers what goes to workers, `notices` logs and counts.
 //!
 //! # Always true
 //! - A reply is given after the commit that it tells of, or says that nothing is known.
@@ -11,7 +11,6 @@
 //! - Beats and reports have lanes of their own; submissions cannot delay them.
 
 mod calls;
-mod clock;
 mod crashes;
 mod driver;
 mod leadership;
@@ -21,6 +20,7 @@ mod shell;
 mod strays;
 #[cfg(test)]
 mod tests;
+mod thread;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,11 +34,10 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use leadership::LeadsUntil;
 
-pub(crate) use clock::of_process as clock_of_process;
-pub use clock::{Clock, SystemClock};
-pub use driver::{Driver, DriverHandle, Fatal, NodeConfig};
+pub use driver::{Driver, Fatal, NodeConfig};
 pub use leader::Readiness;
 pub(crate) use outbox::{Ack, Grant, MESSAGES_MAX, Stop, ToWorker, Welcome};
+pub use thread::DriverHandle;
 
 /// How many requests wait in the inbox before more are refused as [`RequestError::Busy`].
 const REQUESTS_MAX: usize = 16_384;

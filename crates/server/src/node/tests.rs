@@ -18,7 +18,8 @@ use store::faulty::{FaultyStore, Operation};
 use store::sqlite::{Options, SqliteStore};
 
 use super::*;
-use crate::ServerConfig;
+use crate::clock::Clock;
+use crate::config::ServerConfig;
 use crate::members::Members;
 use crate::metrics::Metrics;
 

@@ -19,8 +19,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::sync::RwLock;
 
 use super::{Backend, ObjectError, io};
+use crate::clock::{Clock as _, SystemClock};
 use crate::config::make_private_dir;
-use crate::node::{Clock as _, SystemClock};
 
 /// Locks on references, by hash.
 const LOCKS: usize = 64;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use model::ExecutionId;
 use store::{Store, StoreError};
 
-use crate::ServerConfig;
+use crate::config::ServerConfig;
 use crate::config::StoreConfig;
 pub use artifacts::{Artifacts, ByteStream};
 pub use backend::Backend;

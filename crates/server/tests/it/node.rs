@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use model::{Duration, JobStatus, Timestamp};
 use server::ServerConfig;
+use server::clock::{Clock, SystemClock};
 use server::members::Members;
 use server::metrics::Metrics;
-use server::node::{Clock, DriverHandle, Node, NodeConfig, Readiness, RequestError, SystemClock};
+use server::node::{DriverHandle, Node, NodeConfig, Readiness, RequestError};
 use server::repair::{ResetError, reset_clock};
 use store::Store;
 use store::sqlite::{Options, SqliteStore};

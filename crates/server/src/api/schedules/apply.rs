@@ -31,7 +31,8 @@ use crate::api::problem::{Code, Trouble, field_error, fields_at};
 use crate::api::requests::{self, unexpected, until_applied};
 use crate::api::routes::Routes;
 use crate::auth::{Actor, Resource, Verb};
-use crate::node::{Clock, RequestError, SystemClock};
+use crate::clock::{Clock, SystemClock};
+use crate::node::RequestError;
 
 /// Up to so many schedules of one request have their timings compiled here, so that everything that
 /// is wrong is named at once.

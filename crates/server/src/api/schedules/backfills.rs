@@ -35,7 +35,7 @@ use crate::api::requests::{self, unexpected};
 use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
 use crate::auth::{Actor, Resource, Verb};
-use crate::node::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock};
 
 /// So many instants of a range are looked at, held ones included.
 const STEPS_MAX: usize = 200_000;

@@ -10,7 +10,7 @@ use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow, ScheduleRow};
 
 use crate::api::Api;
 use crate::api::problem::Trouble;
-use crate::node::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock};
 
 /// As many runs of either kind are looked at; a schedule rarely has more than one.
 const RUNS_MAX: usize = 200;

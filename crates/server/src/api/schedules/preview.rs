@@ -21,7 +21,7 @@ use crate::api::problem::{Code, Trouble, field_error, fields_at};
 use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
 use crate::auth::{Resource, Verb};
-use crate::node::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock};
 use crate::preview::{Reading, preview};
 
 /// Firings of a preview without asking.

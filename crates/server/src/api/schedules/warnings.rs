@@ -17,7 +17,7 @@ use timetable::CalendarMap;
 
 use crate::api::problem::Trouble;
 use crate::api::{Api, rows};
-use crate::node::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock};
 use crate::preview::{Reading, seed, warnings};
 
 /// The calendars of each namespace that these schedules live in.

@@ -7,7 +7,7 @@ use tower::ServiceExt;
 use utoipa::openapi::HttpMethod;
 
 use super::{Answer, World, job};
-use crate::api::routes::Access;
+use crate::api::gate::Access;
 use crate::api::{document, table};
 
 /// Open to anyone. A route that is to be added here needs a reason.

@@ -33,7 +33,8 @@ use crate::api::requests::{self, deleted, unexpected, until_applied};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
 use crate::auth::{Actor, Resource, Verb};
-use crate::node::{Clock, RequestError, SystemClock};
+use crate::clock::{Clock, SystemClock};
+use crate::node::RequestError;
 
 /// The most workflows of one request.
 const BATCH_WORKFLOWS_MAX: usize = BATCH_SCHEDULES_MAX;

@@ -27,7 +27,7 @@ use crate::api::problem::{Code, Trouble, field_error, fields_at};
 use crate::api::routes::Routes;
 use crate::api::{Api, submit};
 use crate::auth::{Actor, Resource, Verb};
-use crate::node::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock};
 
 /// Where the definition stands in the request.
 const AT: &str = "definition.";

@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 
 use super::*;
-use crate::ServerConfig;
+use crate::config::ServerConfig;
 
 /// Logs as a server has them that shares its store with others.
 fn shared_logs(data: &std::path::Path) -> Logs {
