@@ -21,7 +21,7 @@ use store::query::{ArtifactDeletion, ArtifactFilter, DeletionReason};
 use utoipa_axum::routes;
 
 use super::extract::{BODY_TIMEOUT, Params, Path};
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use super::routes::Routes;
 use super::{Api, convert, page};
 use crate::auth::{Actor, Resource, Verb};
@@ -38,10 +38,10 @@ pub(super) fn routes(routes: &mut Routes) {
 
 /// A name as jobs, queues and artifacts have them. The rule is the model's own: a queue's settings
 /// are checked by default together with its name.
-fn check_name(parameter: &str, name: &str) -> Result<(), Trouble> {
+fn check_name(parameter: &str, name: &str) -> Result<(), ApiError> {
     validate::queue(name, &QueueSettings::default()).map_err(|invalid| {
         let wrong = invalid.problems.into_iter().next().map(|problem| problem.message);
-        Trouble::parameter(parameter, wrong.unwrap_or_default())
+        ApiError::parameter(parameter, wrong.unwrap_or_default())
     })
 }
 
@@ -71,7 +71,7 @@ async fn put_artifact(
     Path(name): Path<String>,
     Params(params): Params<PutArtifactParams>,
     request: Request,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
     check_name("name", &name)?;
     check_name("namespace", namespace)?;
@@ -79,7 +79,7 @@ async fn put_artifact(
     let announced =
         request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit) {
-        return Err(Trouble::new(Code::BodyTooLarge, format!("`{name}` is larger than {limit} bytes")));
+        return Err(ApiError::new(Code::BodyTooLarge, format!("`{name}` is larger than {limit} bytes")));
     }
     let bytes = steady(request.into_body());
     let row = api.objects.artifacts.put(namespace, &name, &actor.name, bytes).await?;
@@ -164,7 +164,7 @@ impl FromStr for Place {
 async fn list_artifacts(
     State(api): State<Api>,
     Params(params): Params<ListArtifactsParams>,
-) -> Result<Json<List<Artifact>>, Trouble> {
+) -> Result<Json<List<Artifact>>, ApiError> {
     let limit = page::limit(params.limit)?;
     let mut filter = ArtifactFilter {
         namespace: page::namespace(params.namespace),
@@ -198,12 +198,12 @@ struct GetArtifactParams {
 }
 
 /// The hash that a version names, with or without `sha256:` before it.
-fn digest(version: &str) -> Result<&str, Trouble> {
+fn digest(version: &str) -> Result<&str, ApiError> {
     let hex = version.strip_prefix("sha256:").unwrap_or(version);
     let well_formed = hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     well_formed
         .then_some(hex)
-        .ok_or_else(|| Trouble::parameter("version", "is not a hash: expected 64 hex digits"))
+        .ok_or_else(|| ApiError::parameter("version", "is not a hash: expected 64 hex digits"))
 }
 
 /// Fetch the bytes of an artifact
@@ -218,7 +218,7 @@ async fn get_artifact(
     State(api): State<Api>,
     Path(name): Path<String>,
     Params(params): Params<GetArtifactParams>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
     check_name("name", &name)?;
     check_name("namespace", namespace)?;
@@ -250,7 +250,7 @@ async fn delete_artifact(
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     Params(params): Params<GetArtifactParams>,
-) -> Result<StatusCode, Trouble> {
+) -> Result<StatusCode, ApiError> {
     let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
     check_name("name", &name)?;
     check_name("namespace", namespace)?;
@@ -276,12 +276,12 @@ async fn delete_artifact(
         if deleted > 0 {
             let _written = write!(detail, "; other versions deleted: {deleted}");
         }
-        return Err(Trouble::new(Code::ArtifactInUse, detail));
+        return Err(ApiError::new(Code::ArtifactInUse, detail));
     }
     if deleted == 0 {
         let which = version.map_or_else(String::new, |version| format!(" with the version `{version}`"));
         let detail = format!("namespace `{namespace}` has no artifact `{name}`{which}");
-        return Err(Trouble::new(Code::ArtifactNotFound, detail));
+        return Err(ApiError::new(Code::ArtifactNotFound, detail));
     }
     tracing::info!(artifact = name, namespace, versions = deleted, by = %actor.name, "artifact deleted");
     Ok(StatusCode::NO_CONTENT)

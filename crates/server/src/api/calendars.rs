@@ -21,7 +21,7 @@ use utoipa_axum::routes;
 
 use super::extract::{Params, Path, RawBody, read_body};
 use super::headers::{Precondition, etag};
-use super::problem::{Code, Trouble, excerpt, field_error, fields_at};
+use super::problem::{ApiError, Code, excerpt, field_error, fields_at};
 use super::requests::{deleted, unexpected, until_applied};
 use super::routes::Routes;
 use super::{Api, requests, rows};
@@ -120,7 +120,7 @@ fn answer(calendar: Calendar) -> Response {
 async fn list_calendars(
     State(api): State<Api>,
     Params(scope): Params<Scope>,
-) -> Result<Json<List<Calendar>>, Trouble> {
+) -> Result<Json<List<Calendar>>, ApiError> {
     let namespace = Some(scope.namespace()).filter(|namespace| *namespace != "*");
     let records = api.node.store().calendars(namespace).await?;
     let kept = records.into_iter().map(|record| Calendar { spec: None, ..shown(record) });
@@ -136,7 +136,7 @@ async fn get_calendar(
     State(api): State<Api>,
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     if let Some(days) = builtin(&name) {
         return Ok(answer(shown_built_in(&name, &days)));
     }
@@ -180,15 +180,15 @@ async fn put_calendar(
     Params(params): Params<PutParams>,
     wanted: Precondition,
     body: RawBody<BODY_BYTES_MAX>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let mut spec: CalendarSpec = body.format.parse(&body.bytes)?;
     if spec.name != name {
-        return Err(Trouble::invalid_fields(vec![field_error("name", "is not the name in the address")]));
+        return Err(ApiError::invalid_fields(vec![field_error("name", "is not the name in the address")]));
     }
     if let Some(namespace) = params.namespace {
         if spec.namespace != namespace && spec.namespace != DEFAULT {
             let wrong = "is not the namespace in the address";
-            return Err(Trouble::invalid_fields(vec![field_error("namespace", wrong)]));
+            return Err(ApiError::invalid_fields(vec![field_error("namespace", wrong)]));
         }
         spec.namespace = namespace;
     }
@@ -208,14 +208,14 @@ enum PutCalendarAnswer {
     Spec(Box<CalendarSpec>),
 }
 
-async fn check(api: &Api, spec: &CalendarSpec) -> Result<(), Trouble> {
-    validate::calendar(spec).map_err(|invalid| Trouble::invalid(&invalid))?;
+async fn check(api: &Api, spec: &CalendarSpec) -> Result<(), ApiError> {
+    validate::calendar(spec).map_err(|invalid| ApiError::invalid(&invalid))?;
     let records = api.node.store().calendars(Some(&spec.namespace)).await?;
     let others = records.iter().map(|record| &record.spec).filter(|other| other.name != spec.name);
     // All together, because the new one may close a circle.
     let (_, mut wrong) = CalendarMap::compile(others.chain([spec]));
     match wrong.remove(&spec.name) {
-        Some(problems) => Err(Trouble::invalid_fields(fields_at("", &problems))),
+        Some(problems) => Err(ApiError::invalid_fields(fields_at("", &problems))),
         None => Ok(()),
     }
 }
@@ -225,7 +225,7 @@ async fn set(
     actor: &Actor,
     spec: CalendarSpec,
     wanted: &Precondition,
-) -> Result<CalendarRecord, Trouble> {
+) -> Result<CalendarRecord, ApiError> {
     until_applied(format!("calendar `{}`", spec.name), || async {
         let version = async {
             let found = api.node.store().calendar(&spec.namespace, &spec.name).await?;
@@ -257,10 +257,10 @@ async fn delete_calendar(
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
     wanted: Precondition,
-) -> Result<StatusCode, Trouble> {
+) -> Result<StatusCode, ApiError> {
     if builtin(&name).is_some() {
         let detail = format!("calendar `{name}` is built in: it cannot be deleted");
-        return Err(Trouble::new(Code::CalendarBuiltIn, detail));
+        return Err(ApiError::new(Code::CalendarBuiltIn, detail));
     }
     let record = rows::calendar(&api, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(record.version)?;
@@ -291,17 +291,17 @@ async fn get_calendar_days(
     State(api): State<Api>,
     Path(name): Path<String>,
     Params(params): Params<DaysParams>,
-) -> Result<Json<CalendarDays>, Trouble> {
+) -> Result<Json<CalendarDays>, ApiError> {
     let from = day("from", params.from.as_deref())?.unwrap_or_else(|| today(SystemClock.now()));
     let until = day("until", params.until.as_deref())?;
     let until = until.unwrap_or_else(|| from.saturating_add(jiff::Span::new().years(1)));
     let length = from.until(until).map_or(i32::MAX, |span| span.get_days());
     if length < 0 {
-        return Err(Trouble::parameter("until", format!("`{until}` is before `from` (`{from}`)")));
+        return Err(ApiError::parameter("until", format!("`{until}` is before `from` (`{from}`)")));
     }
     if length > DAYS_MAX {
         let wrong = format!("`{until}` is too far: expected at most {DAYS_MAX} days from `{from}` on");
-        return Err(Trouble::parameter("until", wrong));
+        return Err(ApiError::parameter("until", wrong));
     }
     let namespace = params.namespace.as_deref().unwrap_or(DEFAULT);
     let days = rows::calendars(&api, namespace).await?.days(&name);
@@ -311,11 +311,11 @@ async fn get_calendar_days(
     Ok(Json(CalendarDays { days: range.filter(|day| days.contains(*day)).collect(), known_until }))
 }
 
-fn day(name: &str, text: Option<&str>) -> Result<Option<Date>, Trouble> {
+fn day(name: &str, text: Option<&str>) -> Result<Option<Date>, ApiError> {
     let parse = |text: &str| {
         let shown = excerpt(text);
         text.parse()
-            .map_err(|_| Trouble::parameter(name, format!("`{shown}` is no day: expected `2026-10-01`")))
+            .map_err(|_| ApiError::parameter(name, format!("`{shown}` is no day: expected `2026-10-01`")))
     };
     text.map(parse).transpose()
 }
@@ -338,21 +338,21 @@ struct ImportParams {
 struct CalendarText(String);
 
 impl<S: Send + Sync> FromRequest<S> for CalendarText {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, Trouble> {
+    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let media_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
         let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if !matches!(media_type.as_str(), "text/calendar" | "text/plain") {
             let detail = "expected an iCalendar text";
             return Err(
-                Trouble::new(Code::UnsupportedMediaType, detail).hint("send `Content-Type: text/calendar`")
+                ApiError::new(Code::UnsupportedMediaType, detail).hint("send `Content-Type: text/calendar`")
             );
         }
         let bytes = read_body(&parts.headers, body, ICALENDAR_BYTES_MAX).await?;
         let text = String::from_utf8(bytes.into())
-            .map_err(|_| Trouble::new(Code::MalformedBody, "the body cannot be read: it is not UTF-8"))?;
+            .map_err(|_| ApiError::new(Code::MalformedBody, "the body cannot be read: it is not UTF-8"))?;
         Ok(Self(text))
     }
 }
@@ -370,13 +370,13 @@ async fn import_calendar(
     Extension(actor): Extension<Actor>,
     Params(params): Params<ImportParams>,
     CalendarText(text): CalendarText,
-) -> Result<Json<ImportedCalendar>, Trouble> {
+) -> Result<Json<ImportedCalendar>, ApiError> {
     let year = today(SystemClock.now()).year();
     let years = (year - IMPORTED_YEARS)..=(year + IMPORTED_YEARS);
     let read = tokio::task::spawn_blocking(move || ics::import(&text, years)).await;
     let imported = read
-        .map_err(|error| Trouble::internal(&error))?
-        .map_err(|error| Trouble::invalid_fields(vec![field_error("", &error.to_string())]))?;
+        .map_err(|error| ApiError::internal(&error))?
+        .map_err(|error| ApiError::invalid_fields(vec![field_error("", &error.to_string())]))?;
     let ignored = imported.ignored.iter().map(|ignored| IgnoredEvent {
         line: ignored.line,
         reason: match &ignored.summary {

@@ -15,11 +15,11 @@ use model::{JobSpec, JobStatus, Timestamp};
 use store::EventSeq;
 use store::query::{self, ExecutionRow, JobRow};
 
-use super::problem::Trouble;
+use super::problem::ApiError;
 
 /// A job of a list: all but its spec.
-pub(super) fn job(row: &JobRow) -> Result<Job, Trouble> {
-    let summary: Summary = serde_json::from_str(&row.body).map_err(|error| Trouble::internal(&error))?;
+pub(super) fn job(row: &JobRow) -> Result<Job, ApiError> {
+    let summary: Summary = serde_json::from_str(&row.body).map_err(|error| ApiError::internal(&error))?;
     let state = &row.state;
     Ok(Job {
         id: row.id,
@@ -64,13 +64,13 @@ fn execution_started_at(state: &JobState) -> Option<Timestamp> {
 }
 
 /// A job with its spec.
-pub(super) fn job_with_spec(row: &JobRow) -> Result<Job, Trouble> {
+pub(super) fn job_with_spec(row: &JobRow) -> Result<Job, ApiError> {
     Ok(Job { spec: Some(Box::new(spec(row)?)), ..job(row)? })
 }
 
 /// The spec of a job.
-pub(super) fn spec(row: &JobRow) -> Result<JobSpec, Trouble> {
-    serde_json::from_str(&row.body).map_err(|error| Trouble::internal(&error))
+pub(super) fn spec(row: &JobRow) -> Result<JobSpec, ApiError> {
+    serde_json::from_str(&row.body).map_err(|error| ApiError::internal(&error))
 }
 
 pub(super) fn job_event(entry: &HistoryEntry) -> JobEvent {

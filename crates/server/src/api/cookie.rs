@@ -12,7 +12,7 @@ use axum::http::header::{COOKIE, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 
 use super::Api;
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use crate::auth::Actor;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Exposure;
@@ -27,7 +27,7 @@ pub(super) fn new(
     headers: &HeaderMap,
     value: &str,
     max_age: Option<u64>,
-) -> Result<HeaderValue, Trouble> {
+) -> Result<HeaderValue, ApiError> {
     let mut text = format!("{}={value}; Path=/; HttpOnly; SameSite=Strict", cookie_name(uri, headers));
     if let Some(seconds) = max_age {
         text += &format!("; Max-Age={seconds}");
@@ -35,7 +35,7 @@ pub(super) fn new(
     if api.config.exposure == Exposure::BehindProxy {
         text += "; Secure";
     }
-    HeaderValue::try_from(text).map_err(|error| Trouble::internal(&error))
+    HeaderValue::try_from(text).map_err(|error| ApiError::internal(&error))
 }
 
 /// Whose session a request carries.
@@ -47,18 +47,18 @@ pub(super) fn actor(
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
-) -> Result<Option<Actor>, Trouble> {
+) -> Result<Option<Actor>, ApiError> {
     let name = cookie_name(uri, headers);
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let Some((_, value)) = pairs.find(|(found, _)| *found == name) else { return Ok(None) };
     if !is_own_page(method, uri, headers) {
         let detail = "the request has a session, and does not come from a page of this server";
-        return Err(Trouble::new(Code::CrossSite, detail));
+        return Err(ApiError::new(Code::CrossSite, detail));
     }
     if !method.is_safe() && !headers.contains_key(CSRF) {
         let detail = format!("the request has a session, would change something, and has no header `{CSRF}`");
-        return Err(Trouble::new(Code::CrossSite, detail));
+        return Err(ApiError::new(Code::CrossSite, detail));
     }
     let token_id = api.shared.sessions.read(value, SystemClock.now());
     Ok(token_id.and_then(|id| api.tokens.bearer_of(id)))

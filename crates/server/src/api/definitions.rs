@@ -4,7 +4,7 @@ use engine::output::ApplyChange as Done;
 use model::api::{ApplyChange, FieldError};
 use serde::Deserialize;
 
-use super::problem::{Trouble, field_error};
+use super::problem::{ApiError, field_error};
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields, default)]
@@ -21,8 +21,8 @@ impl PutParams {
     ///
     /// # Errors
     /// `invalid_spec` where the spec says something else.
-    pub(super) fn settle(&self, address: &str, name: &str, namespace: &mut String) -> Result<(), Trouble> {
-        let wrong = |path, detail| Err(Trouble::invalid_fields(vec![field_error(path, detail)]));
+    pub(super) fn settle(&self, address: &str, name: &str, namespace: &mut String) -> Result<(), ApiError> {
+        let wrong = |path, detail| Err(ApiError::invalid_fields(vec![field_error(path, detail)]));
         if name != address {
             return wrong("name", "is not the name in the address");
         }

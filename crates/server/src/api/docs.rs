@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::extract::Path;
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use super::routes::Routes;
 use crate::web;
 
@@ -68,8 +68,8 @@ async fn dashboard(State(api): State<Api>) -> Response {
 }
 
 /// A file of the dashboard.
-async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, Trouble> {
-    let missing = || Trouble::new(Code::NotFound, "the dashboard has no such file; load the page again");
+async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
+    let missing = || ApiError::new(Code::NotFound, "the dashboard has no such file; load the page again");
     web::asset(&name, &headers).ok_or_else(missing)
 }
 

@@ -25,7 +25,7 @@ use prometheus_client::registry::Registry;
 use tracing::Instrument;
 
 use super::headers::{X_REQUEST_ID, is_known, request_id};
-use super::problem::{self, Code, Trouble};
+use super::problem::{self, ApiError, Code};
 use super::{Api, forward};
 use crate::web;
 
@@ -47,7 +47,7 @@ pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Nex
             let known = known.filter(|_| route.as_ref().is_some_and(|route| tag_names_bytes(route.as_str())));
             without_what_is_known(known.as_ref(), finish(response, &id))
         }
-        Err(trouble) => trouble.into_document(Some(id.clone())),
+        Err(error) => error.into_document(Some(id.clone())),
     };
     add_headers(response.headers_mut(), &id);
     let took = started.elapsed();
@@ -60,35 +60,38 @@ pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Nex
 /// Where no route is.
 ///
 /// A browser that asks for a page gets the dashboard, which has views at addresses of its own.
-pub(super) async fn nothing_here(method: Method, uri: Uri, headers: HeaderMap) -> Result<Response, Trouble> {
+pub(super) async fn nothing_here(method: Method, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
     if let Some(page) = web::is_view(&method, &uri, &headers).then(web::page).flatten() {
         return Ok(page);
     }
     let path: String = uri.path().chars().take(200).collect();
-    Err(Trouble::new(Code::NotFound, format!("there is nothing at `{path}`")))
+    Err(ApiError::new(Code::NotFound, format!("there is nothing at `{path}`")))
 }
 
-async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, Trouble> {
+async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, ApiError> {
     let length = request.uri().path_and_query().map_or(0, |text| text.as_str().len());
     if length > URI_LEN_MAX {
-        return Err(Trouble::new(Code::UriTooLong, format!("the address has more than {URI_LEN_MAX} bytes")));
+        return Err(ApiError::new(
+            Code::UriTooLong,
+            format!("the address has more than {URI_LEN_MAX} bytes"),
+        ));
     }
     api.shared.hosts.check(request.uri(), request.headers())?;
     AssertUnwindSafe(next.run(request)).catch_unwind().await.map_err(|panic| {
         let said =
             panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
         tracing::error!(error = said.unwrap_or("unknown"), "a handler panicked");
-        Trouble::new(Code::Internal, "the server failed to handle the request; its log says why")
+        ApiError::new(Code::Internal, "the server failed to handle the request; its log says why")
     })
 }
 
 /// Writes a refusal's body, and turns bare refusals of other layers into problem documents.
 fn finish(mut response: Response, id: &str) -> Response {
-    if let Some(trouble) = response.extensions_mut().remove::<Trouble>() {
-        return trouble.into_document(Some(id.to_owned()));
+    if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        return error.into_document(Some(id.to_owned()));
     }
     match problem::of_bare_response(&response) {
-        Some(trouble) => trouble.into_document(Some(id.to_owned())),
+        Some(error) => error.into_document(Some(id.to_owned())),
         None => response,
     }
 }
@@ -145,7 +148,7 @@ impl Hosts {
         Self { names: names.iter().map(|name| name.to_ascii_lowercase()).collect() }
     }
 
-    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Trouble> {
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
         let header = headers.get(HOST).map(|value| value.to_str().unwrap_or("?"));
         let Some(host) = uri.host().or(header.map(without_port)) else { return Ok(()) };
         let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -154,7 +157,7 @@ impl Hosts {
             return Ok(());
         }
         let shown: String = host.chars().filter(char::is_ascii_graphic).take(100).collect();
-        Err(Trouble::new(
+        Err(ApiError::new(
             Code::HostRefused,
             format!("the request is for `{shown}`, and this server is not called so"),
         ))

@@ -24,7 +24,7 @@ use utoipa_axum::routes;
 use super::extract::{Many, Params};
 use super::headers::LastEventId;
 use super::limits::Caller;
-use super::problem::{Code, Trouble, excerpt};
+use super::problem::{ApiError, Code, excerpt};
 use super::routes::Routes;
 use super::{Api, convert, page, sse};
 use crate::auth::{Resource, Verb};
@@ -74,7 +74,7 @@ async fn follow_events(
     Extension(caller): Extension<Caller>,
     Params(params): Params<EventsParams>,
     LastEventId(last): LastEventId,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let from = last.or(params.since).map(EventSeq);
     known_types(&params.kind.0)?;
     let filter =
@@ -84,7 +84,7 @@ async fn follow_events(
 }
 
 /// Refuses types that no event has: a typing error would look like silence.
-fn known_types(wanted: &[String]) -> Result<(), Trouble> {
+fn known_types(wanted: &[String]) -> Result<(), ApiError> {
     let all: Vec<String> = convert::event_types().collect();
     let group_of = |kind: &str| kind.split('.').next().unwrap_or_default().to_owned();
     for kind in wanted {
@@ -100,7 +100,7 @@ fn known_types(wanted: &[String]) -> Result<(), Trouble> {
         expected.dedup();
         let shown = excerpt(kind);
         let detail = format!("`{shown}` is not an event type: expected one of {}", expected.join(", "));
-        return Err(Trouble::parameter("type", detail));
+        return Err(ApiError::parameter("type", detail));
     }
     Ok(())
 }

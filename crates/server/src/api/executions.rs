@@ -9,7 +9,7 @@ use store::query::{ExecutionFilter, Page};
 use utoipa_axum::routes;
 
 use super::extract::{Many, Params, Path};
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use super::routes::Routes;
 use super::{Api, convert, page, rows};
 use crate::auth::{Resource, Verb};
@@ -48,7 +48,7 @@ struct ListExecutionsParams {
 async fn list_executions(
     State(api): State<Api>,
     Params(params): Params<ListExecutionsParams>,
-) -> Result<Json<List<Execution>>, Trouble> {
+) -> Result<Json<List<Execution>>, ApiError> {
     let filter = ExecutionFilter {
         job: params.job_id,
         worker: params.worker_id,
@@ -78,7 +78,7 @@ async fn list_job_executions(
     State(api): State<Api>,
     Path(id): Path<JobId>,
     Params(params): Params<PageParams>,
-) -> Result<Json<List<Execution>>, Trouble> {
+) -> Result<Json<List<Execution>>, ApiError> {
     rows::job(&api, id).await?;
     let filter = ExecutionFilter { job: Some(id), ..ExecutionFilter::default() };
     list(&api, &filter, params.limit, params.cursor.as_deref()).await
@@ -89,7 +89,7 @@ async fn list(
     filter: &ExecutionFilter,
     limit: Option<u32>,
     cursor: Option<&str>,
-) -> Result<Json<List<Execution>>, Trouble> {
+) -> Result<Json<List<Execution>>, ApiError> {
     let limit = page::limit(limit)?;
     let after = api.shared.cursors.read::<ExecutionId>("executions", filter, cursor)?;
     let page = api.node.store().executions(filter, Page { after, limit }).await?;
@@ -106,6 +106,6 @@ async fn list(
 async fn get_execution(
     State(api): State<Api>,
     Path(id): Path<ExecutionId>,
-) -> Result<Json<Execution>, Trouble> {
+) -> Result<Json<Execution>, ApiError> {
     Ok(Json(convert::execution(&rows::execution(&api, id).await?)))
 }

@@ -21,7 +21,7 @@ use model::limits::BODY_BYTES_MAX;
 use serde::de::{DeserializeOwned, IntoDeserializer, Visitor};
 use serde_json::Value;
 
-use super::problem::{Code, Trouble, excerpt, field_error};
+use super::problem::{ApiError, Code, excerpt, field_error};
 use crate::misfits::{self, Scalars};
 
 /// How long a client may take to send a body, and how long an upload may pause.
@@ -43,18 +43,18 @@ impl Format {
     ///
     /// # Errors
     /// `unsupported_media_type`, if it says neither or nothing.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Trouble> {
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         let header = headers.get(CONTENT_TYPE).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
         let media_type = header.split(';').next().unwrap_or_default().trim();
         match media_type.to_ascii_lowercase().as_str() {
             "application/json" | "application/merge-patch+json" => Ok(Self::Json),
             "application/yaml" | "application/x-yaml" | "text/yaml" => Ok(Self::Yaml),
             "" => {
-                Err(Trouble::new(Code::UnsupportedMediaType, "the request has a body and no `Content-Type`"))
+                Err(ApiError::new(Code::UnsupportedMediaType, "the request has a body and no `Content-Type`"))
             }
             other => {
                 let shown: String = other.chars().filter(char::is_ascii_graphic).take(64).collect();
-                Err(Trouble::new(Code::UnsupportedMediaType, format!("`{shown}` is not taken here")))
+                Err(ApiError::new(Code::UnsupportedMediaType, format!("`{shown}` is not taken here")))
             }
         }
     }
@@ -63,7 +63,7 @@ impl Format {
     ///
     /// # Errors
     /// `malformed_body` if it is not of this format, `invalid_spec` if it does not fit `T`.
-    pub(super) fn parse<T: DeserializeOwned>(self, body: &[u8]) -> Result<T, Trouble> {
+    pub(super) fn parse<T: DeserializeOwned>(self, body: &[u8]) -> Result<T, ApiError> {
         self.parse_checked(body, |_| Vec::new())
     }
 
@@ -72,7 +72,7 @@ impl Format {
         self,
         body: &[u8],
         check: impl Fn(&T) -> Vec<FieldError>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, ApiError> {
         match self {
             Self::Json => json(body, check),
             Self::Yaml => yaml(body, check),
@@ -99,7 +99,7 @@ fn read_json<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
     (is_object(body) && depth(body) <= DEPTH_MAX).then(|| serde_json::from_slice(body).ok())?
 }
 
-fn json<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>) -> Result<T, Trouble> {
+fn json<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>) -> Result<T, ApiError> {
     if let Some(value) = read_json(body) {
         return Ok(value);
     }
@@ -108,7 +108,7 @@ fn json<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>)
     }
     let value = serde_json::from_slice::<Value>(body).map_err(|error| malformed(&error))?;
     if !is_object(body) {
-        return Err(Trouble::invalid_fields(vec![field_error("", "the body is not an object")]));
+        return Err(ApiError::invalid_fields(vec![field_error("", "the body is not an object")]));
     }
     let located = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(body));
     let Err(first) = located else {
@@ -118,12 +118,12 @@ fn json<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>)
     explain(value, body.len(), Scalars::Typed, &first, check)
 }
 
-fn too_deep() -> Trouble {
-    Trouble::new(Code::MalformedBody, format!("the body is nested deeper than {DEPTH_MAX} levels"))
+fn too_deep() -> ApiError {
+    ApiError::new(Code::MalformedBody, format!("the body is nested deeper than {DEPTH_MAX} levels"))
 }
 
-fn malformed(error: &dyn Display) -> Trouble {
-    Trouble::new(Code::MalformedBody, format!("the body cannot be read: {error}"))
+fn malformed(error: &dyn Display) -> ApiError {
+    ApiError::new(Code::MalformedBody, format!("the body cannot be read: {error}"))
 }
 
 fn yaml_options() -> serde_saphyr::Options {
@@ -136,7 +136,7 @@ fn yaml_options() -> serde_saphyr::Options {
     }
 }
 
-fn yaml<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>) -> Result<T, Trouble> {
+fn yaml<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>) -> Result<T, ApiError> {
     let text = str::from_utf8(body).map_err(|error| malformed(&error))?;
     let mut path = String::new();
     let parsed =
@@ -160,7 +160,7 @@ fn explain<T: DeserializeOwned>(
     scalars: Scalars,
     first: &(String, String),
     check: impl Fn(&T) -> Vec<FieldError>,
-) -> Result<T, Trouble> {
+) -> Result<T, ApiError> {
     let (parsed, found) = misfits::find::<T>(value, bytes, scalars);
     let mut errors: Vec<_> = found.iter().map(|misfit| field_error(&misfit.path, &misfit.detail)).collect();
     if errors.is_empty() {
@@ -176,7 +176,7 @@ fn explain<T: DeserializeOwned>(
         let further: Vec<_> = check(&parsed).into_iter().filter(|found| !known(found)).collect();
         errors.extend(further);
     }
-    Err(Trouble::invalid_fields(errors))
+    Err(ApiError::invalid_fields(errors))
 }
 
 /// How deep the brackets of a JSON text are nested at most. Need not be exact for what is no JSON.
@@ -203,7 +203,7 @@ fn depth(body: &[u8]) -> usize {
 ///
 /// # Errors
 /// `body_too_large`, `slow_request`, or `malformed_body` if the client stopped before its end.
-pub(super) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Trouble> {
+pub(super) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     read_body_counted(headers, body, limit, |_| Ok(())).await
 }
 
@@ -215,9 +215,9 @@ pub(super) async fn read_body_counted(
     headers: &HeaderMap,
     body: Body,
     limit: usize,
-    mut take: impl FnMut(usize) -> Result<(), Trouble>,
-) -> Result<Bytes, Trouble> {
-    let too_large = || Trouble::new(Code::BodyTooLarge, format!("the body is larger than {limit} bytes"));
+    mut take: impl FnMut(usize) -> Result<(), ApiError>,
+) -> Result<Bytes, ApiError> {
+    let too_large = || ApiError::new(Code::BodyTooLarge, format!("the body is larger than {limit} bytes"));
     let by_header = || headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse::<usize>().ok();
     // A body that was received already says its size, whatever the header says.
     let announced = body.size_hint().exact().and_then(|n| usize::try_from(n).ok()).or_else(by_header);
@@ -246,8 +246,9 @@ pub(super) async fn read_body_counted(
         }
         Err(too_large())
     };
-    let late =
-        |_| Trouble::new(Code::SlowRequest, format!("the body took longer than {}s", BODY_TIMEOUT.as_secs()));
+    let late = |_| {
+        ApiError::new(Code::SlowRequest, format!("the body took longer than {}s", BODY_TIMEOUT.as_secs()))
+    };
     tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(late)?
 }
 
@@ -256,9 +257,9 @@ pub(super) async fn read_body_counted(
 pub(super) struct MaybeBody<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody<T> {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Trouble> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let body = read_body(&parts.headers, body, BODY_BYTES_MAX).await?;
         if body.is_empty() {
@@ -282,9 +283,9 @@ pub(super) struct RawBody<const LIMIT: usize> {
 }
 
 impl<S: Send + Sync, const LIMIT: usize> FromRequest<S> for RawBody<LIMIT> {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Trouble> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let format = Format::of(&parts.headers)?;
         let bytes = read_body(&parts.headers, body, LIMIT).await?;
@@ -297,9 +298,9 @@ impl<S: Send + Sync, const LIMIT: usize> FromRequest<S> for RawBody<LIMIT> {
 pub(super) struct Path<T>(pub(super) T);
 
 impl<S: Send + Sync, T: FromStr<Err: Display>> FromRequestParts<S> for Path<T> {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Trouble> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = path_params(parts, state).await?;
         parsed(params.iter().next().unwrap_or_default()).map(Self)
     }
@@ -315,9 +316,9 @@ where
     A: FromStr<Err: Display>,
     B: FromStr<Err: Display>,
 {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Trouble> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let params = path_params(parts, state).await?;
         let mut params = params.iter();
         let first = parsed(params.next().unwrap_or_default())?;
@@ -325,15 +326,15 @@ where
     }
 }
 
-async fn path_params<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPathParams, Trouble> {
-    let broken = |_| Trouble::parameter("path", "is not UTF-8");
+async fn path_params<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<RawPathParams, ApiError> {
+    let broken = |_| ApiError::parameter("path", "is not UTF-8");
     RawPathParams::from_request_parts(parts, state).await.map_err(broken)
 }
 
-fn parsed<T: FromStr<Err: Display>>((name, text): (&str, &str)) -> Result<T, Trouble> {
+fn parsed<T: FromStr<Err: Display>>((name, text): (&str, &str)) -> Result<T, ApiError> {
     text.parse().map_err(|error: T::Err| {
         let error = field_error(name, &error.to_string());
-        Trouble::new(Code::InvalidParameter, error.detail.clone()).fields([error])
+        ApiError::new(Code::InvalidParameter, error.detail.clone()).fields([error])
     })
 }
 
@@ -343,9 +344,9 @@ fn parsed<T: FromStr<Err: Display>>((name, text): (&str, &str)) -> Result<T, Tro
 pub(super) struct Params<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Trouble> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         query(&parts.uri).map(Self)
     }
 }
@@ -353,8 +354,8 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
 /// Between the values of a name that comes several times: a character that no value may have.
 const AND: char = '\u{1f}';
 
-fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Trouble> {
-    let broken = |_| Trouble::new(Code::InvalidParameter, "the query is not percent-encoded UTF-8");
+fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiError> {
+    let broken = |_| ApiError::new(Code::InvalidParameter, "the query is not percent-encoded UTF-8");
     let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(broken)?.0;
     let mut merged: Vec<(String, Text)> = Vec::with_capacity(pairs.len());
     for (name, value) in pairs {
@@ -370,8 +371,8 @@ fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Trouble> {
     serde_path_to_error::deserialize(map).map_err(|error| {
         let message = error.inner().to_string();
         match unknown_name(&message) {
-            Some(name) => Trouble::parameter(name, message.as_str()),
-            None => Trouble::parameter(&error.path().to_string(), message),
+            Some(name) => ApiError::parameter(name, message.as_str()),
+            None => ApiError::parameter(&error.path().to_string(), message),
         }
     })
 }
@@ -532,8 +533,8 @@ mod tests {
     use super::*;
 
     fn refusal<T: DeserializeOwned>(format: Format, body: &str) -> String {
-        let Err(trouble) = format.parse::<T>(body.as_bytes()) else { return "taken".to_owned() };
-        let problem = trouble.into_problem(None);
+        let Err(error) = format.parse::<T>(body.as_bytes()) else { return "taken".to_owned() };
+        let problem = error.into_problem(None);
         let fields: String = problem.errors.iter().map(|e| format!("\n{} = {}", e.pointer, e.path)).collect();
         format!("{} {}: {}{fields}", problem.status, problem.code, problem.detail)
     }
@@ -680,7 +681,10 @@ mod tests {
                 let parts = [vec![b'x'; 50], vec![b'x'; length - 50]].map(Ok::<_, std::io::Error>);
                 let body = Body::from_stream(futures::stream::iter(parts));
                 let read = read_body(&headers, body, 100).await;
-                assert_eq!(read.as_ref().map(Bytes::len).map_err(Trouble::code).ok(), fits.then_some(length));
+                assert_eq!(
+                    read.as_ref().map(Bytes::len).map_err(ApiError::code).ok(),
+                    fits.then_some(length)
+                );
             }
         }
     }
@@ -705,7 +709,7 @@ mod tests {
 
     fn sample(text: &str) -> Result<Sample, String> {
         let uri: Uri = format!("/x?{text}").parse().unwrap();
-        query(&uri).map_err(|trouble| trouble.into_problem(None).detail)
+        query(&uri).map_err(|error| error.into_problem(None).detail)
     }
 
     #[test]

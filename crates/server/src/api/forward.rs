@@ -44,7 +44,7 @@ use tokio::sync::watch;
 use super::Api;
 use super::headers::{X_REQUEST_ID, request_id};
 use super::limits;
-use super::problem::{Chain, Code, Trouble};
+use super::problem::{ApiError, Chain, Code};
 use crate::listener::Peer;
 use crate::members::Leader;
 use crate::node::Readiness;
@@ -102,7 +102,7 @@ pub(crate) fn for_strangers() -> Router {
             "the server that decides cannot tell who hands this on: that server's row in the store ran out";
         // The next connection may be one of a server.
         let close = HeaderValue::from_static("close");
-        Trouble::new(Code::Loading, detail).header(CONNECTION, close).into_document(None)
+        ApiError::new(Code::Loading, detail).header(CONNECTION, close).into_document(None)
     })
 }
 
@@ -244,7 +244,7 @@ fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Errors
 /// `loading` if it cannot be reached, and `outcome_unknown` if it broke off over a change.
-pub(super) async fn to(api: &Api, leader: &ServerRecord, request: Request) -> Result<Response, Trouble> {
+pub(super) async fn to(api: &Api, leader: &ServerRecord, request: Request) -> Result<Response, ApiError> {
     to_within(api, leader, request, ANSWER_TIMEOUT).await
 }
 
@@ -253,7 +253,7 @@ pub(super) async fn to_within(
     leader: &ServerRecord,
     request: Request,
     patience: Duration,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let client = limits::address(&request, api.config.exposure);
     let (mut parts, body) = request.into_parts();
     let id = request_id(&parts.headers);
@@ -263,7 +263,7 @@ pub(super) async fn to_within(
     let forwards = &api.shared.forwards;
     let mark = forwards.mark(api.members.me().id, &id);
     for (name, value) in [(X_REQUEST_ID, id), (FORWARDED_BY, mark)] {
-        parts.headers.insert(name, HeaderValue::try_from(value).map_err(|error| Trouble::internal(&error))?);
+        parts.headers.insert(name, HeaderValue::try_from(value).map_err(|error| ApiError::internal(&error))?);
     }
     if let Some(address) = client.and_then(|client| HeaderValue::try_from(client.to_string()).ok()) {
         parts.headers.insert(CLIENT_ADDRESS, address);
@@ -311,11 +311,11 @@ async fn silence(mut moves: watch::Receiver<()>, patience: Duration) {
     }
 }
 
-fn silent(leader: &ServerRecord, method: &Method, patience: Duration) -> Trouble {
+fn silent(leader: &ServerRecord, method: &Method, patience: Duration) -> ApiError {
     let (server, waited) = (&leader.name, patience.as_secs());
     tracing::warn!(server, "the leader did not answer a forwarded request within {waited}s");
     let detail = format!("`{server}`, the leader, did not answer within {waited}s");
-    Trouble::new(if method.is_safe() { Code::Loading } else { Code::OutcomeUnknown }, detail)
+    ApiError::new(if method.is_safe() { Code::Loading } else { Code::OutcomeUnknown }, detail)
 }
 
 fn without_connection(headers: &mut HeaderMap) {
@@ -324,7 +324,7 @@ fn without_connection(headers: &mut HeaderMap) {
     }
 }
 
-fn broken_off(leader: &ServerRecord, method: &Method, error: &reqwest::Error) -> Trouble {
+fn broken_off(leader: &ServerRecord, method: &Method, error: &reqwest::Error) -> ApiError {
     let (server, url) = (&leader.name, leader.url.as_deref());
     if is_impostor(error) {
         tracing::warn!(server, url, error = %Chain(error), "who answers there has not the key of that server: nothing was sent");
@@ -333,10 +333,10 @@ fn broken_off(leader: &ServerRecord, method: &Method, error: &reqwest::Error) ->
     }
     if error.is_connect() || method.is_safe() {
         let detail = format!("`{}`, the server that decides, does not answer", leader.name);
-        return Trouble::new(Code::Loading, detail);
+        return ApiError::new(Code::Loading, detail);
     }
     let detail = format!("`{}`, the server that decides, broke off before it had answered", leader.name);
-    Trouble::new(Code::OutcomeUnknown, detail)
+    ApiError::new(Code::OutcomeUnknown, detail)
 }
 
 #[cfg(test)]

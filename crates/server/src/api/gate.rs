@@ -14,7 +14,7 @@ use model::limits::BATCH_BODY_BYTES_MAX;
 
 use super::extract::read_body_counted;
 use super::limits::{Caller, Limits, Places};
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use super::{Api, cookie, forward};
 use crate::auth::{Actor, Resource, Verb, authorize};
 
@@ -76,7 +76,7 @@ pub(super) async fn pass(
     State(gate): State<Gate>,
     mut request: Request,
     next: Next,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let actor = bearer(&gate.api, &request)?;
     authorize(&actor, gate.verb, &gate.resource).inspect_err(|denied| {
         tracing::warn!(error = %denied, token_id = %actor.token_id, "refused a request");
@@ -118,7 +118,7 @@ async fn received(
     caller: &Caller,
     memory: &mut Places,
     request: Request,
-) -> Result<Request, Trouble> {
+) -> Result<Request, ApiError> {
     let (parts, body) = request.into_parts();
     let body = {
         let take = |bytes| memory.take(bytes);
@@ -135,11 +135,11 @@ async fn received(
     Ok(Request::from_parts(parts, body.into()))
 }
 
-fn bearer(api: &Api, request: &Request) -> Result<Actor, Trouble> {
+fn bearer(api: &Api, request: &Request) -> Result<Actor, ApiError> {
     let Some(header) = request.headers().get(AUTHORIZATION) else {
         let actor = cookie::actor(api, request.method(), request.uri(), request.headers())?;
         return actor.ok_or_else(|| {
-            Trouble::new(Code::Unauthenticated, "authentication required: no token was sent")
+            ApiError::new(Code::Unauthenticated, "authentication required: no token was sent")
         });
     };
     let token = header.to_str().ok().and_then(|value| {
@@ -149,5 +149,5 @@ fn bearer(api: &Api, request: &Request) -> Result<Actor, Trouble> {
     // Whether it was malformed, unknown or wrong is nobody's business.
     token
         .and_then(|token| api.tokens.verify(token))
-        .ok_or_else(|| Trouble::new(Code::Unauthenticated, "the token is not valid"))
+        .ok_or_else(|| ApiError::new(Code::Unauthenticated, "the token is not valid"))
 }

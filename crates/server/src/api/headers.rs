@@ -5,7 +5,7 @@ use axum::http::header::{IF_MATCH, IF_NONE_MATCH};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 
 /// The request's id, in and out.
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -43,7 +43,7 @@ impl Precondition {
     ///
     /// # Errors
     /// `version_mismatch`, if `current` is not what the client wants.
-    pub(super) fn expected(&self, current: u64) -> Result<Option<u64>, Trouble> {
+    pub(super) fn expected(&self, current: u64) -> Result<Option<u64>, ApiError> {
         let wanted = match self {
             Self::None => return Ok(None),
             Self::Exists if current > 0 => return Ok(Some(current)),
@@ -58,7 +58,7 @@ impl Precondition {
         };
         let found =
             if current == 0 { "it does not exist".to_owned() } else { format!("it has version {current}") };
-        Err(Trouble::new(Code::VersionMismatch, format!("expected {wanted}, but {found}")))
+        Err(ApiError::new(Code::VersionMismatch, format!("expected {wanted}, but {found}")))
     }
 
     /// As [`expected`](Self::expected); the version is read only if the client wants something of it.
@@ -67,8 +67,8 @@ impl Precondition {
     /// Those of the read, and `version_mismatch`.
     pub(super) async fn expected_of(
         &self,
-        version: impl Future<Output = Result<Option<u64>, Trouble>>,
-    ) -> Result<Option<u64>, Trouble> {
+        version: impl Future<Output = Result<Option<u64>, ApiError>>,
+    ) -> Result<Option<u64>, ApiError> {
         match self {
             Self::None => Ok(None),
             wanted => wanted.expected(version.await?.unwrap_or(0)),
@@ -77,16 +77,16 @@ impl Precondition {
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Precondition {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Trouble> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         precondition(&parts.headers)
     }
 }
 
-fn precondition(headers: &HeaderMap) -> Result<Precondition, Trouble> {
+fn precondition(headers: &HeaderMap) -> Result<Precondition, ApiError> {
     let invalid = |name: &str| {
-        Trouble::new(
+        ApiError::new(
             Code::InvalidHeader,
             format!("`{name}` is malformed: expected `*` or an ETag such as `\"3\"`"),
         )
@@ -108,7 +108,7 @@ fn precondition(headers: &HeaderMap) -> Result<Precondition, Trouble> {
         }
         (None, Some(_)) => Err(invalid("If-None-Match")),
         (Some(_), Some(_)) => {
-            Err(Trouble::new(Code::InvalidHeader, "`If-Match` and `If-None-Match` exclude one another"))
+            Err(ApiError::new(Code::InvalidHeader, "`If-Match` and `If-None-Match` exclude one another"))
         }
     }
 }
@@ -118,13 +118,13 @@ fn precondition(headers: &HeaderMap) -> Result<Precondition, Trouble> {
 pub(super) struct IdempotencyKey(pub(super) Option<String>);
 
 impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Trouble> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let Some(value) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(Self(None)) };
         let key = value.to_str().ok().and_then(structured_string).ok_or_else(|| {
             let limit = model::limits::KEY_LEN_MAX;
-            Trouble::new(
+            ApiError::new(
                 Code::InvalidHeader,
                 format!("`Idempotency-Key` is malformed: expected 1 to {limit} printable characters, in quotes or bare"),
             )
@@ -169,16 +169,16 @@ pub(super) fn request_id(headers: &HeaderMap) -> String {
 pub(super) struct LastEventId(pub(super) Option<u64>);
 
 impl<S: Send + Sync> FromRequestParts<S> for LastEventId {
-    type Rejection = Trouble;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Trouble> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         let Some(value) = parts.headers.get("last-event-id").filter(|value| !value.is_empty()) else {
             return Ok(Self(None));
         };
         // Every id of ours is a number, whatever stream it came from.
         let id = value.to_str().ok().and_then(|id| id.trim().parse().ok());
         let detail = "`Last-Event-ID` is malformed: expected the `id` of an event, a number";
-        id.map(|id| Self(Some(id))).ok_or_else(|| Trouble::new(Code::InvalidHeader, detail))
+        id.map(|id| Self(Some(id))).ok_or_else(|| ApiError::new(Code::InvalidHeader, detail))
     }
 }
 
@@ -194,7 +194,7 @@ mod tests {
     fn a_precondition_holds_or_says_what_there_is() {
         let check = |value, current| {
             let found = precondition(&with(IF_MATCH, value)).and_then(|p| p.expected(current));
-            found.map_err(|trouble| trouble.into_problem(None).detail)
+            found.map_err(|error| error.into_problem(None).detail)
         };
         assert_eq!(check("\"3\"", 3), Ok(Some(3)));
         assert_eq!(check("\"2\", \"3\"", 3), Ok(Some(3)));

@@ -23,7 +23,7 @@ use utoipa_axum::routes;
 use super::extract::{Format, Labels, Many, MaybeBody, Params, Path, RawBody};
 use super::headers::{IdempotencyKey, Precondition, etag};
 use super::limits::Caller;
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use super::requests::{unexpected, until_applied};
 use super::routes::Routes;
 use super::submit::{self, Submission};
@@ -127,17 +127,17 @@ async fn submit_jobs(
     Params(params): Params<SubmitParams>,
     IdempotencyKey(key): IdempotencyKey,
     body: RawBody<BATCH_BODY_BYTES_MAX>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let by = actor.clone();
     let large = body.bytes.len() > LARGE_BODY;
     let prepare = move || {
         let mut submission = submit::parse(body.format, &body.bytes)?;
         submit::fill_in(&mut submission, key.as_deref(), &by)?;
         let batch = matches!(submission, Submission::Many(_));
-        Ok::<_, Trouble>((submit::prepare(submission, &by, SystemClock.now())?, batch))
+        Ok::<_, ApiError>((submit::prepare(submission, &by, SystemClock.now())?, batch))
     };
     let (jobs, batch) = if large {
-        tokio::task::spawn_blocking(prepare).await.map_err(|error| Trouble::internal(&error))??
+        tokio::task::spawn_blocking(prepare).await.map_err(|error| ApiError::internal(&error))??
     } else {
         prepare()?
     };
@@ -161,7 +161,7 @@ async fn submit_jobs(
 async fn submitted(
     api: &Api,
     make: impl FnOnce(engine::Ticket) -> Input + Send,
-) -> Result<Vec<SubmittedJob>, Trouble> {
+) -> Result<Vec<SubmittedJob>, ApiError> {
     match api.node.request(make).await? {
         Reply::Submitted(jobs) => {
             Ok(jobs.into_iter().map(|job| SubmittedJob { id: job.job, created: job.new }).collect())
@@ -170,9 +170,9 @@ async fn submitted(
     }
 }
 
-fn one_submitted(jobs: Vec<SubmittedJob>) -> Result<Response, Trouble> {
+fn one_submitted(jobs: Vec<SubmittedJob>) -> Result<Response, ApiError> {
     let [job] = <[SubmittedJob; 1]>::try_from(jobs)
-        .map_err(|_| Trouble::new(Code::Internal, "one job was submitted, and not one was made"))?;
+        .map_err(|_| ApiError::new(Code::Internal, "one job was submitted, and not one was made"))?;
     let location = [(LOCATION, format!("/api/v1/jobs/{}", job.id))];
     Ok(if job.created {
         (StatusCode::CREATED, location, [(ETAG, etag(1))], Json(SubmitAnswer::One(job))).into_response()
@@ -251,7 +251,7 @@ impl ListJobsParams {
 async fn list_jobs(
     State(api): State<Api>,
     Params(mut params): Params<ListJobsParams>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let limit = page::limit(params.limit)?;
     let (cursor, count) = (params.cursor.take(), params.count);
     let filter = params.filter();
@@ -268,14 +268,14 @@ async fn list_jobs(
 }
 
 /// How many jobs a filter lets through, for those that the store counts without reading them all.
-async fn total(api: &Api, filter: &JobFilter) -> Result<String, Trouble> {
+async fn total(api: &Api, filter: &JobFilter) -> Result<String, ApiError> {
     let counted = JobFilter {
         statuses: filter.statuses.clone(),
         namespace: filter.namespace.clone(),
         ..JobFilter::default()
     };
     if *filter != counted {
-        return Err(Trouble::parameter("count", "can only be had with `status` and `namespace`"));
+        return Err(ApiError::parameter("count", "can only be had with `status` and `namespace`"));
     }
     let counts = api.node.store().counts(filter.namespace.as_deref()).await?;
     let wanted = |status: &JobStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
@@ -286,11 +286,11 @@ async fn total(api: &Api, filter: &JobFilter) -> Result<String, Trouble> {
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "jobs", params(("id" = JobId, Path)), responses(
     (status = 200, description = "The job", body = Job, headers(("ETag" = String, description = "Its version"))),
 ))]
-async fn get_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, Trouble> {
+async fn get_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, ApiError> {
     shown(&rows::job(&api, id).await?)
 }
 
-fn shown(row: &JobRow) -> Result<Response, Trouble> {
+fn shown(row: &JobRow) -> Result<Response, ApiError> {
     let job = convert::job_with_spec(row)?;
     Ok(([(ETAG, etag(job.version))], Json(job)).into_response())
 }
@@ -316,9 +316,9 @@ async fn update_job(
     Path(id): Path<JobId>,
     wanted: Precondition,
     body: RawBody<BODY_BYTES_MAX>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     if body.format != Format::Json {
-        return Err(Trouble::new(Code::UnsupportedMediaType, "a merge patch is JSON"));
+        return Err(ApiError::new(Code::UnsupportedMediaType, "a merge patch is JSON"));
     }
     let change: Value = body.format.parse(&body.bytes)?;
     until_applied(id, || async {
@@ -330,7 +330,7 @@ async fn update_job(
         }
         let spec = patch::apply(&convert::spec(&row)?, &change)?;
         let mut head =
-            submit::head(spec, row.retry_of, SystemClock.now()).map_err(Trouble::invalid_fields)?;
+            submit::head(spec, row.retry_of, SystemClock.now()).map_err(ApiError::invalid_fields)?;
         head.origin.clone_from(&row.origin);
         let (head, actor) = (Arc::new(head), Arc::clone(&actor.name));
         let input = |ticket| Input::Update { ticket, job: id, head, expected_version: Some(version), actor };
@@ -343,8 +343,8 @@ async fn update_job(
     shown(&rows::job(&api, id).await?)
 }
 
-fn ended(row: &JobRow) -> Trouble {
-    Trouble::new(Code::JobEnded, format!("{} has already ended (`{}`)", row.id, row.state.status))
+fn ended(row: &JobRow) -> ApiError {
+    ApiError::new(Code::JobEnded, format!("{} has already ended (`{}`)", row.id, row.state.status))
 }
 
 /// Cancel a job
@@ -358,7 +358,7 @@ async fn delete_job(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<JobId>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     cancel(&api, &actor, id, None).await
 }
 
@@ -378,16 +378,16 @@ async fn cancel_job(
     Extension(actor): Extension<Actor>,
     Path(id): Path<JobId>,
     MaybeBody(body): MaybeBody<CancelJob>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     const REASON_LEN_MAX: usize = 1_000;
     if body.reason.as_ref().is_some_and(|reason| reason.len() > REASON_LEN_MAX) {
         let wrong = format!("is too long: expected at most {REASON_LEN_MAX} bytes");
-        return Err(Trouble::invalid_fields(vec![super::problem::field_error("reason", &wrong)]));
+        return Err(ApiError::invalid_fields(vec![super::problem::field_error("reason", &wrong)]));
     }
     cancel(&api, &actor, id, body.reason).await
 }
 
-async fn cancel(api: &Api, actor: &Actor, id: JobId, reason: Option<String>) -> Result<Response, Trouble> {
+async fn cancel(api: &Api, actor: &Actor, id: JobId, reason: Option<String>) -> Result<Response, ApiError> {
     let (actor, reason) = (Arc::clone(&actor.name), reason.map(String::into_boxed_str));
     let status = match api.node.request(|ticket| Input::Cancel { ticket, job: id, actor, reason }).await {
         Ok(Reply::Cancelling { status, .. }) => status,
@@ -427,18 +427,18 @@ async fn retry_job(
     Extension(caller): Extension<Caller>,
     Path(id): Path<JobId>,
     IdempotencyKey(key): IdempotencyKey,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     api.shared.limits.charge(&caller, 1)?;
     let row = rows::job(&api, id).await?;
     if !row.state.status.is_final() {
-        return Err(Trouble::new(
+        return Err(ApiError::new(
             Code::JobNotEnded,
             format!("{id} has not ended yet (`{}`)", row.state.status),
         ));
     }
     let spec = JobSpec { run_at: None, idempotency_key: key, ..convert::spec(&row)? };
     let mut job =
-        submit::new_job(spec, Some(id), &actor, SystemClock.now()).map_err(Trouble::invalid_fields)?;
+        submit::new_job(spec, Some(id), &actor, SystemClock.now()).map_err(ApiError::invalid_fields)?;
     if let Some(origin) = &row.origin {
         // Still a run of its schedule, and counted among those that its overlap policy looks at.
         let origin =
@@ -459,7 +459,7 @@ struct JobEvents {
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/events", tag = "jobs", params(("id" = JobId, Path)), responses(
     (status = 200, description = "Every transition, oldest first", body = JobEvents),
 ))]
-async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<JobEvents>, Trouble> {
+async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<JobEvents>, ApiError> {
     let row = rows::job(&api, id).await?;
     Ok(Json(JobEvents { items: row.state.history.iter().map(convert::job_event).collect() }))
 }
@@ -472,10 +472,10 @@ async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result
     responses((status = 200, description = "Its bytes", body = Vec<u8>, content_type = "application/octet-stream",
         headers(("ETag" = String, description = "The version of the checkpoint"))))
 )]
-async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, Trouble> {
+async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, ApiError> {
     let Some(record) = api.node.store().checkpoint(id).await? else {
         rows::job(&api, id).await?;
-        return Err(Trouble::new(Code::CheckpointNotFound, format!("{id} has saved no checkpoint")));
+        return Err(ApiError::new(Code::CheckpointNotFound, format!("{id} has saved no checkpoint")));
     };
     let headers = [
         // Never a type that a browser would show: a task wrote it, and the page would be ours.
@@ -493,7 +493,7 @@ async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/why", tag = "jobs", params(("id" = JobId, Path)), responses(
     (status = 200, description = "Why", body = Why),
 ))]
-async fn explain_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<Why>, Trouble> {
+async fn explain_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<Why>, ApiError> {
     match api.node.request(|ticket| Input::Why { ticket, job: id }).await {
         Ok(Reply::Why(why)) => Ok(Json(*why)),
         Ok(other) => Err(unexpected(&other)),

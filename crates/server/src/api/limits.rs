@@ -28,7 +28,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use crate::auth::Actor;
 use crate::config::{Exposure, LimitsConfig};
 use crate::listener::{Peer, network};
@@ -130,12 +130,12 @@ impl Limits {
     ///
     /// # Errors
     /// `client_limit` with the time after which the client may submit again.
-    pub(super) fn charge(&self, caller: &Caller, jobs: usize) -> Result<(), Trouble> {
+    pub(super) fn charge(&self, caller: &Caller, jobs: usize) -> Result<(), ApiError> {
         let Some(rate) = &self.rate else { return Ok(()) };
         rate.charge(caller, jobs, Instant::now()).map_err(|wait| {
             self.counted.refuse("jobs", "client");
             let per_second = rate.per_second;
-            Trouble::new(
+            ApiError::new(
                 Code::ClientLimit,
                 format!("the client has used up its rate of {per_second} jobs per second"),
             )
@@ -180,7 +180,7 @@ impl Lane {
     ///
     /// # Errors
     /// `client_limit` if the client has its share already, `busy` if there is no place at all.
-    pub(super) fn enter(&self, caller: &Caller) -> Result<Places, Trouble> {
+    pub(super) fn enter(&self, caller: &Caller) -> Result<Places, ApiError> {
         let mut places = self.places_of(caller);
         places.take(1)?;
         Ok(places)
@@ -221,7 +221,7 @@ impl Places {
     ///
     /// # Errors
     /// As [`Lane::enter`]; those that are held already stay.
-    pub(super) fn take(&mut self, count: usize) -> Result<(), Trouble> {
+    pub(super) fn take(&mut self, count: usize) -> Result<(), ApiError> {
         let mut held = self.lane.lock();
         let own = held.by_client.get(&self.caller).copied().unwrap_or(0);
         let free = self.lane.places.saturating_sub(held.total);
@@ -229,14 +229,14 @@ impl Places {
         if free < count {
             drop(held);
             self.lane.counted.refuse(name, "full");
-            return Err(Trouble::new(Code::Busy, format!("the server has its maximum of {places} {what}")));
+            return Err(ApiError::new(Code::Busy, format!("the server has its maximum of {places} {what}")));
         }
         // The first places of a client are always granted.
         if own > 0 && own + count > free.min(self.lane.client_max) {
             drop(held);
             self.lane.counted.refuse(name, "client");
             let detail = format!("the client has {own} of at most {places} {what}: its share is used up");
-            return Err(Trouble::new(Code::ClientLimit, detail));
+            return Err(ApiError::new(Code::ClientLimit, detail));
         }
         held.total += count;
         *held.by_client.entry(self.caller.clone()).or_default() += count;

@@ -21,7 +21,7 @@ use self::tail::LastLines;
 use super::extract::{Params, Path};
 use super::headers::LastEventId;
 use super::limits::Caller;
-use super::problem::{Chain, Code, Trouble};
+use super::problem::{ApiError, Chain, Code};
 use super::routes::Routes;
 use super::{Api, rows};
 use crate::auth::{Resource, Verb};
@@ -179,7 +179,7 @@ async fn read_job_logs(
     Params(params): Params<JobLogsParams>,
     last: LastEventId,
     headers: HeaderMap,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let (number, params) = params.split();
     let job = rows::job(&api, id).await?;
     let execution = match (number, job.state.execution) {
@@ -219,14 +219,14 @@ async fn read_execution_logs(
     Params(params): Params<LogsParams>,
     last: LastEventId,
     headers: HeaderMap,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     rows::execution(&api, id).await?;
     let answer = params.answer(&headers)?;
     read(&api, &caller, id, params, answer, last).await
 }
 
 /// The execution of a job with this number.
-async fn numbered(api: &Api, job: JobId, number: u32) -> Result<ExecutionRow, Trouble> {
+async fn numbered(api: &Api, job: JobId, number: u32) -> Result<ExecutionRow, ApiError> {
     let filter = ExecutionFilter { job: Some(job), ..ExecutionFilter::default() };
     let mut after = None;
     loop {
@@ -237,7 +237,7 @@ async fn numbered(api: &Api, job: JobId, number: u32) -> Result<ExecutionRow, Tr
             return Ok(row);
         }
         if !found.more {
-            return Err(Trouble::new(
+            return Err(ApiError::new(
                 Code::ExecutionNotFound,
                 format!("{job} has no execution number {number}"),
             ));
@@ -253,23 +253,23 @@ enum Answer {
 }
 
 impl LogsParams {
-    fn answer(&self, headers: &HeaderMap) -> Result<Answer, Trouble> {
+    fn answer(&self, headers: &HeaderMap) -> Result<Answer, ApiError> {
         for (name, asked) in [("limit", self.limit), ("tail", self.tail)] {
             if asked.is_some_and(|count| !(1..=ENTRIES_MAX).contains(&count)) {
-                return Err(Trouble::parameter(
+                return Err(ApiError::parameter(
                     name,
                     format!("is out of range: expected 1 to {ENTRIES_MAX}"),
                 ));
             }
         }
         if self.tail.is_some() && self.offset > 0 {
-            return Err(Trouble::parameter("tail", "excludes `offset`"));
+            return Err(ApiError::parameter("tail", "excludes `offset`"));
         }
         if self.line.is_some() && (self.tail.is_some() || self.offset > 0 || self.follow) {
-            return Err(Trouble::parameter("line", "excludes `offset`, `tail` and `follow`"));
+            return Err(ApiError::parameter("line", "excludes `offset`, `tail` and `follow`"));
         }
         if self.line == Some(0) {
-            return Err(Trouble::parameter("line", "is out of range: lines are counted from 1"));
+            return Err(ApiError::parameter("line", "is out of range: lines are counted from 1"));
         }
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let answer = match self.format {
@@ -280,7 +280,7 @@ impl LogsParams {
             None => Answer::Page,
         };
         if self.line.is_some() && !matches!(answer, Answer::Page) {
-            return Err(Trouble::parameter("line", "needs an answer in JSON"));
+            return Err(ApiError::parameter("line", "needs an answer in JSON"));
         }
         Ok(answer)
     }
@@ -293,7 +293,7 @@ async fn read(
     params: LogsParams,
     answer: Answer,
     LastEventId(last): LastEventId,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let wanted = Wanted::from(params.stream);
     match (answer, params.tail.filter(|_| last.is_none())) {
         (Answer::Page, None) => match params.line {
@@ -327,7 +327,7 @@ async fn read(
 
 /// Where a stream begins. The id of an event may be of another execution's log, which was the newest
 /// then; one that does not fit begins anew.
-async fn begin(api: &Api, execution: ExecutionId, last: Option<u64>, asked: u64) -> Result<u64, Trouble> {
+async fn begin(api: &Api, execution: ExecutionId, last: Option<u64>, asked: u64) -> Result<u64, ApiError> {
     let offset = last.unwrap_or(asked);
     match api.objects.logs.read(execution, offset, 1).await {
         Ok(_) => Ok(offset),
@@ -358,7 +358,7 @@ impl Start {
 /// Finds the entry in which line `line` begins, or the end of the log where there are fewer lines.
 ///
 /// Reads the log from its beginning, as [`tail`] does, and keeps nothing of it.
-async fn skip_lines(api: &Api, execution: ExecutionId, line: u64, wanted: Wanted) -> Result<Start, Trouble> {
+async fn skip_lines(api: &Api, execution: ExecutionId, line: u64, wanted: Wanted) -> Result<Start, ApiError> {
     let mut decoder = Decoder::new(wanted);
     let (mut offset, mut before) = (0, 0);
     loop {
@@ -386,7 +386,7 @@ async fn part(
     Start { offset, mut surplus, line: first_line }: Start,
     limit: Option<u32>,
     wanted: Wanted,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let limit = limit.unwrap_or(ENTRIES_MAX) as usize;
     let (mut items, mut next_offset, mut bytes) = (Vec::new(), offset, 0);
     let mut decoder = Decoder::new(wanted);
@@ -422,7 +422,7 @@ async fn part(
 
 /// Whether nothing can come behind `offset` any more: the log says so, its execution does, or that
 /// ended so long ago that its worker would have sent the rest.
-async fn ended(api: &Api, execution: ExecutionId, offset: u64) -> Result<bool, Trouble> {
+async fn ended(api: &Api, execution: ExecutionId, offset: u64) -> Result<bool, ApiError> {
     let size = api.objects.logs.size(execution).await?;
     if offset < size.bytes || size.complete {
         return Ok(offset >= size.bytes);
@@ -447,7 +447,7 @@ async fn tail(
     execution: ExecutionId,
     lines: u32,
     wanted: Wanted,
-) -> Result<(Vec<LogEntry>, u64, u64), Trouble> {
+) -> Result<(Vec<LogEntry>, u64, u64), ApiError> {
     let mut last = LastLines::new(lines as usize);
     let mut decoder = Decoder::new(wanted);
     let mut offset = 0;
@@ -465,7 +465,12 @@ async fn tail(
 }
 
 /// All that there is of a log from `offset` on, byte for byte.
-async fn whole_text(api: &Api, execution: ExecutionId, offset: u64, wanted: Wanted) -> Result<Body, Trouble> {
+async fn whole_text(
+    api: &Api,
+    execution: ExecutionId,
+    offset: u64,
+    wanted: Wanted,
+) -> Result<Body, ApiError> {
     let logs = api.objects.logs.clone();
     // The first piece is read before the answer begins, so that its failure can still be told.
     let first = logs.read(execution, offset, CHUNK).await?;
@@ -479,7 +484,7 @@ async fn whole_text(api: &Api, execution: ExecutionId, offset: u64, wanted: Want
     Ok(Body::from_stream(pieces))
 }
 
-impl From<ObjectError> for Trouble {
+impl From<ObjectError> for ApiError {
     fn from(error: ObjectError) -> Self {
         if error.is_full() {
             return Self::new(Code::StorageFull, "no space left on the server's volume");

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::extract::Params;
-use super::problem::{Chain, Code, Trouble};
+use super::problem::{ApiError, Chain, Code};
 use super::routes::Routes;
 use crate::auth::{Actor, Resource, Verb, token};
 use crate::metrics::Exposition;
@@ -125,20 +125,20 @@ impl StoreCheck {
 async fn get_readiness(
     State(api): State<Api>,
     Params(params): Params<ReadinessParams>,
-) -> Result<Json<Ready>, Trouble> {
+) -> Result<Json<Ready>, ApiError> {
     let status = match api.node.ready() {
         Readiness::Ready => "ready",
         Readiness::Full => "full",
         Readiness::Loading { reason } => {
-            return Err(Trouble::new(Code::Loading, format!("the server is loading: {reason}")));
+            return Err(ApiError::new(Code::Loading, format!("the server is loading: {reason}")));
         }
         Readiness::Suspended => {
             let reason = "the leadership lease has ended: the store did not confirm it in time";
-            return Err(Trouble::new(Code::Loading, format!("the server is loading: {reason}")));
+            return Err(ApiError::new(Code::Loading, format!("the server is loading: {reason}")));
         }
-        Readiness::Stopping => return Err(Trouble::new(Code::Stopping, "the server is shutting down")),
+        Readiness::Stopping => return Err(ApiError::new(Code::Stopping, "the server is shutting down")),
         Readiness::Failed { .. } => {
-            return Err(Trouble::new(Code::Stopping, "the server failed and is shutting down"));
+            return Err(ApiError::new(Code::Stopping, "the server failed and is shutting down"));
         }
     };
     if params.verbose.is_none() {

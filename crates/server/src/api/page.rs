@@ -10,7 +10,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use model::limits::{PAGE_DEFAULT, PAGE_MAX};
 use sha2::Sha256;
 
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 
 /// 128 bits are plenty: a cursor gives no right that its bearer lacks.
 const MAC_LEN: usize = 16;
@@ -50,13 +50,13 @@ impl Cursors {
         list: &str,
         filter: &impl std::fmt::Debug,
         cursor: Option<&str>,
-    ) -> Result<Option<T>, Trouble> {
+    ) -> Result<Option<T>, ApiError> {
         let Some(cursor) = cursor else { return Ok(None) };
         let place = self.place(list, filter, cursor);
         let place = place.and_then(|place| place.parse().ok());
         place.map(Some).ok_or_else(|| {
             let detail = "the cursor was made for another list, another filter or another server";
-            Trouble::new(Code::InvalidCursor, detail)
+            ApiError::new(Code::InvalidCursor, detail)
         })
     }
 
@@ -93,12 +93,12 @@ impl std::fmt::Debug for Cursors {
 ///
 /// # Errors
 /// `invalid_parameter`, if it is zero or more than [`PAGE_MAX`].
-pub(super) fn limit(asked: Option<u32>) -> Result<usize, Trouble> {
+pub(super) fn limit(asked: Option<u32>) -> Result<usize, ApiError> {
     match asked {
         None => Ok(PAGE_DEFAULT),
         Some(limit) if (1..=PAGE_MAX).contains(&(limit as usize)) => Ok(limit as usize),
         Some(limit) => {
-            Err(Trouble::parameter("limit", format!("`{limit}` is out of range: expected 1 to {PAGE_MAX}")))
+            Err(ApiError::parameter("limit", format!("`{limit}` is out of range: expected 1 to {PAGE_MAX}")))
         }
     }
 }

@@ -3,25 +3,25 @@
 use model::JobSpec;
 use serde_json::Value;
 
-use super::problem::{Trouble, field_error};
+use super::problem::{ApiError, field_error};
 
 /// The spec with a merge patch applied: members are replaced, `null` brings the default back.
 ///
 /// # Errors
 /// `invalid_spec`, if what comes of it is no spec, or if it changes what cannot be changed.
-pub(super) fn apply(spec: &JobSpec, patch: &Value) -> Result<JobSpec, Trouble> {
+pub(super) fn apply(spec: &JobSpec, patch: &Value) -> Result<JobSpec, ApiError> {
     if !patch.is_object() {
-        return Err(Trouble::invalid_fields(vec![field_error(
+        return Err(ApiError::invalid_fields(vec![field_error(
             "",
             "the patch is no object: expected the fields to change",
         )]));
     }
-    let mut merged = serde_json::to_value(spec).map_err(|error| Trouble::internal(&error))?;
+    let mut merged = serde_json::to_value(spec).map_err(|error| ApiError::internal(&error))?;
     // As deep as its arguments, which were parsed with a bound.
     json_patch::merge(&mut merged, patch);
     let patched: JobSpec = serde_path_to_error::deserialize(merged).map_err(|error| {
         let path = error.path().to_string();
-        Trouble::invalid_fields(vec![field_error(path.trim_start_matches('.'), &error.inner().to_string())])
+        ApiError::invalid_fields(vec![field_error(path.trim_start_matches('.'), &error.inner().to_string())])
     })?;
     let fixed = [
         ("namespace", patched.namespace != spec.namespace),
@@ -32,7 +32,7 @@ pub(super) fn apply(spec: &JobSpec, patch: &Value) -> Result<JobSpec, Trouble> {
         .filter(|(_, changed)| *changed)
         .map(|(field, _)| field_error(field, "cannot be changed: submit another job"))
         .collect();
-    if changed.is_empty() { Ok(patched) } else { Err(Trouble::invalid_fields(changed)) }
+    if changed.is_empty() { Ok(patched) } else { Err(ApiError::invalid_fields(changed)) }
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
 
     fn patched(patch: Value) -> Result<JobSpec, String> {
         let spec = JobSpec { priority: 70, ..JobSpec::command(["true"]) };
-        apply(&spec, &patch).map_err(|trouble| trouble.into_problem(None).detail)
+        apply(&spec, &patch).map_err(|error| error.into_problem(None).detail)
     }
 
     #[test]

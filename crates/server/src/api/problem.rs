@@ -1,7 +1,7 @@
 //! Refusals: RFC 9457 problem documents with stable codes.
 //!
 //! Every code stands in one table with its status, its title and what to do next; the docs page and
-//! the tests walk it. A [`Trouble`] is a refusal on its way out: handlers return it, and
+//! the tests walk it. An [`ApiError`] is a refusal on its way out: handlers return it, and
 //! [`edge`](super::edge) writes it as JSON, where the request's id is known.
 
 use std::borrow::Cow;
@@ -125,7 +125,7 @@ codes! {
 ///
 /// Boxed, because nearly every function here may return one and nearly none does.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Trouble(Box<Parts>);
+pub(super) struct ApiError(Box<Parts>);
 
 #[derive(Debug, Clone, PartialEq)]
 struct Parts {
@@ -137,7 +137,7 @@ struct Parts {
     header: Option<(HeaderName, HeaderValue)>,
 }
 
-impl Trouble {
+impl ApiError {
     /// A refusal; `detail` says what happened, to which object.
     pub(super) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         let retry_after_secs = matches!(code.status(), 429 | 503).then_some(1);
@@ -185,7 +185,7 @@ impl Trouble {
         Self::invalid_fields(errors.collect())
     }
 
-    /// As [`Trouble::invalid`], from problems that were gathered already.
+    /// As [`ApiError::invalid`], from problems that were gathered already.
     pub(super) fn invalid_fields(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
             [] => "the request is not valid".to_owned(),
@@ -252,7 +252,7 @@ impl Trouble {
     }
 }
 
-impl IntoResponse for Trouble {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         // The body is written by `edge`, which knows the request's id.
         let mut response = self.status().into_response();
@@ -263,7 +263,7 @@ impl IntoResponse for Trouble {
 
 /// The refusal that a bare response of axum's own stands for, such as its 405. Another server's refusal
 /// that is passed on is not bare.
-pub(super) fn of_bare_response(response: &Response) -> Option<Trouble> {
+pub(super) fn of_bare_response(response: &Response) -> Option<ApiError> {
     if response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == PROBLEM_JSON) {
         return None;
     }
@@ -276,10 +276,10 @@ pub(super) fn of_bare_response(response: &Response) -> Option<Trouble> {
         status if status.is_server_error() => Code::Internal,
         _ => return None,
     };
-    let trouble = Trouble::new(code, code.title().trim_end_matches('.').to_lowercase());
+    let error = ApiError::new(code, code.title().trim_end_matches('.').to_lowercase());
     Some(match response.headers().get(ALLOW) {
-        Some(allow) => trouble.header(ALLOW, allow.clone()),
-        None => trouble,
+        Some(allow) => error.header(ALLOW, allow.clone()),
+        None => error,
     })
 }
 
@@ -338,7 +338,7 @@ impl std::fmt::Display for Chain<'_> {
     }
 }
 
-impl From<RequestError> for Trouble {
+impl From<RequestError> for ApiError {
     fn from(error: RequestError) -> Self {
         let code = match &error {
             RequestError::Refused(refusal) => return refused(refusal),
@@ -349,15 +349,15 @@ impl From<RequestError> for Trouble {
             RequestError::Stopping => Code::Stopping,
             RequestError::Poisoned => Code::Internal,
         };
-        let mut trouble = Self::new(code, error.to_string());
+        let mut refusal = Self::new(code, error.to_string());
         if let RequestError::Busy { retry_after } = error {
-            trouble.0.retry_after_secs = Some(retry_after.as_millis().div_ceil(1_000).max(1));
+            refusal.0.retry_after_secs = Some(retry_after.as_millis().div_ceil(1_000).max(1));
         }
-        trouble
+        refusal
     }
 }
 
-fn refused(refusal: &Refusal) -> Trouble {
+fn refused(refusal: &Refusal) -> ApiError {
     let code = match refusal {
         Refusal::NotLive { .. } => Code::JobEnded,
         Refusal::Started { .. } => Code::JobStarted,
@@ -395,12 +395,12 @@ fn refused(refusal: &Refusal) -> Trouble {
         | Refusal::ListFull { .. } => Code::InvalidSpec,
         Refusal::BadTiming { index, problems } => {
             let at = format!("schedules[{index}].");
-            return Trouble::invalid_fields(fields_at(&at, problems));
+            return ApiError::invalid_fields(fields_at(&at, problems));
         }
-        Refusal::BadCalendar { problems } => return Trouble::invalid_fields(fields_at("", problems)),
+        Refusal::BadCalendar { problems } => return ApiError::invalid_fields(fields_at("", problems)),
         _ => Code::Internal,
     };
-    Trouble::new(code, refusal.to_string())
+    ApiError::new(code, refusal.to_string())
 }
 
 /// Problems as wrong fields, with a prefix to their paths.
@@ -408,7 +408,7 @@ pub(super) fn fields_at(at: &str, problems: &[model::validate::Problem]) -> Vec<
     problems.iter().map(|p| field_error(&format!("{at}{}", p.path), &p.message)).collect()
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let code = match &error {
             StoreError::Full => Code::StorageFull,
@@ -422,7 +422,7 @@ impl From<StoreError> for Trouble {
     }
 }
 
-impl From<Denied> for Trouble {
+impl From<Denied> for ApiError {
     fn from(denied: Denied) -> Self {
         Self::new(Code::Forbidden, denied.to_string())
     }
@@ -436,8 +436,8 @@ mod tests {
 
     use super::*;
 
-    fn shown(trouble: Trouble) -> String {
-        serde_json::to_string_pretty(&trouble.into_problem(Some("req-1".into()))).unwrap()
+    fn shown(error: ApiError) -> String {
+        serde_json::to_string_pretty(&error.into_problem(Some("req-1".into()))).unwrap()
     }
 
     #[test]
@@ -458,21 +458,21 @@ mod tests {
         spec.name = "pay roll".into();
         spec.retry.backoff.factor = 0.5;
         let invalid = model::validate::job(&spec, Timestamp::from_millis(0)).unwrap_err();
-        insta::assert_snapshot!(shown(Trouble::invalid(&invalid)));
+        insta::assert_snapshot!(shown(ApiError::invalid(&invalid)));
     }
 
     /// A10. Whoever asked a server that does not decide must still learn what is known.
     #[test]
     fn a_refusal_that_another_server_wrote_is_passed_on_as_it_is() {
         let bare = StatusCode::SERVICE_UNAVAILABLE.into_response();
-        assert_eq!(of_bare_response(&bare).map(|trouble| trouble.0.code), Some(Code::Internal));
-        let written = Trouble::new(Code::OutcomeUnknown, "it broke off").into_document(None);
+        assert_eq!(of_bare_response(&bare).map(|error| error.0.code), Some(Code::Internal));
+        let written = ApiError::new(Code::OutcomeUnknown, "it broke off").into_document(None);
         assert!(of_bare_response(&written).is_none());
     }
 
     #[test]
     fn control_characters_that_a_client_sent_are_not_sent_back() {
-        let problem = Trouble::parameter("na\u{7}me", "`\u{1b}[31m` is odd").into_problem(None);
+        let problem = ApiError::parameter("na\u{7}me", "`\u{1b}[31m` is odd").into_problem(None);
         assert!(!format!("{problem:?}").contains("\\u{"), "{problem:?}");
         assert_eq!(problem.detail, "na\u{fffd}me: `\u{fffd}[31m` is odd");
     }
@@ -480,7 +480,7 @@ mod tests {
     #[test]
     fn a_document_stays_small_however_much_is_wrong() {
         let errors = (0..10_000).map(|i| field_error(&format!("jobs[{i}].name"), "is empty")).collect();
-        let problem = Trouble::invalid_fields(errors).into_problem(None);
+        let problem = ApiError::invalid_fields(errors).into_problem(None);
         assert_eq!(problem.errors.len(), FIELD_ERRORS_MAX);
         assert_eq!(problem.detail, "jobs[0].name: is empty; and 9999 more");
     }
@@ -501,7 +501,7 @@ mod tests {
             (Refusal::KeyReused { index: 0, job }.into(), "422 idempotency_key_reused"),
         ];
         for (error, expected) in table {
-            let problem = Trouble::from(error).into_problem(None);
+            let problem = ApiError::from(error).into_problem(None);
             assert_eq!(format!("{} {}", problem.status, problem.code), expected);
         }
     }
@@ -509,7 +509,7 @@ mod tests {
     #[test]
     fn a_busy_server_says_in_whole_seconds_when_to_come_back() {
         let busy = RequestError::Busy { retry_after: Duration::from_millis(1_500) };
-        let response = Trouble::from(busy).into_document(None);
+        let response = ApiError::from(busy).into_document(None);
         assert_eq!(response.headers()[RETRY_AFTER], "2");
     }
 
@@ -521,7 +521,7 @@ mod tests {
     #[test]
     fn a_defect_of_ours_is_not_explained_to_the_caller() {
         let error = std::io::Error::other("secret path");
-        assert!(!shown(Trouble::internal(&error)).contains("secret"));
+        assert!(!shown(ApiError::internal(&error)).contains("secret"));
     }
 
     #[test]

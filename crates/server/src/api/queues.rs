@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 
 use super::extract::{MaybeBody, Params, Path, RawBody};
 use super::headers::{Precondition, etag};
-use super::problem::{Code, Trouble, excerpt};
+use super::problem::{ApiError, Code, excerpt};
 use super::requests::{NotApplied, deleted, unexpected, until_applied};
 use super::routes::Routes;
 use super::{Api, convert, page};
@@ -63,7 +63,7 @@ struct ListQueuesParams {
 async fn list_queues(
     State(api): State<Api>,
     Params(params): Params<ListQueuesParams>,
-) -> Result<Json<List<Queue>>, Trouble> {
+) -> Result<Json<List<Queue>>, ApiError> {
     let limit = page::limit(params.limit)?;
     let after = api.shared.cursors.read::<String>("queues", &(), params.cursor.as_deref())?;
     let (records, view) = (api.node.store().queues().await?, api.node.view());
@@ -91,14 +91,14 @@ async fn list_queues(
         ("ETag" = String, description = "Its version; `\"0\"` if it was never set up"),
     )),
 ))]
-async fn get_queue(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Trouble> {
+async fn get_queue(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, ApiError> {
     let record = record(&api, &name).await?;
     let view = api.node.view();
     let seen = view.queues.iter().find(|queue| queue.name == name);
     let is_known = record.is_some() || seen.is_some_and(was_never_set_up) || name == DEFAULT;
     if !is_known {
         let name = excerpt(&name);
-        return Err(Trouble::new(
+        return Err(ApiError::new(
             Code::QueueNotFound,
             format!("there is no queue `{name}`: it was never set up, and has no jobs"),
         ));
@@ -115,7 +115,7 @@ fn shown(queue: Queue) -> Response {
     ([(ETAG, etag(queue.version))], Json(queue)).into_response()
 }
 
-async fn record(api: &Api, name: &str) -> Result<Option<QueueRecord>, Trouble> {
+async fn record(api: &Api, name: &str) -> Result<Option<QueueRecord>, ApiError> {
     Ok(api.node.store().queues().await?.into_iter().find(|record| record.name == name))
 }
 
@@ -140,9 +140,9 @@ async fn set_queue(
     Path(name): Path<String>,
     wanted: Precondition,
     body: RawBody<BODY_BYTES_MAX>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let settings: QueueSettings = body.format.parse(&body.bytes)?;
-    validate::queue(&name, &settings).map_err(|invalid| Trouble::invalid(&invalid))?;
+    validate::queue(&name, &settings).map_err(|invalid| ApiError::invalid(&invalid))?;
     let attempt = || async {
         let version = async { Ok(record(&api, &name).await?.map(|record| record.version)) };
         let expected = wanted.expected_of(version).await?;
@@ -179,7 +179,7 @@ async fn delete_queue(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
-) -> Result<StatusCode, Trouble> {
+) -> Result<StatusCode, ApiError> {
     let reply = api.node.request(|ticket| Input::RemoveQueue { ticket, name: name.clone() }).await?;
     let status = deleted(&reply)?;
     tracing::info!(queue = name, by = %actor.name, "queue deleted");
@@ -213,11 +213,11 @@ async fn pause_queue(
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
     MaybeBody(body): MaybeBody<PauseQueue>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     const NOTE_LEN_MAX: usize = 1_000;
     if body.note.as_ref().is_some_and(|note| note.len() > NOTE_LEN_MAX) {
         let wrong = format!("is too long: expected at most {NOTE_LEN_MAX} bytes");
-        return Err(Trouble::invalid_fields(vec![super::problem::field_error("note", &wrong)]));
+        return Err(ApiError::invalid_fields(vec![super::problem::field_error("note", &wrong)]));
     }
     change(&api, &actor, &name, |settings| {
         settings.paused = true;
@@ -234,7 +234,7 @@ async fn resume_queue(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
     Path(name): Path<String>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     change(&api, &actor, &name, |settings| {
         settings.paused = false;
         settings.note = None;
@@ -248,13 +248,13 @@ async fn change(
     actor: &Actor,
     name: &str,
     change: impl Fn(&mut QueueSettings),
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let attempt = || async {
         let found = record(api, name).await?;
         let (mut settings, version) =
             found.map(|record| (record.settings, record.version)).unwrap_or_default();
         change(&mut settings);
-        validate::queue(name, &settings).map_err(|invalid| Trouble::invalid(&invalid))?;
+        validate::queue(name, &settings).map_err(|invalid| ApiError::invalid(&invalid))?;
         set(api, actor, name.to_owned(), settings, Some(version)).await
     };
     let record = until_applied(format!("queue `{name}`"), attempt).await?;

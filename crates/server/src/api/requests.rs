@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use engine::{Expected, Input, Refusal, Reply, ScheduleRequest, WorkflowRequest};
 
 use super::Api;
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use crate::auth::Actor;
 use crate::node::RequestError;
 
@@ -39,13 +39,13 @@ pub(super) async fn workflow(
 }
 
 /// The refusal for a reply to another question: a defect of ours.
-pub(super) fn unexpected(reply: &Reply) -> Trouble {
+pub(super) fn unexpected(reply: &Reply) -> ApiError {
     tracing::error!(?reply, "the engine answered another question");
-    Trouble::new(Code::Internal, "the server failed to handle the request; its log says why")
+    ApiError::new(Code::Internal, "the server failed to handle the request; its log says why")
 }
 
 /// What a route answers to the reply to a deletion.
-pub(super) fn deleted(reply: &Reply) -> Result<StatusCode, Trouble> {
+pub(super) fn deleted(reply: &Reply) -> Result<StatusCode, ApiError> {
     match reply {
         Reply::Schedule { .. }
         | Reply::WorkflowDeleted
@@ -70,12 +70,12 @@ pub(super) enum NotApplied {
     /// The row has changed since it was read.
     Outdated,
     /// Any other reason.
-    Refused(Trouble),
+    Refused(ApiError),
 }
 
-impl From<Trouble> for NotApplied {
-    fn from(trouble: Trouble) -> Self {
-        Self::Refused(trouble)
+impl From<ApiError> for NotApplied {
+    fn from(error: ApiError) -> Self {
+        Self::Refused(error)
     }
 }
 
@@ -100,7 +100,7 @@ impl From<RequestError> for NotApplied {
 pub(super) async fn until_applied<T, F>(
     object: impl Display,
     mut attempt: impl FnMut() -> F,
-) -> Result<T, Trouble>
+) -> Result<T, ApiError>
 where
     F: Future<Output = Result<T, NotApplied>>,
 {
@@ -108,8 +108,8 @@ where
         match attempt().await {
             Ok(applied) => return Ok(applied),
             Err(NotApplied::Outdated) => {}
-            Err(NotApplied::Refused(trouble)) => return Err(trouble),
+            Err(NotApplied::Refused(error)) => return Err(error),
         }
     }
-    Err(Trouble::new(Code::VersionMismatch, format!("{object} changes faster than it can be changed")))
+    Err(ApiError::new(Code::VersionMismatch, format!("{object} changes faster than it can be changed")))
 }

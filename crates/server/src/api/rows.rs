@@ -11,7 +11,7 @@ use store::query::{BackfillRow, ExecutionRow, JobRow, RunRow, ScheduleRow, Workf
 use timetable::CalendarMap;
 
 use super::Api;
-use super::problem::{Code, Trouble, excerpt};
+use super::problem::{ApiError, Code, excerpt};
 
 /// The namespace of the name in an address.
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -28,61 +28,69 @@ impl Scope {
     }
 }
 
-pub(super) async fn job(api: &Api, id: JobId) -> Result<JobRow, Trouble> {
+pub(super) async fn job(api: &Api, id: JobId) -> Result<JobRow, ApiError> {
     let found = api.node.store().job(id).await?;
-    found.ok_or_else(|| Trouble::new(Code::JobNotFound, format!("there is no job {id}")))
+    found.ok_or_else(|| ApiError::new(Code::JobNotFound, format!("there is no job {id}")))
 }
 
-pub(super) async fn execution(api: &Api, id: ExecutionId) -> Result<ExecutionRow, Trouble> {
+pub(super) async fn execution(api: &Api, id: ExecutionId) -> Result<ExecutionRow, ApiError> {
     let found = api.node.store().execution(id).await?;
-    found.ok_or_else(|| Trouble::new(Code::ExecutionNotFound, format!("there is no execution {id}")))
+    found.ok_or_else(|| ApiError::new(Code::ExecutionNotFound, format!("there is no execution {id}")))
 }
 
 /// A run with its history.
-pub(super) async fn run(api: &Api, id: RunId) -> Result<RunRow, Trouble> {
+pub(super) async fn run(api: &Api, id: RunId) -> Result<RunRow, ApiError> {
     let found = api.node.store().run(id).await?;
-    found.ok_or_else(|| Trouble::new(Code::RunNotFound, format!("there is no run {id}")))
+    found.ok_or_else(|| ApiError::new(Code::RunNotFound, format!("there is no run {id}")))
 }
 
-pub(super) async fn backfill(api: &Api, id: BackfillId) -> Result<BackfillRow, Trouble> {
+pub(super) async fn backfill(api: &Api, id: BackfillId) -> Result<BackfillRow, ApiError> {
     let found = api.node.store().backfill(id).await?;
-    found.ok_or_else(|| Trouble::new(Code::BackfillNotFound, format!("there is no backfill {id}")))
+    found.ok_or_else(|| ApiError::new(Code::BackfillNotFound, format!("there is no backfill {id}")))
 }
 
 /// The schedule with this id or name.
-pub(super) async fn schedule(api: &Api, name: &str, namespace: Option<&str>) -> Result<ScheduleRow, Trouble> {
+pub(super) async fn schedule(
+    api: &Api,
+    name: &str,
+    namespace: Option<&str>,
+) -> Result<ScheduleRow, ApiError> {
     let store = api.node.store();
     let namespace = namespace.unwrap_or(DEFAULT);
     let (found, detail) = match name.parse::<ScheduleId>() {
         Ok(id) => (store.schedule(id).await?, format!("there is no schedule {id}")),
         Err(_) => (store.schedule_named(namespace, name).await?, none_of("schedule", name, namespace)),
     };
-    found.ok_or_else(|| Trouble::new(Code::ScheduleNotFound, detail))
+    found.ok_or_else(|| ApiError::new(Code::ScheduleNotFound, detail))
 }
 
 /// The workflow with this id or name.
-pub(super) async fn workflow(api: &Api, name: &str, namespace: Option<&str>) -> Result<WorkflowRow, Trouble> {
+pub(super) async fn workflow(
+    api: &Api,
+    name: &str,
+    namespace: Option<&str>,
+) -> Result<WorkflowRow, ApiError> {
     let store = api.node.store();
     let namespace = namespace.unwrap_or(DEFAULT);
     let (found, detail) = match name.parse::<WorkflowId>() {
         Ok(id) => (store.workflow(id).await?, format!("there is no workflow {id}")),
         Err(_) => (store.workflow_named(namespace, name).await?, none_of("workflow", name, namespace)),
     };
-    found.ok_or_else(|| Trouble::new(Code::WorkflowNotFound, detail))
+    found.ok_or_else(|| ApiError::new(Code::WorkflowNotFound, detail))
 }
 
 /// The calendar with this name; the built-in ones have no row.
-pub(super) async fn calendar(api: &Api, name: &str, namespace: &str) -> Result<CalendarRecord, Trouble> {
+pub(super) async fn calendar(api: &Api, name: &str, namespace: &str) -> Result<CalendarRecord, ApiError> {
     let found = api.node.store().calendar(namespace, name).await?;
     found.ok_or_else(|| no_calendar(name, namespace))
 }
 
-pub(super) fn no_calendar(name: &str, namespace: &str) -> Trouble {
-    Trouble::new(Code::CalendarNotFound, none_of("calendar", name, namespace))
+pub(super) fn no_calendar(name: &str, namespace: &str) -> ApiError {
+    ApiError::new(Code::CalendarNotFound, none_of("calendar", name, namespace))
 }
 
 /// All calendars of a namespace, compiled.
-pub(super) async fn calendars(api: &Api, namespace: &str) -> Result<CalendarMap, Trouble> {
+pub(super) async fn calendars(api: &Api, namespace: &str) -> Result<CalendarMap, ApiError> {
     let records = api.node.store().calendars(Some(namespace)).await?;
     let specs: Vec<CalendarSpec> = records.into_iter().map(|record| record.spec).collect();
     Ok(CalendarMap::compile(&specs).0)

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::extract::Path;
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use super::routes::Routes;
 
 /// What stands beside `spec` in a document, and is put into it when it is read.
@@ -33,11 +33,11 @@ pub(super) fn routes(routes: &mut Routes) {
 #[utoipa::path(get, path = "/schemas/{name}", tag = "server", params(("name" = String, Path)), responses(
     (status = 200, description = "JSON Schema 2020-12", content_type = "application/schema+json", body = Object),
 ))]
-async fn get_schema(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Trouble> {
+async fn get_schema(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, ApiError> {
     let found = api.shared.schemas.iter().find(|(known, _)| *known == name);
     let (_, text) = found.ok_or_else(|| {
         let names: Vec<_> = api.shared.schemas.iter().map(|(name, _)| *name).collect();
-        Trouble::new(Code::NotFound, "there is no such schema")
+        ApiError::new(Code::NotFound, "there is no such schema")
             .hint(format!("there are `{}`", names.join("`, `")))
     })?;
     let headers = [(CONTENT_TYPE, SCHEMA_JSON), (CACHE_CONTROL, HeaderValue::from_static("no-cache"))];

@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::extract::Path;
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use super::routes::Routes;
 use crate::auth::{Actor, Resource, Verb};
 
@@ -45,24 +45,24 @@ fn shown(api: &Api, cluster: &Cluster, member: &Member) -> Server {
 }
 
 /// The servers and shards as they are now.
-async fn cluster(api: &Api) -> Result<Cluster, Trouble> {
+async fn cluster(api: &Api) -> Result<Cluster, ApiError> {
     Ok(api.node.store().cluster().await?)
 }
 
-async fn one(api: &Api, id: ServerId) -> Result<Server, Trouble> {
+async fn one(api: &Api, id: ServerId) -> Result<Server, ApiError> {
     let cluster = cluster(api).await?;
     cluster.member(id).map(|member| shown(api, &cluster, member)).ok_or_else(|| not_found(id))
 }
 
-fn not_found(id: ServerId) -> Trouble {
-    Trouble::new(Code::ServerNotFound, format!("there is no server {id}"))
+fn not_found(id: ServerId) -> ApiError {
+    ApiError::new(Code::ServerNotFound, format!("there is no server {id}"))
 }
 
 /// List the servers that share the store, oldest first
 #[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses(
     (status = 200, description = "All that are there", body = List<Server>),
 ))]
-async fn list_servers(State(api): State<Api>) -> Result<Json<List<Server>>, Trouble> {
+async fn list_servers(State(api): State<Api>) -> Result<Json<List<Server>>, ApiError> {
     let cluster = cluster(&api).await?;
     let items = cluster.members.iter().map(|member| shown(&api, &cluster, member)).collect();
     Ok(Json(List { items, next_cursor: None }))
@@ -72,7 +72,7 @@ async fn list_servers(State(api): State<Api>) -> Result<Json<List<Server>>, Trou
 #[utoipa::path(get, path = "/api/v1/servers/{id}", tag = "servers", params(("id" = ServerId, Path)), responses(
     (status = 200, description = "The server", body = Server),
 ))]
-async fn get_server(State(api): State<Api>, Path(id): Path<ServerId>) -> Result<Json<Server>, Trouble> {
+async fn get_server(State(api): State<Api>, Path(id): Path<ServerId>) -> Result<Json<Server>, ApiError> {
     Ok(Json(one(&api, id).await?))
 }
 
@@ -87,12 +87,12 @@ async fn drain_server(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<ServerId>,
-) -> Result<Json<Server>, Trouble> {
+) -> Result<Json<Server>, ApiError> {
     let cluster = cluster(&api).await?;
     let member = cluster.member(id).ok_or_else(|| not_found(id))?;
     if !cluster.members.iter().any(|other| other.server.id != id && !other.draining) {
         let detail = format!("no other server could take the shards of `{}`", member.server.name);
-        return Err(Trouble::new(Code::NoOtherServer, detail));
+        return Err(ApiError::new(Code::NoOtherServer, detail));
     }
     set(&api, &actor, id, true).await
 }
@@ -105,11 +105,11 @@ async fn undrain_server(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<ServerId>,
-) -> Result<Json<Server>, Trouble> {
+) -> Result<Json<Server>, ApiError> {
     set(&api, &actor, id, false).await
 }
 
-async fn set(api: &Api, actor: &Actor, id: ServerId, draining: bool) -> Result<Json<Server>, Trouble> {
+async fn set(api: &Api, actor: &Actor, id: ServerId, draining: bool) -> Result<Json<Server>, ApiError> {
     if !api.node.store().set_draining(id, draining).await? {
         return Err(not_found(id));
     }

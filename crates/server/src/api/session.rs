@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use super::extract::MaybeBody;
 use super::meta::Me;
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use super::routes::Routes;
 use super::{Api, cookie};
 use crate::auth::{Actor, Resource, Verb};
@@ -56,10 +56,10 @@ async fn open_session(
     uri: Uri,
     headers: HeaderMap,
     MaybeBody(wanted): MaybeBody<OpenSession>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     // A session must not make itself longer.
     if !headers.contains_key(AUTHORIZATION) {
-        return Err(Trouble::new(Code::Unauthenticated, "a session is opened with a token"));
+        return Err(ApiError::new(Code::Unauthenticated, "a session is opened with a token"));
     }
     let lasts = if wanted.keep { KEPT_FOR } else { DAY };
     let value = api.shared.sessions.open(&actor.token_id, SystemClock.now() + lasts);
@@ -70,7 +70,7 @@ async fn open_session(
 
 /// Sign a browser out
 #[utoipa::path(delete, path = "/api/v1/session", tag = "server", responses((status = 204, description = "It has no session any more")))]
-async fn close_session(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Result<Response, Trouble> {
+async fn close_session(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
     let cookie = cookie::new(&api, &uri, &headers, "", Some(0))?;
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::Api;
 use super::limits::{Caller, Places};
-use super::problem::Trouble;
+use super::problem::ApiError;
 
 /// How long a stream may be silent.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -42,7 +42,7 @@ struct Streaming<S> {
 ///
 /// # Errors
 /// `busy` or `client_limit` if there are too many streams already; `loading` or `stopping` where a stream would end at once.
-pub(super) fn stream(api: &Api, caller: &Caller, source: impl Source) -> Result<Response, Trouble> {
+pub(super) fn stream(api: &Api, caller: &Caller, source: impl Source) -> Result<Response, ApiError> {
     api.node.decides()?;
     let place = api.shared.limits.streams.enter(caller)?;
     let node = api.node.clone();

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::extract::Format;
-use super::problem::{Code, Trouble, field_error};
+use super::problem::{ApiError, Code, field_error};
 use crate::auth::Actor;
 use crate::clock::{Clock as _, SystemClock};
 use crate::hash::short_hash;
@@ -41,7 +41,7 @@ struct Shape {
 /// # Errors
 /// As [`Format::parse`]; besides, for a batch of none or too many, and for a single job whose body is
 /// as large as only a batch may be.
-pub(super) fn parse(format: Format, body: &[u8]) -> Result<Submission, Trouble> {
+pub(super) fn parse(format: Format, body: &[u8]) -> Result<Submission, ApiError> {
     // A batch fails here at its first word, so trying a job first costs it nothing.
     if let Some(spec) = format.read::<JobSpec>(body) {
         return one(spec, body.len());
@@ -58,13 +58,13 @@ pub(super) fn parse(format: Format, body: &[u8]) -> Result<Submission, Trouble> 
         count if count > BATCH_JOBS_MAX => format!("has {count} entries: expected at most {BATCH_JOBS_MAX}"),
         _ => return Ok(Submission::Many(jobs)),
     };
-    Err(Trouble::invalid_fields(vec![field_error("jobs", &wrong)]))
+    Err(ApiError::invalid_fields(vec![field_error("jobs", &wrong)]))
 }
 
-fn one(spec: JobSpec, bytes: usize) -> Result<Submission, Trouble> {
+fn one(spec: JobSpec, bytes: usize) -> Result<Submission, ApiError> {
     if bytes > BODY_BYTES_MAX {
         let detail = format!("the body is larger than {BODY_BYTES_MAX} bytes");
-        return Err(Trouble::new(Code::BodyTooLarge, detail));
+        return Err(ApiError::new(Code::BodyTooLarge, detail));
     }
     Ok(Submission::One(Box::new(spec)))
 }
@@ -79,7 +79,7 @@ fn wrong_fields(at: &str, spec: &JobSpec) -> Vec<FieldError> {
 ///
 /// # Errors
 /// `invalid_spec`, if header and body name different keys.
-pub(super) fn fill_in(submission: &mut Submission, key: Option<&str>, actor: &Actor) -> Result<(), Trouble> {
+pub(super) fn fill_in(submission: &mut Submission, key: Option<&str>, actor: &Actor) -> Result<(), ApiError> {
     let own = |spec: &mut JobSpec| {
         spec.owner.get_or_insert_with(|| actor.name.to_string());
     };
@@ -89,7 +89,7 @@ pub(super) fn fill_in(submission: &mut Submission, key: Option<&str>, actor: &Ac
             match (key, &spec.idempotency_key) {
                 (Some(header), Some(body)) if header != body => {
                     let wrong = "is not the key of the header `Idempotency-Key`: expected one of them, or both the same";
-                    return Err(Trouble::invalid_fields(vec![field_error("idempotency_key", wrong)]));
+                    return Err(ApiError::invalid_fields(vec![field_error("idempotency_key", wrong)]));
                 }
                 (Some(header), None) => spec.idempotency_key = Some(header.to_owned()),
                 _ => {}
@@ -111,7 +111,11 @@ pub(super) fn fill_in(submission: &mut Submission, key: Option<&str>, actor: &Ac
 ///
 /// # Errors
 /// `invalid_spec` with every wrong field of every job.
-pub(super) fn prepare(submission: Submission, actor: &Actor, now: Timestamp) -> Result<Vec<NewJob>, Trouble> {
+pub(super) fn prepare(
+    submission: Submission,
+    actor: &Actor,
+    now: Timestamp,
+) -> Result<Vec<NewJob>, ApiError> {
     let mut errors = Vec::new();
     let mut jobs = Vec::new();
     let mut add = |at: &str, spec: JobSpec| match new_job(spec, None, actor, now) {
@@ -126,7 +130,7 @@ pub(super) fn prepare(submission: Submission, actor: &Actor, now: Timestamp) -> 
             specs.into_iter().enumerate().for_each(|(i, spec)| add(&format!("jobs[{i}]"), spec));
         }
     }
-    if errors.is_empty() { Ok(jobs) } else { Err(Trouble::invalid_fields(errors)) }
+    if errors.is_empty() { Ok(jobs) } else { Err(ApiError::invalid_fields(errors)) }
 }
 
 fn join(at: &str, path: &str) -> String {
@@ -228,7 +232,7 @@ mod tests {
     }
 
     fn jobs(body: &str, key: Option<&str>) -> Result<Vec<NewJob>, String> {
-        let shown = |trouble: Trouble| trouble.into_problem(None).detail;
+        let shown = |error: ApiError| error.into_problem(None).detail;
         let mut submission = parse(Format::Json, body.as_bytes()).map_err(shown)?;
         fill_in(&mut submission, key, &actor()).map_err(shown)?;
         prepare(submission, &actor(), Timestamp::from_millis(0)).map_err(shown)
@@ -254,8 +258,8 @@ mod tests {
         let body =
             format!(r#"{{"jobs": [{{{RUN}, "name": "a b"}}, {{{RUN}}}, {{{RUN}, "priority": 200}}]}}"#);
         let submission = parse(Format::Json, body.as_bytes()).unwrap();
-        let trouble = prepare(submission, &actor(), Timestamp::from_millis(0)).unwrap_err();
-        let pointers: Vec<_> = trouble.into_problem(None).errors.into_iter().map(|e| e.pointer).collect();
+        let error = prepare(submission, &actor(), Timestamp::from_millis(0)).unwrap_err();
+        let pointers: Vec<_> = error.into_problem(None).errors.into_iter().map(|e| e.pointer).collect();
         assert_eq!(pointers, ["/jobs/0/name", "/jobs/2/priority"]);
     }
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use utoipa_axum::routes;
 
 use super::extract::{Params, Path};
-use super::problem::{Code, Trouble};
+use super::problem::{ApiError, Code};
 use super::requests::{deleted, unexpected};
 use super::routes::Routes;
 use super::{Api, convert, page};
@@ -53,7 +53,7 @@ struct ListWorkersParams {
 async fn list_workers(
     State(api): State<Api>,
     Params(params): Params<ListWorkersParams>,
-) -> Result<Json<List<Worker>>, Trouble> {
+) -> Result<Json<List<Worker>>, ApiError> {
     let limit = page::limit(params.limit)?;
     let after = api.shared.cursors.read::<WorkerId>("workers", &(), params.cursor.as_deref())?;
     let mut records = api.node.store().workers().await?;
@@ -79,11 +79,11 @@ fn seen(workers: &[WorkerView], id: WorkerId) -> Option<&WorkerView> {
 #[utoipa::path(get, path = "/api/v1/workers/{id}", tag = "workers", params(("id" = WorkerId, Path)), responses(
     (status = 200, description = "The worker", body = Worker),
 ))]
-async fn get_worker(State(api): State<Api>, Path(id): Path<WorkerId>) -> Result<Json<Worker>, Trouble> {
+async fn get_worker(State(api): State<Api>, Path(id): Path<WorkerId>) -> Result<Json<Worker>, ApiError> {
     let records = api.node.store().workers().await?;
     let record = records.into_iter().find(|record| record.id == id);
     let record =
-        record.ok_or_else(|| Trouble::new(Code::WorkerNotFound, format!("there is no worker {id}")))?;
+        record.ok_or_else(|| ApiError::new(Code::WorkerNotFound, format!("there is no worker {id}")))?;
     Ok(Json(convert::worker(record, seen(&api.node.view().workers, id))))
 }
 
@@ -97,7 +97,7 @@ async fn cordon_worker(
     state: State<Api>,
     actor: Extension<Actor>,
     path: Path<WorkerId>,
-) -> Result<Json<Worker>, Trouble> {
+) -> Result<Json<Worker>, ApiError> {
     admit(state, actor, path, Admission::Cordoned).await
 }
 
@@ -109,7 +109,7 @@ async fn uncordon_worker(
     state: State<Api>,
     actor: Extension<Actor>,
     path: Path<WorkerId>,
-) -> Result<Json<Worker>, Trouble> {
+) -> Result<Json<Worker>, ApiError> {
     admit(state, actor, path, Admission::Open).await
 }
 
@@ -123,7 +123,7 @@ async fn drain_worker(
     state: State<Api>,
     actor: Extension<Actor>,
     path: Path<WorkerId>,
-) -> Result<Json<Worker>, Trouble> {
+) -> Result<Json<Worker>, ApiError> {
     admit(state, actor, path, Admission::Draining).await
 }
 
@@ -132,7 +132,7 @@ async fn admit(
     Extension(actor): Extension<Actor>,
     Path(id): Path<WorkerId>,
     admission: Admission,
-) -> Result<Json<Worker>, Trouble> {
+) -> Result<Json<Worker>, ApiError> {
     match api.node.request(|ticket| Input::SetAdmission { ticket, worker: id, admission }).await? {
         Reply::Worker => {
             tracing::info!(worker_id = %id, ?admission, by = %actor.name, "admission of a worker was set");
@@ -150,7 +150,7 @@ async fn delete_worker(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<WorkerId>,
-) -> Result<StatusCode, Trouble> {
+) -> Result<StatusCode, ApiError> {
     let reply = api.node.request(|ticket| Input::RemoveWorker { ticket, worker: id }).await?;
     let status = deleted(&reply)?;
     tracing::info!(worker_id = %id, by = %actor.name, "a worker was removed");

@@ -21,7 +21,7 @@ use utoipa::ToSchema;
 use super::decode::{Decoder, Wanted};
 use super::{CHUNK, wrote_no_more};
 use crate::api::limits::Caller;
-use crate::api::problem::Trouble;
+use crate::api::problem::ApiError;
 use crate::api::{Api, convert, rows, sse};
 use crate::node::{EventBatch, Node};
 use crate::objects::LogWatch;
@@ -49,7 +49,7 @@ pub(super) fn execution(
     offset: u64,
     wanted: Wanted,
     before: Vec<LogEntry>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let mut follower = Follower::new(api, wanted);
     follower.offset = offset;
     follower.ready.extend(before.iter().map(log));
@@ -58,7 +58,7 @@ pub(super) fn execution(
 }
 
 /// Follows the first execution of a job, once there is one.
-pub(super) fn job(api: &Api, caller: &Caller, job: JobId, wanted: Wanted) -> Result<Response, Trouble> {
+pub(super) fn job(api: &Api, caller: &Caller, job: JobId, wanted: Wanted) -> Result<Response, ApiError> {
     let mut follower = Follower::new(api, wanted);
     follower.target = Target::Job(job);
     sse::stream(api, caller, follower)
@@ -123,7 +123,7 @@ impl Follower {
     }
 
     /// One step: something is ready after it, or something was waited for.
-    async fn step(&mut self) -> Result<(), Trouble> {
+    async fn step(&mut self) -> Result<(), ApiError> {
         match self.target {
             Target::Job(job) => self.await_execution(job).await,
             Target::Execution(execution, _) => self.read_on(execution).await,
@@ -131,7 +131,7 @@ impl Follower {
         }
     }
 
-    async fn await_execution(&mut self, job: JobId) -> Result<(), Trouble> {
+    async fn await_execution(&mut self, job: JobId) -> Result<(), ApiError> {
         if self.look {
             let row = rows::job(&self.api, job).await?;
             (self.look, self.job) = (false, Some(job));
@@ -148,7 +148,7 @@ impl Follower {
         Ok(())
     }
 
-    async fn read_on(&mut self, execution: ExecutionId) -> Result<(), Trouble> {
+    async fn read_on(&mut self, execution: ExecutionId) -> Result<(), ApiError> {
         let part = self.api.objects.logs.read(execution, self.offset, CHUNK).await?;
         if !part.frames.is_empty() {
             let entries = self.decoder.entries(&part.frames, self.offset);
@@ -170,7 +170,7 @@ impl Follower {
         Ok(())
     }
 
-    async fn look_for_end(&mut self, execution: ExecutionId) -> Result<(), Trouble> {
+    async fn look_for_end(&mut self, execution: ExecutionId) -> Result<(), ApiError> {
         if self.ended.is_some() || !self.look {
             return Ok(());
         }
@@ -226,9 +226,9 @@ impl sse::Source for Follower {
             if matches!(self.target, Target::Nothing) {
                 return None;
             }
-            if let Err(trouble) = self.step().await {
+            if let Err(error) = self.step().await {
                 // The client comes back with its offset and misses nothing.
-                tracing::warn!(code = trouble.code().as_str(), ready = ?self.node.ready(), "a followed log broke off");
+                tracing::warn!(code = error.code().as_str(), ready = ?self.node.ready(), "a followed log broke off");
                 return None;
             }
         }

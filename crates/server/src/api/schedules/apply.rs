@@ -27,7 +27,7 @@ use crate::api::Api;
 use crate::api::definitions::{Batch, DryRun, PutParams, change};
 use crate::api::extract::{Params, Path, RawBody};
 use crate::api::headers::{Precondition, etag};
-use crate::api::problem::{Code, Trouble, field_error, fields_at};
+use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::requests::{self, unexpected, until_applied};
 use crate::api::routes::Routes;
 use crate::auth::{Actor, Resource, Verb};
@@ -85,7 +85,7 @@ async fn put_schedule(
     Params(params): Params<PutParams>,
     wanted: Precondition,
     body: RawBody<BODY_BYTES_MAX>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let mut spec: ScheduleSpec = body.format.parse(&body.bytes)?;
     params.settle(&name, &spec.name, &mut spec.namespace)?;
     let head = Arc::new(one(&api, spec).await?);
@@ -138,13 +138,13 @@ async fn create_schedule(
     Extension(actor): Extension<Actor>,
     Params(params): Params<DryRun>,
     body: RawBody<BODY_BYTES_MAX>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let head = Arc::new(one(&api, body.format.parse(&body.bytes)?).await?);
     if params.dry_run {
         return Ok(Json(ScheduleSpec::clone(&head.spec)).into_response());
     }
     let new = NewSchedule { head: Arc::clone(&head), expected: Expected::Absent };
-    let applied = send(&api, &actor, vec![new]).await.map_err(refused::<Trouble>)?;
+    let applied = send(&api, &actor, vec![new]).await.map_err(refused::<ApiError>)?;
     shown(&api, applied.first(), &head).await
 }
 
@@ -167,7 +167,7 @@ async fn apply_schedules(
     Extension(actor): Extension<Actor>,
     Params(params): Params<DryRun>,
     body: RawBody<BATCH_BODY_BYTES_MAX>,
-) -> Result<Json<AppliedSchedules>, Trouble> {
+) -> Result<Json<AppliedSchedules>, ApiError> {
     let now = SystemClock.now();
     let parse = move || {
         let ApplySchedules { schedules } = body.format.parse(&body.bytes)?;
@@ -178,9 +178,9 @@ async fn apply_schedules(
             }
             _ => return Ok(heads(schedules, now)),
         };
-        Err(Trouble::invalid_fields(vec![field_error("schedules", &wrong)]))
+        Err(ApiError::invalid_fields(vec![field_error("schedules", &wrong)]))
     };
-    let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))??;
+    let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| ApiError::internal(&error))??;
     let heads = checked.complete(&api, Batch::Several("schedules")).await?;
     if params.dry_run {
         return would_apply(&api, &heads).await.map(Json);
@@ -191,7 +191,7 @@ async fn apply_schedules(
         Err(error @ RequestError::Refused(Refusal::BadTiming { .. })) => {
             // The engine names the first one that is wrong; whoever sent a thousand wants all of them.
             let wrong = timing_errors(&api, &heads, Batch::Several("schedules")).await?;
-            return Err(if wrong.is_empty() { error.into() } else { Trouble::invalid_fields(wrong) });
+            return Err(if wrong.is_empty() { error.into() } else { ApiError::invalid_fields(wrong) });
         }
         Err(error) => return Err(error.into()),
     };
@@ -216,7 +216,7 @@ async fn warn(
     heads: &[Arc<ScheduleHead>],
     schedules: &mut [AppliedSchedule],
     asked: impl Fn(usize) -> bool,
-) -> Result<(), Trouble> {
+) -> Result<(), ApiError> {
     let is_asked = |i: &usize| {
         let spec = &heads[*i].spec;
         let has_rules = !spec.timing.rules.is_empty() && asked(*i);
@@ -230,7 +230,7 @@ async fn warn(
     Ok(())
 }
 
-async fn would_apply(api: &Api, heads: &[Arc<ScheduleHead>]) -> Result<AppliedSchedules, Trouble> {
+async fn would_apply(api: &Api, heads: &[Arc<ScheduleHead>]) -> Result<AppliedSchedules, ApiError> {
     let mut schedules = Vec::with_capacity(heads.len());
     for head in heads {
         let found: Option<ScheduleRow> =
@@ -266,20 +266,20 @@ async fn send(api: &Api, actor: &Actor, schedules: Vec<NewSchedule>) -> Result<V
 }
 
 /// A refusal of a request that is about one schedule: paths begin within it.
-fn refused<E: From<RequestError> + From<Trouble>>(error: RequestError) -> E {
+fn refused<E: From<RequestError> + From<ApiError>>(error: RequestError) -> E {
     match error {
         RequestError::Refused(Refusal::BadTiming { problems, .. }) => {
-            Trouble::invalid_fields(fields_at("", &problems)).into()
+            ApiError::invalid_fields(fields_at("", &problems)).into()
         }
         error => error.into(),
     }
 }
 
-async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<ScheduleHead>) -> Result<Response, Trouble> {
+async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<ScheduleHead>) -> Result<Response, ApiError> {
     let applied = applied.ok_or_else(|| unexpected(&Reply::Applied(Vec::new())))?;
     let row = api.node.store().schedule(applied.schedule).await?;
     let row = row.ok_or_else(|| {
-        Trouble::new(Code::ScheduleNotFound, format!("{} was deleted meanwhile", applied.schedule))
+        ApiError::new(Code::ScheduleNotFound, format!("{} was deleted meanwhile", applied.schedule))
     })?;
     let mut schedule = read::schedule_with_spec(api, &row).await?;
     if applied.change != Done::Unchanged {
@@ -294,12 +294,12 @@ async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<ScheduleHead>) -
     })
 }
 
-async fn one(api: &Api, spec: ScheduleSpec) -> Result<ScheduleHead, Trouble> {
+async fn one(api: &Api, spec: ScheduleSpec) -> Result<ScheduleHead, ApiError> {
     let heads = heads(vec![spec], SystemClock.now()).complete(api, Batch::One).await?;
     heads
         .first()
         .map(|head| ScheduleHead::clone(head))
-        .ok_or_else(|| Trouble::new(Code::Internal, "one schedule was sent, and not one was understood"))
+        .ok_or_else(|| ApiError::new(Code::Internal, "one schedule was sent, and not one was understood"))
 }
 
 /// Specs as they would be stored, and what is wrong with them so far: by their places, as problems
@@ -342,7 +342,7 @@ impl Checked {
     ///
     /// # Errors
     /// `invalid_spec` with every wrong field, those of timings included.
-    async fn complete(self, api: &Api, batch: Batch) -> Result<Vec<Arc<ScheduleHead>>, Trouble> {
+    async fn complete(self, api: &Api, batch: Batch) -> Result<Vec<Arc<ScheduleHead>>, ApiError> {
         let mut all: Vec<_> = self.wrong.iter().flat_map(|(&i, errors)| batch.located(i, errors)).collect();
         if all.is_empty() && self.heads.len() > COMPILED_MAX {
             return Ok(self.heads);
@@ -350,7 +350,7 @@ impl Checked {
         let timings = timing_errors(api, &self.heads, batch).await?;
         let known: BTreeSet<String> = all.iter().map(|error| error.path.clone()).collect();
         all.extend(timings.into_iter().filter(|error| !known.contains(&error.path)));
-        if all.is_empty() { Ok(self.heads) } else { Err(Trouble::invalid_fields(all)) }
+        if all.is_empty() { Ok(self.heads) } else { Err(ApiError::invalid_fields(all)) }
     }
 }
 
@@ -359,7 +359,7 @@ async fn timing_errors(
     api: &Api,
     heads: &[Arc<ScheduleHead>],
     batch: Batch,
-) -> Result<Vec<FieldError>, Trouble> {
+) -> Result<Vec<FieldError>, ApiError> {
     let calendars = warnings::calendars(api, heads).await?;
     let (heads, zones) = (heads.to_vec(), api.config.engine.zones.clone());
     let compile = move || {
@@ -373,5 +373,5 @@ async fn timing_errors(
         });
         wrong.map(|error| FieldError { path: error.path.trim_end_matches('.').to_owned(), ..error }).collect()
     };
-    tokio::task::spawn_blocking(compile).await.map_err(|error| Trouble::internal(&error))
+    tokio::task::spawn_blocking(compile).await.map_err(|error| ApiError::internal(&error))
 }

@@ -30,7 +30,7 @@ use utoipa_axum::routes;
 
 use super::read;
 use crate::api::extract::{MaybeBody, Params, Path, RawBody};
-use crate::api::problem::{Code, Trouble, field_error, fields_at};
+use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::requests::{self, unexpected};
 use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
@@ -93,7 +93,7 @@ async fn start_backfill(
     Path(name): Path<String>,
     Params(params): Params<StartParams>,
     body: RawBody<BODY_BYTES_MAX>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let asked: StartBackfill = body.format.parse(&body.bytes)?;
     check(&asked, SystemClock.now())?;
     let row = rows::schedule(&api, &name, params.namespace.as_deref()).await?;
@@ -114,7 +114,7 @@ async fn start_backfill(
             count => format!("nothing of this range is left to run: {count} instants are left out"),
         };
         let fields = vec![field_error("from", &detail)];
-        return Err(Trouble::invalid_fields(fields).hint("a dry run lists what is left out, and why"));
+        return Err(ApiError::invalid_fields(fields).hint("a dry run lists what is left out, and why"));
     }
     let request = NewBackfill {
         schedule: row.id,
@@ -135,7 +135,7 @@ async fn start_backfill(
     }
 }
 
-fn check(asked: &StartBackfill, now: Timestamp) -> Result<(), Trouble> {
+fn check(asked: &StartBackfill, now: Timestamp) -> Result<(), ApiError> {
     let mut wrong = Vec::new();
     let mut ensure = |ok: bool, path: &str, detail: &str| {
         if !ok {
@@ -154,7 +154,7 @@ fn check(asked: &StartBackfill, now: Timestamp) -> Result<(), Trouble> {
     if let Err(invalid) = validate::note("note", asked.note.as_deref()) {
         wrong.extend(fields_at("", &invalid.problems));
     }
-    if wrong.is_empty() { Ok(()) } else { Err(Trouble::invalid_fields(wrong)) }
+    if wrong.is_empty() { Ok(()) } else { Err(ApiError::invalid_fields(wrong)) }
 }
 
 /// What a backfill would run, oldest first: each instant with the one before it.
@@ -173,17 +173,17 @@ impl Plan {
     }
 }
 
-async fn instants(api: &Api, spec: &ScheduleSpec, asked: &StartBackfill) -> Result<Plan, Trouble> {
+async fn instants(api: &Api, spec: &ScheduleSpec, asked: &StartBackfill) -> Result<Plan, ApiError> {
     let calendars = rows::calendars(api, &spec.namespace).await?;
     let seed = engine::timetable_seed(&spec.namespace, &spec.name);
     let timetable = Timetable::compile(&spec.timing, seed, &api.config.engine.zones, &calendars)
-        .map_err(|problems| Trouble::invalid_fields(fields_at("timing.", &problems)))?;
+        .map_err(|problems| ApiError::invalid_fields(fields_at("timing.", &problems)))?;
     let (from, until) = (asked.from, asked.until);
     let walk = tokio::task::spawn_blocking(move || walk(&timetable, from, until)).await;
-    walk.map_err(|error| Trouble::internal(&error))?
+    walk.map_err(|error| ApiError::internal(&error))?
 }
 
-fn walk(timetable: &Timetable, from: Timestamp, until: Timestamp) -> Result<Plan, Trouble> {
+fn walk(timetable: &Timetable, from: Timestamp, until: Timestamp) -> Result<Plan, ApiError> {
     let mut plan = Plan { instants: Vec::new(), left_out: Vec::new() };
     let mut at = Timestamp::from_micros(from.as_micros().saturating_sub(1));
     let mut before = timetable.last(at - BEFORE, at);
@@ -208,7 +208,7 @@ fn walk(timetable: &Timetable, from: Timestamp, until: Timestamp) -> Result<Plan
         }
     }
     let detail = format!("the range has more than {BACKFILL_INSTANTS_MAX} instants: expected a shorter one");
-    Err(Trouble::invalid_fields(vec![field_error("until", &detail)]))
+    Err(ApiError::invalid_fields(vec![field_error("until", &detail)]))
 }
 
 /// Takes out of the plan what the ledger has a run of.
@@ -217,7 +217,7 @@ async fn leave_out_what_ran(
     schedule: ScheduleId,
     asked: &StartBackfill,
     plan: &mut Plan,
-) -> Result<(), Trouble> {
+) -> Result<(), ApiError> {
     let mut ran = runs(api, schedule, asked).await?;
     if asked.reprocess == Reprocess::Failed
         && ran.values().any(|(reason, _)| *reason == LeftOutReason::Failed)
@@ -245,7 +245,7 @@ async fn count_retries(
     schedule: ScheduleId,
     asked: &StartBackfill,
     ran: &mut Ran,
-) -> Result<(), Trouble> {
+) -> Result<(), ApiError> {
     let filter =
         JobFilter { schedule: Some(schedule), created_after: Some(asked.from), ..JobFilter::default() };
     let mut after = None;
@@ -299,7 +299,7 @@ const fn reason_of(status: JobStatus) -> LeftOutReason {
 }
 
 /// What became of the instants of a range that have a run; the best of several runs counts.
-async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<Ran, Trouble> {
+async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<Ran, ApiError> {
     use FiringCause::{Backfill, CatchUp, Timer};
     let filter = LedgerFilter {
         schedule: Some(schedule),
@@ -322,7 +322,7 @@ async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<
                 Some(Work::Run(run)) => store.run(run).await?.map(|row| reason_of_run(row.state.status)),
             };
             let reason = known.unwrap_or(LeftOutReason::Forgotten);
-            Ok::<_, Trouble>((record.first, reason, record.work))
+            Ok::<_, ApiError>((record.first, reason, record.work))
         }));
         let looked_up: Vec<_> = looked_up.buffer_unordered(LOOKUPS).try_collect().await?;
         for (at, reason, work) in looked_up {
@@ -370,7 +370,7 @@ struct ListBackfillsParams {
 async fn list_backfills(
     State(api): State<Api>,
     Params(params): Params<ListBackfillsParams>,
-) -> Result<Json<List<Backfill>>, Trouble> {
+) -> Result<Json<List<Backfill>>, ApiError> {
     let limit = page::limit(params.limit)?;
     let filter = (params.schedule_id, page::namespace(params.namespace));
     let after = api.shared.cursors.read::<BackfillId>("backfills", &filter, params.cursor.as_deref())?;
@@ -385,7 +385,10 @@ async fn list_backfills(
 #[utoipa::path(get, path = "/api/v1/backfills/{id}", tag = "backfills", params(("id" = BackfillId, Path)), responses(
     (status = 200, description = "The backfill", body = Backfill),
 ))]
-async fn get_backfill(State(api): State<Api>, Path(id): Path<BackfillId>) -> Result<Json<Backfill>, Trouble> {
+async fn get_backfill(
+    State(api): State<Api>,
+    Path(id): Path<BackfillId>,
+) -> Result<Json<Backfill>, ApiError> {
     Ok(Json(one(&api, id).await?))
 }
 
@@ -401,7 +404,7 @@ async fn cancel_backfill(
     Extension(actor): Extension<Actor>,
     Path(id): Path<BackfillId>,
     MaybeBody(body): MaybeBody<CancelBackfill>,
-) -> Result<Json<Backfill>, Trouble> {
+) -> Result<Json<Backfill>, ApiError> {
     rows::backfill(&api, id).await?;
     let request = ScheduleRequest::CancelBackfill { backfill: id, cancel_runs: body.cancel_runs };
     match requests::schedule(&api, &actor, request).await? {
@@ -410,14 +413,14 @@ async fn cancel_backfill(
     }
 }
 
-async fn one(api: &Api, id: BackfillId) -> Result<Backfill, Trouble> {
+async fn one(api: &Api, id: BackfillId) -> Result<Backfill, ApiError> {
     let row = rows::backfill(api, id).await?;
     let name = name_of(api, row.head.schedule).await?;
     Ok(shown(&row, name))
 }
 
 /// Backfills with the names of their schedules; each is looked up once.
-async fn named(api: &Api, rows: &[BackfillRow]) -> Result<Vec<Backfill>, Trouble> {
+async fn named(api: &Api, rows: &[BackfillRow]) -> Result<Vec<Backfill>, ApiError> {
     let mut names: BTreeMap<ScheduleId, Option<String>> = BTreeMap::new();
     for row in rows {
         if let Entry::Vacant(name) = names.entry(row.head.schedule) {
@@ -427,7 +430,7 @@ async fn named(api: &Api, rows: &[BackfillRow]) -> Result<Vec<Backfill>, Trouble
     Ok(rows.iter().map(|row| shown(row, names.get(&row.head.schedule).cloned().flatten())).collect())
 }
 
-async fn name_of(api: &Api, schedule: ScheduleId) -> Result<Option<String>, Trouble> {
+async fn name_of(api: &Api, schedule: ScheduleId) -> Result<Option<String>, ApiError> {
     let row = api.node.store().schedule(schedule).await?;
     row.map(|row| read::spec(&row).map(|spec| spec.name)).transpose()
 }

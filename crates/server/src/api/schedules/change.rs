@@ -18,7 +18,7 @@ use super::read;
 use crate::api::extract::{MaybeBody, Params, Path};
 use crate::api::headers::{IdempotencyKey, Precondition, etag};
 use crate::api::limits::Caller;
-use crate::api::problem::{Code, Trouble};
+use crate::api::problem::{ApiError, Code};
 use crate::api::requests::{self, deleted, unexpected};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
@@ -52,7 +52,7 @@ async fn changed(
     actor: &Actor,
     id: ScheduleId,
     request: ScheduleRequest,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     match requests::schedule(api, actor, request).await? {
         Reply::Schedule { .. } => {}
         other => return Err(unexpected(&other)),
@@ -78,7 +78,7 @@ async fn delete_schedule(
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
     wanted: Precondition,
-) -> Result<StatusCode, Trouble> {
+) -> Result<StatusCode, ApiError> {
     let row = rows::schedule(&api, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(row.state.version)?;
     let request = ScheduleRequest::Delete { schedule: row.id, expected_version };
@@ -105,8 +105,8 @@ async fn pause_schedule(
     Params(scope): Params<Scope>,
     wanted: Precondition,
     MaybeBody(body): MaybeBody<PauseSchedule>,
-) -> Result<Response, Trouble> {
-    validate::note("note", body.note.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
+) -> Result<Response, ApiError> {
+    validate::note("note", body.note.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
     let row = rows::schedule(&api, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(row.state.version)?;
     let note = body.note.map(String::into_boxed_str);
@@ -129,7 +129,7 @@ async fn resume_schedule(
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
     wanted: Precondition,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let row = rows::schedule(&api, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(row.state.version)?;
     changed(&api, &actor, row.id, ScheduleRequest::Resume { schedule: row.id, expected_version }).await
@@ -157,8 +157,8 @@ async fn trigger_schedule(
     Params(scope): Params<Scope>,
     IdempotencyKey(key): IdempotencyKey,
     MaybeBody(body): MaybeBody<TriggerSchedule>,
-) -> Result<Response, Trouble> {
-    validate::note("reason", body.reason.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
+) -> Result<Response, ApiError> {
+    validate::note("reason", body.reason.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
     let row = rows::schedule(&api, &name, scope.namespace()).await?;
     if api.shared.limits.has_job_rate() {
         api.shared.limits.charge(&caller, jobs_of(&api, &row).await?)?;
@@ -182,7 +182,7 @@ async fn trigger_schedule(
 }
 
 /// How many jobs a firing counts as for the job rate.
-async fn jobs_of(api: &Api, row: &ScheduleRow) -> Result<usize, Trouble> {
+async fn jobs_of(api: &Api, row: &ScheduleRow) -> Result<usize, ApiError> {
     let spec = read::spec(row)?;
     match &spec.action {
         Action::Job(_) => Ok(1),

@@ -9,7 +9,7 @@ use model::{Duration, JobStatus, ScheduleSpec, Timestamp};
 use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow, ScheduleRow};
 
 use crate::api::Api;
-use crate::api::problem::Trouble;
+use crate::api::problem::ApiError;
 use crate::clock::{Clock, SystemClock};
 
 /// As many runs of either kind are looked at; a schedule rarely has more than one.
@@ -19,7 +19,11 @@ const STUCK_MIN: Duration = Duration::from_secs(60);
 /// Where nothing else says how long a run may take: so many times as long as 95 of 100 runs took.
 const STUCK_FACTOR: u64 = 3;
 
-pub(super) async fn of(api: &Api, row: &ScheduleRow, spec: &ScheduleSpec) -> Result<ScheduleHealth, Trouble> {
+pub(super) async fn of(
+    api: &Api,
+    row: &ScheduleRow,
+    spec: &ScheduleSpec,
+) -> Result<ScheduleHealth, ApiError> {
     let live = JobStatus::ALL.iter().copied().filter(|status| !status.is_final()).collect();
     let jobs = JobFilter { schedule: Some(row.id), statuses: live, ..JobFilter::default() };
     let live = RunStatus::ALL.iter().copied().filter(|status| !status.is_final()).collect();

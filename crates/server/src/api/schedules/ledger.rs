@@ -13,7 +13,7 @@ use store::query::{LedgerFilter, LedgerPlace, Page};
 use utoipa_axum::routes;
 
 use crate::api::extract::{Many, Params, Path};
-use crate::api::problem::{Code, Trouble, excerpt};
+use crate::api::problem::{ApiError, Code, excerpt};
 use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
 use crate::auth::{Resource, Verb};
@@ -81,7 +81,7 @@ async fn get_ledger(
     State(api): State<Api>,
     Path(name): Path<String>,
     Params(params): Params<LedgerParams>,
-) -> Result<Json<Ledger>, Trouble> {
+) -> Result<Json<Ledger>, ApiError> {
     let limit = page::limit(params.limit)?;
     // The ledger of a deleted schedule can still be read by its id.
     let id = match name.parse() {
@@ -112,7 +112,7 @@ async fn get_ledger(
     Ok(Json(Ledger { items, next_cursor, counts }))
 }
 
-async fn entry(api: &Api, record: LedgerRecord) -> Result<LedgerEntry, Trouble> {
+async fn entry(api: &Api, record: LedgerRecord) -> Result<LedgerEntry, ApiError> {
     let store = api.node.store();
     let (job_status, run_status) = match record.work {
         Some(Work::Job(job)) => (store.job(job).await?.map(|row| row.state.status), None),

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use super::read;
 use crate::api::extract::{Params, Path, RawBody};
-use crate::api::problem::{Code, Trouble, field_error, fields_at};
+use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
 use crate::auth::{Resource, Verb};
@@ -74,8 +74,8 @@ async fn get_next_firings(
     State(api): State<Api>,
     Path(name): Path<String>,
     Params(params): Params<NextParams>,
-) -> Result<Json<Preview>, Trouble> {
-    let n = count(params.n).map_err(|wrong| Trouble::parameter("n", wrong))?;
+) -> Result<Json<Preview>, ApiError> {
+    let n = count(params.n).map_err(|wrong| ApiError::parameter("n", wrong))?;
     let row = rows::schedule(&api, &name, params.namespace.as_deref()).await?;
     let spec = read::spec(&row)?;
     let left = spec.max_firings.map(|max| max.saturating_sub(row.state.fired));
@@ -83,7 +83,7 @@ async fn get_next_firings(
     let seed = engine::timetable_seed(&spec.namespace, &spec.name);
     let mut answer = look(&api, spec.timing, &spec.namespace, seed, params.from, n.max(1))
         .await?
-        .map_err(|problems| Trouble::invalid_fields(fields_at("timing.", &problems)))?;
+        .map_err(|problems| ApiError::invalid_fields(fields_at("timing.", &problems)))?;
     if left == Some(0) {
         answer.firings.clear();
         answer.warnings.push(Warning::spent());
@@ -101,12 +101,12 @@ async fn look(
     seed: u64,
     from: Option<Timestamp>,
     n: usize,
-) -> Result<Result<Preview, Vec<model::validate::Problem>>, Trouble> {
+) -> Result<Result<Preview, Vec<model::validate::Problem>>, ApiError> {
     let calendars = rows::calendars(api, namespace).await?;
     let zones = api.config.engine.zones.clone();
     let after = from.map_or_else(|| SystemClock.now(), just_before);
     let compute = move || preview(&timing, &Reading { zones: &zones, calendars: &calendars, seed }, after, n);
-    tokio::task::spawn_blocking(compute).await.map_err(|error| Trouble::internal(&error))
+    tokio::task::spawn_blocking(compute).await.map_err(|error| ApiError::internal(&error))
 }
 
 fn just_before(at: Timestamp) -> Timestamp {
@@ -126,9 +126,9 @@ fn just_before(at: Timestamp) -> Timestamp {
 async fn preview_schedule(
     State(api): State<Api>,
     body: RawBody<BODY_BYTES_MAX>,
-) -> Result<Json<Preview>, Trouble> {
+) -> Result<Json<Preview>, ApiError> {
     let draft: PreviewSchedule = body.format.parse(&body.bytes)?;
-    let invalid = |path: &str, wrong: &str| Trouble::invalid_fields(vec![field_error(path, wrong)]);
+    let invalid = |path: &str, wrong: &str| ApiError::invalid_fields(vec![field_error(path, wrong)]);
     let n = count(draft.n).map_err(|wrong| invalid("n", &wrong))?;
     // Paths lead to where the user wrote it.
     let (timing, by_cron) = match (draft.timing, draft.cron) {
@@ -151,7 +151,7 @@ async fn preview_schedule(
                 *error = field_error(error.path.trim_start_matches("rules[0]."), &error.detail);
             }
         }
-        Trouble::invalid_fields(errors)
+        ApiError::invalid_fields(errors)
     })
 }
 
@@ -180,13 +180,13 @@ struct UpcomingParams {
 async fn list_upcoming_firings(
     State(api): State<Api>,
     Params(params): Params<UpcomingParams>,
-) -> Result<Json<Upcoming>, Trouble> {
+) -> Result<Json<Upcoming>, ApiError> {
     let from = params.from.unwrap_or_else(|| SystemClock.now());
     let mut until = params.until.unwrap_or(from + UPCOMING_DEFAULT);
     let each = params.each.unwrap_or(UPCOMING_MAX);
     if !(1..=UPCOMING_MAX).contains(&each) {
         let wrong = format!("`{each}` is out of range: expected 1 to {UPCOMING_MAX}");
-        return Err(Trouble::parameter("each", wrong));
+        return Err(ApiError::parameter("each", wrong));
     }
     let filter = ScheduleFilter {
         namespace: page::namespace(params.namespace),
@@ -212,7 +212,7 @@ async fn list_upcoming_firings(
     let zones = api.config.engine.zones.clone();
     let span = Span { from: params.from, until, each };
     let compute = move || gather(&all, &zones, &calendars, span);
-    let answer = tokio::task::spawn_blocking(compute).await.map_err(|error| Trouble::internal(&error))?;
+    let answer = tokio::task::spawn_blocking(compute).await.map_err(|error| ApiError::internal(&error))?;
     Ok(Json(answer))
 }
 

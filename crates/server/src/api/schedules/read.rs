@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 use super::health;
 use crate::api::extract::{Labels, Many, Params, Path};
 use crate::api::headers::etag;
-use crate::api::problem::{Code, Trouble};
+use crate::api::problem::{ApiError, Code};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
 use crate::api::{Api, page};
@@ -116,11 +116,11 @@ impl std::str::FromStr for NextPlace {
 async fn list_schedules(
     State(api): State<Api>,
     Params(params): Params<ListSchedulesParams>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let limit = page::limit(params.limit)?;
     if params.runs > RUNS_MAX {
         let wrong = format!("`{}` is out of range: expected 0 to {RUNS_MAX}", params.runs);
-        return Err(Trouble::parameter("runs", wrong));
+        return Err(ApiError::parameter("runs", wrong));
     }
     let look = Look { health: params.health, runs: params.runs, specs: params.specs };
     let filter = ScheduleFilter {
@@ -156,7 +156,7 @@ async fn newest(
     filter: &ScheduleFilter,
     cursor: Option<&str>,
     limit: usize,
-) -> Result<RowsAndCursor, Trouble> {
+) -> Result<RowsAndCursor, ApiError> {
     let after = api.shared.cursors.read::<ScheduleId>("schedules", filter, cursor)?;
     let page = api.node.store().schedules(filter, Page { after, limit }).await?;
     let last = page.items.last().filter(|_| page.more);
@@ -169,7 +169,7 @@ async fn next(
     filter: &ScheduleFilter,
     cursor: Option<&str>,
     limit: usize,
-) -> Result<RowsAndCursor, Trouble> {
+) -> Result<RowsAndCursor, ApiError> {
     const LIST: &str = "schedules by next firing";
     let after = api.shared.cursors.read::<NextPlace>(LIST, filter, cursor)?;
     let after = after.map(|NextPlace(at, id)| (at, id));
@@ -181,9 +181,9 @@ async fn next(
     Ok((rows, place.map(|place| api.shared.cursors.make(LIST, filter, &place))))
 }
 
-async fn named(api: &Api, ids: &[ScheduleId], alone: bool) -> Result<Vec<ScheduleRow>, Trouble> {
+async fn named(api: &Api, ids: &[ScheduleId], alone: bool) -> Result<Vec<ScheduleRow>, ApiError> {
     if !alone || ids.len() > IDS_MAX {
-        return Err(Trouble::parameter("id", format!("takes at most {IDS_MAX} ids, and no other filter")));
+        return Err(ApiError::parameter("id", format!("takes at most {IDS_MAX} ids, and no other filter")));
     }
     let found = futures::stream::iter(ids.iter().copied().map(|id| api.node.store().schedule(id)));
     let found: Vec<_> = found.buffered(LOOKUPS).try_collect().await?;
@@ -199,7 +199,7 @@ struct Look {
 }
 
 /// A schedule of a list. Costs a short list of jobs and one of runs for its health, and two more for its runs.
-async fn looked_at(api: &Api, row: ScheduleRow, look: Look) -> Result<Schedule, Trouble> {
+async fn looked_at(api: &Api, row: ScheduleRow, look: Look) -> Result<Schedule, ApiError> {
     let spec = spec(&row)?;
     let health = match look.health {
         true => Some(health::of(api, &row, &spec).await?),
@@ -214,7 +214,7 @@ async fn looked_at(api: &Api, row: ScheduleRow, look: Look) -> Result<Schedule, 
 }
 
 /// The newest runs, be they jobs or runs of a workflow: a changed schedule may have had both.
-async fn runs(api: &Api, schedule: ScheduleId, limit: usize) -> Result<Vec<ScheduleRun>, Trouble> {
+async fn runs(api: &Api, schedule: ScheduleId, limit: usize) -> Result<Vec<ScheduleRun>, ApiError> {
     let jobs = JobFilter { schedule: Some(schedule), ..JobFilter::default() };
     let runs = RunFilter { schedule: Some(schedule), ..RunFilter::default() };
     let store = api.node.store();
@@ -253,14 +253,14 @@ fn run_of_workflow(row: RunRow) -> ScheduleRun {
     }
 }
 
-async fn total(api: &Api, filter: &ScheduleFilter) -> Result<String, Trouble> {
+async fn total(api: &Api, filter: &ScheduleFilter) -> Result<String, ApiError> {
     let counted = ScheduleFilter {
         status: filter.status,
         namespace: filter.namespace.clone(),
         ..ScheduleFilter::default()
     };
     if *filter != counted {
-        return Err(Trouble::parameter("count", "can only be had with `status` and `namespace`"));
+        return Err(ApiError::parameter("count", "can only be had with `status` and `namespace`"));
     }
     let counts = api.node.store().schedule_counts(filter.namespace.as_deref()).await?;
     let wanted = |status: &ScheduleStatus| filter.status.is_none_or(|one| one == *status);
@@ -276,19 +276,19 @@ async fn get_schedule(
     State(api): State<Api>,
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let row = rows::schedule(&api, &name, scope.namespace()).await?;
     let schedule = schedule_with_spec(&api, &row).await?;
     Ok(([(ETAG, etag(schedule.version))], Json(schedule)).into_response())
 }
 
 /// The spec of a schedule.
-pub(super) fn spec(row: &ScheduleRow) -> Result<ScheduleSpec, Trouble> {
-    serde_json::from_str(&row.body).map_err(|error| Trouble::internal(&error))
+pub(super) fn spec(row: &ScheduleRow) -> Result<ScheduleSpec, ApiError> {
+    serde_json::from_str(&row.body).map_err(|error| ApiError::internal(&error))
 }
 
 /// A schedule with its spec and what is late or stuck of it.
-pub(super) async fn schedule_with_spec(api: &Api, row: &ScheduleRow) -> Result<Schedule, Trouble> {
+pub(super) async fn schedule_with_spec(api: &Api, row: &ScheduleRow) -> Result<Schedule, ApiError> {
     let spec = spec(row)?;
     let health = health::of(api, row, &spec).await?;
     let schedule = shown(row.id, &spec, &row.state);

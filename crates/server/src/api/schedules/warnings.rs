@@ -15,7 +15,7 @@ use model::api::Warning;
 use model::firing::ScheduleHead;
 use timetable::CalendarMap;
 
-use crate::api::problem::Trouble;
+use crate::api::problem::ApiError;
 use crate::api::{Api, rows};
 use crate::clock::{Clock, SystemClock};
 use crate::preview::{Reading, seed, warnings};
@@ -24,7 +24,7 @@ use crate::preview::{Reading, seed, warnings};
 pub(super) async fn calendars(
     api: &Api,
     heads: &[Arc<ScheduleHead>],
-) -> Result<BTreeMap<String, CalendarMap>, Trouble> {
+) -> Result<BTreeMap<String, CalendarMap>, ApiError> {
     let mut calendars = BTreeMap::new();
     for namespace in heads.iter().map(|head| &head.spec.namespace).collect::<BTreeSet<_>>() {
         calendars.insert(namespace.clone(), rows::calendars(api, namespace).await?);
@@ -33,7 +33,7 @@ pub(super) async fn calendars(
 }
 
 /// What is to be said about each of these schedules, in their order.
-pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<Vec<Warning>>, Trouble> {
+pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<Vec<Warning>>, ApiError> {
     if heads.is_empty() {
         return Ok(Vec::new());
     }
@@ -50,7 +50,7 @@ pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<V
         };
         heads.iter().map(of).collect::<Vec<_>>()
     };
-    let mut found = tokio::task::spawn_blocking(compute).await.map_err(|error| Trouble::internal(&error))?;
+    let mut found = tokio::task::spawn_blocking(compute).await.map_err(|error| ApiError::internal(&error))?;
     for (warnings, missing) in found.iter_mut().zip(missing) {
         warnings.extend(missing);
     }
@@ -59,7 +59,7 @@ pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<V
 
 /// For each schedule of a workflow that there is none of that name. Not a reason to refuse it: files are
 /// applied in any order, and what a workflow takes may change any time until a firing.
-async fn missing_workflows(api: &Api, heads: &[Arc<ScheduleHead>]) -> Result<Vec<Option<Warning>>, Trouble> {
+async fn missing_workflows(api: &Api, heads: &[Arc<ScheduleHead>]) -> Result<Vec<Option<Warning>>, ApiError> {
     let mut found = Vec::with_capacity(heads.len());
     for head in heads {
         let missing = match head.spec.workflow() {

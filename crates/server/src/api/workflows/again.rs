@@ -15,7 +15,7 @@ use model::workflow::{Action, Definition};
 use store::query::RunRow;
 
 use crate::api::Api;
-use crate::api::problem::{Code, Trouble};
+use crate::api::problem::{ApiError, Code};
 
 /// How many called runs are read at a time.
 const READS: usize = 16;
@@ -31,7 +31,7 @@ pub(super) async fn takeover(
     row: &RunRow,
     from: RetryFrom<'_>,
     repeat: &[String],
-) -> Result<Takeover, Trouble> {
+) -> Result<Takeover, ApiError> {
     let Found { takeover, repeated } = Box::pin(find(api, row, from)).await?;
     let forbidden: Vec<_> = repeated.iter().filter(|&step| !repeat.contains(step)).collect();
     if forbidden.is_empty() {
@@ -45,7 +45,7 @@ pub(super) async fn takeover(
     let detail = format!(
         "cannot retry {id}: it would start {named} again, and the delivery level `at_most_once` forbids a second start"
     );
-    Err(Trouble::new(Code::RepeatForbidden, detail))
+    Err(ApiError::new(Code::RepeatForbidden, detail))
 }
 
 /// What a retry takes over, and the steps that it would repeat against their delivery level: `call/pay` is step `pay`
@@ -56,7 +56,7 @@ struct Found {
     repeated: BTreeSet<String>,
 }
 
-async fn find(api: &Api, row: &RunRow, from: RetryFrom<'_>) -> Result<Found, Trouble> {
+async fn find(api: &Api, row: &RunRow, from: RetryFrom<'_>) -> Result<Found, ApiError> {
     let definition = &row.head.definition;
     let records = records(api, row).await?;
     let mut carried = carried(definition, &records, from);
@@ -85,7 +85,7 @@ async fn look(
     api: &Api,
     definition: &Definition,
     again: Again,
-) -> Result<(Again, BTreeSet<String>, Option<EndedCall>), Trouble> {
+) -> Result<(Again, BTreeSet<String>, Option<EndedCall>), ApiError> {
     let Some(step) = definition.workflow.step_at(again.key.step as usize) else {
         return Ok((again, BTreeSet::new(), None));
     };
@@ -120,7 +120,7 @@ async fn look(
 
 /// All rows of a run that a retry looks at: its steps, and the elements of those that did not end well or may not be
 /// repeated.
-async fn records(api: &Api, row: &RunRow) -> Result<Vec<StepRecord>, Trouble> {
+async fn records(api: &Api, row: &RunRow) -> Result<Vec<StepRecord>, ApiError> {
     let store = api.node.store();
     let mut records = store.run_steps(row.id).await?;
     let definition = &row.head.definition;

@@ -28,7 +28,7 @@ use crate::api::Api;
 use crate::api::definitions::{Batch, DryRun, PutParams, change};
 use crate::api::extract::{Params, Path, RawBody};
 use crate::api::headers::{Precondition, etag};
-use crate::api::problem::{Code, Trouble, field_error, fields_at};
+use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::requests::{self, deleted, unexpected, until_applied};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
@@ -88,14 +88,14 @@ async fn put_workflow(
     Params(params): Params<PutParams>,
     wanted: Precondition,
     body: RawBody<BATCH_BODY_BYTES_MAX>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let dry_run = params.dry_run;
     let parse = move || {
         let mut spec: WorkflowSpec = body.format.parse(&body.bytes)?;
         params.settle(&name, &spec.name, &mut spec.namespace)?;
-        Ok::<_, Trouble>(heads(vec![spec], SystemClock.now()))
+        Ok::<_, ApiError>(heads(vec![spec], SystemClock.now()))
     };
-    let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))??;
+    let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| ApiError::internal(&error))??;
     let heads = checked.complete(&api, Batch::One).await?;
     let Some(head) = heads.first() else { return Err(unexpected(&Reply::AppliedWorkflows(Vec::new()))) };
     if dry_run {
@@ -122,7 +122,7 @@ enum PutWorkflowAnswer {
     Spec(Box<WorkflowSpec>),
 }
 
-async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<WorkflowHead>) -> Result<Response, Trouble> {
+async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<WorkflowHead>) -> Result<Response, ApiError> {
     let applied = applied.ok_or_else(|| unexpected(&Reply::AppliedWorkflows(Vec::new())))?;
     let row = rows::workflow(api, &applied.workflow.to_string(), None).await?;
     let spec = Some(Box::new(WorkflowSpec::clone(&row.head.spec)));
@@ -158,7 +158,7 @@ async fn apply_workflows(
     Extension(actor): Extension<Actor>,
     Params(params): Params<DryRun>,
     body: RawBody<BATCH_BODY_BYTES_MAX>,
-) -> Result<Json<AppliedWorkflows>, Trouble> {
+) -> Result<Json<AppliedWorkflows>, ApiError> {
     let now = SystemClock.now();
     let parse = move || {
         let ApplyWorkflows { workflows } = body.format.parse(&body.bytes)?;
@@ -169,9 +169,9 @@ async fn apply_workflows(
             }
             _ => return Ok(heads(workflows, now)),
         };
-        Err(Trouble::invalid_fields(vec![field_error("workflows", &wrong)]))
+        Err(ApiError::invalid_fields(vec![field_error("workflows", &wrong)]))
     };
-    let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))??;
+    let checked = tokio::task::spawn_blocking(parse).await.map_err(|error| ApiError::internal(&error))??;
     let heads = checked.complete(&api, Batch::Several("workflows")).await?;
     if params.dry_run {
         return would_apply(&api, &heads).await.map(Json);
@@ -200,7 +200,7 @@ fn told(
     AppliedWorkflow { id, name, namespace, change, generation, version, warnings }
 }
 
-async fn would_apply(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<AppliedWorkflows, Trouble> {
+async fn would_apply(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<AppliedWorkflows, ApiError> {
     let mut workflows = Vec::with_capacity(heads.len());
     for (head, warnings) in heads.iter().zip(warnings(api, heads).await?) {
         let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
@@ -268,7 +268,7 @@ impl Checked {
     ///
     /// # Errors
     /// `invalid_spec` with every wrong field.
-    async fn complete(mut self, api: &Api, batch: Batch) -> Result<Vec<Arc<WorkflowHead>>, Trouble> {
+    async fn complete(mut self, api: &Api, batch: Batch) -> Result<Vec<Arc<WorkflowHead>>, ApiError> {
         for (i, head) in self.heads.iter().enumerate() {
             if self.wrong.contains_key(&i) {
                 continue;
@@ -284,7 +284,7 @@ impl Checked {
             return Ok(self.heads);
         }
         let all = self.wrong.iter().flat_map(|(&i, errors)| batch.located(i, errors));
-        Err(Trouble::invalid_fields(all.collect()))
+        Err(ApiError::invalid_fields(all.collect()))
     }
 }
 
@@ -304,7 +304,7 @@ async fn delete_workflow(
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
     wanted: Precondition,
-) -> Result<StatusCode, Trouble> {
+) -> Result<StatusCode, ApiError> {
     let row = rows::workflow(&api, &name, scope.namespace()).await?;
     let expected_version = wanted.expected(row.state.version)?;
     let request = WorkflowRequest::Delete { workflow: row.id, expected_version };

@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 
 use super::{read, runs};
 use crate::api::extract::{MaybeBody, Path, Paths, RawBody};
-use crate::api::problem::{Code, Trouble, field_error};
+use crate::api::problem::{ApiError, Code, field_error};
 use crate::api::requests::{self, unexpected};
 use crate::api::routes::Routes;
 use crate::api::{Api, rows};
@@ -50,7 +50,7 @@ pub(super) fn routes(routes: &mut Routes) {
 }
 
 /// Asks something of a live run, and answers with the run as it is then.
-async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -> Result<Response, Trouble> {
+async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -> Result<Response, ApiError> {
     match requests::workflow(api, actor, request).await {
         Ok(Reply::Run { .. } | Reply::Step { .. }) => {
             Ok(read::with_tag(runs::whole(rows::run(api, id).await?)))
@@ -61,20 +61,20 @@ async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -
 }
 
 /// The engine knows live runs only: whether another one ended or never was is in the store.
-async fn refused(api: &Api, id: RunId, error: RequestError) -> Trouble {
+async fn refused(api: &Api, id: RunId, error: RequestError) -> ApiError {
     match error {
         RequestError::Refused(Refusal::NoRun { .. }) => match rows::run(api, id).await {
             Ok(row) => {
-                Trouble::new(Code::RunEnded, format!("{id} has already ended (`{}`)", row.state.status))
+                ApiError::new(Code::RunEnded, format!("{id} has already ended (`{}`)", row.state.status))
             }
-            Err(trouble) => trouble,
+            Err(error) => error,
         },
         error => error.into(),
     }
 }
 
-fn noted(path: &str, note: Option<String>) -> Result<Option<Box<str>>, Trouble> {
-    validate::note(path, note.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
+fn noted(path: &str, note: Option<String>) -> Result<Option<Box<str>>, ApiError> {
+    validate::note(path, note.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
     Ok(note.map(String::into_boxed_str))
 }
 
@@ -91,7 +91,7 @@ async fn cancel_run(
     Extension(actor): Extension<Actor>,
     Path(id): Path<RunId>,
     MaybeBody(body): MaybeBody<CancelRun>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let reason = noted("reason", body.reason)?;
     change(&api, &actor, id, WorkflowRequest::Cancel { run: id, reason, skip_finally: body.skip_finally })
         .await
@@ -109,7 +109,7 @@ async fn pause_run(
     Extension(actor): Extension<Actor>,
     Path(id): Path<RunId>,
     MaybeBody(body): MaybeBody<Note>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let note = noted("note", body.note)?;
     change(&api, &actor, id, WorkflowRequest::Pause { run: id, note }).await
 }
@@ -122,7 +122,7 @@ async fn resume_run(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<RunId>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     change(&api, &actor, id, WorkflowRequest::Resume { run: id }).await
 }
 
@@ -140,7 +140,7 @@ async fn mark_step(
     Extension(actor): Extension<Actor>,
     Paths(id, step): Paths<RunId, String>,
     body: RawBody<MARK_BODY_BYTES_MAX>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let MarkStep { status, note } = body.format.parse(&body.bytes)?;
     let note = noted("note", note)?;
     change(&api, &actor, id, WorkflowRequest::Mark { run: id, step: step.into(), status, note }).await
@@ -152,7 +152,7 @@ async fn decide(
     (id, step): (RunId, String),
     approve: bool,
     note: Option<String>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let note = noted("note", note)?;
     change(api, actor, id, WorkflowRequest::Decide { run: id, step: step.into(), approve, note }).await
 }
@@ -168,7 +168,7 @@ async fn approve_step(
     Extension(actor): Extension<Actor>,
     Paths(id, step): Paths<RunId, String>,
     MaybeBody(body): MaybeBody<Note>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     decide(&api, &actor, (id, step), true, body.note).await
 }
 
@@ -183,7 +183,7 @@ async fn reject_step(
     Extension(actor): Extension<Actor>,
     Paths(id, step): Paths<RunId, String>,
     MaybeBody(body): MaybeBody<Note>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     decide(&api, &actor, (id, step), false, body.note).await
 }
 
@@ -201,14 +201,14 @@ async fn send_event(
     Extension(actor): Extension<Actor>,
     Paths(id, event): Paths<RunId, String>,
     MaybeBody(payload): MaybeBody<Map<String, Value>>,
-) -> Result<Json<EventTaken>, Trouble> {
+) -> Result<Json<EventTaken>, ApiError> {
     let payload: Arc<str> = Value::Object(payload).to_string().into();
     if payload.len() > OUTPUT_BYTES_MAX {
         let detail = format!(
             "the payload has {} bytes as JSON: expected at most {OUTPUT_BYTES_MAX}; put large data into an artifact",
             payload.len()
         );
-        return Err(Trouble::invalid_fields(vec![field_error("", &detail)]));
+        return Err(ApiError::invalid_fields(vec![field_error("", &detail)]));
     }
     match requests::workflow(&api, &actor, WorkflowRequest::Event { run: id, event: event.into(), payload })
         .await

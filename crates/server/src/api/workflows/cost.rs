@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use super::pin;
 use super::plan::{Known, total};
 use crate::api::Api;
-use crate::api::problem::Trouble;
+use crate::api::problem::ApiError;
 
 /// Returns the jobs of a run, at least one; a retry does not start those again that it has `carried` over.
 pub(super) fn jobs(
@@ -34,7 +34,7 @@ pub(super) fn jobs(
 
 /// Returns the jobs of a run that a schedule starts; one if its workflow is missing or invalid, because then the schedule
 /// starts nothing.
-pub(in crate::api) async fn jobs_of_call(api: &Api, namespace: &str, call: &Call) -> Result<usize, Trouble> {
+pub(in crate::api) async fn jobs_of_call(api: &Api, namespace: &str, call: &Call) -> Result<usize, ApiError> {
     let Some(row) = api.node.store().workflow_named(namespace, &call.name).await? else { return Ok(1) };
     let Ok(definition) = pin::pinned(api, &row).await else { return Ok(1) };
     let given = call.parameters.iter().map(|(name, value)| (name.clone(), value.clone())).collect();

@@ -23,7 +23,7 @@ use crate::api::definitions::DryRun;
 use crate::api::extract::{Params, RawBody};
 use crate::api::headers::IdempotencyKey;
 use crate::api::limits::Caller;
-use crate::api::problem::{Code, Trouble, field_error, fields_at};
+use crate::api::problem::{ApiError, Code, field_error, fields_at};
 use crate::api::routes::Routes;
 use crate::api::{Api, submit};
 use crate::auth::{Actor, Resource, Verb};
@@ -74,7 +74,7 @@ async fn start_definition(
     Params(params): Params<DryRun>,
     IdempotencyKey(key): IdempotencyKey,
     body: RawBody<BATCH_BODY_BYTES_MAX>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let parse = move || {
         let asked: StartDefinition = body.format.parse(&body.bytes)?;
         let key = key.map(|key| submit::definition_key(&key, &asked));
@@ -82,9 +82,9 @@ async fn start_definition(
         definition.owner.get_or_insert_with(|| actor.name.to_string());
         definition.fill();
         check(&definition)?;
-        Ok::<_, Trouble>((actor, key, Arc::new(definition), StartRun { parameters, priority, note }))
+        Ok::<_, ApiError>((actor, key, Arc::new(definition), StartRun { parameters, priority, note }))
     };
-    let parsed = tokio::task::spawn_blocking(parse).await.map_err(|error| Trouble::internal(&error))?;
+    let parsed = tokio::task::spawn_blocking(parse).await.map_err(|error| ApiError::internal(&error))?;
     let (actor, key, spec, how) = parsed?;
     let parameters = parameters(&spec, &how)?;
     let definition = pinned(&api, &spec).await?;
@@ -118,7 +118,7 @@ enum StartDefinitionAnswer {
 }
 
 /// What can be said of a filled definition without the workflows that it calls.
-fn check(definition: &WorkflowSpec) -> Result<(), Trouble> {
+fn check(definition: &WorkflowSpec) -> Result<(), ApiError> {
     let mut wrong = match validate::workflow(definition, SystemClock.now()) {
         Ok(()) => Vec::new(),
         Err(invalid) => fields_at(AT, &invalid.problems),
@@ -134,12 +134,12 @@ fn check(definition: &WorkflowSpec) -> Result<(), Trouble> {
         );
         wrong.push(field_error("definition", &detail));
     }
-    if wrong.is_empty() { Ok(()) } else { Err(Trouble::invalid_fields(wrong)) }
+    if wrong.is_empty() { Ok(()) } else { Err(ApiError::invalid_fields(wrong)) }
 }
 
-async fn pinned(api: &Api, spec: &Arc<WorkflowSpec>) -> Result<Definition, Trouble> {
+async fn pinned(api: &Api, spec: &Arc<WorkflowSpec>) -> Result<Definition, ApiError> {
     let definition = pin::definition(api, spec, &Known::new()).await?;
     validate::definition(&definition)
-        .map_err(|invalid| Trouble::invalid_fields(fields_at(AT, &invalid.problems)))?;
+        .map_err(|invalid| ApiError::invalid_fields(fields_at(AT, &invalid.problems)))?;
     Ok(definition)
 }

@@ -12,7 +12,7 @@ use store::StoreError;
 use store::query::WorkflowRow;
 
 use crate::api::Api;
-use crate::api::problem::{Trouble, field_error, fields_at};
+use crate::api::problem::{ApiError, field_error, fields_at};
 
 /// Specs of one namespace that are known before the store is asked, by name: those of a request.
 pub(super) type Known<'a> = BTreeMap<&'a str, &'a Arc<WorkflowSpec>>;
@@ -56,9 +56,9 @@ pub(super) async fn definition(
 ///
 /// # Errors
 /// `invalid_spec` where a workflow that it calls was deleted, or changed so that it cannot be called like this.
-pub(super) async fn pinned(api: &Api, row: &WorkflowRow) -> Result<Definition, Trouble> {
+pub(super) async fn pinned(api: &Api, row: &WorkflowRow) -> Result<Definition, ApiError> {
     let definition = definition(api, &row.head.spec, &Known::new()).await?;
-    validate::definition(&definition).map_err(|invalid| Trouble::invalid(&invalid))?;
+    validate::definition(&definition).map_err(|invalid| ApiError::invalid(&invalid))?;
     Ok(definition)
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn pinned(api: &Api, row: &WorkflowRow) -> Result<Definition, T
 ///
 /// # Errors
 /// `invalid_spec` with everything that is wrong with a request.
-pub(super) fn parameters(spec: &WorkflowSpec, asked: &StartRun) -> Result<Map<String, Value>, Trouble> {
+pub(super) fn parameters(spec: &WorkflowSpec, asked: &StartRun) -> Result<Map<String, Value>, ApiError> {
     let mut wrong = Vec::new();
     if let Err(invalid) = validate::note("note", asked.note.as_deref()) {
         wrong.extend(fields_at("", &invalid.problems));
@@ -87,5 +87,5 @@ pub(super) fn parameters(spec: &WorkflowSpec, asked: &StartRun) -> Result<Map<St
         );
         wrong.push(field_error("parameters", &detail));
     }
-    if wrong.is_empty() { Ok(complete) } else { Err(Trouble::invalid_fields(wrong)) }
+    if wrong.is_empty() { Ok(complete) } else { Err(ApiError::invalid_fields(wrong)) }
 }

@@ -17,7 +17,7 @@ use super::convert;
 use super::pin::{parameters, pinned};
 use crate::api::Api;
 use crate::api::extract::{MaybeBody, Params, Path};
-use crate::api::problem::{Code, Trouble};
+use crate::api::problem::{ApiError, Code};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
 use crate::auth::{Resource, Verb};
@@ -41,7 +41,7 @@ async fn plan_run(
     Path(name): Path<String>,
     Params(scope): Params<Scope>,
     MaybeBody(body): MaybeBody<StartRun>,
-) -> Result<Json<RunPlan>, Trouble> {
+) -> Result<Json<RunPlan>, ApiError> {
     let row = rows::workflow(&api, &name, scope.namespace()).await?;
     let parameters = parameters(&row.head.spec, &body)?;
     pinned(&api, &row).await?;

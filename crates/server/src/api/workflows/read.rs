@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use super::convert;
 use crate::api::extract::{Labels, Params, Path};
 use crate::api::headers::etag;
-use crate::api::problem::{Code, Trouble};
+use crate::api::problem::{ApiError, Code};
 use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
 use crate::auth::{Resource, Verb};
@@ -63,11 +63,11 @@ struct ListWorkflowsParams {
 async fn list_workflows(
     State(api): State<Api>,
     Params(params): Params<ListWorkflowsParams>,
-) -> Result<Json<List<Workflow>>, Trouble> {
+) -> Result<Json<List<Workflow>>, ApiError> {
     let limit = page::limit(params.limit)?;
     if params.runs > RUNS_MAX {
         let wrong = format!("`{}` is out of range: expected 0 to {RUNS_MAX}", params.runs);
-        return Err(Trouble::parameter("runs", wrong));
+        return Err(ApiError::parameter("runs", wrong));
     }
     let filter = WorkflowFilter {
         namespace: page::namespace(params.namespace),
@@ -86,7 +86,7 @@ async fn list_workflows(
 }
 
 /// A workflow of a list, with its newest runs.
-async fn looked_at(api: &Api, row: WorkflowRow, runs: usize) -> Result<Workflow, Trouble> {
+async fn looked_at(api: &Api, row: WorkflowRow, runs: usize) -> Result<Workflow, ApiError> {
     let mut shown = convert::workflow(&row);
     if runs > 0 {
         let filter = RunFilter { workflow: Some(row.id), ..RunFilter::default() };
@@ -115,14 +115,14 @@ async fn get_workflow(
     State(api): State<Api>,
     Path(name): Path<String>,
     Params(params): Params<GetWorkflowParams>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let mut row = rows::workflow(&api, &name, params.namespace.as_deref()).await?;
     if let Some(generation) = params.generation.filter(|&asked| asked != row.state.generation) {
         let found = api.node.store().workflow_version(row.id, generation).await?;
         row.head = found.ok_or_else(|| {
             let detail =
                 format!("{} has no generation {generation}: the newest is {}", row.id, row.state.generation);
-            Trouble::new(Code::WorkflowNotFound, detail)
+            ApiError::new(Code::WorkflowNotFound, detail)
         })?;
     }
     Ok(with_spec(&row).into_response())

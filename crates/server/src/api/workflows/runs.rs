@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use super::{convert, read};
 use crate::api::extract::{Many, Params, Path, Paths};
-use crate::api::problem::{Code, Trouble, excerpt};
+use crate::api::problem::{ApiError, Code, excerpt};
 use crate::api::requests::{self, unexpected};
 use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
@@ -78,7 +78,7 @@ struct ListRunsParams {
 async fn list_runs(
     State(api): State<Api>,
     Params(params): Params<ListRunsParams>,
-) -> Result<Json<List<WorkflowRun>>, Trouble> {
+) -> Result<Json<List<WorkflowRun>>, ApiError> {
     let limit = page::limit(params.limit)?;
     let workflow = params.workflow.as_deref().and_then(|text| text.parse::<WorkflowId>().ok());
     let filter = RunFilter {
@@ -100,7 +100,7 @@ async fn list_runs(
 }
 
 /// A run of a list, with its steps that wait for approval if they are asked for.
-async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRun, Trouble> {
+async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRun, ApiError> {
     if !approvals {
         return Ok(convert::listed(row));
     }
@@ -119,7 +119,7 @@ async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRu
 #[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = RunId, Path)), responses(
     (status = 200, description = "The run", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))),
 ))]
-async fn get_run(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Response, Trouble> {
+async fn get_run(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Response, ApiError> {
     let row = rows::run(&api, id).await?;
     let records = match convert::asks_by_reference(&row.head.definition.workflow) {
         true => api.node.store().run_steps(id).await?,
@@ -143,7 +143,7 @@ pub(super) fn whole(row: RunRow) -> WorkflowRun {
 #[utoipa::path(get, path = "/api/v1/runs/{id}/steps", tag = "runs", params(("id" = RunId, Path)), responses(
     (status = 200, description = "All steps", body = RunSteps),
 ))]
-async fn list_steps(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Json<RunSteps>, Trouble> {
+async fn list_steps(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Json<RunSteps>, ApiError> {
     let row = rows::run(&api, id).await?;
     let records = api.node.store().run_steps(id).await?;
     Ok(Json(RunSteps { version: row.state.version, steps: convert::steps(&row, records) }))
@@ -175,7 +175,7 @@ async fn list_items(
     State(api): State<Api>,
     Paths(id, step): Paths<RunId, String>,
     Params(params): Params<ListItemsParams>,
-) -> Result<Json<List<RunItem>>, Trouble> {
+) -> Result<Json<List<RunItem>>, ApiError> {
     let limit = page::limit(params.limit)?;
     let row = rows::run(&api, id).await?;
     let number = number_of(&row, &step)?;
@@ -197,7 +197,7 @@ async fn list_items(
 }
 
 /// The run whose rows have the elements of a step: a retry that took over the whole step has only the step.
-async fn owner_of_elements(api: &Api, mut row: RunRow, number: u32) -> Result<RunId, Trouble> {
+async fn owner_of_elements(api: &Api, mut row: RunRow, number: u32) -> Result<RunId, ApiError> {
     let store = api.node.store();
     loop {
         let Some(before) = row.head.retry_of else { return Ok(row.id) };
@@ -219,7 +219,7 @@ async fn ended_elements(
     mut after: Option<u32>,
     statuses: &[StepStatus],
     limit: usize,
-) -> Result<Vec<StepRecord>, Trouble> {
+) -> Result<Vec<StepRecord>, ApiError> {
     let wanted = |record: &StepRecord| {
         let status = record.state.status;
         // Those that the next try does again have a row of the last one.
@@ -240,7 +240,7 @@ async fn ended_elements(
 }
 
 /// The jobs of elements, in one read.
-async fn jobs_of(api: &Api, records: &[StepRecord]) -> Result<HashMap<JobId, JobRow>, Trouble> {
+async fn jobs_of(api: &Api, records: &[StepRecord]) -> Result<HashMap<JobId, JobRow>, ApiError> {
     let ids: Vec<_> = records.iter().filter_map(|record| record.state.job).collect();
     if ids.is_empty() {
         return Ok(HashMap::new());
@@ -259,12 +259,12 @@ fn item(index: u32, state: StepState, job: Option<&JobRow>) -> RunItem {
 }
 
 /// The number of a step.
-fn number_of(row: &RunRow, step: &str) -> Result<u32, Trouble> {
+fn number_of(row: &RunRow, step: &str) -> Result<u32, ApiError> {
     let place = row.head.definition.workflow.all_steps().position(|(_, spec)| spec.name == step);
     let number = place.and_then(|place| u32::try_from(place).ok());
     number.ok_or_else(|| {
         let shown = excerpt(step);
-        Trouble::new(Code::StepNotFound, format!("{} has no step `{shown}`", row.id))
+        ApiError::new(Code::StepNotFound, format!("{} has no step `{shown}`", row.id))
     })
 }
 
@@ -280,7 +280,7 @@ async fn explain_step(
     State(api): State<Api>,
     axum::Extension(actor): axum::Extension<Actor>,
     Paths(id, step): Paths<RunId, String>,
-) -> Result<Json<StepWhy>, Trouble> {
+) -> Result<Json<StepWhy>, ApiError> {
     let request = WorkflowRequest::Why { run: id, step: step.as_str().into() };
     match requests::workflow(&api, &actor, request).await {
         Ok(Reply::StepWhy(why)) => Ok(Json(*why)),
@@ -318,7 +318,7 @@ async fn explain_run(
     axum::Extension(actor): axum::Extension<Actor>,
     Path(id): Path<RunId>,
     Params(params): Params<ExplainRunParams>,
-) -> Result<Json<RunWhy>, Trouble> {
+) -> Result<Json<RunWhy>, ApiError> {
     let most = page::limit(params.limit)?;
     match requests::workflow(&api, &actor, WorkflowRequest::WhyRun { run: id, most }).await {
         Ok(Reply::RunWhy(why)) => Ok(Json(*why)),

@@ -20,7 +20,7 @@ use super::{again, cost, runs};
 use crate::api::extract::{MaybeBody, Params, Path};
 use crate::api::headers::{IdempotencyKey, etag};
 use crate::api::limits::Caller;
-use crate::api::problem::{Code, Trouble, excerpt};
+use crate::api::problem::{ApiError, Code, excerpt};
 use crate::api::requests::{self, unexpected};
 use crate::api::routes::Routes;
 use crate::api::rows::{self, Scope};
@@ -79,7 +79,7 @@ async fn start_run(
     Params(scope): Params<Scope>,
     IdempotencyKey(key): IdempotencyKey,
     MaybeBody(body): MaybeBody<StartRun>,
-) -> Result<Response, Trouble> {
+) -> Result<Response, ApiError> {
     let row = rows::workflow(&api, &name, scope.namespace()).await?;
     let key = key.map(|key| submit::start_key(row.id, &key, &body));
     let parameters = parameters(&row.head.spec, &body)?;
@@ -101,7 +101,7 @@ async fn start_run(
     started(&api, &actor, new).await
 }
 
-pub(super) async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Response, Trouble> {
+pub(super) async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Response, ApiError> {
     match requests::workflow(api, actor, WorkflowRequest::Start(Box::new(new))).await? {
         Reply::RunStarted { run, new } => {
             let row = rows::run(api, run).await?;
@@ -142,16 +142,16 @@ async fn retry_run(
     Path(id): Path<RunId>,
     IdempotencyKey(key): IdempotencyKey,
     MaybeBody(body): MaybeBody<RetryRun>,
-) -> Result<Response, Trouble> {
-    validate::note("note", body.note.as_deref()).map_err(|invalid| Trouble::invalid(&invalid))?;
+) -> Result<Response, ApiError> {
+    validate::note("note", body.note.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
     let row = rows::run(&api, id).await?;
     if row.head.caller.is_some() {
         let detail = format!("{id} was called by another run: try that one again");
-        return Err(Trouble::new(Code::WorkflowNotFound, detail));
+        return Err(ApiError::new(Code::WorkflowNotFound, detail));
     }
     if !row.state.status.is_final() {
         let detail = format!("{id} has not ended yet (`{}`)", row.state.status);
-        return Err(Trouble::new(Code::RunNotEnded, detail));
+        return Err(ApiError::new(Code::RunNotEnded, detail));
     }
     let from = match body.from.as_deref() {
         None => RetryFrom::Failed,
@@ -159,7 +159,7 @@ async fn retry_run(
             if !row.head.definition.workflow.steps.iter().any(|spec| spec.name == step) {
                 let shown = excerpt(step);
                 let detail = format!("{id} has no step `{shown}` among its `steps`");
-                return Err(Trouble::new(Code::StepNotFound, detail));
+                return Err(ApiError::new(Code::StepNotFound, detail));
             }
             RetryFrom::Step(step)
         }

@@ -10,13 +10,13 @@ use model::workflow::{Listens, SourceKind, WorkflowSpec};
 
 use super::pin::Known;
 use crate::api::Api;
-use crate::api::problem::Trouble;
+use crate::api::problem::ApiError;
 
 /// How many workflows are looked at to find a circle of triggers.
 const LOOKUPS_MAX: usize = 100;
 
 /// What is likely not what the author of each workflow meant. They are taken as they will be.
-pub(super) async fn warnings(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<Vec<Vec<Warning>>, Trouble> {
+pub(super) async fn warnings(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<Vec<Vec<Warning>>, ApiError> {
     let mut all = Vec::with_capacity(heads.len());
     for head in heads {
         let found = validate::workflow_warnings(&head.spec).into_iter();
@@ -37,7 +37,7 @@ fn sources(listens: &Listens) -> impl Iterator<Item = &str> {
     runs.map(|source| source.name.as_str())
 }
 
-async fn of_triggers(api: &Api, spec: &WorkflowSpec, known: &Known<'_>) -> Result<Vec<Warning>, Trouble> {
+async fn of_triggers(api: &Api, spec: &WorkflowSpec, known: &Known<'_>) -> Result<Vec<Warning>, ApiError> {
     let mut found = Vec::new();
     let mut looked_at = BTreeSet::from([spec.name.clone()]);
     for (i, trigger) in spec.triggers.iter().enumerate() {
@@ -73,7 +73,7 @@ async fn find(
     spec: &WorkflowSpec,
     known: &Known<'_>,
     name: &str,
-) -> Result<Option<Arc<WorkflowSpec>>, Trouble> {
+) -> Result<Option<Arc<WorkflowSpec>>, ApiError> {
     if let Some(&found) = known.get(name) {
         return Ok(Some(Arc::clone(found)));
     }
