@@ -31,11 +31,24 @@ const WORLD: &[&str] = &[
     "ureq",
 ];
 
+/// What describes the wires: OpenAPI and protobuf.
+const WIRES: &[&str] = &["prost*", "tonic*", "utoipa*"];
+
 /// The names of all crates that `package` is built from.
 fn dependencies(package: &str) -> BTreeSet<String> {
+    tree(package, &[])
+}
+
+/// The names of the crates that `package` itself names.
+fn direct_dependencies(package: &str) -> BTreeSet<String> {
+    tree(package, &["--depth", "1"])
+}
+
+fn tree(package: &str, arguments: &[&str]) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}"])
         .args(["--package", package])
+        .args(arguments)
         .current_dir(harness::repository())
         .output()
         .expect("cargo can be started");
@@ -44,12 +57,12 @@ fn dependencies(package: &str) -> BTreeSet<String> {
     text.lines().filter_map(|l| l.split(' ').next()).map(str::to_owned).filter(|n| n != package).collect()
 }
 
-fn of_the_world(names: &BTreeSet<String>) -> Vec<&str> {
+fn among<'a>(names: &'a BTreeSet<String>, patterns: &[&str]) -> Vec<&'a str> {
     let is = |name: &str, pattern: &str| match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == pattern,
     };
-    names.iter().map(String::as_str).filter(|n| WORLD.iter().any(|p| is(n, p))).collect()
+    names.iter().map(String::as_str).filter(|n| patterns.iter().any(|p| is(n, p))).collect()
 }
 
 fn ours(names: &BTreeSet<String>) -> Vec<&str> {
@@ -66,14 +79,24 @@ fn what_is_said_decided_and_foretold_depends_on_no_runtime_socket_or_database() 
         "belfry-supervisor",
         "belfry-forecast",
     ] {
-        assert_eq!(of_the_world(&dependencies(package)), [""; 0], "{package}");
+        assert_eq!(among(&dependencies(package), WORLD), [""; 0], "{package}");
     }
     // The list means something: the server has plenty of them.
     let server = dependencies("belfry-server");
-    let found = of_the_world(&server);
+    let found = among(&server, WORLD);
     for expected in ["axum", "tokio", "rusqlite", "tonic"] {
         assert!(found.contains(&expected), "{expected} is not found in {found:?}");
     }
+}
+
+/// The cores decide; how that is written for others is said by `model` and `proto`, and done by the shells.
+#[test]
+fn the_cores_know_no_wire() {
+    for package in ["belfry-engine", "belfry-leader", "belfry-supervisor"] {
+        assert_eq!(among(&direct_dependencies(package), WIRES), [""; 0], "{package}");
+    }
+    assert_eq!(among(&direct_dependencies("belfry-model"), WIRES), ["utoipa"]);
+    assert_eq!(among(&direct_dependencies("belfry-proto"), WIRES), ["prost", "tonic", "tonic-prost"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use model::firing::FiringOutcome;
 use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::spec::Delivery;
 use model::timing::{Every, Rule, Timing};
+use model::why::{OpenEnum, Reason};
 use model::{Cause, JobSpec, JobStatus, ScheduleSpec, Timestamp};
 use store::suite::cluster::Cluster;
 
@@ -243,7 +244,7 @@ async fn a_database_that_may_have_forgotten_commits_doubles_nothing() {
     let again = site.submit(&JobSpec::command(["true"])).await;
     site.until_status(again, JobStatus::Succeeded).await;
     let why = site.client().why(once).await.unwrap();
-    assert!(matches!(why.reasons[..], [client::why::Reason::Reconciling { .. }]), "{why:?}");
+    assert!(matches!(why.reasons[..], [OpenEnum::Known(Reason::Reconciling { .. })]), "{why:?}");
     site.until_status(once, JobStatus::Succeeded).await;
     until("the store knows that it was dealt with", SOON, async || {
         database.execute("SELECT shard FROM shards WHERE tail_lost").is_empty().then_some(())

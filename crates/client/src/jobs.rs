@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use model::api::{CancelJob, CancelledJob, Execution, Job, JobEvent, List, SubmittedJob, SubmittedJobs};
+use model::why::Why;
 use model::{
     BackfillId, ExecutionId, ExecutionStatus, JobId, JobSpec, JobStatus, RunId, ScheduleId, Timestamp,
     WorkerId,
@@ -13,7 +14,6 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::http::{Client, Request};
 use crate::page::{self, Items, Page};
-use crate::why::Why;
 
 /// Which jobs; the default is all of them.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -42,7 +42,6 @@ mod servers;
 mod sse;
 pub mod task;
 pub mod watch;
-pub mod why;
 pub mod workers;
 pub mod workflows;
 
@@ -59,7 +58,6 @@ pub use schedules::{LedgerFilter, ScheduleFilter, ScheduleRef};
 pub use server::{Me, ServerVersion};
 pub use task::{AddedElements, SavedCheckpoint, Task};
 pub use watch::RunView;
-pub use why::{Misfit, Misfits, NeedView, NextTry, Reason, RunWhy, StepReason, StepWhy, Why};
 pub use workflows::{WorkflowFilter, WorkflowRef};
 
 /// Makes ring the TLS provider of this process; without one, [`Client::new`] panics.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use model::api::{CancelRun, EventTaken, List, MarkStep, Note, RetryRun, RunItem, RunSteps, WorkflowRun};
 use model::run::{RunStatus, StepStatus};
+use model::why::{RunWhy, StepWhy};
 use model::{BackfillId, RunId, ScheduleId};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::http::{Client, Request};
 use crate::page::{self, Items, Page};
-use crate::why::{RunWhy, StepWhy};
 
 /// Which runs; the default is all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -52,7 +52,6 @@ mod rewind;
 mod schedule;
 mod shared;
 mod timer;
-pub mod why;
 mod worker;
 mod workflow;
 

@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
+use model::api::{ApplyChange, Reservation};
 use model::calendar::CalendarRecord;
 use model::firing::{FiringOutcome, Origin, ScheduleStatus, Work};
 use model::queue::QueueSettings;
 use model::record::{Batch, QueueRecord};
 use model::run::{RunStatus, StepOrigin, StepStatus};
 use model::validate::Problem;
+use model::why::{RunWhy, StepWhy, Why};
 use model::{
     BackfillId, Duration, ExecutionId, Fence, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId,
     WorkflowId,
 };
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::clock::ClockView;
 use crate::input::{Session, Ticket};
-use crate::why::{RunWhy, StepWhy, Why};
 
 /// What came of a number of inputs.
 #[derive(Debug, Default)]
@@ -241,16 +240,6 @@ pub struct AppliedWorkflow {
     pub generation: u64,
     /// Its version now.
     pub version: u64,
-}
-
-/// What applying a named thing did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum ApplyChange {
-    Created,
-    Changed,
-    Unchanged,
 }
 
 /// A job that a submission made, or had made before under the same key.
@@ -629,24 +618,9 @@ pub struct WorkerView {
     /// What they have set aside of its custom resources.
     pub custom_reserved: std::collections::BTreeMap<String, u64>,
     /// Room that is kept on it for schedules.
-    pub reservations: Vec<ReservationView>,
+    pub reservations: Vec<Reservation>,
     /// How its machine is; unknown until its first beat.
     pub health: Option<model::worker::Health>,
     /// When it was last heard.
     pub heard_at: Option<Timestamp>,
-}
-
-/// Room that is kept on a worker for the next firing of a schedule.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ReservationView {
-    /// For which schedule.
-    pub schedule: ScheduleId,
-    /// Its name.
-    pub name: String,
-    /// The instant that it is for.
-    pub scheduled_for: Timestamp,
-    /// CPU that is kept.
-    pub cpu: model::Millicores,
-    /// Memory that is kept.
-    pub memory: model::Bytes,
 }

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use model::spec::{Constraint, Placement};
+use model::why::Misfit;
 use model::worker::{Admission, WorkerStatus};
 use model::{Bytes, Millicores, ScheduleId, WorkerId};
 use mutation::{Mutation, is_on};
 
 use crate::job::Job;
 use crate::profile::Shape;
-use crate::why::Misfit;
 use crate::worker::Worker;
 
 /// A label that every worker has without declaring it: its id.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use engine::why::Reason;
 use model::firing::FiringOutcome;
 use model::spec::{Constraint, Operator};
+use model::why::Reason;
 use model::worker::Capacity;
 use model::{Duration, Timestamp};
 use serde::Serialize;

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::why::{Misfit, Misfits, Reason};
+use model::why::{Misfit, Misfits, OpenEnum, Reason};
 use model::{Duration, JobId, Timestamp};
 
 use crate::answer::{Cause, Group, Holds, Window, WorstRun};
@@ -137,10 +137,10 @@ impl Waits {
     }
 
     /// What the engine said to a question.
-    pub(crate) fn told(&mut self, group: usize, reasons: &[Reason]) {
+    pub(crate) fn told(&mut self, group: usize, reasons: &[OpenEnum<Reason>]) {
         let window = self.groups.get(group).and_then(|line| line.open);
         let Some(window) = window.and_then(|open| self.windows.get_mut(open)) else { return };
-        for (cause, reason) in reasons.iter().flat_map(causes) {
+        for (cause, reason) in reasons.iter().filter_map(OpenEnum::known).flat_map(causes) {
             match window.why.iter_mut().find(|holds| holds.cause == cause) {
                 Some(known) => known.times += 1,
                 None => window.why.push(Holds { cause, times: 1, reason: reason.clone() }),
@@ -256,7 +256,7 @@ fn causes(reason: &Reason) -> Vec<(Cause, &Reason)> {
 
 /// What is lacking on the workers that could ever take the job.
 fn scarce(workers: &[Misfits]) -> BTreeSet<Cause> {
-    let passing = |misfit: &Misfit| match misfit {
+    let passing = |misfit: &OpenEnum<Misfit>| match misfit.known()? {
         Misfit::Cpu { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Cpu),
         Misfit::Memory { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Memory),
         Misfit::Custom { resource, needed, capacity, .. } => {

@@ -14,7 +14,7 @@
 //! - [`checkpoint`]: what an execution saves for the next one of its job.
 //! - [`worker`], [`queue`]: where work runs and where it waits.
 //! - [`record`]: rows as the engine changes them and stores keep them.
-//! - [`api`]: what the REST API answers.
+//! - [`api`]: what the REST API answers; [`why`]: why a job or a step is waiting.
 //! - [`limits`]: every bound that input is held to.
 
 pub mod api;
@@ -36,6 +36,7 @@ pub mod status;
 pub mod time;
 pub mod timing;
 pub mod validate;
+pub mod why;
 pub mod worker;
 pub mod workflow;
 

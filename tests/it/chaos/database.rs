@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use client::why::Reason;
 use client::{JobFilter, Page};
 use harness::cluster::Cluster;
 use harness::pair::{Pair, Replication};
 use harness::pooler::Pooler;
 use harness::story::Stored;
 use harness::{Recorder, glance, until};
+use model::why::Reason;
 use model::{JobStatus, Timestamp};
 use sim::dice::Dice;
 use sim::history::{Answer, What};
@@ -254,7 +254,7 @@ impl Storm {
             let page = client.jobs_page(&filter, &Page { limit: Some(20), cursor: None }).await.ok()?;
             for job in page.items {
                 let reasons = client.why(job.id).await.ok()?.reasons;
-                if reasons.iter().any(|reason| matches!(reason, Reason::Reconciling { .. })) {
+                if reasons.iter().any(|reason| matches!(reason.known(), Some(Reason::Reconciling { .. }))) {
                     return Some(());
                 }
             }

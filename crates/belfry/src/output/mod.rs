@@ -154,7 +154,7 @@ impl Out {
     }
 
     /// Shows why a job stands where it stands.
-    pub(crate) fn why(&self, told: &client::Why) -> Result<(), Failure> {
+    pub(crate) fn why(&self, told: &model::why::Why) -> Result<(), Failure> {
         self.data(why::why(&self.now(), told)?)
     }
 

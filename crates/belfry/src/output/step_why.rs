@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use client::{NeedView, NextTry, StepReason, StepWhy};
+use model::why::{NeedView, NextTry, StepReason, StepWhy};
 use model::{StepStatus, Timestamp};
 
-use super::text::{clean, count};
+use super::text::{clean, count, in_words};
 use super::time::exact;
 use super::{Format, Look};
 use crate::failure::Failure;
@@ -34,7 +34,7 @@ fn words(look: &Look, why: &StepWhy) -> String {
     };
     for reason in &why.reasons {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "- {}", sentence(look, why, reason));
+        let _ = writeln!(text, "- {}", in_words(reason, |reason| sentence(look, why, reason)));
     }
     text
 }
@@ -71,7 +71,7 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
             format!("Its rule `{rule}` waits for {}.", listed(needs, *more))
         }
         StepReason::ParallelSteps { running, limit } => {
-            format!("{}, and at most {limit} may.", go_on(u64::from(*running), "step", "run"))
+            format!("{}, and at most {limit} may.", go_on(*running as usize, "step", "run"))
         }
         StepReason::NextBatch => "It can begin: the next batch does it.".into(),
         StepReason::Job { job } => format!("Its job is {job}. `belfry why {job}` says more."),
@@ -86,7 +86,7 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
         StepReason::Adders { steps } => format!("More may be added by {}.", listed(steps, 0)),
         StepReason::LostWorkers { workers, more } => {
             let mut names: Vec<_> = workers.iter().take(NEEDS_SHOWN).map(|name| clean(name)).collect();
-            let hidden = workers.len().saturating_sub(NEEDS_SHOWN) as u64 + more;
+            let hidden = workers.len().saturating_sub(NEEDS_SHOWN) + more;
             if hidden > 0 {
                 names.push(format!("{hidden} more"));
             }
@@ -125,9 +125,6 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
             format!("{} ({})", cause.sentence(), clean(message))
         }
         StepReason::Over { cause, message: None } => cause.sentence().to_owned(),
-        // One of a later version, or `non_exhaustive`: better raw than not at all.
-        StepReason::Other(value) => clean(&value.to_string()),
-        other => clean(&serde_json::to_string(other).unwrap_or_default()),
     }
 }
 
@@ -141,8 +138,8 @@ pub(crate) fn next_try(look: &Look, next: &NextTry) -> String {
 }
 
 /// `3 steps of its run go on`.
-fn go_on(running: u64, what: &str, of: &str) -> String {
-    format!("{} of its {of} go{} on", count(running, what), if running == 1 { "es" } else { "" })
+fn go_on(running: usize, what: &str, of: &str) -> String {
+    format!("{} of its {of} go{} on", count(running as u64, what), if running == 1 { "es" } else { "" })
 }
 
 fn till(look: &Look, until: Option<Timestamp>) -> String {
@@ -154,10 +151,10 @@ fn lowered(sentence: &str) -> String {
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
-fn listed(needs: &[NeedView], more: u64) -> String {
+fn listed(needs: &[NeedView], more: usize) -> String {
     let shown = needs.iter().take(NEEDS_SHOWN);
     let mut all: Vec<_> = shown.map(|need| format!("{} ({})", clean(&need.step), need.status)).collect();
-    let hidden = (needs.len().saturating_sub(NEEDS_SHOWN)) as u64 + more;
+    let hidden = needs.len().saturating_sub(NEEDS_SHOWN) + more;
     if hidden > 0 {
         all.push(format!("{hidden} more"));
     }
@@ -205,7 +202,8 @@ mod tests {
         .unwrap();
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
         let look = Look { format: Format::Table, color: false, now };
-        let again = told.reasons.iter().filter(|reason| matches!(reason, StepReason::RunRetries(_)));
+        let again =
+            told.reasons.iter().filter(|reason| matches!(reason.known(), Some(StepReason::RunRetries(_))));
         let reasons = again.cloned().collect();
         let ended = StepWhy { status: StepStatus::Failed, reasons, ..told.clone() };
         insta::assert_snapshot!(whys(&look, &[told, ended]).unwrap());

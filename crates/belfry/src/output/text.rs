@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use model::why::OpenEnum;
+
 /// The text without control characters and without marks that change the direction of writing: a
 /// job's name must not move the cursor, colour the line or hide a part of it.
 pub(crate) fn clean(text: &str) -> String {
@@ -29,6 +31,14 @@ pub(crate) fn short(text: &str, max: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// The words for a value; one of a later version is shown raw, which is better than not at all.
+pub(crate) fn in_words<T>(value: &OpenEnum<T>, words: impl FnOnce(&T) -> String) -> String {
+    match value {
+        OpenEnum::Known(known) => words(known),
+        OpenEnum::Unknown(raw) => clean(&raw.to_string()),
+    }
 }
 
 /// Bytes for people: `1.4 GiB`.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use client::{Misfit, Misfits, Reason, Why};
 use model::JobStatus;
+use model::why::{Misfit, Misfits, OpenEnum, Reason, Why};
 
-use super::text::{bytes, clean, count};
+use super::text::{bytes, clean, count, in_words};
 use super::time::exact;
 use super::{Format, Look};
 use crate::failure::Failure;
@@ -30,8 +30,8 @@ fn words(look: &Look, why: &Why) -> String {
         ended => format!("{} has ended: it {}.\n", why.job, past(ended)),
     };
     for reason in &why.reasons {
-        let _ = writeln!(text, "- {}", sentence(look, reason));
-        if let Reason::NoWorkerFits { workers, more } = reason {
+        let _ = writeln!(text, "- {}", in_words(reason, |reason| sentence(look, reason)));
+        if let OpenEnum::Known(Reason::NoWorkerFits { workers, more }) = reason {
             text.push_str(&misfits(look, workers, *more));
         }
     }
@@ -122,9 +122,6 @@ fn sentence(look: &Look, reason: &Reason) -> String {
         Reason::Stopping { since } => {
             format!("It was cancelled, and is being stopped since {}.", exact(look, *since))
         }
-        // One of a later version, or `non_exhaustive`: better raw than not at all.
-        Reason::Other(value) => clean(&value.to_string()),
-        other => clean(&serde_json::to_string(other).unwrap_or_default()),
     }
 }
 
@@ -132,7 +129,7 @@ fn misfits(look: &Look, workers: &[Misfits], more: u64) -> String {
     let shown = if look.wide() { workers.len() } else { WORKERS_SHOWN.min(workers.len()) };
     let mut text = String::new();
     for worker in &workers[..shown] {
-        let all: Vec<_> = worker.misfits.iter().map(|one| misfit(look, one)).collect();
+        let all: Vec<_> = worker.misfits.iter().map(|one| in_words(one, |one| misfit(look, one))).collect();
         let _ = writeln!(text, "    {} ({}): {}", clean(&worker.name), worker.worker, all.join("; "));
     }
     let hidden = (workers.len() - shown) as u64 + more;
@@ -164,14 +161,13 @@ fn misfit(look: &Look, misfit: &Misfit) -> String {
         Misfit::Custom { resource, needed, free, capacity } => {
             format!("{}: needs {needed}, {free} of {capacity} are free", clean(resource))
         }
+        Misfit::Declined => "declined work a moment ago".into(),
         Misfit::Slots { slots } => {
             format!("runs {}, as many as it may", count(u64::from(*slots), "execution"))
         }
         Misfit::Reserved { schedule, until } => {
             format!("has room, but keeps it for schedule `{}` at {}", clean(schedule), exact(look, *until))
         }
-        Misfit::Other(value) => clean(&value.to_string()),
-        other => clean(&serde_json::to_string(other).unwrap_or_default()),
     }
 }
 
@@ -208,7 +204,7 @@ mod tests {
                         {"misfit": "unhealthy", "trouble": "disk almost full"}, {"misfit": "runtime", "runtime": "wasm"},
                         {"misfit": "limit", "limit": "memory"}, {"misfit": "constraint", "label": "gpu"},
                         {"misfit": "custom", "resource": "gpu", "needed": 1, "free": 0, "capacity": 1},
-                        {"misfit": "slots", "slots": 16}, {"misfit": "reserved", "schedule": "nightly", "until": at},
+                        {"misfit": "slots", "slots": 16}, {"misfit": "declined"}, {"misfit": "reserved", "schedule": "nightly", "until": at},
                         {"misfit": "moon", "phase": "full"},
                     ]},
                 ]},

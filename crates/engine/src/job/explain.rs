@@ -1,5 +1,6 @@
 //! Why a job stands where it stands.
 
+use model::why::{Misfits, OpenEnum, Reason, Why};
 use model::{ExecutionStatus, JobId, JobStatus};
 
 use super::Job;
@@ -8,7 +9,6 @@ use crate::engine::Engine;
 use crate::input::Ticket;
 use crate::output::{Refusal, Reply};
 use crate::placement;
-use crate::why::{Misfits, Reason, Why};
 
 /// Workers that an explanation names one by one.
 const WORKERS_SHOWN: usize = 100;
@@ -18,7 +18,7 @@ impl Engine {
         let why = self.jobs.get(&id).filter(|job| !job.state.status.is_final()).map(|job| Why {
             job: id,
             status: job.state.status,
-            reasons: self.reasons(id, job),
+            reasons: OpenEnum::list(self.reasons(id, job)),
         });
         let reply = why.map(|why| Reply::Why(Box::new(why))).ok_or(Refusal::NotLive { job: id });
         self.reply(ticket, reply);
@@ -89,7 +89,7 @@ impl Engine {
         let workers = self.workers.values().take(WORKERS_SHOWN).map(|worker| Misfits {
             worker: worker.record.id,
             name: worker.record.name.clone(),
-            misfits: placement::misfits(shape, worker, None),
+            misfits: OpenEnum::list(placement::misfits(shape, worker, None)),
         });
         let more = self.workers.len().saturating_sub(WORKERS_SHOWN);
         reasons.push(Reason::NoWorkerFits {

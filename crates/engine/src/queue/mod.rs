@@ -26,13 +26,13 @@ use std::sync::Arc;
 
 use model::queue::QueueSettings;
 use model::record::QueueRecord;
+use model::why::Reason;
 use model::{JobId, Timestamp};
 use mutation::{Mutation, is_on};
 
 use crate::job::Job;
 use crate::output::QueueView;
 use crate::profile::{Profile, Shape};
-use crate::why::Reason;
 use bucket::Bucket;
 use fair::Fair;
 use key::{Keys, Parked, Unparked};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use model::api::ApplyChange;
 use model::firing::{DetailCode, FiringOutcome, Pause, ScheduleState, ScheduleStatus};
 use model::record::{Change, ScheduleEvent};
 use model::validate::Problem;
@@ -12,7 +13,7 @@ use thin_vec::ThinVec;
 use super::{Plan, Schedule, name_hash, shard_of};
 use crate::engine::Engine;
 use crate::input::{Expected, NewSchedule};
-use crate::output::{Applied, ApplyChange, Refusal, Reply};
+use crate::output::{Applied, Refusal, Reply};
 
 impl Engine {
     /// Creates or changes all of them, or none.

@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
+use model::api;
 use model::firing::ScheduleStatus;
 use model::{Duration, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
 
 use super::Starts;
 use crate::engine::Engine;
-use crate::output::ReservationView;
 use crate::placement;
 use crate::profile::Shape;
 use crate::timer::Timer;
@@ -48,10 +48,10 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn view(&self) -> ReservationView {
-        ReservationView {
-            schedule: self.schedule,
-            name: self.name.as_ref().to_owned(),
+    pub(crate) fn view(&self) -> api::Reservation {
+        api::Reservation {
+            schedule_id: self.schedule,
+            schedule: self.name.as_ref().to_owned(),
             scheduled_for: self.scheduled_for,
             cpu: self.shape.cpu,
             memory: self.shape.memory,

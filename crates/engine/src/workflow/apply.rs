@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::WorkflowId;
+use model::api::ApplyChange;
 use model::record::{Change, Event, EventKind, WorkflowEvent};
 use model::run::{WorkflowHead, WorkflowState};
 use rand::Rng;
@@ -13,7 +14,7 @@ use super::Workflow;
 use super::trigger::states_of;
 use crate::engine::Engine;
 use crate::input::{Expected, NewWorkflow};
-use crate::output::{AppliedWorkflow, ApplyChange, Refusal, Reply};
+use crate::output::{AppliedWorkflow, Refusal, Reply};
 use crate::schedule::{name_hash, shard_of};
 
 impl Workflow {

@@ -2,6 +2,7 @@
 
 use model::firing::Work;
 use model::run::{Asks, RunStatus, StepStatus};
+use model::why::{NeedView, NextTry, OpenEnum, RunWhy, StepReason, StepWhy};
 use model::worker::WorkerStatus;
 use model::workflow::{Action, Verdict};
 use model::{RunId, WorkerId};
@@ -11,7 +12,6 @@ use super::elements::Elements;
 use super::plan::{Act, index};
 use crate::engine::Engine;
 use crate::output::{Refusal, Reply};
-use crate::why::{NeedView, NextTry, RunWhy, StepReason, StepWhy};
 
 /// Needs that an explanation names one by one.
 const NEEDS_SHOWN: usize = 100;
@@ -56,7 +56,8 @@ impl Engine {
                 over.into_iter().chain(again.map(StepReason::RunRetries)).collect()
             }
         };
-        StepWhy { run: id, step: run.plan.node(step).name.as_ref().into(), status, reasons }
+        let (step, reasons) = (run.plan.node(step).name.as_ref().into(), OpenEnum::list(reasons));
+        StepWhy { run: id, step, status, reasons }
     }
 
     /// The workers that elements of a broadcast wait for and that are not there.

@@ -1,8 +1,8 @@
 //! A store without space: what runs goes on and ends, and nothing new is started until there is space.
 
-use engine::why::Reason;
 use model::firing::BackfillStatus;
 use model::schedule::{MissedPolicy, OverlapPolicy};
+use model::why::Reason;
 use model::{JobStatus, ScheduleId};
 
 use crate::scenario::Scenario;
@@ -19,7 +19,7 @@ fn no_waiting_job_is_placed_while_new_work_is_held() {
     t.succeed(running);
     t.pass(5);
     assert_eq!([t.status(running), t.status(waiting)], [JobStatus::Succeeded, JobStatus::Waiting]);
-    assert!(matches!(t.why(waiting).reasons[..], [Reason::StorageFull]), "{:?}", t.why(waiting));
+    assert!(matches!(t.why(waiting)[..], [Reason::StorageFull]), "{:?}", t.why(waiting));
     t.engine.hold_new_work(false);
     t.flush();
     assert_eq!(t.status(waiting), JobStatus::Running);

@@ -1,12 +1,12 @@
 //! Wall clocks that leap ahead: what is believed, what is told, and how engine time is reset.
 
 use engine::input::How;
-use engine::why::Reason;
 use engine::{LEAP_MAX, Now, Rewind};
 use model::firing::ScheduleStatus;
 use model::record::Change;
 use model::schedule::{MissedPolicy, OverlapPolicy};
 use model::timing::{Every, Rule};
+use model::why::Reason;
 use model::workflow::{Action, Wait};
 use model::{Duration, JobStatus, RunStatus, ScheduleId, StepStatus, Timestamp, WorkflowSpec};
 
@@ -140,7 +140,7 @@ fn that_engine_time_is_ahead_is_told_where_it_is_waited_for() {
     t.rejoin_all();
     t.fail(job, 1);
     assert_eq!(t.status(job), JobStatus::Retrying);
-    let why = t.why(job).reasons;
+    let why = t.why(job);
     assert!(matches!(why[0], Reason::ClockBehind { by } if by > Duration::from_hours(23)), "{why:?}");
     assert!(matches!(why[1], Reason::Backoff { .. }), "{why:?}");
     let trouble = t.engine.view().clock.trouble().unwrap();

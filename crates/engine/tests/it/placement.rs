@@ -86,7 +86,7 @@ fn every_waiting_job_can_say_why_it_waits() {
     let mut t = Scenario::new();
     let job =
         t.job().cpu(2_000).only_on("zone", "b").spec(|s| s.resources.memory = Some(Bytes(2 << 30))).submit();
-    insta::assert_json_snapshot!(t.why(job).reasons, @r#"
+    insta::assert_json_snapshot!(t.why(job), @r#"
     [
       {
         "reason": "no_workers"
@@ -94,7 +94,7 @@ fn every_waiting_job_can_say_why_it_waits() {
     ]
     "#);
     t.worker().cpu(1_000).memory_mib(1024).label("zone", "a").slots(0).join();
-    insta::assert_json_snapshot!(t.why(job).reasons, { "[].workers[].worker" => "[worker]" }, @r#"
+    insta::assert_json_snapshot!(t.why(job), { "[].workers[].worker" => "[worker]" }, @r#"
     [
       {
         "reason": "no_worker_fits",
@@ -137,7 +137,7 @@ fn every_waiting_job_can_say_why_it_waits() {
 fn why_tells_what_a_job_that_does_not_wait_is_doing() {
     let mut t = Scenario::new();
     let ready = t.job().in_seconds(60).submit();
-    insta::assert_json_snapshot!(t.why(ready).reasons, @r#"
+    insta::assert_json_snapshot!(t.why(ready), @r#"
     [
       {
         "reason": "not_due",
@@ -149,7 +149,7 @@ fn why_tells_what_a_job_that_does_not_wait_is_doing() {
     let running = t.job().submit();
     t.start(running);
     t.cancel(running).unwrap();
-    insta::assert_json_snapshot!(t.why(running).reasons, { "[].worker" => "[worker]" }, @r#"
+    insta::assert_json_snapshot!(t.why(running), { "[].worker" => "[worker]" }, @r#"
     [
       {
         "reason": "stopping",
@@ -177,7 +177,7 @@ fn why_names_the_limit_that_holds_a_job_back() {
     t.queue("default", settings);
     t.job().concurrency("k", 1).submit();
     let job = t.job().concurrency("k", 1).submit();
-    insta::assert_json_snapshot!(t.why(job).reasons, { "[].worker" => "[worker]" }, @r#"
+    insta::assert_json_snapshot!(t.why(job), { "[].worker" => "[worker]" }, @r#"
     [
       {
         "reason": "queue_concurrency",

@@ -1,7 +1,7 @@
 //! A store that forgot its last commits: what may not run twice waits until every worker was heard.
 
-use engine::why::Reason;
 use model::spec::Delivery;
+use model::why::Reason;
 use model::worker::Admission;
 use model::{JobId, JobStatus, WorkerId};
 
@@ -31,7 +31,7 @@ fn only_what_may_run_twice_is_started_before_every_worker_was_heard() {
     assert_eq!(t.status(least), JobStatus::Running);
     for job in [most, exactly] {
         assert_eq!(t.status(job), JobStatus::Waiting);
-        assert!(matches!(t.why(job).reasons[..], [Reason::Reconciling { .. }]), "{:?}", t.why(job));
+        assert!(matches!(t.why(job)[..], [Reason::Reconciling { .. }]), "{:?}", t.why(job));
     }
     t.pass(6);
     assert!(t.engine.is_reconciling());
@@ -80,7 +80,7 @@ fn what_is_held_back_lives_on() {
     t.cancel(most).unwrap();
     assert_eq!(t.status(most), JobStatus::Cancelled);
     let new = t.job().delivery(Delivery::ExactlyOnce).submit();
-    assert!(matches!(t.why(new).reasons[..], [Reason::Reconciling { .. }]));
+    assert!(matches!(t.why(new)[..], [Reason::Reconciling { .. }]));
     let rows = t.rows.clone();
     t.lose_tail(rows);
     t.worker().join();

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use engine::input::{Held, How, Key};
 use engine::output::{Added, Assignment, Submitted};
-use engine::why::Why;
 use engine::{
     Config, Effect, Engine, Follower, Input, Join, NewJob, Now, Output, Refusal, Reply, Report, Session,
     TaskRequest, Ticket,
@@ -29,6 +28,7 @@ use model::run::{
     BatchKey, ElementBatch, RunHead, RunState, StepKey, StepRecord, StepState, WorkflowHead, WorkflowState,
 };
 use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement};
+use model::why::{OpenEnum, Reason};
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::{
     BackfillId, Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, RunId,
@@ -508,9 +508,9 @@ impl Scenario {
         self.ask(|ticket| Input::SetAdmission { ticket, worker, admission }).unwrap();
     }
 
-    pub(crate) fn why(&mut self, job: JobId) -> Why {
+    pub(crate) fn why(&mut self, job: JobId) -> Vec<Reason> {
         match self.ask(|ticket| Input::Why { ticket, job }) {
-            Ok(Reply::Why(why)) => *why,
+            Ok(Reply::Why(why)) => known(why.reasons),
             other => panic!("{other:?}"),
         }
     }
@@ -866,4 +866,13 @@ impl JobBuilder<'_> {
 pub(crate) fn head(spec: JobSpec) -> Arc<JobHead> {
     let body = serde_json::to_string(&spec).unwrap().into();
     Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None })
+}
+
+/// The engine gives no reasons of other kinds.
+pub(crate) fn known<T>(reasons: Vec<OpenEnum<T>>) -> Vec<T> {
+    let known = |reason| match reason {
+        OpenEnum::Known(reason) => reason,
+        OpenEnum::Unknown(value) => panic!("{value}"),
+    };
+    reasons.into_iter().map(known).collect()
 }

@@ -1,12 +1,12 @@
 //! Schedules: every instant is decided once, recorded, and run or not as the policies say.
 
-use engine::output::ApplyChange;
-use engine::why::{Misfit, Reason};
 use engine::{Expected, Refusal, Reply, ScheduleRequest};
+use model::api::ApplyChange;
 use model::calendar::{CalendarSpec, CalendarStep, Days};
 use model::firing::{BackfillStatus, FiringCause, FiringOutcome, ScheduleStatus, Work};
 use model::schedule::{Jitter, MissedPolicy, OverlapPolicy, Spread};
 use model::timing::{Every, Filter, Rule};
+use model::why::{Misfit, Reason};
 use model::{Duration, JobStatus, Timestamp};
 
 use crate::scenario::Scenario;
@@ -590,15 +590,15 @@ fn a_reserving_schedule_gets_the_room_that_others_wait_for() {
     t.succeed(running);
     assert_eq!(t.status(waiting), JobStatus::Waiting);
     let why = t.why(waiting);
-    let reserved = why.reasons.iter().any(|reason| match reason {
+    let reserved = why.iter().any(|reason| match reason {
         Reason::NoWorkerFits { workers, .. } => workers[0]
             .misfits
             .iter()
-            .any(|m| matches!(m, Misfit::Reserved { schedule, .. } if schedule == "payroll")),
+            .any(|m| matches!(m.known(), Some(Misfit::Reserved { schedule, .. }) if schedule == "payroll")),
         _ => false,
     });
     assert!(reserved, "{why:?}");
-    assert_eq!(t.engine.view().workers[0].reservations[0].name, "payroll");
+    assert_eq!(t.engine.view().workers[0].reservations[0].schedule, "payroll");
     t.pass(5 * 60);
     assert_eq!(t.run_status(schedule), [JobStatus::Running]);
     assert!(t.engine.view().workers[0].reservations.is_empty());

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use engine::output::{Applied, ApplyChange};
+use engine::output::Applied;
 use engine::{Expected, Input, NewBackfill, NewSchedule, Refusal, Reply, ScheduleRequest};
+use model::api::ApplyChange;
 use model::firing::{FiringOutcome, LedgerRecord, ScheduleHead, ScheduleState, Work};
 use model::schedule::{Missed, MissedPolicy, Overlap, OverlapPolicy};
 use model::timing::{Cron, Rule, Timing};

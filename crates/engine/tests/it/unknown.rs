@@ -2,10 +2,10 @@
 //! accepted where nothing else has been started.
 
 use engine::input::How;
-use engine::why::Reason;
 use engine::{Config, Input};
 use model::queue::QueueSettings;
 use model::spec::Delivery;
+use model::why::Reason;
 use model::{Duration, ExecutionStatus, JobId, JobStatus, WorkerId};
 
 use crate::scenario::{Scenario, finished};
@@ -130,7 +130,7 @@ fn what_may_run_only_once_waits_for_its_worker_and_then_for_its_result() {
     let (worker, job) = lost(&mut t, Delivery::AtMostOnce);
     t.worker().join();
     assert_eq!(t.status(job), JobStatus::Running);
-    assert!(matches!(t.why(job).reasons[..], [Reason::OutcomeUnknown { .. }]), "{:?}", t.why(job));
+    assert!(matches!(t.why(job)[..], [Reason::OutcomeUnknown { .. }]), "{:?}", t.why(job));
     t.check_rebuilt();
     t.pass(30);
     ends_unheard(&mut t, worker, job);

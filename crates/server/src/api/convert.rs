@@ -1,9 +1,8 @@
 //! Rows as what the API shows.
 
-use engine::output::{QueueView, ReservationView, WorkerView};
+use engine::output::{QueueView, WorkerView};
 use model::api::{
-    Artifact, Execution, FeedEvent, FeedRefusal, Job, JobEvent, JobResult, Queue, Reservation, Reserved,
-    Worker,
+    Artifact, Execution, FeedEvent, FeedRefusal, Job, JobEvent, JobResult, Queue, Reserved, Worker,
 };
 use model::firing::BackfillStatus;
 use model::record::{
@@ -123,23 +122,11 @@ pub(super) fn worker(record: WorkerRecord, view: Option<&WorkerView>) -> Worker 
         capacity: record.capacity,
         capabilities: record.capabilities,
         reserved: reserved.unwrap_or_default(),
-        reservations: view
-            .map(|view| view.reservations.iter().map(reservation).collect())
-            .unwrap_or_default(),
+        reservations: view.map(|view| view.reservations.clone()).unwrap_or_default(),
         health: view.and_then(|view| view.health.clone()),
         heard_at: view.and_then(|view| view.heard_at).or(record.heard_at),
         created_at: record.created_at,
         updated_at: record.updated_at,
-    }
-}
-
-fn reservation(view: &ReservationView) -> Reservation {
-    Reservation {
-        schedule_id: view.schedule,
-        schedule: view.name.clone(),
-        scheduled_for: view.scheduled_for,
-        cpu: view.cpu,
-        memory: view.memory,
     }
 }
 

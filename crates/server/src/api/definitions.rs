@@ -1,7 +1,6 @@
 //! What the bodies that define named things have in common, of schedules and of workflows.
 
-use engine::output::ApplyChange as Done;
-use model::api::{ApplyChange, FieldError};
+use model::api::FieldError;
 use serde::Deserialize;
 
 use super::problem::{ApiError, field_error};
@@ -68,14 +67,5 @@ impl Batch {
         errors
             .iter()
             .map(move |error| field_error(format!("{at}{}", error.path).trim_end_matches('.'), &error.detail))
-    }
-}
-
-/// The word for what was done.
-pub(super) const fn change(done: Done) -> ApplyChange {
-    match done {
-        Done::Created => ApplyChange::Created,
-        Done::Changed => ApplyChange::Changed,
-        Done::Unchanged => ApplyChange::Unchanged,
     }
 }

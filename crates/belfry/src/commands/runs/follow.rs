@@ -8,10 +8,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration as StdDuration;
 
-use client::{Client, RunView, StepReason};
+use client::{Client, RunView};
 use futures::{StreamExt as _, TryStreamExt as _};
 use model::api::{RunStep, StepKind, WorkflowRun};
 use model::run::Tally;
+use model::why::{OpenEnum, StepReason};
 use model::{Duration, RunId, RunStatus, StepStatus};
 
 use super::super::Context;
@@ -169,7 +170,7 @@ async fn ask_for_elements(client: &Client, view: &mut RunView) {
     for step in live {
         let Ok(why) = client.step_why(view.run.id, &step.name).await else { continue };
         for reason in why.reasons {
-            if let StepReason::Elements { total, succeeded, failed, .. } = reason {
+            if let OpenEnum::Known(StepReason::Elements { total, succeeded, failed, .. }) = reason {
                 step.state.total = Some(total);
                 step.state.tally = Some(Tally { succeeded, failed });
             }

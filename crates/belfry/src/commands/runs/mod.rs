@@ -9,10 +9,11 @@ mod follow;
 use std::collections::BTreeMap;
 use std::future::ready;
 
-use client::{Client, JobFilter, RunFilter, StepReason};
+use client::{Client, JobFilter, RunFilter};
 use futures::TryStreamExt as _;
 use model::api::{Job, RunStep, WorkflowRun};
 use model::run::Tally;
+use model::why::{OpenEnum, StepReason};
 use model::{JobStatus, RunId, RunStatus, StepStatus};
 
 pub(super) use self::follow::for_runs;
@@ -154,7 +155,9 @@ async fn steps_of(client: &Client, id: RunId) -> Result<Vec<RunStep>, Failure> {
     let tally = |step: &RunStep| {
         let why = told.iter().find(|why| why.step == step.name)?;
         why.reasons.iter().find_map(|reason| match *reason {
-            StepReason::Elements { succeeded, failed, .. } => Some(Tally { succeeded, failed }),
+            OpenEnum::Known(StepReason::Elements { succeeded, failed, .. }) => {
+                Some(Tally { succeeded, failed })
+            }
             _ => None,
         })
     };

@@ -1,8 +1,8 @@
 //! Running tasks add elements to a step of their run.
 
 use engine::Refusal;
-use engine::why::StepReason;
 use model::run::{RetryFrom, StepCause, carried};
+use model::why::StepReason;
 use model::workflow::{ForEach, Over, StepSpec};
 use model::{RunId, RunStatus, StepStatus, WorkflowSpec, limits};
 use serde_json::{Value, json};

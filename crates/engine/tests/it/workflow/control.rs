@@ -1,8 +1,8 @@
 //! What somebody asks of runs: cancel, pause, mark, try again.
 
-use engine::why::StepReason;
 use engine::{Refusal, Reply, WorkflowRequest};
 use model::run::{RetryFrom, carried};
+use model::why::{OpenEnum, StepReason};
 use model::workflow::{Action, StepSpec, Wait};
 use model::{Duration, JobStatus, RunId, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;
@@ -295,7 +295,7 @@ fn a_run_says_what_all_of_its_steps_wait_for() {
     let told = why(2);
     let named: Vec<_> = told.steps.iter().map(|why| (why.step.as_str(), why.status)).collect();
     assert_eq!(named, [("a", StepStatus::Running), ("b", StepStatus::Pending)]);
-    assert!(matches!(told.steps[1].reasons[..], [StepReason::Needs { .. }]), "{told:?}");
+    assert!(matches!(told.steps[1].reasons[..], [OpenEnum::Known(StepReason::Needs { .. })]), "{told:?}");
     assert_eq!((told.left_out, why(9).steps.len()), (2, 4));
 }
 

@@ -1,9 +1,9 @@
 //! Steps over a list: maps, shards, broadcasts, and what collects them.
 
 use engine::WorkflowRequest;
-use engine::why::StepReason;
 use model::record::EventKind;
 use model::run::{RetryFrom, StepCause, StepKey, carried};
+use model::why::StepReason;
 use model::workflow::{Action, Call, ForEach, LatePolicy, Over, Parameter, ParameterType, StepSpec};
 use model::{JobStatus, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;

@@ -16,18 +16,18 @@ use std::sync::Arc;
 
 use engine::input::How;
 use engine::input::Takeover;
-use engine::why::StepReason;
 use engine::{Expected, Input, NewRun, NewWorkflow, Refusal, Reply, Report, WorkflowRequest};
 use model::firing::Work;
 use model::record::{Outcome, Usage};
 use model::run::{
     Carried, ElementBatch, EndedCall, RetryFrom, RunState, StepKey, StepRecord, StepState, WorkflowHead,
 };
+use model::why::StepReason;
 use model::workflow::{Action, Definition, ForEach, Over, StepSpec};
 use model::{JobId, JobSpec, RunId, RunStatus, StepStatus, WorkflowId, WorkflowSpec};
 use serde_json::{Map, Value, json};
 
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, known};
 
 /// A step that runs a job.
 pub(crate) fn job(name: &str, needs: &[&str]) -> StepSpec {
@@ -231,7 +231,7 @@ impl Scenario {
 
     pub(crate) fn why_step(&mut self, run: RunId, step: &str) -> Vec<StepReason> {
         match self.ask_for(WorkflowRequest::Why { run, step: step.into() }) {
-            Ok(Reply::StepWhy(why)) => why.reasons,
+            Ok(Reply::StepWhy(why)) => known(why.reasons),
             other => panic!("{other:?}"),
         }
     }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use engine::WorkflowRequest;
 use engine::input::How;
-use engine::why::{NextTry, StepReason};
 use engine::{NewRun, Refusal, Reply};
 use model::run::{RetryFrom, RunCause, RunHead, StepKey, carried};
 use model::spec::Delivery;
+use model::why::{NextTry, StepReason};
 use model::workflow::{
     Action, Approval, Call, EventWait, FailurePolicy, ForEach, JoinRule, OnTimeout, Over, Parameter,
     ParameterType, RunFailure, StepSpec, Wait,

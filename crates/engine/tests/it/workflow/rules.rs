@@ -1,7 +1,7 @@
 //! Which steps go, and how a run ends.
 
-use engine::why::StepReason;
 use model::spec::{Concurrency, Constraint, InputFile, Operator};
+use model::why::StepReason;
 use model::workflow::{Action, FailurePolicy, JoinRule, Over, Parameter, ParameterType, StepSpec};
 use model::{JobStatus, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Steps that wait: for time, for an event, for somebody.
 
-use engine::why::StepReason;
 use engine::{Refusal, WorkflowRequest};
 use model::run::RunStatus;
+use model::why::StepReason;
 use model::workflow::{Action, Approval, EventWait, OnTimeout, Parameter, ParameterType, StepSpec, Wait};
 use model::{Duration, RunId, StepStatus, WorkflowSpec};
 use serde_json::json;

@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use engine::output::{Applied, ApplyChange as Done};
+use engine::output::Applied;
 use engine::{Expected, NewSchedule, Refusal, Reply, ScheduleRequest};
 use model::api::{AppliedSchedule, AppliedSchedules, ApplyChange, ApplySchedules, FieldError, Schedule};
 use model::firing::ScheduleHead;
@@ -24,7 +24,7 @@ use utoipa_axum::routes;
 
 use super::{read, warnings};
 use crate::api::Api;
-use crate::api::definitions::{Batch, DryRun, PutParams, change};
+use crate::api::definitions::{Batch, DryRun, PutParams};
 use crate::api::extract::{Params, Path, RawBody};
 use crate::api::headers::{Precondition, etag};
 use crate::api::problem::{ApiError, Code, field_error, fields_at};
@@ -199,7 +199,7 @@ async fn apply_schedules(
         id: Some(applied.schedule),
         name: head.spec.name.clone(),
         namespace: head.spec.namespace.clone(),
-        change: change(applied.change),
+        change: applied.change,
         generation: applied.generation,
         version: applied.version,
         warnings: Vec::new(),
@@ -282,11 +282,11 @@ async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<ScheduleHead>) -
         ApiError::new(Code::ScheduleNotFound, format!("{} was deleted meanwhile", applied.schedule))
     })?;
     let mut schedule = read::schedule_with_spec(api, &row).await?;
-    if applied.change != Done::Unchanged {
+    if applied.change != ApplyChange::Unchanged {
         schedule.warnings = warnings::of(api, vec![Arc::clone(head)]).await?.concat();
     }
     let tag = [(ETAG, etag(schedule.version))];
-    Ok(if applied.change == Done::Created {
+    Ok(if applied.change == ApplyChange::Created {
         let location = [(LOCATION, format!("/api/v1/schedules/{}", schedule.id))];
         (StatusCode::CREATED, location, tag, Json(schedule)).into_response()
     } else {

@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use engine::output::{AppliedWorkflow as Applied, ApplyChange as Done};
+use engine::output::AppliedWorkflow as Applied;
 use engine::{Expected, NewWorkflow, Reply, WorkflowRequest};
 use model::api::{
     AppliedWorkflow, AppliedWorkflows, ApplyChange, ApplyWorkflows, FieldError, Warning, Workflow,
@@ -25,7 +25,7 @@ use super::convert;
 use super::pin::{self, Known};
 use super::warn::warnings;
 use crate::api::Api;
-use crate::api::definitions::{Batch, DryRun, PutParams, change};
+use crate::api::definitions::{Batch, DryRun, PutParams};
 use crate::api::extract::{Params, Path, RawBody};
 use crate::api::headers::{Precondition, etag};
 use crate::api::problem::{ApiError, Code, field_error, fields_at};
@@ -127,12 +127,12 @@ async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<WorkflowHead>) -
     let row = rows::workflow(api, &applied.workflow.to_string(), None).await?;
     let spec = Some(Box::new(WorkflowSpec::clone(&row.head.spec)));
     let mut workflow = Workflow { spec, ..convert::workflow(&row) };
-    if applied.change != Done::Unchanged {
+    if applied.change != ApplyChange::Unchanged {
         let found = warnings(api, std::slice::from_ref(head)).await?;
         workflow.warnings = found.into_iter().flatten().collect();
     }
     let tag = [(ETAG, etag(workflow.version))];
-    Ok(if applied.change == Done::Created {
+    Ok(if applied.change == ApplyChange::Created {
         let location = [(LOCATION, format!("/api/v1/workflows/{}", workflow.id))];
         (StatusCode::CREATED, location, tag, Json(workflow)).into_response()
     } else {
@@ -180,9 +180,8 @@ async fn apply_workflows(
     let applied = send(&api, &actor, new.collect()).await?;
     let warnings = warnings(&api, &heads).await?;
     let workflows = heads.iter().zip(&applied).zip(warnings).map(|((head, applied), warnings)| {
-        let change = change(applied.change);
         let (generation, version) = (applied.generation, applied.version);
-        told(head, Some(applied.workflow), change, (generation, version), warnings)
+        told(head, Some(applied.workflow), applied.change, (generation, version), warnings)
     });
     Ok(Json(AppliedWorkflows { workflows: workflows.collect() }))
 }

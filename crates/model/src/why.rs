@@ -1,10 +1,45 @@
-//! Why a job stands where it stands, told by the very code that filters and scores.
+//! Why a job, or a step of a run, is waiting, or what it is doing.
+//!
+//! The engine gives the reasons, by the same code that filters workers and opens steps; the API answers with these types, and
+//! client and command line read them.
+//!
+//! # Invariants
+//! - A later version may add kinds of reasons. So lists of them are lists of [`OpenEnum`]s: an older client keeps a kind
+//!   that it does not know as it came, and shows it raw. The engine gives known kinds only.
+//! - The enums are complete for a `match` in this workspace: a new kind without words for people does not compile.
 
-use model::run::StepCause;
-use model::workflow::{JoinRule, Section};
-use model::{Bytes, Duration, JobId, JobStatus, Millicores, RunId, StepStatus, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
+
+use crate::run::StepCause;
+use crate::workflow::{JoinRule, Section};
+use crate::{Bytes, Duration, JobId, JobStatus, Millicores, RunId, StepStatus, Timestamp, WorkerId};
+
+/// A value of a kind that this version knows, or of one that a later version added.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum OpenEnum<T> {
+    /// A kind that this version knows.
+    Known(T),
+    /// Any other kind, with all its fields.
+    Unknown(Value),
+}
+
+impl<T> OpenEnum<T> {
+    /// The value, if this version knows its kind.
+    pub const fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    /// A list of values, all of known kinds.
+    pub fn list(values: impl IntoIterator<Item = T>) -> Vec<Self> {
+        values.into_iter().map(Self::Known).collect()
+    }
+}
 
 /// Why a job stands where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -14,13 +49,13 @@ pub struct Why {
     /// Where it stands.
     pub status: JobStatus,
     /// Everything that holds it back; the first is what must change first.
-    pub reasons: Vec<Reason>,
+    #[schema(value_type = Vec<Reason>)]
+    pub reasons: Vec<OpenEnum<Reason>>,
 }
 
 /// One thing that holds a job back, or what it is doing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Reason {
     /// Its time has not come.
     NotDue {
@@ -140,13 +175,13 @@ pub struct Misfits {
     /// What people call it.
     pub name: String,
     /// Everything that is in the way.
-    pub misfits: Vec<Misfit>,
+    #[schema(value_type = Vec<Misfit>)]
+    pub misfits: Vec<OpenEnum<Misfit>>,
 }
 
 /// One thing about a worker that is in a job's way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "misfit", rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Misfit {
     /// It is lost.
     Lost,
@@ -234,7 +269,8 @@ pub struct StepWhy {
     /// Where it stands.
     pub status: StepStatus,
     /// Everything that holds it back; the first is what must change first.
-    pub reasons: Vec<StepReason>,
+    #[schema(value_type = Vec<StepReason>)]
+    pub reasons: Vec<OpenEnum<StepReason>>,
 }
 
 /// Why the steps of a run that have not ended stand where they stand.
@@ -275,7 +311,6 @@ pub struct NeedView {
 /// One thing that holds a step back, or what it is doing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "reason", rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum StepReason {
     /// As many runs of its workflow go on as may.
     RunWaits {
@@ -393,4 +428,22 @@ pub enum StepReason {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An older client reads what a later server says.
+    #[test]
+    fn a_reason_of_a_later_version_is_kept_as_it_came() {
+        let text = r#"{"job":"job_01k9zq3m6c0000000000000000","status":"waiting","reasons":[{"reason":"no_workers"},{"quota":3,"reason":"quota"},{"reason":"no_worker_fits","workers":[{"worker":"wrk_01k9zq3m6c0000000000000000","name":"w1","misfits":[{"misfit":"slots","slots":4},{"misfit":"phase"}]}],"more":0}]}"#;
+        let why: Why = serde_json::from_str(text).unwrap();
+        assert_eq!(why.reasons[0], OpenEnum::Known(Reason::NoWorkers));
+        assert_eq!(why.reasons[1].known(), None);
+        let Some(Reason::NoWorkerFits { workers, .. }) = why.reasons[2].known() else { panic!("{why:?}") };
+        let known: Vec<_> = workers[0].misfits.iter().map(OpenEnum::known).collect();
+        assert_eq!(known, [Some(&Misfit::Slots { slots: 4 }), None]);
+        assert_eq!(serde_json::to_string(&why).unwrap(), text);
+    }
 }
