@@ -213,7 +213,7 @@ impl Store {
     pub(crate) fn changelog_since(&self, place: Place) -> Option<Since> {
         let after = self.changelog.iter().position(|(known, _)| *known == place)? + 1;
         let commits = self.changelog.range(after..).take(CHANGELOG_PAGE);
-        let end = commits.clone().last().map_or(place, |(end, _)| *end);
+        let end = commits.clone().next_back().map_or(place, |(end, _)| *end);
         let touched = commits.flat_map(|(_, touched)| touched).copied().collect();
         Some(Since { touched, end, whole: end == self.changelog_end(), now: self.rows.now })
     }
