@@ -437,7 +437,7 @@ mod tests {
     /// An older client reads what a later server says.
     #[test]
     fn a_reason_of_a_later_version_is_kept_as_it_came() {
-        let text = r#"{"job":"job_01k9zq3m6c0000000000000000","status":"waiting","reasons":[{"reason":"no_workers"},{"quota":3,"reason":"quota"},{"reason":"no_worker_fits","workers":[{"worker":"wrk_01k9zq3m6c0000000000000000","name":"w1","misfits":[{"misfit":"slots","slots":4},{"misfit":"phase"}]}],"more":0}]}"#;
+        let text = r#"{"job":"job_01k9zq3m6c0000000000000000","status":"waiting","reasons":[{"reason":"no_workers"},{"quota":3,"reason":"quota"},{"reason":"no_worker_fits","workers":[{"worker":"wkr_01k9zq3m6c0000000000000000","name":"w1","misfits":[{"misfit":"slots","slots":4},{"misfit":"phase"}]}],"more":0}]}"#;
         let why: Why = serde_json::from_str(text).unwrap();
         assert_eq!(why.reasons[0], OpenEnum::Known(Reason::NoWorkers));
         assert_eq!(why.reasons[1].known(), None);
