@@ -222,7 +222,7 @@ impl<R> Leader<R> {
     /// When the next [`turn`](Self::turn) is due if nothing happens before, on the steady clock.
     pub fn wake_at(&self, now: Now) -> Timestamp {
         let phase = self.phase_wakes_at(now);
-        if self.role() == Role::Rests { phase } else { phase.min(self.standby.wake_at()) }
+        if self.role() == Role::Rests { phase } else { phase.min(self.standby.wake_at(now.steady)) }
     }
 
     fn phase_wakes_at(&self, now: Now) -> Timestamp {

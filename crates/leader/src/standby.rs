@@ -114,7 +114,7 @@ struct Following {
     /// Engine time of the newest commit that it knows of.
     newest: Timestamp,
     first: FirstRead,
-    /// The look that goes on.
+    /// The look in progress.
     look: Option<Look>,
     /// When the next look is due.
     look_at: Timestamp,
@@ -210,11 +210,11 @@ impl Standby {
         }
     }
 
-    /// When the next [`turn`](Self::turn) is due.
-    pub(crate) fn wake_at(&self) -> Timestamp {
+    /// When the next [`turn`](Self::turn) is due, or the next rows may come.
+    pub(crate) fn wake_at(&self, now: Timestamp) -> Timestamp {
         match &self.state {
             State::Waits { begin_at, .. } => *begin_at,
-            State::Follows(following) => following.wake_at(),
+            State::Follows(following) => following.wake_at(now),
             State::Empty | State::Counts { .. } | State::Begins { .. } => Timestamp::MAX,
         }
     }
@@ -448,15 +448,13 @@ impl Following {
         matches!(self.first, FirstRead::Done)
     }
 
-    fn wake_at(&self) -> Timestamp {
-        let rows_from = match self.first {
-            FirstRead::Reads { rows_from, .. } => rows_from,
-            _ => Timestamp::MAX,
-        };
-        match &self.look {
-            Some(Look { step: LookStep::Complete, .. }) => EARLIEST,
-            Some(_) => Timestamp::MAX,
-            None => self.look_at.min(rows_from),
+    /// A turn follows each answer, so there is nothing to wake up for while a call is in flight. The rows of a pause that
+    /// is over come by themselves.
+    fn wake_at(&self, now: Timestamp) -> Timestamp {
+        let look_at = if self.look.is_none() { self.look_at } else { Timestamp::MAX };
+        match self.first {
+            FirstRead::Reads { rows_from, .. } if rows_from > now => look_at.min(rows_from),
+            _ => look_at,
         }
     }
 

@@ -26,6 +26,8 @@ struct Scene {
     damaged: u64,
     reread: Reread,
     counts: BTreeMap<JobStatus, u64>,
+    /// The calls that get no answer.
+    holds_back: fn(&Call) -> bool,
     /// The calls so far, with their times.
     calls: Vec<(Timestamp, Call)>,
     notices: Vec<Notice>,
@@ -66,6 +68,7 @@ impl Scene {
             damaged: 0,
             reread: Reread { rows: Vec::new(), unreadable: 0 },
             counts: BTreeMap::new(),
+            holds_back: |_| false,
             calls: Vec::new(),
             notices: Vec::new(),
         }
@@ -81,8 +84,9 @@ impl Scene {
         while self.now < until {
             self.leader.turn(self.clocks(), true);
             self.carry_out();
-            let wake = self.leader.wake_at(self.clocks()).max(self.now + Duration::from_millis(1));
-            self.now = wake.min(until);
+            let wake = self.leader.wake_at(self.clocks());
+            assert!(wake > self.now || self.leader.engine().is_some(), "it waits and does not sleep");
+            self.now = wake.max(self.now + Duration::from_millis(1)).min(until);
         }
     }
 
@@ -105,6 +109,9 @@ impl Scene {
 
     fn answer(&mut self, id: CallId, call: Call) {
         self.calls.push((self.now, call.clone()));
+        if (self.holds_back)(&call) {
+            return;
+        }
         let answer = match call {
             Call::Acquire => {
                 let lease = Lease { shard: ShardId(0), epoch: Epoch(2) };
@@ -130,7 +137,7 @@ impl Scene {
         self.leader.handle(self.clocks(), Event::Answered(id, answer));
     }
 
-    /// The leader is gone; this server takes over. Returns whether it does so with the rows that it followed.
+    /// Frees the shards, and returns whether this server takes over with the rows that it followed.
     fn takes_over_followed(&mut self) -> bool {
         self.is_free = true;
         self.run(Duration::from_secs(5));
@@ -338,24 +345,50 @@ fn a_standby_looks_often_while_the_shards_are_about_to_be_released() {
     assert_eq!(looks(&scene) - before, 4);
 }
 
+/// [`Scene::run`] has the assertion.
+#[test]
+fn a_standby_sleeps_while_it_waits_for_the_store() {
+    for holds_back in [
+        |call: &Call| matches!(call, Call::CountJobs),
+        |call: &Call| matches!(call, Call::ChangelogEnd),
+        |call: &Call| matches!(call, Call::ChangelogSince(_)),
+        |call: &Call| matches!(call, Call::Preload),
+        |call: &Call| matches!(call, Call::LiveRows(_)),
+    ] {
+        let mut scene = Scene::new();
+        scene.changelog = [Ok(Some(quiet())), Ok(Some(changed(1)))].into();
+        scene.holds_back = holds_back;
+        scene.run(A_WHILE);
+        assert!(scene.calls.iter().any(|(_, call)| holds_back(call)));
+        // The same while it takes over.
+        scene = Scene::new();
+        scene.run(A_WHILE);
+        scene.changelog = [Ok(Some(changed(1)))].into();
+        (scene.holds_back, scene.is_free) = (holds_back, true);
+        scene.run(Duration::from_secs(2));
+    }
+}
+
 #[test]
 fn the_reading_pauses_for_as_long_as_a_portion_took() {
     let mut scene = Scene::new();
     scene.run(Duration::from_secs(1));
     // Rows come while the test holds the answer back.
-    let mut call = None;
-    while call.is_none() {
+    let call = loop {
         scene.now = scene.now + Duration::from_millis(100);
         scene.leader.turn(scene.clocks(), true);
+        let mut preload = None;
         for action in scene.leader.take_actions() {
             match action {
-                Action::Call { id, call: Call::Preload, .. } => call = Some(id),
+                Action::Call { id, call: Call::Preload, .. } => preload = Some(id),
                 Action::Call { id, call, .. } => scene.answer(id, call),
                 _ => {}
             }
         }
-    }
-    let call = call.unwrap();
+        if let Some(preload) = preload {
+            break preload;
+        }
+    };
     let now = scene.now + Duration::from_millis(50);
     scene.leader.handle(engine::Now { wall: now, steady: now }, Event::Rows(call, vec![job(1)]));
     assert_eq!(scene.leader.rows_from(), now + Duration::from_millis(50));
