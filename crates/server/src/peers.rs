@@ -130,8 +130,8 @@ pub enum Stranger {
     Store(#[from] StoreError),
 }
 
-/// Takes a connection of somebody who has a key, and says which server it is, if it is one that is there now: `find`
-/// knows the servers by their keys.
+/// Accepts a TLS connection whose client proves a key, and returns the server with this key. `find` looks the key up
+/// among the servers that are present.
 ///
 /// # Errors
 /// If it speaks no TLS, another kind of it, or proves no key.

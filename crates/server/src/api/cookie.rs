@@ -41,7 +41,7 @@ pub(super) fn new(
 /// Whose session a request carries.
 ///
 /// # Errors
-/// `cross_site`, if a page of somebody else had the browser send it, or may have.
+/// `cross_site`, if a page of another site made the browser send the request, or may have.
 pub(super) fn actor(
     api: &Api,
     method: &Method,
@@ -119,7 +119,7 @@ mod tests {
 
     /// Another port of this machine is another site's page, though browsers call it the same site.
     #[test]
-    fn a_page_of_somebody_else_may_not_even_read() {
+    fn a_page_of_another_site_may_not_even_read() {
         for site in ["cross-site", "same-site", "?"] {
             assert!(!asked(Method::GET, &[("sec-fetch-site", site)]), "{site}");
             assert!(!asked(Method::POST, &[("sec-fetch-site", site)]), "{site}");

@@ -27,18 +27,18 @@ const BODY_GRACE: Duration = Duration::from_millis(500);
 pub(super) enum Access {
     /// Anyone: health for probes, pages for people who have no token yet.
     Open,
-    /// Whoever has this right.
+    /// Callers that have this right.
     Needs(Verb, Resource),
 }
 
 /// Which server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// The one that was asked.
+    /// The server that received the request.
     Here,
-    /// The one that was asked, unless something is changed.
+    /// The server that received the request, unless the request changes something.
     ByMethod,
-    /// The one that decides.
+    /// The leader.
     Leader,
 }
 
@@ -146,7 +146,7 @@ fn bearer(api: &Api, request: &Request) -> Result<Actor, ApiError> {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    // Whether it was malformed, unknown or wrong is nobody's business.
+    // The answer does not say whether the token was malformed, unknown or wrong: that would help an attacker.
     token
         .and_then(|token| api.tokens.verify(token))
         .ok_or_else(|| ApiError::new(Code::Unauthenticated, "the token is not valid"))

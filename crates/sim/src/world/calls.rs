@@ -64,7 +64,7 @@ pub(super) enum Verdict {
     Acquired(Option<Vec<Lease>>),
     LostTails(Vec<ShardId>),
     Loaded(Box<Loaded>),
-    /// Some of the rows of a preload; the others are to come.
+    /// The first part of the rows of a preload.
     Rows(Vec<LiveRow>),
     ChangelogEnd(Place),
     ChangelogSince(Option<Since>),
