@@ -122,8 +122,12 @@ impl<R> Leader<R> {
             return self.fail(failure.message);
         }
         self.common.said_standby = false;
-        self.common.show(Readiness::Loading { reason: failure.message.clone() });
-        self.common.notice(Notice::NotTaken(failure));
+        let loading = Readiness::Loading { reason: failure.message.clone() };
+        // A store that stays away is asked several times a second: the log names each reason once.
+        if self.common.shown != loading {
+            self.common.show(loading);
+            self.common.notice(Notice::NotTaken(failure));
+        }
         self.again(now, tainted, cause);
     }
 

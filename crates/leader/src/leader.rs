@@ -130,7 +130,7 @@ pub(crate) struct Common<R> {
     renewals_fail: bool,
     /// The earliest moment of the next renewal.
     renew_after: Timestamp,
-    shown: Readiness,
+    pub(crate) shown: Readiness,
     actions: Vec<Action<R>>,
     next_call: u64,
     rng: ChaCha8Rng,

@@ -20,6 +20,8 @@ struct Scene {
     now: Timestamp,
     /// Whether the shards are free.
     is_free: bool,
+    /// The answer to a request for the shards, if that is a failure.
+    acquire_fails: Option<Failure>,
     /// What the changelog says first; afterwards that nothing happened.
     changelog: VecDeque<Result<Option<Since>, Failure>>,
     rows: Vec<LiveRow>,
@@ -63,6 +65,7 @@ impl Scene {
             leader,
             now: Timestamp::from_micros(1_800_000_000_000_000),
             is_free: false,
+            acquire_fails: None,
             changelog: VecDeque::new(),
             rows: Vec::new(),
             damaged: 0,
@@ -116,7 +119,8 @@ impl Scene {
             Call::Acquire => {
                 let lease = Lease { shard: ShardId(0), epoch: Epoch(2) };
                 let leases = if self.is_free { vec![lease] } else { Vec::new() };
-                Ok(Answer::Acquired { leases, former_owner: Duration::ZERO })
+                let answer = Answer::Acquired { leases, former_owner: Duration::ZERO };
+                self.acquire_fails.clone().map_or(Ok(answer), Err)
             }
             Call::LostTails(_) => Ok(Answer::LostTails(Vec::new())),
             Call::ChangelogEnd => Ok(Answer::ChangelogEnd(PLACE)),
@@ -252,6 +256,23 @@ fn a_store_that_stays_away_during_a_takeover_is_asked_for_all_rows() {
     scene.run(A_WHILE);
     scene.changelog = std::iter::repeat_n(Err(away()), 40).collect();
     assert!(!scene.takes_over_followed());
+}
+
+#[test]
+fn a_store_that_stays_away_is_named_once_for_each_reason() {
+    let mut scene = Scene::new();
+    let not_taken =
+        |scene: &Scene| scene.notices.iter().filter(|notice| matches!(notice, Notice::NotTaken(_))).count();
+    for (reason, said) in [("refused", 1), ("starting", 2), ("refused", 3)] {
+        scene.acquire_fails = Some(Failure { message: reason.into(), ..away() });
+        scene.run(Duration::from_secs(60));
+        assert_eq!(not_taken(&scene), said);
+    }
+    scene.acquire_fails = None;
+    scene.run(A_WHILE);
+    scene.acquire_fails = Some(Failure { message: "refused".into(), ..away() });
+    scene.run(A_WHILE);
+    assert_eq!(not_taken(&scene), 4, "it was there in between");
 }
 
 #[test]
