@@ -112,7 +112,10 @@ impl<P: Payloads> Supervisor<P> {
     }
 
     pub(crate) fn launch_held_back(&mut self, execution: ExecutionId) {
-        let is_wanted = self.launching_mut(execution).is_some_and(|(launching, _)| launching.is_wanted());
+        let is_wanted = self.launching_mut(execution).is_some_and(|(launching, _)| {
+            launching.began = None;
+            launching.is_wanted()
+        });
         if is_wanted && !self.shutting_down {
             self.held_back.push_back(execution);
         } else {

@@ -13,6 +13,11 @@
 //! the task user's ids and groups, checked after they were set; no way to gain privileges; no core
 //! dumps; umask 077; and it dies with the thread that started it. That thread must therefore live as
 //! long as the supervisor.
+//!
+//! The child looks at the lease itself, as the last thing before it executes the program. A look of ours would be too
+//! early: whoever stops the supervisor's process (`kill -STOP`, a debugger) may stop it between that look and the birth
+//! of the child, and the program would run when the supervisor continues, beside the job's next execution. The child is
+//! a process of its own and is not stopped with us; from its look on, the fuse freezes it in time.
 
 #![expect(unsafe_code, reason = "clone and what a child does before exec have no safe interface")]
 
@@ -21,7 +26,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use libc::pid_t;
 use rustix::process::Rlimit;
@@ -53,6 +58,8 @@ pub(crate) struct Program<'a> {
     pub(crate) without_groups: bool,
     /// Where its process id stands from its birth, before it is loaded; 0 where there is no process (any more).
     pub(crate) pid: &'a AtomicI32,
+    /// Until when it may be started, in milliseconds of `CLOCK_BOOTTIME`.
+    pub(crate) lease_until: &'a AtomicU64,
 }
 
 /// A program that was started.
@@ -75,6 +82,8 @@ pub(crate) enum Step {
     User,
     Directory,
     Parent,
+    /// The lease is over; it may be started again under the next one.
+    Lease,
     Exec,
 }
 
@@ -96,6 +105,7 @@ impl fmt::Display for SpawnError {
             Step::User => "could not become the task user",
             Step::Directory => "could not enter the working directory",
             Step::Parent => "its supervisor went away",
+            Step::Lease => "the lease is over",
             Step::Exec => "could not execute the program",
         };
         write!(f, "{what}: {}", io::Error::from_raw_os_error(self.errno))
@@ -176,6 +186,7 @@ struct Plan {
     outside: i32,
     user: *const TaskUser,
     parent: pid_t,
+    lease_until: *const AtomicU64,
     files: libc::rlimit,
     /// The table of files is the parent's until the child has taken the numbers below this one.
     shared_files_from: Option<RawFd>,
@@ -234,6 +245,7 @@ impl Spawner {
             outside: 0,
             user: program.user.map_or(ptr::null(), ptr::from_ref),
             parent: self.parent,
+            lease_until: ptr::from_ref(program.lease_until),
             files: self.files,
             shared_files_from: low.map(|low| low.into_iter().fold(0, RawFd::max) + 1),
             failed: None,
@@ -405,6 +417,14 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
         if libc::getppid() != plan.parent {
             plan.errno = libc::ESRCH;
             return Err(Step::Parent);
+        }
+        // The last step: the later it is, the shorter a program can run beside the job's next execution.
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        ok(libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now), Step::Lease)?;
+        let now_millis = now.tv_sec.cast_unsigned() * 1_000 + now.tv_nsec.cast_unsigned() / 1_000_000;
+        if now_millis >= (*plan.lease_until).load(Ordering::SeqCst) {
+            plan.errno = libc::ETIME;
+            return Err(Step::Lease);
         }
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! disk that is gone. The supervisor's loop must not, so a few threads do that. They live as long as
 //! the process, as they must: a task dies with the thread that started it.
 //!
-//! Each looks at the lease directly before it starts a program: launches wait in a queue, and their threads may
-//! run while the loop stands still.
+//! Launches wait in a queue, and their threads may run while the loop stands still, or stand still themselves. So the
+//! process that is to become the task looks at the lease; see [`spawn`](crate::process::spawn).
 //!
 //! A task may have ended, and may even have been reaped, before the loop hears that it was started; see
 //! `Supervisor::started`.
@@ -262,17 +262,15 @@ impl Thread {
             born_in: prepared.group.as_ref().and_then(Group::folder),
             without_groups: prepared.group.as_ref().is_some_and(Group::is_plain),
             pid: &birth.pid,
+            lease_until: &self.lease_until,
         };
         let (started, started_unix_millis) = (now(), unix_millis());
-        // As late as can be: a program that is started just after this is the fuse's to freeze.
-        if started.boot >= self.lease_until.load(Ordering::SeqCst) {
-            return Err(NotStarted::NoLease);
-        }
         if !birth.begin(started) {
             return Err(NotStarted::Forbidden);
         }
         match self.spawner.spawn(&program) {
             Ok(Started { pid, outside }) => Ok(Process { pid, started, started_unix_millis, outside }),
+            Err(SpawnError { step: Step::Lease, .. }) => Err(NotStarted::NoLease),
             Err(error) => {
                 let user = self.user.as_ref().map(|user| user.name.as_str());
                 Err(explain(error, argv.first().map_or("", String::as_str), directory, user).into())
@@ -449,6 +447,8 @@ mod tests {
         launcher.launch(Launch { id: ExecutionId::from_bits(1), order, prepared, birth: Arc::default() });
         let Launched { launch, result } = next(&mut launcher);
         assert!(matches!(result, Err(NotStarted::NoLease)), "{result:?}");
+        assert!(!dir.path().join("ran").exists());
+        assert_eq!(launch.birth.pid(), None, "no process is left");
         launcher.tell_lease(crate::clock::boot_millis() + 60_000);
         launcher.launch(launch);
         let Launched { result: Ok(process), .. } = next(&mut launcher) else { panic!("it was not started") };

@@ -129,11 +129,16 @@ impl Supervisor {
 
     /// Takes note of the tasks that were started, or could not be.
     pub(super) fn take_launched(&mut self) {
-        for Launched { launch, result } in self.launcher.launched() {
+        for Launched { mut launch, result } in self.launcher.launched() {
             let execution = launch.id;
             match result {
                 Ok(process) => self.started(execution, *launch.order, launch.prepared, process),
                 Err(NotStarted::NoLease) => {
+                    // Its thread has begun, and a process of it has ended; the next launch begins anew.
+                    launch.birth = Arc::default();
+                    if let Some(launching) = self.launching.get_mut(&execution) {
+                        launching.birth = Arc::clone(&launch.birth);
+                    }
                     self.held_back.insert(execution, launch);
                     self.tell(Event::LaunchHeldBack { execution });
                 }
