@@ -15,8 +15,8 @@ use model::id::{Epoch, IdSource};
 use model::record::{EventKind, JobHead, Lease, Outcome, Usage};
 use model::worker::{Capabilities, Capacity, Health};
 use model::{Bytes, JobSpec, Millicores, ShardId, Timestamp, WorkerId};
-use store::Store as _;
 use store::sqlite::{Options, SqliteStore};
+use store::{Commits as _, Leases as _};
 
 use crate::costs::Costs;
 use crate::report::{Figure, Goal};

@@ -554,6 +554,36 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// The shard that the row belongs to: that of its job, schedule, workflow or run. `None` for workers, queues and
+    /// calendars, which all shards share.
+    ///
+    /// A commit may change rows of leased shards only, so a new variant must say here what it belongs to.
+    pub fn shard(&self) -> Option<ShardId> {
+        match self {
+            Self::Job { id, .. } => Some(id.shard()),
+            Self::Execution { record, .. } => Some(record.job.shard()),
+            Self::Checkpoint(record) => Some(record.job.shard()),
+            Self::Key(key) => Some(key.job.shard()),
+            Self::ForgetKeys { shard, .. } => Some(*shard),
+            Self::Schedule { id, .. } | Self::RemoveSchedule(id) => Some(id.shard()),
+            Self::Ledger(record) => Some(record.schedule.shard()),
+            Self::Backfill { id, .. } => Some(id.shard()),
+            Self::Workflow { id, .. } | Self::RemoveWorkflow(id) => Some(id.shard()),
+            Self::Run { id, .. } => Some(id.shard()),
+            Self::Step(record) => Some(record.key.run.shard()),
+            Self::ElementBatch(batch) => Some(batch.key.run.shard()),
+            Self::RunKey(key) => Some(key.run.shard()),
+            Self::Worker(_)
+            | Self::RemoveWorker(_)
+            | Self::Queue(_)
+            | Self::RemoveQueue(_)
+            | Self::Calendar(_)
+            | Self::RemoveCalendar { .. } => None,
+        }
+    }
+}
+
 /// What one commit makes durable.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch {

@@ -37,28 +37,7 @@ impl Counters {
 /// The first shard whose rows a batch changes without a lease.
 pub(crate) fn foreign_shard(leases: &[Lease], batch: &Batch) -> Option<ShardId> {
     let foreign = |shard: &ShardId| !leases.iter().any(|lease| lease.shard == *shard);
-    let shards = batch.changes.iter().filter_map(|change| match change {
-        Change::Job { id, .. } => Some(id.shard()),
-        Change::Execution { record, .. } => Some(record.job.shard()),
-        Change::Checkpoint(record) => Some(record.job.shard()),
-        Change::Key(key) => Some(key.job.shard()),
-        Change::ForgetKeys { shard, .. } => Some(*shard),
-        Change::Schedule { id, .. } | Change::RemoveSchedule(id) => Some(id.shard()),
-        Change::Ledger(record) => Some(record.schedule.shard()),
-        Change::Backfill { id, .. } => Some(id.shard()),
-        Change::Workflow { id, .. } | Change::RemoveWorkflow(id) => Some(id.shard()),
-        Change::Run { id, .. } => Some(id.shard()),
-        Change::Step(record) => Some(record.key.run.shard()),
-        Change::ElementBatch(batch) => Some(batch.key.run.shard()),
-        Change::RunKey(key) => Some(key.run.shard()),
-        Change::Worker(_)
-        | Change::RemoveWorker(_)
-        | Change::Queue(_)
-        | Change::RemoveQueue(_)
-        | Change::Calendar(_)
-        | Change::RemoveCalendar { .. } => None,
-    });
-    shards.filter(foreign).min()
+    batch.changes.iter().filter_map(Change::shard).filter(foreign).min()
 }
 
 /// The heads in the batch, where it has new executions that may need them.

@@ -1,14 +1,52 @@
-//! Who serves a store: its servers, and which of them owns which shard.
+//! The contract of membership: which servers share a store, which of them owns which shard, and their common secrets.
 //!
-//! Servers know of one another by their rows alone. A server that does not renew its own is gone for
-//! the others; what it owned is free when the leases of its shards run out, which is another matter.
+//! Servers know of one another by their rows alone. A server that stops [announcing](Members::announce) itself is gone
+//! for the others after its `ttl`; the shards that it owned are free only when their [leases](crate::Leases) run out.
+//! Nothing here decides who leads: it is read by people, by clients that look for a server, and by a server that
+//! drains.
+//!
+//! Callers: `server::members`, `server::auth` (the secrets), and the tests.
+//!
+//! # Cost
+//! One small write or read a call, a few times a minute for each server; it never waits behind a commit, a renewal or
+//! a long query.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
 use model::id::Epoch;
 use model::{Duration, ServerId, ShardId, Timestamp};
+
+use crate::StoreError;
+
+/// The servers that share a store.
+#[async_trait]
+pub trait Members: Send + Sync + 'static {
+    /// Tells the others that this server is there, for `ttl` from now on the store's clock, and its
+    /// [`lag`](Member::lag).
+    ///
+    /// Whether it is [draining](Member::draining) stays as it was; a new one is not.
+    async fn announce(
+        &self,
+        server: &ServerRecord,
+        lag: Option<Duration>,
+        ttl: Duration,
+    ) -> Result<(), StoreError>;
+
+    /// The servers that are there, and who owns which shard.
+    async fn cluster(&self) -> Result<Cluster, StoreError>;
+
+    /// Asks a server to give its shards away and to take none, or takes that back. Says whether there
+    /// is such a server.
+    async fn set_draining(&self, server: ServerId, draining: bool) -> Result<bool, StoreError>;
+
+    /// Forgets a server that stops. Its shards are [released](crate::Leases::release) apart from this.
+    async fn depart(&self, server: ServerId) -> Result<(), StoreError>;
+
+    /// The secret of this name, which all servers share: what is kept, or else `proposed`, which is
+    /// kept from now on.
+    async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError>;
+}
 
 /// The SHA-256 of a server's public key, by which the others know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -89,63 +127,5 @@ impl Cluster {
     /// One of its servers.
     pub fn member(&self, id: ServerId) -> Option<&Member> {
         self.members.iter().find(|member| member.server.id == id)
-    }
-}
-
-/// The servers of a store that only one process can open: nothing of them outlives it.
-#[derive(Debug, Default)]
-pub(crate) struct Roster {
-    members: Mutex<BTreeMap<ServerId, Listed>>,
-}
-
-#[derive(Debug)]
-struct Listed {
-    server: ServerRecord,
-    draining: bool,
-    lag: Option<Duration>,
-    expires_at: Timestamp,
-}
-
-impl Roster {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ServerId, Listed>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn announce(
-        &self,
-        server: &ServerRecord,
-        lag: Option<Duration>,
-        now: Timestamp,
-        ttl: Duration,
-    ) {
-        let mut members = self.lock();
-        let draining = members.get(&server.id).is_some_and(|listed| listed.draining);
-        members.insert(server.id, Listed { server: server.clone(), draining, lag, expires_at: now + ttl });
-        members.retain(|_, listed| listed.expires_at > now);
-    }
-
-    pub(crate) fn set_draining(&self, server: ServerId, draining: bool, now: Timestamp) -> bool {
-        let mut members = self.lock();
-        let found = members.get_mut(&server).filter(|listed| listed.expires_at > now);
-        found.is_some_and(|listed| {
-            listed.draining = draining;
-            true
-        })
-    }
-
-    pub(crate) fn depart(&self, server: ServerId) {
-        self.lock().remove(&server);
-    }
-
-    pub(crate) fn members(&self, now: Timestamp) -> Vec<Member> {
-        let members = self.lock();
-        let there = members.values().filter(|listed| listed.expires_at > now);
-        let member = |listed: &Listed| Member {
-            server: listed.server.clone(),
-            draining: listed.draining,
-            lag: listed.lag,
-            expires_in: listed.expires_at.since(now),
-        };
-        there.map(member).collect()
     }
 }

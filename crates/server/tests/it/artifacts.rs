@@ -5,7 +5,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use proto::v1::{GetArtifactRequest, PutArtifactRequest, PutArtifactResponse};
 use server::objects::{Artifacts, ObjectError};
 use server::testing::{self, Plan, Task};
-use store::Store as _;
+use store::Housekeeping as _;
 use store::query::{Artifact, ArtifactFilter};
 use tonic::{Code, Status};
 

@@ -4,8 +4,8 @@ use engine::output::Submitted;
 use model::{JobStatus, ShardId};
 use server::node::{Readiness, RequestError};
 use server::testing::Plan;
-use store::Store as _;
 use store::faulty::{Fault, Operation};
+use store::{Commits as _, Reads as _};
 
 use crate::harness::{Server, job, soon, submit, try_submit_many};
 

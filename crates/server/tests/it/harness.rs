@@ -12,7 +12,7 @@ use model::{JobId, JobSpec, JobStatus};
 use server::node::{Node, Readiness, RequestError};
 use server::testing::{FakeOptions, FakeWorker};
 use server::{Running, ServerConfig};
-use store::Store as _;
+use store::Reads as _;
 use store::StoreError;
 use store::faulty::FaultyStore;
 use store::query::JobRow;

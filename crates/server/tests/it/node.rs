@@ -10,8 +10,8 @@ use server::members::Members;
 use server::metrics::Metrics;
 use server::node::{DriverHandle, Node, NodeConfig, Readiness, RequestError};
 use server::repair::{ResetError, reset_clock};
-use store::Store;
 use store::sqlite::{Options, SqliteStore};
+use store::{Leases as _, Store};
 use tempfile::TempDir;
 
 use crate::harness::{job, soon, submit};

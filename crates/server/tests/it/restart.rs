@@ -11,7 +11,7 @@ use model::workflow::{Definition, StepSpec};
 use model::{JobId, JobStatus, WorkflowSpec};
 use server::node::{Readiness, RequestError};
 use server::testing::Plan;
-use store::Store as _;
+use store::Reads as _;
 use store::faulty::{Fault, Operation};
 
 use crate::harness::{Server, job, soon, submit, submit_many};

@@ -5,7 +5,7 @@ use model::worker::WorkerStatus;
 use model::{Duration, JobStatus};
 use server::ServerConfig;
 use server::testing::{FakeWorker, Plan};
-use store::Store as _;
+use store::Reads as _;
 use store::faulty::Operation;
 
 use crate::harness::{Server, job, soon, submit};

@@ -21,10 +21,10 @@ use tokio::sync::mpsc::Sender;
 use tokio_postgres::Row;
 
 use super::connection::{Mode, Query};
-use super::leases::{clock, micros};
+use super::guard::{clock, micros};
 use super::param::big;
 use super::quarantine::Damaged;
-use super::{LOAD_LIMIT, PostgresStore, live_rows, load};
+use super::{PostgresStore, live_rows, load};
 use crate::changelog::Changelog;
 use crate::codec::{Damage, open_touched};
 use crate::rows::Fields;
@@ -74,7 +74,7 @@ impl Changelog for PostgresStore {
 
     async fn preload(&self, rows: Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError> {
         self.trust.check()?;
-        let mode = Mode::Read { limit: LOAD_LIMIT };
+        let mode = Mode::Read { limit: load::PAGE_LIMIT };
         let loaded = load::preload(&self.queries, mode, self.shards, &rows).await;
         let outcome = loaded.map_err(|failure| self.judge_query(failure))?;
         outcome.damaged.iter().for_each(Damaged::tell);
@@ -96,7 +96,7 @@ impl Changelog for PostgresStore {
 
     async fn live_rows(&self, keys: &[LiveKey]) -> Result<Reread, StoreError> {
         self.trust.check()?;
-        let mode = Mode::Read { limit: LOAD_LIMIT };
+        let mode = Mode::Read { limit: load::PAGE_LIMIT };
         let found = live_rows::live_rows(&self.queries, mode, keys).await;
         found.map_err(|failure| self.judge_query(failure))
     }

@@ -14,14 +14,14 @@
 use std::collections::{HashMap, HashSet};
 
 use model::record::{Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::{ExecutionId, JobId, ScheduleId, Timestamp};
+use model::{Duration, ExecutionId, JobId, ScheduleId, Timestamp};
 use tokio::sync::mpsc::Sender;
 use tokio::task::JoinHandle;
 use tokio_postgres::Row;
 
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD};
-use super::leases::{Guard, first_lost};
+use super::guard::{Guard, first_lost};
 use super::param::{self, ints};
 use super::quarantine::{Damaged, Key};
 use super::rows::{Sorted, key_of};
@@ -33,6 +33,9 @@ use crate::{Loaded, StoreError};
 
 /// Rows of a page.
 const PAGE: usize = 2_048;
+
+/// How long a page may wait for a slow disk before the load counts as failed.
+pub(super) const PAGE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Definitions by their hashes, each read once.
 type Definitions = HashMap<u128, Result<Pinned, Damage>>;

@@ -1,17 +1,57 @@
-//! The servers of a database, and the keys that they share.
+//! [`Members`]: the servers of a database, and the secrets that they share.
+//!
+//! Servers speak on a session of their own, so that what they say of one another never waits behind a renewal or a long
+//! query.
 
+use async_trait::async_trait;
 use model::id::Epoch;
 use model::{Duration, ServerId, ShardId, Timestamp};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::PostgresStore;
 use super::connection::Query;
-use super::leases::{clock, micros};
+use super::error::Failure;
+use super::guard::{clock, micros};
 use super::param::{big, bytes, flag, id, optional_big, optional_bytes, optional_text, text, unescape};
-use crate::cluster::{Cluster, Fingerprint, Member, ServerRecord, ShardOwner};
+use crate::StoreError;
+use crate::cluster::{Cluster, Fingerprint, Member, Members, ServerRecord, ShardOwner};
+
+#[async_trait]
+impl Members for PostgresStore {
+    async fn announce(
+        &self,
+        server: &ServerRecord,
+        lag: Option<Duration>,
+        ttl: Duration,
+    ) -> Result<(), StoreError> {
+        self.change_members(&announce(server, lag, ttl)).await.map(drop)
+    }
+
+    async fn cluster(&self) -> Result<Cluster, StoreError> {
+        self.ask(&cluster_queries(), |answers| Ok(cluster(answers))).await
+    }
+
+    async fn set_draining(&self, server: ServerId, draining: bool) -> Result<bool, StoreError> {
+        let answers = self.change(&[set_draining(server, draining)]).await?;
+        Ok(answers.first().is_some_and(|rows| !rows.is_empty()))
+    }
+
+    async fn depart(&self, server: ServerId) -> Result<(), StoreError> {
+        self.change_members(&[depart(server)]).await.map(drop)
+    }
+
+    async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError> {
+        let answers = self.change(&secret(name, proposed)).await?;
+        let kept = answers.last().and_then(|rows| rows.first()).map(|row| row.get::<_, &[u8]>(0));
+        kept.and_then(|kept| kept.try_into().ok()).ok_or_else(|| {
+            self.judge_change(Failure::Broken(format!("its secret `{name}` does not have 32 bytes")))
+        })
+    }
+}
 
 /// Tells that a server is there. Whoever has been gone for an hour is forgotten.
-pub(super) fn announce(server: &ServerRecord, lag: Option<Duration>, ttl: Duration) -> Vec<Query> {
+fn announce(server: &ServerRecord, lag: Option<Duration>, ttl: Duration) -> Vec<Query> {
     vec![
         Query::new(
             concat!(
@@ -37,7 +77,7 @@ pub(super) fn announce(server: &ServerRecord, lag: Option<Duration>, ttl: Durati
 }
 
 /// Asks for the servers that are there, and for all shards.
-pub(super) fn cluster_queries() -> [Query; 2] {
+fn cluster_queries() -> [Query; 2] {
     [
         Query::new(
             concat!(
@@ -57,7 +97,7 @@ pub(super) fn cluster_queries() -> [Query; 2] {
 }
 
 /// The answer to [`cluster_queries`].
-pub(super) fn cluster(answers: &[Vec<Row>]) -> Cluster {
+fn cluster(answers: &[Vec<Row>]) -> Cluster {
     let rows = |answer: usize| answers.get(answer).into_iter().flatten();
     Cluster { members: rows(0).map(member).collect(), shards: rows(1).map(shard_owner).collect() }
 }
@@ -97,7 +137,7 @@ fn left(micros: i64) -> Duration {
 }
 
 /// Asks a server to give its shards away, or takes that back; answers with a row if it is there.
-pub(super) fn set_draining(server: ServerId, draining: bool) -> Query {
+fn set_draining(server: ServerId, draining: bool) -> Query {
     Query::new(
         concat!(
             "UPDATE servers SET draining = $2 WHERE id = $1 AND expires_at > ",
@@ -109,12 +149,12 @@ pub(super) fn set_draining(server: ServerId, draining: bool) -> Query {
 }
 
 /// Forgets a server.
-pub(super) fn depart(server: ServerId) -> Query {
+fn depart(server: ServerId) -> Query {
     Query::new("DELETE FROM servers WHERE id = $1", vec![id(server.to_bits())])
 }
 
 /// Keeps a secret where there is none of its name, and answers with the one that is kept.
-pub(super) fn secret(name: &str, proposed: &[u8; 32]) -> Vec<Query> {
+fn secret(name: &str, proposed: &[u8; 32]) -> Vec<Query> {
     vec![
         Query::new(
             "INSERT INTO secrets (name, secret) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",

@@ -37,18 +37,20 @@ mod changelog;
 mod commit;
 mod connection;
 mod error;
+mod guard;
+mod housekeeping;
 mod leases;
 mod live_rows;
 mod load;
 mod members;
 mod param;
 mod quarantine;
+mod reads;
 mod rows;
 mod schema;
 mod settings;
 mod target;
 mod tls;
-mod upkeep;
 mod views;
 
 #[cfg(test)]
@@ -57,39 +59,20 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use async_trait::async_trait;
-use model::calendar::CalendarRecord;
-use model::checkpoint::CheckpointRecord;
-use model::firing::LedgerRecord;
-use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::run::{ElementBatch, StepRecord, WorkflowHead};
-use model::{
-    BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
-};
+use model::Duration;
 use tokio_postgres::Row;
-use tokio_postgres::error::SqlState;
 
 use address::Address;
 use connection::{Lane, Mode, Query};
 use error::{Failure, Trust, Work};
-use leases::{Guard, Past, clock};
-use quarantine::{Damaged, quarantined, set_aside};
+use guard::{Guard, Past};
+use quarantine::{Damaged, set_aside};
 use rows::Sorted;
 use settings::{Demands, Server};
 pub(crate) use target::{Begun, Position, Target};
 
-use crate::changelog::Changelog;
-use crate::cluster::{Cluster, ServerRecord};
+use crate::StoreError;
 use crate::codec::Damage;
-use crate::lists::{self, List};
-use crate::query::{
-    Artifact, ArtifactDeletion, ArtifactFilter, BackfillRow, Counts, DeletionReason, EventPage,
-    ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged,
-    Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter,
-    WorkflowRow,
-};
-use crate::rows::{self as shared, Fields};
-use crate::{Committed, EventSeq, Loaded, Store, StoreError};
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -171,17 +154,6 @@ pub struct PostgresStore {
     /// A change found no space, and none was looked for since with success.
     full: AtomicBool,
 }
-
-/// Extends a relation of the database by some 8 MB: no update of a row that is there tells whether a volume has
-/// space. It is gone with its transaction.
-const SPACE: [&str; 2] = [
-    "SELECT set_config('temp_tablespaces', '', true)",
-    "CREATE TEMPORARY TABLE belfry_space ON COMMIT DROP AS
-     SELECT repeat('x', 1900) AS part FROM generate_series(1, 4400)",
-];
-
-/// How many pages of a load may wait for a slow disk before it counts as failed.
-const LOAD_LIMIT: Duration = Duration::from_secs(60);
 
 impl PostgresStore {
     /// Connects to the database at `url`, and makes its tables where they are missing.
@@ -266,23 +238,6 @@ impl PostgresStore {
         error
     }
 
-    /// Whether there is space again, where a change found none.
-    async fn look_for_space(&self) -> Result<(), StoreError> {
-        if !self.full.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let queries = SPACE.map(|sql| Query::new(sql, Vec::new()));
-        if let Err(stopped) = self.queries.run(self.write(), &queries).await {
-            // No right to make such a table, or none of the kind is known there: then only a change can tell.
-            let code = stopped.failure.state().map_or("", SqlState::code);
-            if !code.starts_with("42") && !code.starts_with("0A") {
-                return Err(self.judge_change(stopped));
-            }
-        }
-        self.full.store(false, Ordering::Relaxed);
-        Ok(())
-    }
-
     fn judge_query(&self, failure: impl Into<Failure>) -> StoreError {
         self.trust.judge(failure.into(), Work::Query { limit: self.options.query_limit })
     }
@@ -325,17 +280,6 @@ impl PostgresStore {
         Ok(self.ask_rows(queries, read).await?.0)
     }
 
-    async fn ask_page<T, Place: Ord>(
-        &self,
-        list: List,
-        decode: impl Fn(&Row) -> Result<T, Damage>,
-        place: impl Fn(&T) -> Place,
-    ) -> Result<Paged<T>, StoreError> {
-        let read = |answers: &[Vec<Row>]| views::listed(&list, answers, &decode);
-        let found = self.ask_rows(&views::list_queries(&list), read).await?;
-        Ok(listed(&list, found, place))
-    }
-
     async fn set_aside(&self, damaged: &[Damaged]) -> Result<(), StoreError> {
         set_aside(&self.queries, self.write(), damaged).await.map_err(|failure| self.judge_change(failure))
     }
@@ -355,426 +299,5 @@ impl PostgresStore {
     fn check_server(&self, answer: &[Row]) -> Result<(), StoreError> {
         let server = Server::of(answer).map_err(|failure| self.judge_change(failure))?;
         server.check(self.options.demands())
-    }
-
-    async fn check_server_of_leases(&self) -> Result<(), StoreError> {
-        let answers = self.leases.run(self.write(), &[settings::query()]).await;
-        self.check_server(&answers.map_err(|stopped| self.judge_change(stopped))?[0])
-    }
-
-    async fn deleted(&self, queries: &[Query]) -> Result<u64, StoreError> {
-        let answers = self.change(queries).await?;
-        let count = answers.last().and_then(|rows| rows.first()).map_or(0, |row| row.get::<_, i64>(0));
-        Ok(u64::try_from(count).unwrap_or(0))
-    }
-}
-
-/// The page of a list that the rows make, and how many were passed over.
-fn listed<T, Place: Ord>(
-    list: &List,
-    (good, passed_over): (Vec<T>, usize),
-    place: impl Fn(&T) -> Place,
-) -> Paged<T> {
-    let full = good.len() + passed_over > list.limit;
-    let mut page = list.page(good, place);
-    page.more |= full;
-    page
-}
-
-#[async_trait]
-impl Store for PostgresStore {
-    fn shards(&self) -> u16 {
-        self.shards
-    }
-
-    async fn acquire(
-        &self,
-        shards: &[ShardId],
-        owner: &str,
-        ttl: Duration,
-    ) -> Result<Vec<Lease>, StoreError> {
-        self.trust.check()?;
-        let taken = leases::acquire(&self.leases, self.write(), &self.guard, shards, owner, ttl).await;
-        let taken = taken.map_err(|failure| self.judge_change(failure))?;
-        // Another server may have become the primary since this was looked at, or somebody has changed its settings.
-        if !taken.is_empty()
-            && let Err(unfit) = self.check_server_of_leases().await
-        {
-            self.release(&taken).await?;
-            return Err(unfit);
-        }
-        Ok(taken)
-    }
-
-    fn former_owner(&self) -> Duration {
-        self.guard.former_owner()
-    }
-
-    async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
-        self.trust.check()?;
-        // A renewal that waits for longer than it is worth must not keep the next one from the rows.
-        let mode = Mode::Write { limit: self.options.change_limit.min(ttl) };
-        let renewed = leases::renew(&self.leases, mode, &self.guard, leases, ttl).await;
-        renewed.map_err(|failure| self.judge_change(failure))
-    }
-
-    async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        let released = leases::release(&self.leases, self.write(), &self.guard, leases).await;
-        released.map_err(|failure| self.judge_change(failure))
-    }
-
-    async fn lost_tails(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
-        self.ask(&[leases::lost_tails_query(leases)], |answers| Ok(leases::lost_tails(&answers[0]))).await
-    }
-
-    async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        self.change(&leases::forget_lost_tails(&self.guard, leases)).await.map(drop)
-    }
-
-    async fn reset_clock(&self, now: Timestamp) -> Result<(), StoreError> {
-        let reset = leases::reset_clock(self.shards, now);
-        self.change_members(&reset).await.map(drop)
-    }
-
-    async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
-        let query = Query::new(concat!("SELECT ", clock!()), Vec::new());
-        let read = |answers: &[Vec<Row>]| {
-            let micros: Option<i64> = answers[0].first().map(|row| row.get(0));
-            Ok(micros.map(Timestamp::from_micros))
-        };
-        self.ask(&[query], read).await
-    }
-
-    async fn note_restored(&self) -> Result<(), StoreError> {
-        self.change_members(&leases::note_restored(self.shards)).await.map(drop)
-    }
-
-    async fn load(
-        &self,
-        leases: &[Lease],
-        rows: tokio::sync::mpsc::Sender<Vec<LiveRow>>,
-    ) -> Result<Loaded, StoreError> {
-        self.trust.check()?;
-        let mode = Mode::Read { limit: LOAD_LIMIT };
-        let loaded = load::load(&self.queries, mode, &self.guard, leases, &rows).await;
-        let outcome = loaded.map_err(|failure| self.judge_change(failure))?;
-        self.set_aside(&outcome.damaged).await?;
-        Ok(outcome.loaded)
-    }
-
-    async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
-        self.trust.check()?;
-        let committed = commit::commit(&self.commits, self.write(), &self.guard, leases, &batch).await;
-        committed.map_err(|failure| self.judge_change(failure))
-    }
-
-    fn changelog(&self) -> Option<&dyn Changelog> {
-        Some(self)
-    }
-
-    async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
-        Ok(self.ask_all(&views::job_queries(id), views::job).await?.into_iter().next())
-    }
-
-    async fn checkpoint(&self, job: JobId) -> Result<Option<CheckpointRecord>, StoreError> {
-        let read = |answers: &[Vec<Row>]| views::checkpoint(&answers[0]);
-        Ok(self.ask_all(&[views::checkpoint_query(job)], read).await?.into_iter().next())
-    }
-
-    async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError> {
-        self.ask_page(lists::jobs(filter, page), shared::job, |job| job.id).await
-    }
-
-    async fn counts(&self, namespace: Option<&str>) -> Result<Counts, StoreError> {
-        self.ask(&[views::counts_query(namespace)], |answers| views::counts(&answers[0])).await
-    }
-
-    async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRow>, StoreError> {
-        let query = views::schedule_query("t.id = $1", vec![param::id(id.to_bits())]);
-        Ok(self.ask_all(&[query], |answers| views::schedule(&answers[0])).await?.pop())
-    }
-
-    async fn schedule_named(&self, namespace: &str, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
-        let condition = "t.namespace = $1 AND t.name = $2";
-        let query = views::schedule_query(condition, vec![param::text(namespace), param::text(name)]);
-        Ok(self.ask_all(&[query], |answers| views::schedule(&answers[0])).await?.pop())
-    }
-
-    async fn schedules(
-        &self,
-        filter: &ScheduleFilter,
-        page: Page<ScheduleId>,
-    ) -> Result<Paged<ScheduleRow>, StoreError> {
-        self.ask_page(lists::schedules(filter, page), shared::schedule, |schedule| schedule.id).await
-    }
-
-    async fn schedule_counts(&self, namespace: Option<&str>) -> Result<ScheduleCounts, StoreError> {
-        self.ask(&views::schedule_counts_queries(namespace), views::schedule_counts).await
-    }
-
-    async fn upcoming(
-        &self,
-        filter: &ScheduleFilter,
-        after: Option<(Timestamp, ScheduleId)>,
-        limit: usize,
-    ) -> Result<Vec<ScheduleRow>, StoreError> {
-        let list = lists::upcoming(filter, after, limit);
-        let read = |answers: &[Vec<Row>]| views::listed(&list, answers, shared::schedule);
-        let mut found = self.ask_all(&views::list_queries(&list), read).await?;
-        found.truncate(limit);
-        Ok(found)
-    }
-
-    async fn ledger(
-        &self,
-        filter: &LedgerFilter,
-        page: Page<LedgerPlace>,
-    ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError> {
-        self.ask_page(lists::ledger(filter, page), shared::ledger, |(place, _)| *place).await
-    }
-
-    async fn ledger_counts(
-        &self,
-        schedule: ScheduleId,
-        since: Option<Timestamp>,
-    ) -> Result<LedgerCounts, StoreError> {
-        let query = views::ledger_counts_query(schedule, since);
-        self.ask(&[query], |answers| views::ledger_counts(&answers[0])).await
-    }
-
-    async fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRow>, StoreError> {
-        let query = views::backfill_query(id.to_bits());
-        Ok(self.ask_all(&[query], |answers| views::backfill(&answers[0])).await?.pop())
-    }
-
-    async fn backfills(
-        &self,
-        schedule: Option<ScheduleId>,
-        namespace: Option<&str>,
-        page: Page<BackfillId>,
-    ) -> Result<Paged<BackfillRow>, StoreError> {
-        let list = lists::backfills(schedule, namespace, page);
-        self.ask_page(list, shared::backfill, |backfill| backfill.head.id).await
-    }
-
-    async fn calendars(&self, namespace: Option<&str>) -> Result<Vec<CalendarRecord>, StoreError> {
-        let query = views::calendars_query(namespace);
-        self.ask_all(&[query], |answers| views::calendars(&answers[0])).await
-    }
-
-    async fn calendar(&self, namespace: &str, name: &str) -> Result<Option<CalendarRecord>, StoreError> {
-        let query = views::calendar_query(namespace, name);
-        Ok(self.ask_all(&[query], |answers| views::calendars(&answers[0])).await?.pop())
-    }
-
-    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, StoreError> {
-        let query = views::workflow_query("t.id = $1", vec![param::id(id.to_bits())]);
-        Ok(self.ask_all(&[query], |answers| views::workflow(&answers[0])).await?.pop())
-    }
-
-    async fn workflow_named(&self, namespace: &str, name: &str) -> Result<Option<WorkflowRow>, StoreError> {
-        let condition = "t.namespace = $1 AND t.name = $2";
-        let query = views::workflow_query(condition, vec![param::text(namespace), param::text(name)]);
-        Ok(self.ask_all(&[query], |answers| views::workflow(&answers[0])).await?.pop())
-    }
-
-    async fn workflow_version(
-        &self,
-        id: WorkflowId,
-        generation: u64,
-    ) -> Result<Option<WorkflowHead>, StoreError> {
-        let Ok(generation) = i64::try_from(generation) else { return Ok(None) };
-        let query = views::workflow_version_query(id, generation);
-        Ok(self.ask_all(&[query], |answers| views::workflow_version(&answers[0])).await?.pop())
-    }
-
-    async fn workflows(
-        &self,
-        filter: &WorkflowFilter,
-        page: Page<WorkflowId>,
-    ) -> Result<Paged<WorkflowRow>, StoreError> {
-        self.ask_page(lists::workflows(filter, page), shared::workflow, |workflow| workflow.id).await
-    }
-
-    async fn run(&self, id: RunId) -> Result<Option<RunRow>, StoreError> {
-        Ok(self.ask_all(&views::run_queries(id), views::run).await?.pop())
-    }
-
-    async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> Result<Paged<RunRow>, StoreError> {
-        let list = lists::runs(filter, page);
-        let read = |answers: &[Vec<Row>]| views::runs(&list, answers);
-        let found = self.ask_rows(&views::runs_queries(&list), read).await?;
-        Ok(listed(&list, found, |run| run.id))
-    }
-
-    async fn run_steps(&self, run: RunId) -> Result<Vec<StepRecord>, StoreError> {
-        self.ask_all(&[views::run_steps_query(run)], |answers| views::steps(&answers[0])).await
-    }
-
-    async fn run_items(
-        &self,
-        run: RunId,
-        step: u32,
-        after: Option<u32>,
-        limit: usize,
-    ) -> Result<Vec<StepRecord>, StoreError> {
-        let query = views::run_items_query(run, step, after, limit);
-        self.ask_all(&[query], |answers| views::steps(&answers[0])).await
-    }
-
-    async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError> {
-        let query = views::element_batches_query(run);
-        self.ask_all(&[query], |answers| views::element_batches(&answers[0])).await
-    }
-
-    async fn executions(
-        &self,
-        filter: &ExecutionFilter,
-        page: Page<ExecutionId>,
-    ) -> Result<Paged<ExecutionRow>, StoreError> {
-        self.ask_page(lists::executions(filter, page), shared::execution, |row| row.record.id).await
-    }
-
-    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, StoreError> {
-        Ok(self.ask_all(&views::execution_queries(id), views::execution).await?.into_iter().next())
-    }
-
-    async fn events(&self, after: EventSeq, limit: usize) -> Result<EventPage, StoreError> {
-        loop {
-            let read = |answers: &[Vec<Row>]| views::events(answers, after, limit);
-            let (page, damaged) = self.ask(&views::events_queries(after, limit), read).await?;
-            if damaged.is_empty() {
-                return Ok(page);
-            }
-            self.set_aside(&damaged).await?;
-        }
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
-        self.ask_all(&[views::workers_query()], |answers| load::workers(&answers[0])).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError> {
-        self.ask_all(&[views::queues_query()], |answers| load::queues(&answers[0])).await
-    }
-
-    async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
-        self.change(&upkeep::put_token(token)).await.map(drop)
-    }
-
-    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
-        self.ask_all(&[views::tokens_query()], |answers| views::tokens(&answers[0])).await
-    }
-
-    async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
-        self.trust.check()?;
-        let put = self.queries.run(self.write(), &upkeep::put_artifact(artifact)).await;
-        // Refused for a version that another server recorded: nothing has come apart by that.
-        put.map(drop).map_err(|stopped| self.judge_query(stopped))
-    }
-
-    async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError> {
-        let query = views::artifacts_query(filter, limit);
-        self.ask(&[query], |answers| answers[0].iter().map(views::artifact).collect()).await
-    }
-
-    async fn delete_artifact(
-        &self,
-        artifact: &Artifact,
-        reason: DeletionReason,
-    ) -> Result<ArtifactDeletion, StoreError> {
-        let answers = self.change(&[upkeep::delete_artifact(artifact, reason)]).await?;
-        upkeep::artifact_deletion(&answers[0]).map_err(|damage| self.judge_change(damage))
-    }
-
-    async fn superseded_artifacts(
-        &self,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<Artifact>, StoreError> {
-        let query = views::superseded_artifacts_query(before, limit);
-        self.ask(&[query], |answers| answers[0].iter().map(views::artifact).collect()).await
-    }
-
-    async fn expired_jobs(
-        &self,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(JobId, Vec<ExecutionId>)>, StoreError> {
-        self.ask(&[views::expired_query(now, limit)], |answers| views::expired(&answers[0])).await
-    }
-
-    async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
-        self.change(&upkeep::delete_jobs(jobs)).await.map(drop)
-    }
-
-    async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError> {
-        let read = |answers: &[Vec<Row>]| {
-            answers[0].iter().map(|row| row.bits(0, "id").map(RunId::from_bits)).collect()
-        };
-        self.ask(&[views::expired_runs_query(now, limit)], read).await
-    }
-
-    async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError> {
-        self.change(&upkeep::delete_runs(runs)).await?;
-        while self.deleted(&upkeep::delete_steps()).await? > 0 {}
-        Ok(())
-    }
-
-    async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {
-        self.change(&upkeep::trim_events(before)).await.map(drop)
-    }
-
-    async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
-        let lines = self.deleted(&upkeep::trim_lines(before, limit)).await?;
-        let room = limit.saturating_sub(usize::try_from(lines).unwrap_or(usize::MAX));
-        if room == 0 {
-            return Ok(lines);
-        }
-        Ok(lines + self.deleted(&upkeep::trim_backfills(before, room)).await?)
-    }
-
-    async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        let list = [quarantine::list(limit)];
-        self.ask(&list, |answers| answers[0].iter().map(quarantined).collect()).await
-    }
-
-    async fn announce(
-        &self,
-        server: &ServerRecord,
-        lag: Option<Duration>,
-        ttl: Duration,
-    ) -> Result<(), StoreError> {
-        self.change_members(&members::announce(server, lag, ttl)).await.map(drop)
-    }
-
-    async fn cluster(&self) -> Result<Cluster, StoreError> {
-        self.ask(&members::cluster_queries(), |answers| Ok(members::cluster(answers))).await
-    }
-
-    async fn set_draining(&self, server: ServerId, draining: bool) -> Result<bool, StoreError> {
-        let answers = self.change(&[members::set_draining(server, draining)]).await?;
-        Ok(answers.first().is_some_and(|rows| !rows.is_empty()))
-    }
-
-    async fn depart(&self, server: ServerId) -> Result<(), StoreError> {
-        self.change_members(&[members::depart(server)]).await.map(drop)
-    }
-
-    async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError> {
-        let answers = self.change(&members::secret(name, proposed)).await?;
-        let kept = answers.last().and_then(|rows| rows.first()).map(|row| row.get::<_, &[u8]>(0));
-        kept.and_then(|kept| kept.try_into().ok()).ok_or_else(|| {
-            self.judge_change(Failure::Broken(format!("its secret `{name}` does not have 32 bytes")))
-        })
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        self.trust.check()?;
-        let touch = concat!("UPDATE meta SET checked_at = ", clock!(), " WHERE id = 0");
-        let queries = [settings::query(), Query::new(touch, Vec::new())];
-        let checked = self.checks.run(self.write(), &queries).await;
-        self.check_server(&checked.map_err(|stopped| self.judge_change(stopped))?[0])?;
-        self.look_for_space().await
     }
 }

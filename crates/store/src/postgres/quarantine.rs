@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 
 use super::connection::{Lane, Mode, Query};
 use super::error::Failure;
-use super::leases::clock;
+use super::guard::clock;
 use super::param::{self, Param, big, text};
 use crate::codec::Damage;
 use crate::query::Quarantined;

@@ -6,9 +6,10 @@
 
 use super::connection::{Mode, Query, Stopped};
 use super::error::{GUARD, Work};
-use super::leases::clock;
+use super::guard::clock;
+use super::load::PAGE_LIMIT;
 use super::param::{self, Param, big, blobs, bytes, escape, ints, text};
-use super::{LOAD_LIMIT, Options, PostgresStore, schema};
+use super::{Options, PostgresStore, schema};
 use crate::StoreError;
 use crate::copy::{Cell, Column, CopyError, Kind, Obstacle, Page, TABLES, Table};
 use crate::rows::Fields;
@@ -205,7 +206,7 @@ impl Target {
     }
 
     fn reading(&self) -> Mode {
-        Mode::Read { limit: LOAD_LIMIT }
+        Mode::Read { limit: PAGE_LIMIT }
     }
 
     async fn run(&self, mode: Mode, queries: &[Query]) -> Result<Vec<Vec<tokio_postgres::Row>>, CopyError> {

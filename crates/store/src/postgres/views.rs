@@ -14,14 +14,14 @@ use model::{ExecutionId, JobId, JobStatus, RunId, ScheduleId, Timestamp, Workflo
 use tokio_postgres::Row;
 
 use super::connection::Query;
-use super::param::{self, Param, big, flag, optional_big, optional_text, text};
+use super::param::{self, Param, big, optional_text, text};
 use super::quarantine::{Damaged, Key};
 use super::rows::Sorted;
 use crate::codec::{Damage, NO_LIST, firing_outcome_from, open_events, schedule_status};
 use crate::lists::{self, Dialect, List};
 use crate::query::{
-    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, LedgerCounts,
-    RunRow, ScheduleCounts, ScheduleRow, Token, WorkflowRow,
+    BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, LedgerCounts, RunRow, ScheduleCounts,
+    ScheduleRow, WorkflowRow,
 };
 use crate::rows::{
     self, BACKFILL_COLUMNS, BACKFILL_REST, CHECKPOINT_COLUMNS, Definitions, ELEMENTS_COLUMNS,
@@ -404,101 +404,4 @@ pub(super) fn events(
         }
     }
     Ok((page, damaged))
-}
-
-/// Every token.
-pub(super) fn tokens_query() -> Query {
-    Query::new("SELECT t.id, t.kind, t.name, t.hash, t.created_at FROM tokens t", Vec::new())
-}
-
-/// The answer to [`tokens_query`], by id.
-pub(super) fn tokens(answer: &[Row]) -> Result<Sorted<Token>, Damage> {
-    let mut sorted = Sorted::default();
-    sorted.take(Table::Tokens, answer, rows::token)?;
-    sorted.good.sort_by(|a: &Token, b| a.id.cmp(&b.id));
-    Ok(sorted)
-}
-
-/// Artifact versions, newest first; those of one instant by namespace and name.
-pub(super) fn artifacts_query(filter: &ArtifactFilter, limit: usize) -> Query {
-    let after = filter.after.as_ref();
-    Query::new(
-        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
-         WHERE ($1 IS NULL OR namespace = $1) AND ($2 IS NULL OR name = $2) AND ($3 IS NULL OR sha256 = $3)
-           AND ($4 IS NULL OR created_at < $4 OR (created_at = $4 AND (namespace, name) > ($5, $6)))
-           AND (NOT $7 OR created_at = (SELECT max(created_at) FROM artifacts n
-                                        WHERE n.namespace = a.namespace AND n.name = a.name))
-         ORDER BY created_at DESC, namespace, name LIMIT $8",
-        vec![
-            optional_text(filter.namespace.as_deref()),
-            optional_text(filter.name.as_deref()),
-            optional_text(filter.sha256.as_deref()),
-            optional_big(after.map(|(_, _, at)| at.as_micros())),
-            optional_text(after.map(|(namespace, _, _)| namespace.as_str())),
-            optional_text(after.map(|(_, name, _)| name.as_str())),
-            flag(filter.newest_only),
-            big(i64::try_from(limit).unwrap_or(i64::MAX)),
-        ],
-    )
-}
-
-/// Artifact versions that a newer version of the same name superseded before `before` and no run needs, oldest first.
-pub(super) fn superseded_artifacts_query(before: Timestamp, limit: usize) -> Query {
-    Query::new(
-        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
-         WHERE EXISTS (SELECT 1 FROM artifacts n WHERE n.namespace = a.namespace AND n.name = a.name
-                           AND n.created_at > a.created_at AND n.created_at < $1)
-           AND NOT EXISTS (SELECT 1 FROM artifact_pins p JOIN runs r ON r.id = p.run
-                           WHERE p.sha256 = a.sha256 AND p.name = a.name AND r.namespace = a.namespace)
-         ORDER BY created_at, namespace, name LIMIT $2",
-        vec![big(before.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
-    )
-}
-
-/// A row of [`artifacts_query`].
-pub(super) fn artifact(row: &Row) -> Result<Artifact, Damage> {
-    Ok(Artifact {
-        namespace: row.text(0, "namespace")?.into_owned(),
-        name: row.text(1, "name")?.into_owned(),
-        sha256: row.text(2, "sha256")?.into_owned(),
-        size_bytes: row.number(3, "size_bytes")?,
-        created_at: Timestamp::from_micros(row.number(4, "created_at")?),
-        created_by: row.text(5, "created_by")?.into_owned(),
-    })
-}
-
-/// Ended runs whose retention is over, longest over first.
-pub(super) fn expired_runs_query(now: Timestamp, limit: usize) -> Query {
-    Query::new(
-        "SELECT id FROM runs WHERE expires_at IS NOT NULL AND expires_at <= $1 AND status >= 4
-         ORDER BY expires_at, id LIMIT $2",
-        vec![big(now.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
-    )
-}
-
-/// Ended jobs whose retention is over, longest over first, with their executions.
-pub(super) fn expired_query(now: Timestamp, limit: usize) -> Query {
-    Query::new(
-        "SELECT t.id, e.id FROM (
-             SELECT id, expires_at FROM jobs_ended WHERE expires_at IS NOT NULL AND expires_at <= $1
-             ORDER BY expires_at, id LIMIT $2
-         ) AS t LEFT JOIN executions_ended e ON e.job = t.id
-         ORDER BY t.expires_at, t.id, e.number",
-        vec![big(now.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
-    )
-}
-
-/// The answer to [`expired_query`].
-pub(super) fn expired(answer: &[Row]) -> Result<Vec<(JobId, Vec<ExecutionId>)>, Damage> {
-    let mut jobs: Vec<(JobId, Vec<ExecutionId>)> = Vec::new();
-    for row in answer {
-        let job = JobId::from_bits(row.bits(0, "id")?);
-        if jobs.last().is_none_or(|(last, _)| *last != job) {
-            jobs.push((job, Vec::new()));
-        }
-        if let (Some((_, executions)), Some(bits)) = (jobs.last_mut(), row.optional_bits(1, "id")?) {
-            executions.push(ExecutionId::from_bits(bits));
-        }
-    }
-    Ok(jobs)
 }

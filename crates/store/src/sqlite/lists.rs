@@ -8,7 +8,7 @@ use super::error::Failure;
 use super::quarantine::Damaged;
 use super::rows::Sorted;
 use super::views::Pins;
-use crate::codec::{Damage, firing_outcome_code, firing_outcome_from, schedule_status};
+use crate::codec::{Damage, firing_outcome_from, schedule_status};
 use crate::lists::{self, Dialect, List, Value};
 use crate::query::{
     BackfillRow, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace,
@@ -197,35 +197,6 @@ pub(super) fn ledger_counts(
     Ok(counts)
 }
 
-/// Lines that were decided before `before`, oldest instant first, at most `limit`.
-///
-/// Instants are decided once they have passed, so the lines stand in the front of the table, and no
-/// index by the time of decision is needed. Those that must stay are passed over.
-pub(super) fn trimmable_lines(
-    connection: &Connection,
-    before: Timestamp,
-    limit: usize,
-) -> Result<Vec<LedgerPlace>, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT first, schedule, generation, cause, backfill FROM ledger
-         WHERE first < ?1 AND decided_at < ?1 AND outcome <> ?2
-         ORDER BY first, schedule, generation, cause, backfill LIMIT ?3",
-    )?;
-    let buffered = firing_outcome_code(model::firing::FiringOutcome::Buffered);
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let places = statement.query_map(params![before.as_micros(), buffered, limit], |row| {
-        let backfill: Vec<u8> = row.get(4)?;
-        Ok(LedgerPlace {
-            first_micros: row.get(0)?,
-            schedule: row.get(1).map(u128::from_be_bytes)?,
-            generation: row.get(2)?,
-            cause: row.get(3)?,
-            backfill: <[u8; 16]>::try_from(&*backfill).map_or(0, u128::from_be_bytes),
-        })
-    })?;
-    Ok(places.collect::<rusqlite::Result<_>>()?)
-}
-
 /// Schedules of each status.
 ///
 /// Counted in indexes that a firing does not touch: some 30 ms for a million. To keep the counts would
@@ -262,22 +233,6 @@ pub(super) fn schedule_counts(
         counts.insert(ScheduleStatus::Active, all - inactive);
     }
     Ok(counts)
-}
-
-/// Backfills that ended before `before`, at most `limit`. There are few: all are looked at.
-pub(super) fn trimmable_backfills(
-    connection: &Connection,
-    before: Timestamp,
-    limit: usize,
-) -> Result<Vec<BackfillId>, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM backfills WHERE status <> 0 AND finished_at < ?1 ORDER BY id LIMIT ?2",
-    )?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let ids = statement.query_map(params![before.as_micros(), limit], |row| {
-        row.get(0).map(|bits| BackfillId::from_bits(u128::from_be_bytes(bits)))
-    })?;
-    Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 
 /// How SQLite would run each leg of a list.

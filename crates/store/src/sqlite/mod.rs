@@ -31,19 +31,23 @@
 //! pages, and 100 µs where each of a million lies on a page of its own. A million schedules take 900
 //! bytes each with their specs, and load in less than 5 s (two busy cores).
 
-mod apply;
 mod check;
+mod commit;
 mod error;
 mod file;
+mod housekeeping;
+mod leases;
 mod lists;
 mod load;
 mod log_copy;
+mod members;
 mod mover;
 mod operation;
 mod partial;
 mod position;
 mod quarantine;
 mod readers;
+mod reads;
 mod rows;
 mod schema;
 #[cfg(feature = "postgres")]
@@ -73,21 +77,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use async_trait::async_trait;
-use model::calendar::CalendarRecord;
-use model::checkpoint::CheckpointRecord;
-use model::firing::LedgerRecord;
-use model::record::{Batch, Lease, LiveRow, QueueRecord, WorkerRecord};
-use model::run::{ElementBatch, StepRecord, WorkflowHead};
-use model::{
-    BackfillId, Duration, ExecutionId, JobId, RunId, ScheduleId, ServerId, ShardId, Timestamp, WorkflowId,
-};
+use model::{Duration, Timestamp};
 use rusqlite::ErrorCode;
 use rusqlite::wal::CheckpointMode;
 
 use error::{Failure, Phase, Trust};
 use file::{Ballast, Lock};
 use lists::Found;
+use members::Roster;
 use operation::Operation;
 use position::{Kept, Mark, Position};
 use quarantine::Damaged;
@@ -96,14 +93,8 @@ use rows::Sorted;
 use syncer::Durable;
 use writer::{Ownership, Writer};
 
-use crate::cluster::{Cluster, Roster, ServerRecord};
-use crate::query::{
-    Artifact, ArtifactDeletion, ArtifactFilter, BackfillRow, Counts, DeletionReason, EventPage,
-    ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged,
-    Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter,
-    WorkflowRow,
-};
-use crate::{Committed, EventSeq, Loaded, Store, StoreError};
+use crate::StoreError;
+use crate::query::Paged;
 
 /// Says what time it is, for leases and for when a row was set aside.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -120,7 +111,7 @@ pub struct Options {
     /// Space that is kept in reserve for a full volume; none where 0.
     pub ballast_bytes: u64,
     /// Whether a store that has lost commits is opened all the same; for who goes on to
-    /// [note](Store::note_restored) that it is an earlier state.
+    /// [note](crate::Leases::note_restored) that it is an earlier state.
     pub accept_loss: bool,
     /// The store's clock. The default starts with the wall clock and then never jumps.
     pub clock: Clock,
@@ -339,376 +330,5 @@ fn open_database(path: &Path, shards: u16) -> Result<(rusqlite::Connection, Fact
         // They run out by themselves then.
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => Ok((connection, facts)),
         Err(error) => Err(error.into()),
-    }
-}
-
-#[async_trait]
-impl Store for SqliteStore {
-    fn shards(&self) -> u16 {
-        self.shards
-    }
-
-    async fn acquire(
-        &self,
-        shards: &[ShardId],
-        owner: &str,
-        ttl: Duration,
-    ) -> Result<Vec<Lease>, StoreError> {
-        let operation = Operation::Acquire { shards: shards.to_vec(), owner: owner.to_owned(), ttl };
-        self.writer.leases(operation).await
-    }
-
-    async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
-        self.writer.done(Operation::Renew { leases: leases.to_vec(), ttl }).await
-    }
-
-    fn is_exclusive(&self) -> bool {
-        true
-    }
-
-    fn has_reserve(&self) -> bool {
-        true
-    }
-
-    async fn release(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        self.writer.done(Operation::Release { leases: leases.to_vec() }).await
-    }
-
-    async fn lost_tails(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
-        let lost = self.readers.read(views::lost_tails).await?;
-        Ok(leases.iter().map(|lease| lease.shard).filter(|shard| lost.contains(shard)).collect())
-    }
-
-    async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
-        self.writer.done(Operation::Reconciled { leases: leases.to_vec() }).await
-    }
-
-    async fn note_restored(&self) -> Result<(), StoreError> {
-        self.writer.done(Operation::NoteRestored).await
-    }
-
-    async fn reset_clock(&self, now: Timestamp) -> Result<(), StoreError> {
-        self.writer.done(Operation::ResetClock(now)).await
-    }
-
-    async fn load(
-        &self,
-        leases: &[Lease],
-        rows: tokio::sync::mpsc::Sender<Vec<LiveRow>>,
-    ) -> Result<Loaded, StoreError> {
-        self.writer.done(Operation::Resume).await?;
-        let (leases, trust, durable) = (leases.to_vec(), self.trust.clone(), self.durable.clone());
-        // On a connection of its own: it takes long, and waits for whoever takes the rows.
-        let load = move || {
-            file::open_reader(&trust.path)
-                .and_then(|connection| {
-                    let load = |connection: &_| load::load(connection, &leases, &rows);
-                    readers::in_transaction(&connection, &durable, load)
-                })
-                .map_err(|failure| trust.judge(failure, Phase::Change))
-        };
-        let (outcome, seen) = tokio::task::spawn_blocking(load)
-            .await
-            .map_err(|error| StoreError::Unavailable { source: error.into() })??;
-        self.durable.reached(seen).await;
-        self.trust.check()?;
-        if !outcome.damaged.is_empty() {
-            self.writer.done(Operation::SetAside(outcome.damaged)).await?;
-        }
-        Ok(outcome.loaded)
-    }
-
-    async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
-        self.writer.committed(Operation::Commit { leases: leases.to_vec(), batch }).await
-    }
-
-    /// One that is being synced, one that is being written, and one for the moment in which that is done.
-    fn commits_ahead(&self) -> usize {
-        3
-    }
-
-    async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
-        Ok(self.ask_all(move |connection| views::job(connection, id)).await?.pop())
-    }
-
-    async fn checkpoint(&self, job: JobId) -> Result<Option<CheckpointRecord>, StoreError> {
-        Ok(self.ask_all(move |connection| views::checkpoint(connection, job)).await?.pop())
-    }
-
-    async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError> {
-        let filter = filter.clone();
-        self.ask_page(move |connection| lists::jobs(connection, &filter, page)).await
-    }
-
-    async fn counts(&self, namespace: Option<&str>) -> Result<Counts, StoreError> {
-        let namespace = namespace.map(str::to_owned);
-        self.readers.read(move |connection| views::counts(connection, namespace.as_deref())).await
-    }
-
-    async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRow>, StoreError> {
-        Ok(self.ask_all(move |connection| views::schedule(connection, id)).await?.pop())
-    }
-
-    async fn schedule_named(&self, namespace: &str, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        let found = self.ask_all(move |connection| views::schedule_named(connection, &namespace, &name));
-        Ok(found.await?.pop())
-    }
-
-    async fn schedules(
-        &self,
-        filter: &ScheduleFilter,
-        page: Page<ScheduleId>,
-    ) -> Result<Paged<ScheduleRow>, StoreError> {
-        let filter = filter.clone();
-        self.ask_page(move |connection| lists::schedules(connection, &filter, page)).await
-    }
-
-    async fn schedule_counts(&self, namespace: Option<&str>) -> Result<ScheduleCounts, StoreError> {
-        let namespace = namespace.map(str::to_owned);
-        self.readers.read(move |connection| lists::schedule_counts(connection, namespace.as_deref())).await
-    }
-
-    async fn upcoming(
-        &self,
-        filter: &ScheduleFilter,
-        after: Option<(Timestamp, ScheduleId)>,
-        limit: usize,
-    ) -> Result<Vec<ScheduleRow>, StoreError> {
-        let filter = filter.clone();
-        self.ask_all(move |connection| lists::upcoming(connection, &filter, after, limit)).await
-    }
-
-    async fn ledger(
-        &self,
-        filter: &LedgerFilter,
-        page: Page<LedgerPlace>,
-    ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError> {
-        let filter = filter.clone();
-        self.ask_page(move |connection| lists::ledger(connection, &filter, page)).await
-    }
-
-    async fn ledger_counts(
-        &self,
-        schedule: ScheduleId,
-        since: Option<Timestamp>,
-    ) -> Result<LedgerCounts, StoreError> {
-        self.readers.read(move |connection| lists::ledger_counts(connection, schedule, since)).await
-    }
-
-    async fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRow>, StoreError> {
-        Ok(self.ask_all(move |connection| views::backfill(connection, id)).await?.pop())
-    }
-
-    async fn backfills(
-        &self,
-        schedule: Option<ScheduleId>,
-        namespace: Option<&str>,
-        page: Page<BackfillId>,
-    ) -> Result<Paged<BackfillRow>, StoreError> {
-        let namespace = namespace.map(str::to_owned);
-        self.ask_page(move |connection| lists::backfills(connection, schedule, namespace.as_deref(), page))
-            .await
-    }
-
-    async fn calendars(&self, namespace: Option<&str>) -> Result<Vec<CalendarRecord>, StoreError> {
-        let namespace = namespace.map(str::to_owned);
-        self.ask_all(move |connection| views::calendars(connection, namespace.as_deref())).await
-    }
-
-    async fn calendar(&self, namespace: &str, name: &str) -> Result<Option<CalendarRecord>, StoreError> {
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        let found = self.ask_all(move |connection| views::calendar(connection, &namespace, &name));
-        Ok(found.await?.pop())
-    }
-
-    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, StoreError> {
-        Ok(self.ask_all(move |connection| views::workflow(connection, id)).await?.pop())
-    }
-
-    async fn workflow_named(&self, namespace: &str, name: &str) -> Result<Option<WorkflowRow>, StoreError> {
-        let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        let found = self.ask_all(move |connection| views::workflow_named(connection, &namespace, &name));
-        Ok(found.await?.pop())
-    }
-
-    async fn workflow_version(
-        &self,
-        id: WorkflowId,
-        generation: u64,
-    ) -> Result<Option<WorkflowHead>, StoreError> {
-        let Ok(generation) = i64::try_from(generation) else { return Ok(None) };
-        let found = self.ask_all(move |connection| views::workflow_version(connection, id, generation));
-        Ok(found.await?.pop())
-    }
-
-    async fn workflows(
-        &self,
-        filter: &WorkflowFilter,
-        page: Page<WorkflowId>,
-    ) -> Result<Paged<WorkflowRow>, StoreError> {
-        let filter = filter.clone();
-        self.ask_page(move |connection| lists::workflows(connection, &filter, page)).await
-    }
-
-    async fn run(&self, id: RunId) -> Result<Option<RunRow>, StoreError> {
-        Ok(self.ask_all(move |connection| views::run(connection, id)).await?.pop())
-    }
-
-    async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> Result<Paged<RunRow>, StoreError> {
-        let filter = filter.clone();
-        self.ask_page(move |connection| lists::runs(connection, &filter, page)).await
-    }
-
-    async fn run_steps(&self, run: RunId) -> Result<Vec<StepRecord>, StoreError> {
-        self.ask_all(move |connection| views::run_steps(connection, run)).await
-    }
-
-    async fn run_items(
-        &self,
-        run: RunId,
-        step: u32,
-        after: Option<u32>,
-        limit: usize,
-    ) -> Result<Vec<StepRecord>, StoreError> {
-        self.ask_all(move |connection| views::run_items(connection, run, step, after, limit)).await
-    }
-
-    async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError> {
-        self.ask_all(move |connection| views::element_batches(connection, run)).await
-    }
-
-    async fn executions(
-        &self,
-        filter: &ExecutionFilter,
-        page: Page<ExecutionId>,
-    ) -> Result<Paged<ExecutionRow>, StoreError> {
-        let filter = filter.clone();
-        self.ask_page(move |connection| lists::executions(connection, &filter, page)).await
-    }
-
-    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, StoreError> {
-        Ok(self.ask_all(move |connection| views::execution(connection, id)).await?.pop())
-    }
-
-    async fn events(&self, after: EventSeq, limit: usize) -> Result<EventPage, StoreError> {
-        self.ask(move |connection| views::events(connection, after, limit)).await
-    }
-
-    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
-        self.ask_all(load::workers).await
-    }
-
-    async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError> {
-        self.ask_all(load::queues).await
-    }
-
-    async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
-        self.writer.done(Operation::PutToken(token.clone())).await
-    }
-
-    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
-        self.ask_all(views::tokens).await
-    }
-
-    async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
-        self.writer.done(Operation::PutArtifact(artifact.clone())).await
-    }
-
-    async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError> {
-        let filter = filter.clone();
-        self.readers.read(move |connection| views::artifacts(connection, &filter, limit)).await
-    }
-
-    async fn delete_artifact(
-        &self,
-        artifact: &Artifact,
-        reason: DeletionReason,
-    ) -> Result<ArtifactDeletion, StoreError> {
-        self.writer.artifact(Operation::DeleteArtifact { artifact: artifact.clone(), reason }).await
-    }
-
-    async fn superseded_artifacts(
-        &self,
-        before: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<Artifact>, StoreError> {
-        self.readers.read(move |connection| views::superseded_artifacts(connection, before, limit)).await
-    }
-
-    async fn expired_jobs(
-        &self,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<(JobId, Vec<ExecutionId>)>, StoreError> {
-        self.readers.read(move |connection| views::expired_jobs(connection, now, limit)).await
-    }
-
-    async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
-        self.writer.done(Operation::DeleteJobs(jobs.to_vec())).await
-    }
-
-    async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError> {
-        self.readers.read(move |connection| views::expired_runs(connection, now, limit)).await
-    }
-
-    async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError> {
-        self.writer.done(Operation::DeleteRuns(runs.to_vec())).await?;
-        while self.writer.deleted(Operation::DeleteSteps).await? > 0 {}
-        Ok(())
-    }
-
-    async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {
-        self.writer.done(Operation::TrimEvents(before)).await
-    }
-
-    async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
-        let trimmable = move |connection: &rusqlite::Connection| {
-            let lines = lists::trimmable_lines(connection, before, limit)?;
-            let backfills = lists::trimmable_backfills(connection, before, limit - lines.len())?;
-            Ok((lines, backfills))
-        };
-        let (lines, backfills) = self.readers.read(trimmable).await?;
-        if lines.is_empty() && backfills.is_empty() {
-            return Ok(0);
-        }
-        self.writer.deleted(Operation::TrimLedger { before, lines, backfills }).await
-    }
-
-    async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
-        self.readers.read(move |connection| quarantine::list(connection, limit)).await
-    }
-
-    async fn announce(
-        &self,
-        server: &ServerRecord,
-        lag: Option<Duration>,
-        ttl: Duration,
-    ) -> Result<(), StoreError> {
-        self.roster.announce(server, lag, self.clock.now(), ttl);
-        Ok(())
-    }
-
-    async fn cluster(&self) -> Result<Cluster, StoreError> {
-        let now = self.clock.now();
-        let shards = self.readers.read(move |connection| views::shards(connection, now)).await?;
-        Ok(Cluster { members: self.roster.members(now), shards })
-    }
-
-    async fn set_draining(&self, server: ServerId, draining: bool) -> Result<bool, StoreError> {
-        Ok(self.roster.set_draining(server, draining, self.clock.now()))
-    }
-
-    async fn depart(&self, server: ServerId) -> Result<(), StoreError> {
-        self.roster.depart(server);
-        Ok(())
-    }
-
-    async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError> {
-        self.writer.secret(Operation::Secret { name: name.to_owned(), proposed: *proposed }).await
-    }
-
-    async fn check(&self) -> Result<(), StoreError> {
-        self.writer.done(Operation::Check).await
     }
 }

@@ -8,7 +8,7 @@ use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, params, params_from_iter};
 use serde::{Deserialize, Serialize};
 
-use super::apply::write_counters;
+use super::commit::write_counters;
 use super::error::Failure;
 use super::statements::Statements;
 use crate::batch::Counters;

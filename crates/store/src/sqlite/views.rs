@@ -3,27 +3,21 @@
 
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
-use model::id::Epoch;
 use model::run::{ElementBatch, StepRecord, WorkflowHead};
-use model::{
-    BackfillId, Duration, ExecutionId, JobId, JobStatus, RunId, ScheduleId, ShardId, Timestamp, WorkflowId,
-};
+use model::{BackfillId, ExecutionId, JobId, JobStatus, RunId, ScheduleId, WorkflowId};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
 use super::error::Failure;
 use super::quarantine::Damaged;
 use super::rows::Sorted;
-use crate::cluster::ShardOwner;
 use crate::codec::{Damage, NO_LIST, open_events};
 use crate::query::{
-    Artifact, ArtifactFilter, BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, RunRow,
-    ScheduleRow, Token, WorkflowRow,
+    BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, RunRow, ScheduleRow, WorkflowRow,
 };
 use crate::rows::{
     self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS, Definitions,
     ELEMENTS_COLUMNS, EXECUTION_COLUMNS, JOB_COLUMNS, Pinned, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS,
-    SCHEDULE_REST, STEP_COLUMNS, TOKEN_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS,
-    WORKFLOW_REST,
+    SCHEDULE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
 /// A live row by its id, else the one in the history.
@@ -275,13 +269,6 @@ pub(super) fn counts(connection: &Connection, namespace: Option<&str>) -> Result
     Ok(counts)
 }
 
-/// The shards whose last commits may be gone.
-pub(super) fn lost_tails(connection: &Connection) -> Result<Vec<ShardId>, Failure> {
-    let mut statement = connection.prepare_cached("SELECT shard FROM shards WHERE tail_lost = 1")?;
-    let lost = statement.query_map([], |row| row.get(0).map(ShardId))?;
-    Ok(lost.collect::<rusqlite::Result<_>>()?)
-}
-
 /// A page of events, and rows of them that could not be read.
 pub(super) fn events(
     connection: &Connection,
@@ -317,138 +304,4 @@ pub(super) fn events(
         }
     }
     Ok((page, damaged))
-}
-
-/// Who owns which shard.
-pub(super) fn shards(connection: &Connection, now: Timestamp) -> Result<Vec<ShardOwner>, Failure> {
-    let mut statement =
-        connection.prepare_cached("SELECT shard, owner, epoch, expires_at FROM shards ORDER BY shard")?;
-    let rows = statement.query_map([], |row| {
-        let left = Timestamp::from_micros(row.get(3)?).since(now);
-        let owner: Option<String> = row.get(1)?;
-        Ok(ShardOwner {
-            shard: ShardId(row.get(0)?),
-            owner: owner.filter(|_| left > Duration::ZERO),
-            epoch: Epoch(row.get(2)?),
-            expires_in: left,
-        })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-/// Every token, by id.
-pub(super) fn tokens(connection: &Connection) -> Result<Sorted<Token>, Failure> {
-    let mut statement =
-        connection.prepare_cached(&format!("SELECT {TOKEN_COLUMNS} FROM tokens t ORDER BY t.id"))?;
-    let mut found = statement.query([])?;
-    let mut sorted = Sorted::default();
-    while let Some(row) = found.next()? {
-        sorted.push(Table::Tokens, row, rows::token(row))?;
-    }
-    Ok(sorted)
-}
-
-/// Artifact versions, newest first; those of one instant by namespace and name.
-pub(super) fn artifacts(
-    connection: &Connection,
-    filter: &ArtifactFilter,
-    limit: usize,
-) -> Result<Vec<Artifact>, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
-         WHERE (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR sha256 = ?3)
-           AND (?4 IS NULL OR created_at < ?4 OR (created_at = ?4 AND (namespace, name) > (?5, ?6)))
-           AND (NOT ?7 OR created_at = (SELECT max(created_at) FROM artifacts n
-                                        WHERE n.namespace = a.namespace AND n.name = a.name))
-         ORDER BY created_at DESC, namespace, name LIMIT ?8",
-    )?;
-    let after = filter.after.as_ref();
-    let rows = statement.query_map(
-        params![
-            filter.namespace,
-            filter.name,
-            filter.sha256,
-            after.map(|(_, _, at)| at.as_micros()),
-            after.map(|(namespace, _, _)| namespace),
-            after.map(|(_, name, _)| name),
-            filter.newest_only,
-            i64::try_from(limit).unwrap_or(i64::MAX),
-        ],
-        artifact,
-    )?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-/// Artifact versions that a newer version of the same name superseded before `before` and no run needs, oldest first.
-pub(super) fn superseded_artifacts(
-    connection: &Connection,
-    before: Timestamp,
-    limit: usize,
-) -> Result<Vec<Artifact>, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
-         WHERE EXISTS (SELECT 1 FROM artifacts n WHERE n.namespace = a.namespace AND n.name = a.name
-                           AND n.created_at > a.created_at AND n.created_at < ?1)
-           AND NOT EXISTS (SELECT 1 FROM artifact_pins p JOIN runs r ON r.id = p.run
-                           WHERE p.sha256 = a.sha256 AND p.name = a.name AND r.namespace = a.namespace)
-         ORDER BY created_at, namespace, name LIMIT ?2",
-    )?;
-    let rows = statement
-        .query_map(params![before.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)], artifact)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-fn artifact(row: &Row<'_>) -> rusqlite::Result<Artifact> {
-    Ok(Artifact {
-        namespace: row.get(0)?,
-        name: row.get(1)?,
-        sha256: row.get(2)?,
-        size_bytes: row.get(3)?,
-        created_at: Timestamp::from_micros(row.get(4)?),
-        created_by: row.get(5)?,
-    })
-}
-
-/// Ended jobs whose retention is over, longest over first, with their executions.
-pub(super) fn expired_jobs(
-    connection: &Connection,
-    now: Timestamp,
-    limit: usize,
-) -> Result<Vec<(JobId, Vec<ExecutionId>)>, Failure> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let jobs = ids(
-        connection,
-        "SELECT id FROM jobs_ended INDEXED BY jobs_ended_expiry
-         WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2",
-        params![now.as_micros(), limit],
-    )?;
-    jobs.into_iter()
-        .map(|job| {
-            let sql = "SELECT id FROM executions_ended WHERE job = ?1 ORDER BY number";
-            let executions = ids(connection, sql, params![job.to_be_bytes()])?;
-            Ok((JobId::from_bits(job), executions.into_iter().map(ExecutionId::from_bits).collect()))
-        })
-        .collect()
-}
-
-/// Ended runs whose retention is over, longest over first.
-pub(super) fn expired_runs(
-    connection: &Connection,
-    now: Timestamp,
-    limit: usize,
-) -> Result<Vec<RunId>, Failure> {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let runs = ids(
-        connection,
-        "SELECT id FROM runs INDEXED BY runs_expiry
-         WHERE expires_at IS NOT NULL AND expires_at <= ?1 AND status >= 4 ORDER BY expires_at LIMIT ?2",
-        params![now.as_micros(), limit],
-    )?;
-    Ok(runs.into_iter().map(RunId::from_bits).collect())
-}
-
-fn ids(connection: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<Vec<u128>, Failure> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let ids = statement.query_map(values, |row| row.get(0).map(u128::from_be_bytes))?;
-    Ok(ids.collect::<rusqlite::Result<_>>()?)
 }

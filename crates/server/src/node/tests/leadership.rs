@@ -1,6 +1,8 @@
 //! What a leader does when the store does not confirm its lease in time. The clock is a dial, so the lease ends exactly
 //! when the test turns it.
 
+use store::Reads as _;
+
 use super::*;
 
 /// The leadership lease of these tests.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::copy::copy_back;
+use crate::{Commits as _, Leases as _};
 
 impl Scene {
     /// A database that servers have worked on, and left.

@@ -8,10 +8,11 @@ use model::run::{BatchKey, RunStatus, StepKey, StepRecord};
 use model::{ExecutionStatus, JobId, ScheduleId, Timestamp};
 
 use super::{HOUR, SHARDS};
-use crate::Store;
+
 use crate::query::{Artifact, Token, TokenKind};
 use crate::sqlite::SqliteStore;
 use crate::suite::sample::{Sampler, schedule_head_of, workflow_head_of};
+use crate::{Commits as _, Housekeeping as _, Leases as _, Members as _};
 
 /// Fills an empty store, and closes it.
 pub(super) async fn fill(store: SqliteStore) {

@@ -17,13 +17,14 @@ use tempfile::TempDir;
 use self::answers::answers;
 use self::filling::fill;
 use super::{CopyError, Digest, Options, Phase, Progress, Report, TABLES, copy};
+use crate::StoreError;
 use crate::changelog::Changelog;
 use crate::cluster::ServerRecord;
 use crate::postgres::{self, PostgresStore};
 use crate::sqlite::{self, SqliteStore};
 use crate::suite::cluster::{Cluster, Database};
 use crate::suite::sample::Sampler;
-use crate::{Store, StoreError};
+use crate::{Commits as _, Housekeeping as _, Leases as _, Members as _, Reads as _};
 
 const HOUR: Duration = Duration::from_hours(1);
 /// Not as many as a new store has by itself.

@@ -1,4 +1,4 @@
-//! A batch as one transaction, sent in one piece.
+//! [`Commits`]: a batch as one transaction, sent in one piece.
 //!
 //! ```text
 //! BEGIN
@@ -30,24 +30,59 @@ mod schedules;
 mod workflows;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use model::changelog::Touched;
 use model::id::Epoch;
-use model::record::{Batch, Change, Lease};
+use model::record::{Batch, Change, Lease, LiveRow};
 use model::{ShardId, Timestamp};
+use tokio::sync::mpsc::Sender;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD};
-use super::leases::{Guard, Prolongation, clock, first_lost, micros};
+use super::guard::{Guard, Prolongation, clock, first_lost, micros};
 use super::param::{self, big, bigs, blobs};
+use super::{PostgresStore, load};
 use crate::batch::{Counters, EVENTS_A_ROW, foreign_shard, heads_for_executions};
+use crate::changelog::Changelog;
 use crate::codec::{seal_events, seal_touched};
-use crate::{Committed, EventSeq};
+use crate::{Commits, Committed, EventSeq, Loaded, StoreError};
 
 /// How often a transaction is tried that others came in the way of.
 const TRIES: u32 = 5;
+
+#[async_trait]
+impl Commits for PostgresStore {
+    async fn load(&self, leases: &[Lease], rows: Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError> {
+        self.trust.check()?;
+        let mode = Mode::Read { limit: load::PAGE_LIMIT };
+        let loaded = load::load(&self.queries, mode, &self.guard, leases, &rows).await;
+        let outcome = loaded.map_err(|failure| self.judge_change(failure))?;
+        self.set_aside(&outcome.damaged).await?;
+        Ok(outcome.loaded)
+    }
+
+    async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
+        self.trust.check()?;
+        let committed = commit(&self.commits, self.write(), &self.guard, leases, &batch).await;
+        committed.map_err(|failure| self.judge_change(failure))
+    }
+
+    fn commits_ahead(&self) -> usize {
+        1
+    }
+
+    fn has_reserve(&self) -> bool {
+        false
+    }
+
+    fn changelog(&self) -> Option<&dyn Changelog> {
+        Some(self)
+    }
+}
 
 /// A statement, and what it means when its guard is not met.
 struct Step {
@@ -89,7 +124,7 @@ fn count(rows: usize) -> param::Param {
 }
 
 /// Makes the batch durable, if the leases hold.
-pub(super) async fn commit(
+async fn commit(
     lane: &Lane,
     mode: Mode,
     guard: &Guard,
@@ -173,7 +208,7 @@ impl Steps {
     /// Engine time is kept with the shards that the batch changes, so that a server whose clock is
     /// wrong moves no others on; with all of them where it changes none. Their leases are prolonged together.
     fn advance(&mut self, leases: &[Lease], prolongation: Option<Prolongation>, batch: &Batch) {
-        let touched: BTreeSet<ShardId> = batch.changes.iter().filter_map(shard_of).collect();
+        let touched: BTreeSet<ShardId> = batch.changes.iter().filter_map(Change::shard).collect();
         let shard = |shard: &ShardId| i32::from(shard.0);
         let shards: Vec<_> = match touched.is_empty() {
             true => leases.iter().map(|lease| shard(&lease.shard)).collect(),
@@ -248,29 +283,5 @@ impl Steps {
             ],
         );
         Ok(())
-    }
-}
-
-fn shard_of(change: &Change) -> Option<ShardId> {
-    match change {
-        Change::Job { id, .. } => Some(id.shard()),
-        Change::Execution { record, .. } => Some(record.job.shard()),
-        Change::Checkpoint(record) => Some(record.job.shard()),
-        Change::Key(key) => Some(key.job.shard()),
-        Change::ForgetKeys { shard, .. } => Some(*shard),
-        Change::Schedule { id, .. } | Change::RemoveSchedule(id) => Some(id.shard()),
-        Change::Ledger(record) => Some(record.schedule.shard()),
-        Change::Backfill { id, .. } => Some(id.shard()),
-        Change::Workflow { id, .. } | Change::RemoveWorkflow(id) => Some(id.shard()),
-        Change::Run { id, .. } => Some(id.shard()),
-        Change::Step(record) => Some(record.key.run.shard()),
-        Change::ElementBatch(batch) => Some(batch.key.run.shard()),
-        Change::RunKey(key) => Some(key.run.shard()),
-        Change::Worker(_)
-        | Change::RemoveWorker(_)
-        | Change::Queue(_)
-        | Change::RemoveQueue(_)
-        | Change::Calendar(_)
-        | Change::RemoveCalendar { .. } => None,
     }
 }

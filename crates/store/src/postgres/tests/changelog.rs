@@ -7,6 +7,7 @@ use super::*;
 use crate::changelog::Changelog;
 use crate::changelog_suite;
 use crate::suite::changelog::preload;
+use crate::{Commits as _, Housekeeping as _, Leases as _};
 
 changelog_suite!(InDatabase);
 

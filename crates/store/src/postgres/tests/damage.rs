@@ -5,6 +5,7 @@ use model::run::{BatchKey, RunStatus, WorkflowState};
 use super::*;
 use crate::query::{JobFilter, Page};
 use crate::suite::sample::workflow_head_of;
+use crate::{Commits as _, Housekeeping as _, Reads as _};
 
 const ALL: Page<JobId> = Page { after: None, limit: 100 };
 

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use super::*;
 use crate::suite::cluster::Settings;
+use crate::{Commits as _, Housekeeping as _, Leases as _};
 
 /// Unmounts at the end.
 struct Mounted<'a>(&'a Path);

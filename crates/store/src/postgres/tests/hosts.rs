@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::suite::pair::{Pair, Replication};
+use crate::{Commits as _, Leases as _, Reads as _};
 
 /// D7. Neither a machine that is gone nor a port without a server behind it holds anybody up.
 #[tokio::test]

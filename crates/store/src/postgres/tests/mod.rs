@@ -20,6 +20,7 @@ use model::{Duration, JobId, JobStatus, ShardId};
 use tokio_postgres::{Client, NoTls};
 
 use super::{Options, PostgresStore};
+use crate::Leases as _;
 use crate::suite::Subject;
 use crate::suite::cluster::{Cluster, Database};
 use crate::suite::sample::Sampler;

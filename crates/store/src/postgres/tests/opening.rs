@@ -8,6 +8,7 @@ use super::*;
 use crate::postgres::schema::VERSION;
 use crate::query::{JobFilter, Page};
 use crate::suite::cluster::Settings;
+use crate::{Commits as _, Leases as _, Reads as _};
 
 /// G5. None of them is in another's way, and all find the same tables.
 #[tokio::test]

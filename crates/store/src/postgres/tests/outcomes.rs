@@ -1,6 +1,7 @@
 //! What is said of a change that did not go through, and whether that is true.
 
 use super::*;
+use crate::{Commits as _, Leases as _, Reads as _};
 
 /// Raises an error of this kind whenever a job is written, and counts how often.
 fn refuse_jobs(database: &Database, state: &str) {

@@ -5,6 +5,7 @@ use model::workflow::{Definition, StepSpec};
 use model::{JobSpec, RunId, WorkflowSpec};
 
 use super::*;
+use crate::{Commits as _, Housekeeping as _, Reads as _};
 
 /// A store with an ended run of each of two definitions, and who is to start another one of the first.
 struct Runs {

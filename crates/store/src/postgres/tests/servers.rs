@@ -5,6 +5,7 @@ use model::record::Event;
 use super::*;
 use crate::EventSeq;
 use crate::suite::Subject;
+use crate::{Commits as _, Leases as _, Reads as _};
 
 /// D6, D7. Between the look at its lease and its end nobody can take a commit's shard over: also not when it takes
 /// longer than the lease.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::EventSeq;
 use crate::suite::cluster::Settings;
+use crate::{Commits as _, Leases as _, Reads as _};
 
 /// D8, F12. A standby took over: whether it has all commits is not known.
 #[tokio::test]

@@ -13,6 +13,7 @@ use super::*;
 use crate::StoreError;
 use crate::suite::load;
 use crate::suite::sample::Sampler;
+use crate::{Commits as _, Leases as _, Reads as _};
 
 /// Few enough jobs that every call of their commits can be tried.
 const JOBS: u64 = 3;

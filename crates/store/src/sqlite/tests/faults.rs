@@ -8,6 +8,7 @@ use crate::StoreError;
 use crate::faulty::{Fault, FaultyStore, Operation};
 use crate::suite::load;
 use crate::suite::sample::Sampler;
+use crate::{Commits as _, Housekeeping as _, Leases as _, Reads as _};
 
 struct Faulty {
     store: Arc<FaultyStore<SqliteStore>>,

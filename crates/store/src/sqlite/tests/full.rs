@@ -10,6 +10,7 @@ use super::*;
 use crate::query::{JobFilter, Page};
 use crate::suite::load;
 use crate::suite::sample::Sampler;
+use crate::{Commits as _, Housekeeping as _, Leases as _, Reads as _};
 use crate::{Committed, StoreError};
 
 /// A file system in memory, unmounted at the end.

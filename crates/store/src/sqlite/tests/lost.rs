@@ -18,6 +18,7 @@ use crate::sqlite::Source;
 use crate::sqlite::check::Snapshot;
 use crate::sqlite::{backup, check};
 use crate::suite::sample::Sampler;
+use crate::{Commits as _, Leases as _};
 
 const JOBS: u64 = 3;
 const DATABASE: &str = "x.db";

@@ -11,6 +11,7 @@ use rusqlite::Connection;
 use super::*;
 use crate::StoreError;
 use crate::sqlite::{file, schema};
+use crate::{Housekeeping as _, Leases as _, Reads as _};
 
 fn refused(path: &Path) -> StoreError {
     SqliteStore::open(path, Options { ballast_bytes: 0, ..Options::default() }).unwrap_err()

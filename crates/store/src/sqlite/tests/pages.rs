@@ -12,6 +12,7 @@ use super::*;
 use crate::StoreError;
 use crate::query::{JobFilter, JobRow, Page};
 use crate::suite::sample::Sampler;
+use crate::{Commits as _, Housekeeping as _, Leases as _, Reads as _};
 
 const BATCHES: u64 = 8;
 const JOBS: u64 = 8;

@@ -15,6 +15,7 @@ use crate::StoreError;
 use crate::query::{JobFilter, Page};
 use crate::suite::load;
 use crate::suite::sample::Sampler;
+use crate::{Commits as _, Leases as _, Reads as _};
 
 const FOLDER: &str = "BELFRY_STORE_TEST_FOLDER";
 const COMMITS: &str = "BELFRY_STORE_TEST_COMMITS";

@@ -1,17 +1,26 @@
-//! Changes that no engine decides: tokens, artifacts, retention.
+//! [`Housekeeping`]: tokens, artifacts, retention, quarantine and check.
 //!
-//! Any server may make them, whoever owns the shards: they touch the history and the registry only.
+//! Any server may make these changes, whoever owns the shards: they touch the history and the registry only. Deletes
+//! are bounded, so that a commit never waits long for a row that one of them has locked.
 
+use std::sync::atomic::Ordering;
+
+use async_trait::async_trait;
 use model::firing::FiringOutcome;
-use model::{JobId, RunId, Timestamp};
+use model::{ExecutionId, JobId, RunId, Timestamp};
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use super::connection::Query;
-use super::param::{big, bytes, flag, ids, int, optional_big, text};
+use super::guard::clock;
+use super::param::{big, bytes, flag, ids, int, optional_big, optional_text, text};
+use super::rows::Sorted;
+use super::{PostgresStore, quarantine, settings};
 use crate::codec::{Damage, firing_outcome_code, token_kind_code};
-use crate::query::{Artifact, ArtifactDeletion, DeletionReason, Token};
-use crate::rows::Fields as _;
+use crate::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, Quarantined, Token};
+use crate::rows::{self, Fields as _, Table};
+use crate::{Housekeeping, StoreError};
 
 /// Rows of events that are looked at in one transaction.
 const TRIM_ROWS: i64 = 10_000;
@@ -24,8 +33,134 @@ const BATCHES: i64 = 500;
 /// Batches of a run that are deleted together with those of others.
 const SMALL_RUN_BATCHES: i64 = 5;
 
+/// Extends a relation of the database by some 8 MB: no update of a row that is there tells whether a volume has
+/// space. It is gone with its transaction.
+const SPACE: [&str; 2] = [
+    "SELECT set_config('temp_tablespaces', '', true)",
+    "CREATE TEMPORARY TABLE belfry_space ON COMMIT DROP AS
+     SELECT repeat('x', 1900) AS part FROM generate_series(1, 4400)",
+];
+
+#[async_trait]
+impl Housekeeping for PostgresStore {
+    async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
+        self.change(&put_token(token)).await.map(drop)
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        self.ask_all(&[tokens_query()], |answers| tokens(&answers[0])).await
+    }
+
+    async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
+        self.trust.check()?;
+        let put = self.queries.run(self.write(), &put_artifact(artifact)).await;
+        // Refused for a version that another server recorded: nothing has come apart by that.
+        put.map(drop).map_err(|stopped| self.judge_query(stopped))
+    }
+
+    async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError> {
+        let query = artifacts_query(filter, limit);
+        self.ask(&[query], |answers| answers[0].iter().map(artifact).collect()).await
+    }
+
+    async fn delete_artifact(
+        &self,
+        artifact: &Artifact,
+        reason: DeletionReason,
+    ) -> Result<ArtifactDeletion, StoreError> {
+        let answers = self.change(&[delete_artifact(artifact, reason)]).await?;
+        artifact_deletion(&answers[0]).map_err(|damage| self.judge_change(damage))
+    }
+
+    async fn superseded_artifacts(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Artifact>, StoreError> {
+        let query = superseded_artifacts_query(before, limit);
+        self.ask(&[query], |answers| answers[0].iter().map(artifact).collect()).await
+    }
+
+    async fn expired_jobs(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(JobId, Vec<ExecutionId>)>, StoreError> {
+        self.ask(&[expired_query(now, limit)], |answers| expired(&answers[0])).await
+    }
+
+    async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
+        self.change(&delete_jobs(jobs)).await.map(drop)
+    }
+
+    async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        let read = |answers: &[Vec<Row>]| {
+            answers[0].iter().map(|row| row.bits(0, "id").map(RunId::from_bits)).collect()
+        };
+        self.ask(&[expired_runs_query(now, limit)], read).await
+    }
+
+    async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError> {
+        self.change(&delete_runs(runs)).await?;
+        while self.deleted(&delete_steps()).await? > 0 {}
+        Ok(())
+    }
+
+    async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.change(&trim_events(before)).await.map(drop)
+    }
+
+    async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        let lines = self.deleted(&trim_lines(before, limit)).await?;
+        let room = limit.saturating_sub(usize::try_from(lines).unwrap_or(usize::MAX));
+        if room == 0 {
+            return Ok(lines);
+        }
+        Ok(lines + self.deleted(&trim_backfills(before, room)).await?)
+    }
+
+    async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+        let list = [quarantine::list(limit)];
+        self.ask(&list, |answers| answers[0].iter().map(quarantine::quarantined).collect()).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.trust.check()?;
+        let touch = concat!("UPDATE meta SET checked_at = ", clock!(), " WHERE id = 0");
+        let queries = [settings::query(), Query::new(touch, Vec::new())];
+        let checked = self.checks.run(self.write(), &queries).await;
+        self.check_server(&checked.map_err(|stopped| self.judge_change(stopped))?[0])?;
+        self.look_for_space().await
+    }
+}
+
+impl PostgresStore {
+    async fn deleted(&self, queries: &[Query]) -> Result<u64, StoreError> {
+        let answers = self.change(queries).await?;
+        let count = answers.last().and_then(|rows| rows.first()).map_or(0, |row| row.get::<_, i64>(0));
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// Whether there is space again, where a change found none.
+    async fn look_for_space(&self) -> Result<(), StoreError> {
+        if !self.full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let queries = SPACE.map(|sql| Query::new(sql, Vec::new()));
+        if let Err(stopped) = self.queries.run(self.write(), &queries).await {
+            // No right to make such a table, or none of the kind is known there: then only a change can tell.
+            let code = stopped.failure.state().map_or("", SqlState::code);
+            if !code.starts_with("42") && !code.starts_with("0A") {
+                return Err(self.judge_change(stopped));
+            }
+        }
+        self.full.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
 /// Keeps a token's hash.
-pub(super) fn put_token(token: &Token) -> Vec<Query> {
+fn put_token(token: &Token) -> Vec<Query> {
     vec![Query::new(
         "INSERT INTO tokens (id, kind, name, hash, created_at) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, name = excluded.name,
@@ -45,7 +180,7 @@ pub(super) fn put_token(token: &Token) -> Vec<Query> {
 /// Two versions of one name never share an instant: the order of the list, and with it which one is the
 /// newest, is always clear. Two servers that record versions of one name at the same time may choose
 /// the same instant; one of them is refused, and nothing of it is done.
-pub(super) fn put_artifact(artifact: &Artifact) -> Vec<Query> {
+fn put_artifact(artifact: &Artifact) -> Vec<Query> {
     vec![Query::new(
         "INSERT INTO artifacts (namespace, name, created_at, sha256, size_bytes, created_by)
          SELECT $1, $2, greatest($3, coalesce(max(a.created_at) + 1, $3)), $4, $5, $6
@@ -63,7 +198,7 @@ pub(super) fn put_artifact(artifact: &Artifact) -> Vec<Query> {
 }
 
 /// Deletes a version of an artifact unless a run needs it. Answers with that run and whether the version was deleted.
-pub(super) fn delete_artifact(artifact: &Artifact, reason: DeletionReason) -> Query {
+fn delete_artifact(artifact: &Artifact, reason: DeletionReason) -> Query {
     let is_retention = reason == DeletionReason::Retention;
     Query::new(
         "WITH pinned AS (
@@ -86,7 +221,7 @@ pub(super) fn delete_artifact(artifact: &Artifact, reason: DeletionReason) -> Qu
 }
 
 /// The answer to [`delete_artifact`].
-pub(super) fn artifact_deletion(answer: &[Row]) -> Result<ArtifactDeletion, Damage> {
+fn artifact_deletion(answer: &[Row]) -> Result<ArtifactDeletion, Damage> {
     let Some(row) = answer.first() else { return Ok(ArtifactDeletion::Absent) };
     let pinned = row.optional_bits(0, "run")?.map(RunId::from_bits);
     Ok(match pinned {
@@ -97,7 +232,7 @@ pub(super) fn artifact_deletion(answer: &[Row]) -> Result<ArtifactDeletion, Dama
 }
 
 /// Deletes ended jobs with their executions and labels.
-pub(super) fn delete_jobs(jobs: &[JobId]) -> Vec<Query> {
+fn delete_jobs(jobs: &[JobId]) -> Vec<Query> {
     let all = || vec![ids(jobs.iter().map(|job| Uuid::from_u128(job.to_bits())).collect())];
     vec![
         Query::new(
@@ -132,7 +267,7 @@ pub(super) fn delete_jobs(jobs: &[JobId]) -> Vec<Query> {
 /// A server that starts a run with such a definition at the same moment holds the definition's row until
 /// its commit: this waits for it, and then sees the new run, because each statement sees what was
 /// committed before it began. Where this was first, the other one writes the definition anew.
-pub(super) fn delete_runs(runs: &[RunId]) -> Vec<Query> {
+fn delete_runs(runs: &[RunId]) -> Vec<Query> {
     let runs = runs.iter().map(|run| Uuid::from_u128(run.to_bits())).collect();
     vec![
         Query::new(
@@ -165,7 +300,7 @@ pub(super) fn delete_runs(runs: &[RunId]) -> Vec<Query> {
 /// Rows are named by their runs, never joined: whatever the planner thinks of a table, it reads the wanted
 /// part of its key (`OFFSET` keeps it from making a join of `EXISTS`). Many small runs go at once, and a large
 /// one in parts.
-pub(super) fn delete_steps() -> Vec<Query> {
+fn delete_steps() -> Vec<Query> {
     vec![
         Query::new(
             "DELETE FROM element_batches WHERE run = ANY(ARRAY(
@@ -238,7 +373,7 @@ pub(super) fn delete_steps() -> Vec<Query> {
 }
 
 /// Deletes rows of events from the oldest on; stops at the first that is new enough.
-pub(super) fn trim_events(before: Timestamp) -> Vec<Query> {
+fn trim_events(before: Timestamp) -> Vec<Query> {
     vec![Query::new(
         "DELETE FROM events WHERE first < coalesce(
              (SELECT min(first) FROM (SELECT first, at FROM events ORDER BY first LIMIT $2) AS oldest
@@ -252,7 +387,7 @@ pub(super) fn trim_events(before: Timestamp) -> Vec<Query> {
 ///
 /// Instants are decided once they have passed, so old lines stand in the front of the table, and no index
 /// by the time of decision is needed. Answers with how many of both.
-pub(super) fn trim_lines(before: Timestamp, limit: usize) -> Vec<Query> {
+fn trim_lines(before: Timestamp, limit: usize) -> Vec<Query> {
     vec![Query::new(
         "WITH old AS (
              SELECT first, schedule, generation, cause, backfill FROM ledger
@@ -274,7 +409,7 @@ pub(super) fn trim_lines(before: Timestamp, limit: usize) -> Vec<Query> {
 }
 
 /// As [`trim_lines`], for backfills that have ended.
-pub(super) fn trim_backfills(before: Timestamp, limit: usize) -> Vec<Query> {
+fn trim_backfills(before: Timestamp, limit: usize) -> Vec<Query> {
     vec![Query::new(
         "WITH gone AS (
              DELETE FROM backfills WHERE id IN (
@@ -286,4 +421,101 @@ pub(super) fn trim_backfills(before: Timestamp, limit: usize) -> Vec<Query> {
          SELECT count(*) FROM gone",
         vec![big(before.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
     )]
+}
+
+/// Every token.
+fn tokens_query() -> Query {
+    Query::new("SELECT t.id, t.kind, t.name, t.hash, t.created_at FROM tokens t", Vec::new())
+}
+
+/// The answer to [`tokens_query`], by id.
+fn tokens(answer: &[Row]) -> Result<Sorted<Token>, Damage> {
+    let mut sorted = Sorted::default();
+    sorted.take(Table::Tokens, answer, rows::token)?;
+    sorted.good.sort_by(|a: &Token, b| a.id.cmp(&b.id));
+    Ok(sorted)
+}
+
+/// Artifact versions, newest first; those of one instant by namespace and name.
+fn artifacts_query(filter: &ArtifactFilter, limit: usize) -> Query {
+    let after = filter.after.as_ref();
+    Query::new(
+        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
+         WHERE ($1 IS NULL OR namespace = $1) AND ($2 IS NULL OR name = $2) AND ($3 IS NULL OR sha256 = $3)
+           AND ($4 IS NULL OR created_at < $4 OR (created_at = $4 AND (namespace, name) > ($5, $6)))
+           AND (NOT $7 OR created_at = (SELECT max(created_at) FROM artifacts n
+                                        WHERE n.namespace = a.namespace AND n.name = a.name))
+         ORDER BY created_at DESC, namespace, name LIMIT $8",
+        vec![
+            optional_text(filter.namespace.as_deref()),
+            optional_text(filter.name.as_deref()),
+            optional_text(filter.sha256.as_deref()),
+            optional_big(after.map(|(_, _, at)| at.as_micros())),
+            optional_text(after.map(|(namespace, _, _)| namespace.as_str())),
+            optional_text(after.map(|(_, name, _)| name.as_str())),
+            flag(filter.newest_only),
+            big(i64::try_from(limit).unwrap_or(i64::MAX)),
+        ],
+    )
+}
+
+/// Artifact versions that a newer version of the same name superseded before `before` and no run needs, oldest first.
+fn superseded_artifacts_query(before: Timestamp, limit: usize) -> Query {
+    Query::new(
+        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
+         WHERE EXISTS (SELECT 1 FROM artifacts n WHERE n.namespace = a.namespace AND n.name = a.name
+                           AND n.created_at > a.created_at AND n.created_at < $1)
+           AND NOT EXISTS (SELECT 1 FROM artifact_pins p JOIN runs r ON r.id = p.run
+                           WHERE p.sha256 = a.sha256 AND p.name = a.name AND r.namespace = a.namespace)
+         ORDER BY created_at, namespace, name LIMIT $2",
+        vec![big(before.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
+    )
+}
+
+/// A row of [`artifacts_query`].
+fn artifact(row: &Row) -> Result<Artifact, Damage> {
+    Ok(Artifact {
+        namespace: row.text(0, "namespace")?.into_owned(),
+        name: row.text(1, "name")?.into_owned(),
+        sha256: row.text(2, "sha256")?.into_owned(),
+        size_bytes: row.number(3, "size_bytes")?,
+        created_at: Timestamp::from_micros(row.number(4, "created_at")?),
+        created_by: row.text(5, "created_by")?.into_owned(),
+    })
+}
+
+/// Ended runs whose retention is over, longest over first.
+fn expired_runs_query(now: Timestamp, limit: usize) -> Query {
+    Query::new(
+        "SELECT id FROM runs WHERE expires_at IS NOT NULL AND expires_at <= $1 AND status >= 4
+         ORDER BY expires_at, id LIMIT $2",
+        vec![big(now.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
+    )
+}
+
+/// Ended jobs whose retention is over, longest over first, with their executions.
+fn expired_query(now: Timestamp, limit: usize) -> Query {
+    Query::new(
+        "SELECT t.id, e.id FROM (
+             SELECT id, expires_at FROM jobs_ended WHERE expires_at IS NOT NULL AND expires_at <= $1
+             ORDER BY expires_at, id LIMIT $2
+         ) AS t LEFT JOIN executions_ended e ON e.job = t.id
+         ORDER BY t.expires_at, t.id, e.number",
+        vec![big(now.as_micros()), big(i64::try_from(limit).unwrap_or(i64::MAX))],
+    )
+}
+
+/// The answer to [`expired_query`].
+fn expired(answer: &[Row]) -> Result<Vec<(JobId, Vec<ExecutionId>)>, Damage> {
+    let mut jobs: Vec<(JobId, Vec<ExecutionId>)> = Vec::new();
+    for row in answer {
+        let job = JobId::from_bits(row.bits(0, "id")?);
+        if jobs.last().is_none_or(|(last, _)| *last != job) {
+            jobs.push((job, Vec::new()));
+        }
+        if let (Some((_, executions)), Some(bits)) = (jobs.last_mut(), row.optional_bits(1, "id")?) {
+            executions.push(ExecutionId::from_bits(bits));
+        }
+    }
+    Ok(jobs)
 }

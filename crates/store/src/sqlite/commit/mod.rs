@@ -1,4 +1,4 @@
-//! One batch, row by row, inside the writer's transaction; `schedules` has what belongs to
+//! [`Commits`]: one batch, row by row, inside the writer's transaction; `schedules` has what belongs to
 //! schedules, `workflows` what belongs to workflows and their runs.
 //!
 //! Leases are looked at first: an operation that is refused for them has changed nothing, so the
@@ -11,35 +11,75 @@ mod workflows;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use model::checkpoint::CheckpointRecord;
-use model::record::{Batch, Change, ExecutionRecord, JobHead, JobState, KeyRecord, Lease};
+use model::record::{Batch, Change, ExecutionRecord, JobHead, JobState, KeyRecord, Lease, LiveRow};
 use model::{ExecutionId, JobId, Timestamp, WorkerId};
 use mutation::{Mutation, is_on};
 use rusqlite::{OptionalExtension, params};
+use tokio::sync::mpsc::Sender;
 
-use super::error::Failure;
+use super::error::{Failure, Phase};
+use super::leases::check_leases;
+use super::operation::Operation;
 use super::statements::Statements;
+use super::{SqliteStore, file, load, readers};
 use crate::batch::{Counters, EVENTS_A_ROW, foreign_shard, heads_for_executions, to_json};
+use crate::changelog::Changelog;
 use crate::codec::{
     Context, StateColumns, calendar_context, open_head, parse_spec, seal_checkpoint, seal_events,
     seal_execution, seal_head, seal_history, seal_state, seal_text,
 };
-use crate::{Committed, EventSeq};
+use crate::{Commits, Committed, EventSeq, Loaded, StoreError};
+
+#[async_trait]
+impl Commits for SqliteStore {
+    async fn load(&self, leases: &[Lease], rows: Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError> {
+        self.writer.done(Operation::Resume).await?;
+        let (leases, trust, durable) = (leases.to_vec(), self.trust.clone(), self.durable.clone());
+        // On a connection of its own: it takes long, and waits for whoever takes the rows.
+        let load = move || {
+            file::open_reader(&trust.path)
+                .and_then(|connection| {
+                    let load = |connection: &_| load::load(connection, &leases, &rows);
+                    readers::in_transaction(&connection, &durable, load)
+                })
+                .map_err(|failure| trust.judge(failure, Phase::Change))
+        };
+        let (outcome, seen) = tokio::task::spawn_blocking(load)
+            .await
+            .map_err(|error| StoreError::Unavailable { source: error.into() })??;
+        self.durable.reached(seen).await;
+        self.trust.check()?;
+        if !outcome.damaged.is_empty() {
+            self.writer.done(Operation::SetAside(outcome.damaged)).await?;
+        }
+        Ok(outcome.loaded)
+    }
+
+    async fn commit(&self, leases: &[Lease], batch: Arc<Batch>) -> Result<Committed, StoreError> {
+        self.writer.committed(Operation::Commit { leases: leases.to_vec(), batch }).await
+    }
+
+    /// One that is being synced, one that is being written, and one for the moment in which that is done.
+    fn commits_ahead(&self) -> usize {
+        3
+    }
+
+    fn has_reserve(&self) -> bool {
+        true
+    }
+
+    /// No second server can open the file to follow it.
+    fn changelog(&self) -> Option<&dyn Changelog> {
+        None
+    }
+}
 
 /// Brings the kept numbers of jobs up to date.
 pub(super) fn write_counters(statements: &mut Statements<'_>, counters: &Counters) -> Result<(), Failure> {
     for (namespace, status, by) in counters.changes() {
         statements.count.execute(params![namespace, status, by])?;
-    }
-    Ok(())
-}
-
-/// Whether every lease still holds, and none of these shards belongs to somebody else.
-pub(super) fn check_leases(statements: &mut Statements<'_>, leases: &[Lease]) -> Result<(), Failure> {
-    for lease in leases {
-        if !statements.lease_holds.exists(params![lease.shard.0, lease.epoch.0])? {
-            return Err(Failure::Fenced(lease.shard));
-        }
     }
     Ok(())
 }

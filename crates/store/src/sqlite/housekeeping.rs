@@ -1,0 +1,462 @@
+//! [`Housekeeping`]: tokens, artifacts, retention, quarantine and check.
+//!
+//! First what reads, then what the writing thread does in its transactions. Deletes are bounded, so that a batch never
+//! waits long behind one.
+
+use async_trait::async_trait;
+use model::firing::FiringOutcome;
+use model::{BackfillId, ExecutionId, JobId, RunId, Timestamp};
+use rusqlite::{Connection, OptionalExtension, Row, Statement, ToSql, params};
+
+use super::commit::{delete_labels, write_counters};
+use super::error::Failure;
+use super::operation::Operation;
+use super::rows::Sorted;
+use super::statements::Statements;
+use super::{SqliteStore, quarantine};
+use crate::batch::Counters;
+use crate::codec::{firing_outcome_code, token_kind_code};
+use crate::query::{
+    Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, LedgerPlace, Quarantined, Token,
+};
+use crate::rows::{self, TOKEN_COLUMNS, Table};
+use crate::{Housekeeping, StoreError};
+
+/// Events looked at in one transaction while old ones are trimmed.
+pub(super) const TRIM_ROWS: usize = 10_000;
+
+/// Steps of runs that are gone which are deleted in one transaction, about.
+pub(super) const STEPS: usize = 2_000;
+
+/// As how many steps a batch of elements counts there: it may be a megabyte.
+pub(super) const STEPS_A_BATCH: usize = 20;
+
+#[async_trait]
+impl Housekeeping for SqliteStore {
+    async fn put_token(&self, token: &Token) -> Result<(), StoreError> {
+        self.writer.done(Operation::PutToken(token.clone())).await
+    }
+
+    async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+        self.ask_all(tokens).await
+    }
+
+    async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
+        self.writer.done(Operation::PutArtifact(artifact.clone())).await
+    }
+
+    async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError> {
+        let filter = filter.clone();
+        self.readers.read(move |connection| artifacts(connection, &filter, limit)).await
+    }
+
+    async fn delete_artifact(
+        &self,
+        artifact: &Artifact,
+        reason: DeletionReason,
+    ) -> Result<ArtifactDeletion, StoreError> {
+        self.writer.artifact(Operation::DeleteArtifact { artifact: artifact.clone(), reason }).await
+    }
+
+    async fn superseded_artifacts(
+        &self,
+        before: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<Artifact>, StoreError> {
+        self.readers.read(move |connection| superseded_artifacts(connection, before, limit)).await
+    }
+
+    async fn expired_jobs(
+        &self,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<(JobId, Vec<ExecutionId>)>, StoreError> {
+        self.readers.read(move |connection| expired_jobs(connection, now, limit)).await
+    }
+
+    async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError> {
+        self.writer.done(Operation::DeleteJobs(jobs.to_vec())).await
+    }
+
+    async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError> {
+        self.readers.read(move |connection| expired_runs(connection, now, limit)).await
+    }
+
+    async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError> {
+        self.writer.done(Operation::DeleteRuns(runs.to_vec())).await?;
+        while self.writer.deleted(Operation::DeleteSteps).await? > 0 {}
+        Ok(())
+    }
+
+    async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.writer.done(Operation::TrimEvents(before)).await
+    }
+
+    async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
+        let trimmable = move |connection: &Connection| {
+            let lines = trimmable_lines(connection, before, limit)?;
+            let backfills = trimmable_backfills(connection, before, limit - lines.len())?;
+            Ok((lines, backfills))
+        };
+        let (lines, backfills) = self.readers.read(trimmable).await?;
+        if lines.is_empty() && backfills.is_empty() {
+            return Ok(0);
+        }
+        self.writer.deleted(Operation::TrimLedger { before, lines, backfills }).await
+    }
+
+    async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError> {
+        self.readers.read(move |connection| quarantine::list(connection, limit)).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.writer.done(Operation::Check).await
+    }
+}
+
+/// Every token, by id.
+fn tokens(connection: &Connection) -> Result<Sorted<Token>, Failure> {
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT {TOKEN_COLUMNS} FROM tokens t ORDER BY t.id"))?;
+    let mut found = statement.query([])?;
+    let mut sorted = Sorted::default();
+    while let Some(row) = found.next()? {
+        sorted.push(Table::Tokens, row, rows::token(row))?;
+    }
+    Ok(sorted)
+}
+
+/// Artifact versions, newest first; those of one instant by namespace and name.
+fn artifacts(
+    connection: &Connection,
+    filter: &ArtifactFilter,
+    limit: usize,
+) -> Result<Vec<Artifact>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
+         WHERE (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR name = ?2) AND (?3 IS NULL OR sha256 = ?3)
+           AND (?4 IS NULL OR created_at < ?4 OR (created_at = ?4 AND (namespace, name) > (?5, ?6)))
+           AND (NOT ?7 OR created_at = (SELECT max(created_at) FROM artifacts n
+                                        WHERE n.namespace = a.namespace AND n.name = a.name))
+         ORDER BY created_at DESC, namespace, name LIMIT ?8",
+    )?;
+    let after = filter.after.as_ref();
+    let rows = statement.query_map(
+        params![
+            filter.namespace,
+            filter.name,
+            filter.sha256,
+            after.map(|(_, _, at)| at.as_micros()),
+            after.map(|(namespace, _, _)| namespace),
+            after.map(|(_, name, _)| name),
+            filter.newest_only,
+            i64::try_from(limit).unwrap_or(i64::MAX),
+        ],
+        artifact,
+    )?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Artifact versions that a newer version of the same name superseded before `before` and no run needs, oldest first.
+fn superseded_artifacts(
+    connection: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> Result<Vec<Artifact>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
+         WHERE EXISTS (SELECT 1 FROM artifacts n WHERE n.namespace = a.namespace AND n.name = a.name
+                           AND n.created_at > a.created_at AND n.created_at < ?1)
+           AND NOT EXISTS (SELECT 1 FROM artifact_pins p JOIN runs r ON r.id = p.run
+                           WHERE p.sha256 = a.sha256 AND p.name = a.name AND r.namespace = a.namespace)
+         ORDER BY created_at, namespace, name LIMIT ?2",
+    )?;
+    let rows = statement
+        .query_map(params![before.as_micros(), i64::try_from(limit).unwrap_or(i64::MAX)], artifact)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
+
+fn artifact(row: &Row<'_>) -> rusqlite::Result<Artifact> {
+    Ok(Artifact {
+        namespace: row.get(0)?,
+        name: row.get(1)?,
+        sha256: row.get(2)?,
+        size_bytes: row.get(3)?,
+        created_at: Timestamp::from_micros(row.get(4)?),
+        created_by: row.get(5)?,
+    })
+}
+
+/// Ended jobs whose retention is over, longest over first, with their executions.
+fn expired_jobs(
+    connection: &Connection,
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<(JobId, Vec<ExecutionId>)>, Failure> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let jobs = ids(
+        connection,
+        "SELECT id FROM jobs_ended INDEXED BY jobs_ended_expiry
+         WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2",
+        params![now.as_micros(), limit],
+    )?;
+    jobs.into_iter()
+        .map(|job| {
+            let sql = "SELECT id FROM executions_ended WHERE job = ?1 ORDER BY number";
+            let executions = ids(connection, sql, params![job.to_be_bytes()])?;
+            Ok((JobId::from_bits(job), executions.into_iter().map(ExecutionId::from_bits).collect()))
+        })
+        .collect()
+}
+
+/// Ended runs whose retention is over, longest over first.
+fn expired_runs(connection: &Connection, now: Timestamp, limit: usize) -> Result<Vec<RunId>, Failure> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let runs = ids(
+        connection,
+        "SELECT id FROM runs INDEXED BY runs_expiry
+         WHERE expires_at IS NOT NULL AND expires_at <= ?1 AND status >= 4 ORDER BY expires_at LIMIT ?2",
+        params![now.as_micros(), limit],
+    )?;
+    Ok(runs.into_iter().map(RunId::from_bits).collect())
+}
+
+fn ids(connection: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<Vec<u128>, Failure> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let ids = statement.query_map(values, |row| row.get(0).map(u128::from_be_bytes))?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Lines that were decided before `before`, oldest instant first, at most `limit`.
+///
+/// Instants are decided once they have passed, so the lines stand in the front of the table, and no
+/// index by the time of decision is needed. Those that must stay are passed over.
+fn trimmable_lines(
+    connection: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> Result<Vec<LedgerPlace>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT first, schedule, generation, cause, backfill FROM ledger
+         WHERE first < ?1 AND decided_at < ?1 AND outcome <> ?2
+         ORDER BY first, schedule, generation, cause, backfill LIMIT ?3",
+    )?;
+    let buffered = firing_outcome_code(FiringOutcome::Buffered);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let places = statement.query_map(params![before.as_micros(), buffered, limit], |row| {
+        let backfill: Vec<u8> = row.get(4)?;
+        Ok(LedgerPlace {
+            first_micros: row.get(0)?,
+            schedule: row.get(1).map(u128::from_be_bytes)?,
+            generation: row.get(2)?,
+            cause: row.get(3)?,
+            backfill: <[u8; 16]>::try_from(&*backfill).map_or(0, u128::from_be_bytes),
+        })
+    })?;
+    Ok(places.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Backfills that ended before `before`, at most `limit`. There are few: all are looked at.
+fn trimmable_backfills(
+    connection: &Connection,
+    before: Timestamp,
+    limit: usize,
+) -> Result<Vec<BackfillId>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM backfills WHERE status <> 0 AND finished_at < ?1 ORDER BY id LIMIT ?2",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let ids = statement.query_map(params![before.as_micros(), limit], |row| {
+        row.get(0).map(|bits| BackfillId::from_bits(u128::from_be_bytes(bits)))
+    })?;
+    Ok(ids.collect::<rusqlite::Result<_>>()?)
+}
+
+pub(super) fn put_token(statements: &mut Statements<'_>, token: &Token) -> Result<(), Failure> {
+    statements.token_put.execute(params![
+        token.id,
+        token_kind_code(token.kind),
+        token.name,
+        token.hash,
+        token.created_at.as_micros(),
+    ])?;
+    Ok(())
+}
+
+pub(super) fn put_artifact(statements: &mut Statements<'_>, artifact: &Artifact) -> Result<(), Failure> {
+    let newest: Option<i64> = statements
+        .artifact_newest
+        .query_row(params![artifact.namespace, artifact.name], |row| row.get(0))
+        .optional()?;
+    // Two versions of one name never share an instant: the order of the list, and with it which one
+    // is the newest, is always clear.
+    let at = artifact.created_at.as_micros().max(newest.map_or(i64::MIN, |at| at.saturating_add(1)));
+    statements.artifact_put.execute(params![
+        artifact.namespace,
+        artifact.name,
+        at,
+        artifact.sha256,
+        artifact.size_bytes,
+        artifact.created_by,
+    ])?;
+    Ok(())
+}
+
+/// Deletes a version unless a run needs it. Retention deletes only the version that it found: one that was stored again
+/// meanwhile is the newest.
+pub(super) fn delete_artifact(
+    statements: &mut Statements<'_>,
+    artifact: &Artifact,
+    reason: DeletionReason,
+) -> Result<ArtifactDeletion, Failure> {
+    let Artifact { namespace, name, sha256, .. } = artifact;
+    let is_retention = reason == DeletionReason::Retention;
+    let pinned: Option<[u8; 16]> = statements
+        .artifact_pinned
+        .query_row(params![namespace, name, sha256, is_retention], |row| row.get(0))
+        .optional()?;
+    if let Some(run) = pinned {
+        return Ok(ArtifactDeletion::Pinned(RunId::from_bits(u128::from_be_bytes(run))));
+    }
+    let created_at = is_retention.then_some(artifact.created_at.as_micros());
+    match statements.artifact_delete.execute(params![namespace, name, sha256, created_at])? {
+        0 => Ok(ArtifactDeletion::Absent),
+        _ => Ok(ArtifactDeletion::Deleted),
+    }
+}
+
+pub(super) fn delete_jobs(statements: &mut Statements<'_>, jobs: &[JobId]) -> Result<(), Failure> {
+    let mut counters = Counters::default();
+    for &job in jobs {
+        let key = job.to_bits().to_be_bytes();
+        let found: Option<(u8, String, Vec<u8>)> = statements
+            .job_look_ended
+            .query_row([key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()?;
+        let Some((status, namespace, head)) = found else { continue };
+        delete_labels(statements, job, &head)?;
+        statements.executions_delete_ended.execute([key])?;
+        statements.checkpoint_delete.execute([key])?;
+        statements.job_delete_ended.execute([key])?;
+        counters.add(&namespace, status, -1);
+    }
+    write_counters(statements, &counters)
+}
+
+/// Deletes ended runs but for their steps and what was added to these, and definitions that no run is pinned
+/// to any more.
+///
+/// A run that is started with such a definition at the same moment comes before or after: one thread
+/// writes, and a new run brings its definition along.
+pub(super) fn delete_runs(statements: &mut Statements<'_>, runs: &[RunId]) -> Result<(), Failure> {
+    for run in runs {
+        let key = run.to_bits().to_be_bytes();
+        if statements.run_forget.execute([key])? > 0 {
+            statements.run_head_delete.execute([key])?;
+            statements.run_delete.execute([key])?;
+        }
+    }
+    statements.run_definitions_trim.execute([])?;
+    Ok(())
+}
+
+/// Deletes steps of runs that are gone, and what was added to these. Says how many rows, about: none means
+/// that none are left.
+pub(super) fn delete_steps(statements: &mut Statements<'_>) -> Result<u64, Failure> {
+    let mut room = STEPS;
+    while room > 0 {
+        let next: Option<[u8; 16]> =
+            statements.run_deleted_next.query_row([], |row| row.get(0)).optional()?;
+        let Some(run) = next else { break };
+        let Statements { elements_bound, elements_delete_to, .. } = statements;
+        let batches = delete_first(elements_bound, elements_delete_to, run, room.div_ceil(STEPS_A_BATCH))?;
+        room = room.saturating_sub(batches * STEPS_A_BATCH);
+        if room == 0 {
+            break;
+        }
+        let Statements { pins_bound, pins_delete_to, .. } = statements;
+        room -= delete_first_pins(pins_bound, pins_delete_to, run, room)?;
+        if room == 0 {
+            break;
+        }
+        let Statements { steps_bound, steps_delete_to, .. } = statements;
+        let steps = delete_first(steps_bound, steps_delete_to, run, room)?;
+        room -= steps;
+        if room > 0 {
+            // Its row counts, so that many runs with few steps have an end too.
+            statements.run_deleted_forget.execute([run])?;
+            room -= 1;
+        }
+    }
+    Ok((STEPS - room) as u64)
+}
+
+/// Deletes the first rows of a run in a table, at most `limit`: fewer mean that it has none any more.
+fn delete_first(
+    bound: &mut Statement<'_>,
+    delete_to: &mut Statement<'_>,
+    run: [u8; 16],
+    limit: usize,
+) -> Result<usize, Failure> {
+    let last: Option<(i64, i64)> =
+        bound.query_row(params![run, limit - 1], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let (first, second) = last.unwrap_or((i64::MAX, i64::MAX));
+    Ok(delete_to.execute(params![run, first, second])?)
+}
+
+/// As [`delete_first`], of the versions that a run pinned.
+fn delete_first_pins(
+    bound: &mut Statement<'_>,
+    delete_to: &mut Statement<'_>,
+    run: [u8; 16],
+    limit: usize,
+) -> Result<usize, Failure> {
+    let last: Option<(String, String)> =
+        bound.query_row(params![run, limit - 1], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    // Names are ASCII, so this is behind all of them.
+    let (name, sha256) = last.unwrap_or_else(|| ("\u{10ffff}".into(), String::new()));
+    Ok(delete_to.execute(params![run, name, sha256])?)
+}
+
+/// Deletes rows of events from the oldest on; stops at the first that is new enough.
+pub(super) fn trim_events(statements: &mut Statements<'_>, before: Timestamp) -> Result<(), Failure> {
+    let oldest: Vec<(i64, i64)> = statements
+        .events_oldest
+        .query_map([TRIM_ROWS], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (first, _) in oldest.iter().take_while(|(_, at)| *at < before.as_micros()) {
+        statements.event_delete.execute([first])?;
+    }
+    Ok(())
+}
+
+/// Deletes what was found to be old enough, and still is.
+pub(super) fn trim_ledger(
+    statements: &mut Statements<'_>,
+    before: Timestamp,
+    lines: &[LedgerPlace],
+    backfills: &[BackfillId],
+) -> Result<u64, Failure> {
+    let mut deleted = 0;
+    for place in lines {
+        let backfill = if place.backfill == 0 { Vec::new() } else { place.backfill.to_be_bytes().to_vec() };
+        deleted += statements.ledger_trim.execute(params![
+            place.first_micros,
+            place.schedule.to_be_bytes(),
+            place.generation,
+            place.cause,
+            backfill,
+            before.as_micros(),
+            firing_outcome_code(FiringOutcome::Buffered),
+        ])?;
+    }
+    for id in backfills {
+        let key = id.to_bits().to_be_bytes();
+        let gone = statements.backfill_trim.execute(params![key, before.as_micros()])?;
+        if gone > 0 {
+            statements.backfill_head_delete.execute([key])?;
+        }
+        deleted += gone;
+    }
+    Ok(deleted as u64)
+}

@@ -1,0 +1,199 @@
+//! [`Reads`]: each query on a connection of the pool, in one read transaction.
+//!
+//! `views` has the queries for single rows and counts, `lists` those for pages. A row that cannot be read is set aside
+//! by the writer, and the query is asked again.
+
+use async_trait::async_trait;
+use model::calendar::CalendarRecord;
+use model::checkpoint::CheckpointRecord;
+use model::firing::LedgerRecord;
+use model::record::{QueueRecord, WorkerRecord};
+use model::run::{ElementBatch, StepRecord, WorkflowHead};
+use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
+
+use super::{SqliteStore, lists, load, views};
+use crate::query::{
+    BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
+    LedgerFilter, LedgerPlace, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow,
+    WorkflowFilter, WorkflowRow,
+};
+use crate::{Reads, StoreError};
+
+#[async_trait]
+impl Reads for SqliteStore {
+    async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::job(connection, id)).await?.pop())
+    }
+
+    async fn checkpoint(&self, job: JobId) -> Result<Option<CheckpointRecord>, StoreError> {
+        Ok(self.ask_all(move |connection| views::checkpoint(connection, job)).await?.pop())
+    }
+
+    async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::jobs(connection, &filter, page)).await
+    }
+
+    async fn counts(&self, namespace: Option<&str>) -> Result<Counts, StoreError> {
+        let namespace = namespace.map(str::to_owned);
+        self.readers.read(move |connection| views::counts(connection, namespace.as_deref())).await
+    }
+
+    async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::schedule(connection, id)).await?.pop())
+    }
+
+    async fn schedule_named(&self, namespace: &str, name: &str) -> Result<Option<ScheduleRow>, StoreError> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let found = self.ask_all(move |connection| views::schedule_named(connection, &namespace, &name));
+        Ok(found.await?.pop())
+    }
+
+    async fn schedules(
+        &self,
+        filter: &ScheduleFilter,
+        page: Page<ScheduleId>,
+    ) -> Result<Paged<ScheduleRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::schedules(connection, &filter, page)).await
+    }
+
+    async fn schedule_counts(&self, namespace: Option<&str>) -> Result<ScheduleCounts, StoreError> {
+        let namespace = namespace.map(str::to_owned);
+        self.readers.read(move |connection| lists::schedule_counts(connection, namespace.as_deref())).await
+    }
+
+    async fn upcoming(
+        &self,
+        filter: &ScheduleFilter,
+        after: Option<(Timestamp, ScheduleId)>,
+        limit: usize,
+    ) -> Result<Vec<ScheduleRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_all(move |connection| lists::upcoming(connection, &filter, after, limit)).await
+    }
+
+    async fn ledger(
+        &self,
+        filter: &LedgerFilter,
+        page: Page<LedgerPlace>,
+    ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::ledger(connection, &filter, page)).await
+    }
+
+    async fn ledger_counts(
+        &self,
+        schedule: ScheduleId,
+        since: Option<Timestamp>,
+    ) -> Result<LedgerCounts, StoreError> {
+        self.readers.read(move |connection| lists::ledger_counts(connection, schedule, since)).await
+    }
+
+    async fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::backfill(connection, id)).await?.pop())
+    }
+
+    async fn backfills(
+        &self,
+        schedule: Option<ScheduleId>,
+        namespace: Option<&str>,
+        page: Page<BackfillId>,
+    ) -> Result<Paged<BackfillRow>, StoreError> {
+        let namespace = namespace.map(str::to_owned);
+        self.ask_page(move |connection| lists::backfills(connection, schedule, namespace.as_deref(), page))
+            .await
+    }
+
+    async fn calendars(&self, namespace: Option<&str>) -> Result<Vec<CalendarRecord>, StoreError> {
+        let namespace = namespace.map(str::to_owned);
+        self.ask_all(move |connection| views::calendars(connection, namespace.as_deref())).await
+    }
+
+    async fn calendar(&self, namespace: &str, name: &str) -> Result<Option<CalendarRecord>, StoreError> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let found = self.ask_all(move |connection| views::calendar(connection, &namespace, &name));
+        Ok(found.await?.pop())
+    }
+
+    async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::workflow(connection, id)).await?.pop())
+    }
+
+    async fn workflow_named(&self, namespace: &str, name: &str) -> Result<Option<WorkflowRow>, StoreError> {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let found = self.ask_all(move |connection| views::workflow_named(connection, &namespace, &name));
+        Ok(found.await?.pop())
+    }
+
+    async fn workflow_version(
+        &self,
+        id: WorkflowId,
+        generation: u64,
+    ) -> Result<Option<WorkflowHead>, StoreError> {
+        let Ok(generation) = i64::try_from(generation) else { return Ok(None) };
+        let found = self.ask_all(move |connection| views::workflow_version(connection, id, generation));
+        Ok(found.await?.pop())
+    }
+
+    async fn workflows(
+        &self,
+        filter: &WorkflowFilter,
+        page: Page<WorkflowId>,
+    ) -> Result<Paged<WorkflowRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::workflows(connection, &filter, page)).await
+    }
+
+    async fn run(&self, id: RunId) -> Result<Option<RunRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::run(connection, id)).await?.pop())
+    }
+
+    async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> Result<Paged<RunRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::runs(connection, &filter, page)).await
+    }
+
+    async fn run_steps(&self, run: RunId) -> Result<Vec<StepRecord>, StoreError> {
+        self.ask_all(move |connection| views::run_steps(connection, run)).await
+    }
+
+    async fn run_items(
+        &self,
+        run: RunId,
+        step: u32,
+        after: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<StepRecord>, StoreError> {
+        self.ask_all(move |connection| views::run_items(connection, run, step, after, limit)).await
+    }
+
+    async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError> {
+        self.ask_all(move |connection| views::element_batches(connection, run)).await
+    }
+
+    async fn executions(
+        &self,
+        filter: &ExecutionFilter,
+        page: Page<ExecutionId>,
+    ) -> Result<Paged<ExecutionRow>, StoreError> {
+        let filter = filter.clone();
+        self.ask_page(move |connection| lists::executions(connection, &filter, page)).await
+    }
+
+    async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, StoreError> {
+        Ok(self.ask_all(move |connection| views::execution(connection, id)).await?.pop())
+    }
+
+    async fn events(&self, after: EventSeq, limit: usize) -> Result<EventPage, StoreError> {
+        self.ask(move |connection| views::events(connection, after, limit)).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError> {
+        self.ask_all(load::workers).await
+    }
+
+    async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError> {
+        self.ask_all(load::queues).await
+    }
+}
