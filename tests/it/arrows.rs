@@ -1,7 +1,10 @@
-//! Which way the arrows point: read from `cargo tree`, not from good intentions.
+//! Which way the arrows point between crates, read from `cargo tree`, and between the modules of a crate, read from
+//! their source.
 
 use std::collections::BTreeSet;
 use std::process::Command;
+
+use harness::modules::{Circle, Modules};
 
 /// Crates that run tasks, open sockets or files of their own, or speak to databases. A name that
 /// ends in `*` stands for all that begin so.
@@ -131,4 +134,114 @@ fn there_is_one_tls_provider_and_no_openssl() {
         assert!(!binary.contains(unwanted), "{unwanted} came in: see `cargo tree -i {unwanted}`");
     }
     assert!(binary.contains("ring"));
+}
+
+/// Circles of modules that stand, with the reason. Make the list shorter.
+const KNOWN_CIRCLES: &[(&str, &str, &[&str], &str)] = &[
+    (
+        "belfry",
+        "crate",
+        &["connect", "failure", "output", "settings"],
+        "errors are printed by what they are about",
+    ),
+    ("belfry", "crate::commands", &["apply", "schedules", "workflows"], "`apply` takes every kind of file"),
+    (
+        "belfry",
+        "crate::output",
+        &["objects", "runs", "schedules", "workflows"],
+        "each prints parts of the others",
+    ),
+    (
+        "engine",
+        "crate",
+        &["digest", "engine", "job", "placement", "queue", "reconcile", "schedule", "worker", "workflow"],
+        "all are `impl Engine`, over fields that all of them see",
+    ),
+    ("engine", "crate::schedule", &["decide", "fire", "ledger", "overlap"], "one firing, in four steps"),
+    ("engine", "crate::workflow", &["added", "elements", "files", "scope"], "the names that a step can use"),
+    (
+        "engine",
+        "crate::workflow",
+        &["plan", "producers"],
+        "a plan knows which steps make the elements of others",
+    ),
+    (
+        "leader",
+        "crate",
+        &["acquire", "lead", "leader", "load", "standby"],
+        "each phase begins the next one, and all share what outlasts phases",
+    ),
+    (
+        "sim",
+        "crate::world",
+        &["agent", "calls", "client", "fuse", "launcher", "server", "sessions", "supervisor", "task"],
+        "the parts of one world send each other messages",
+    ),
+    ("store", "crate", &["copy", "postgres", "sqlite"], "a copy reads one store and writes the other"),
+    ("store", "crate::postgres", &["address", "connection"], "an address is tried by connecting"),
+    (
+        "store",
+        "crate::sqlite",
+        &[
+            "commit",
+            "housekeeping",
+            "leases",
+            "load",
+            "members",
+            "operation",
+            "quarantine",
+            "readers",
+            "rows",
+            "syncer",
+            "views",
+        ],
+        "the thread that writes knows each operation, and each operation is sent to that thread",
+    ),
+    ("store", "crate::sqlite", &["file", "mover"], "a file is moved while it is opened"),
+    (
+        "supervisor",
+        "crate",
+        &["event", "execution", "journal", "launch", "report"],
+        "an execution is journalled, and read again from its journal",
+    ),
+    (
+        "timetable",
+        "crate",
+        &["calendar_days", "cron", "days", "roll", "rule"],
+        "a set of days is one of a rule, of cron, or of a calendar",
+    ),
+    ("worker", "crate::agent", &["machine", "supervisor"], "a machine starts its supervisor"),
+    ("worker", "crate::agent::tasks", &["elements", "http"], "one request has a file of its own"),
+    ("worker", "crate::supervisor", &["checkpoint", "convert", "task"], "parts of one task"),
+];
+
+#[test]
+fn modules_beside_each_other_form_no_new_circle() {
+    let crates = std::fs::read_dir(harness::repository().join("crates")).unwrap();
+    let mut names: Vec<_> = crates.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let mut wrong = Vec::new();
+    for name in &names {
+        let found = Modules::read(&harness::repository().join("crates").join(name).join("src")).circles();
+        let known: Vec<_> = KNOWN_CIRCLES.iter().filter(|known| known.0 == name).collect();
+        let is = |circle: &Circle, within: &str, modules: &[&str]| {
+            circle.within == within && circle.modules.iter().map(String::as_str).eq(modules.iter().copied())
+        };
+        for circle in &found {
+            if !known.iter().any(|known| is(circle, known.1, known.2)) {
+                let arrows: Vec<_> = circle.arrows.iter().map(String::as_str).collect();
+                wrong.push(format!(
+                    "{name}: {} in {} name each other in a circle: move what both need into a module of its own\n    {}",
+                    circle.modules.join(", "),
+                    circle.within,
+                    arrows.join("\n    ")
+                ));
+            }
+        }
+        let gone = known.iter().filter(|known| !found.iter().any(|circle| is(circle, known.1, known.2)));
+        wrong.extend(
+            gone.map(|known| format!("{name}: {:?} is no circle now: take it off the list", known.2)),
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

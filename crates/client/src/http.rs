@@ -16,10 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::retry::{Patience, Repeat, Tries};
-
-/// The code of a refusal that came without a problem document, from a gateway for instance.
-pub(crate) const NO_PROBLEM: &str = "http_error";
+use crate::retry::{NO_PROBLEM, Patience, Repeat, Tries};
 
 /// Told before each wait for another try.
 pub type RetryNotice = Arc<dyn Fn(&Error, Duration) + Send + Sync>;

@@ -10,6 +10,9 @@ use rand::RngExt;
 
 use crate::error::Error;
 
+/// The code of a refusal that came without a problem document, from a gateway for instance.
+pub(crate) const NO_PROBLEM: &str = "http_error";
+
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -98,7 +101,7 @@ fn verdict(error: &Error) -> Verdict {
         Error::Interrupted { .. } | Error::Timeout { .. } => Verdict::Unknown,
         Error::Problem(problem) => match (problem.status, problem.code.as_str()) {
             // `http_error` is our own word for a gateway's page: it does not say how far it came.
-            (502..=504, "outcome_unknown" | crate::http::NO_PROBLEM) => Verdict::Unknown,
+            (502..=504, "outcome_unknown" | NO_PROBLEM) => Verdict::Unknown,
             (429 | 503, _) => Verdict::NotNow { after: problem.retry_after.map(Duration::from_secs) },
             _ => Verdict::Final,
         },

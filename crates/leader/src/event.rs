@@ -8,7 +8,6 @@ use model::changelog::{LiveKey, Place, Reread, Since};
 use model::record::{Batch, Lease, LiveRow};
 use model::{Duration, JobStatus, ShardId, Timestamp};
 
-use crate::standby::NotFollowed;
 use crate::suspects::Suspect;
 
 /// Identifies one call of the store.
@@ -342,4 +341,32 @@ pub enum Notice {
     InputSetAside(Suspect),
     /// The process must end.
     Fatal { reason: String },
+}
+
+/// Why a standby cannot use what it has read.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says it")]
+pub enum NotFollowed {
+    #[error("{}", .0.message)]
+    Store(Failure),
+    #[error("the changelog does not reach back far enough")]
+    OutOfReach,
+    #[error(transparent)]
+    Unfollowed(#[from] engine::Unfollowed),
+    #[error("{0} live rows cannot be read")]
+    Damaged(u64),
+    #[error("{0} live rows contradict each other")]
+    Inconsistent(usize),
+    #[error("this server had not read all live rows yet")]
+    Unread,
+    #[error("this server counts {here:?} live jobs, and the store counts {there:?}")]
+    Miscounted { here: BTreeMap<JobStatus, u64>, there: BTreeMap<JobStatus, u64> },
+    #[error("the engine failed on a row")]
+    Panicked,
+}
+
+impl NotFollowed {
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.kind == FailureKind::Unavailable)
+    }
 }

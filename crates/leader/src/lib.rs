@@ -47,11 +47,10 @@ mod suspects;
 mod tests;
 
 pub use event::{
-    Action, Answer, Call, CallId, Committed, Event, Failure, FailureKind, Loaded, Notice, Readiness, Retired,
-    Standing, Unanswered,
+    Action, Answer, Call, CallId, Committed, Event, Failure, FailureKind, Loaded, NotFollowed, Notice,
+    Readiness, Retired, Standing, Unanswered,
 };
 pub use lead::is_new_work;
 pub use leader::{Config, Leader};
 pub use lease::LeadershipLease;
-pub use standby::NotFollowed;
 pub use suspects::Suspect;

@@ -30,7 +30,7 @@ use model::record::{Lease, LiveRow};
 use model::{Duration, JobStatus, Timestamp};
 use mutation::{Mutation, is_on};
 
-use crate::event::{Action, Answer, Call, CallId, Failure, FailureKind, Loaded, Notice, Retired};
+use crate::event::{Action, Answer, Call, CallId, Failure, Loaded, NotFollowed, Notice, Retired};
 use crate::leader::Common;
 
 /// How long another server has led before this one reads its rows, and how much longer for 1,000 live jobs: the
@@ -166,34 +166,6 @@ struct Takeover {
     looks: u32,
     counting: Option<CallId>,
     there: Option<BTreeMap<JobStatus, u64>>,
-}
-
-/// Why a standby cannot use what it has read.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[expect(missing_docs, reason = "each message says it")]
-pub enum NotFollowed {
-    #[error("{}", .0.message)]
-    Store(Failure),
-    #[error("the changelog does not reach back far enough")]
-    OutOfReach,
-    #[error(transparent)]
-    Unfollowed(#[from] engine::Unfollowed),
-    #[error("{0} live rows cannot be read")]
-    Damaged(u64),
-    #[error("{0} live rows contradict each other")]
-    Inconsistent(usize),
-    #[error("this server had not read all live rows yet")]
-    Unread,
-    #[error("this server counts {here:?} live jobs, and the store counts {there:?}")]
-    Miscounted { here: BTreeMap<JobStatus, u64>, there: BTreeMap<JobStatus, u64> },
-    #[error("the engine failed on a row")]
-    Panicked,
-}
-
-impl NotFollowed {
-    fn is_away(&self) -> bool {
-        matches!(self, Self::Store(failure) if failure.kind == FailureKind::Unavailable)
-    }
 }
 
 impl Standby {

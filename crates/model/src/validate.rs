@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::id::ScheduleId;
 use crate::limits;
 use crate::queue::QueueSettings;
 use crate::spec::{Backoff, Constraint, JobSpec, Operator, ProcessRun, Run};
@@ -35,6 +36,9 @@ pub struct Invalid {
     /// In the order of the fields.
     pub problems: Vec<Problem>,
 }
+
+/// Words that stand where a name may stand in an address of the API.
+const ROUTE_WORDS: [&str; 4] = ["apply", "import", "preview", "upcoming"];
 
 #[derive(Default)]
 struct Check {
@@ -68,6 +72,22 @@ impl Check {
                 limits::NAME_LEN_MAX
             )
         });
+    }
+
+    /// The name of an object that the API addresses by its name or by its id.
+    fn own_name(&mut self, name: &str) {
+        self.name("name", name);
+        self.ensure(!ROUTE_WORDS.contains(&name), "name", || {
+            format!("`{name}` is a word of the API: choose another name")
+        });
+        self.ensure(name.parse::<ScheduleId>().is_err(), "name", || {
+            "has the form of an id: choose another name".into()
+        });
+    }
+
+    fn note(&mut self, path: &str, note: Option<&str>) {
+        let length = note.map_or(0, str::len);
+        self.ensure(length <= limits::NOTE_LEN_MAX, path, || too_long(length, limits::NOTE_LEN_MAX));
     }
 
     fn owner(&mut self, owner: Option<&str>) {

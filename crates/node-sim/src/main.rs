@@ -21,6 +21,7 @@
 //!   process, so a second world in it would meet others.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks")]
 
+mod cast;
 mod clients;
 mod machines;
 mod mutations;

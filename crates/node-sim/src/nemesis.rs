@@ -8,9 +8,9 @@ use sim::history::What;
 use store::faulty::{Fault as StoreFault, Operation};
 use turmoil::Sim;
 
+use crate::cast::{CLIENT, Cast};
 use crate::machines::Machine;
 use crate::recorder::Recorder;
-use crate::scene::Cast;
 use crate::servers::{CALL_MILLIS, REACHED};
 
 /// How long messages take where nothing is slow.
@@ -131,7 +131,7 @@ impl Nemesis {
 
 /// Makes the network whole, whatever overlapped: what was held meanwhile comes now.
 pub(crate) fn calm(sim: &Sim<'_>, cast: &Cast) {
-    let others = cast.machines.iter().map(Machine::name).chain([crate::scene::CLIENT.to_owned()]);
+    let others = cast.machines.iter().map(Machine::name).chain([CLIENT.to_owned()]);
     for other in others {
         for server in (0..cast.ways.len()).map(crate::servers::name) {
             sim.release(server.as_str(), other.as_str());
@@ -145,7 +145,7 @@ fn kind(cast: &Cast, dice: &mut Dice) -> Kind {
     let machine = dice.below(cast.machines.len());
     let one = crate::servers::name(server);
     let other = match dice.below(5) {
-        0 => crate::scene::CLIENT.to_owned(),
+        0 => CLIENT.to_owned(),
         _ => crate::machines::name(machine),
     };
     let pair = if dice.chance(0.5) { (one.clone(), other) } else { (other, one.clone()) };

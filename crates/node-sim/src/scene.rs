@@ -20,26 +20,19 @@ use sim::history::{Answer, History, Row, Setup, TaskStep, What};
 use store::Store;
 use store::sqlite::{Options, SqliteStore};
 
+use crate::cast::{CLIENT, Cast};
 use crate::clients::Client;
 use crate::machines::Machine;
 use crate::nemesis::{self, Nemesis, QUICK};
 use crate::recorder::{self, Recorder};
 use crate::servers::{self, SHARD_LEASE, Way};
 
-/// What the clients' host is called.
-pub(crate) const CLIENT: &str = "clients";
 /// How far each host goes before it is the next one's turn.
 const TICK: Duration = Duration::from_millis(10);
 /// All must have ended so long after the last fault was mended.
 const PATIENCE: Duration = Duration::from_secs(150);
 /// How long it goes on once all has ended: connections that hang are noticed, and sessions come back.
 const REST: Duration = Duration::from_secs(5);
-
-/// Who takes part.
-pub(crate) struct Cast {
-    pub(crate) ways: Vec<Way>,
-    pub(crate) machines: Vec<Machine>,
-}
 
 /// What a seed came to.
 pub(crate) struct Played {

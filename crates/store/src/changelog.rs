@@ -9,17 +9,29 @@
 //!                       (again and again)             │ (nobody else commits any more)
 //! ```
 //!
-//! What stands in memory may be of different moments until the last step, and never afterwards: whatever
+//! The rows in memory may be of different moments until the last step, and never afterwards: whatever
 //! changed behind the place where the reading began is named, and is read once more.
 
 use std::fmt;
 
 use async_trait::async_trait;
+use model::Timestamp;
 use model::changelog::{LiveKey, Place, Reread, Since};
 use model::record::LiveRow;
 use tokio::sync::mpsc::Sender;
 
-use crate::{Loaded, StoreError};
+use crate::StoreError;
+
+/// What a load found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Loaded {
+    /// The engine time of the newest commit of these shards; engine time continues from here.
+    pub now: Timestamp,
+    /// Number of live rows.
+    pub rows: u64,
+    /// Number of rows that could not be read and were set aside, with their bytes.
+    pub quarantined: u64,
+}
 
 /// The changelog of a store that several servers share.
 #[async_trait]
@@ -33,7 +45,7 @@ pub trait Changelog: fmt::Debug + Send + Sync {
     /// forgotten commits, or somebody commits who writes no changelog. Who follows begins anew then.
     async fn since(&self, place: Place) -> Result<Option<Since>, StoreError>;
 
-    /// Sends all live rows as [`Store::load`](crate::Store::load) does, in the same order and to the same
+    /// Sends all live rows as [`Commits::load`](crate::Commits::load) does, in the same order and to the same
     /// end, but without a lease.
     ///
     /// Others go on changing them meanwhile, so rows may contradict each other, and those that were
@@ -41,7 +53,7 @@ pub trait Changelog: fmt::Debug + Send + Sync {
     /// cannot be read are left out and counted.
     async fn preload(&self, rows: Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError>;
 
-    /// The live rows of these, in the order of [`Store::load`](crate::Store::load), all as they are at one
+    /// The live rows of these, in the order of [`Commits::load`](crate::Commits::load), all as they are at one
     /// moment. What is not live any more is left out. Nothing is set aside.
     async fn live_rows(&self, keys: &[LiveKey]) -> Result<Reread, StoreError>;
 

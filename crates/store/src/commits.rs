@@ -17,24 +17,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::Timestamp;
 use model::record::{Batch, Lease, LiveRow};
 use tokio::sync::mpsc::Sender;
 
 use crate::StoreError;
-use crate::changelog::Changelog;
+use crate::changelog::{Changelog, Loaded};
 use crate::query::EventSeq;
-
-/// What a load found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Loaded {
-    /// The engine time of the newest commit of these shards; engine time continues from here.
-    pub now: Timestamp,
-    /// Number of live rows.
-    pub rows: u64,
-    /// Number of rows that could not be read and were set aside, with their bytes.
-    pub quarantined: u64,
-}
 
 /// What a commit made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -50,8 +50,9 @@ pub mod sqlite;
 #[cfg(any(test, doc, feature = "suite"))]
 pub mod suite;
 
+pub use changelog::Loaded;
 pub use cluster::Members;
-pub use commits::{Commits, Committed, Loaded};
+pub use commits::{Commits, Committed};
 pub use error::StoreError;
 pub use housekeeping::Housekeeping;
 pub use leases::{LEASE_MAX, Leases};

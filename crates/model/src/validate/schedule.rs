@@ -4,10 +4,9 @@
 //! bounds, names, and what the parts of a spec say about each other.
 
 use super::workflow::{NOT_REPLACED, texts_with_references};
-use super::{Check, Invalid, too_long, too_many};
+use super::{Check, Invalid, too_many};
 use crate::calendar::{CalendarSpec, CalendarStep, Days};
 use crate::expression::{Names, Type};
-use crate::id::ScheduleId;
 use crate::limits;
 use crate::schedule::{Action, MissedPolicy, OverlapPolicy, ScheduleSpec};
 use crate::spec::JobSpec;
@@ -15,8 +14,6 @@ use crate::time::{Duration, Timestamp};
 use crate::timing::{Filter, Rule, Timing};
 use crate::workflow::Call;
 
-/// Words that stand where a name may stand in an address of the API.
-const ROUTE_WORDS: [&str; 4] = ["apply", "import", "preview", "upcoming"];
 /// The names of built-in calendars begin with this.
 const BUILT_IN: &str = "belfry.";
 
@@ -26,11 +23,11 @@ const BUILT_IN: &str = "belfry.";
 /// [`Invalid`] with every problem, in the order of the fields.
 pub fn schedule(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Invalid> {
     let mut check = Check::default();
-    named(&mut check, &spec.name);
+    check.own_name(&spec.name);
     check.name("namespace", &spec.namespace);
     check.owner(spec.owner.as_deref());
     check.labels("labels", &spec.labels);
-    text(&mut check, "description", spec.description.as_deref());
+    check.note("description", spec.description.as_deref());
     timing(&mut check, &spec.timing);
     if let Some(jitter) = spec.jitter {
         check.at_most("jitter.max", jitter.max, limits::JITTER_MAX);
@@ -52,7 +49,7 @@ pub fn schedule(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Invalid> {
 /// [`Invalid`] with every problem, in the order of the fields.
 pub fn calendar(spec: &CalendarSpec) -> Result<(), Invalid> {
     let mut check = Check::default();
-    named(&mut check, &spec.name);
+    check.own_name(&spec.name);
     check.ensure(!spec.name.starts_with(BUILT_IN), "name", || {
         format!(
             "`{}` would be a built-in calendar: choose a name that does not begin with `{BUILT_IN}`",
@@ -62,7 +59,7 @@ pub fn calendar(spec: &CalendarSpec) -> Result<(), Invalid> {
     check.name("namespace", &spec.namespace);
     check.owner(spec.owner.as_deref());
     check.labels("labels", &spec.labels);
-    text(&mut check, "description", spec.description.as_deref());
+    check.note("description", spec.description.as_deref());
     for (i, step) in spec.steps.iter().enumerate() {
         let (word, days) = match step {
             CalendarStep::Include(days) => ("include", days),
@@ -99,24 +96,8 @@ pub fn name(name: &str) -> Result<(), Invalid> {
 /// [`Invalid`] with this path.
 pub fn note(path: &str, note: Option<&str>) -> Result<(), Invalid> {
     let mut check = Check::default();
-    text(&mut check, path, note);
+    check.note(path, note);
     check.finish()
-}
-
-pub(super) fn text(check: &mut Check, path: &str, text: Option<&str>) {
-    let length = text.map_or(0, str::len);
-    check.ensure(length <= limits::NOTE_LEN_MAX, path, || too_long(length, limits::NOTE_LEN_MAX));
-}
-
-/// A name that has an address of its own.
-pub(super) fn named(check: &mut Check, name: &str) {
-    check.name("name", name);
-    check.ensure(!ROUTE_WORDS.contains(&name), "name", || {
-        format!("`{name}` is a word of the API: choose another name")
-    });
-    check.ensure(name.parse::<ScheduleId>().is_err(), "name", || {
-        "has the form of an id: choose another name".into()
-    });
 }
 
 fn timing(check: &mut Check, timing: &Timing) {
@@ -256,6 +237,7 @@ impl Names for FiringNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::ScheduleId;
     use crate::schedule::Jitter;
     use crate::spec::Run;
     use crate::timing::Weekday;

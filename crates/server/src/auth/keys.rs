@@ -18,7 +18,7 @@ impl Keys {
     /// Those that the store keeps; drawn at the first start.
     ///
     /// # Errors
-    /// As [`Store::secret`].
+    /// As [`Members::secret`](store::Members::secret).
     pub async fn load(store: &dyn Store) -> Result<Self, StoreError> {
         Ok(Self {
             cursors: store.secret("cursor-key", &rand::random()).await?,

@@ -46,7 +46,7 @@ impl Tokens {
     /// Reads the tokens that the store has.
     ///
     /// # Errors
-    /// As [`Store::tokens`].
+    /// As [`Housekeeping::tokens`](store::Housekeeping::tokens).
     pub async fn load(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let tokens = Self { store, known: RwLock::default() };
         tokens.reload().await?;
@@ -57,7 +57,7 @@ impl Tokens {
     /// gone from the store are not.
     ///
     /// # Errors
-    /// As [`Store::tokens`]; the known tokens stay as they were.
+    /// As [`Housekeeping::tokens`](store::Housekeeping::tokens); the known tokens stay as they were.
     pub async fn reload(&self) -> Result<(), StoreError> {
         let known = self.store.tokens().await?.into_iter().map(Known::from);
         let known = known.map(|known| (Arc::clone(&known.actor.token_id), known)).collect();
@@ -90,7 +90,7 @@ impl Tokens {
     /// Makes a token and keeps its hash. The text is returned this once.
     ///
     /// # Errors
-    /// As [`Store::put_token`]; the token is not valid then.
+    /// As [`Housekeeping::put_token`](store::Housekeeping::put_token); the token is not valid then.
     pub async fn create(&self, kind: TokenKind, name: &str) -> Result<(Token, String), StoreError> {
         let text = token::generate(kind);
         let token = self.register(&text, name).await?;

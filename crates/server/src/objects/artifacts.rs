@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use object_store::path::Path as Key;
 use sha2::{Digest as _, Sha256};
@@ -18,15 +17,12 @@ use store::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::RwLock;
 
-use super::{Backend, ObjectError, io};
+use super::{Backend, ByteStream, ObjectError, io};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::make_private_dir;
 
 /// Locks on references, by hash.
 const LOCKS: usize = 64;
-
-/// Bytes as they come.
-pub type ByteStream = BoxStream<'static, Result<Bytes, ObjectError>>;
 
 /// The artifacts; clones are cheap.
 #[derive(Clone)]
@@ -134,7 +130,7 @@ impl Artifacts {
         })
     }
 
-    /// Deletes a version unless a run needs it ([`Store::delete_artifact`]), and its bytes unless another name has them.
+    /// Deletes a version unless a run needs it ([`Housekeeping::delete_artifact`](store::Housekeeping::delete_artifact)), and its bytes unless another name has them.
     ///
     /// # Errors
     /// What the store or the backend has to say. Bytes without a row may stay then; the next upload of the same bytes
@@ -161,7 +157,7 @@ impl Artifacts {
     /// All versions of a name, or the one with this hash.
     ///
     /// # Errors
-    /// As [`Store::artifacts`].
+    /// As [`Housekeeping::artifacts`](store::Housekeeping::artifacts).
     pub async fn versions(
         &self,
         namespace: &str,

@@ -10,7 +10,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutPayload};
 use tokio::io::AsyncReadExt as _;
 
-use super::{ObjectError, io};
+use super::{ByteStream, ObjectError, io};
 use crate::config::{ObjectsConfig, S3Config, ServerConfig, make_private_dir};
 
 /// The size of a part of an upload; S3 takes none below 5 MiB but the last.
@@ -84,7 +84,7 @@ impl Backend {
     }
 
     /// The bytes of an object, in order.
-    pub(super) async fn stream(&self, key: &Key) -> Result<super::ByteStream, ObjectError> {
+    pub(super) async fn stream(&self, key: &Key) -> Result<ByteStream, ObjectError> {
         use futures::StreamExt as _;
         let found = self.store.get(key).await.map_err(failed(key))?;
         let key = key.clone();

@@ -15,14 +15,19 @@ mod logs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use futures::stream::BoxStream;
 use model::ExecutionId;
 use store::{Store, StoreError};
 
 use crate::config::ServerConfig;
 use crate::config::StoreConfig;
-pub use artifacts::{Artifacts, ByteStream};
+pub use artifacts::Artifacts;
 pub use backend::Backend;
 pub use logs::{Appended, LogPart, LogSize, LogWatch, Logs};
+
+/// Bytes as they come.
+pub type ByteStream = BoxStream<'static, Result<Bytes, ObjectError>>;
 
 /// Logs and artifacts; clones are cheap.
 #[derive(Clone)]

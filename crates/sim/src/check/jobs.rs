@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Duration, JobId, JobSpec, Timestamp, lifecycle};
 
 use super::facts::{Facts, JobFacts, RequestFacts};
-use super::slices::{Memory, Tag};
+use super::memory::{Memory, Tag};
 use super::{Findings, Invariant, checkpoints};
 use crate::history::{Answer, Ask, Commit};
 

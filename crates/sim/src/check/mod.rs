@@ -18,6 +18,7 @@ mod cluster;
 mod facts;
 pub(crate) mod jobs;
 mod limits;
+mod memory;
 mod oracle;
 mod runs;
 mod schedules;

@@ -13,10 +13,11 @@
 //! Memory is bounded by what lives, but for a few dozen bytes for each job and key that ever was.
 
 use foldhash::fast::FixedState;
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use model::{Duration, ExecutionId, JobId, Timestamp};
 
 use super::facts::{ExecutionFacts, Facts, JobFacts, RequestFacts};
+use super::memory::Memory;
 use super::{Findings, Report, cluster, jobs, limits, runs, schedules, triggers};
 use crate::history::{Answer, Ask, Event, History, Row, Setup, TaskStep, What};
 
@@ -33,26 +34,6 @@ pub(super) struct State {
     pub(super) order: jobs::Order,
     pub(super) triggers: triggers::Triggers,
     pub(super) findings: Findings,
-}
-
-/// What is known of requests, and of things that were left out.
-#[derive(Debug, Default)]
-pub(super) struct Memory {
-    /// Jobs that are over.
-    pub(super) jobs: Set<JobId>,
-    /// By the name that a request gives its job.
-    pub(super) tags: IndexMap<Box<str>, Tag, FixedState>,
-    /// The job of each key, and where that was told.
-    pub(super) keys: IndexMap<Box<str>, (JobId, usize), FixedState>,
-}
-
-/// A request for a job.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Tag {
-    pub(super) asked_at: Timestamp,
-    pub(super) has_key: bool,
-    /// Its job, and where that was made.
-    pub(super) made: Option<(JobId, usize)>,
 }
 
 /// Judges a history that comes in slices.

@@ -10,9 +10,10 @@
 //!
 //! - `address`, `tls`: where it is; `connection`: sessions, and transactions sent in one piece.
 //! - `schema`, `settings`: the tables, and whether the server can keep our word.
-//! - `commit`: a batch; `leases`: who owns which shard; `members`: which servers there are; `load`: live rows for a new owner.
-//! - `changelog`, `live_rows`: how a server that stands by keeps up with the owner.
-//! - `views`, `upkeep`, `quarantine`: what is asked, what no engine decides, rows that cannot be read.
+//! - `commit`, `leases`, `members`, `reads`, `housekeeping`: the trait of that name.
+//! - `guard`: the condition, in each changing transaction, that the leases still hold; `load`: live rows for a new owner.
+//! - `changelog`, `live_rows`: how a standby follows the leader.
+//! - `views`: single rows and lists; `quarantine`: rows that cannot be read.
 //! - `target`: a database that becomes a copy of another store.
 //! - `param`, `rows`: values on their way there and back; `error`: what an error means.
 //!

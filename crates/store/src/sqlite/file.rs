@@ -291,7 +291,7 @@ pub(super) fn verify_length(connection: &Connection, path: &Path) -> Result<(), 
 ///
 /// When the volume is full, the reserve is given up, a quarter at a time, so that running work can still be
 /// recorded as ended. New work gets the first quarter at most: that is for what was accepted before the node
-/// heard that the reserve is touched. [`check`](crate::Store::check) says `Full` until the whole reserve could
+/// heard that the reserve is touched. [`check`](crate::Housekeeping::check) says `Full` until the whole reserve could
 /// be taken again.
 #[derive(Debug)]
 pub(super) struct Ballast {

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! - `schema`: the tables and their versions; `codec`: records as bytes, with checksums.
-//! - `writer`, `operation`, `apply`, `statements`: everything that changes something; `syncer`: when it is
-//!   durable; `mover`: when the log goes into the database.
-//! - `readers`, `lists`, `views`, `load`, `rows`: everything that asks.
+//! - `commit`, `leases`, `members`, `reads`, `housekeeping`: the trait of that name.
+//! - `writer`, `operation`, `statements`: how changes reach the one thread that writes; `syncer`: when they are durable;
+//!   `mover`: when the log goes into the database.
+//! - `readers`, `lists`, `views`, `load`, `rows`: how queries are answered.
 //! - `source`: a closed file that is copied elsewhere.
 //! - `file`: what lies on the disk, its lock and its reserve; `error`: what an error of
 //!   SQLite means; `quarantine`: rows that cannot be read.

@@ -20,7 +20,7 @@ use tonic::Streaming;
 use super::Shared;
 use super::connect::{Backoff, Server};
 use super::machine::BoxedProbe;
-use super::session::SessionError;
+use super::session_error::SessionError;
 use crate::clock::BootMillis;
 use crate::link::{LeaseUntil, Request};
 

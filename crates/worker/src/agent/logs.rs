@@ -14,7 +14,7 @@ use tonic::Streaming;
 
 use super::Shared;
 use super::connect::{Backoff, Server};
-use super::session::SessionError;
+use super::session_error::SessionError;
 use crate::link::{LogAcks, LogPart, LogsFrom, Request};
 
 const ANSWER_MAX: Duration = Duration::from_secs(10);

@@ -31,6 +31,7 @@ mod logs;
 pub(crate) mod machine;
 mod outputs;
 mod session;
+mod session_error;
 pub(crate) mod supervisor;
 mod tasks;
 mod turns;

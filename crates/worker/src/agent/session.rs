@@ -23,6 +23,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::artifacts::{self, Artifacts};
 use super::connect::Server;
+use super::session_error::SessionError;
 use super::turns::{Ended, Turns};
 use super::{Shared, beat};
 use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
@@ -30,8 +31,6 @@ use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
 /// The most reports in one message, and about the most bytes: a server reads no message beyond 4 MiB.
 const REPORTS_A_MESSAGE: usize = 4_096;
 const MESSAGE_BYTES: usize = 2 << 20;
-/// Where the server is that decides, in a refusal of one that does not.
-const LEADER: &str = "belfry-leader";
 /// Messages to the server that may wait.
 const TO_SERVER: usize = 16;
 
@@ -40,42 +39,6 @@ const TO_SERVER: usize = 16;
 pub(super) enum Event {
     Holdings(Holdings),
     Reports(Vec<v1::Report>),
-}
-
-/// Why a session ended.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SessionError {
-    #[error("could not connect")]
-    Connect(#[from] tonic::transport::Error),
-    #[error("the server ended the call")]
-    Status(#[from] Status),
-    #[error("the server closed the session")]
-    Closed,
-    #[error("the server did not answer within {0:?}")]
-    Silent(Duration),
-    #[error("the server began with something else than a welcome")]
-    NoWelcome,
-    #[error("the server does not know this session any more")]
-    Unknown,
-    #[error("the server has answered no heartbeat for two thirds of the lease")]
-    NoLease,
-    #[error("the supervisor is gone")]
-    NoSupervisor,
-}
-
-impl SessionError {
-    /// Where the server is that decides, if the one that was asked says so.
-    fn leader(&self) -> Option<&str> {
-        match self {
-            Self::Status(status) => status.metadata().get(LEADER)?.to_str().ok(),
-            _ => None,
-        }
-    }
-
-    /// Whether the server did not answer at all.
-    fn is_silence(&self) -> bool {
-        matches!(self, Self::Connect(_) | Self::Silent(_) | Self::NoLease)
-    }
 }
 
 /// Whether the servers take the token, as far as the log has said.

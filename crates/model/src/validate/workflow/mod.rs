@@ -35,7 +35,7 @@ use crate::workflow::{Action, RunRetryPolicy, Section, WorkflowSpec, schema_prob
 /// [`Invalid`] with every problem, in the order of the fields.
 pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
     let mut check = Check::default();
-    super::schedule::named(&mut check, &spec.name);
+    check.own_name(&spec.name);
     check.name("namespace", &spec.namespace);
     check.owner(spec.owner.as_deref());
     check.labels("labels", &spec.labels);
@@ -44,7 +44,7 @@ pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
     for (at, _) in owner.chain(labels).filter(|(_, text)| has_reference(text)) {
         check.fail(at, NOT_REPLACED);
     }
-    super::schedule::text(&mut check, "description", spec.description.as_deref());
+    check.note("description", spec.description.as_deref());
     parameters(&mut check, spec);
     triggers::triggers(&mut check, spec);
     let count = spec.all_steps().count();

@@ -34,7 +34,7 @@ pub(super) fn step(
 ) {
     let at = path_of(spec, place, section);
     check.name(&format!("{at}.name"), &step.name);
-    super::super::schedule::text(check, &format!("{at}.description"), step.description.as_deref());
+    check.note(&format!("{at}.description"), step.description.as_deref());
     let needless = step.needs.is_empty() && !matches!(step.join, JoinRule::AllSuccess | JoinRule::Always);
     check.ensure(!needless, &format!("{at}.join"), || {
         "can never decide anything: the step needs nothing, so it goes at once".into()
