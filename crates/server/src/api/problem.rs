@@ -363,7 +363,7 @@ fn refused(refusal: &Refusal) -> ApiError {
         Refusal::Started { .. } => Code::JobStarted,
         Refusal::NotCurrent { .. } => Code::JobEnded,
         Refusal::VersionMismatch { .. } => Code::VersionMismatch,
-        Refusal::KeyReused { .. } => Code::IdempotencyKeyReused,
+        Refusal::KeyReused { .. } | Refusal::KeyRepeated { .. } => Code::IdempotencyKeyReused,
         Refusal::NoWorker { .. } => Code::WorkerNotFound,
         Refusal::WorkerConnected { .. } => Code::WorkerConnected,
         Refusal::NoQueue { .. } => Code::QueueNotFound,
@@ -499,6 +499,7 @@ mod tests {
             (Refusal::NotLive { job }.into(), "409 job_ended"),
             (Refusal::VersionMismatch { expected: 1, found: 2 }.into(), "412 version_mismatch"),
             (Refusal::KeyReused { index: 0, job }.into(), "422 idempotency_key_reused"),
+            (Refusal::KeyRepeated { index: 1 }.into(), "422 idempotency_key_reused"),
         ];
         for (error, expected) in table {
             let problem = ApiError::from(error).into_problem(None);
