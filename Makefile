@@ -125,7 +125,7 @@ lint: cargo-there web-lint-if-npm ## Formatting, clippy, dashboard, dependencies
 fix: cargo-there ## Format, take what clippy can mend, write generated pages and snapshots again
 	$(CARGO) clippy --workspace --all-targets --fix --allow-dirty --allow-staged --quiet
 	$(CARGO) fmt --all
-	BELFRY_UPDATE=1 $(CARGO) test --quiet -p belfry-tests --test it -- pages::
+	BELFRY_UPDATE=1 $(CARGO) test --quiet --workspace --lib --tests -- pages:: checked_in the_picture_in_the_book
 
 .PHONY: bench
 bench: cargo-there ## Measure: make bench BENCH=noop ROUNDS=5 (default: all of them)

@@ -224,13 +224,13 @@ fn help_of(code: &str) -> Option<&'static str> {
         "run_ended" => "`belfry run retry` tries it again",
         "run_not_ended" => "`belfry run wait` waits for its end, `belfry run cancel` brings it about",
         "step_ended" => "`belfry run retry RUN --from STEP` does it again, once the run has ended",
-        "step_not_asked" => "`belfry run why RUN` says what holds it",
+        "approval_not_pending" => "`belfry run why RUN` says what holds it",
         "runs_waiting" => {
             "`belfry run list --status waiting` has them: cancel them, or wait until they have begun"
         }
         "schedule_exists" => "`belfry apply -f FILE` changes it; or choose another name",
         "job_ended" => "`belfry job retry` runs it again",
-        "runs_not_over" => "wait for their end, cancel them, or say `--overlap allow_all`",
+        "schedule_run_limit" => "wait for their end, cancel them, or say `--overlap allow_all`",
         _ => return None,
     })
 }

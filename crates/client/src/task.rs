@@ -151,7 +151,7 @@ impl Task {
     /// also by the next execution, adds nothing, whatever it brings. So name it by what led to it.
     ///
     /// # Errors
-    /// As every request; `not_an_adder` if no such step goes over what this task adds, `step_ended` if it goes
+    /// As every request; `elements_not_accepted` if no such step goes over what this task adds, `step_ended` if it goes
     /// over nothing any more, `not_current` if another execution goes on with the job by now.
     pub async fn add_elements(
         &self,

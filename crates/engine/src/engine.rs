@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use model::id::{Epoch, IdSource};
 use model::record::{Change, Event, EventKind, KeyRecord, Lease, QueueRecord};
-use model::{Duration, ExecutionId, JobId, JobStatus, ShardId, Timestamp, WorkerId};
+use model::{Duration, ExecutionId, JobId, JobStatus, Refusal, ShardId, Timestamp, WorkerId};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
@@ -15,7 +15,7 @@ use crate::clock::{Belief, Now};
 use crate::config::Config;
 use crate::input::{Input, Ticket};
 use crate::job::Job;
-use crate::output::{Effect, Output, Refusal, Reply, View};
+use crate::output::{Effect, Output, Reply, View};
 use crate::pending::Pending;
 use crate::profile::{Profiles, Shape};
 use crate::queue::Queues;
@@ -416,7 +416,7 @@ impl Engine {
 
     fn remove_queue(&mut self, ticket: Ticket, name: &str) {
         let reply = match self.queues.jobs_in(name) {
-            _ if self.queues.version(name) == 0 => Err(Refusal::NoQueue { queue: name.into() }),
+            _ if self.queues.version(name) == 0 => Err(Refusal::QueueNotFound { queue: name.into() }),
             (0, 0) => {
                 self.queues.remove_settings(name);
                 let kind = EventKind::Queue { queue: name.into() };

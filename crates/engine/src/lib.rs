@@ -64,7 +64,7 @@ pub use input::{
     Expected, Input, Join, NewBackfill, NewJob, NewRun, NewSchedule, NewWorkflow, Report, ScheduleRequest,
     Session, TaskRequest, Ticket, WorkflowRequest,
 };
-pub use output::{Effect, Output, Refusal, Reply, View};
+pub use output::{Effect, Output, Reply, View};
 pub use reconcile::Stray;
 pub use restore::Poison;
 pub use rewind::Rewind;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{Effect, Engine, Follower, Input, Refusal, Reply, Session, Stray, Ticket};
+use engine::{Effect, Engine, Follower, Input, Reply, Session, Stray, Ticket};
 use model::changelog::{LiveKey, Place, Reread, Since};
 use model::record::{Batch, Lease, LiveRow};
-use model::{Duration, JobStatus, ShardId, Timestamp};
+use model::{Duration, JobStatus, Refusal, ShardId, Timestamp};
 
 use crate::suspects::Suspect;
 

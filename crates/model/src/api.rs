@@ -20,10 +20,12 @@ use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::{Duration, Timestamp};
 use crate::worker::{Admission, Capabilities, Capacity, Health, WorkerStatus};
 
+mod code;
 mod notices;
 mod schedules;
 mod workflows;
 
+pub use code::Code;
 pub use notices::*;
 pub use schedules::*;
 pub use workflows::*;

@@ -14,7 +14,8 @@
 //! - [`checkpoint`]: what an execution saves for the next one of its job.
 //! - [`worker`], [`queue`]: where work runs and where it waits.
 //! - [`record`]: rows as the engine changes them and stores keep them.
-//! - [`api`]: what the REST API answers; [`why`]: why a job or a step is waiting.
+//! - [`api`]: what the REST API answers, with its error codes; [`refusal`]: why the engine refuses a request;
+//!   [`why`]: why a job or a step is waiting.
 //! - [`limits`]: every bound that input is held to.
 
 pub mod api;
@@ -29,6 +30,7 @@ pub mod limits;
 pub mod quantity;
 pub mod queue;
 pub mod record;
+pub mod refusal;
 pub mod run;
 pub mod schedule;
 pub mod spec;
@@ -45,6 +47,7 @@ pub use id::{
 };
 pub use lifecycle::Cause;
 pub use quantity::{Bytes, Millicores};
+pub use refusal::Refusal;
 pub use run::{RunStatus, StepStatus};
 pub use schedule::ScheduleSpec;
 pub use spec::JobSpec;

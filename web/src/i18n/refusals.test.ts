@@ -8,7 +8,7 @@ import { expect, test } from "vitest";
 import { ownHint, ownWords, Refusal } from "../api/problem";
 import chinese from "./zh-CN.json";
 
-const SOURCE = join(import.meta.dirname, "../../../crates/server/src/api/problem.rs");
+const SOURCE = join(import.meta.dirname, "../../../crates/model/src/api/code.rs");
 
 test("every code of a refusal has a text", () => {
   const codes = [...readFileSync(SOURCE, "utf8").matchAll(/= [45]\d\d, "(\w+)",/g)].map(

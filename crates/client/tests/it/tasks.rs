@@ -28,8 +28,8 @@ async fn elements_are_added_again_until_that_is_known_to_have_happened() {
 async fn elements_that_are_refused_are_not_added_again() {
     let folder = tempfile::tempdir().unwrap();
     let fake = Fake::default();
-    fake.refuses(404, "not_an_adder", None);
+    fake.refuses(404, "elements_not_accepted", None);
     let task = fake.start_task(&folder.path().join("task.sock"));
     let refused = task.add_elements(None, "x", &[json!(1)]).await.unwrap_err();
-    assert_eq!((refused.code(), fake.lines().len()), (Some("not_an_adder"), 1));
+    assert_eq!((refused.code(), fake.lines().len()), (Some("elements_not_accepted"), 1));
 }

@@ -1,11 +1,11 @@
 //! A client cancels a job.
 
-use model::{Cause, Duration, JobId, JobStatus};
+use model::{Cause, Duration, JobId, JobStatus, Refusal};
 
 use super::About;
 use crate::engine::Engine;
 use crate::input::Ticket;
-use crate::output::{Effect, Refusal, Reply};
+use crate::output::{Effect, Reply};
 use crate::timer::Timer;
 
 impl Engine {
@@ -23,11 +23,11 @@ impl Engine {
         actor: &str,
         reason: Option<&str>,
     ) -> Result<Reply, Refusal> {
-        let job = self.jobs.get(&id).ok_or(Refusal::NotLive { job: id })?;
+        let job = self.jobs.get(&id).ok_or(Refusal::JobNotLive { job: id })?;
         let status = job.state.status;
         // Cancelled in this very batch, so it is still here: the second cancel is the first again.
         if status.is_final() && status != JobStatus::Cancelled {
-            return Err(Refusal::NotLive { job: id });
+            return Err(Refusal::JobNotLive { job: id });
         }
         let detail = match reason {
             Some(reason) => format!("{actor}: {reason}"),
@@ -46,7 +46,7 @@ impl Engine {
                 self.end(id, JobStatus::Cancelled, Cause::CancelRequested, about);
             }
         }
-        let job = self.jobs.get(&id).ok_or(Refusal::NotLive { job: id })?;
+        let job = self.jobs.get(&id).ok_or(Refusal::JobNotLive { job: id })?;
         Ok(Reply::Cancelling { status: job.state.status, version: job.state.version })
     }
 

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use model::checkpoint::{Checkpoint, CheckpointRecord};
-use model::{ExecutionId, Fence, JobId};
+use model::{ExecutionId, Fence, JobId, Refusal};
 
 use crate::engine::Engine;
 use crate::input::{TaskRequest, Ticket};
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 
 impl Engine {
     /// Takes what a running task asks for; answers if somebody waits.
@@ -24,7 +24,7 @@ impl Engine {
     ) {
         let current = self.live_execution(execution).filter(|(_, known, _)| *known == fence);
         let reply = match (current, request) {
-            (None, _) => Err(Refusal::NotCurrent { execution }),
+            (None, _) => Err(Refusal::ExecutionNotCurrent { execution }),
             (Some((job, ..)), TaskRequest::SaveCheckpoint { content_type, data, hash, expected_version }) => {
                 self.save_checkpoint(job, content_type, data, hash, expected_version)
             }
@@ -46,7 +46,7 @@ impl Engine {
         expected_version: Option<u64>,
     ) -> Result<Reply, Refusal> {
         let saved_at = self.now;
-        let job = self.jobs.get_mut(&id).ok_or(Refusal::NotLive { job: id })?;
+        let job = self.jobs.get_mut(&id).ok_or(Refusal::JobNotLive { job: id })?;
         let last = job.state.checkpoint.as_deref();
         if let Some(last) = last.filter(|last| last.hash == hash) {
             return Ok(Reply::CheckpointSaved { version: last.version });

@@ -1,13 +1,13 @@
 //! Why a job stands where it stands.
 
 use model::why::{Misfits, OpenEnum, Reason, Why};
-use model::{ExecutionStatus, JobId, JobStatus};
+use model::{ExecutionStatus, JobId, JobStatus, Refusal};
 
 use super::Job;
 use crate::clock::NO_TROUBLE;
 use crate::engine::Engine;
 use crate::input::Ticket;
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 use crate::placement;
 
 /// Workers that an explanation names one by one.
@@ -20,7 +20,7 @@ impl Engine {
             status: job.state.status,
             reasons: OpenEnum::list(self.reasons(id, job)),
         });
-        let reply = why.map(|why| Reply::Why(Box::new(why))).ok_or(Refusal::NotLive { job: id });
+        let reply = why.map(|why| Reply::Why(Box::new(why))).ok_or(Refusal::JobNotLive { job: id });
         self.reply(ticket, reply);
     }
 

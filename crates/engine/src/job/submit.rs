@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::record::{Change, JobHead, JobState, KeyRecord};
-use model::{Cause, Fence, JobId, JobStatus, ShardId, Timestamp};
+use model::{Cause, Fence, JobId, JobStatus, Refusal, ShardId, Timestamp};
 use mutation::{Mutation, is_on};
 use rand::Rng;
 use thin_vec::ThinVec;
@@ -11,7 +11,7 @@ use thin_vec::ThinVec;
 use super::{About, Job};
 use crate::engine::{Engine, KnownKey};
 use crate::input::{NewJob, Ticket};
-use crate::output::{Refusal, Reply, Submitted};
+use crate::output::{Reply, Submitted};
 use crate::profile::Profile;
 use crate::timer::Timer;
 
@@ -29,10 +29,10 @@ impl Engine {
         let mut own: std::collections::BTreeMap<u128, u128> = std::collections::BTreeMap::new();
         for (index, key) in jobs.iter().enumerate().filter_map(|(i, job)| Some((i, job.key?))) {
             if let Some(known) = self.keys.get(&key.key).filter(|known| known.body != key.body) {
-                return Err(Refusal::KeyReused { index, job: known.job });
+                return Err(Refusal::IdempotencyKeyReused { index, job: known.job });
             }
             if own.insert(key.key, key.body).is_some_and(|body| body != key.body) {
-                return Err(Refusal::KeyRepeated { index });
+                return Err(Refusal::IdempotencyKeyRepeated { index });
             }
         }
         Ok(())
@@ -44,7 +44,7 @@ impl Engine {
             let known = job.key.is_some_and(|key| self.keys.contains_key(&key.key));
             if let Some(origin) = job.head.origin.as_ref().filter(|_| !known) {
                 let check = self.check_room(origin.schedule);
-                check.map_err(|(name, runs)| Refusal::RunsNotOver { name, runs })?;
+                check.map_err(|(name, runs)| Refusal::ScheduleRunLimit { name, runs })?;
             }
         }
         Ok(())

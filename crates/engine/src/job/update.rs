@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use model::record::JobHead;
-use model::{Cause, JobId, JobStatus};
+use model::{Cause, JobId, JobStatus, Refusal};
 
 use super::{About, Job};
 use crate::engine::Engine;
 use crate::input::Ticket;
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 use crate::timer::Timer;
 
 impl Engine {
@@ -32,9 +32,9 @@ impl Engine {
         actor: &str,
     ) -> Result<Reply, Refusal> {
         let job = self.jobs.get(&id).filter(|job| !job.state.status.is_final());
-        let job = job.ok_or(Refusal::NotLive { job: id })?;
+        let job = job.ok_or(Refusal::JobNotLive { job: id })?;
         if job.has_started() {
-            return Err(Refusal::Started { job: id });
+            return Err(Refusal::JobStarted { job: id });
         }
         let found = job.state.version;
         if let Some(expected) = expected_version.filter(|&expected| expected != found) {

@@ -6,14 +6,14 @@ use model::api::ApplyChange;
 use model::firing::{DetailCode, FiringOutcome, Pause, ScheduleState, ScheduleStatus};
 use model::record::{Change, ScheduleEvent};
 use model::validate::Problem;
-use model::{ScheduleId, Timestamp};
+use model::{Refusal, ScheduleId, Timestamp};
 use rand::Rng;
 use thin_vec::ThinVec;
 
 use super::{Plan, Schedule, name_hash, shard_of};
 use crate::engine::Engine;
 use crate::input::{Expected, NewSchedule};
-use crate::output::{Applied, Refusal, Reply};
+use crate::output::{Applied, Reply};
 
 impl Engine {
     /// Creates or changes all of them, or none.
@@ -22,7 +22,7 @@ impl Engine {
         for (index, new) in schedules.iter().enumerate() {
             self.check_expected(new)?;
             let plan = self.plan_of(&new.head.spec);
-            plans.push(plan.map_err(|problems| Refusal::BadTiming { index, problems })?);
+            plans.push(plan.map_err(|problems| Refusal::InvalidTiming { index, problems })?);
         }
         let applied = schedules.iter().zip(plans).map(|(new, plan)| self.apply(new, plan)).collect();
         Ok(Reply::Applied(applied))
@@ -123,7 +123,7 @@ impl Engine {
     }
 
     fn check_version(&self, id: ScheduleId, expected: Option<u64>) -> Result<(), Refusal> {
-        let schedule = self.schedules.get(id).ok_or(Refusal::NoSchedule { schedule: id })?;
+        let schedule = self.schedules.get(id).ok_or(Refusal::ScheduleNotFound { schedule: id })?;
         let found = schedule.state.version;
         match expected.filter(|&expected| expected != found) {
             Some(expected) => Err(Refusal::VersionMismatch { expected, found }),
@@ -132,7 +132,7 @@ impl Engine {
     }
 
     fn schedule_reply(&self, id: ScheduleId) -> Result<Reply, Refusal> {
-        let schedule = self.schedules.get(id).ok_or(Refusal::NoSchedule { schedule: id })?;
+        let schedule = self.schedules.get(id).ok_or(Refusal::ScheduleNotFound { schedule: id })?;
         Ok(Reply::Schedule { status: schedule.state.status, version: schedule.state.version })
     }
 
@@ -170,7 +170,7 @@ impl Engine {
         if schedule.plan.is_unreadable {
             let note = schedule.state.pause.as_ref().map(|pause| pause.to_string());
             let problem = Problem { path: "timing".into(), message: note.unwrap_or_default() };
-            return Err(Refusal::BadTiming { index: 0, problems: vec![problem] });
+            return Err(Refusal::InvalidTiming { index: 0, problems: vec![problem] });
         }
         self.settle_now(id);
         let Some(schedule) = self.schedules.get(id) else { return self.schedule_reply(id) };

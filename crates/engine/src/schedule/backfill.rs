@@ -12,14 +12,14 @@ use model::firing::{
 };
 use model::record::{Change, Event, EventKind};
 use model::schedule::OverlapPolicy;
-use model::{BackfillId, JobStatus, ScheduleId, Timestamp};
+use model::{BackfillId, JobStatus, Refusal, ScheduleId, Timestamp};
 use rand::Rng;
 
 use super::Template;
 use super::ledger::with_who;
 use crate::engine::Engine;
 use crate::input::NewBackfill;
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 
 /// A backfill that is running.
 #[derive(Debug)]
@@ -46,9 +46,9 @@ impl Engine {
     /// backfill: so nothing runs twice, also if the same request comes twice.
     pub(super) fn begin_backfill(&mut self, new: &NewBackfill, actor: &Arc<str>) -> Result<Reply, Refusal> {
         let schedule =
-            self.schedules.get(new.schedule).ok_or(Refusal::NoSchedule { schedule: new.schedule })?;
+            self.schedules.get(new.schedule).ok_or(Refusal::ScheduleNotFound { schedule: new.schedule })?;
         if self.schedules.backfills.len() >= RUNNING_MAX {
-            return Err(Refusal::TooManyBackfills { most: RUNNING_MAX });
+            return Err(Refusal::BackfillLimit { limit: RUNNING_MAX });
         }
         let state = &schedule.state;
         let is_owed = |at| state.owed.iter().any(|gap| gap.after < at && at <= gap.until);
@@ -221,7 +221,8 @@ impl Engine {
         cancel_runs: bool,
         actor: &str,
     ) -> Result<Reply, Refusal> {
-        let backfill = self.schedules.backfills.get(&id).ok_or(Refusal::NoBackfill { backfill: id })?;
+        let backfill =
+            self.schedules.backfills.get(&id).ok_or(Refusal::BackfillNotRunning { backfill: id })?;
         let (runs, schedule) = (backfill.runs.clone(), backfill.head.schedule);
         self.end_backfill(id, BackfillStatus::Cancelled);
         self.arm_schedule(schedule);

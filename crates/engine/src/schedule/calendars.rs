@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::ScheduleId;
 use model::calendar::{CalendarRecord, CalendarSpec, CalendarStep, Days};
 use model::record::{Change, Event, EventKind};
 use model::validate::Problem;
+use model::{Refusal, ScheduleId};
 use timetable::CalendarMap;
 
 use super::{Plan, seed_of};
 use crate::engine::Engine;
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 
 /// The calendars of every namespace.
 #[derive(Debug, Default)]
@@ -104,7 +104,7 @@ impl Engine {
                 None => self.schedules.calendars.records.remove(&key),
             };
             self.schedules.calendars.compile(&namespace);
-            return Err(Refusal::BadCalendar { problems });
+            return Err(Refusal::InvalidCalendar { problems });
         }
         self.pending.others.push(Change::Calendar(Arc::clone(&record)));
         self.tell_calendar(&namespace, &name);
@@ -123,7 +123,7 @@ impl Engine {
         let found = self.schedules.calendars.version(namespace, name);
         if found == 0 {
             let (namespace, name) = (Arc::clone(namespace), Arc::clone(name));
-            return Err(Refusal::NoCalendar { namespace, name });
+            return Err(Refusal::CalendarNotFound { namespace, name });
         }
         if let Some(expected) = expected.filter(|&expected| expected != found) {
             return Err(Refusal::VersionMismatch { expected, found });

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use model::firing::{FiringCause, FiringOutcome, Work};
 use model::record::{Change, KeyRecord, RunKeyRecord};
 use model::schedule::OverlapPolicy;
-use model::{Duration, ScheduleId, Timestamp};
+use model::{Duration, Refusal, ScheduleId, Timestamp};
 
 use super::fire::Firing;
 use crate::engine::{Engine, KnownKey};
 use crate::input::Key;
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 
 impl Engine {
     /// Fires now, also while paused or completed. The run counts for the overlap limits like any.
@@ -23,7 +23,7 @@ impl Engine {
         actor: &Arc<str>,
     ) -> Result<Reply, Refusal> {
         if self.schedules.get(id).is_none() {
-            return Err(Refusal::NoSchedule { schedule: id });
+            return Err(Refusal::ScheduleNotFound { schedule: id });
         }
         if let Some(reply) = self.triggered_before(id, key)? {
             return Ok(reply);
@@ -32,7 +32,7 @@ impl Engine {
         self.settle_now(id);
         let now = self.now;
         let Some(schedule) = self.schedules.get_mut(id) else {
-            return Err(Refusal::NoSchedule { schedule: id });
+            return Err(Refusal::ScheduleNotFound { schedule: id });
         };
         let after = |last: Timestamp| Timestamp::from_micros(last.as_micros().saturating_add(1));
         let at = schedule.state.last_manual.map_or(now, |last| now.max(after(last)));
@@ -57,7 +57,7 @@ impl Engine {
         let Some(key) = key else { return Ok(None) };
         if let Some(known) = self.keys.get(&key.key) {
             if known.body != key.body {
-                return Err(Refusal::KeyReused { index: 0, job: known.job });
+                return Err(Refusal::IdempotencyKeyReused { index: 0, job: known.job });
             }
             let origin = self.jobs.get(&known.job).and_then(|job| job.origin.as_ref());
             let scheduled_for = origin.map_or(known.job.created_at(), |origin| origin.scheduled_for);
@@ -66,7 +66,7 @@ impl Engine {
         }
         if let Some(known) = self.workflows.keys.get(&key.key) {
             if known.body != key.body {
-                return Err(Refusal::RunKeyReused { run: known.run });
+                return Err(Refusal::RunIdempotencyKeyReused { run: known.run });
             }
             let origin = self.workflows.origin_of(known.run);
             let scheduled_for = origin.map_or(known.run.created_at(), |origin| origin.scheduled_for);

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use model::record::{Change, WorkerRecord};
 use model::spec::Delivery;
 use model::worker::{Admission, WorkerStatus};
-use model::{JobId, WorkerId};
+use model::{JobId, Refusal, WorkerId};
 
 use crate::engine::Engine;
 use crate::input::Ticket;
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 
 impl Engine {
     pub(crate) fn set_admission(&mut self, ticket: Ticket, id: WorkerId, admission: Admission) {
         let now = self.now;
         let Some(worker) = self.workers.get_mut(&id) else {
-            return self.reply(ticket, Err(Refusal::NoWorker { worker: id }));
+            return self.reply(ticket, Err(Refusal::WorkerNotFound { worker: id }));
         };
         if worker.record.admission != admission {
             worker.record = Arc::new(WorkerRecord { admission, updated_at: now, ..(*worker.record).clone() });
@@ -51,7 +51,7 @@ impl Engine {
 
     pub(crate) fn remove_worker(&mut self, ticket: Ticket, id: WorkerId) {
         let reply = match self.workers.get(&id) {
-            None => Err(Refusal::NoWorker { worker: id }),
+            None => Err(Refusal::WorkerNotFound { worker: id }),
             Some(worker) if worker.record.status != WorkerStatus::Lost => {
                 Err(Refusal::WorkerConnected { worker: id })
             }

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::run::{Adder, BatchKey, ElementBatch, StepKey, StepStatus};
-use model::{JobId, RunId, limits};
+use model::{JobId, Refusal, RunId, limits};
 use serde_json::Value;
 
 use super::elements::Elements;
 use super::plan::{Each, List};
 use super::{Run, index};
 use crate::engine::Engine;
-use crate::output::{Added, Refusal, Reply};
+use crate::output::{Added, Reply};
 
 /// The number of the first element of each batch, and how many it has, by who added it under which name.
 pub(super) type Batches = BTreeMap<(Adder, Box<str>), (u32, u32)>;
@@ -93,7 +93,7 @@ impl Engine {
     ) -> Result<Reply, Refusal> {
         let now = self.now;
         let key = self.jobs.get(&job).and_then(|job| job.step.as_ref()).map(|origin| origin.key());
-        let in_no_run = || Refusal::NotAnAdder { step: name.map(Into::into), may: Vec::new() };
+        let in_no_run = || Refusal::ElementsNotAccepted { step: name.map(Into::into), allowed: Vec::new() };
         let StepKey { run: id, step: own, item } = key.ok_or_else(in_no_run)?;
         let run = self.workflows.runs.get_mut(&id).ok_or_else(in_no_run)?;
         let step = adds_to(run, own, name)?;
@@ -108,12 +108,12 @@ impl Engine {
         }
         let state = known.state.as_deref();
         if known.status().is_final() || state.is_some_and(|state| state.ending.is_some()) {
-            return Err(Refusal::StepOver { run: id, step: shown.as_ref().into(), status: known.status() });
+            return Err(Refusal::StepEnded { run: id, step: shown.as_ref().into(), status: known.status() });
         }
         let total = growing.map_or(0, |growing| growing.list.len());
         if total + elements.len() > limits::ITEMS_MAX {
             let most = limits::ITEMS_MAX;
-            return Err(Refusal::ListFull { run: id, step: shown.as_ref().into(), most });
+            return Err(Refusal::ElementLimit { run: id, step: shown.as_ref().into(), limit: most });
         }
         let text = serde_json::to_string(&elements).expect("values are written as JSON");
         let (first, count) = run.growing(step).add(by, batch, elements);
@@ -195,9 +195,9 @@ fn adds_to(run: &Run, own: u32, name: Option<&str>) -> Result<u32, Refusal> {
     let named = name.and_then(|name| run.plan.place(name)).filter(|step| fills.contains(step));
     match (named, name, &**fills) {
         (Some(step), ..) | (None, None, &[step]) => Ok(step),
-        _ => Err(Refusal::NotAnAdder {
+        _ => Err(Refusal::ElementsNotAccepted {
             step: name.map(Into::into),
-            may: fills.iter().map(|&step| Arc::clone(&run.plan.node(step).name)).collect(),
+            allowed: fills.iter().map(|&step| Arc::clone(&run.plan.node(step).name)).collect(),
         }),
     }
 }

@@ -4,17 +4,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::WorkflowId;
 use model::api::ApplyChange;
 use model::record::{Change, Event, EventKind, WorkflowEvent};
 use model::run::{WorkflowHead, WorkflowState};
+use model::{Refusal, WorkflowId};
 use rand::Rng;
 
 use super::Workflow;
 use super::trigger::states_of;
 use crate::engine::Engine;
 use crate::input::{Expected, NewWorkflow};
-use crate::output::{AppliedWorkflow, Refusal, Reply};
+use crate::output::{AppliedWorkflow, Reply};
 use crate::schedule::{name_hash, shard_of};
 
 impl Workflow {
@@ -134,7 +134,7 @@ impl Engine {
         id: WorkflowId,
         expected: Option<u64>,
     ) -> Result<Reply, Refusal> {
-        let workflow = self.workflows.all.get(&id).ok_or(Refusal::NoWorkflow { workflow: id })?;
+        let workflow = self.workflows.all.get(&id).ok_or(Refusal::WorkflowNotFound { workflow: id })?;
         let found = workflow.state.version;
         if let Some(expected) = expected.filter(|&expected| expected != found) {
             return Err(Refusal::VersionMismatch { expected, found });

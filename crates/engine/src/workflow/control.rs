@@ -5,28 +5,28 @@ use std::sync::Arc;
 use model::firing::{Pause, Work};
 use model::run::{RunCause, RunStatus, Said, StepCause, StepStatus};
 use model::workflow::Section;
-use model::{JobId, RunId};
+use model::{JobId, Refusal, RunId};
 use serde_json::json;
 
 use super::elements::work_of;
 use super::plan::Act;
 use super::{Also, Run};
 use crate::engine::Engine;
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 
 impl Engine {
     pub(super) fn live_run(&self, id: RunId) -> Result<&Run, Refusal> {
         let run = self.workflows.runs.get(&id).filter(|run| !run.state.status.is_final());
-        run.ok_or(Refusal::NoRun { run: id })
+        run.ok_or(Refusal::RunNotLive { run: id })
     }
 
     fn find_step(&self, id: RunId, name: &str) -> Result<u32, Refusal> {
         let run = self.live_run(id)?;
-        run.plan.place(name).ok_or_else(|| Refusal::NoStep { run: id, step: name.into() })
+        run.plan.place(name).ok_or_else(|| Refusal::StepNotFound { run: id, step: name.into() })
     }
 
     fn run_reply(&self, id: RunId) -> Result<Reply, Refusal> {
-        let run = self.workflows.runs.get(&id).ok_or(Refusal::NoRun { run: id })?;
+        let run = self.workflows.runs.get(&id).ok_or(Refusal::RunNotLive { run: id })?;
         Ok(Reply::Run { status: run.state.status, version: run.state.version })
     }
 
@@ -142,7 +142,7 @@ impl Engine {
     ) -> Result<Reply, Refusal> {
         let status = self.live_run(id)?.state.status;
         if !matches!(status, RunStatus::Running | RunStatus::Retrying | RunStatus::Paused) {
-            return Err(Refusal::NotRunning { run: id, status });
+            return Err(Refusal::RunNotRunning { run: id, status });
         }
         if status != RunStatus::Paused {
             if status == RunStatus::Retrying {
@@ -192,14 +192,14 @@ impl Engine {
         let step = self.find_step(id, name)?;
         let run = self.live_run(id)?;
         if run.state.status == RunStatus::Waiting {
-            return Err(Refusal::NotRunning { run: id, status: RunStatus::Waiting });
+            return Err(Refusal::RunNotRunning { run: id, status: RunStatus::Waiting });
         }
         let known = run.step(step).status();
         if known.is_final() {
-            return Err(Refusal::StepOver { run: id, step: name.into(), status: known });
+            return Err(Refusal::StepEnded { run: id, step: name.into(), status: known });
         }
         if !matches!(status, StepStatus::Succeeded | StepStatus::Failed | StepStatus::Skipped) {
-            return Err(Refusal::NoMark { status });
+            return Err(Refusal::InvalidMark { status });
         }
         self.say(id, step, actor, note);
         self.stop_step(id, step, (status, StepCause::Marked));
@@ -218,12 +218,12 @@ impl Engine {
         let step = self.find_step(id, name)?;
         let run = self.live_run(id)?;
         if !matches!(run.plan.node(step).act, Act::Approval(_)) {
-            return Err(Refusal::NoApproval { run: id, step: name.into() });
+            return Err(Refusal::NotAnApproval { run: id, step: name.into() });
         }
         match run.step(step).status() {
             StepStatus::Waiting => {}
-            StepStatus::Pending => return Err(Refusal::NotAsked { run: id, step: name.into() }),
-            status => return Err(Refusal::StepOver { run: id, step: name.into(), status }),
+            StepStatus::Pending => return Err(Refusal::ApprovalNotPending { run: id, step: name.into() }),
+            status => return Err(Refusal::StepEnded { run: id, step: name.into(), status }),
         }
         let approvers = run.asks(step).approvers;
         if !approvers.is_empty() && !approvers.iter().any(|name| **name == **actor) {
@@ -252,7 +252,7 @@ impl Engine {
     }
 
     fn step_reply(&self, id: RunId, step: u32) -> Result<Reply, Refusal> {
-        let run = self.workflows.runs.get(&id).ok_or(Refusal::NoRun { run: id })?;
+        let run = self.workflows.runs.get(&id).ok_or(Refusal::RunNotLive { run: id })?;
         Ok(Reply::Step { status: run.step(step).status(), version: run.state.version })
     }
 }

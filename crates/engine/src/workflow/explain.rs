@@ -5,13 +5,13 @@ use model::run::{Asks, RunStatus, StepStatus};
 use model::why::{NeedView, NextTry, OpenEnum, RunWhy, StepReason, StepWhy};
 use model::worker::WorkerStatus;
 use model::workflow::{Action, Verdict};
-use model::{RunId, WorkerId};
+use model::{Refusal, RunId, WorkerId};
 
 use super::Run;
 use super::elements::Elements;
 use super::plan::{Act, index};
 use crate::engine::Engine;
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 
 /// Needs that an explanation names one by one.
 const NEEDS_SHOWN: usize = 100;
@@ -19,7 +19,8 @@ const NEEDS_SHOWN: usize = 100;
 impl Engine {
     pub(super) fn explain_step(&self, id: RunId, name: &str) -> Result<Reply, Refusal> {
         let run = self.live_run(id)?;
-        let step = run.plan.place(name).ok_or_else(|| Refusal::NoStep { run: id, step: name.into() })?;
+        let step =
+            run.plan.place(name).ok_or_else(|| Refusal::StepNotFound { run: id, step: name.into() })?;
         Ok(Reply::StepWhy(Box::new(self.step_why(id, run, step))))
     }
 

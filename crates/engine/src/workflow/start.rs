@@ -9,7 +9,7 @@ use model::run::{
     StepStatus,
 };
 use model::workflow::{Definition, Section};
-use model::{RunId, Timestamp, WorkflowId, limits};
+use model::{Refusal, RunId, Timestamp, WorkflowId, limits};
 use rand::Rng;
 use serde_json::{Map, Value};
 use thin_vec::ThinVec;
@@ -18,7 +18,7 @@ use super::plan::{deadline, index};
 use super::{Plan, Run, Step};
 use crate::engine::Engine;
 use crate::input::{Key, NewRun, Takeover};
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 use crate::schedule::shard_of;
 use crate::timer::Timer;
 
@@ -77,24 +77,24 @@ impl Engine {
         if let Some(known) = new.key.and_then(|key| self.workflows.keys.get(&key.key)) {
             return match new.key.is_some_and(|key| key.body == known.body) {
                 true => Ok(Reply::RunStarted { run: known.run, new: false }),
-                false => Err(Refusal::RunKeyReused { run: known.run }),
+                false => Err(Refusal::RunIdempotencyKeyReused { run: known.run }),
             };
         }
         if let Some(id) = new.workflow {
-            let workflow = self.workflows.all.get(&id).ok_or(Refusal::NoWorkflow { workflow: id })?;
+            let workflow = self.workflows.all.get(&id).ok_or(Refusal::WorkflowNotFound { workflow: id })?;
             if workflow.waiting.len() >= limits::WAITING_RUNS_MAX {
                 let name = Arc::clone(&workflow.name);
-                return Err(Refusal::TooManyRuns { name, most: limits::WAITING_RUNS_MAX });
+                return Err(Refusal::WaitingRunLimit { name, limit: limits::WAITING_RUNS_MAX });
             }
         }
         let plan = self
             .workflows
             .plans
             .of(&new.definition, &new.body, new.priority, &mut self.profiles)
-            .map_err(|reason| Refusal::BadDefinition { reason })?;
+            .map_err(|reason| Refusal::InvalidDefinition { reason })?;
         if let Some(origin) = &new.origin {
             let room = self.check_room(origin.schedule);
-            room.map_err(|(name, runs)| Refusal::RunsNotOver { name, runs })?;
+            room.map_err(|(name, runs)| Refusal::ScheduleRunLimit { name, runs })?;
         }
         let head = RunHead {
             workflow: new.workflow,

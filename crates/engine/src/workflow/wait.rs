@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use model::run::{RunCause, RunStatus, Said, StepCause, StepState, StepStatus};
 use model::workflow::{OnTimeout, Section};
-use model::{RunId, limits};
+use model::{Refusal, RunId, limits};
 
 use super::Also;
 use super::plan::{Act, deadline};
 use crate::engine::Engine;
-use crate::output::{Refusal, Reply};
+use crate::output::Reply;
 
 impl Engine {
     /// The timeout of a run may have passed, the time by which it was to start, or its backoff.
@@ -81,7 +81,7 @@ impl Engine {
     ) -> Result<Reply, Refusal> {
         let run = self.live_run(id)?;
         if payload.len() > limits::OUTPUT_BYTES_MAX {
-            return Err(Refusal::PayloadTooLarge { found: payload.len(), most: limits::OUTPUT_BYTES_MAX });
+            return Err(Refusal::PayloadTooLarge { found: payload.len(), limit: limits::OUTPUT_BYTES_MAX });
         }
         let waits = |(place, node): (usize, &super::plan::Node)| {
             let named = matches!(&node.act, Act::Event { name, .. } if **name == *event);
@@ -97,7 +97,7 @@ impl Engine {
         };
         let steps: Vec<u32> = run.plan.nodes.iter().enumerate().filter_map(waits).collect();
         if steps.is_empty() {
-            return Err(Refusal::NobodyWaits { run: id, event: event.into() });
+            return Err(Refusal::EventNotAwaited { run: id, event: event.into() });
         }
         let said = Said { at: self.now, by: actor.as_ref().into(), note: None };
         for &step in &steps {

@@ -1,11 +1,11 @@
 //! What is owed of the past, and that it stands in nobody's way.
 
 use engine::input::Key;
-use engine::{Refusal, Reply, ScheduleRequest};
+use engine::{Reply, ScheduleRequest};
 use model::firing::{FiringOutcome, ScheduleStatus, Work};
 use model::schedule::{Jitter, MissedPolicy, OverlapPolicy, Spread};
 use model::timing::{Every, Rule};
-use model::{Duration, JobStatus, ScheduleId};
+use model::{Duration, JobStatus, Refusal, ScheduleId};
 
 use crate::scenario::Scenario;
 

@@ -1,7 +1,7 @@
 //! What an execution saves for the next one of its job.
 
-use engine::{Input, Refusal, Reply, TaskRequest};
-use model::{ExecutionId, Fence, JobId, JobStatus};
+use engine::{Input, Reply, TaskRequest};
+use model::{ExecutionId, Fence, JobId, JobStatus, Refusal};
 
 use crate::scenario::Scenario;
 
@@ -58,7 +58,7 @@ fn only_the_current_execution_saves() {
     let (mut t, job) = running();
     let first = current(&t, job);
     let other_fence = (first.0, Fence(first.1.0 + 1));
-    let not_current = |execution| Err(Refusal::NotCurrent { execution });
+    let not_current = |execution| Err(Refusal::ExecutionNotCurrent { execution });
     assert_eq!(t.save(other_fence, "a", None), not_current(first.0));
     t.fail(job, 1);
     assert_eq!(t.save(first, "a", None), not_current(first.0));

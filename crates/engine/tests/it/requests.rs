@@ -1,7 +1,7 @@
 //! What clients ask for: idempotency, updates, refusals.
 
-use engine::{Input, Refusal, Reply};
-use model::{Duration, JobStatus};
+use engine::{Input, Reply};
+use model::{Duration, JobStatus, Refusal};
 
 use crate::scenario::Scenario;
 
@@ -23,7 +23,7 @@ fn the_same_key_gives_the_same_job() {
 fn a_key_that_was_used_for_something_else_is_refused() {
     let mut t = Scenario::new();
     let job = t.job().key(7, 1).submit();
-    assert_eq!(t.job().key(7, 2).try_submit(), Err(Refusal::KeyReused { index: 0, job }));
+    assert_eq!(t.job().key(7, 2).try_submit(), Err(Refusal::IdempotencyKeyReused { index: 0, job }));
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_job_that_has_not_started_can_be_changed() {
     t.pass(60);
     insta::assert_snapshot!(t.history(job), @"waiting (submitted) → ready (updated) → waiting (due) → running (placed)");
     let late = t.ask(|ticket| update(ticket, None, later));
-    assert_eq!(late, Err(Refusal::Started { job }));
+    assert_eq!(late, Err(Refusal::JobStarted { job }));
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn what_is_not_live_cannot_be_cancelled_or_explained() {
     t.worker().join();
     let job = t.job().submit();
     t.succeed(job);
-    assert_eq!(t.cancel(job), Err(Refusal::NotLive { job }));
-    assert_eq!(t.ask(|ticket| Input::Why { ticket, job }), Err(Refusal::NotLive { job }));
+    assert_eq!(t.cancel(job), Err(Refusal::JobNotLive { job }));
+    assert_eq!(t.ask(|ticket| Input::Why { ticket, job }), Err(Refusal::JobNotLive { job }));
 }
 
 /// A job for next month is not made again next week.

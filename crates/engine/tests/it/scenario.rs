@@ -9,8 +9,8 @@ use std::sync::Arc;
 use engine::input::{Held, How, Key};
 use engine::output::{Added, Assignment, Submitted};
 use engine::{
-    Config, Effect, Engine, Follower, Input, Join, NewJob, Now, Output, Refusal, Reply, Report, Session,
-    TaskRequest, Ticket,
+    Config, Effect, Engine, Follower, Input, Join, NewJob, Now, Output, Reply, Report, Session, TaskRequest,
+    Ticket,
 };
 use model::calendar::CalendarRecord;
 use model::changelog::{LiveKey, Touched};
@@ -31,7 +31,7 @@ use model::spec::{Concurrency, Constraint, Delivery, Operator, Placement};
 use model::why::{OpenEnum, Reason};
 use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::{
-    BackfillId, Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, RunId,
+    BackfillId, Bytes, Duration, ExecutionId, Fence, JobId, JobSpec, JobStatus, Millicores, Refusal, RunId,
     ScheduleId, ShardId, Timestamp, WorkerId, WorkflowId,
 };
 

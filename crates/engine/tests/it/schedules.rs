@@ -1,13 +1,13 @@
 //! Schedules: every instant is decided once, recorded, and run or not as the policies say.
 
-use engine::{Expected, Refusal, Reply, ScheduleRequest};
+use engine::{Expected, Reply, ScheduleRequest};
 use model::api::ApplyChange;
 use model::calendar::{CalendarSpec, CalendarStep, Days};
 use model::firing::{BackfillStatus, FiringCause, FiringOutcome, ScheduleStatus, Work};
 use model::schedule::{Jitter, MissedPolicy, OverlapPolicy, Spread};
 use model::timing::{Every, Filter, Rule};
 use model::why::{Misfit, Reason};
-use model::{Duration, JobStatus, Timestamp};
+use model::{Duration, JobStatus, Refusal, Timestamp};
 
 use crate::scenario::Scenario;
 use crate::timekeeper::minutes;
@@ -267,7 +267,7 @@ fn the_overlap_limit_counts_manual_runs_backfills_and_retries() {
     head.origin = origin;
     let new = engine::NewJob { head: head.into(), key: None, actor: "alice".into() };
     let reply = t.ask(|ticket| engine::Input::Submit { ticket, jobs: vec![new] });
-    assert!(matches!(reply, Err(Refusal::RunsNotOver { runs: 2, .. })), "{reply:?}");
+    assert!(matches!(reply, Err(Refusal::ScheduleRunLimit { runs: 2, .. })), "{reply:?}");
     let (outcome, _) = t.trigger_with(schedule, Some(OverlapPolicy::AllowAll));
     assert_eq!((outcome, t.open_runs(schedule).len()), (FiringOutcome::Fired, 3));
     t.succeed_all(schedule);
@@ -484,7 +484,7 @@ fn an_unknown_calendar_is_refused_with_its_path() {
         .spec(|s| s.timing.exclude.push(Filter::Calendar("nowhere".into())))
         .try_apply();
     match refused {
-        Err(Refusal::BadTiming { index: 0, problems }) => {
+        Err(Refusal::InvalidTiming { index: 0, problems }) => {
             assert!(problems[0].path.starts_with("timing.exclude[0]"), "{problems:?}");
         }
         other => panic!("{other:?}"),

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use engine::output::Applied;
-use engine::{Expected, Input, NewBackfill, NewSchedule, Refusal, Reply, ScheduleRequest};
+use engine::{Expected, Input, NewBackfill, NewSchedule, Reply, ScheduleRequest};
 use model::api::ApplyChange;
 use model::firing::{FiringOutcome, LedgerRecord, ScheduleHead, ScheduleState, Work};
 use model::schedule::{Missed, MissedPolicy, Overlap, OverlapPolicy};
 use model::timing::{Cron, Rule, Timing};
-use model::{BackfillId, Duration, JobId, JobSpec, JobStatus, ScheduleId, ScheduleSpec, Timestamp};
+use model::{BackfillId, Duration, JobId, JobSpec, JobStatus, Refusal, ScheduleId, ScheduleSpec, Timestamp};
 
 use crate::scenario::Scenario;
 

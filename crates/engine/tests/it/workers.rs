@@ -1,9 +1,9 @@
 //! Sessions, leases, and the operator's word.
 
 use engine::input::How;
-use engine::{Effect, Input, Refusal};
+use engine::{Effect, Input};
 use model::worker::{Admission, Health, WorkerStatus};
-use model::{Duration, Fence, JobStatus};
+use model::{Duration, Fence, JobStatus, Refusal};
 
 use crate::scenario::{Scenario, finished};
 
@@ -204,7 +204,7 @@ fn only_a_lost_worker_can_be_removed() {
     t.ask(|ticket| Input::RemoveWorker { ticket, worker }).unwrap();
     assert!(t.rows.workers.is_empty());
     let gone = t.ask(|ticket| Input::RemoveWorker { ticket, worker });
-    assert_eq!(gone, Err(Refusal::NoWorker { worker }));
+    assert_eq!(gone, Err(Refusal::WorkerNotFound { worker }));
 }
 
 /// The store took longer to load than a lease: nobody was heard meanwhile, so nobody is judged.

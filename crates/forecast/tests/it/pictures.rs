@@ -78,16 +78,16 @@ fn small_company() -> Plan {
     plan
 }
 
-/// The picture in the book is the one that is drawn now. `UPDATE=1` writes it again.
+/// The picture in the book is the one that is drawn now. `BELFRY_UPDATE=1` writes it again.
 #[test]
 fn the_picture_in_the_book_is_what_is_drawn() {
     let answer = small_company().answer();
     assert!(answer.overloads.len() >= 2 && answer.summary.late > 20, "{:#?}", answer.summary);
     let drawn = picture(&answer, &TimeZone::get("Europe/Berlin").unwrap());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/images/forecast.svg");
-    if std::env::var_os("UPDATE").is_some() {
+    if std::env::var_os("BELFRY_UPDATE").is_some() {
         std::fs::write(&path, &drawn).unwrap();
     }
     let known = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(known == drawn, "docs/src/images/forecast.svg is not what is drawn: run with UPDATE=1");
+    assert!(known == drawn, "docs/src/images/forecast.svg is not what is drawn: run with BELFRY_UPDATE=1");
 }

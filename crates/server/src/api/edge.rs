@@ -158,7 +158,7 @@ impl Hosts {
         }
         let shown: String = host.chars().filter(char::is_ascii_graphic).take(100).collect();
         Err(ApiError::new(
-            Code::HostRefused,
+            Code::HostNotAllowed,
             format!("the request is for `{shown}`, and this server is not called so"),
         ))
     }

@@ -202,7 +202,7 @@ fn depth(body: &[u8]) -> usize {
 /// Reads a whole body of at most `limit` bytes.
 ///
 /// # Errors
-/// `body_too_large`, `slow_request`, or `malformed_body` if the client stopped before its end.
+/// `body_too_large`, `request_timeout`, or `malformed_body` if the client stopped before its end.
 pub(super) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     read_body_counted(headers, body, limit, |_| Ok(())).await
 }
@@ -247,7 +247,7 @@ pub(super) async fn read_body_counted(
         Err(too_large())
     };
     let late = |_| {
-        ApiError::new(Code::SlowRequest, format!("the body took longer than {}s", BODY_TIMEOUT.as_secs()))
+        ApiError::new(Code::RequestTimeout, format!("the body took longer than {}s", BODY_TIMEOUT.as_secs()))
     };
     tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(late)?
 }
@@ -693,7 +693,7 @@ mod tests {
     async fn a_body_that_never_ends_is_given_up() {
         let body = Body::from_stream(futures::stream::pending::<Result<Bytes, std::io::Error>>());
         let read = read_body(&HeaderMap::new(), body, 100).await;
-        assert_eq!(read.unwrap_err().code(), Code::SlowRequest);
+        assert_eq!(read.unwrap_err().code(), Code::RequestTimeout);
     }
 
     #[derive(Debug, Default, PartialEq, serde::Deserialize)]

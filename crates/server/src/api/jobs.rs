@@ -7,13 +7,13 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, LOCATION};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use engine::{Input, Refusal, Reply};
+use engine::{Input, Reply};
 use model::api::{CancelJob, CancelledJob, Job, JobEvent, List, SubmitJobs, SubmittedJob, SubmittedJobs};
 use model::firing::{FiringCause, Origin};
 use model::limits::{BATCH_BODY_BYTES_MAX, BODY_BYTES_MAX};
 use model::record::JobHead;
 use model::why::Why;
-use model::{BackfillId, JobId, JobSpec, JobStatus, RunId, ScheduleId, Timestamp, WorkerId};
+use model::{BackfillId, JobId, JobSpec, JobStatus, Refusal, RunId, ScheduleId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::query::{JobFilter, JobRow, Page};
@@ -59,7 +59,7 @@ pub(super) fn routes(routes: &mut Routes) {
     let cancel_refusals = [JobNotFound, JobEnded, InvalidSpec, Code::UnsupportedMediaType];
     routes.needs(Verb::Change, jobs, &cancel_refusals, routes!(cancel_job));
     let retry_refusals =
-        [JobNotFound, JobNotEnded, Code::RunsNotOver, IdempotencyKeyReused, InvalidHeader, InvalidSpec];
+        [JobNotFound, JobNotEnded, Code::ScheduleRunLimit, IdempotencyKeyReused, InvalidHeader, InvalidSpec];
     routes.needs(Verb::Create, jobs, &retry_refusals, routes!(retry_job));
     routes.needs(Verb::Read, jobs, &[JobNotFound], routes!(get_job_events));
     let no_checkpoint = [JobNotFound, Code::CheckpointNotFound];
@@ -392,7 +392,7 @@ async fn cancel(api: &Api, actor: &Actor, id: JobId, reason: Option<String>) -> 
     let status = match api.node.request(|ticket| Input::Cancel { ticket, job: id, actor, reason }).await {
         Ok(Reply::Cancelling { status, .. }) => status,
         Ok(other) => return Err(unexpected(&other)),
-        Err(RequestError::Refused(Refusal::NotLive { .. })) => {
+        Err(RequestError::Refused(Refusal::JobNotLive { .. })) => {
             let row = rows::job(api, id).await?;
             if row.state.status != JobStatus::Cancelled {
                 return Err(ended(&row));
@@ -497,7 +497,7 @@ async fn explain_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Js
     match api.node.request(|ticket| Input::Why { ticket, job: id }).await {
         Ok(Reply::Why(why)) => Ok(Json(*why)),
         Ok(other) => Err(unexpected(&other)),
-        Err(RequestError::Refused(Refusal::NotLive { .. })) => {
+        Err(RequestError::Refused(Refusal::JobNotLive { .. })) => {
             let row = rows::job(&api, id).await?;
             Ok(Json(Why { job: id, status: row.state.status, reasons: Vec::new() }))
         }

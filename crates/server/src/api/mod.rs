@@ -81,7 +81,6 @@ use crate::hash::short_hash;
 use crate::services::Services;
 
 pub(crate) use forward::for_strangers;
-pub use problem::Code;
 
 /// The smallest answer that is worth compressing, in bytes.
 const COMPRESSED_FROM: u64 = 1_024;

@@ -74,7 +74,7 @@ fn codes(
     own: &[Code],
 ) -> BTreeSet<Code> {
     let mut codes = BTreeSet::from_iter(own.iter().copied());
-    codes.extend([Code::HostRefused, Code::MethodNotAllowed, Code::UriTooLong, Code::Internal]);
+    codes.extend([Code::HostNotAllowed, Code::MethodNotAllowed, Code::UriTooLong, Code::Internal]);
     if let Access::Needs(..) = access {
         codes.extend([
             Code::Unauthenticated,
@@ -90,7 +90,7 @@ fn codes(
         codes.insert(Code::InvalidParameter);
     }
     if operation.request_body.is_some() {
-        codes.extend([Code::MalformedBody, Code::SlowRequest, Code::BodyTooLarge]);
+        codes.extend([Code::MalformedBody, Code::RequestTimeout, Code::BodyTooLarge]);
     }
     if let (Access::Needs(..), HttpMethod::Post | HttpMethod::Put | HttpMethod::Patch | HttpMethod::Delete) =
         (access, method)

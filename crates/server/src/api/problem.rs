@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use engine::Refusal;
+use model::Refusal;
+pub(super) use model::api::Code;
 use model::api::{FieldError, Problem};
 use model::validate::Invalid;
 use store::StoreError;
@@ -22,104 +23,6 @@ pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// A document names this many wrong fields at most.
 const FIELD_ERRORS_MAX: usize = 100;
-
-macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident = $status:literal, $word:literal, $title:literal, $hint:literal;)*) => {
-        /// What kind of refusal it is: the stable words for programs.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Code { $($(#[$doc])* #[doc = $title] $variant,)* }
-
-        impl Code {
-            /// Every one, by status.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The word in `code`.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)* }
-            }
-
-            /// The HTTP status.
-            pub const fn status(self) -> u16 {
-                match self { $(Self::$variant => $status,)* }
-            }
-
-            /// The same for every refusal of this code.
-            pub const fn title(self) -> &'static str {
-                match self { $(Self::$variant => $title,)* }
-            }
-
-            /// What to do next, where nothing better is known.
-            pub const fn hint(self) -> &'static str {
-                match self { $(Self::$variant => $hint,)* }
-            }
-        }
-    };
-}
-
-codes! {
-    MalformedBody = 400, "malformed_body", "The body cannot be read.", "send what the content type says, encoded as UTF-8";
-    InvalidParameter = 400, "invalid_parameter", "A parameter is invalid.", "see /docs for the parameters of this route";
-    InvalidHeader = 400, "invalid_header", "A header is invalid.", "see /docs for the headers of this route";
-    InvalidCursor = 400, "invalid_cursor", "The cursor does not belong to this list.", "read the list from its beginning, without `cursor`; keep the filter the same from page to page";
-    Unauthenticated = 401, "unauthenticated", "There is no valid token.", "send `Authorization: Bearer TOKEN`; the first admin token is in the server's data folder, in `admin-token`";
-    Forbidden = 403, "forbidden", "The token does not allow this.", "use a token of another kind";
-    NotApprover = 403, "not_approver", "Somebody else is to approve.", "ask one of those that the step names";
-    CrossSite = 403, "cross_site", "A page of somebody else sent the request, or may have.", "open the dashboard of this server; programs send `Authorization: Bearer TOKEN`, and no cookie; a page of this server sends `X-Belfry-Csrf: 1` with what changes something";
-    HostRefused = 403, "host_refused", "The server does not go by that name.", "use localhost or an address, or add the name to the server's `host_names`";
-    NotFound = 404, "not_found", "There is nothing at this address.", "see /docs for all routes";
-    JobNotFound = 404, "job_not_found", "There is no such job.", "it never was, or its retention is over";
-    CheckpointNotFound = 404, "checkpoint_not_found", "The job has saved no checkpoint.", "a task saves one through its socket or by $BELFRY_CHECKPOINT; see /docs";
-    ExecutionNotFound = 404, "execution_not_found", "There is no such execution.", "it never was, or the retention of its job is over";
-    WorkerNotFound = 404, "worker_not_found", "There is no such worker.", "GET /api/v1/workers has all of them";
-    ServerNotFound = 404, "server_not_found", "There is no such server.", "GET /api/v1/servers has all that are there; a server has another id after each start";
-    QueueNotFound = 404, "queue_not_found", "There is no such queue.", "a queue is made by setting it up (PUT) or by submitting a job to it";
-    ArtifactNotFound = 404, "artifact_not_found", "There is no such artifact.", "GET /api/v1/artifacts has all of them; check the namespace";
-    ScheduleNotFound = 404, "schedule_not_found", "There is no such schedule.", "GET /api/v1/schedules has all of them; check the namespace";
-    BackfillNotFound = 404, "backfill_not_found", "There is no such backfill.", "GET /api/v1/backfills has all that are kept";
-    CalendarNotFound = 404, "calendar_not_found", "There is no such calendar.", "GET /api/v1/calendars has all of them; check the namespace";
-    WorkflowNotFound = 404, "workflow_not_found", "There is no such workflow.", "GET /api/v1/workflows has all of them; check the namespace";
-    RunNotFound = 404, "run_not_found", "There is no such run.", "it never was, or its retention is over";
-    StepNotFound = 404, "step_not_found", "The run has no such step.", "GET /api/v1/runs/ID/steps has all of them";
-    MethodNotAllowed = 405, "method_not_allowed", "The address does not take this method.", "the `Allow` header names those that it takes";
-    SlowRequest = 408, "slow_request", "The request came in too slowly.", "send the body without long pauses";
-    JobStarted = 409, "job_started", "The job has started.", "only a job that has not started can be changed; cancel it and submit another";
-    JobEnded = 409, "job_ended", "The job has ended.", "to run it again, POST to its /retry";
-    JobNotEnded = 409, "job_not_ended", "The job has not ended.", "wait for its end, or cancel it";
-    WorkerConnected = 409, "worker_connected", "The worker is connected.", "stop its agent first, and wait until it is lost";
-    QueueInUse = 409, "queue_in_use", "The queue has jobs.", "wait for the end of its jobs, or cancel them";
-    ArtifactInUse = 409, "artifact_in_use", "A live run needs the artifact.", "wait for the end of the run, or cancel it";
-    ScheduleExists = 409, "schedule_exists", "There is a schedule of this name.", "PUT replaces it; or choose another name";
-    RunEnded = 409, "run_ended", "The run has ended, or is ending.", "to try it again, POST to its /retry";
-    RunNotEnded = 409, "run_not_ended", "The run has not ended.", "wait for its end, or cancel it";
-    RepeatForbidden = 409, "repeat_forbidden", "The retry would start a job again that runs at most once.", "find out what the job did; to start it again all the same, name its step in `repeat` (`belfry run retry --repeat STEP`)";
-    StepEnded = 409, "step_ended", "The step has ended.", "to do it again, POST to /retry of its run once that has ended";
-    StepNotAsked = 409, "step_not_asked", "The step does not wait for approval.", "GET its /why says what holds it";
-    NobodyWaits = 409, "nobody_waits", "No step waits for the event, or is still to.", "check the name of the event; the first one of a name counts";
-    RunsWaiting = 409, "runs_waiting", "Runs of the workflow wait for their turn.", "cancel them first, or wait until they have begun";
-    TooManyRuns = 409, "too_many_runs", "As many runs of the workflow wait for their turn as may.", "wait until some have ended, or raise `max_parallel_runs`";
-    RunsNotOver = 409, "runs_not_over", "As many runs of the schedule are not over as may be.", "wait for their end, cancel them, or name another `overlap`";
-    NothingToBackfill = 409, "nothing_to_backfill", "Nothing of the range is left to run, or a running backfill has it.", "look at the running backfill, or take another range";
-    TooManyBackfills = 409, "too_many_backfills", "As many backfills are running as may be.", "wait for the end of one, or cancel one";
-    BackfillEnded = 409, "backfill_ended", "The backfill has ended.", "begin another one";
-    CalendarInUse = 409, "calendar_in_use", "Something refers to the calendar.", "take it out of what refers to it first";
-    CalendarBuiltIn = 409, "calendar_built_in", "The calendar is part of Belfry.", "make a calendar of your own that includes or excludes its days, and name that";
-    NoOtherServer = 409, "no_other_server", "No other server could go on.", "start another server on the same store first, or stop this one";
-    VersionMismatch = 412, "version_mismatch", "Somebody changed it meanwhile.", "read it again and repeat the change with the new ETag";
-    BodyTooLarge = 413, "body_too_large", "The body is too large.", "split it; a large file belongs into an artifact";
-    UriTooLong = 414, "uri_too_long", "The address is too long.", "name fewer labels and statuses";
-    UnsupportedMediaType = 415, "unsupported_media_type", "The content type is not taken here.", "send `Content-Type: application/json`";
-    InvalidSpec = 422, "invalid_spec", "The request is not valid.", "correct the fields that `errors` names";
-    IdempotencyKeyReused = 422, "idempotency_key_reused", "The idempotency key was used for something else.", "use another key, or repeat exactly what was sent first";
-    ClientLimit = 429, "client_limit", "The client has reached its limit.", "try again after `Retry-After` seconds, with fewer concurrent requests; the server's settings `client_*` are the limits";
-    Busy = 429, "busy", "The server has too much to do.", "try again after `Retry-After` seconds, with fewer requests at a time";
-    Internal = 500, "internal", "The server failed.", "this is a defect of Belfry: report it with the request id and the server's log";
-    OutcomeUnknown = 503, "outcome_unknown", "It is not known whether the request took effect.", "safe to repeat with the same idempotency key: nothing is done twice";
-    Loading = 503, "loading", "The server is starting.", "try again in a moment";
-    Stopping = 503, "stopping", "The server is stopping.", "try again when it is back";
-    StoreUnavailable = 503, "store_unavailable", "The store does not answer.", "try again in a moment; /readyz?verbose says more";
-    QueryTooSlow = 503, "query_too_slow", "The query took too long.", "narrow the filter: name a namespace, a status or a time range";
-    StorageFull = 507, "storage_full", "There is no space left for new work.", "free space on the server's volume; it goes on by itself then";
-}
 
 /// A refusal on its way to the client.
 ///
@@ -358,49 +261,12 @@ impl From<RequestError> for ApiError {
 }
 
 fn refused(refusal: &Refusal) -> ApiError {
-    let code = match refusal {
-        Refusal::NotLive { .. } => Code::JobEnded,
-        Refusal::Started { .. } => Code::JobStarted,
-        Refusal::NotCurrent { .. } => Code::JobEnded,
-        Refusal::VersionMismatch { .. } => Code::VersionMismatch,
-        Refusal::KeyReused { .. } | Refusal::KeyRepeated { .. } => Code::IdempotencyKeyReused,
-        Refusal::NoWorker { .. } => Code::WorkerNotFound,
-        Refusal::WorkerConnected { .. } => Code::WorkerConnected,
-        Refusal::NoQueue { .. } => Code::QueueNotFound,
-        Refusal::QueueInUse { .. } => Code::QueueInUse,
-        Refusal::NoSchedule { .. } => Code::ScheduleNotFound,
-        Refusal::ScheduleExists { .. } => Code::ScheduleExists,
-        Refusal::RunsNotOver { .. } => Code::RunsNotOver,
-        Refusal::NoBackfill { .. } => Code::BackfillEnded,
-        Refusal::NothingToBackfill { .. } => Code::NothingToBackfill,
-        Refusal::TooManyBackfills { .. } => Code::TooManyBackfills,
-        Refusal::NoCalendar { .. } => Code::CalendarNotFound,
-        Refusal::CalendarInUse { .. } => Code::CalendarInUse,
-        Refusal::NoWorkflow { .. } => Code::WorkflowNotFound,
-        Refusal::WorkflowExists { .. } => Code::VersionMismatch,
-        Refusal::RunsWaiting { .. } => Code::RunsWaiting,
-        Refusal::TooManyRuns { .. } => Code::TooManyRuns,
-        Refusal::RunKeyReused { .. } => Code::IdempotencyKeyReused,
-        Refusal::NoRun { .. } => Code::RunNotFound,
-        Refusal::NotRunning { .. } => Code::RunEnded,
-        Refusal::NoStep { .. } => Code::StepNotFound,
-        Refusal::StepOver { .. } => Code::StepEnded,
-        Refusal::NotAnAdder { .. } => Code::StepNotFound,
-        Refusal::NoApproval { .. } | Refusal::NotAsked { .. } => Code::StepNotAsked,
-        Refusal::NotApprover { .. } => Code::NotApprover,
-        Refusal::NobodyWaits { .. } => Code::NobodyWaits,
-        Refusal::NoMark { .. }
-        | Refusal::BadDefinition { .. }
-        | Refusal::PayloadTooLarge { .. }
-        | Refusal::ListFull { .. } => Code::InvalidSpec,
-        Refusal::BadTiming { index, problems } => {
-            let at = format!("schedules[{index}].");
-            return ApiError::invalid_fields(fields_at(&at, problems));
+    match refusal.problems() {
+        problems if problems.is_empty() => {
+            ApiError::new(refusal.code(), refusal.to_string()).hint(refusal.hint())
         }
-        Refusal::BadCalendar { problems } => return ApiError::invalid_fields(fields_at("", problems)),
-        _ => Code::Internal,
-    };
-    ApiError::new(code, refusal.to_string())
+        problems => ApiError::invalid_fields(fields_at("", &problems)),
+    }
 }
 
 /// Problems as wrong fields, with a prefix to their paths.
@@ -430,26 +296,12 @@ impl From<Denied> for ApiError {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use model::{Duration, JobId, JobSpec, Timestamp};
 
     use super::*;
 
     fn shown(error: ApiError) -> String {
         serde_json::to_string_pretty(&error.into_problem(Some("req-1".into()))).unwrap()
-    }
-
-    #[test]
-    fn codes_are_words_of_their_own_and_stand_in_the_order_of_their_statuses() {
-        let words: BTreeSet<_> = Code::ALL.iter().map(|c| c.as_str()).collect();
-        assert_eq!(words.len(), Code::ALL.len());
-        assert!(Code::ALL.is_sorted_by_key(|c| c.status()));
-        for code in Code::ALL {
-            assert!(code.as_str().bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{code:?}");
-            assert!(code.title().ends_with('.') && !code.hint().ends_with('.'), "{code:?}");
-            assert!((400..600).contains(&code.status()), "{code:?}");
-        }
     }
 
     #[test]
@@ -495,11 +347,11 @@ mod tests {
             (RequestError::Loading, "503 loading"),
             (RequestError::Stopping, "503 stopping"),
             (RequestError::Poisoned, "500 internal"),
-            (Refusal::Started { job }.into(), "409 job_started"),
-            (Refusal::NotLive { job }.into(), "409 job_ended"),
+            (Refusal::JobStarted { job }.into(), "409 job_started"),
+            (Refusal::JobNotLive { job }.into(), "409 job_ended"),
             (Refusal::VersionMismatch { expected: 1, found: 2 }.into(), "412 version_mismatch"),
-            (Refusal::KeyReused { index: 0, job }.into(), "422 idempotency_key_reused"),
-            (Refusal::KeyRepeated { index: 1 }.into(), "422 idempotency_key_reused"),
+            (Refusal::IdempotencyKeyReused { index: 0, job }.into(), "422 idempotency_key_reused"),
+            (Refusal::IdempotencyKeyRepeated { index: 1 }.into(), "422 idempotency_key_reused"),
         ];
         for (error, expected) in table {
             let problem = ApiError::from(error).into_problem(None);

@@ -8,7 +8,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use engine::{Expected, Input, Refusal, Reply, ScheduleRequest, WorkflowRequest};
+use engine::{Expected, Input, Reply, ScheduleRequest, WorkflowRequest};
+use model::Refusal;
 
 use super::Api;
 use super::problem::{ApiError, Code};
@@ -84,7 +85,7 @@ impl From<RequestError> for NotApplied {
         match error {
             RequestError::Refused(
                 Refusal::VersionMismatch { .. }
-                | Refusal::NotLive { .. }
+                | Refusal::JobNotLive { .. }
                 | Refusal::ScheduleExists { .. }
                 | Refusal::WorkflowExists { .. },
             ) => Self::Outdated,

@@ -136,17 +136,17 @@ mod tests {
     /// Where they are checked in, for editors.
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas");
 
-    /// The checked-in copies are what the code says. `UPDATE=1` writes them anew.
+    /// The checked-in copies are what the code says. `BELFRY_UPDATE=1` writes them anew.
     #[test]
     fn the_checked_in_schemas_are_those_of_the_code() {
         for (name, made) in all(&crate::api::document()) {
             let path = std::path::Path::new(FOLDER).join(name);
-            if std::env::var_os("UPDATE").is_some() {
+            if std::env::var_os("BELFRY_UPDATE").is_some() {
                 std::fs::create_dir_all(FOLDER).unwrap();
                 std::fs::write(&path, &made).unwrap();
             }
             let kept = std::fs::read(&path).unwrap_or_default();
-            assert!(kept == made, "docs/schemas/{name} is out of date: run this test with UPDATE=1");
+            assert!(kept == made, "docs/schemas/{name} is out of date: run this test with BELFRY_UPDATE=1");
         }
     }
 

@@ -5,8 +5,8 @@
 //! unknown may ask again, for nothing is done twice.
 
 use engine::output::Added;
-use engine::{Input, Refusal, Reply, TaskRequest};
-use model::{ExecutionId, Fence};
+use engine::{Input, Reply, TaskRequest};
+use model::{ExecutionId, Fence, Refusal};
 use proto::v1::{
     AddElementsRequest, AddElementsResponse, Checkpoint, GetCheckpointRequest, SaveCheckpointRequest,
     SaveCheckpointResponse,
@@ -88,7 +88,7 @@ async fn current(services: &Services, execution: ExecutionId, fence: Fence) -> R
     let row = services.node.store().execution(execution).await;
     let row = row.map_err(|error| unreadable(execution, &error))?;
     row.filter(|row| row.record.fence == fence && !row.record.status.is_final())
-        .ok_or_else(|| Status::failed_precondition(Refusal::NotCurrent { execution }.to_string()))
+        .ok_or_else(|| Status::failed_precondition(Refusal::ExecutionNotCurrent { execution }.to_string()))
 }
 
 fn unreadable(execution: ExecutionId, error: &StoreError) -> Status {
@@ -104,10 +104,10 @@ fn execution_id(services: &Services, text: &str, what: &'static str) -> Result<E
 fn status(error: &RequestError) -> Status {
     let text = error.to_string();
     match error {
-        RequestError::Refused(Refusal::NotCurrent { .. }) => Status::failed_precondition(text),
+        RequestError::Refused(Refusal::ExecutionNotCurrent { .. }) => Status::failed_precondition(text),
         RequestError::Refused(Refusal::VersionMismatch { .. }) => Status::aborted(text),
-        RequestError::Refused(Refusal::StepOver { .. }) => Status::aborted(text),
-        RequestError::Refused(Refusal::NotAnAdder { .. }) => Status::not_found(text),
+        RequestError::Refused(Refusal::StepEnded { .. }) => Status::aborted(text),
+        RequestError::Refused(Refusal::ElementsNotAccepted { .. }) => Status::not_found(text),
         RequestError::Refused(_) => Status::invalid_argument(text),
         RequestError::Poisoned => Status::internal(text),
         _ => Status::unavailable(text),

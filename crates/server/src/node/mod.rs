@@ -25,10 +25,10 @@ mod thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::{Input, Refusal, Reply, Session, Ticket, View};
+use engine::{Input, Reply, Session, Ticket, View};
 use leader::{Unanswered, is_new_work};
-use model::Duration;
 use model::record::Event;
+use model::{Duration, Refusal};
 use store::{EventSeq, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -94,58 +94,6 @@ pub enum RequestError {
     /// The same request made the engine fail before. Nothing was changed.
     #[error("the request was set aside: handling it failed before")]
     Poisoned,
-}
-
-impl RequestError {
-    /// What the caller can do next.
-    pub fn help(&self) -> &'static str {
-        match self {
-            Self::Refused(refusal) => refusal_help(refusal),
-            Self::OutcomeUnknown => "repeat the request with the same idempotency key: nothing is done twice",
-            Self::Busy { .. } => "try again in a moment, and with fewer requests at a time",
-            Self::Full => "free space on the volume of the store; the server goes on by itself then",
-            Self::Loading => "try again in a moment",
-            Self::Stopping => "try again when the server is back",
-            Self::Poisoned => "this is a defect of Belfry: report it with the lines of the server's log",
-        }
-    }
-}
-
-fn refusal_help(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::NotLive { .. } => "see `belfry job get`",
-        Refusal::NotCurrent { .. } => "end the task: another execution goes on with its job, or none",
-        Refusal::Started { .. } => "cancel it and submit a new one",
-        Refusal::VersionMismatch { .. } => "read it again and repeat the change",
-        Refusal::KeyReused { .. } => "use another key, or repeat exactly what was submitted first",
-        Refusal::NoWorker { .. } => "see `belfry worker list`",
-        Refusal::WorkerConnected { .. } => "stop the worker first, or cordon it",
-        Refusal::NoQueue { .. } => "see `belfry queue list`",
-        Refusal::QueueInUse { .. } => "wait for the end of its jobs, or cancel them",
-        Refusal::NoSchedule { .. } => "see `belfry schedule list`",
-        Refusal::ScheduleExists { .. } => "`belfry schedule apply` replaces it",
-        Refusal::RunsNotOver { .. } => "wait for their end, or name another overlap policy",
-        Refusal::NoBackfill { .. } => "see `belfry backfill list`",
-        Refusal::NothingToBackfill { .. } => "see `belfry backfill list`; a dry run lists what is left out",
-        Refusal::TooManyBackfills { .. } => "wait for the end of one, or cancel one",
-        Refusal::NoCalendar { .. } => "see `belfry calendar list`",
-        Refusal::CalendarInUse { .. } => "take it out of what refers to it first",
-        Refusal::NoWorkflow { .. } => "see `belfry workflow list`",
-        Refusal::WorkflowExists { .. } => "`belfry apply` replaces it",
-        Refusal::RunsWaiting { .. } => "see `belfry run list --status waiting`",
-        Refusal::TooManyRuns { .. } => "wait until some have ended, or raise `max_parallel_runs`",
-        Refusal::RunKeyReused { .. } => "use another key, or repeat exactly what was started first",
-        Refusal::NoRun { .. } => "see `belfry run list`; an ended run is tried again with `belfry run retry`",
-        Refusal::NotAnAdder { .. } => "see `added_by` in the book's page about workflows",
-        Refusal::ListFull { .. } => "add fewer and larger elements",
-        Refusal::NotRunning { .. } | Refusal::StepOver { .. } | Refusal::NoStep { .. } => {
-            "see `belfry run get`"
-        }
-        Refusal::NotAsked { .. } => "wait until the step waits for it; `belfry run why` says what holds it",
-        Refusal::NobodyWaits { .. } => "see the waits of its steps with `belfry run get`",
-        Refusal::PayloadTooLarge { .. } => "put large data into an artifact and send its name",
-        _ => "",
-    }
 }
 
 impl From<Unanswered> for RequestError {

@@ -3,8 +3,8 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use engine::{Effect, Input, Join, Refusal, Reply, Report, Session};
-use model::{Duration, ExecutionId, Fence, WorkerId};
+use engine::{Effect, Input, Join, Reply, Report, Session};
+use model::{Duration, ExecutionId, Fence, Refusal, WorkerId};
 
 use super::World;
 use super::agent::AgentMessage;
@@ -104,7 +104,7 @@ impl World {
             Ok(Reply::CheckpointSaved { version }) => Answer::Saved { version },
             Ok(Reply::ElementsAdded(added)) => Answer::Added { first: added.first, count: added.count },
             Ok(_) => Answer::Done,
-            Err(refusal) => Answer::Refused { code: code(&refusal).to_owned() },
+            Err(refusal) => Answer::Refused { code: refusal.code().as_str().to_owned() },
         };
         self.answer(request, attempt, answer);
     }
@@ -175,16 +175,4 @@ pub(super) struct Stop {
     pub(super) fence: Fence,
     pub(super) grace: Duration,
     pub(super) discard: bool,
-}
-
-/// A word for a refusal, as histories have it.
-fn code(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::NotLive { .. } => "not_live",
-        Refusal::Started { .. } => "started",
-        Refusal::VersionMismatch { .. } => "version_mismatch",
-        Refusal::KeyReused { .. } | Refusal::KeyRepeated { .. } => "key_reused",
-        Refusal::RunsNotOver { .. } => "runs_not_over",
-        _ => "refused",
-    }
 }

@@ -157,7 +157,7 @@ pub(crate) async fn elements_that_cannot_be_added_are_refused_with_the_reason() 
     }
     let refusals = [
         (Status::failed_precondition("x"), 409, "not_current"),
-        (Status::not_found("x"), 404, "not_an_adder"),
+        (Status::not_found("x"), 404, "elements_not_accepted"),
         (Status::aborted("x"), 409, "step_ended"),
         (Status::invalid_argument("x"), 400, "invalid_elements"),
         (Status::unavailable("x"), 503, "outcome_unknown"),

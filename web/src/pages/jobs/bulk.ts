@@ -52,7 +52,7 @@ export function turnsOf(schedules: Schedules, ended: AbortSignal): Turns {
   ended.addEventListener("abort", () => stops.forEach((stop) => stop()), { once: true });
   return {
     laneOf: (id) => schedules.get(id),
-    isForNow: ({ code }) => code === "runs_not_over",
+    isForNow: ({ code }) => code === "schedule_run_limit",
     next: async (signal) => {
       const woken = new Promise<void>((resolve) => (wake = resolve));
       if (!hasTurn) await Promise.race([woken, pause(AGAIN_MS, signal)]);

@@ -1,10 +1,9 @@
 //! Running tasks add elements to a step of their run.
 
-use engine::Refusal;
 use model::run::{RetryFrom, StepCause, carried};
 use model::why::StepReason;
 use model::workflow::{ForEach, Over, StepSpec};
-use model::{RunId, RunStatus, StepStatus, WorkflowSpec, limits};
+use model::{Refusal, RunId, RunStatus, StepStatus, WorkflowSpec, limits};
 use serde_json::{Value, json};
 
 use super::{each, env, job};
@@ -251,14 +250,16 @@ fn a_task_adds_only_where_its_workflow_says() {
     let split = t.job_of(run, "split");
     let one: [Value; 1] = [json!(1)];
     let refused = t.add(split, Some("total"), "a", &one).unwrap_err();
-    assert_eq!(refused.to_string(), "this task does not add to step `total`: expected work");
+    assert_eq!(refused.to_string(), "step `total` accepts no elements from this task: expected work");
     let alone = t.job().submit();
     t.start(alone);
-    assert!(matches!(t.add(alone, None, "a", &one), Err(Refusal::NotAnAdder { may, .. }) if may.is_empty()));
+    assert!(
+        matches!(t.add(alone, None, "a", &one), Err(Refusal::ElementsNotAccepted { allowed, .. }) if allowed.is_empty())
+    );
     let many = vec![json!(0); limits::ITEMS_MAX];
     t.add(split, None, "a", &many).unwrap();
     let refused = t.add(split, None, "b", &one).unwrap_err();
-    assert!(matches!(refused, Refusal::ListFull { most: limits::ITEMS_MAX, .. }));
+    assert!(matches!(refused, Refusal::ElementLimit { limit: limits::ITEMS_MAX, .. }));
     assert_eq!(t.rows.batches.len(), 1);
 }
 
@@ -275,5 +276,5 @@ fn nothing_is_added_to_a_step_that_is_over() {
     ends_of_elements(&mut t, run, 0..1);
     assert_eq!(t.step(run, "work"), StepStatus::Succeeded);
     let refused = t.add(split, None, "b", &[json!(2)]).unwrap_err();
-    assert!(matches!(refused, Refusal::StepOver { status: StepStatus::Succeeded, .. }));
+    assert!(matches!(refused, Refusal::StepEnded { status: StepStatus::Succeeded, .. }));
 }

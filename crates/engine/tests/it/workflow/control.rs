@@ -1,10 +1,10 @@
 //! What somebody asks of runs: cancel, pause, mark, try again.
 
-use engine::{Refusal, Reply, WorkflowRequest};
+use engine::{Reply, WorkflowRequest};
 use model::run::{RetryFrom, carried};
 use model::why::{OpenEnum, StepReason};
 use model::workflow::{Action, StepSpec, Wait};
-use model::{Duration, JobStatus, RunId, RunStatus, StepStatus, WorkflowSpec};
+use model::{Duration, JobStatus, Refusal, RunId, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;
 
 use super::{act, env, job};
@@ -38,7 +38,7 @@ fn a_cancelled_run_still_cleans_up() {
     t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
     t.succeed_step(run, "clean");
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (cancel_requested: alice: wrong day) → cancelled (cancel_requested)");
-    assert!(matches!(t.ask_for(cancel(run, false)), Err(Refusal::NoRun { .. })));
+    assert!(matches!(t.ask_for(cancel(run, false)), Err(Refusal::RunNotLive { .. })));
 }
 
 /// C2. Cleaning up can be left out, also by a second cancel once it goes on.
@@ -129,9 +129,9 @@ fn a_step_can_be_marked() {
     insta::assert_snapshot!(t.steps(run), @"a succeeded (marked), b skipped (marked), c skipped (rule), clean running (needs_over)");
     let said = t.row(run, "a").unwrap().said.clone().unwrap();
     assert_eq!((&*said.by, said.note.as_deref()), ("alice", Some("by hand")));
-    assert!(matches!(t.ask_for(mark(run, "a", StepStatus::Failed)), Err(Refusal::StepOver { .. })));
-    assert!(matches!(t.ask_for(mark(run, "clean", StepStatus::Running)), Err(Refusal::NoMark { .. })));
-    assert!(matches!(t.ask_for(mark(run, "nobody", StepStatus::Failed)), Err(Refusal::NoStep { .. })));
+    assert!(matches!(t.ask_for(mark(run, "a", StepStatus::Failed)), Err(Refusal::StepEnded { .. })));
+    assert!(matches!(t.ask_for(mark(run, "clean", StepStatus::Running)), Err(Refusal::InvalidMark { .. })));
+    assert!(matches!(t.ask_for(mark(run, "nobody", StepStatus::Failed)), Err(Refusal::StepNotFound { .. })));
 }
 
 /// C2. Another try takes over what ended well, with what it gave, and does the rest again.
@@ -199,7 +199,7 @@ fn a_start_that_is_repeated_is_the_first_again() {
     t.rejoin_all();
     t.succeed_step(run, "a");
     assert_eq!(t.ask_for(start(&t, 1)), Ok(Reply::RunStarted { run, new: false }));
-    assert_eq!(t.ask_for(start(&t, 2)), Err(Refusal::RunKeyReused { run }));
+    assert_eq!(t.ask_for(start(&t, 2)), Err(Refusal::RunIdempotencyKeyReused { run }));
     assert_eq!(t.rows.runs.len(), 1);
     t.now = t.now + model::limits::IDEMPOTENCY_KEPT + Duration::from_secs(1);
     t.flush_at(t.now.into());

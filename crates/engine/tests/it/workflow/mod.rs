@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use engine::input::How;
 use engine::input::Takeover;
-use engine::{Expected, Input, NewRun, NewWorkflow, Refusal, Reply, Report, WorkflowRequest};
+use engine::{Expected, Input, NewRun, NewWorkflow, Reply, Report, WorkflowRequest};
 use model::firing::Work;
 use model::record::{Outcome, Usage};
 use model::run::{
@@ -24,7 +24,7 @@ use model::run::{
 };
 use model::why::StepReason;
 use model::workflow::{Action, Definition, ForEach, Over, StepSpec};
-use model::{JobId, JobSpec, RunId, RunStatus, StepStatus, WorkflowId, WorkflowSpec};
+use model::{JobId, JobSpec, Refusal, RunId, RunStatus, StepStatus, WorkflowId, WorkflowSpec};
 use serde_json::{Map, Value, json};
 
 use crate::scenario::{Scenario, known};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::WorkflowRequest;
 use engine::input::How;
-use engine::{NewRun, Refusal, Reply};
+use engine::{NewRun, Reply};
 use model::run::{RetryFrom, RunCause, RunHead, StepKey, carried};
 use model::spec::Delivery;
 use model::why::{NextTry, StepReason};
@@ -12,7 +12,7 @@ use model::workflow::{
     Action, Approval, Call, EventWait, FailurePolicy, ForEach, JoinRule, OnTimeout, Over, Parameter,
     ParameterType, RunFailure, StepSpec, Wait,
 };
-use model::{Duration, RunId, RunStatus, StepStatus, WorkflowSpec};
+use model::{Duration, Refusal, RunId, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;
 
 use super::{act, each, env, job};
@@ -442,7 +442,7 @@ fn an_event_may_come_before_the_step_waits_again() {
     t.fail_step(run, "b");
     t.pass(5);
     assert_eq!((t.step(run, "wait"), t.status_of_run(run)), (StepStatus::Failed, RunStatus::Retrying));
-    assert!(matches!(t.ask_for(event(run)), Err(Refusal::NobodyWaits { .. })));
+    assert!(matches!(t.ask_for(event(run)), Err(Refusal::EventNotAwaited { .. })));
     t.pass(10);
     assert_eq!(t.step(run, "wait"), StepStatus::Waiting);
     t.ask_for(event(run)).unwrap();
@@ -471,7 +471,7 @@ fn a_run_says_that_it_waits_for_its_next_try() {
     assert!(t.run_state(run).history.iter().any(|entry| entry.cause == RunCause::PauseRequested));
     let refused =
         t.ask_for(WorkflowRequest::Mark { run, step: "b".into(), status: StepStatus::Succeeded, note: None });
-    assert!(matches!(refused, Err(Refusal::StepOver { .. })));
+    assert!(matches!(refused, Err(Refusal::StepEnded { .. })));
 }
 
 /// C2. An output that cannot be given, and a failure after the steps, are not tried again: no step of it failed.

@@ -1,12 +1,12 @@
 //! Schedules that start runs: as with jobs, with the run in place of the job.
 
 use engine::input::How;
-use engine::{Refusal, Reply, ScheduleRequest, WorkflowRequest};
+use engine::{Reply, ScheduleRequest, WorkflowRequest};
 use model::firing::{BackfillStatus, FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus, Work};
 use model::schedule::{Action as Starts, OverlapPolicy};
 use model::timing::{Every, Rule};
 use model::workflow::{Action, Approval, Call, Over, Parameter, ParameterType};
-use model::{Duration, RunId, RunStatus, ScheduleId, StepStatus, Timestamp, WorkflowSpec};
+use model::{Duration, Refusal, RunId, RunStatus, ScheduleId, StepStatus, Timestamp, WorkflowSpec};
 use serde_json::{Value, json};
 
 use super::{act, each, env, job};
@@ -296,7 +296,7 @@ fn a_trigger_that_is_repeated_under_its_key_finds_the_run() {
     t.back();
     let Ok(Reply::Triggered { work: Some(again), .. }) = trigger(&mut t, 1) else { panic!("it is known") };
     assert_eq!((first, Some(first)), (again, t.scheduled(schedule).first().map(|&run| run.into())));
-    assert!(matches!(trigger(&mut t, 2), Err(Refusal::RunKeyReused { .. })));
+    assert!(matches!(trigger(&mut t, 2), Err(Refusal::RunIdempotencyKeyReused { .. })));
 }
 
 /// C4. A run that is tried again belongs to the same firing, and counts for the schedule's limit.
@@ -315,7 +315,7 @@ fn a_run_that_is_tried_again_stands_among_the_runs_of_its_schedule() {
     };
     let run = t.start_with(again(&t));
     let refused = t.ask_for(WorkflowRequest::Start(Box::new(again(&t))));
-    assert!(matches!(refused, Err(Refusal::RunsNotOver { runs: 1, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(Refusal::ScheduleRunLimit { runs: 1, .. })), "{refused:?}");
     assert_eq!(t.trigger(schedule).0, FiringOutcome::SkippedOverlap);
     t.check_rebuilt();
     t.succeed_step(run, "load");

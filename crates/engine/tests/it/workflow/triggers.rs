@@ -1,10 +1,9 @@
 //! Runs that the end of a job or of another workflow starts.
 
-use engine::Refusal;
 use model::record::EventKind;
 use model::run::{NotTriggered, TriggerState};
 use model::workflow::{Parameter, ParameterType, TriggerSpec};
-use model::{JobId, RunId, RunStatus, WorkflowId, WorkflowSpec};
+use model::{JobId, Refusal, RunId, RunStatus, WorkflowId, WorkflowSpec};
 use serde_json::{Value, json};
 
 use super::{env, job};

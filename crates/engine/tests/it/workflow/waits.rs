@@ -1,10 +1,10 @@
 //! Steps that wait: for time, for an event, for somebody.
 
-use engine::{Refusal, WorkflowRequest};
+use engine::WorkflowRequest;
 use model::run::RunStatus;
 use model::why::StepReason;
 use model::workflow::{Action, Approval, EventWait, OnTimeout, Parameter, ParameterType, StepSpec, Wait};
-use model::{Duration, RunId, StepStatus, WorkflowSpec};
+use model::{Duration, Refusal, RunId, StepStatus, WorkflowSpec};
 use serde_json::json;
 
 use super::{act, env, job};
@@ -38,13 +38,13 @@ fn an_approval_waits_for_somebody_who_may_approve() {
     let why = t.why_step(run, "ask");
     assert_eq!(why, [StepReason::Approval { approvers: vec!["bob".into()], message: None, until: None }]);
     let refusal = t.ask_by("alice", decide(run, true)).unwrap_err();
-    insta::assert_snapshot!(refusal, @"step `ask` is approved or rejected by bob");
+    insta::assert_snapshot!(refusal, @"step `ask` can be approved or rejected only by bob");
     t.restart();
     t.rejoin_all();
     t.ask_by("bob", decide(run, true)).unwrap();
     assert_eq!(t.env_of(t.job_of(run, "deploy"), "BY"), "bob: looks good");
     let again = t.ask_by("bob", decide(run, false)).unwrap_err();
-    assert!(matches!(again, Refusal::StepOver { status: StepStatus::Succeeded, .. }));
+    assert!(matches!(again, Refusal::StepEnded { status: StepStatus::Succeeded, .. }));
 }
 
 /// C2. Approvers see what they approve, and a parameter can say who they are: nobody else may approve then, and a
@@ -153,7 +153,7 @@ fn an_event_ends_the_wait_for_it() {
     t.ask_for(pay(run, &json!({"amount": 7}))).unwrap();
     assert_eq!(t.env_of(t.job_of(run, "ship"), "AMOUNT"), "7");
     let late = t.ask_for(pay(run, &json!({}))).unwrap_err();
-    assert!(matches!(late, Refusal::NobodyWaits { .. }));
+    assert!(matches!(late, Refusal::EventNotAwaited { .. }));
 }
 
 /// C2. An event that comes before anybody waits for it is kept; the first one counts.
@@ -178,5 +178,5 @@ fn an_event_that_nobody_waits_for_is_refused_by_name() {
     let mut t = Scenario::with_room();
     let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[])]));
     let refusal = t.ask_for(pay(run, &json!({}))).unwrap_err();
-    assert!(refusal.to_string().ends_with("waits for event `paid`, or is still to"), "{refusal}");
+    assert!(refusal.to_string().ends_with("is waiting for event `paid`, and none will"), "{refusal}");
 }

@@ -13,11 +13,11 @@ use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::output::Applied;
-use engine::{Expected, NewSchedule, Refusal, Reply, ScheduleRequest};
+use engine::{Expected, NewSchedule, Reply, ScheduleRequest};
 use model::api::{AppliedSchedule, AppliedSchedules, ApplyChange, ApplySchedules, FieldError, Schedule};
 use model::firing::ScheduleHead;
 use model::limits::{BATCH_BODY_BYTES_MAX, BATCH_SCHEDULES_MAX, BODY_BYTES_MAX, SPEC_BYTES_MAX};
-use model::{ScheduleSpec, Timestamp, validate};
+use model::{Refusal, ScheduleSpec, Timestamp, validate};
 use store::query::ScheduleRow;
 use timetable::Timetable;
 use utoipa_axum::routes;
@@ -188,7 +188,7 @@ async fn apply_schedules(
     let new = heads.iter().map(|head| NewSchedule { head: Arc::clone(head), expected: Expected::Any });
     let applied = match send(&api, &actor, new.collect()).await {
         Ok(applied) => applied,
-        Err(error @ RequestError::Refused(Refusal::BadTiming { .. })) => {
+        Err(error @ RequestError::Refused(Refusal::InvalidTiming { .. })) => {
             // The engine names the first one that is wrong; whoever sent a thousand wants all of them.
             let wrong = timing_errors(&api, &heads, Batch::Several("schedules")).await?;
             return Err(if wrong.is_empty() { error.into() } else { ApiError::invalid_fields(wrong) });
@@ -268,7 +268,7 @@ async fn send(api: &Api, actor: &Actor, schedules: Vec<NewSchedule>) -> Result<V
 /// A refusal of a request that is about one schedule: paths begin within it.
 fn refused<E: From<RequestError> + From<ApiError>>(error: RequestError) -> E {
     match error {
-        RequestError::Refused(Refusal::BadTiming { problems, .. }) => {
+        RequestError::Refused(Refusal::InvalidTiming { problems, .. }) => {
             ApiError::invalid_fields(fields_at("", &problems)).into()
         }
         error => error.into(),

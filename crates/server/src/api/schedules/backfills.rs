@@ -51,7 +51,7 @@ pub(super) fn routes(routes: &mut Routes) {
     let start_refusals = [
         Code::ScheduleNotFound,
         Code::NothingToBackfill,
-        Code::TooManyBackfills,
+        Code::BackfillLimit,
         Code::InvalidSpec,
         Code::UnsupportedMediaType,
     ];

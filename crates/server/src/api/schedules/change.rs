@@ -37,7 +37,7 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Change, schedules, &resume_refusals, routes!(resume_schedule));
     let trigger_refusals = [
         ScheduleNotFound,
-        Code::RunsNotOver,
+        Code::ScheduleRunLimit,
         Code::IdempotencyKeyReused,
         InvalidHeader,
         InvalidSpec,

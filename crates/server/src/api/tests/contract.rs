@@ -15,15 +15,15 @@ use crate::api::problem::Code;
 /// The document as it is checked in.
 const CHECKED_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
 
-/// The checked-in copy is what the code says. `UPDATE=1` writes it anew.
+/// The checked-in copy is what the code says. `BELFRY_UPDATE=1` writes it anew.
 #[test]
 fn the_checked_in_document_is_that_of_the_code() {
     let made = serde_json::to_string_pretty(&document()).unwrap() + "\n";
-    if std::env::var_os("UPDATE").is_some() {
+    if std::env::var_os("BELFRY_UPDATE").is_some() {
         std::fs::write(CHECKED_IN, &made).unwrap();
     }
     let kept = std::fs::read_to_string(CHECKED_IN).unwrap_or_default();
-    assert!(kept == made, "docs/openapi.json is out of date: run this test with UPDATE=1");
+    assert!(kept == made, "docs/openapi.json is out of date: run this test with BELFRY_UPDATE=1");
 }
 
 #[test]

@@ -102,7 +102,7 @@ async fn a_body_that_is_too_large_is_refused() {
 async fn a_request_under_a_foreign_name_is_refused() {
     let world = World::new().await;
     let request = Request::builder().uri("/").header("host", "evil.example").body(Body::empty()).unwrap();
-    assert_eq!(world.send(request).await.code(), "403 host_refused");
+    assert_eq!(world.send(request).await.code(), "403 host_not_allowed");
 }
 
 #[tokio::test]

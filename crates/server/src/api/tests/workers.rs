@@ -99,7 +99,7 @@ async fn a_queue_without_jobs_is_deleted() {
     world.until(&job, "waiting").await;
     let refused = world.delete(path).await;
     assert_eq!(refused.code(), "409 queue_in_use");
-    insta::assert_snapshot!(refused.json()["detail"].as_str().unwrap(), @"cannot delete queue `mial`: 1 jobs wait and 0 jobs run in it");
+    insta::assert_snapshot!(refused.json()["detail"].as_str().unwrap(), @"cannot delete queue `mial`: it has jobs (waiting: 1, running: 0)");
     world.post(&format!("/api/v1/jobs/{job}/cancel"), json!({})).await;
     world.until(&job, "cancelled").await;
     assert_eq!(world.delete(path).await.status, StatusCode::NO_CONTENT);

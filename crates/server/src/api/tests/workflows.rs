@@ -414,8 +414,14 @@ async fn approvals_and_events_let_a_run_go_on() {
     put(&world, json!({"steps": steps_spec, "outputs": {"sum": "${{ steps.paid.output.sum }}"}})).await;
     let id = start(&world, json!({})).await;
     let path = format!("/api/v1/runs/{id}");
-    assert_eq!(world.post_nothing(&format!("{path}/steps/last/approve")).await.code(), "409 step_not_asked");
-    assert_eq!(world.post_nothing(&format!("{path}/steps/paid/approve")).await.code(), "409 step_not_asked");
+    assert_eq!(
+        world.post_nothing(&format!("{path}/steps/last/approve")).await.code(),
+        "409 approval_not_pending"
+    );
+    assert_eq!(
+        world.post_nothing(&format!("{path}/steps/paid/approve")).await.code(),
+        "409 approval_not_pending"
+    );
     let approved = world.post(&format!("{path}/steps/ask/approve"), json!({"note": "go"})).await;
     assert_eq!(approved.status, StatusCode::OK, "{}", approved.text());
     let said = world.get(&format!("{path}/steps")).await.json()["steps"][0]["said"].clone();
@@ -424,7 +430,7 @@ async fn approvals_and_events_let_a_run_go_on() {
         world.post_nothing(&format!("{path}/steps/only_bob/approve")).await.code(),
         "403 not_approver"
     );
-    assert_eq!(world.post(&format!("{path}/events/other"), json!({})).await.code(), "409 nobody_waits");
+    assert_eq!(world.post(&format!("{path}/events/other"), json!({})).await.code(), "409 event_not_awaited");
     let taken = world.post(&format!("{path}/events/payment"), json!({"sum": 12})).await;
     assert_eq!((taken.status, taken.json()), (StatusCode::OK, json!({"steps": 1})));
     world.post(&format!("{path}/steps/only_bob/mark"), json!({"status": "succeeded"})).await;

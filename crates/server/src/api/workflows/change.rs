@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use axum::{Extension, Json};
-use engine::{Refusal, Reply, WorkflowRequest};
+use engine::{Reply, WorkflowRequest};
 use model::api::{CancelRun, EventTaken, MarkStep, Note, WorkflowRun};
 use model::limits::OUTPUT_BYTES_MAX;
-use model::{RunId, validate};
+use model::{Refusal, RunId, validate};
 use serde_json::{Map, Value};
 use utoipa_axum::routes;
 
@@ -38,14 +38,14 @@ pub(super) fn routes(routes: &mut Routes) {
         RunEnded,
         StepNotFound,
         StepEnded,
-        Code::StepNotAsked,
+        Code::ApprovalNotPending,
         Code::NotApprover,
         InvalidSpec,
         UnsupportedMediaType,
     ];
     routes.needs(Verb::Change, runs, &decide_refusals, routes!(approve_step));
     routes.needs(Verb::Change, runs, &decide_refusals, routes!(reject_step));
-    let event_refusals = [RunNotFound, RunEnded, Code::NobodyWaits, InvalidSpec, UnsupportedMediaType];
+    let event_refusals = [RunNotFound, RunEnded, Code::EventNotAwaited, InvalidSpec, UnsupportedMediaType];
     routes.needs(Verb::Change, runs, &event_refusals, routes!(send_event));
 }
 
@@ -63,7 +63,7 @@ async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -
 /// The engine knows live runs only: whether another one ended or never was is in the store.
 async fn refused(api: &Api, id: RunId, error: RequestError) -> ApiError {
     match error {
-        RequestError::Refused(Refusal::NoRun { .. }) => match rows::run(api, id).await {
+        RequestError::Refused(Refusal::RunNotLive { .. }) => match rows::run(api, id).await {
             Ok(row) => {
                 ApiError::new(Code::RunEnded, format!("{id} has already ended (`{}`)", row.state.status))
             }

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
-use engine::{Refusal, Reply, WorkflowRequest};
+use engine::{Reply, WorkflowRequest};
 use futures::{StreamExt, TryStreamExt};
 use model::api::{List, RunItem, RunSteps, WorkflowRun};
 use model::run::{RunStatus, StepCause, StepRecord, StepState, StepStatus};
 use model::why::{RunWhy, StepWhy};
-use model::{BackfillId, JobId, RunId, ScheduleId, WorkflowId};
+use model::{BackfillId, JobId, Refusal, RunId, ScheduleId, WorkflowId};
 use serde::Deserialize;
 use store::query::{JobFilter, JobRow, Page, RunFilter, RunRow};
 use utoipa_axum::routes;
@@ -285,7 +285,7 @@ async fn explain_step(
     match requests::workflow(&api, &actor, request).await {
         Ok(Reply::StepWhy(why)) => Ok(Json(*why)),
         Ok(other) => Err(unexpected(&other)),
-        Err(RequestError::Refused(Refusal::NoRun { .. })) => {
+        Err(RequestError::Refused(Refusal::RunNotLive { .. })) => {
             let row = rows::run(&api, id).await?;
             let number = number_of(&row, &step)?;
             let records = api.node.store().run_steps(id).await?;
@@ -323,7 +323,7 @@ async fn explain_run(
     match requests::workflow(&api, &actor, WorkflowRequest::WhyRun { run: id, most }).await {
         Ok(Reply::RunWhy(why)) => Ok(Json(*why)),
         Ok(other) => Err(unexpected(&other)),
-        Err(RequestError::Refused(Refusal::NoRun { .. })) => {
+        Err(RequestError::Refused(Refusal::RunNotLive { .. })) => {
             rows::run(&api, id).await?;
             Ok(Json(RunWhy { run: id, next_try: None, steps: Vec::new(), left_out: 0 }))
         }

@@ -30,7 +30,7 @@ use crate::auth::{Actor, Resource, Verb};
 pub(super) fn routes(routes: &mut Routes) {
     let start_refusals = [
         Code::WorkflowNotFound,
-        Code::TooManyRuns,
+        Code::WaitingRunLimit,
         Code::IdempotencyKeyReused,
         Code::InvalidHeader,
         Code::InvalidSpec,
@@ -43,7 +43,7 @@ pub(super) fn routes(routes: &mut Routes) {
         Code::RepeatForbidden,
         Code::StepNotFound,
         Code::WorkflowNotFound,
-        Code::TooManyRuns,
+        Code::WaitingRunLimit,
         Code::IdempotencyKeyReused,
         Code::InvalidHeader,
         Code::InvalidSpec,

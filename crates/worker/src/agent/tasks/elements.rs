@@ -170,7 +170,7 @@ fn refused(status: &Status) -> Refusal {
     match status.code() {
         Code::NotFound => Refusal::new(
             StatusCode::NOT_FOUND,
-            "not_an_adder",
+            "elements_not_accepted",
             detail,
             "name the task's step in `for_each.over.added_by` of the step that is to go over the elements",
         ),

@@ -167,7 +167,7 @@ pub(super) async fn body(body: Incoming, bound: BodyBound) -> Result<Bytes, Refu
         )),
         Err(_) => Err(Refusal::new(
             StatusCode::REQUEST_TIMEOUT,
-            "slow_request",
+            "request_timeout",
             "the body came in too slowly".into(),
             "send it without pauses",
         )),

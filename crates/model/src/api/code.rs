@@ -1,0 +1,122 @@
+//! Error codes of the API.
+//!
+//! Each code stands in one table with its HTTP status, its title and its hint. The server sends them in
+//! problem documents (RFC 9457), the page on errors lists them, the dashboard translates them by their
+//! words, and a test compares all of these. Clients decide by the code; titles and hints may change.
+
+macro_rules! codes {
+    ($($variant:ident = $status:literal, $word:literal, $title:literal, $hint:literal;)*) => {
+        /// The kind of an error, as a stable word for programs.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code { $(#[doc = $title] $variant,)* }
+
+        impl Code {
+            /// All codes, ordered by HTTP status.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Returns the word in the field `code`, such as `job_not_found`.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            /// Returns the HTTP status, from 400 to 599.
+            pub const fn status(self) -> u16 {
+                match self { $(Self::$variant => $status,)* }
+            }
+
+            /// Returns the sentence that all errors of this code share, with its full stop.
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$variant => $title,)* }
+            }
+
+            /// Returns what the caller can do next; an error may have a more exact hint of its own.
+            pub const fn hint(self) -> &'static str {
+                match self { $(Self::$variant => $hint,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    MalformedBody = 400, "malformed_body", "The request body cannot be parsed.", "send a body in the declared content type, encoded in UTF-8";
+    InvalidParameter = 400, "invalid_parameter", "A parameter is invalid.", "see /docs for the parameters of this route";
+    InvalidHeader = 400, "invalid_header", "A request header is invalid.", "see /docs for the headers of this route";
+    InvalidCursor = 400, "invalid_cursor", "The cursor does not belong to this list.", "read the list again from the start, without `cursor`; use the same filter for every page";
+    Unauthenticated = 401, "unauthenticated", "Authentication is required.", "send `Authorization: Bearer TOKEN`; the first admin token is in the file `admin-token` in the server's data directory";
+    Forbidden = 403, "forbidden", "The token does not permit this request.", "use a token of the required kind";
+    NotApprover = 403, "not_approver", "You are not an approver of this step.", "ask one of the approvers that the step lists";
+    CrossSite = 403, "cross_site", "The request may come from another site.", "open the dashboard at this server's own address; programs send `Authorization: Bearer TOKEN` and no cookie; pages of this server send `X-Belfry-Csrf: 1` with every change";
+    HostNotAllowed = 403, "host_not_allowed", "The server does not accept this host name.", "use `localhost` or an IP address, or add the name to the server setting `host_names`";
+    NotFound = 404, "not_found", "There is no resource at this address.", "see /docs for all routes";
+    JobNotFound = 404, "job_not_found", "The job does not exist.", "check the job id; a job is deleted when its retention ends";
+    CheckpointNotFound = 404, "checkpoint_not_found", "The job has no checkpoint.", "a task saves a checkpoint through its socket or by the file $BELFRY_CHECKPOINT; see /docs";
+    ExecutionNotFound = 404, "execution_not_found", "The execution does not exist.", "check the execution id; executions are deleted together with their job";
+    WorkerNotFound = 404, "worker_not_found", "The worker does not exist.", "GET /api/v1/workers lists all workers";
+    ServerNotFound = 404, "server_not_found", "The server does not exist.", "GET /api/v1/servers lists all running servers; a server has a new id after each start";
+    QueueNotFound = 404, "queue_not_found", "The queue does not exist.", "create the queue with PUT, or submit a job to it";
+    ArtifactNotFound = 404, "artifact_not_found", "The artifact does not exist.", "GET /api/v1/artifacts lists all artifacts; check the namespace";
+    ScheduleNotFound = 404, "schedule_not_found", "The schedule does not exist.", "GET /api/v1/schedules lists all schedules; check the namespace";
+    BackfillNotFound = 404, "backfill_not_found", "The backfill does not exist.", "GET /api/v1/backfills lists all backfills that are kept";
+    CalendarNotFound = 404, "calendar_not_found", "The calendar does not exist.", "GET /api/v1/calendars lists all calendars; check the namespace";
+    WorkflowNotFound = 404, "workflow_not_found", "The workflow does not exist.", "GET /api/v1/workflows lists all workflows; check the namespace";
+    RunNotFound = 404, "run_not_found", "The run does not exist.", "check the run id; a run is deleted when its retention ends";
+    StepNotFound = 404, "step_not_found", "The run has no such step.", "GET /api/v1/runs/ID/steps lists all steps of the run";
+    MethodNotAllowed = 405, "method_not_allowed", "The address does not accept this method.", "use a method that the `Allow` header lists";
+    RequestTimeout = 408, "request_timeout", "The client sent the request too slowly.", "send the body without long pauses";
+    JobStarted = 409, "job_started", "The job has already started.", "only a job that has not started can be changed; cancel this job and submit a new one";
+    JobEnded = 409, "job_ended", "The job has already ended.", "to run the job again, POST to its /retry";
+    JobNotEnded = 409, "job_not_ended", "The job has not ended yet.", "wait until the job ends, or cancel it";
+    WorkerConnected = 409, "worker_connected", "The worker is connected.", "stop the worker's agent first, and wait until the worker's status is `lost`";
+    QueueInUse = 409, "queue_in_use", "The queue has jobs.", "wait until its jobs end, or cancel them";
+    ArtifactInUse = 409, "artifact_in_use", "A run that has not ended needs the artifact.", "wait until the run ends, or cancel it";
+    ScheduleExists = 409, "schedule_exists", "A schedule with this name already exists.", "replace the schedule with PUT, or choose another name";
+    RunEnded = 409, "run_ended", "The run has ended or is stopping.", "to run it again, POST to its /retry once it has ended";
+    RunNotEnded = 409, "run_not_ended", "The run has not ended yet.", "wait until the run ends, or cancel it";
+    RepeatForbidden = 409, "repeat_forbidden", "The retry would start an `at_most_once` job a second time.", "check what the job did; to start it again anyway, name its step in `repeat` (`belfry run retry --repeat STEP`)";
+    StepEnded = 409, "step_ended", "The step has already ended.", "to run the step again, POST to /retry of its run once the run has ended";
+    ApprovalNotPending = 409, "approval_not_pending", "The step is not waiting for approval.", "GET the step's /why explains what the step is waiting for";
+    EventNotAwaited = 409, "event_not_awaited", "No step is waiting for this event, and none will.", "check the name of the event; each step accepts the first event of its name only";
+    RunsWaiting = 409, "runs_waiting", "The workflow has runs that wait to start.", "cancel these runs first, or wait until they have started";
+    WaitingRunLimit = 409, "waiting_run_limit", "The workflow has reached its limit of waiting runs.", "wait until some runs end, or raise `max_parallel_runs`";
+    ScheduleRunLimit = 409, "schedule_run_limit", "The schedule has reached its limit of concurrent runs.", "wait until these runs end, cancel them, or send another `overlap` policy";
+    NothingToBackfill = 409, "nothing_to_backfill", "The range has no scheduled times left to backfill.", "see the running backfills, or choose another range";
+    BackfillLimit = 409, "backfill_limit", "The limit of running backfills is reached.", "wait until a backfill ends, or cancel one";
+    BackfillEnded = 409, "backfill_ended", "The backfill has already ended.", "start a new backfill";
+    CalendarInUse = 409, "calendar_in_use", "The calendar is in use.", "remove the calendar from the objects that refer to it first";
+    CalendarBuiltIn = 409, "calendar_built_in", "Built-in calendars cannot be changed.", "create your own calendar that includes or excludes the days of the built-in one, and refer to it";
+    NoOtherServer = 409, "no_other_server", "No other server can take over.", "start another server on the same store first, or stop this one";
+    VersionMismatch = 412, "version_mismatch", "The object was changed in the meantime.", "read the object again and repeat the change with its new ETag";
+    BodyTooLarge = 413, "body_too_large", "The request body is too large.", "split the request; store large files as artifacts";
+    UriTooLong = 414, "uri_too_long", "The address is too long.", "filter by fewer labels and statuses";
+    UnsupportedMediaType = 415, "unsupported_media_type", "The content type is not supported.", "send `Content-Type: application/json`";
+    InvalidSpec = 422, "invalid_spec", "The request is invalid.", "correct the fields that `errors` lists";
+    IdempotencyKeyReused = 422, "idempotency_key_reused", "The idempotency key belongs to another request.", "use a new key, or repeat exactly the first request";
+    ClientLimit = 429, "client_limit", "The client has reached its limit.", "retry after `Retry-After` seconds with fewer concurrent requests; the server settings `client_*` are the limits";
+    Busy = 429, "busy", "The server is overloaded.", "retry after `Retry-After` seconds with fewer concurrent requests";
+    Internal = 500, "internal", "The server failed.", "this is a defect of Belfry: report it with the request id and the server's log";
+    OutcomeUnknown = 503, "outcome_unknown", "The outcome of the request is unknown.", "repeat the request with the same idempotency key: nothing is done twice";
+    Loading = 503, "loading", "The server is not ready yet.", "retry in a moment";
+    Stopping = 503, "stopping", "The server is stopping.", "retry when the server is running again";
+    StoreUnavailable = 503, "store_unavailable", "The store does not answer.", "retry in a moment; see /readyz?verbose for details";
+    QueryTooSlow = 503, "query_too_slow", "The query took too long.", "narrow the filter: add a namespace, a status or a time range";
+    StorageFull = 507, "storage_full", "The storage is full: new work is refused.", "free space on the volume of the store; the server then resumes without a restart";
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_words_in_the_order_of_their_statuses() {
+        let words: BTreeSet<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(words.len(), Code::ALL.len());
+        assert!(Code::ALL.is_sorted_by_key(|code| code.status()));
+        for code in Code::ALL {
+            assert!(code.as_str().bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{code:?}");
+            assert!(code.title().ends_with('.') && !code.hint().ends_with('.'), "{code:?}");
+            assert!((400..600).contains(&code.status()), "{code:?}");
+        }
+    }
+}
