@@ -112,7 +112,10 @@ impl<P: Payloads> Supervisor<P> {
         if !thawed.is_empty() {
             self.actions.push_back(Action::Thaw(thawed));
         }
-        // Their timeouts count again.
-        self.actions.extend(launching_again.into_iter().map(Action::ObserveLaunch));
+        // Their timeouts count again. They are looked at after all that waits to be heard: the fuse may still have to say
+        // since when they were frozen.
+        for execution in launching_again {
+            self.agenda.set(Alarm::Execution(execution), Some(now.boot));
+        }
     }
 }

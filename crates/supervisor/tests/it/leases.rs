@@ -122,6 +122,25 @@ fn time_counts_as_frozen_since_the_fuse_froze_it() {
     assert_eq!(shell.core.verdict(ONE), Some(Verdict::TimedOut));
 }
 
+/// The same for a program that is still being loaded, and the renewal is heard first.
+#[test]
+fn a_launch_that_the_fuse_froze_is_not_timed_out_before_the_fuse_is_heard() {
+    let mut shell = Shell::new();
+    shell.renew(1_000);
+    shell.assign(ONE, terms(false, Some(3_000)));
+    shell.write_all();
+    shell.begin(ONE);
+    shell.pass(0, 900);
+    let since = Moment { boot: shell.now.boot + 100, asleep: 0 };
+    shell.now.boot += 10_000;
+    shell.renew(60_000);
+    shell.tell(Event::FuseFroze { since });
+    shell.pass(0, 1_900);
+    assert!(!shell.processes[&ONE].was_killed, "a hundred milliseconds were left");
+    shell.pass(0, 200);
+    assert!(shell.processes[&ONE].was_killed);
+}
+
 #[test]
 fn an_execution_that_was_frozen_for_too_long_is_killed() {
     let mut shell = running(terms(false, None));
