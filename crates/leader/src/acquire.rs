@@ -57,7 +57,7 @@ impl<R> Leader<R> {
 
     fn say_drained(&mut self) {
         let common = &mut self.common;
-        if !common.standing.takes {
+        if !common.standing.may_acquire {
             let reason = "standing by: it was drained, and another server decides".into();
             common.show(Readiness::Loading { reason });
             common.said_standby = true;
@@ -104,7 +104,7 @@ impl<R> Leader<R> {
     }
 
     fn ask_again(&mut self, now: Now) {
-        let pause = match self.common.standing.hurries {
+        let pause = match self.common.standing.takeover_is_near {
             true => ACQUIRE_SOON,
             false => ACQUIRE_AGAIN + Duration::from_millis(self.common.below(ACQUIRE_JITTER_MILLIS)),
         };

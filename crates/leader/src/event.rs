@@ -32,28 +32,28 @@ pub enum Event<R> {
     Answered(CallId, Result<Answer, Failure>),
     /// Rows that a [`Call::Load`] or [`Call::Preload`] found so far.
     Rows(CallId, Vec<LiveRow>),
-    /// What the cluster wants of this server changed.
+    /// What this server may do with the shards changed.
     Standing(Standing),
     /// The process is to end.
     Stop,
 }
 
-/// What the cluster wants of a server.
+/// What a server may do with the shards; [`membership`](crate::membership) decides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// It may lead.
-    pub takes: bool,
-    /// The shards are about to be free: it asks for them often.
-    pub hurries: bool,
-    /// Another server has followed the rows and this one has not: the other one goes first.
+    /// The server may ask for the shards.
+    pub may_acquire: bool,
+    /// The leader is about to hand over: a standby asks for the shards often.
+    pub takeover_is_near: bool,
+    /// A standby that follows the live rows goes first, because this server would have to load them.
     pub yields: bool,
-    /// It is to hand over to another server now.
-    pub gives: bool,
+    /// The leader hands over now.
+    pub hands_over: bool,
 }
 
 impl Default for Standing {
     fn default() -> Self {
-        Self { takes: true, hurries: false, yields: false, gives: false }
+        Self { may_acquire: true, takeover_is_near: false, yields: false, hands_over: false }
     }
 }
 

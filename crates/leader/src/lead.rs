@@ -284,7 +284,7 @@ impl Leading {
     // Turns.
 
     pub(crate) fn turn<R>(&mut self, common: &mut Common<R>, now: Now, drained: bool) -> Result<(), End> {
-        if common.standing.gives && self.ending.is_none() {
+        if common.standing.hands_over && self.ending.is_none() {
             self.hand_over(common, now);
         }
         // A worker lease that rests on this server's lease must not outlive it: the next leader waits for leases

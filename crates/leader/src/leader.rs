@@ -525,6 +525,6 @@ impl<R> Common<R> {
 
     /// Whether it may ask for the shards now.
     pub(crate) fn may_ask(&self) -> bool {
-        self.stops || self.leases.is_some() || (self.standing.takes && !self.standing.yields)
+        self.stops || self.leases.is_some() || (self.standing.may_acquire && !self.standing.yields)
     }
 }

@@ -22,6 +22,7 @@
 //! measured on the steady clock (`CLOCK_BOOTTIME`), which also counts while the machine sleeps.
 //!
 //! # Which file has which rule
+//! - [`membership`]: what a server may do with the shards, from what it sees of the others; who leads.
 //! - `lease`: until when the leader's own lease is valid.
 //! - `leader`: the phases, and from which to which.
 //! - `acquire`: when a standby asks for the shards; what a failure leads to.
@@ -40,6 +41,7 @@ mod lead;
 mod leader;
 mod lease;
 mod load;
+pub mod membership;
 mod requests;
 mod standby;
 mod suspects;

@@ -203,9 +203,9 @@ impl Standby {
     }
 
     fn follow<R>(&mut self, common: &mut Common<R>, now: Now) {
-        let hurries = common.standing.hurries;
+        let is_near = common.standing.takeover_is_near;
         let was_soon = self.soon_since.is_some();
-        self.soon_since = hurries.then(|| self.soon_since.unwrap_or(now.steady));
+        self.soon_since = is_near.then(|| self.soon_since.unwrap_or(now.steady));
         let is_soon = self.soon_since.is_some_and(|since| now.steady.since(since) < SOON_MAX);
         match &mut self.state {
             State::Empty => {
@@ -224,7 +224,7 @@ impl Standby {
                     self.show(common, Some(heard));
                 }
                 if let State::Follows(following) = &mut self.state {
-                    following.look_when_due(common, now.steady, hurries && !was_soon);
+                    following.look_when_due(common, now.steady, is_near && !was_soon);
                 }
             }
             State::Waits { .. } | State::Counts { .. } | State::Begins { .. } => {}

@@ -71,8 +71,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => failures.prop_map(With::Failure),
         1 => Just(With::DoneUnknown),
     ];
-    let standing = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>())
-        .prop_map(|(takes, hurries, yields, gives)| Standing { takes, hurries, yields, gives });
+    let standing = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(may_acquire, takeover_is_near, yields, hands_over)| Standing {
+            may_acquire,
+            takeover_is_near,
+            yields,
+            hands_over,
+        },
+    );
     let step = prop_oneof![
         4 => (1..400_u64).prop_map(Step::Wait),
         1 => (1_000..12_000_u64).prop_map(Step::Wait),

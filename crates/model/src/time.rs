@@ -176,6 +176,11 @@ impl Duration {
         self.0
     }
 
+    /// The rest of it after `other`, which is zero at least.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
     /// For `std` and tokio.
     pub const fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_millis(self.0)

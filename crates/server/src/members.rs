@@ -1,19 +1,16 @@
 //! This server among those that share its store.
 //!
-//! Each server tells the store that it is there, and reads who else is and who owns the shards; what it
-//! saw last is a [`Seen`]. All shards have one owner at a time, the *leader*: it decides, and the others
-//! serve what can be read and hand on the rest, to whom they know by its [key](crate::peers). Who leads is
-//! settled by the leases in the store alone; what stands here makes the change quick, never right.
-//!
-//! # Giving the shards away
-//! A server that is drained or stops says so in the store first. It goes on until the others have had
-//! the time to see it; these then ask for the shards many times a second, so that the gap is short.
+//! The shell of [`leader::membership`], which has the rules. Each server announces itself in the store and reads which
+//! other servers are there; what it saw last is a [`Seen`]. All shards have one owner at a time, the *leader*: it
+//! decides. The others serve reads, and forward all other requests to the leader, which knows them by their
+//! [key](crate::peers).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leader::Standing;
+use leader::membership::{Membership, Own, Owner, Ownership, Participant, SEEN_BY_ALL, Sighted, Sighting};
 use model::{ServerId, ShardId, Timestamp, id::IdSource};
 use store::cluster::{Cluster, Fingerprint, Member, ServerRecord};
 use store::{Store, StoreError};
@@ -25,47 +22,45 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::config::{ServerConfig, StoreConfig};
 use crate::peers::Identity;
 
-/// How often servers that share a store look at each other, and for how long one counts as there.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-const THERE_FOR: Duration = Duration::from_secs(3);
-/// The same while the shards go from one to another.
-const LOOK_EVERY_MOVING: Duration = Duration::from_millis(50);
-/// The same for a server that is alone with its store.
-const LOOK_EVERY_ALONE: Duration = Duration::from_secs(10);
-const THERE_FOR_ALONE: Duration = Duration::from_secs(60);
-/// After this long every server has seen what was in the store.
-const ALL_HAVE_SEEN: Duration = Duration::from_millis(2 * LOOK_EVERY.as_millis() as u64);
-/// Who is further behind than this does not follow any more, whatever it says.
-const READY_LAG: model::Duration = model::Duration::from_secs(10);
-/// So long a server that would have to load all rows leaves free shards to one that would not.
-const GOES_FIRST: Duration = Duration::from_millis(1_500);
-/// How often tokens are read again that other servers may have made.
-const TOKENS_EVERY: Duration = Duration::from_secs(5);
-/// How often the store is asked, at most, for servers that nobody has seen yet.
-const SEARCH_EVERY: Duration = Duration::from_millis(100);
+/// How often tokens are read again that other servers may have created.
+const TOKEN_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
+/// The least time between two searches in the store for a server that was not seen yet.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a server saw of the others.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// The servers and the owners of the shards.
     pub cluster: Cluster,
-    /// When that was read.
-    pub at: Instant,
+    /// The same, as far as the rules of membership need it.
+    sighting: Sighting,
+    /// When that was read, on the steady clock.
+    at: Timestamp,
 }
 
-/// Who decides.
+impl Seen {
+    fn new(cluster: Cluster) -> Self {
+        Self { sighting: sighting(&cluster), cluster, at: SystemClock.steady() }
+    }
+
+    fn age(&self) -> model::Duration {
+        SystemClock.steady().since(self.at)
+    }
+}
+
+/// Who leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leader {
-    /// This server has the shards.
+    /// This server.
     Me,
-    /// Another one.
+    /// Another server.
     Other {
         /// Which.
         server: ServerRecord,
-        /// It renewed its leases a short while ago, and is not about to give them away.
+        /// It renewed its lease a short while ago, and is not about to hand over.
         is_fresh: bool,
     },
-    /// Nobody that is known.
+    /// No server that is known.
     Nobody,
 }
 
@@ -78,29 +73,18 @@ pub struct Members {
 struct Inner {
     store: Arc<dyn Store>,
     me: ServerRecord,
+    participant: Participant,
     identity: Identity,
-    shard_lease: model::Duration,
-    every: Duration,
-    there_for: Duration,
     seen: watch::Sender<Arc<Seen>>,
     search: Mutex<Search>,
     standing: watch::Sender<Standing>,
-    /// When this server last heard all that the owner had done with the rows, while it follows them.
-    heard: watch::Sender<Option<Instant>>,
-    leaving: AtomicBool,
+    /// Up to when, on the steady clock, this server knows what the leader did to the live rows, while it follows them.
+    followed_until: watch::Sender<Option<Timestamp>>,
+    stops: AtomicBool,
     moved: Notify,
 }
 
-/// How long something has been seen.
-#[derive(Debug, Default)]
-struct Since {
-    /// That this server is to give its shards away.
-    drained: Option<Instant>,
-    /// That nobody has the shards.
-    free: Option<Instant>,
-}
-
-/// The last look for somebody whom nobody had seen.
+/// The last search for a server that was not seen yet.
 struct Search {
     begun: Instant,
     found: Arc<Seen>,
@@ -129,25 +113,23 @@ impl Members {
             started_at: now,
             fingerprint: Some(identity.fingerprint()),
         };
-        let (every, there_for) = match config.store {
-            StoreConfig::Embedded => (LOOK_EVERY_ALONE, THERE_FOR_ALONE),
-            StoreConfig::Postgres(_) => (LOOK_EVERY, THERE_FOR),
+        let participant = Participant {
+            id: me.id,
+            is_shared: matches!(config.store, StoreConfig::Postgres(_)),
+            lease: config.shard_lease(),
         };
-        let at = Instant::now();
-        let seen = Arc::new(Seen { cluster: Cluster::default(), at });
+        let seen = Arc::new(Seen::new(Cluster::default()));
         Self {
             inner: Arc::new(Inner {
                 store,
                 me,
                 identity,
-                shard_lease: config.shard_lease(),
-                every,
-                there_for,
-                search: Mutex::new(Search { begun: at, found: Arc::clone(&seen) }),
+                participant,
+                search: Mutex::new(Search { begun: Instant::now(), found: Arc::clone(&seen) }),
                 seen: watch::Sender::new(seen),
                 standing: watch::Sender::new(Standing::default()),
-                heard: watch::Sender::new(None),
-                leaving: AtomicBool::new(false),
+                followed_until: watch::Sender::new(None),
+                stops: AtomicBool::new(false),
                 moved: Notify::new(),
             }),
         }
@@ -207,28 +189,26 @@ impl Members {
         let asked = Instant::now();
         let mut search = self.inner.search.lock().await;
         if search.begun <= asked {
-            tokio::time::sleep_until(search.begun + SEARCH_EVERY).await;
+            tokio::time::sleep_until(search.begun + SEARCH_INTERVAL).await;
             search.begun = Instant::now();
             search.found = self.see().await?;
         }
         Ok(known(&search.found))
     }
 
-    /// Says that this server is there and looks at the others, until it is dropped.
+    /// Announces this server and looks at the others, until it is dropped.
     pub async fn run(&self, tokens: Arc<Tokens>) {
-        let mut since = Since::default();
+        let mut membership = Membership::new(self.inner.participant);
         let mut failing = false;
         let mut tokens_read = Instant::now();
         loop {
-            let mut pause = self.inner.every;
             match self.in_time(self.look()).await {
                 Ok(seen) => {
                     failing = false;
-                    self.stand(&seen, &mut since);
-                    if self.is_moving(&seen) {
-                        pause = pause.min(LOOK_EVERY_MOVING);
-                    }
-                    if seen.cluster.members.len() > 1 && tokens_read.elapsed() >= TOKENS_EVERY {
+                    let standing = membership.see(seen.at, seen.sighting.clone(), self.own());
+                    let replace = |known: &mut _| std::mem::replace(known, standing) != standing;
+                    self.inner.standing.send_if_modified(replace);
+                    if seen.cluster.members.len() > 1 && tokens_read.elapsed() >= TOKEN_RELOAD_INTERVAL {
                         tokens_read = Instant::now();
                         // The next time will do as well.
                         let _unread = tokens.reload().await;
@@ -236,10 +216,11 @@ impl Members {
                 }
                 Err(error) if !failing => {
                     failing = true;
-                    tracing::warn!(error = %error, "the other servers cannot be seen; trying again");
+                    tracing::warn!(error = %error, "cannot read the list of servers; retrying");
                 }
                 Err(_) => {}
             }
+            let pause = membership.look_again_in(SystemClock.steady()).to_std();
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.inner.moved.notified() => {}
@@ -247,132 +228,101 @@ impl Members {
         }
     }
 
-    /// This server has begun, or ceased, to decide: the others are looked at now.
+    /// This server has become the leader, or ceased to be: it looks at the others now.
     pub fn moved(&self) {
         self.inner.moved.notify_one();
     }
 
-    /// Whether the shards go from one server to another, or are about to.
-    fn is_moving(&self, seen: &Seen) -> bool {
-        let Standing { hurries, gives, .. } = *self.inner.standing.borrow();
-        match self.inner.leader_in(seen) {
-            Leader::Me => gives,
-            Leader::Other { is_fresh, .. } => hurries || !is_fresh,
-            Leader::Nobody => true,
-        }
+    /// Says how old the newest change is that this standby knows of the live rows; `None` if it does not follow them.
+    pub(crate) fn follows(&self, age: Option<model::Duration>) {
+        self.inner.followed_until.send_replace(age.map(|age| SystemClock.steady() - age));
     }
 
-    /// Says since when nothing is known of what the owner does with the rows; `None` if they are not followed.
-    pub(crate) fn heard(&self, at: Option<Instant>) {
-        self.inner.heard.send_replace(at);
-    }
-
-    /// How old the newest is that this server knows of the live rows.
+    /// The age of the newest change that this standby knows of the live rows.
     fn lag(&self) -> Option<model::Duration> {
-        let heard = *self.inner.heard.borrow();
-        heard.map(|at| model::Duration::from_millis(at.elapsed().as_millis() as u64))
+        let until = *self.inner.followed_until.borrow();
+        until.map(|until| SystemClock.steady().since(until))
     }
 
-    /// Whether this server has not reached the store for so long that the others take it for gone: it cannot tell
-    /// who leads.
-    pub(crate) fn is_blind(&self) -> bool {
-        self.seen().at.elapsed() > self.inner.there_for
+    fn own(&self) -> Own {
+        let follows = self.inner.followed_until.borrow().is_some();
+        Own { stops: self.inner.stops.load(Ordering::Relaxed), follows }
+    }
+
+    /// Whether this server has not reached the store for so long that the others take it for gone. It cannot tell who
+    /// leads.
+    pub(crate) fn is_isolated(&self) -> bool {
+        self.seen().age() > self.inner.participant.ttl()
     }
 
     /// The result of a call, or an error after the time for which this server counts as there: a call that hangs is
-    /// given up, so that the next one goes over a connection that works.
+    /// given up, so that the next one uses a connection that works.
     async fn in_time<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-        let limit = self.inner.there_for;
+        let limit = self.inner.participant.ttl().to_std();
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_elapsed| {
             Err(StoreError::Unavailable { source: format!("it did not answer within {limit:?}").into() })
         })
     }
 
-    /// Says that this server is there, and looks at the others once.
+    /// Announces this server, and looks at the others once.
     ///
     /// # Errors
-    /// What the store has to say.
+    /// Those of the store.
     pub async fn look(&self) -> Result<Arc<Seen>, StoreError> {
         let inner = &self.inner;
-        let ttl = model::Duration::from_millis(inner.there_for.as_millis() as u64);
-        inner.store.announce(&inner.me, self.lag(), ttl).await?;
+        inner.store.announce(&inner.me, self.lag(), inner.participant.ttl()).await?;
         self.see().await
     }
 
     async fn see(&self) -> Result<Arc<Seen>, StoreError> {
-        let seen = Arc::new(Seen { cluster: self.inner.store.cluster().await?, at: Instant::now() });
+        let seen = Arc::new(Seen::new(self.inner.store.cluster().await?));
         self.inner.seen.send_replace(Arc::clone(&seen));
         Ok(seen)
     }
 
-    /// Draws from what was seen what the node may do.
-    fn stand(&self, seen: &Seen, since: &mut Since) {
-        let inner = &self.inner;
-        let me = seen.cluster.member(inner.me.id);
-        let draining = inner.leaving.load(Ordering::Relaxed) || me.is_some_and(|member| member.draining);
-        since.drained = draining.then(|| since.drained.unwrap_or(seen.at));
-        let all_know = since.drained.is_some_and(|since| seen.at - since >= ALL_HAVE_SEEN);
-        let has_successor = seen.cluster.members.iter().any(|member| inner.may_take(member));
-        let leader = seen.cluster.owner_of(ShardId(0));
-        since.free = leader.is_none().then(|| since.free.unwrap_or(seen.at));
-        let in_time = since.free.is_none_or(|since| seen.at - since < GOES_FIRST);
-        let is_better =
-            |member: &Member| member.lag.is_some_and(|lag| lag < READY_LAG) && inner.may_take(member);
-        let standing = Standing {
-            // A drained leader is better than none.
-            takes: !draining || !has_successor,
-            hurries: leader.is_some_and(|leader| leader.draining && leader.server.id != inner.me.id),
-            yields: in_time && self.lag().is_none() && seen.cluster.members.iter().any(is_better),
-            gives: has_successor && all_know,
-        };
-        inner.standing.send_if_modified(|known| std::mem::replace(known, standing) != standing);
-    }
-
-    /// Makes the others ready to take the shards, where there are others; to be called before this
-    /// server stops.
+    /// Prepares the other servers, if there are any, to take the shards over; to be called before this server stops.
     pub async fn prepare_to_leave(&self) {
-        self.inner.leaving.store(true, Ordering::Relaxed);
-        let has_successor = self.seen().cluster.members.iter().any(|member| self.inner.may_take(member));
-        if !has_successor || self.leader() != Leader::Me || self.is_blind() {
+        self.inner.stops.store(true, Ordering::Relaxed);
+        let has_successor = self.inner.participant.has_successor(&self.seen().sighting);
+        if !has_successor || self.leader() != Leader::Me || self.is_isolated() {
             return;
         }
         match self.in_time(self.inner.store.set_draining(self.inner.me.id, true)).await {
-            Ok(_) => tokio::time::sleep(ALL_HAVE_SEEN).await,
+            Ok(_) => tokio::time::sleep(SEEN_BY_ALL.to_std()).await,
             Err(error) => tracing::warn!(error = %error, "cannot tell the other servers that this one stops"),
         }
     }
 
-    /// Takes this server off the list.
+    /// Removes this server from the list.
     pub async fn depart(&self) {
         if let Err(error) = self.in_time(self.inner.store.depart(self.inner.me.id)).await {
-            tracing::debug!(error = %error, "the server's row will run out by itself");
+            tracing::debug!(error = %error, "cannot remove the server's row; it expires by itself");
         }
     }
 }
 
 impl Inner {
-    /// Whether another server can take the shards.
-    fn may_take(&self, member: &Member) -> bool {
-        member.server.id != self.me.id && !member.draining
-    }
-
     fn leader_in(&self, seen: &Seen) -> Leader {
-        let row = seen.cluster.shards.first();
-        let Some(owner) = row.and_then(|row| row.owner.as_deref()) else { return Leader::Nobody };
-        if owner == self.me.id.to_string() {
-            return Leader::Me;
-        }
-        let expires_in = row.map_or(model::Duration::ZERO, |row| row.expires_in).to_std();
-        let left = expires_in.saturating_sub(seen.at.elapsed());
-        match seen.cluster.owner_of(ShardId(0)) {
-            Some(member) if left > Duration::ZERO => Leader::Other {
-                server: member.server.clone(),
-                // It renews them when a third is over.
-                is_fresh: left > self.shard_lease.to_std() / 2 && !member.draining,
+        match self.participant.ownership(&seen.sighting, seen.age()) {
+            Ownership::Mine => Leader::Me,
+            Ownership::Other { id, is_fresh } => match seen.cluster.member(id) {
+                Some(member) => Leader::Other { server: member.server.clone(), is_fresh },
+                None => Leader::Nobody,
             },
-            _ => Leader::Nobody,
+            Ownership::Free => Leader::Nobody,
         }
     }
+}
+
+/// What the rules of membership need of the rows in the store. All shards have the same owner.
+fn sighting(cluster: &Cluster) -> Sighting {
+    let sighted =
+        |member: &Member| Sighted { id: member.server.id, draining: member.draining, lag: member.lag };
+    let owner = cluster.shards.first().and_then(|row| {
+        let id: ServerId = row.owner.as_deref()?.parse().ok()?;
+        Some(Owner { id, lease_left: row.expires_in })
+    });
+    Sighting { servers: cluster.members.iter().map(sighted).collect(), owner }
 }
 
 #[cfg(test)]
@@ -391,115 +341,39 @@ mod tests {
         (dir, Members::new(Arc::new(store), &config, None))
     }
 
-    fn other(number: u128, draining: bool) -> Member {
-        let server = ServerRecord {
-            id: ServerId::from_bits(number << 80),
+    fn other() -> ServerRecord {
+        ServerRecord {
+            id: ServerId::from_bits(1 << 80),
             name: "other".into(),
             url: Some("http://127.0.0.1:1".into()),
             version: "1".into(),
             started_at: Timestamp::default(),
             fingerprint: None,
-        };
-        Member { server, draining, lag: None, expires_in: Length::from_secs(3) }
-    }
-
-    fn me(members: &Members, draining: bool) -> Member {
-        Member { server: members.me().clone(), draining, lag: None, expires_in: Length::from_secs(3) }
-    }
-
-    fn seen(all: &[Member], owner: &Member, left: Length, at: Instant) -> Seen {
-        let owner = Some(owner.server.id.to_string());
-        let shard = ShardOwner { shard: ShardId(0), epoch: Epoch(1), owner, expires_in: left };
-        Seen { cluster: Cluster { members: all.to_vec(), shards: vec![shard] }, at }
-    }
-
-    const LEFT: Length = Length::from_secs(9);
-
-    /// D8.
-    #[tokio::test]
-    async fn a_drained_server_gives_the_shards_away_once_all_have_seen_it() {
-        let (_dir, members) = members();
-        let standing = members.standing();
-        let all = [me(&members, true), other(1, false)];
-        let (start, mut since) = (Instant::now(), Since::default());
-        members.stand(&seen(&all, &all[0], LEFT, start), &mut since);
-        assert_eq!(
-            *standing.borrow(),
-            Standing { takes: false, hurries: false, yields: false, gives: false }
-        );
-        members.stand(&seen(&all, &all[0], LEFT, start + ALL_HAVE_SEEN), &mut since);
-        assert!(standing.borrow().gives);
-        let all = [me(&members, false), other(1, false)];
-        members.stand(&seen(&all, &all[0], LEFT, start + ALL_HAVE_SEEN * 2), &mut since);
-        assert_eq!(*standing.borrow(), Standing::default(), "it was taken back");
-    }
-
-    /// D8.
-    #[tokio::test]
-    async fn a_drained_server_goes_on_while_nobody_else_could() {
-        let (_dir, members) = members();
-        let all = [me(&members, true), other(1, true)];
-        let (start, mut since) = (Instant::now(), Since::default());
-        for passed in [Duration::ZERO, ALL_HAVE_SEEN * 9] {
-            members.stand(&seen(&all, &all[0], LEFT, start + passed), &mut since);
-            assert!(members.standing().borrow().takes && !members.standing().borrow().gives);
         }
     }
 
-    /// D6.
+    /// D6. The rules are told of the rows as the store has them.
     #[tokio::test]
-    async fn a_server_hurries_when_the_one_that_leads_is_drained() {
+    async fn the_owner_of_the_shards_is_the_leader_while_it_is_there() {
         let (_dir, members) = members();
-        let (all, mut since) = ([me(&members, false), other(1, true)], Since::default());
-        members.stand(&seen(&all, &all[1], LEFT, Instant::now()), &mut since);
-        assert_eq!(
-            *members.standing().borrow(),
-            Standing { takes: true, hurries: true, yields: false, gives: false }
-        );
-    }
-
-    /// G5. For as long as it takes to see that the other one does not.
-    #[tokio::test]
-    async fn a_server_that_is_not_ready_lets_one_go_first_that_is() {
-        let (_dir, members) = members();
-        let ready = Member { lag: Some(Length::from_millis(300)), ..other(1, false) };
-        let (start, mut since) = (Instant::now(), Since::default());
-        let yields = |since: &mut Since, other: &Member, after: Duration| {
-            let all = [me(&members, false), other.clone()];
-            let mut seen = seen(&all, &all[1], LEFT, start + after);
-            seen.cluster.shards[0].owner = None;
-            members.stand(&seen, since);
-            members.standing().borrow().yields
+        let server = |server: ServerRecord, draining| Member {
+            server,
+            draining,
+            lag: None,
+            expires_in: Length::from_secs(3),
         };
-        assert!(yields(&mut since, &ready, Duration::ZERO));
-        assert!(!yields(&mut since, &other(1, false), Duration::ZERO), "nobody is ready");
-        assert!(!yields(&mut since, &Member { draining: true, ..ready.clone() }, Duration::ZERO));
-        assert!(!yields(&mut since, &ready, GOES_FIRST), "it does not take them");
-        members.heard(Some(start));
-        assert!(!yields(&mut Since::default(), &ready, Duration::ZERO), "both are ready");
-    }
-
-    /// D6.
-    #[tokio::test]
-    async fn a_leader_that_does_not_renew_is_doubted_and_then_gone() {
-        let (_dir, members) = members();
-        let all = [me(&members, false), other(1, false)];
-        let leader = |left: Length| members.inner.leader_in(&seen(&all, &all[1], left, Instant::now()));
-        let server = all[1].server.clone();
-        assert_eq!(leader(LEFT), Leader::Other { server: server.clone(), is_fresh: true });
-        assert_eq!(leader(Length::from_secs(2)), Leader::Other { server, is_fresh: false });
-        assert_eq!(leader(Length::ZERO), Leader::Nobody);
-        let mine = seen(&all, &all[0], LEFT, Instant::now());
-        assert_eq!(members.inner.leader_in(&mine), Leader::Me);
-    }
-
-    /// D8. Who is sent on to a server that gives the work away would only be sent on once more.
-    #[tokio::test]
-    async fn nobody_is_sent_to_a_leader_that_is_drained() {
-        let (_dir, members) = members();
-        let all = [me(&members, false), other(1, true)];
-        let found = members.inner.leader_in(&seen(&all, &all[1], LEFT, Instant::now()));
-        assert_eq!(found, Leader::Other { server: all[1].server.clone(), is_fresh: false });
+        let leader = |owner: &ServerRecord, draining: bool| {
+            let owner = Some(owner.id.to_string());
+            let shard =
+                ShardOwner { shard: ShardId(0), epoch: Epoch(1), owner, expires_in: Length::from_secs(60) };
+            let all = vec![server(members.me().clone(), false), server(other(), draining)];
+            members.inner.leader_in(&Seen::new(Cluster { members: all, shards: vec![shard] }))
+        };
+        assert_eq!(leader(members.me(), false), Leader::Me);
+        assert_eq!(leader(&other(), false), Leader::Other { server: other(), is_fresh: true });
+        assert_eq!(leader(&other(), true), Leader::Other { server: other(), is_fresh: false });
+        let gone = ServerRecord { id: ServerId::from_bits(2 << 80), ..other() };
+        assert_eq!(leader(&gone, false), Leader::Nobody);
     }
 
     /// D5. It hands a request on before the others have looked.
@@ -507,7 +381,7 @@ mod tests {
     async fn a_server_that_has_just_started_is_found_by_its_key() {
         let (_dir, members) = members();
         members.look().await.unwrap();
-        let mut fresh = other(1, false).server;
+        let mut fresh = other();
         fresh.fingerprint = Some(Fingerprint([7; 32]));
         assert_eq!(members.find(Fingerprint([7; 32])).await.unwrap(), None, "it is not there");
         members.inner.store.announce(&fresh, None, Length::from_secs(3)).await.unwrap();

@@ -128,7 +128,7 @@ pub const CASES: &[Case] = &[
     core(Core::EngineTakesBackBeyondLimits, 100, &[I20], rough),
     core(Core::EngineLeavesStraysAlone, 40, &[I8], lost_tails),
     core(Core::EngineTrustsAStoreThatForgot, 100, &[I8], lost_tails),
-    core(Core::EngineMissesWhatOthersChange, 20, &[I28], rough),
+    core(Core::EngineMissesWhatOthersChange, 20, &[I26, I28], rough),
     core(Core::EngineSaysAssignmentsOnce, 40, &[I26], rough),
     core(Core::EngineKeepsTheFence, 40, &[I10], rough),
     core(Core::EngineOverfillsQueues, 40, &[I20], rough),
@@ -170,8 +170,8 @@ fn late_commits(seed: u64) -> Plan {
 /// The leader hands over in the middle of its work, and a slow store lets its successor know of that late.
 fn busy_handovers(seed: u64) -> Plan {
     let slow = Fault::new(1, 118, FaultKind::SlowStore { most: Duration::from_millis(400) });
-    let burst = |n: u64| Fault::new(10 + 10 * n, 1, FaultKind::Burst { jobs: 60 });
-    let moves = |n: u64| Fault::new(11 + 10 * n, 1, FaultKind::MoveShards);
+    let burst = |n: u64| Fault::new(12 + 10 * n, 1, FaultKind::Burst { jobs: 60 });
+    let moves = |n: u64| Fault::new(11 + 10 * n, 5, FaultKind::DrainLeader);
     let faults = (0..10).flat_map(|n| [burst(n), moves(n)]).chain([slow]).collect();
     Plan { servers: 2, faults, ..Plan::quiet(seed) }
 }

@@ -322,7 +322,7 @@ mod tests {
     fn faults_of_one_kind_have_one_name() {
         for (fault, expected) in [
             ("CrashServer { server: 1 } at 3s for 2s", "crash server"),
-            ("MoveShards at 3s for 0s", "move shards"),
+            ("DrainLeader at 3s for 0s", "drain leader"),
             ("Kill(Server, 0)", "kill server"),
             ("Road(CutToOne, 2)", "road cut to one"),
             ("FullDisk", "full disk"),

@@ -354,7 +354,7 @@ fn a_standby_looks_often_while_the_shards_are_about_to_be_released() {
     let before = looks(&scene);
     scene.run(Duration::from_secs(1));
     assert_eq!(looks(&scene) - before, 4);
-    let soon = Standing { hurries: true, ..Standing::default() };
+    let soon = Standing { takeover_is_near: true, ..Standing::default() };
     scene.leader.handle(scene.clocks(), Event::Standing(soon));
     let before = looks(&scene);
     scene.run(Duration::from_secs(1));

@@ -140,7 +140,7 @@ async fn wait_for_leader(services: &Services) -> Option<Status> {
         if !services.node.ready().is_to_come() {
             return None;
         }
-        if services.node.is_suspended() || services.members.is_blind() {
+        if services.node.is_suspended() || services.members.is_isolated() {
             return Some(cut_off());
         }
         if let Leader::Other { server, is_fresh: true } = services.members.leader() {

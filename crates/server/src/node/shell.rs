@@ -361,8 +361,7 @@ impl Shell {
     /// Shows the others, and in metrics, up to when this standby knows what the leader did.
     fn show_followed(&self, heard: Option<Timestamp>) {
         let config = &self.driver.config;
-        let ago = |heard: Timestamp| config.clock.steady().since(heard).to_std();
-        config.members.heard(heard.and_then(|heard| Instant::now().checked_sub(ago(heard))));
+        config.members.follows(heard.map(|heard| config.clock.steady().since(heard)));
         config.metrics.stands_by(heard.is_some());
     }
 

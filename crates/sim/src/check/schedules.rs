@@ -231,7 +231,8 @@ fn reigns<'a>(schedule: &ScheduleFacts<'a>) -> BTreeMap<u64, Reign<'a>> {
     for (_, row, commit) in &schedule.rows {
         spec = row.spec.as_deref().or(spec);
         let Some(spec) = spec else { continue };
-        let from = if row.new { row.created_at } else { commit.now };
+        // A schedule that was created and changed before its first commit has no row of its first generation.
+        let from = if row.new && row.generation == 1 { row.created_at } else { commit.now };
         found.entry(row.generation).or_insert(Reign { spec, from });
     }
     found

@@ -7,6 +7,7 @@ use model::changelog::{Place, Reread, Since};
 use model::record::{Lease, LiveRow};
 use model::{Duration, JobStatus, ShardId, Timestamp};
 
+use super::members::id_of;
 use super::plan::FaultKind;
 use super::server::ServerMessage;
 use super::{Happening, World};
@@ -95,11 +96,7 @@ impl World {
             let patience = self.patience(&call, timeout);
             return self.answer_in(patience, caller, Verdict::Unknown);
         }
-        let slow = self.store_faults.iter().filter_map(|(_, fault)| match fault {
-            FaultKind::SlowStore { most } => Some(most.as_millis()),
-            _ => None,
-        });
-        let most = slow.max().unwrap_or(3);
+        let most = self.slowest_call().as_millis();
         let mut at = self.now + self.store_dice.millis(1, most.max(1));
         if matches!(call, Call::Commit(..)) {
             let newest = &mut self.servers[server].commit_arrives;
@@ -177,7 +174,7 @@ impl World {
         let ttl = self.plan.setup.shard_lease;
         match call {
             Call::Acquire => {
-                let taken = self.store.acquire(server, ttl, self.now);
+                let taken = self.store.acquire(server, id_of(server, caller.life), ttl, self.now);
                 if let Some(leases) = &taken {
                     self.record_owned(server, leases);
                 }

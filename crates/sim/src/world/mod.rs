@@ -14,7 +14,7 @@
 //!
 //! - [`plan`]: size, load and faults of a world; deliberate bugs.
 //! - [`server`]: processes around the leader and its engine; [`sessions`]: between them and workers; [`standby`]: following
-//!   the rows of another leader; [`rebuild`]: an engine that is built beside the running one.
+//!   the rows of another leader; [`members`]: what servers see of each other; [`rebuild`]: an engine that is built beside the running one.
 //! - [`store`]: rows, leases, epochs; [`calls`]: the way to it and back.
 //! - [`agent`], [`supervisor`] with its [`launcher`], [`fuse`], [`task`]: the parts of a worker.
 //! - [`client`]: who asks for work; [`runs`]: and for runs of workflows. [`nemesis`]: who breaks things.
@@ -25,6 +25,7 @@ mod calls;
 mod client;
 mod fuse;
 mod launcher;
+mod members;
 mod nemesis;
 pub mod plan;
 mod rebuild;
@@ -40,7 +41,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use model::{Duration, ExecutionId, Timestamp};
+use model::{Duration, ExecutionId, ServerId, Timestamp};
 
 use crate::dice::Dice;
 use crate::history::{Event, History, What};
@@ -48,6 +49,7 @@ use agenda::Agenda;
 use agent::{AgentMessage, Worker};
 use calls::StoreCall;
 use client::{ClientMessage, Clients};
+use members::Members;
 use plan::{FaultKind, Plan, concern};
 use server::{Server, ServerMessage};
 use store::Store;
@@ -90,6 +92,14 @@ enum Happening {
         run: u32,
     },
     Store(Box<StoreCall>),
+    /// A server announces itself in the store, and reads the list of servers.
+    Look {
+        server: usize,
+        life: u32,
+        number: u64,
+        id: ServerId,
+        lag: Option<Duration>,
+    },
     Client(ClientMessage),
     Fault {
         index: usize,
@@ -170,6 +180,8 @@ pub struct World {
     servers: Vec<Server>,
     server_dice: Dice,
     standby_dice: Dice,
+    members: Members,
+    member_dice: Dice,
     /// Numbers of sessions, connections, calls and tickets: never given twice.
     numbers: u64,
     workers: Vec<Worker>,
@@ -214,6 +226,8 @@ impl World {
             servers: (0..plan.servers).map(|_| Server::default()).collect(),
             server_dice: Dice::new(seed, concern::SERVERS),
             standby_dice: Dice::new(seed, concern::STANDBYS),
+            members: Members::default(),
+            member_dice: Dice::new(seed, concern::MEMBERS),
             numbers: 0,
             workers: Vec::new(),
             worker_dice: Dice::new(seed, concern::WORKERS),
@@ -290,6 +304,9 @@ impl World {
                 self.task_ends(worker, life, execution, run);
             }
             Happening::Store(call) => self.store_hears(*call),
+            Happening::Look { server, life, number, id, lag } => {
+                self.store_is_looked_at(server, life, number, id, lag);
+            }
             Happening::Client(message) => self.client_hears(message),
             Happening::Fault { index, begins } => self.fault(index, begins),
             Happening::Rebuild => {

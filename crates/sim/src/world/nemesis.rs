@@ -31,8 +31,20 @@ impl World {
                 let crash = matches!(fault.kind, FaultKind::CrashServer { .. });
                 self.fault_of_server(server, crash, begins);
             }
-            FaultKind::MoveShards if begins => self.hand_over(),
-            FaultKind::MoveShards => {}
+            FaultKind::DrainLeader if begins => self.drain_leader(index),
+            FaultKind::DrainLeader => self.resume_drained(index),
+            FaultKind::StopServer { server } if begins => {
+                if self.servers[server].up {
+                    self.stop_server(server);
+                }
+            }
+            // A process that has not ended by then is killed.
+            FaultKind::StopServer { server } => {
+                if self.servers[server].up {
+                    self.crash_server(server);
+                }
+                self.start_server(server);
+            }
             FaultKind::CutServerFromStore { server } if begins => more(&mut self.net.from_store, server),
             FaultKind::CutServerFromStore { server } => less(&mut self.net.from_store, &server),
             FaultKind::CutWorker { worker, server } if begins => more(&mut self.net.cut, (worker, server)),

@@ -25,6 +25,8 @@ pub(crate) mod concern {
     pub(crate) const AHEAD: u64 = 10;
     pub(crate) const FILTERS: u64 = 11;
     pub(crate) const STANDBYS: u64 = 12;
+    pub(crate) const MEMBERS: u64 = 13;
+    pub(crate) const STOPS: u64 = 14;
 }
 
 /// A deliberate bug in the model around the cores, to see that it is found.
@@ -158,8 +160,12 @@ pub enum FaultKind {
     PauseServer {
         server: usize,
     },
-    /// Gives the shards away in order.
-    MoveShards,
+    /// An operator drains the leader, and takes that back when the fault is over.
+    DrainLeader,
+    /// Stops a server in order, and starts it again when the fault is over.
+    StopServer {
+        server: usize,
+    },
     CutServerFromStore {
         server: usize,
     },
@@ -356,6 +362,7 @@ impl Plan {
         }
         if mean > Duration::ZERO {
             plan.draw_faults(&mut dice, mean);
+            plan.draw_stops();
         }
         if profile != Profile::Load && dice.chance(0.6) {
             let times = if profile == Profile::Long { 20 } else { 1 };
@@ -397,6 +404,25 @@ impl Plan {
         self.mutation() == Some(mutation)
     }
 
+    /// By dice of their own, which leave all else of a seed as it is.
+    fn draw_stops(&mut self) {
+        let mut dice = Dice::new(self.seed, concern::STOPS);
+        if self.faults.is_empty() || !dice.chance(0.4) {
+            return;
+        }
+        for _ in 0..dice.between(1, 4) {
+            let at = dice.millis(1_000, self.rough.as_millis().max(1_001));
+            let most = self.rough.as_millis().saturating_sub(at.as_millis()).max(101);
+            let length = Duration::from_millis(dice.between(100, 12_000).min(most));
+            self.faults.push(Fault {
+                at,
+                length,
+                kind: FaultKind::StopServer { server: dice.below(self.servers) },
+            });
+        }
+        self.faults.sort_by_key(|fault| fault.at);
+    }
+
     /// By dice of its own, which leaves all else of a seed as it is.
     fn draw_commits_ahead(&mut self) {
         let mut dice = Dice::new(self.seed, concern::AHEAD);
@@ -430,7 +456,7 @@ impl Plan {
         match kind {
             0 => FaultKind::CrashServer { server },
             1 => FaultKind::PauseServer { server },
-            2 => FaultKind::MoveShards,
+            2 => FaultKind::DrainLeader,
             3 => FaultKind::CutServerFromStore { server },
             4 => FaultKind::CutWorker { worker, server },
             5 => FaultKind::MuteWorker { worker },

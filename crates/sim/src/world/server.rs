@@ -7,22 +7,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use engine::{Effect, Input, Join, LEAP_MAX, Now, Report, Session, Ticket};
-use leader::{
-    Action, Answer, Call, CallId, Event, Failure, FailureKind, Leader, Notice, Standing, Unanswered,
-};
+use leader::membership::Sighting;
+use leader::{Action, Answer, Call, CallId, Event, Failure, FailureKind, Leader, Notice, Unanswered};
 use model::record::{Batch, Lease};
 use model::worker::Health;
 use model::{Duration, ExecutionId, Fence, Timestamp};
 
 use super::calls::{Loaded, Verdict};
 use super::client::Op;
+use super::members::Member;
 use super::plan::Mutation;
 use super::sessions::Link;
 use super::{Happening, World};
 use crate::history::What;
 
-/// For how long one that handed over leaves the shards to the others.
-const GIVES_WAY: Duration = Duration::from_millis(500);
 /// Keys that a standby reads again at a time.
 const REREAD_KEYS: usize = 40;
 /// The least time between two turns without an event.
@@ -37,9 +35,12 @@ pub(super) enum ServerMessage {
     // From itself.
     Turn,
     Wake,
-    Standing(Standing),
+    Look,
+    Stop,
     // From the store.
     Store { id: CallId, verdict: Verdict },
+    Seen { number: u64, seen: Box<Sighting> },
+    NotSeen { number: u64 },
     // From workers.
     Hello { worker: usize, connection: u64, join: Box<Join> },
     Beat { worker: usize, connection: u64, session: Session, seq: u64 },
@@ -47,6 +48,13 @@ pub(super) enum ServerMessage {
     Close { connection: u64 },
     // From clients.
     Ask { request: u64, attempt: u32, op: Arc<Op> },
+}
+
+impl ServerMessage {
+    /// Whether it comes from a client or a worker.
+    fn comes_by_a_lane(&self) -> bool {
+        matches!(self, Self::Hello { .. } | Self::Beat { .. } | Self::Report { .. } | Self::Ask { .. })
+    }
 }
 
 /// A server.
@@ -61,6 +69,10 @@ pub(super) struct Server {
     pub(super) clock_error: i64,
     /// None while the process is down.
     pub(super) leader: Option<Box<Leader<Asked>>>,
+    /// None while the process is down.
+    pub(super) member: Option<Member>,
+    /// It takes nothing more from clients and workers.
+    lanes_closed: bool,
     /// Requests that were not answered.
     asked: BTreeSet<Asked>,
     pub(super) sessions: BTreeMap<Session, Link>,
@@ -90,6 +102,7 @@ impl World {
         let delay = self.server_dice.millis(1, 500);
         self.servers[server].turn_wanted = true;
         self.tell_self(server, delay, ServerMessage::Turn);
+        self.join_members(server);
     }
 
     fn settings_of_leader(&mut self) -> leader::Config {
@@ -132,7 +145,7 @@ impl World {
         if this.paused && this.up {
             return this.inbox.push((life, message));
         }
-        if !this.up {
+        if !this.up || this.lanes_closed && message.comes_by_a_lane() {
             return match message {
                 ServerMessage::Hello { worker, connection, .. }
                 | ServerMessage::Beat { worker, connection, .. } => self.hang_up(server, worker, connection),
@@ -143,8 +156,11 @@ impl World {
         match message {
             ServerMessage::Turn => self.turn(server),
             ServerMessage::Wake => self.wake(server),
-            ServerMessage::Standing(standing) => self.drive(server, Event::Standing(standing)),
+            ServerMessage::Look => self.look(server),
+            ServerMessage::Stop => self.drive(server, Event::Stop),
             ServerMessage::Store { id, verdict } => self.store_answers(server, id, verdict),
+            ServerMessage::Seen { number, seen } => self.sees(server, number, *seen),
+            ServerMessage::NotSeen { number } => self.sees_nothing(server, number),
             ServerMessage::Hello { worker, connection, join } => {
                 self.open_session(server, worker, connection, *join);
             }
@@ -171,7 +187,7 @@ impl World {
     pub(super) fn crash_server(&mut self, server: usize) {
         let this = &mut self.servers[server];
         let inbox = std::mem::take(&mut this.inbox);
-        (this.up, this.paused, this.leader) = (false, false, None);
+        (this.up, this.paused, this.leader, this.member) = (false, false, None, None);
         this.life += 1;
         for (request, attempt) in std::mem::take(&mut this.asked) {
             self.answer_unknown(request, attempt);
@@ -181,21 +197,6 @@ impl World {
             if let ServerMessage::Ask { request, attempt, .. } = message {
                 self.answer_unknown(request, attempt);
             }
-        }
-    }
-
-    /// The leader is to give the shards away, to another server if there is one.
-    pub(super) fn hand_over(&mut self) {
-        let Some(server) = self.store.owner(self.now) else { return };
-        let away = Standing { gives: true, takes: false, ..Standing::default() };
-        let others = (0..self.servers.len()).filter(|&other| other != server).collect::<Vec<_>>();
-        self.tell_self(server, Duration::ZERO, ServerMessage::Standing(away));
-        let pause = if others.is_empty() { TURN_AGAIN } else { GIVES_WAY };
-        self.tell_self(server, pause, ServerMessage::Standing(Standing::default()));
-        for other in others {
-            let hurries = Standing { hurries: true, ..Standing::default() };
-            self.tell_self(other, Duration::ZERO, ServerMessage::Standing(hurries));
-            self.tell_self(other, GIVES_WAY, ServerMessage::Standing(Standing::default()));
         }
     }
 
@@ -226,7 +227,17 @@ impl World {
         leader.turn(now, true);
         self.carry_out_all(server);
         self.servers[server].read_at = self.now;
+        self.end_if_over(server);
         self.sleep(server);
+    }
+
+    /// Ends the process of a server that has stopped in order.
+    fn end_if_over(&mut self, server: usize) {
+        let leader = self.servers[server].leader.as_ref();
+        if leader.and_then(|leader| leader.ended()).is_some_and(Result::is_ok) {
+            self.leave_members(server);
+            self.crash_server(server);
+        }
     }
 
     /// Sees to it that the next turn comes in time.
@@ -379,7 +390,13 @@ impl World {
                 }
             }
             Action::Notice(notice) => self.note(server, notice),
-            Action::Show(_) | Action::ShowFollowed(_) | Action::CloseLanes | Action::Retire(_) => {}
+            Action::ShowFollowed(until) => {
+                if let Some(member) = &mut self.servers[server].member {
+                    member.followed_until = until;
+                }
+            }
+            Action::CloseLanes => self.servers[server].lanes_closed = true,
+            Action::Show(_) | Action::Retire(_) => {}
         }
     }
 

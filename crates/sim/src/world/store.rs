@@ -9,14 +9,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use engine::input::Takeover;
+use leader::membership::Owner;
 use model::changelog::{LiveKey, Place, Since, Touched};
 use model::firing::{BackfillState, BackfillStatus, ScheduleState, ScheduleStatus};
 use model::id::Epoch;
 use model::record::{Batch, Change, Lease, LiveRow};
 use model::run::{RunHead, StepOrigin, WorkflowHead};
 use model::{
-    Duration, ExecutionId, Fence, JobId, JobStatus, RunId, RunStatus, ScheduleId, ShardId, StepStatus,
-    Timestamp, WorkerId, WorkflowId, WorkflowSpec,
+    Duration, ExecutionId, Fence, JobId, JobStatus, RunId, RunStatus, ScheduleId, ServerId, ShardId,
+    StepStatus, Timestamp, WorkerId, WorkflowId, WorkflowSpec,
 };
 
 use self::rows::Rows;
@@ -25,11 +26,17 @@ use super::plan::Mutation;
 use crate::history::Commit;
 
 /// Who owns a shard.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Ownership {
     owner: usize,
+    id: ServerId,
     epoch: Epoch,
     until: Timestamp,
+}
+
+impl Ownership {
+    const FREE: Self =
+        Self { owner: 0, id: ServerId::from_bits(0), epoch: Epoch(0), until: Timestamp::from_micros(0) };
 }
 
 /// Why a commit did not go through. Nothing was changed.
@@ -65,7 +72,7 @@ impl Store {
     pub(crate) fn new(shards: u16, mutation: Option<Mutation>, keeps_past: bool) -> Self {
         Self {
             rows: Rows::default(),
-            shards: vec![Ownership::default(); usize::from(shards)],
+            shards: vec![Ownership::FREE; usize::from(shards)],
             newest: BTreeMap::new(),
             mutation,
             past: VecDeque::new(),
@@ -81,13 +88,19 @@ impl Store {
     }
 
     /// Takes all shards, if each is free or its lease ran out.
-    pub(crate) fn acquire(&mut self, owner: usize, ttl: Duration, now: Timestamp) -> Option<Vec<Lease>> {
+    pub(crate) fn acquire(
+        &mut self,
+        owner: usize,
+        id: ServerId,
+        ttl: Duration,
+        now: Timestamp,
+    ) -> Option<Vec<Lease>> {
         if self.shards.iter().any(|shard| shard.until > now) {
             return None;
         }
         let grows = u64::from(!self.has(Mutation::StoreReusesEpochs));
         for shard in &mut self.shards {
-            *shard = Ownership { owner, epoch: Epoch((shard.epoch.0 + grows).max(1)), until: now + ttl };
+            *shard = Ownership { owner, id, epoch: Epoch((shard.epoch.0 + grows).max(1)), until: now + ttl };
         }
         Some(self.leases())
     }
@@ -120,6 +133,12 @@ impl Store {
     /// Who owns the shards now, if anybody does.
     pub(crate) fn owner(&self, now: Timestamp) -> Option<usize> {
         self.shards.first().filter(|shard| shard.until > now).map(|shard| shard.owner)
+    }
+
+    /// The same as servers see it.
+    pub(crate) fn owner_seen(&self, now: Timestamp) -> Option<Owner> {
+        let owned = self.shards.first().filter(|shard| shard.until > now)?;
+        Some(Owner { id: owned.id, lease_left: owned.until.since(now) })
     }
 
     /// Whether a job was ever committed, for who reads.
